@@ -1,21 +1,23 @@
-//! A disk from which a PC's firmware boots, as small as can be: it shows that the firmware's own NVMe driver reads.
+//! The smallest disk from which a PC's firmware boots. It shows that the firmware's own NVMe driver
+//! reads.
 
-/// Bytes of a sector, which is what BIOS interrupt 13h counts in.
+/// Length in bytes of a sector, the unit of BIOS interrupt 13h.
 const SECTOR: usize = 512;
-/// Bytes of the disk. One that is smaller than a cylinder of the geometry that the firmware makes up cannot be booted
-/// from.
+/// Size of the disk in bytes. The firmware cannot boot from a disk smaller than a cylinder of the
+/// geometry that it makes up.
 const SIZE: usize = 1 << 20;
-/// Where the words are on the disk, in sectors: far enough to need a read of its own.
+/// Where the words are on the disk, in sectors: far enough away to need a read of its own.
 const WORDS_AT: u8 = 200;
-/// What ends a boot sector.
+/// The last two bytes of a boot sector.
 const SIGNATURE: [u8; 2] = [0x55, 0xAA];
-/// What is told on the control line: that the sector could be read is what makes it a success.
+/// The words for the control line. The boot has succeeded if this sector could be read.
 const WORDS: &[u8] = b"ready\nstatus 0\n\0";
-/// What is told when the firmware reports that its read failed.
+/// The words for the control line when the firmware reports that its read has failed.
 const FAILED: &[u8] = b"ready\nstatus 1\n\0";
 
-/// The real-mode program, loaded to 0x7C00 with the drive's number in DL. It reads one sector through the firmware
-/// (interrupt 13h, function 42h), sends the text in it to the third serial port and resets the machine.
+/// The real-mode program, loaded to 0x7C00 with the drive's number in DL. The program reads one
+/// sector through the firmware (interrupt 13h, function 42h), sends the text in the sector to the
+/// third serial port and resets the machine.
 #[rustfmt::skip]
 const PROGRAM: [u8; 74] = [
     0x31, 0xC0,             // 00         xor ax, ax
@@ -54,8 +56,8 @@ const PROGRAM: [u8; 74] = [
     0, 0, 0, 0,             // 46
 ]; // 4A failed: the text of failure
 
-/// A disk of 1 MiB in 512-byte blocks (more may follow) that a guest made with
-/// [`crate::Builder::boot_from_device`] boots from: its status is 0 when the firmware read what the disk holds.
+/// A disk of 1 MiB in 512-byte blocks, for a guest made with [`crate::Builder::boot_from_device`];
+/// more blocks may follow. The guest's status is 0 when the firmware has read what the disk holds.
 #[must_use]
 pub fn boot_image() -> Vec<u8> {
     let mut image = vec![0; SIZE];

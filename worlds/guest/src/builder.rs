@@ -1,4 +1,4 @@
-//! How a guest is made: memory, devices, what is in its root, what it is to run.
+//! The description of a guest: memory, devices, the contents of its root, and what it runs.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use crate::device::{Device, Slot};
 use crate::running::{Outcome, Running};
 use crate::{Error, Initramfs, Kit};
 
-/// The modules of a virtio network card, and what gives it QEMU's usual address.
+/// The kernel module of a virtio network card; the prelude gives the card QEMU's usual address.
 const NETWORK_MODULE: &str = "virtio_net";
 const NETWORK_PRELUDE: &str = "ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0\n\
     ip route add default via 10.0.2.2\n";
 
-/// What QEMU starts before Linux.
+/// The firmware that QEMU starts before Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Firmware {
     /// SeaBIOS, which drives NVMe controllers itself before it starts anything.
@@ -21,12 +21,12 @@ pub enum Firmware {
     Qboot,
 }
 
-/// A guest to be; [`Guest::builder`] begins one.
+/// A guest to be built; [`Guest::builder`] begins.
 #[derive(Debug)]
 pub struct Guest;
 
 impl Guest {
-    /// A guest of two processors and 512 MiB, with busybox in its root and nothing plugged in.
+    /// Describes a guest of two processors and 512 MiB, with busybox in its root and no devices.
     ///
     /// # Errors
     /// When the kit cannot be read.
@@ -53,7 +53,7 @@ impl Guest {
     }
 }
 
-/// Says what a guest is like; [`Builder::run`] or [`Builder::start`] boots it.
+/// Describes a guest, which [`Builder::run`] or [`Builder::start`] boots.
 #[derive(Clone, Debug)]
 #[must_use = "nothing boots before `run` or `start`"]
 pub struct Builder {
@@ -63,7 +63,7 @@ pub struct Builder {
     pub(crate) firmware: Firmware,
     pub(crate) slots: Vec<Slot>,
     pub(crate) network: bool,
-    /// Ports of this machine, and those of the guest that they reach.
+    /// Ports of this machine, each with the port of the guest that it reaches.
     pub(crate) forwards: Vec<(u16, u16)>,
     pub(crate) iommu: bool,
     pub(crate) disk_boots: bool,
@@ -78,47 +78,49 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Memory in MiB. It is shared with vfio-user servers.
+    /// Sets the size of the memory in MiB. vfio-user servers share the memory.
     pub fn memory_mib(mut self, memory: u32) -> Self {
         self.memory = memory;
         self
     }
 
-    /// Processors.
+    /// Sets the number of processors.
     pub fn processors(mut self, processors: u32) -> Self {
         self.processors = processors;
         self
     }
 
-    /// What runs before Linux.
+    /// Sets the firmware that runs before Linux.
     pub fn firmware(mut self, firmware: Firmware) -> Self {
         self.firmware = firmware;
         self
     }
 
-    /// Plugs a device in on the root complex. Devices are `device0`, `device1` and so on to the monitor.
+    /// Plugs a device in on the root complex. The monitor knows devices as `device0`, `device1` and
+    /// so on.
     pub fn device(mut self, device: Device) -> Self {
         self.slots.push(Slot::Root(device));
         self
     }
 
-    /// Plugs a device in below a root port of its own, which can be hot-plugged; `None` leaves the port empty. The
-    /// port is `portN` to the monitor, N counting all calls of this, of `device` and of `switch`.
+    /// Plugs a device in below a root port of its own, which can be hot-plugged; `None` leaves the
+    /// port empty. The monitor knows the port as `portN`, where N counts all calls of `root_port`,
+    /// `device` and `switch`.
     pub fn root_port(mut self, device: Option<Device>) -> Self {
         self.slots.push(Slot::RootPort(device));
         self
     }
 
-    /// Plugs devices in below a PCI Express switch, each at a downstream port of its own.
+    /// Plugs devices in below a PCI Express switch, each below a downstream port of its own.
     pub fn switch(mut self, devices: impl IntoIterator<Item = Device>) -> Self {
         self.slots.push(Slot::Switch(devices.into_iter().collect()));
         self
     }
 
-    /// Adds a network card; this machine's loopback listeners are at 10.0.2.2.
+    /// Adds a network card. The guest reaches listeners on this machine's loopback at 10.0.2.2.
     ///
     /// # Errors
-    /// When the kernel lacks the modules.
+    /// When the kernel lacks the modules for the card.
     pub fn user_network(mut self) -> Result<Self, Error> {
         self.network = true;
         self.initramfs.module(NETWORK_MODULE)?;
@@ -126,29 +128,30 @@ impl Builder {
         Ok(self)
     }
 
-    /// As [`Self::user_network`], and connections to `port` of this machine's loopback reach the guest's `guest_port`.
+    /// Adds a network card, like [`Self::user_network`], and forwards connections from `port` of
+    /// this machine's loopback to the guest's `guest_port`.
     ///
     /// # Errors
-    /// When the kernel lacks the modules.
+    /// When the kernel lacks the modules for the card.
     pub fn forward(mut self, port: u16, guest_port: u16) -> Result<Self, Error> {
         self.forwards.push((port, guest_port));
         if self.network { Ok(self) } else { self.user_network() }
     }
 
-    /// Adds an IOMMU (Intel's), without which a guest cannot hand a device to a program (`vfio-pci`).
+    /// Adds an Intel IOMMU. Without one, a guest cannot hand a device to a program (`vfio-pci`).
     pub fn iommu(mut self) -> Self {
         self.iommu = true;
         self
     }
 
-    /// Leaves it to the firmware to boot from a device, for example one that holds [`crate::boot_image`]. There is no
-    /// kernel, no root and no script then.
+    /// Lets the firmware boot from a device, for example one that holds [`crate::boot_image`]. The
+    /// guest then has no kernel, no root and no script.
     pub fn boot_from_device(mut self) -> Self {
         self.disk_boots = true;
         self
     }
 
-    /// A guest that resets itself, or is reset, starts again; otherwise QEMU ends.
+    /// Lets the guest start again after a reset; otherwise a reset ends QEMU.
     pub fn reboots(mut self) -> Self {
         self.reboots = true;
         self
@@ -160,7 +163,7 @@ impl Builder {
         self
     }
 
-    /// Adds arguments of QEMU.
+    /// Adds arguments to QEMU's.
     pub fn qemu_arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
@@ -169,7 +172,7 @@ impl Builder {
     /// Puts programs of the kit into the guest: `nvme`, `fio`, `lspci`, `mkfs.ext4`, `fsck.ext4`.
     ///
     /// # Errors
-    /// [`Error::Missing`] when the kit lacks one.
+    /// [`Error::Missing`] when the kit lacks one of the programs.
     pub fn tools<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         for name in names {
             self.initramfs.tool(name)?;
@@ -177,10 +180,10 @@ impl Builder {
         Ok(self)
     }
 
-    /// Puts kernel modules into the guest, inserted before the script runs.
+    /// Puts kernel modules into the guest; they are inserted before the script runs.
     ///
     /// # Errors
-    /// [`Error::Missing`] when the kernel lacks one.
+    /// [`Error::Missing`] when the kernel lacks one of the modules.
     pub fn modules<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, Error> {
         for name in names {
             self.initramfs.module(name)?;
@@ -188,24 +191,25 @@ impl Builder {
         Ok(self)
     }
 
-    /// The guest's root, for files and programs of the caller's own.
+    /// The guest's root, for the caller's own files and programs.
     pub fn initramfs(&mut self) -> &mut Initramfs {
         &mut self.initramfs
     }
 
-    /// What the guest runs: text for busybox's shell. Its exit status is the outcome's.
+    /// Sets the script that the guest runs, as text for busybox's shell. The script's exit status
+    /// is the outcome's.
     pub fn script(mut self, text: impl Into<String>) -> Self {
         self.script = Some(text.into());
         self
     }
 
-    /// How long Linux may take to reach the init script.
+    /// Sets how long Linux may take to reach the init script.
     pub fn boot_limit(mut self, limit: Duration) -> Self {
         self.boot_limit = limit;
         self
     }
 
-    /// How long the script may take from when its end is waited for.
+    /// Sets how long the script may take, counted from when its end is waited for.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.script_limit = limit;
         self
@@ -217,26 +221,28 @@ impl Builder {
         self
     }
 
-    /// Boots, runs the script, waits for its end.
+    /// Boots the guest, runs the script, and waits for its end.
     ///
     /// # Errors
-    /// As [`Builder::start`] and [`Running::finish`].
+    /// The errors of [`Builder::start`] and [`Running::finish`].
     pub fn run(self) -> Result<Outcome, Error> {
         self.start()?.finish()
     }
 
-    /// Boots until the script runs.
+    /// Boots the guest, and returns when the script runs.
     ///
     /// # Errors
-    /// [`Error::BootTimeout`], or [`Error::QemuEnded`] with QEMU's words when it refuses its arguments.
+    /// [`Error::BootTimeout`], or [`Error::QemuEnded`] with QEMU's words when it refuses its
+    /// arguments.
     pub fn start(self) -> Result<Running, Error> {
         self.launch(false)
     }
 
-    /// Boots with this terminal as the console: with a script shows it, without one gives a shell. Ctrl-A X ends QEMU.
+    /// Boots the guest with this terminal as its console. A script's output is shown; without a
+    /// script, the guest gives a shell. Ctrl-A X ends QEMU.
     ///
     /// # Errors
-    /// As [`Builder::run`].
+    /// The errors of [`Builder::run`].
     pub fn interact(self) -> Result<Outcome, Error> {
         self.launch(true)?.finish()
     }

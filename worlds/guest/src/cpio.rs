@@ -3,18 +3,18 @@
 
 use std::io::{self, Write};
 
-/// File type bits of a mode, as stat(2) has them.
+/// The file type bits of a mode, as in stat(2).
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 const SYMBOLIC_LINK: u32 = 0o120_000;
 
-/// The name that closes an archive. The kernel accepts further archives after it.
+/// The name that ends an archive. The kernel accepts further archives behind it.
 const TRAILER: &str = "TRAILER!!!";
 
-/// Names, headers and contents begin at multiples of this many bytes.
+/// Headers with names, and contents, begin at multiples of this many bytes.
 const ALIGNMENT: usize = 4;
 
-/// Writes one archive. Parents must be added before what is in them.
+/// Writes one archive. A directory must be added before its contents.
 pub(crate) struct Archive<W> {
     out: W,
     inode: u32,
@@ -33,12 +33,13 @@ impl<W: Write> Archive<W> {
         self.entry(name, SYMBOLIC_LINK | 0o777, 1, target.as_bytes())
     }
 
-    /// A regular file with its permission bits.
+    /// Adds a regular file with its permission bits.
     pub(crate) fn file(&mut self, name: &str, permissions: u32, bytes: &[u8]) -> io::Result<()> {
         self.entry(name, REGULAR | permissions, 1, bytes)
     }
 
-    /// Closes the archive. Its length is a multiple of [`ALIGNMENT`], so that another may follow.
+    /// Ends the archive. Its length is a multiple of [`ALIGNMENT`], so that another archive may
+    /// follow.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.entry(TRAILER, 0, 1, b"")?;
         Ok(self.out)
@@ -50,8 +51,9 @@ impl<W: Write> Archive<W> {
         let name_size = u32::try_from(name.len() + 1)
             .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a name of 4 GiB"))?;
         self.inode += 1;
-        // Magic, then thirteen fields of eight hexadecimal digits: inode, mode, uid, gid, links, mtime, size,
-        // four device numbers, the name's size with its zero, checksum (unused).
+        // Magic, then thirteen fields of eight hexadecimal digits: inode, mode, uid, gid, links,
+        // mtime, size, four device numbers, the size of the name with its zero, and the checksum
+        // (unused).
         let fields = [self.inode, mode, 0, 0, links, 0, size, 0, 0, 0, 0, name_size, 0];
         let mut header = String::from("070701");
         for field in fields {
@@ -91,7 +93,7 @@ mod tests {
         assert!(bytes.ends_with(b"TRAILER!!!\0\0\0\0"));
     }
 
-    /// A stranger reads what was written: bsdtar, GNU cpio or busybox, whichever this machine has.
+    /// Another program reads the archive: bsdtar, GNU cpio or busybox, whichever this machine has.
     #[test]
     fn another_program_reads_it_back() {
         let mut archive = Archive::new(Vec::new());

@@ -1,10 +1,10 @@
-//! What is plugged into a guest's PCI Express slots, as arguments of QEMU.
+//! The devices in a guest's PCI Express slots, as arguments of QEMU.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-/// A device for a guest.
+/// A device to be plugged into a guest.
 #[derive(Clone, Debug)]
 pub struct Device {
     kind: Kind,
@@ -18,25 +18,27 @@ enum Kind {
 }
 
 impl Device {
-    /// A device that a vfio-user server emulates. It must listen on `socket` before the guest starts.
+    /// A device that a vfio-user server emulates. The server must listen on `socket` before the
+    /// guest starts.
     #[must_use]
     pub fn vfio_user(socket: impl AsRef<Path>) -> Self {
         Self { kind: Kind::VfioUser(socket.as_ref().to_owned()) }
     }
 
-    /// QEMU's own NVMe controller, with one namespace kept in the file `image`.
+    /// QEMU's own NVMe controller, with one namespace that is kept in the file `image`.
     #[must_use]
     pub fn qemu_nvme(image: impl AsRef<Path>, serial: &str) -> Self {
         Self { kind: Kind::Nvme { image: image.as_ref().to_owned(), serial: serial.to_owned() } }
     }
 
-    /// Anything else, as `-device` takes it, without `bus=`: `virtio-rng-pci`, `nvme,drive=d0,serial=1`.
+    /// Any other device, as an argument of `-device` without `bus=`: `virtio-rng-pci`,
+    /// `nvme,drive=d0,serial=1`.
     #[must_use]
     pub fn other(argument: &str) -> Self {
         Self { kind: Kind::Other(argument.to_owned()) }
     }
 
-    /// The arguments that put this device on `bus`, with `id` for the monitor.
+    /// The arguments that plug this device into `bus`, under `id` for the monitor.
     pub(crate) fn arguments(&self, id: &str, bus: &str) -> Vec<String> {
         match &self.kind {
             Kind::VfioUser(socket) => {
@@ -61,19 +63,19 @@ impl Device {
     }
 }
 
-/// Where a device is plugged in.
+/// Where devices are plugged in.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
-    /// On the root complex itself.
+    /// A device on the root complex itself.
     Root(Device),
-    /// Below a root port of its own, which can lose it and get it back.
+    /// A root port, from which its device can be unplugged and plugged in again.
     RootPort(Option<Device>),
-    /// Each below a downstream port of one switch.
+    /// A switch with each device below a downstream port of its own.
     Switch(Vec<Device>),
 }
 
-/// The arguments for all slots. Devices are called `device0`, `device1` and so on, root ports `port0` and so on, in
-/// the order of the slots.
+/// The arguments for all slots, in their order. Devices are called `device0`, `device1` and so on;
+/// root ports are called by the number of their slot, such as `port0`.
 pub(crate) fn topology(slots: &[Slot]) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut devices = 0;
@@ -83,7 +85,7 @@ pub(crate) fn topology(slots: &[Slot]) -> Vec<String> {
     };
     for (number, slot) in slots.iter().enumerate() {
         let port = format!("port{number}");
-        // A chassis and a slot number are what a port is told apart by.
+        // QEMU tells ports apart by their chassis and slot numbers.
         let chassis = number * 0x20 + 1;
         let mut add = |argument: String| arguments.extend(["-device".to_owned(), argument]);
         match slot {

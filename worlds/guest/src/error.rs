@@ -1,13 +1,13 @@
-//! What can go wrong with a guest, said so that the reader knows what to do.
+//! Errors of guests. Each message tells the reader what to do.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Why there is no guest, or no status of its script.
+/// Why a guest could not run, or why its script has no status.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No guest can run on this machine, or what it needs could not be fetched. Tests skip.
+    /// No guest can run on this machine, or its parts could not be fetched. Tests are skipped.
     #[error("no guest can be run here: {reason}")]
     Unavailable {
         /// What is missing, and what would help.
@@ -16,75 +16,76 @@ pub enum Error {
     /// Linux did not reach the init script in time.
     #[error("the guest did not start its init script within {after:?}\n{tail}")]
     BootTimeout {
-        /// How long was waited.
+        /// How long Linux had.
         after: Duration,
-        /// The last lines of the console, and what QEMU said.
+        /// The last lines of the console, and QEMU's messages.
         tail: String,
     },
-    /// The script did not end, or a word that was expected did not come, in time.
+    /// The script did not end, or did not say an expected word, in time.
     #[error("the guest's script: {waited_for} did not come within {after:?}\n{tail}")]
     ScriptTimeout {
-        /// What was waited for.
+        /// What was waited for, as words for a message.
         waited_for: String,
-        /// How long was waited.
+        /// How long it was waited for.
         after: Duration,
-        /// The last lines of the script's output and of the console, and what QEMU said.
+        /// The last lines of the script's output and of the console, and QEMU's messages.
         tail: String,
     },
-    /// The script ended before it said a word that was expected.
+    /// The script ended before it said an expected word.
     #[error("the guest's script ended with status {status} before {waited_for} came\n{tail}")]
     ScriptEnded {
         /// The script's exit status.
         status: i32,
-        /// What was waited for.
+        /// What was waited for, as words for a message.
         waited_for: String,
-        /// The last lines of the script's output and of the console, and what QEMU said.
+        /// The last lines of the script's output and of the console, and QEMU's messages.
         tail: String,
     },
-    /// QEMU ended before the script's status came: a guest that panicked or was reset, or a refused argument.
+    /// QEMU ended before the script's status came: the guest panicked or was reset, or QEMU refused
+    /// an argument.
     #[error("QEMU ended ({status}) before {waited_for} came\n{tail}")]
     QemuEnded {
-        /// QEMU's exit status.
+        /// QEMU's exit status, as text.
         status: String,
-        /// What was waited for.
+        /// What was waited for, as words for a message.
         waited_for: String,
-        /// The last lines of the script's output and of the console, and what QEMU said.
+        /// The last lines of the script's output and of the console, and QEMU's messages.
         tail: String,
     },
     /// The monitor refused a command or did not answer.
     #[error("QEMU's monitor: {0}")]
     Monitor(String),
-    /// Something that the caller asked to put into the guest does not exist.
+    /// Something that the caller wants in the guest does not exist.
     #[error("{what} is not among what was fetched for guests ({looked_in})")]
     Missing {
-        /// The program, library or module.
+        /// The program, library or module that is missing.
         what: String,
-        /// Where it was looked for.
+        /// The directory in which it was looked for.
         looked_in: String,
     },
-    /// The world failed: a file, a process, a socket.
+    /// A file, a process or a socket failed.
     #[error("{doing}: {source}")]
     Io {
-        /// What was being done.
+        /// What was being done, as words for a message.
         doing: String,
-        /// Why it failed.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// For `map_err`: an [`io::Error`] with what was being done.
+    /// For `map_err`: adds what was being done to an [`io::Error`].
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
     }
 
-    /// For `map_err`: an [`io::Error`] with what was done to a path.
+    /// For `map_err`: adds what was being done with a path to an [`io::Error`].
     pub(crate) fn at<'a>(verb: &'a str, path: &'a Path) -> impl FnOnce(io::Error) -> Self + 'a {
         move |source| Self::Io { doing: format!("{verb} {}", path.display()), source }
     }
 
-    /// No guest here, because of this.
+    /// No guest can run here, for this reason.
     pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable { reason: reason.into() }
     }

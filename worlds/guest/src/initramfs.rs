@@ -1,4 +1,4 @@
-//! The guest's root: what is to be in it, and the archive made of that, kept for the next boot.
+//! The guest's root: its contents, and the archive of them, which is kept for the next boot.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,21 +12,21 @@ use std::time::SystemTime;
 use crate::cpio::Archive;
 use crate::{Error, Kit, libraries, modules};
 
-/// The guest's first process.
+/// The script of the guest's first process.
 const INIT: &str = include_str!("init.sh");
-/// Says a word to whoever runs the guest: `tell WORDS`.
+/// Sends words to whoever runs the guest: `tell WORDS`.
 const TELL: &str = "#!/bin/sh\necho \"tell $*\" >/dev/ttyS2\n";
-/// Waits until whoever runs the guest says this word: `await WORDS`.
+/// Waits until whoever runs the guest sends the words: `await WORDS`.
 const AWAIT: &str =
     "#!/bin/sh\nwhile read -r line; do [ \"$line\" = \"$*\" ] && exit 0; done </dev/ttyS2\nexit 1\n";
-/// Waits until a path exists, for drivers take their time: `appears PATH [SECONDS]`.
+/// Waits until a path exists, since drivers take their time: `appears PATH [SECONDS]`.
 const APPEARS: &str = "#!/bin/sh\nfor i in $(seq $((${2:-30} * 20))); do [ -e \"$1\" ] && exit 0; sleep 0.05; done\n\
     echo \"$1 has not appeared\" >&2\nexit 1\n";
-/// Debian's layout: these are links into `usr`.
+/// Directories that are links into `usr`, as in Debian's layout.
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
-/// Mount points and places that programs expect.
+/// Mount points, and directories that programs expect.
 const DIRECTORIES: [&str; 9] = ["dev", "proc", "sys", "tmp", "run", "mnt", "root", "var", "var/lib"];
-/// Archives kept in the cache; the one unused for longest goes first.
+/// Number of archives kept in the cache. The archive that was unused for longest is removed first.
 const KEPT_MAX: usize = 8;
 
 #[derive(Clone, Debug, Hash)]
@@ -37,7 +37,7 @@ enum Entry {
     File { permissions: u32, from: PathBuf },
 }
 
-/// What is in a guest's first root. Paths have no leading slash.
+/// The contents of a guest's first root. Paths have no leading slash.
 #[derive(Clone, Debug)]
 pub struct Initramfs {
     kit: Kit,
@@ -46,7 +46,7 @@ pub struct Initramfs {
 }
 
 impl Initramfs {
-    /// busybox with all its applets, and the init script.
+    /// A root with busybox, all its applets, and the init script.
     ///
     /// # Errors
     /// When the kit cannot be read.
@@ -72,17 +72,18 @@ impl Initramfs {
         Ok(initramfs)
     }
 
-    /// Adds a file of these bytes.
+    /// Adds a file with the contents `bytes`.
     pub fn bytes(&mut self, path: &str, permissions: u32, bytes: impl AsRef<[u8]>) {
         self.put(path, Entry::Bytes { permissions, bytes: bytes.as_ref().to_owned() });
     }
 
-    /// Adds a copy of a file of this machine.
+    /// Adds a copy of the file `from` of this machine.
     pub fn file(&mut self, path: &str, permissions: u32, from: &Path) {
         self.put(path, Entry::File { permissions, from: from.to_owned() });
     }
 
-    /// Adds a program of the kit by name (`nvme`, `fio`, `lspci`, `mkfs.ext4`, `fsck.ext4`) with its libraries.
+    /// Adds a program of the kit with its libraries. The names are `nvme`, `fio`, `lspci`,
+    /// `mkfs.ext4` and `fsck.ext4`.
     ///
     /// # Errors
     /// [`Error::Missing`] when the kit has no such program or library.
@@ -91,18 +92,18 @@ impl Initramfs {
         let place = ["usr/sbin", "usr/bin"].into_iter().find(|place| tree.join(place).join(name).is_file());
         let place = place
             .ok_or_else(|| Error::Missing { what: name.to_owned(), looked_in: tree.display().to_string() })?;
-        // A busybox applet of this name would stand first in the search path's order of one of the directories.
+        // A busybox applet of this name might come first in the search path.
         self.entries.remove(&format!("usr/bin/{name}"));
         self.program(&format!("{place}/{name}"), &tree.join(place).join(name))?;
         if name == "lspci" {
             let names = "usr/share/misc/pci.ids";
             self.file(names, 0o644, &tree.join(names));
-            // With -k it looks up which modules would fit.
+            // With -k, lspci looks up which modules fit a device.
             for index in
                 ["modules.dep.bin", "modules.alias.bin", "modules.symbols.bin", "modules.builtin.bin"]
             {
                 let from = self.kit.modules().join(index);
-                // A kernel that was built without modules has no such indexes.
+                // A kernel built without modules has no such indexes.
                 if !from.exists() {
                     continue;
                 }
@@ -113,10 +114,10 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a program of this machine, with the libraries of the kit that it needs.
+    /// Adds the program `from` of this machine, with the libraries of the kit that it needs.
     ///
     /// # Errors
-    /// [`Error::Missing`] when it needs a library that the kit lacks.
+    /// [`Error::Missing`] when the program needs a library that the kit lacks.
     pub fn program(&mut self, path: &str, from: &Path) -> Result<(), Error> {
         for (place, file) in libraries::needed(from, &self.kit.guest_tree())? {
             self.file(&place, 0o755, &file);
@@ -125,8 +126,8 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a kernel module by name with those that it needs. The init script inserts them, in the order of the
-    /// calls. What is built into the kernel is passed over.
+    /// Adds a kernel module by name, with the modules that it needs. The init script inserts
+    /// modules in the order of the calls. A module that is built into the kernel needs nothing.
     ///
     /// # Errors
     /// [`Error::Missing`] when the kernel has no such module.
@@ -136,7 +137,7 @@ impl Initramfs {
             if self.modules.contains(&name) {
                 continue;
             }
-            // Unpacked here: the guest is ten times slower at it.
+            // Unpacked here, because a guest takes ten times as long.
             let xz = path.extension().is_some_and(|extension| extension == "xz");
             let bytes = if xz {
                 self.unpack(&path)?
@@ -163,20 +164,21 @@ impl Initramfs {
     }
 
     fn put(&mut self, path: &str, entry: Entry) {
-        // Parents first: the map is ordered, and a directory's name is a prefix of what is in it.
+        // Parents must come first in the archive. They do, because the map is ordered, and a
+        // directory's name is a prefix of its contents' names.
         for (end, _) in path.match_indices('/') {
             self.entries.entry(path[..end].to_owned()).or_insert(Entry::Directory);
         }
         self.entries.insert(path.to_owned(), entry);
     }
 
-    /// The archive of all this: from the cache when one was made of the same parts before.
+    /// The archive of the root, from the cache if an archive of the same parts is there.
     pub(crate) fn archive(&self) -> Result<PathBuf, Error> {
         let directory = self.kit.place().join("initramfs");
         fs::create_dir_all(&directory).map_err(Error::at("creating", &directory))?;
         let path = directory.join(format!("{:016x}.cpio", self.digest()?));
         if let Ok(file) = File::options().append(true).open(&path) {
-            // Says that it was used; where that fails it only goes sooner.
+            // Marks the archive as used. If this fails, the archive is only removed sooner.
             let _ = file.set_modified(SystemTime::now());
             return Ok(path);
         }
@@ -207,7 +209,7 @@ impl Initramfs {
         archive.finish()?.flush()
     }
 
-    /// Stands for the contents: files by their place, size and time of change.
+    /// A digest of the contents. Files of this machine count by place, size and time of change.
     fn digest(&self) -> Result<u64, Error> {
         let mut hasher = DefaultHasher::new();
         for (path, entry) in &self.entries {
@@ -221,7 +223,8 @@ impl Initramfs {
     }
 }
 
-/// Keeps the cache small. What cannot be removed stays: another process may be at it.
+/// Removes old archives from the cache. An archive that cannot be removed stays, as another process
+/// may use it.
 fn forget_old(directory: &Path) {
     let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
     let mut archives: Vec<(SystemTime, PathBuf)> = entries

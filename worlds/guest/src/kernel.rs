@@ -1,23 +1,24 @@
-//! The uncompressed kernel out of a bzImage: QEMU enters it directly, which saves a guest without KVM most of its
-//! boot (Linux, Documentation/arch/x86/boot.rst).
+//! Takes the uncompressed kernel out of a bzImage. QEMU enters it directly, which saves a guest
+//! without KVM most of its boot (Linux, Documentation/arch/x86/boot.rst).
 
-/// The signature of the set-up header, `HdrS`, at its offset.
+/// The offset and the bytes of the set-up header's signature.
 const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
-/// `setup_sects`: how many sectors of real-mode code follow the first one.
+/// `setup_sects`: number of sectors of real-mode code behind the first sector.
 const SETUP_SECTORS: usize = 0x1F1;
-/// `version` of the boot protocol, two bytes; the payload's place is told since 2.08.
+/// `version` of the boot protocol, two bytes. Versions since 2.08 tell where the payload is.
 const PROTOCOL: usize = 0x206;
 const PROTOCOL_MIN: u16 = 0x0208;
-/// `payload_offset` and `payload_length`, four bytes each, counted from the protected-mode code.
+/// `payload_offset` and `payload_length`, four bytes each; the offset counts from the
+/// protected-mode code.
 const PAYLOAD_OFFSET: usize = 0x248;
 const PAYLOAD_LENGTH: usize = 0x24C;
 const SECTOR: usize = 512;
-/// The build appends the uncompressed size to the compressed stream.
+/// Length of the uncompressed size, which the kernel's build appends to the compressed stream.
 const SIZE_TRAILER: usize = 4;
 /// A zstd frame's magic number (RFC 8878).
 const ZSTD: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
-/// Why no zstd payload was found.
+/// Why no zstd payload was found in a bzImage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum KernelError {
     #[error("not a Linux kernel image of boot protocol {PROTOCOL_MIN:#06x} or later")]
@@ -28,7 +29,7 @@ pub(crate) enum KernelError {
     NotZstd { found: [u8; 4] },
 }
 
-/// The zstd stream within a bzImage.
+/// The zstd stream in a bzImage.
 pub(crate) fn payload(image: &[u8]) -> Result<&[u8], KernelError> {
     let (at, signature) = SIGNATURE;
     if image.get(at..at + signature.len()) != Some(signature)
@@ -37,7 +38,7 @@ pub(crate) fn payload(image: &[u8]) -> Result<&[u8], KernelError> {
         return Err(KernelError::NotABzImage);
     }
     let sectors = image.get(SETUP_SECTORS).map_or(0, |&sectors| usize::from(sectors));
-    // Zero means four, says the protocol.
+    // In the protocol, zero stands for four.
     let sectors = if sectors == 0 { 4 } else { sectors };
     let offset = u32_at(image, PAYLOAD_OFFSET).ok_or(KernelError::NotABzImage)?;
     let length = u32_at(image, PAYLOAD_LENGTH).ok_or(KernelError::NotABzImage)?;

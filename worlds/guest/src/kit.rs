@@ -1,4 +1,4 @@
-//! What was fetched: where QEMU, the kernel and the guest's programs are on this machine.
+//! Where QEMU, the kernel and the guest's programs are on this machine, once they were fetched.
 
 use std::env;
 use std::fs;
@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 
 use crate::{Error, fetch};
 
-/// The uncompressed kernel's name in the cache.
+/// The file name of the uncompressed kernel in the cache.
 pub(crate) const KERNEL: &str = "vmlinux";
-/// Where a tree has the modules of its kernel.
+/// Where a tree keeps its kernel's modules.
 pub(crate) const MODULES: &str = "usr/lib/modules";
 
 /// QEMU, a kernel and programs for guests, in the user's cache directory.
@@ -20,17 +20,17 @@ pub struct Kit {
     kernel: Kernel,
 }
 
-/// A kernel, ready to enter.
+/// A kernel that QEMU can enter.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     image: PathBuf,
-    /// The directory of `modules.dep`.
+    /// The directory that holds `modules.dep`.
     modules: PathBuf,
     version: String,
 }
 
 impl Kernel {
-    /// The one whose image is in `place` and whose modules are in `tree`, if it is there.
+    /// The kernel with its image in `place` and its modules in `tree`, if there is one.
     pub(crate) fn open(place: &Path, tree: &Path) -> Result<Option<Self>, Error> {
         let image = place.join(KERNEL);
         if !image.exists() {
@@ -42,54 +42,55 @@ impl Kernel {
 }
 
 impl Kit {
-    /// The machine's kit. It is fetched when it is not there yet (130 MB to download, a minute), once a machine;
-    /// how that went is asked once a process.
+    /// The machine's kit. If there is none, it is fetched, once a machine (130 MB to download, a
+    /// minute). A process tries this only once.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is none and it cannot be fetched: no network, no room, no Debian archive,
-    /// another architecture.
+    /// [`Error::Unavailable`] when there is no kit and it cannot be fetched: no network, no room,
+    /// no Debian archive, or another architecture.
     pub fn shared() -> Result<&'static Self, Error> {
         static KIT: OnceLock<Result<Kit, String>> = OnceLock::new();
         once(&KIT, fetch::fetch)
     }
 
-    /// As [`Kit::shared`], with the newest kernel that Debian has for this release (backports'), which can what the
-    /// release's own can't: peer-to-peer DMA (`CONFIG_PCI_P2PDMA`) for one. It is fetched when it is not there yet (37 MB
-    /// to download, ten seconds).
+    /// The kit of [`Kit::shared`] with the newest kernel that Debian's backports have for the
+    /// release. That kernel has features that the release's own lacks, such as peer-to-peer DMA
+    /// (`CONFIG_PCI_P2PDMA`). If the kernel is not there, it is fetched (37 MB to download, ten
+    /// seconds).
     ///
     /// # Errors
-    /// As [`Kit::shared`].
+    /// The errors of [`Kit::shared`].
     pub fn newer() -> Result<&'static Self, Error> {
         static KIT: OnceLock<Result<Kit, String>> = OnceLock::new();
         once(&KIT, || Ok(Self { kernel: fetch::newer_kernel()?, ..Self::shared()?.clone() }))
     }
 
-    /// As [`Kit::shared`], with a kernel that was built here because no kernel of Debian's has iommufd
-    /// (`CONFIG_IOMMUFD`). It is not built by this, but by [`Kit::build`].
+    /// The kit of [`Kit::shared`] with a kernel that was built here, because none of Debian's
+    /// kernels has iommufd (`CONFIG_IOMMUFD`). [`Kit::build`] builds it; this function does not.
     ///
     /// # Errors
-    /// As [`Kit::shared`], and when it has not been built.
+    /// The errors of [`Kit::shared`], and when the kernel has not been built.
     pub fn built() -> Result<&'static Self, Error> {
         static KIT: OnceLock<Result<Kit, String>> = OnceLock::new();
         once(&KIT, || Ok(Self { kernel: fetch::built_kernel()?, ..Self::shared()?.clone() }))
     }
 
-    /// As [`Kit::built`], and builds the kernel where that has not been done: 150 MB to download, 2 GB of room meanwhile,
-    /// some minutes.
+    /// The kit of [`Kit::built`]. Builds the kernel if that has not been done: 150 MB to download,
+    /// 2 GB of room meanwhile, some minutes.
     ///
     /// # Errors
-    /// As [`Kit::shared`], and when the build fails or something is missing for it.
+    /// The errors of [`Kit::shared`], and when the build fails or something is missing for it.
     pub fn build() -> Result<Self, Error> {
         Ok(Self { kernel: fetch::build_kernel()?, ..Self::shared()?.clone() })
     }
 
-    /// The kit at `place`, if one is there.
+    /// The kit in `place`, if there is one.
     pub(crate) fn open(place: &Path) -> Result<Option<Self>, Error> {
         let kernel = Kernel::open(place, &place.join("guest"))?;
         Ok(kernel.map(|kernel| Self { place: place.to_owned(), kernel }))
     }
 
-    /// The packages that the kit is made of, `NAME VERSION` a line.
+    /// The packages that the kit consists of, a line `NAME VERSION` for each.
     ///
     /// # Errors
     /// When the record cannot be read.
@@ -98,34 +99,34 @@ impl Kit {
         fs::read_to_string(&path).map_err(Error::at("reading", &path))
     }
 
-    /// The kernel's release, as `uname -r` in the guest says.
+    /// The release of the kernel, as `uname -r` tells it in the guest.
     #[must_use]
     pub fn kernel_version(&self) -> &str {
         &self.kernel.version
     }
 
-    /// Where the kit is on this machine.
+    /// The kit's directory on this machine.
     #[must_use]
     pub fn place(&self) -> &Path {
         &self.place
     }
 
-    /// The uncompressed kernel.
+    /// The path of the uncompressed kernel.
     pub(crate) fn kernel(&self) -> &Path {
         &self.kernel.image
     }
 
-    /// The tree of the guest's programs, libraries and modules.
+    /// The tree with the guest's programs, libraries and modules.
     pub(crate) fn guest_tree(&self) -> PathBuf {
         self.place.join("guest")
     }
 
-    /// The directory of `modules.dep`.
+    /// The directory that holds `modules.dep`.
     pub(crate) fn modules(&self) -> &Path {
         &self.kernel.modules
     }
 
-    /// QEMU with the libraries and firmware that it was fetched with.
+    /// A command that runs QEMU with the libraries and firmware that were fetched with it.
     #[must_use]
     pub fn qemu(&self) -> Command {
         let tree = self.place.join("qemu");
@@ -137,7 +138,7 @@ impl Kit {
     }
 }
 
-/// Asks once a process.
+/// Calls `make` at most once a process, and returns its result every time.
 fn once(
     kit: &'static OnceLock<Result<Kit, String>>,
     make: impl FnOnce() -> Result<Kit, Error>,
@@ -151,7 +152,7 @@ fn once(
     kit.as_ref().map_err(Error::unavailable)
 }
 
-/// Where guests are kept: `$XDG_CACHE_HOME/farlane/guest`, or the same below `~/.cache`.
+/// The directory for guests: `$XDG_CACHE_HOME/farlane/guest`, or `~/.cache/farlane/guest`.
 pub(crate) fn cache_directory() -> Result<PathBuf, Error> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
@@ -159,7 +160,7 @@ pub(crate) fn cache_directory() -> Result<PathBuf, Error> {
         .ok_or_else(|| Error::unavailable("neither XDG_CACHE_HOME nor HOME says where to keep it"))
 }
 
-/// A program of a tree, run with the tree's own loader and libraries.
+/// A command that runs a program of a tree with the tree's own loader and libraries.
 pub(crate) fn loaded(tree: &Path, program: &str) -> Command {
     let mut command = Command::new(tree.join("usr/lib64/ld-linux-x86-64.so.2"));
     command.arg("--library-path").arg(tree.join("usr/lib/x86_64-linux-gnu")).arg(tree.join(program));

@@ -1,4 +1,5 @@
-//! How a guest that was described is started: QEMU's arguments, its sockets, the threads that listen.
+//! Starts the guest that a builder describes: QEMU's arguments, its sockets, and the threads that
+//! read.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,18 +18,19 @@ use crate::process::{self, Process};
 use crate::running::{Parts, Running, Streams, ended};
 use crate::{Error, stream};
 
-/// What every boot needs on the kernel's command line: no waiting, nothing that costs an interpreted processor much,
-/// a panic that ends QEMU instead of hanging, and registers that nvme-cli may read beside the driver (`show-regs`,
-/// `effects-log`). [`clock`] adds to it.
+/// Words on the kernel's command line that every boot needs: no waiting, nothing expensive for an
+/// interpreted processor, a panic that ends QEMU instead of hanging, and registers that nvme-cli
+/// may read beside the driver (`show-regs`, `effects-log`). [`clock`] adds to them.
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 quiet init_on_alloc=0 mitigations=off nokaslr \
     cryptomgr.notests apparmor=0 iomem=relaxed";
-/// What makes Linux use the IOMMU.
+/// Words that make Linux use the IOMMU.
 const IOMMU_COMMAND_LINE: &str = " intel_iommu=on";
 /// How long QEMU may take to open its sockets.
 const CONNECTING: Duration = Duration::from_secs(30);
 
 impl Builder {
-    /// Starts QEMU, with this process's terminal as its console or with pipes, and waits for the init script.
+    /// Starts QEMU, with this process's terminal or with pipes as its console, and waits for the
+    /// init script.
     pub(crate) fn launch(self, terminal: bool) -> Result<Running, Error> {
         let directory =
             TempDir::with_prefix("farlane-guest-").map_err(Error::io("making a temporary directory"))?;
@@ -42,7 +44,8 @@ impl Builder {
             if terminal { "stdio,id=console,mux=on,signal=off" } else { "stdio,id=console,signal=off" };
         command.args(["-chardev", console]);
         if self.disk_boots {
-            // The firmware's own log: it has no console, and there will be no kernel.
+            // The console shows the firmware's own log, because the firmware has no console and no
+            // kernel follows.
             command.args(["-device", "isa-debugcon,iobase=0x402,chardev=console", "-serial", "null"]);
         } else {
             command.args(["-serial", "chardev:console"]);
@@ -77,12 +80,13 @@ impl Builder {
         let script_limit = self.script_limit;
         let parts = Parts { process, streams, readers, control, monitor, begun, script_limit, directory };
         let running = Running::new(parts, self.boot_limit)?;
-        // QEMU has it in memory, for later starts as well. Gone now, it cannot be left behind by a killed owner.
+        // QEMU has the archive in memory, for later starts as well. Removed now, the file cannot be
+        // left behind by a killed owner.
         fs::remove_file(&initrd).map_err(Error::at("removing", &initrd))?;
         Ok(running)
     }
 
-    /// The kept archive and, behind it, one of what is this boot's alone.
+    /// The cached archive, with an archive behind it that is for this boot only.
     fn initrd(&self, directory: &Path) -> Result<PathBuf, Error> {
         let path = directory.join("initrd");
         let kept = self.initramfs.archive()?;
@@ -121,7 +125,7 @@ impl Builder {
             command.arg("-append").arg(format!("{COMMAND_LINE} {}{iommu}{}", clock(), self.command_line));
         }
         if self.iommu {
-            // It must be there before the devices that it is to watch.
+            // The IOMMU must come before the devices that it watches.
             command.args(["-device", "intel-iommu,intremap=off"]);
         }
         if self.network {
@@ -134,9 +138,10 @@ impl Builder {
     }
 }
 
-/// Tells the guest how fast its time stamp counter is, which is this machine's: calibrating it takes long under an
-/// interpreter, and finds a wrong value. A virtual machine is told the counter's rate as its processor's; elsewhere
-/// that is a passing value, and the guest had better watch the counter, and leave it for a slower clock.
+/// Tells the guest the rate of its time stamp counter, which is this machine's: calibration takes
+/// long under an interpreter, and finds a wrong value. A virtual machine sees the counter's rate as
+/// the rate of its processor. On other machines that rate changes, so the guest had better watch
+/// the counter, and leave it for a slower clock.
 fn clock() -> String {
     let information = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     clock_of(&information).unwrap_or_else(|| "tsc_early_khz=2000000".to_owned())
@@ -153,12 +158,12 @@ fn clock_of(information: &str) -> Option<String> {
     Some(format!("tsc_early_khz={kilohertz} tsc=reliable"))
 }
 
-/// Where a stream is copied to: standard error, if it is to be shown.
+/// Where a stream is copied: to standard error, if it is to be shown.
 fn shown(echo: bool) -> Vec<Box<dyn Write + Send>> {
     if echo { vec![Box::new(io::stderr())] } else { Vec::new() }
 }
 
-/// A socket that QEMU connects to when it starts.
+/// A socket that QEMU connects to when QEMU starts.
 struct Listener {
     name: &'static str,
     path: PathBuf,
@@ -173,9 +178,9 @@ impl Listener {
         Ok(Self { name, path, socket })
     }
 
-    /// The argument of `-chardev`.
+    /// The argument for QEMU's `-chardev`.
     fn argument(&self) -> String {
-        // A comma ends a value unless doubled.
+        // A comma in a value must be doubled.
         format!("socket,id={},path={}", self.name, self.path.display().to_string().replace(',', ",,"))
     }
 

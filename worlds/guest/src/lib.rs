@@ -1,7 +1,8 @@
-//! A stock Linux guest under QEMU: fetched once a machine, booted in seconds, given a script, asked for its status.
+//! A stock Linux guest under QEMU. It is fetched once a machine, boots in seconds, runs a script,
+//! and returns the script's status.
 //!
-//! Start at [`Kit::shared`], which fetches what a guest needs into the user's cache directory, and at
-//! [`Guest::builder`]. [`skip`] is for tests, which go on without a guest where there can be none.
+//! Start at [`Kit::shared`], which fetches what a guest needs into the user's cache directory, and
+//! at [`Guest::builder`]. [`skip`] is for tests, which continue without a guest where none can run.
 
 mod boot_image;
 mod builder;

@@ -1,4 +1,5 @@
-//! Which shared libraries a program needs, read from its ELF header and theirs.
+//! Finds the shared libraries that a program needs, by the ELF headers of the program and its
+//! libraries.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,15 +9,15 @@ use goblin::elf::Elf;
 
 use crate::Error;
 
-/// Where Debian keeps the libraries of this architecture, within a tree.
+/// Where a tree keeps Debian's libraries of this architecture.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
-/// Where the loader that programs name lives, within a tree.
+/// Where a tree keeps the loader that programs name.
 const LOADERS: &str = "usr/lib64";
-/// A program that needs more libraries than this is not one that we ship.
+/// The largest number of libraries of a program; a program with more is not one of ours.
 const LIBRARIES_MAX: usize = 1_024;
 
-/// Every library that `program` needs, directly or not, and its loader: path within `tree` to file.
-/// A static program needs none.
+/// The loader and all libraries that `program` needs, directly or not: path within `tree`, and
+/// file. A static program needs none.
 pub(crate) fn needed(program: &Path, tree: &Path) -> Result<BTreeMap<String, PathBuf>, Error> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![(program.to_owned(), Vec::new())];
@@ -26,7 +27,8 @@ pub(crate) fn needed(program: &Path, tree: &Path) -> Result<BTreeMap<String, Pat
             doing: format!("reading {} as an ELF file", path.display()),
             source: std::io::Error::other(error),
         })?;
-        // A library's own search path serves those below it too; our trees have no two of one name.
+        // A library's own search path also serves the libraries that it needs. No name occurs twice
+        // in our trees.
         let mut places: Vec<String> = inherited;
         places.push(LIBRARIES.to_owned());
         places.extend(elf.runpaths.iter().chain(&elf.rpaths).flat_map(|path| path.split(':')).map(within));
@@ -47,7 +49,7 @@ pub(crate) fn needed(program: &Path, tree: &Path) -> Result<BTreeMap<String, Pat
     Ok(found)
 }
 
-/// An absolute directory of a search path, as a place within a tree.
+/// An absolute directory of a search path, as a directory within a tree.
 fn within(directory: &str) -> String {
     directory.trim_matches('/').to_owned()
 }

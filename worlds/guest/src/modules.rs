@@ -1,11 +1,11 @@
-//! Kernel modules and the order in which to insert them, from `modules.dep`.
+//! The files of kernel modules, and the order in which to insert them, from `modules.dep`.
 
 use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// The files to insert for `names`, dependencies first, each once. `directory` is the one of `modules.dep`.
-/// What is built into the kernel (`modules.builtin`) needs no file.
+/// The files to insert for the modules `names`, each once, dependencies first. `directory` holds
+/// `modules.dep`. A module that is built into the kernel (`modules.builtin`) needs no file.
 pub(crate) fn in_order(directory: &Path, names: &[String]) -> Result<Vec<PathBuf>, Error> {
     let read = |name: &str| {
         let path = directory.join(name);
@@ -26,7 +26,7 @@ pub(crate) fn in_order(directory: &Path, names: &[String]) -> Result<Vec<PathBuf
                 looked_in: directory.display().to_string(),
             });
         };
-        // depmod writes the module, a colon, and its dependencies in reverse order of insertion.
+        // depmod writes the module, a colon, and the dependencies in reverse order of insertion.
         let (module, needs) = line.split_once(':').unwrap_or((line, ""));
         for path in needs.split_whitespace().rev().chain([module]) {
             let file = directory.join(path);
@@ -38,7 +38,7 @@ pub(crate) fn in_order(directory: &Path, names: &[String]) -> Result<Vec<PathBuf
     Ok(order)
 }
 
-/// A module's name: its file's name without suffixes, `-` and `_` being one letter.
+/// The name of a module: its file name without suffixes, with `_` for `-`.
 pub(crate) fn name_of(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split('.').next().unwrap_or(file).replace('-', "_")

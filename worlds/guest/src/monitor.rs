@@ -1,4 +1,4 @@
-//! QEMU's monitor over its machine protocol (QMP): commands as a person would type them.
+//! QEMU's monitor over its machine protocol (QMP), for commands as a person would type them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use crate::Error;
 
-/// How long the monitor may take to answer.
+/// How long the monitor may take to answer a command.
 const ANSWER: Duration = Duration::from_secs(30);
-/// Events passed over while waiting for one answer.
+/// Number of events that are passed over while one answer is awaited.
 const EVENTS_MAX: usize = 10_000;
 
-/// A connection to the monitor.
+/// A connection from QEMU's monitor.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     stream: BufReader<UnixStream>,
 }
 
 impl Monitor {
-    /// Greets QEMU, which has connected.
+    /// Reads the greeting of QEMU, which has connected, and leaves its capabilities negotiation.
     pub(crate) fn new(stream: UnixStream) -> Result<Self, Error> {
         stream.set_read_timeout(Some(ANSWER)).map_err(Error::io("setting up the monitor"))?;
         let mut monitor = Self { stream: BufReader::new(stream) };
@@ -32,13 +32,14 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// A command of the human monitor (`info pci`, `system_reset`, `device_del device0`). Returns what it prints.
+    /// Runs a command of the human monitor, such as `info pci`, `system_reset` or `device_del
+    /// device0`. Returns what the command prints.
     pub(crate) fn human(&mut self, line: &str) -> Result<String, Error> {
         let answer = self.execute("human-monitor-command", &json!({"command-line": line}))?;
         Ok(answer.as_str().unwrap_or_default().replace("\r\n", "\n"))
     }
 
-    /// A command of the machine protocol. Returns its result.
+    /// Runs a command of the machine protocol, and returns its result.
     pub(crate) fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, Error> {
         let request = json!({"execute": command, "arguments": arguments}).to_string() + "\n";
         self.stream

@@ -1,4 +1,4 @@
-//! QEMU as a child that does not outlive whoever started it.
+//! QEMU as a child process that does not outlive its owner.
 
 use std::io;
 use std::process::{ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How often the child is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(10);
 
-/// A running child; killed and waited for when dropped.
+/// A running child, which is killed and waited for on drop.
 #[derive(Debug)]
 pub(crate) struct Process {
     kill: Option<Sender<()>>,
@@ -20,15 +20,15 @@ pub(crate) struct Process {
     pub(crate) id: u32,
 }
 
-/// A child's pipes, as far as the command asked for them.
+/// The child's pipes that the command has asked for.
 pub(crate) struct Pipes {
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
 }
 
 impl Process {
-    /// Starts `command` from a thread that stays until the child has ended: QEMU is told to end when the *thread*
-    /// that started it does, and a test's thread may hand its guest to another.
+    /// Starts `command` from a thread that stays until the child has ended. QEMU ends with the
+    /// *thread* that started it, but a test's thread may hand its guest to another thread.
     pub(crate) fn start(mut command: Command) -> io::Result<(Self, Pipes)> {
         let (kill, killed) = mpsc::channel::<()>();
         let (started, start) = mpsc::channel();
@@ -42,7 +42,7 @@ impl Process {
                 }
             };
             let pipes = Pipes { stdout: child.stdout.take(), stderr: child.stderr.take() };
-            // Nobody waits for it any more: then `kill` has been dropped as well.
+            // If nobody receives this, `kill` was dropped as well.
             let _ = started.send(Ok((child.id(), pipes)));
             let status = loop {
                 match child.try_wait() {
@@ -51,7 +51,7 @@ impl Process {
                     Err(error) => break Err(error),
                 }
                 if !matches!(killed.recv_timeout(POLL), Err(RecvTimeoutError::Timeout)) {
-                    // It may have ended this instant.
+                    // The child may have ended at this moment.
                     let _ = child.kill();
                     break child.wait();
                 }
@@ -70,7 +70,7 @@ impl Process {
         self.wait(Duration::ZERO).is_some()
     }
 
-    /// Waits for the child's end, `limit` at most, and says how it ended.
+    /// Waits up to `limit` for the child's end, and returns how the child ended.
     pub(crate) fn wait(&mut self, limit: Duration) -> Option<&str> {
         if self.status.is_none() {
             self.status = self.ended.recv_timeout(limit).ok();
@@ -83,7 +83,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         drop(self.kill.take());
         if let Some(warden) = self.warden.take() {
-            // A warden that panicked has left nothing to wait for.
+            // A warden that panicked leaves nothing to wait for.
             let _ = warden.join();
         }
     }
@@ -96,7 +96,7 @@ fn describe(status: io::Result<ExitStatus>) -> String {
     }
 }
 
-/// Nothing to read, everything it says to us.
+/// Gives a command an empty input, and pipes for everything that it writes.
 pub(crate) fn captured(command: &mut Command) {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
 }

@@ -1,4 +1,4 @@
-//! A guest that runs: what it says is kept, its script can be talked to, its end is waited for.
+//! A running guest: keeps what the guest prints, talks to its script, and waits for its end.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -13,35 +13,35 @@ use crate::monitor::Monitor;
 use crate::process::Process;
 use crate::stream::Kept;
 
-/// Lines of the console and of the script's output that an error shows.
+/// Number of lines of the console and of the script's output that an error shows.
 const TAIL_LINES: usize = 30;
-/// What Linux says when it cannot go on.
+/// The words of Linux when it cannot go on.
 const PANIC: &str = "Kernel panic";
-/// How long QEMU may take to go once the script's status has come or its control line has closed.
+/// How long QEMU may take to end after the script's status has come or its control line has closed.
 const LEAVING: Duration = Duration::from_secs(20);
-/// Lines that the script said and nobody asked for yet; more are dropped.
+/// Number of the script's words that wait to be asked for; further words are dropped.
 const UNHEARD_MAX: usize = 100_000;
 
-/// How a guest's script went.
+/// The result of a guest's script.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The script's exit status; 0 is success.
     pub status: i32,
-    /// What the script printed, both streams, and nothing else.
+    /// What the script printed on both of its streams, and nothing else.
     pub output: String,
-    /// The console: what firmware, kernel and init script printed.
+    /// What firmware, kernel and init script printed on the console.
     pub console: String,
-    /// From QEMU's start to the init script's first line.
+    /// Time from QEMU's start to the init script's first line.
     pub boot: Duration,
-    /// From QEMU's start to its end.
+    /// Time from QEMU's start to its end.
     pub elapsed: Duration,
 }
 
 impl Outcome {
-    /// For tests: passes the outcome on if the script succeeded.
+    /// Returns the outcome if the script succeeded; for tests.
     ///
     /// # Panics
-    /// When it did not, with all that it printed and the end of the console.
+    /// When the script has failed; with its whole output and the end of the console.
     #[must_use]
     #[track_caller]
     pub fn expect_success(self) -> Self {
@@ -57,14 +57,14 @@ impl Outcome {
     }
 }
 
-/// A word on the control line.
+/// A word of the guest on the control line.
 #[derive(Debug)]
 enum Word {
-    /// The init script runs.
+    /// Linux has started the init script.
     Ready,
-    /// The script said this.
+    /// The words that the script has told.
     Said(String),
-    /// The script has ended.
+    /// The script has ended with this status.
     Status(i32),
 }
 
@@ -95,7 +95,7 @@ impl Streams {
             [("the script's output", &self.output), ("the console", &self.console), ("QEMU", &self.errors)]
         {
             let mut lines = kept.tail(TAIL_LINES);
-            // A panic's reason stands above a call trace of any length.
+            // The reason for a panic stands above a call trace of any length.
             let text = kept.text();
             if let Some(panic) = text.lines().find(|line| line.contains(PANIC))
                 && !lines.contains(panic)
@@ -110,7 +110,7 @@ impl Streams {
     }
 }
 
-/// A guest that runs. Dropping it kills it.
+/// A running guest, which is killed on drop.
 #[derive(Debug)]
 pub struct Running {
     process: Process,
@@ -122,13 +122,13 @@ pub struct Running {
     begun: Instant,
     boot: Duration,
     script_limit: Duration,
-    /// The status, when it came while something else was waited for.
+    /// The script's status, if it came while something else was waited for.
     status: Option<i32>,
-    /// QEMU's sockets; removed after QEMU.
+    /// The directory of QEMU's sockets, which is removed after QEMU's end.
     _directory: TempDir,
 }
 
-/// What a guest is made of once QEMU has connected.
+/// The parts of a guest once QEMU has connected.
 pub(crate) struct Parts {
     pub(crate) process: Process,
     pub(crate) streams: Streams,
@@ -175,10 +175,11 @@ impl Running {
         Ok(running)
     }
 
-    /// Waits until the script says `words` (`tell WORDS` in the guest); other words are passed over.
+    /// Waits until the script sends `words` (`tell WORDS` in the guest). Other words are passed
+    /// over.
     ///
     /// # Errors
-    /// When they do not come within `limit`, or the script or QEMU ends first.
+    /// When the words do not come within `limit`, or the script or QEMU ends first.
     pub fn expect(&mut self, words: &str, limit: Duration) -> Result<(), Error> {
         self.wait_for(
             &format!("\"{words}\""),
@@ -187,10 +188,10 @@ impl Running {
         )
     }
 
-    /// Waits until the guest, started with [`crate::Builder::reboots`], has started again.
+    /// Waits until a guest made with [`crate::Builder::reboots`] has started again.
     ///
     /// # Errors
-    /// As [`Running::expect`].
+    /// When the guest does not start within `limit`, or the script or QEMU ends first.
     pub fn expect_reboot(&mut self, limit: Duration) -> Result<(), Error> {
         self.wait_for("the init script's next start", limit, |word| matches!(word, Word::Ready))
     }
@@ -209,7 +210,7 @@ impl Running {
         }
     }
 
-    /// Lets a script go on that waits for `words` (`await WORDS` in the guest).
+    /// Lets a script continue that waits for `words` (`await WORDS` in the guest).
     ///
     /// # Errors
     /// When the guest is gone.
@@ -217,17 +218,17 @@ impl Running {
         self.control.write_all(format!("{words}\n").as_bytes()).map_err(Error::io("telling the guest"))
     }
 
-    /// A command of QEMU's human monitor, for example `system_reset`, `device_del device0`, `info pci`. Returns what
-    /// it prints.
+    /// Runs a command of QEMU's human monitor, such as `system_reset`, `device_del device0` or
+    /// `info pci`. Returns what the command prints.
     ///
     /// # Errors
-    /// When the monitor does not answer.
+    /// When the monitor does not answer, or refuses the command.
     pub fn monitor(&mut self, command: &str) -> Result<String, Error> {
         self.monitor.human(command)
     }
 
-    /// A command of QEMU's machine protocol with its arguments in JSON, for what the human monitor cannot say:
-    /// `device_add` of a vfio-user device. Returns the result in JSON.
+    /// Runs a command of QEMU's machine protocol, with arguments and result in JSON. For commands
+    /// that the human monitor lacks, such as `device_add` of a vfio-user device.
     ///
     /// # Errors
     /// When the arguments are not JSON, or the monitor refuses.
@@ -243,7 +244,7 @@ impl Running {
         self.process.id
     }
 
-    /// From QEMU's start to the init script's first line.
+    /// Time from QEMU's start to the init script's first line.
     #[must_use]
     pub fn boot(&self) -> Duration {
         self.boot
@@ -261,11 +262,11 @@ impl Running {
         self.streams.console.text()
     }
 
-    /// Waits for the script's end and the guest's.
+    /// Waits for the end of the script and of the guest.
     ///
     /// # Errors
-    /// [`Error::ScriptTimeout`] when the script does not end in time, [`Error::QemuEnded`] when the guest ended
-    /// without a status.
+    /// [`Error::ScriptTimeout`] when the script does not end in time, [`Error::QemuEnded`] when the
+    /// guest ends without a status.
     pub fn finish(mut self) -> Result<Outcome, Error> {
         let since = Instant::now();
         let status = loop {
@@ -282,7 +283,7 @@ impl Running {
             return Err(Error::ScriptTimeout { waited_for, after: LEAVING, tail });
         }
         for reader in self.readers.drain(..) {
-            // One that panicked has told so on standard error.
+            // A reader that panicked has reported so on standard error.
             let _ = reader.join();
         }
         Ok(Outcome {
@@ -294,7 +295,7 @@ impl Running {
         })
     }
 
-    /// The next word; `after` is counted from `since`.
+    /// The next word on the control line, waited for until `after` has passed since `since`.
     fn word(&mut self, since: Instant, after: Duration, waited_for: &str) -> Result<Word, Error> {
         match self.words.recv_timeout(after.saturating_sub(since.elapsed())) {
             Ok(word) => Ok(word),
@@ -314,10 +315,10 @@ impl Running {
     }
 }
 
-/// The error that QEMU's end is, once it has closed a socket.
+/// The error for QEMU's end, after QEMU has closed a socket.
 pub(crate) fn ended(process: &mut Process, streams: &Streams, waited_for: &str) -> Option<Error> {
     let status = process.wait(LEAVING)?.to_owned();
-    // Its last words may be on their way from the pipes.
+    // The last bytes may still be on their way from the pipes.
     thread::sleep(Duration::from_millis(50));
     Some(Error::QemuEnded { status, waited_for: waited_for.to_owned(), tail: streams.tail() })
 }
@@ -329,7 +330,8 @@ fn read_words(source: UnixStream) -> (Receiver<Word>, JoinHandle<()>) {
         let mut line = Vec::new();
         while let Ok(1..) = source.read_until(b'\n', &mut line) {
             if let Some(word) = Word::parse(String::from_utf8_lossy(&line).trim()) {
-                // Full: the script has said more than anybody will ask for. Closed: nobody asks any more.
+                // Full: the script has said more than anybody will ask for. Closed: nobody asks any
+                // more.
                 let _ = tell.try_send(word);
             }
             line.clear();

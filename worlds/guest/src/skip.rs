@@ -1,34 +1,36 @@
-//! For tests: a kit, or a loud line that says why there is none.
+//! For tests: returns a kit, or prints a loud line that says why there is none.
 
 use std::env;
 use std::io::{self, Write};
 
 use crate::{Error, Kit};
 
-/// The environment variable that says what tests do about guests: `off` skips them, `required` makes the lack of one a
-/// failure.
+/// The environment variable that decides what tests do about guests. `off` skips them; `required`
+/// makes the lack of a kit a failure.
 pub const WISH: &str = "FARLANE_GUEST";
 
-/// The kit, or `None` after a line on standard error that `test` is skipped and why. The line is seen although the test
-/// passes.
+/// The kit; or `None`, after a line on standard error that `test` is skipped and why. The line is
+/// visible although the test passes.
 ///
 /// # Panics
-/// When guests are `required` and there is none.
+/// When [`WISH`] is `required` and there is no kit.
 #[must_use]
 pub fn kit_or_skip(test: &str) -> Option<&'static Kit> {
     or_skip(test, Kit::shared, true)
 }
 
-/// As [`kit_or_skip`], with [`Kit::newer`]'s kernel.
+/// The kit with the kernel of [`Kit::newer`]; or `None`, after a line on standard error that `test`
+/// is skipped and why.
 ///
 /// # Panics
-/// As [`kit_or_skip`].
+/// When [`WISH`] is `required` and there is no such kit.
 #[must_use]
 pub fn newer_kit_or_skip(test: &str) -> Option<&'static Kit> {
     or_skip(test, Kit::newer, true)
 }
 
-/// As [`kit_or_skip`], with [`Kit::built`]'s kernel, which is nobody's duty to have: this never panics.
+/// The kit with the kernel of [`Kit::built`]; or `None`, after a line on standard error that `test`
+/// is skipped and why. This kernel is never required, so the function does not panic.
 #[must_use]
 pub fn built_kit_or_skip(test: &str) -> Option<&'static Kit> {
     or_skip(test, Kit::built, false)
@@ -45,7 +47,7 @@ fn or_skip(
         Ok(kit) => Some(kit),
         Err(error) => {
             assert!(!can_be_required || wish != "required", "{test}: {error}, and {WISH}=required");
-            // Not `eprintln`, which the test runner keeps to itself when the test passes.
+            // `eprintln` would not do: the test runner hides its output when the test passes.
             let _ = writeln!(io::stderr(), "SKIPPED {test}: {error}");
             None
         }

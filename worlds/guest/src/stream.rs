@@ -1,20 +1,20 @@
-//! Bytes that come out of a guest while it runs: kept, echoed if asked, searched for their last lines.
+//! The output of a running guest: kept, echoed if asked for, and searched for its last lines.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Bytes kept of a stream; a guest that prints without end loses the rest.
+/// Number of bytes kept of a stream. A guest that prints without end loses the rest.
 const KEPT_MAX: usize = 64 << 20;
-/// Bytes taken at once.
+/// Number of bytes taken in one read.
 const CHUNK: usize = 16 << 10;
 
-/// What a stream has brought so far.
+/// The bytes that a stream has brought so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept(Arc<Mutex<Vec<u8>>>);
 
 impl Kept {
-    /// All of it, as text.
+    /// All bytes, as text.
     pub(crate) fn text(&self) -> String {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).replace("\r\n", "\n")
@@ -34,7 +34,8 @@ impl Kept {
     }
 }
 
-/// Reads `source` to its end on a thread of its own; what comes is kept, and goes to each of `copies` as well.
+/// Reads `source` to its end on a thread of its own. The bytes are kept, and copied to each of
+/// `copies`.
 pub(crate) fn keep(
     mut source: impl Read + Send + 'static,
     mut copies: Vec<Box<dyn Write + Send>>,
@@ -43,11 +44,11 @@ pub(crate) fn keep(
     let into = kept.clone();
     let thread = thread::spawn(move || {
         let mut chunk = vec![0; CHUNK];
-        // A stream that fails has ended: whoever fed it is gone.
+        // A stream that fails has ended, because its writer is gone.
         while let Ok(length @ 1..) = source.read(&mut chunk) {
             into.push(&chunk[..length]);
             for copy in &mut copies {
-                // A copy that cannot be written is incomplete; what is kept is not.
+                // A copy that cannot be written is incomplete, but the kept bytes are not.
                 let _ = copy.write_all(&chunk[..length]);
             }
         }

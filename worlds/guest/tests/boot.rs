@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use guest::{Device, Error, Firmware, Guest, Kit, skip};
 
-/// An NVMe device over a temporary file, and a guest with the tools for it.
+/// A guest with an NVMe device over a temporary file, and with the tools for it.
 fn with_disk(kit: &Kit) -> (guest::Builder, tempfile::NamedTempFile) {
     let image = tempfile::NamedTempFile::new().unwrap();
     image.as_file().set_len(256 << 20).unwrap();
@@ -177,7 +177,7 @@ fn the_firmware_boots_from_an_nvme_device() {
         builder.boot_from_device().boot_limit(Duration::from_secs(limit)).run()
     };
     assert_eq!(boot(60).unwrap().status, 0);
-    // Without its signature it is no boot sector: the firmware has nothing else.
+    // Without its signature, the sector is no boot sector, and the firmware has no other disk.
     image.as_file().set_len(0).unwrap();
     image.as_file().set_len(1 << 20).unwrap();
     let error = boot(3).unwrap_err();
@@ -214,7 +214,7 @@ fn qemu_ends_with_a_killed_owner() {
     }
 }
 
-/// How many processes have this path among their arguments.
+/// Number of processes with this path among their arguments.
 fn mentioning(path: &std::path::Path) -> usize {
     let path = path.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);

@@ -1,4 +1,5 @@
-//! How exact an emulated network is: ways through it beside what its model says they take.
+//! How exact an emulated network is: measures one-way times through it and compares them with the
+//! times of its model.
 //!
 //! `cargo bench -p farlane-live --bench emulate`
 
@@ -19,18 +20,18 @@ use live::emulate::relay::{Event, Relay};
 use live::reactor::{Reactor, pin};
 use live::tcp::Listener;
 
-/// How long a measurement takes, about, and its ways at least and at most.
+/// About how long a measurement takes; the number of messages is kept within [`WAYS`].
 const RUNTIME: Nanos = Nanos::from_secs(2);
 const WAYS: std::ops::Range<u64> = 100..3_000;
-/// Data of each message; its frame is that and 70 bytes of headers.
+/// Length of each message's data in bytes; the frame has 70 more bytes of headers.
 const MESSAGE: usize = 64;
-/// Messages before it counts.
+/// Number of messages that are sent before the measurement begins.
 const WARM: usize = 20;
 
-/// What the emulator says of itself.
+/// How late the emulator says it wrote each message, in nanoseconds.
 type Late = Arc<Mutex<Vec<u64>>>;
 
-/// An emulated network before `to`, for as long as the program runs.
+/// Starts an emulated network in front of `to`, which runs as long as the program.
 fn emulated(latency: Nanos, rate: Rate, to: SocketAddr, late: Late) -> SocketAddr {
     let (say, said) = channel();
     spawn(move || -> io::Result<()> {
@@ -51,14 +52,14 @@ fn emulated(latency: Nanos, rate: Rate, to: SocketAddr, late: Late) -> SocketAdd
     said.recv().expect("it listens")
 }
 
-/// Whether who waits for a message spins until it is there, or sleeps and is woken.
+/// Whether the ends spin for a message, or sleep until they are woken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     Awake,
     Asleep,
 }
 
-/// A connection to `address`, which leads to `listener`: both ends.
+/// Both ends of a connection to `address`, which leads to `listener`.
 fn both_ends(address: SocketAddr, listener: &TcpListener) -> io::Result<[TcpStream; 2]> {
     let near = TcpStream::connect(address)?;
     let (far, _) = listener.accept()?;
@@ -67,7 +68,7 @@ fn both_ends(address: SocketAddr, listener: &TcpListener) -> io::Result<[TcpStre
     Ok([near, far])
 }
 
-/// What messages take one way, sorted, in nanoseconds, in a thread of its own.
+/// Measures one-way times in a thread of its own; sorted, in nanoseconds.
 fn ways(ends: [TcpStream; 2], how: Ends, count: usize, pause: Nanos) -> io::Result<Vec<u64>> {
     let measure = move || match how {
         Ends::Awake => awake(ends, count, pause),
@@ -79,7 +80,8 @@ fn ways(ends: [TcpStream; 2], how: Ends, count: usize, pause: Nanos) -> io::Resu
     Ok(times)
 }
 
-/// One thread has both ends, and nobody sleeps: there and back in turn, each after looking for nothing for `pause`.
+/// One thread drives both ends and never sleeps. Messages go there and back in turn, each after the
+/// thread has polled the idle receiver for `pause`.
 fn awake(mut ends: [TcpStream; 2], count: usize, pause: Nanos) -> io::Result<Vec<u64>> {
     let _ = pin(0);
     ends.iter().try_for_each(|end| end.set_nonblocking(true))?;
@@ -101,7 +103,7 @@ fn awake(mut ends: [TcpStream; 2], count: usize, pause: Nanos) -> io::Result<Vec
     Ok(times)
 }
 
-/// Reads a whole message from a socket that does not wait.
+/// Reads a whole message from a non-blocking socket.
 fn read(stream: &mut TcpStream) -> io::Result<()> {
     let (mut message, mut filled) = ([0; MESSAGE], 0);
     while filled < MESSAGE {
@@ -115,7 +117,8 @@ fn read(stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A thread at either end, there only; the sender sleeps for `pause` before each message, and the receiver all the time.
+/// One thread drives each end, and messages go one way only. The sender sleeps for `pause` before
+/// each message; the receiver sleeps whenever nothing arrives.
 fn asleep([mut near, mut far]: [TcpStream; 2], count: usize, pause: Nanos) -> io::Result<Vec<u64>> {
     let start = Instant::now();
     let receiver = spawn(move || -> io::Result<Vec<u64>> {
@@ -129,7 +132,7 @@ fn asleep([mut near, mut far]: [TcpStream; 2], count: usize, pause: Nanos) -> io
         }
         Ok(times)
     });
-    // Who is woken is on the other processor.
+    // The woken receiver runs on the other processor.
     let _ = pin(1);
     for _ in 0..WARM + count {
         std::thread::sleep(pause.into());
@@ -167,7 +170,8 @@ fn main() -> io::Result<()> {
     {
         let rate = Rate::from_megabits(megabits);
         let latency = Nanos::from_micros(latency);
-        // Ethernet, IP, TCP with time stamps, and the preamble.
+        // Headers of Ethernet, IP and TCP with time stamps, the frame check sequence and the
+        // preamble.
         let model = latency + rate.time_of(14 + 20 + 20 + 12 + 4 + 8 + MESSAGE as u64);
         let count = (RUNTIME.get() / model.get()).clamp(WAYS.start, WAYS.end);
         let count = usize::try_from(count).expect("it is small");
@@ -175,7 +179,7 @@ fn main() -> io::Result<()> {
         for how in [Ends::Awake, Ends::Asleep] {
             let late = Late::default();
             let network = emulated(latency, rate, direct, late.clone());
-            // The ends look for nothing, or sleep, for as long without a model as with one.
+            // The ends poll or sleep for equally long without a model and with one.
             let pause = if how == Ends::Asleep { model * 2 } else { model };
             let count = if how == Ends::Asleep { count / 2 } else { count };
             let own = if how == Ends::Asleep { pause } else { Nanos::ZERO };

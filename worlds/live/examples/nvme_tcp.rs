@@ -1,4 +1,5 @@
-//! A program that uses an NVMe/TCP subsystem: reads the first block of the first namespace, twice, and says what is in it.
+//! A program that uses an NVMe/TCP subsystem. It reads the first block of the first namespace
+//! twice, and prints how the block begins.
 //!
 //! ```text
 //! cargo run --package farlane-live --example nvme_tcp 127.0.0.1:4420 nqn.2014-08.org.example:disk
@@ -24,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         data_digest: DigestUse::Preferred,
         spin: Nanos::from_micros(100),
     };
-    // One path, with the addresses that its name has. Several paths are several such lists.
+    // One path, with all addresses of its name. Several paths would be several such lists.
     let mut subsystem = Attachment::connect(vec![live::tcp::resolve(&address)?], &options)?;
     subsystem.wait_ready(Nanos::from_secs(10))?;
     let identity = subsystem.identity().ok_or("the controller has told nothing")?;

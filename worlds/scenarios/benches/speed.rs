@@ -1,13 +1,14 @@
-//! How fast the published experiments are on one core: `cargo bench -p farlane-scenarios`. No figure here is a test.
+//! Measures how fast the published experiments run on one core: `cargo bench -p farlane-scenarios`.
+//! No figure here is a test.
 
 use scenarios::published;
 
-/// Register reads over 5G.
+/// Number of register reads over 5G.
 const READS: u64 = 100_000;
 
 const RUNS: usize = 3;
 
-/// What comes of `work`, and the median of the times that it takes.
+/// The result of `work`, and the median of its run times in seconds.
 fn seconds<T>(mut work: impl FnMut() -> T) -> (T, f64) {
     let mut times = Vec::new();
     loop {

@@ -1,4 +1,5 @@
-//! Many seeds: each a world, a plan of faults, and what must hold during and after.
+//! Campaigns of many seeds. Each seed gives a world, a plan of faults, and conditions that must
+//! hold during and after the faults.
 
 use std::fmt;
 use std::ops::Range;
@@ -13,56 +14,58 @@ use sim::{Node, NodeId, World};
 use crate::chaos::Trouble;
 use crate::workload::{Counts, Phase};
 
-/// A node that a campaign can drive.
+/// A node that a campaign can drive through the phases of a trial.
 pub trait Subject: Node {
-    /// Goes on to another phase.
+    /// Enters another phase.
     fn enter(&mut self, now: Instant, phase: Phase);
-    /// Whether the node is not yet done with its phase.
+    /// Whether the node still has work in `phase`.
     fn is_busy(&self, phase: Phase) -> bool;
-    /// Adds what the node has done, and what it has found wrong.
+    /// Adds what the node has done, and the errors that it has found, to `outcome`.
     fn report(&mut self, outcome: &mut Outcome);
-    /// Where the node is, for the report of a world that never settles.
+    /// A description of the node's state, for the report of a world that never settles.
     fn describe(&self) -> String;
 }
 
-/// How long a trial goes on.
+/// How long the phases of a trial may take, in virtual time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Faults happen for so long.
+    /// How long faults happen.
     pub chaos: Nanos,
-    /// Once healed, everything outstanding ends within this time.
+    /// How long outstanding operations may take to end once the world is healed.
     pub drain: Nanos,
-    /// And then a verification within this time.
+    /// How long the verification may take.
     pub verify: Nanos,
 }
 
-/// What became of a seed.
+/// The result of running one seed.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The scenario.
+    /// The name of the scenario.
     pub scenario: &'static str,
-    /// The seed.
+    /// The seed that was run.
     pub seed: u64,
-    /// Fingerprint of the whole run.
+    /// A fingerprint of the whole run.
     pub digest: u64,
-    /// Fingerprint of what hosts have read, and what the disks hold at the end, where that is a function of the seed alone.
+    /// A fingerprint of what hosts have read and of the disks' final contents, where both are a
+    /// function of the seed alone.
     pub contents: u64,
-    /// Events of the run.
+    /// Number of events in the run.
     pub events: u64,
     /// Virtual time of the run.
     pub elapsed: Nanos,
-    /// What went wrong on purpose.
+    /// The kinds of faults that were injected.
     pub troubles: Vec<Trouble>,
     /// What the hosts did.
     pub counts: Counts,
-    /// Pieces of memory that went ahead of the devices' asking, and reads that were answered from such.
+    /// Number of pieces of memory that were sent ahead of the devices' requests, and number of
+    /// reads that were answered from such pieces.
     pub ahead: (u64, u64),
-    /// What went wrong that must not; empty when all is well.
+    /// Descriptions of what went wrong and must not; empty when all is well.
     pub failures: Vec<String>,
 }
 
 impl Outcome {
-    /// The command that runs this seed again.
+    /// The command line that runs this seed again.
     pub fn replay(&self) -> String {
         let Self { scenario, seed, .. } = self;
         format!(
@@ -90,10 +93,10 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs a world through its plan, heals it, and verifies it.
+/// Runs a world through its plan of faults, heals it, and verifies it.
 ///
-/// Safety: nothing a host reads contradicts the model, and no operation ends twice. Liveness: once
-/// healed, all that is outstanding ends, and a verification of the whole disk finds nothing amiss.
+/// Safety: no read contradicts the model, and no operation ends twice. Liveness: once the world is
+/// healed, every outstanding operation ends, and a verification of the whole disk finds no error.
 pub fn trial<N: Subject>(world: &mut World<N>, plan: &Plan, limits: Limits) -> Outcome {
     let nodes: Vec<NodeId> = world.ids().collect();
     let mut failures = Vec::new();
@@ -126,7 +129,8 @@ pub fn trial<N: Subject>(world: &mut World<N>, plan: &Plan, limits: Limits) -> O
     outcome
 }
 
-/// Two runs of a seed that must give the same bytes, as one outcome; each has a name.
+/// Combines two named runs of a seed into one outcome. Runs that give different bytes are a
+/// failure.
 pub fn compare((name, one): (&str, Outcome), (other_name, mut other): (&str, Outcome)) -> Outcome {
     let said = |name: &str, failures: Vec<String>| {
         failures.into_iter().map(move |failure| format!("{name}: {failure}")).collect::<Vec<_>>()
@@ -154,8 +158,8 @@ pub fn compare((name, one): (&str, Outcome), (other_name, mut other): (&str, Out
     }
 }
 
-/// Runs `run`, which is called `scenario`, for every seed on `jobs` threads and hands each outcome to `report`, as they come.
-/// A panic is an outcome too. Ends early when `report` says so.
+/// Runs `run`, the scenario called `scenario`, for every seed on `jobs` threads. Hands each outcome
+/// to `report` as it comes; a panic is an outcome, too. Ends early when `report` returns false.
 pub fn run_seeds(
     scenario: &'static str,
     seeds: Range<u64>,
@@ -186,7 +190,7 @@ pub fn run_seeds(
                 break;
             }
         }
-        // Senders stop when nobody listens.
+        // Senders stop when the receiver is gone.
         drop(receiver);
     });
 }

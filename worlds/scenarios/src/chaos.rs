@@ -1,4 +1,4 @@
-//! What goes wrong in a campaign: faults drawn from a seed.
+//! Faults of a campaign, drawn from a seed.
 
 use engine::{Instant, Nanos, Rng};
 use sim::NodeId;
@@ -6,55 +6,56 @@ use sim::faults::{Fault, LaneFault, Plan};
 use sim::media::MediaProfile;
 use sim::stream::{Lane, LinkProfile};
 
-/// Who faults happen to, and what the times are that matter to them.
+/// Which nodes faults happen to, and the times that matter to the faults.
 #[derive(Clone, Debug)]
 pub struct ChaosConfig {
     /// The host's node.
     pub near: NodeId,
-    /// The devices' nodes.
+    /// The nodes of the devices.
     pub far: Vec<NodeId>,
-    /// Links between near and each far: each fault of a link happens to one of them.
+    /// Number of links between the near node and each far node; each link fault happens to one
+    /// link.
     pub lanes: u8,
     /// How long faults may begin to happen.
     pub duration: Nanos,
-    /// At most so many.
+    /// The largest number of faults.
     pub faults_max: u64,
-    /// How long a session survives without its connection: some faults end sooner, some later.
+    /// How long a session survives without its connection: some faults last less long, some longer.
     pub hold_time: Nanos,
-    /// The link between near and far while nothing is wrong.
+    /// The profile of the healthy link between near and far.
     pub link: LinkProfile,
-    /// The media while nothing is wrong.
+    /// The profile of the healthy media.
     pub media: MediaProfile,
 }
 
-/// The kinds of fault that a campaign knows, for its report.
+/// The kinds of faults that a campaign injects, for its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// The connection is cut.
+    /// The connection is cut once.
     Cut,
     /// The connection is cut many times in a row.
     CutStorm,
-    /// Nothing passes for less than the hold time.
+    /// No bytes pass for less than the hold time.
     ShortHold,
-    /// Nothing passes for more than the hold time.
+    /// No bytes pass for more than the hold time.
     LongHold,
-    /// The link is slow and uneven.
+    /// The link is slow and uneven for a while.
     Degraded,
-    /// The far end is killed and back within the hold time.
+    /// The far end is killed, and is back within the hold time.
     FarKill,
-    /// The far end is killed and back only after the hold time.
+    /// The far end is killed, and is back only after the hold time.
     FarKillLong,
     /// The host is killed and comes back.
     NearKill,
-    /// The far end does nothing for a time.
+    /// The far end does nothing for a while.
     FarPause,
-    /// The host does nothing for a time.
+    /// The host does nothing for a while.
     NearPause,
-    /// Media fail now and then.
+    /// Media requests fail now and then.
     MediaErrors,
-    /// Media take long, some requests much longer than others.
+    /// Media are slow, for some requests much slower than for others.
     SlowMedia,
-    /// Media stop answering for a time.
+    /// Media stop answering for a while.
     Stall,
 }
 
@@ -74,14 +75,15 @@ const TROUBLES: [Trouble; 13] = [
     Trouble::Stall,
 ];
 
-/// Kinds of trouble of a seed, at most.
+/// The largest number of kinds of trouble in one seed.
 const KINDS_MAX: u64 = 4;
-/// Cuts of a storm.
+/// Number of cuts in a storm.
 const STORM: u64 = 20;
 
-/// Draws a plan, and says which troubles are in it.
+/// Draws a plan of faults, and returns the plan with the kinds of trouble in it.
 ///
-/// A seed has a few kinds of trouble, often, and not all kinds, seldom: each is met alone, and pairs meet.
+/// A seed often has a few kinds of trouble and seldom many, so that each kind also happens alone
+/// and in pairs.
 pub fn plan(config: &ChaosConfig, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
     let mut plan = Plan::new();
     let mut troubles = Vec::new();
@@ -98,7 +100,7 @@ pub fn plan(config: &ChaosConfig, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
     (plan, troubles)
 }
 
-/// A plan of `cuts` cuts, spread over the whole time, and nothing else.
+/// A plan of `cuts` cuts of each far node's link, spread over the whole time, and nothing else.
 pub fn cuts(config: &ChaosConfig, cuts: u64, rng: &mut Rng) -> (Plan, Vec<Trouble>) {
     let mut plan = Plan::new();
     for _ in 0..cuts {
@@ -117,7 +119,7 @@ fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far
     let short = Nanos::new(rng.below(hold.get() * 3 / 4));
     let long = hold + hold / 8 + Nanos::new(rng.below(hold.get()));
     let any = Nanos::new(rng.below(hold.get() * 2));
-    // A world with a single link has no choice to draw.
+    // With a single link there is no choice, and nothing is drawn.
     let lane = if config.lanes > 1 { rng.below(u64::from(config.lanes)) } else { 0 };
     let lane = Lane(u8::try_from(lane).expect("few lanes"));
     let link = |fault| Fault::Lane(near, far, lane, fault);
@@ -162,7 +164,7 @@ fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far
             plan.at(at + any, Fault::Media(far, config.media));
         }
         Trouble::SlowMedia => {
-            // From a little slower to slower than any time-out.
+            // The slowest request is from a little slower than usual to slower than any time-out.
             let most = hold.get() << rng.below(6) >> 2;
             let slow = MediaProfile { jitter: Nanos::new(rng.below(most)), ..config.media };
             plan.at(at, Fault::Media(far, slow));

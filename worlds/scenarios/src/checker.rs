@@ -1,4 +1,4 @@
-//! A model of what a disk may hold, against which every read is compared.
+//! A model of what a disk may hold, with which every read is compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,69 +9,69 @@ use crate::stamp::{self, Bad, Value};
 #[cfg(test)]
 mod tests;
 
-/// Names an operation: unique in a run, and the [`Value`] that a write writes.
+/// Names an operation uniquely in a run; also the [`Value`] that a write writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OperationId(pub u64);
 
-/// What an operation does.
+/// What an operation does to its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Read blocks.
+    /// Reads the operation's blocks.
     Read,
-    /// Write the operation's stamp.
+    /// Writes the operation's stamp.
     Write,
-    /// Write zeroes.
+    /// Writes zeroes to the operation's blocks.
     WriteZeroes,
-    /// Make everything durable.
+    /// Makes everything durable.
     Flush,
 }
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End<'a> {
-    /// Well; a read with its bytes, others with none.
+    /// The operation succeeded; a read has its bytes, other operations have none.
     Done(&'a [u8]),
-    /// With an error: a write was done, in any part, or was not.
+    /// The operation failed. A failed write may have been done entirely, in part or not at all.
     Failed,
 }
 
-/// A promise that was broken.
+/// A promise that a disk has broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// A read gave bytes that nobody wrote there.
+    /// A read gave bytes that no write has put there.
     Corrupt {
-        /// The read.
+        /// The read that found the bytes.
         read: OperationId,
-        /// The block.
+        /// The block that was read.
         block: u64,
         /// What is wrong with the bytes.
         bad: Bad,
     },
-    /// A read gave a block's bytes of a write that cannot be there now.
+    /// A read gave the bytes of a write that the block cannot hold now.
     Stale {
-        /// The read.
+        /// The read that found the bytes.
         read: OperationId,
-        /// The block.
+        /// The block that was read.
         block: u64,
-        /// What was there.
+        /// The value that the read gave.
         found: Value,
-        /// What may have been there.
+        /// The values that the block may have held.
         allowed: Vec<Value>,
     },
-    /// A read that ended well gave another number of bytes than it was to.
+    /// A successful read gave a wrong number of bytes.
     Length {
-        /// The read.
+        /// The read that gave a wrong number of bytes.
         read: OperationId,
-        /// Bytes it gave.
+        /// Number of bytes that the read gave.
         found: usize,
-        /// Bytes it was to give.
+        /// Number of bytes that the read should have given.
         expected: usize,
     },
-    /// An operation ended that was not outstanding: ended twice, or never issued.
+    /// An operation ended that was not outstanding: it ended twice, or was never issued.
     NotOutstanding(OperationId),
-    /// Operations that never ended.
+    /// These operations never ended.
     NeverEnded(Vec<OperationId>),
-    /// An operation failed where nothing was wrong any more.
+    /// An operation failed after all faults were healed.
     FailedInHealth(OperationId),
 }
 
@@ -102,12 +102,12 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// A write whose bytes a block may hold. Times are of the checker's own count of beginnings and ends.
+/// A write whose bytes a block may hold. Times count the beginnings and ends of operations.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     value: Value,
     ended: Option<u64>,
-    /// From here on something else is known to be in its place.
+    /// The time from which on the block is known to hold another value.
     superseded: Option<u64>,
 }
 
@@ -118,10 +118,11 @@ struct Outstanding {
     began: u64,
 }
 
-/// The model; see the module.
+/// The model of a disk, with which every read is compared.
 ///
-/// A block may hold the last write that ended well, or any write that is outstanding or failed since.
-/// Once a read has shown which one it is, it stays that one: a write that failed must not come to pass later.
+/// A block may hold the last write that succeeded, or any later write that failed or is
+/// outstanding. Once a read has shown which of these writes the block holds, the answer must not
+/// change: a failed write must not take effect later.
 #[derive(Debug)]
 pub struct Checker {
     block_size: usize,
@@ -132,7 +133,7 @@ pub struct Checker {
     violations: Vec<Violation>,
 }
 
-/// Violations that are kept; the first ones tell the most.
+/// Number of violations that are kept; the first ones tell the most.
 const VIOLATIONS_MAX: usize = 32;
 
 impl Checker {
@@ -149,20 +150,20 @@ impl Checker {
         }
     }
 
-    /// How many blocks there are.
+    /// Number of blocks of the disk.
     pub const fn blocks(&self) -> u64 {
         self.blocks.len() as u64
     }
 
-    /// Bytes of a block.
+    /// Length of a block in bytes.
     pub const fn block_size(&self) -> usize {
         self.block_size
     }
 
-    /// Notes that an operation is issued, and names it.
+    /// Notes that an operation is issued, and names the operation.
     ///
     /// # Panics
-    /// When `blocks` are beyond the disk.
+    /// When `blocks` exceeds the disk.
     pub fn begin(&mut self, kind: Kind, blocks: Range<u64>) -> OperationId {
         self.issued += 1;
         let (id, began) = (OperationId(self.issued), self.tick());
@@ -179,14 +180,14 @@ impl Checker {
         id
     }
 
-    /// Fills `bytes` with what the write `id` of `blocks` writes.
+    /// Fills `bytes` with the data that the write `id` of `blocks` writes.
     pub fn stamp(&self, id: OperationId, blocks: Range<u64>, bytes: &mut [u8]) {
         for (block, bytes) in blocks.zip(bytes.chunks_exact_mut(self.block_size)) {
             stamp::fill(Value(id.0), block, bytes);
         }
     }
 
-    /// Notes how an operation ended, and compares a read with the model.
+    /// Notes how an operation ended, and compares a read's bytes with the model.
     pub fn end(&mut self, id: OperationId, end: End<'_>) {
         let now = self.tick();
         let Some(operation) = self.outstanding.remove(&id) else {
@@ -211,7 +212,7 @@ impl Checker {
                 };
                 candidates.iter_mut().filter(before).for_each(|candidate| candidate.superseded = Some(now));
             }
-            // Of several outstanding writes of zeroes it does not matter which one ends.
+            // When several writes of zeroes are outstanding, it does not matter which of them ends.
             let own = candidates.iter_mut().find(|own| own.value == value && own.ended.is_none());
             own.expect("an outstanding write is a candidate").ended = Some(now);
         }
@@ -231,7 +232,7 @@ impl Checker {
         }
     }
 
-    /// A read that began at `began` has found `found` in `block`.
+    /// Compares the value that a read found in `block` with the model; the read began at `began`.
     fn observe(&mut self, read: OperationId, block: u64, found: Value, began: u64, now: u64) {
         let candidates = &mut self.blocks[index(block)];
         let possible = |candidate: &Candidate| candidate.superseded.is_none_or(|at| at > began);
@@ -239,7 +240,7 @@ impl Checker {
             let allowed = candidates.iter().filter(|one| possible(one)).map(|one| one.value).collect();
             return self.violated(Violation::Stale { read, block, found, allowed });
         }
-        // What had ended before the read and is not what it found lies underneath, or was never done.
+        // Any other write that had ended before the read began was overwritten, or was never done.
         for candidate in candidates.iter_mut() {
             let over = candidate.value != found && candidate.ended.is_some_and(|ended| ended < began);
             if over && candidate.superseded.is_none() {
@@ -256,12 +257,12 @@ impl Checker {
         }
     }
 
-    /// Notes an operation that failed where it had no reason to.
+    /// Notes that an operation failed although it had no reason to.
     pub fn failed_in_health(&mut self, id: OperationId) {
         self.violated(Violation::FailedInHealth(id));
     }
 
-    /// Notes that nothing may be outstanding any more.
+    /// Notes that all operations should have ended by now.
     pub fn expect_idle(&mut self) {
         let ids: Vec<_> = self.outstanding.keys().copied().collect();
         if !ids.is_empty() {
@@ -269,17 +270,17 @@ impl Checker {
         }
     }
 
-    /// Operations that have not ended.
+    /// Number of operations that have not ended.
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
 
-    /// Every broken promise, up to a limit.
+    /// The broken promises, up to a limit.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
 
-    /// Takes the broken promises out, so that of several hosts of a disk one reports them.
+    /// Takes the broken promises out, so that only one of a disk's hosts reports them.
     pub fn take_violations(&mut self) -> Vec<Violation> {
         std::mem::take(&mut self.violations)
     }

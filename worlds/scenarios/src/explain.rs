@@ -1,4 +1,5 @@
-//! Where the time of a scenario's operations goes: the critical path of one of each task, hop by hop.
+//! Where the time of a scenario's operations goes: follows the critical path of one operation of
+//! each task, hop by hop.
 
 use engine::Nanos;
 use link::network::Side;
@@ -6,32 +7,34 @@ use link::network::Side;
 use crate::file::scenario::{LIMIT, Scenario};
 use crate::rig::{Chain, Place, Rig, Task};
 
-/// One operation of a task.
+/// Where the time of one operation of a task went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     /// The task's name.
     pub task: String,
-    /// What an operation of it is.
+    /// A description of the operation, such as `read of 4 KiB`.
     pub operation: String,
-    /// How many there were.
+    /// How many operations of the task were measured.
     pub count: usize,
-    /// What the operation's time was spent on.
+    /// The parts that make up the operation's time.
     pub chain: Chain,
-    /// The places that it may have been spent at, from the host to the device, with their names.
+    /// The places where the time can be spent, with their names, in order from the host to the
+    /// device.
     pub places: Vec<(Place, String)>,
 }
 
 impl Explained {
-    /// What a place is called.
+    /// The name of `place`.
     pub fn name(&self, place: Place) -> &str {
         self.places.iter().find(|(known, _)| *known == place).map_or("other operations", |(_, name)| name)
     }
 }
 
-/// Plays `scenario` twice: to find the operation of each task below whose time `thousandths` of all lie, and to follow it.
+/// Plays `scenario` twice. The first run finds the operation of each task at the quantile
+/// `thousandths` of the task's latencies; the second run follows this operation.
 ///
 /// # Errors
-/// What did not come up, or did not end.
+/// What did not come up or did not end, as a sentence.
 pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec<Explained>, String> {
     if scenario.tasks().is_empty() {
         return Err("there is no [[task]] to explain".into());
@@ -77,7 +80,7 @@ fn operation(task: &Task) -> String {
     }
 }
 
-/// All places of a rig, from the host to the device.
+/// All places of a rig with their names, from the host to the device.
 fn places(rig: &Rig) -> Vec<(Place, String)> {
     let mut places = vec![(Place::Host, "host".to_owned())];
     let Some(network) = rig.network() else {
@@ -93,7 +96,7 @@ fn places(rig: &Rig) -> Vec<(Place, String)> {
     for (side, way) in [(near, "there"), (far, "back")] {
         let hops: Vec<_> = network.path(side).hops().map(link::AnyHop::name).collect();
         let mut order: Vec<_> = hops.iter().enumerate().collect();
-        // The way back climbs up where the way there went down.
+        // The way back passes the hops from the far end to the near end.
         if side == far {
             order.reverse();
         }
@@ -122,7 +125,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// The scenarios of the gallery, by file name.
+    /// The scenarios of the gallery: file names and texts.
     fn gallery() -> Vec<(String, String)> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -170,14 +173,15 @@ mod tests {
         let places: BTreeSet<_> = one.chain.segments.iter().map(|segment| segment.place).collect();
         assert!(!places.contains(&Place::Others), "{about}");
         assert!(places.contains(&Place::Ssd) && places.contains(&Place::HostLink), "{about}");
-        // Over a network nothing comes to the device but through every hop there and back.
+        // Over a network, every way to the device passes every hop, there and back.
         for (place, name) in &one.places {
             let seen = places.contains(place) || matches!(place, Place::Host);
             assert!(seen, "{name} was not passed: {about}");
         }
     }
 
-    /// With lookahead the switch answers the device itself: the long way is gone once there and once back.
+    /// With lookahead, the switch answers the device's reads itself: the long way is passed once
+    /// there and once back.
     #[test]
     fn what_the_switch_answers_itself_is_no_way_over_the_network() {
         let text = "[link]\nlatency = \"1ms\"\nrate = \"1Gbit/s\"\n\n[switch]\nlookahead = true\n\n\

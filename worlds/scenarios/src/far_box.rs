@@ -1,4 +1,4 @@
-//! A box with a device, and the connections to it.
+//! A box with a device, and the connections to the box.
 
 use engine::{Engine, Instant};
 use machine::far::{self, Device, Far, Storage};
@@ -8,7 +8,7 @@ use sim::stream::{ConnectionId, StreamEvent};
 
 use crate::lines::Lines;
 
-/// See the module.
+/// A far end with its device, and the connections to it.
 #[derive(Debug)]
 pub(crate) struct FarBox<F: Device<Input = Completion, Output = Storage>> {
     far: Far<F>,
@@ -51,7 +51,7 @@ impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
         self.far.poll_timeout()
     }
 
-    /// Another process, which knows nothing of the one before, has taken the place of the box.
+    /// Replaces the box by `far`, a new process that knows nothing of the old one.
     pub(crate) fn restart(&mut self, far: Far<F>) {
         self.far = far;
         self.lines.clear();

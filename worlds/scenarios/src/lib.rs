@@ -1,6 +1,7 @@
-//! Worlds assembled: what hosts do ([`workload`]), what must hold whatever goes wrong ([`checker`]),
-//! what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]). The worlds:
-//! [`disk`], [`fabrics`] and [`sessions`]. What people write about links is read by [`file`](mod@file).
+//! Virtual worlds for tests: what hosts do ([`workload`]), what must hold whatever goes wrong
+//! ([`checker`]), what goes wrong ([`chaos`]), and campaigns of many seeds ([`campaign`]). The
+//! worlds are [`disk`], [`fabrics`] and [`sessions`]. [`file`](mod@file) reads what people write
+//! about links.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use tunnel::downstream;
 
 use crate::outbox::Outbox;
 
-/// Nodes have addresses of 10.0.0.0/8.
+/// The network of the nodes' addresses: 10.0.0.0/8.
 const NETWORK: u32 = 10 << 24;
 
 /// An accepted connection.
@@ -18,11 +18,11 @@ const NETWORK: u32 = 10 << 24;
 struct Line {
     connection: ConnectionId,
     outbox: Outbox,
-    /// The end has closed it; it is closed when all is sent.
+    /// The engine has closed the line; its connection is closed when everything is sent.
     ended: bool,
 }
 
-/// The world's connections by the names that the end has for them.
+/// The world's connections, by the numbers that the engine knows them by.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     lines: BTreeMap<u32, Line>,
@@ -30,7 +30,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// What the end is told of an event, if anything.
+    /// The engine's input for `event`, if any.
     pub(crate) fn heed(&mut self, connection: ConnectionId, event: StreamEvent) -> Option<downstream::Input> {
         if let StreamEvent::Accepted { peer, .. } = event {
             self.accepted += 1;
@@ -52,14 +52,14 @@ impl Lines {
         }
     }
 
-    /// The end sends.
+    /// Queues bytes that the engine sends.
     pub(crate) fn push(&mut self, name: downstream::ConnectionId, bytes: Buffer) {
         if let Some(line) = self.lines.get_mut(&name.0) {
             line.outbox.push(bytes);
         }
     }
 
-    /// The end wants no more of it.
+    /// Closes a line on behalf of the engine, after everything queued is sent.
     pub(crate) fn close(&mut self, name: downstream::ConnectionId) {
         if let Some(line) = self.lines.get_mut(&name.0) {
             line.ended = true;
@@ -67,12 +67,12 @@ impl Lines {
         }
     }
 
-    /// Gives the connections what they take.
+    /// Sends as much as the connections take.
     pub(crate) fn flush<P>(&mut self, context: &mut Context<'_, P>) {
         self.lines.retain(|_, line| !line.outbox.flush(context, line.connection));
     }
 
-    /// All are gone; names are not used again.
+    /// Forgets all lines. Their numbers are not used again.
     pub(crate) fn clear(&mut self) {
         self.lines.clear();
     }

@@ -6,11 +6,11 @@ use engine::Buffer;
 use sim::Context;
 use sim::stream::ConnectionId;
 
-/// What an engine has sent and its connection has not yet taken.
+/// Bytes that an engine has sent and its connection has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<Buffer>,
-    /// The connection is to be closed once all is sent.
+    /// The connection is to be closed once everything is sent.
     closing: bool,
 }
 
@@ -23,12 +23,12 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// Closes the connection behind what waits.
+    /// Closes the connection once everything that waits is sent.
     pub(crate) const fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Gives the connection what it takes; whether it is closed now.
+    /// Sends as much as the connection takes; returns whether it was closed.
     pub(crate) fn flush<P>(&mut self, context: &mut Context<'_, P>, connection: ConnectionId) -> bool {
         while let Some(first) = self.waiting.front_mut() {
             let taken = context.send_buffer(connection, first);

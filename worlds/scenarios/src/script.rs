@@ -1,7 +1,8 @@
-//! A list of operations that is carried out to its end whatever goes wrong.
+//! A list of operations that is carried out to its end, whatever goes wrong.
 //!
-//! What fails is done again, and what touches the same blocks keeps its order. So what each read gives, and what the
-//! disk holds at the end, is a function of the list alone: of two worlds with the same list, both must give the same bytes.
+//! A failed operation is repeated, and operations on the same blocks keep their order. The results
+//! of all reads and the final contents of the disk are therefore a function of the list alone: two
+//! worlds with equal lists must give equal bytes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,13 +15,14 @@ use crate::checker::{End, Kind, OperationId};
 use crate::stamp::{self, Value};
 use crate::workload::{Counts, Operation, Phase, Work, WorkloadConfig};
 
-/// How far ahead of the first operation that is not done others may be issued.
+/// How far an issued operation may be ahead of the first one that is not done.
 const WINDOW: usize = 64;
-/// After a failure nothing is issued for so long: whoever fails at once would be asked for ever at the same time.
+/// The pause after a failure. Without it, a disk that fails at once would be asked for ever at the
+/// same virtual time.
 const RETRY: Nanos = Nanos::from_millis(2);
-/// One operation in so many is preceded by a pause.
+/// One operation in this many is preceded by a pause.
 const PAUSE_ONE_IN: u64 = 8;
-/// Failures that are kept; the first ones tell the most.
+/// Number of failures that are kept; the first ones tell the most.
 const FAILURES_MAX: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +36,11 @@ enum State {
 struct Step {
     kind: Kind,
     blocks: Range<u64>,
-    /// Of a read, what each block must hold.
+    /// The value that a read must find in each block.
     expected: Vec<Value>,
     pause: Nanos,
     state: State,
-    /// Of a read, what came.
+    /// The digest of the bytes that a read has given.
     contents: u64,
 }
 
@@ -53,12 +55,12 @@ impl Step {
     }
 }
 
-/// See the module.
+/// A list of operations for one disk, and how far it has been carried out.
 #[derive(Debug)]
 pub struct Script {
     config: WorkloadConfig,
     steps: Vec<Step>,
-    /// Those before it are done.
+    /// Index of the first step that is not done.
     first: usize,
     issued: BTreeMap<OperationId, usize>,
     serial: u64,
@@ -70,7 +72,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// `count` operations drawn from `rng` for a disk of zeroes, and then a read of every block.
+    /// Draws `count` operations from `rng` for a disk of zeroes, and adds a read of every block.
     pub fn new(config: WorkloadConfig, count: usize, mut rng: Rng) -> Self {
         let mut disk = vec![Value::ZEROES; usize::try_from(config.blocks).expect("few blocks")];
         let mut steps: Vec<Step> = Vec::new();
@@ -117,7 +119,7 @@ impl Script {
         }
     }
 
-    /// The first operation that may be issued now.
+    /// The first step that may be issued now.
     fn next(&self) -> Option<usize> {
         let window = self.first..self.steps.len().min(self.first + WINDOW);
         window.into_iter().find(|&index| {
@@ -244,7 +246,7 @@ impl Work for Script {
     }
 }
 
-/// What the write at this place of the list writes.
+/// The value that the write at `index` of the list writes.
 fn value(index: usize) -> Value {
     Value(index as u64 + 1)
 }

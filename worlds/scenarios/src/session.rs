@@ -1,4 +1,4 @@
-//! The tunnel's sessions of worlds in which much goes wrong.
+//! Configurations of tunnel sessions for worlds in which much goes wrong.
 
 use engine::{Nanos, Rng};
 use tunnel::frame::{Identity, InstanceId};
@@ -6,14 +6,14 @@ use tunnel::session::Config;
 
 use crate::digest::crc32c;
 
-/// A new process's instance.
+/// A random instance, as each new process has.
 pub(crate) fn instance(rng: &mut Rng) -> InstanceId {
     let mut bytes = [0; 16];
     rng.fill(&mut bytes);
     InstanceId(bytes)
 }
 
-/// A session that is held for `hold`, with every other wait in proportion to that.
+/// A session's configuration with the hold time `hold` and every other wait in proportion.
 pub(crate) fn impatient(name: &str, instance: InstanceId, hold: Nanos) -> Config {
     Config {
         identity: Identity { instance, name: name.into(), ..Identity::default() },

@@ -1,4 +1,5 @@
-//! Two tunnel sessions with a bad network between them: every packet of a link once, in order, or the link goes down.
+//! Two tunnel sessions with a bad network between them. Every packet of a link arrives once and in
+//! order, or the link goes down.
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
 use pcie::wire::{Bdf, Packet};
@@ -16,26 +17,26 @@ use crate::session::{impatient, instance};
 use crate::ways::{LANES, Ways};
 use crate::workload::Phase;
 
-/// For how long the sessions are held.
+/// How long a session is held without a connection.
 const HOLD: Nanos = Nanos::from_millis(400);
-/// In verification, each end sends so many packets.
+/// Number of packets that each end sends during verification.
 const VERIFY_PACKETS: u64 = 200;
-/// While things go wrong, a packet is sent so often at most.
+/// The longest pause between two packets while faults happen.
 const PAUSE_MAX: Nanos = Nanos::from_millis(2);
 
-/// What each packet says of itself, in its payload.
+/// A label in the payload of each packet, by which the receiver recognises the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Label {
-    /// Which run of the sender, and which of its links.
+    /// The sender's run in the upper 32 bits, and the number of its link in the lower ones.
     epoch: u64,
-    /// Which packet of the link, from 0.
+    /// Number of the packet on its link, from 0.
     number: u64,
-    /// The last one of a verification.
+    /// Whether this is the last packet of a verification.
     last: bool,
 }
 
 impl Label {
-    /// Bytes of a label.
+    /// Length of a label in bytes.
     const LENGTH: usize = 24;
 
     fn packet(self, length: usize) -> Packet {
@@ -46,7 +47,7 @@ impl Label {
         Packet::memory_write(Bdf::new(1, 0, 0), self.number << 12, Buffer::from(bytes))
     }
 
-    /// The label of a packet, if the packet is as it was made.
+    /// The label of `packet`, if the packet is unchanged.
     fn of(packet: &Packet) -> Option<Self> {
         let word = |place: usize| {
             let bytes = packet.payload.get(8 * place..)?.first_chunk()?;
@@ -57,30 +58,30 @@ impl Label {
     }
 }
 
-/// One end: a session, its connection, and what is said over it.
+/// One end: a session, its connection, and the packets that it sends and expects.
 #[derive(Debug)]
 pub struct End {
     config: Config,
     session: Session,
-    /// Whom to dial; the downstream end waits.
+    /// The node to dial; `None` at the downstream end, which waits.
     peer: Option<NodeId>,
     connection: Option<ConnectionId>,
     dialled: Option<ConnectionId>,
     outbox: Outbox,
-    /// In place of all that: several links at once.
+    /// Several links at once, which take the place of `connection`, `dialled` and `outbox`.
     ways: Option<Ways>,
     rng: Rng,
     phase: Phase,
     incarnation: u64,
-    /// Links that came up in this run.
+    /// Number of links that came up in this run.
     links: u64,
     link_up: bool,
-    /// The number of the next packet to send over this link.
+    /// The number of the next packet to send over the current link.
     next: u64,
     next_at: Instant,
-    /// In verification, packets still to be sent over this link.
+    /// During verification, the number of packets still to be sent over the current link.
     left: u64,
-    /// Epoch and next number of what is received.
+    /// The epoch and the number of the next packet to be received.
     expected: Option<(u64, u64)>,
     /// The highest epoch that was received.
     newest: u64,
@@ -204,7 +205,7 @@ impl End {
         }
     }
 
-    /// Lets several links go on, and the session with what comes by them, until both are quiet.
+    /// Lets the links and the session exchange what they have, until both are quiet.
     fn settle_ways(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
         loop {
             let ways = self.ways.as_mut()?;
@@ -219,7 +220,7 @@ impl End {
         }
     }
 
-    /// Closes the connection once what was sent is on its way. What cannot be sent at once is lost.
+    /// Closes the connection after sending what it takes at once; the rest is lost.
     fn finish_connection(&mut self, context: &mut Context<'_, ()>) {
         self.outbox.close();
         if let Some(connection) = self.connection {
@@ -342,12 +343,13 @@ impl Subject for End {
     }
 }
 
-/// Runs the scenario for a seed.
+/// Runs two sessions over one link, for `seed`.
 pub fn run(seed: u64) -> Outcome {
     run_over(seed, 1)
 }
 
-/// The same over two links at once, of which the first copy wins, and either may fail alone.
+/// Runs two sessions over two links, for `seed`. The first copy of each byte wins, and either link
+/// may fail alone.
 pub fn run_paths(seed: u64) -> Outcome {
     run_over(seed, LANES)
 }
@@ -380,7 +382,7 @@ fn run_over(seed: u64, lanes: u8) -> Outcome {
 
 fn judge(world: &mut World<End>, plan: &Plan, limits: Limits, troubles: &[Trouble]) -> Outcome {
     let mut outcome = trial(world, plan, limits);
-    // Cuts alone are repaired within the hold time, and the link never goes down.
+    // Cuts alone are repaired within the hold time, so the link must never go down.
     let only_cuts = troubles.iter().all(|trouble| *trouble == Trouble::Cut);
     if only_cuts && outcome.counts.failed > 0 {
         outcome.failures.push("a link went down though connections were only cut".into());

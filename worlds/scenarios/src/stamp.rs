@@ -1,13 +1,13 @@
-//! What a block holds: bytes from which its writer and its place can be told.
+//! The contents of blocks: bytes that tell which write made them and which block they belong to.
 
 use std::fmt;
 
-/// Which write a block's bytes come from; zero is none, or one of zeroes.
+/// The write that a block's bytes come from; zero stands for no write, or a write of zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Value(pub u64);
 
 impl Value {
-    /// A block that reads as zeroes.
+    /// The value of a block that reads as zeroes.
     pub const ZEROES: Self = Self(0);
 }
 
@@ -20,21 +20,21 @@ impl fmt::Display for Value {
     }
 }
 
-/// Bytes that no write has made.
+/// Why a block's bytes are not what one write made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// They begin as a write's, but do not go on so: parts of several writes, or damage.
+    /// The block begins like a write's and goes on differently: parts of several writes, or damage.
     Torn {
-        /// The byte at which they differ first.
+        /// Offset of the first wrong word in bytes.
         at: usize,
-        /// What they begin as.
+        /// The write that the block begins like.
         begins: Value,
     },
-    /// They are a write's, of another block.
+    /// The bytes are a write's, but of another block.
     Misplaced {
-        /// The write.
+        /// The write that made the bytes.
         value: Value,
-        /// Where they belong.
+        /// The number of the block that the bytes belong to.
         block: u64,
     },
 }
@@ -61,10 +61,10 @@ fn word(value: Value, block: u64, index: usize) -> u64 {
     }
 }
 
-/// Fills `bytes`, one block, with the stamp of `value` for block number `block`.
+/// Fills `bytes`, one block, with the stamp of `value` for the block number `block`.
 ///
 /// # Panics
-/// When a block is not a whole number of 8-byte words, two at least.
+/// When the length is less than 16 bytes, or no multiple of 8 bytes.
 pub fn fill(value: Value, block: u64, bytes: &mut [u8]) {
     assert!(bytes.len() >= 16 && bytes.len().is_multiple_of(8), "{} B are no block", bytes.len());
     for (index, chunk) in bytes.chunks_exact_mut(8).enumerate() {
@@ -72,13 +72,13 @@ pub fn fill(value: Value, block: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Which write `bytes`, read from block number `block`, come from.
+/// Tells which write made `bytes`, which were read from the block number `block`.
 ///
 /// # Errors
-/// When they come from none, or belong to another block.
+/// When no single write made the bytes, or the bytes belong to another block.
 ///
 /// # Panics
-/// As [`fill`].
+/// When the length is less than 16 bytes, or no multiple of 8 bytes.
 pub fn recognise(bytes: &[u8], block: u64) -> Result<Value, Bad> {
     assert!(bytes.len() >= 16 && bytes.len().is_multiple_of(8), "{} B are no block", bytes.len());
     let at = |index: usize| u64::from_le_bytes(bytes[8 * index..][..8].try_into().expect("8 bytes"));

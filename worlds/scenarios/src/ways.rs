@@ -10,9 +10,9 @@ use tunnel::session::Input;
 
 use crate::outbox::Outbox;
 
-/// Links between the two ends.
+/// Number of links between the two ends.
 pub(crate) const LANES: u8 = 2;
-/// How long after a loss a path is dialled again.
+/// How long after its loss a path is dialled again.
 const REDIAL: Nanos = Nanos::from_millis(5);
 
 #[derive(Debug, Default)]
@@ -23,17 +23,17 @@ struct Way {
     redial_at: Option<Instant>,
 }
 
-/// See the module.
+/// One end of a session's connection over several links, with the paths' connections.
 #[derive(Debug)]
 pub(crate) struct Ways {
-    /// Whom to dial; the other end waits.
+    /// The node to dial; `None` at the end that waits.
     peer: Option<NodeId>,
     rng: Rng,
     paths: Option<Paths>,
     ways: Vec<Way>,
-    /// What was accepted and has not said which path it is.
+    /// Accepted connections whose first bytes have not yet told which path they are.
     opening: Vec<(ConnectionId, Vec<u8>)>,
-    /// What the session is to be told.
+    /// Inputs for the session.
     inputs: VecDeque<Input>,
     is_connected: bool,
 }
@@ -71,7 +71,7 @@ impl Ways {
         }
     }
 
-    /// Closes all paths once what was sent is on its way. What cannot be sent at once is lost.
+    /// Closes all paths after sending what they take at once; the rest is lost.
     pub(crate) fn close(&mut self, context: &mut Context<'_, ()>) {
         if let Some(paths) = &mut self.paths {
             paths.conclude(context.now());
@@ -121,7 +121,7 @@ impl Ways {
         self.exchange(context);
     }
 
-    /// Takes what came first on an accepted connection.
+    /// Handles the first bytes on an accepted connection.
     fn open(&mut self, context: &mut Context<'_, ()>, index: usize, bytes: &Buffer) {
         let (id, collected) = &mut self.opening[index];
         let (id, had) = (*id, collected.len());
@@ -136,7 +136,7 @@ impl Ways {
             if preamble.token.is_some() {
                 return context.close(id);
             }
-            // Another stream takes the place of the one that there was.
+            // A new stream takes the place of the old one.
             let was_connected = self.is_connected;
             self.leave(context);
             if was_connected {
@@ -164,7 +164,8 @@ impl Ways {
     fn lose(&mut self, now: Instant, index: usize) {
         let redial_at = self.peer.map(|_| now + REDIAL);
         self.ways[index] = Way { redial_at, ..Way::default() };
-        // Before the first path is there, the session dials again when none can be had.
+        // While no path has ever been connected, the session dials again when all attempts have
+        // failed.
         let is_hopeless = self.ways.iter().all(|way| way.dialled.is_none() && way.connection.is_none());
         if !self.is_connected && is_hopeless && self.paths.take().is_some() {
             self.inputs.push_back(Input::Disconnected);
@@ -214,7 +215,7 @@ impl Ways {
         }
     }
 
-    /// Does what is due; when the next is.
+    /// Does what is due, and returns when the next thing is due.
     pub(crate) fn settle(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
         let now = context.now();
         if let Some(paths) = &mut self.paths

@@ -1,4 +1,5 @@
-//! What a host does to a disk while things go wrong, and what it expects of it afterwards.
+//! What a host does to a disk while things go wrong, and what the host expects of the disk
+//! afterwards.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,53 +12,53 @@ use engine::{Instant, Nanos, Rng};
 use crate::campaign::Outcome;
 use crate::checker::{Checker, End, Kind, OperationId};
 
-/// An operation to be issued.
+/// An operation that a host is to issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Its name, under which it is to be ended.
+    /// The operation's name, under which its end is reported.
     pub id: OperationId,
-    /// What it does.
+    /// What the operation does.
     pub kind: Kind,
-    /// To which blocks; empty for a flush.
+    /// The blocks that the operation is on; empty for a flush.
     pub blocks: Range<u64>,
 }
 
-/// What the workload is at.
+/// The phase of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Operations at random; they may fail.
+    /// Random operations, which may fail.
     Chaos,
-    /// No new operations; those outstanding are to end.
+    /// No new operations; the outstanding ones must end.
     Drain,
-    /// Reading every block, writing every block, reading every block again; nothing may fail.
+    /// Reading, writing and again reading every block; no operation may fail.
     Verify,
-    /// All was verified.
+    /// Everything was verified.
     Verified,
 }
 
-/// What a workload is like.
+/// What operations a workload issues.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadConfig {
-    /// Blocks of the disk that it uses, from the first on.
+    /// Number of blocks of the disk that the workload uses, from the first on.
     pub blocks: u64,
-    /// Bytes of a block.
+    /// Length of a block in bytes.
     pub block_size: usize,
-    /// Operations outstanding at once.
+    /// The largest number of outstanding operations.
     pub depth: usize,
-    /// Blocks of an operation, at most.
+    /// The largest number of blocks of an operation.
     pub blocks_max: u64,
-    /// In chaos, now and then the host has nothing to do for up to so long, so that a long bad day does not
-    /// take millions of operations.
+    /// The longest pause between operations in the chaos phase. Pauses keep a long bad day from
+    /// taking millions of operations.
     pub pause_max: Nanos,
 }
 
-/// One operation in so many is followed by a pause.
+/// One operation in this many is followed by a pause.
 const PAUSE_ONE_IN: u64 = 8;
 
 /// Counts of what a workload has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Operations that ended well.
+    /// Operations that succeeded.
     pub done: u64,
     /// Operations that ended with an error.
     pub failed: u64,
@@ -65,25 +66,25 @@ pub struct Counts {
     pub abandoned: u64,
 }
 
-/// What a host does to a disk, whatever it is.
+/// What a host does to a disk, behind whatever transport.
 pub trait Work: fmt::Debug {
-    /// When to poll again though nothing has ended.
+    /// When [`Work::poll`] must be called again even if no operation has ended.
     fn poll_timeout(&self, now: Instant) -> Option<Instant>;
-    /// The next operation to issue, if another may be outstanding now.
+    /// The next operation to issue, if another one may be outstanding now.
     fn poll(&mut self, now: Instant) -> Option<Operation>;
-    /// Bytes that an operation carries.
+    /// Length of the data of `operation` in bytes.
     fn length(&self, operation: &Operation) -> usize;
-    /// Fills `bytes` with what a write writes.
+    /// Fills `bytes` with the data of the write `operation`.
     fn stamp(&self, operation: &Operation, bytes: &mut [u8]);
-    /// An operation has ended.
+    /// Notes that an operation has ended.
     fn end(&mut self, id: OperationId, end: End<'_>);
-    /// The host is gone, and will never know how its outstanding operations ended.
+    /// The host was killed, and will never know how its outstanding operations ended.
     fn abandon(&mut self);
-    /// Goes on to another phase.
+    /// Enters another phase.
     fn enter(&mut self, phase: Phase);
-    /// Whether it is not yet done with `phase`, once the world was healed.
+    /// Whether work is left in `phase`, once the world is healed.
     fn is_busy(&self, phase: Phase) -> bool;
-    /// Adds what was done and what was found wrong.
+    /// Adds what was done, and the errors that were found, to `outcome`.
     fn report(&mut self, outcome: &mut Outcome);
 }
 
@@ -91,22 +92,24 @@ pub trait Work: fmt::Debug {
 #[derive(Debug)]
 pub struct Workload {
     config: WorkloadConfig,
-    /// The model of the disk, which the workloads of all its hosts share.
+    /// The model of the disk, shared by the workloads of all its hosts.
     checker: Rc<RefCell<Checker>>,
-    /// The operations of this host that have not ended.
+    /// The outstanding operations of this host.
     outstanding: BTreeSet<OperationId>,
-    /// Those whose end the host did not live to see. They may come to pass until the host is heard again.
+    /// Operations whose end the host did not live to see. They may still take effect until the disk
+    /// answers the host again.
     in_doubt: BTreeSet<OperationId>,
     rng: Rng,
     phase: Phase,
-    /// In the verify phase: the pass (read, write, read) and the block it is at.
+    /// In the verify phase, the current pass (read, write, read); `cursor` is its next block.
     pass: usize,
     cursor: u64,
     paused_until: Instant,
     counts: Counts,
 }
 
-/// Passes of a verification: what is there, writing it anew, and reading that.
+/// The passes of a verification: reading what is there, writing it anew, and reading what was
+/// written.
 const PASSES: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Read];
 
 impl Workload {
@@ -115,7 +118,8 @@ impl Workload {
         Self::on(config, Rc::new(RefCell::new(Checker::new(config.blocks, config.block_size))), rng)
     }
 
-    /// Another host's workload on the same disk. What one host writes, the other must find.
+    /// Another host's workload on the disk of this one. Each host must find what the other one
+    /// writes.
     #[must_use]
     pub fn sharing(&self, rng: Rng) -> Self {
         Self::on(self.config, Rc::clone(&self.checker), rng)
@@ -136,12 +140,12 @@ impl Workload {
         }
     }
 
-    /// When to poll again though nothing has ended.
+    /// When [`Self::poll`] must be called again even if no operation has ended.
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         (self.phase == Phase::Chaos && self.paused_until > now).then_some(self.paused_until)
     }
 
-    /// The next operation to issue, if another may be outstanding now.
+    /// The next operation to issue, if another one may be outstanding now.
     pub fn poll(&mut self, now: Instant) -> Option<Operation> {
         if self.outstanding.len() >= self.config.depth {
             return None;
@@ -159,7 +163,7 @@ impl Workload {
         }
     }
 
-    /// The host erases the disk, by whatever command: it ends as a write of zeroes would.
+    /// An operation that erases the disk, by whatever command; it ends like a write of zeroes.
     pub fn erase(&mut self) -> Operation {
         self.issue(Kind::WriteZeroes, 0..self.config.blocks)
     }
@@ -184,7 +188,8 @@ impl Workload {
 
     fn verify(&mut self) -> Option<Operation> {
         if self.cursor == self.config.blocks {
-            // A pass begins when the one before has ended, so that what it must find is certain.
+            // A pass begins when the pass before it has ended, so that what it must find is
+            // certain.
             if !self.outstanding.is_empty() {
                 return None;
             }
@@ -206,21 +211,21 @@ impl Workload {
         Operation { id, kind, blocks }
     }
 
-    /// Bytes that an operation carries.
+    /// Length of the data of `operation` in bytes.
     ///
     /// # Panics
-    /// When it is longer than an address space.
+    /// When the length exceeds the address space.
     pub fn length(&self, operation: &Operation) -> usize {
         let blocks = usize::try_from(operation.blocks.end - operation.blocks.start).expect("few blocks");
         blocks * self.config.block_size
     }
 
-    /// Fills `bytes` with what a write writes.
+    /// Fills `bytes` with the data of the write `operation`.
     pub fn stamp(&self, operation: &Operation, bytes: &mut [u8]) {
         self.checker.borrow().stamp(operation.id, operation.blocks.clone(), bytes);
     }
 
-    /// An operation has ended.
+    /// Notes that an operation has ended.
     pub fn end(&mut self, id: OperationId, end: End<'_>) {
         if end == End::Failed {
             self.counts.failed += 1;
@@ -235,8 +240,8 @@ impl Workload {
         self.checker.borrow_mut().end(id, end);
     }
 
-    /// An operation has ended badly, and it was the host that gave it up: it may yet come to pass, until the disk answers
-    /// the host again.
+    /// Notes that the host gave up an operation. The operation may still take effect until the disk
+    /// answers the host again.
     pub fn doubt(&mut self, id: OperationId) {
         if !self.outstanding.remove(&id) {
             return self.end(id, End::Failed);
@@ -248,30 +253,30 @@ impl Workload {
         }
     }
 
-    /// The disk has answered the host again: what the host had under way in an earlier life has come to pass by now, or
-    /// never does.
+    /// The disk has answered the host again. Operations of the host's earlier life have taken
+    /// effect by now, or never will.
     fn settle(&mut self) {
         let mut checker = self.checker.borrow_mut();
         std::mem::take(&mut self.in_doubt).into_iter().for_each(|id| checker.end(id, End::Failed));
     }
 
-    /// The host is gone, and will never know how its outstanding operations ended.
+    /// The host was killed, and will never know how its outstanding operations ended.
     pub fn abandon(&mut self) {
         self.counts.abandoned += self.outstanding.len() as u64;
         self.in_doubt.append(&mut self.outstanding);
     }
 
-    /// Goes on to another phase.
+    /// Enters another phase.
     ///
     /// # Panics
-    /// When a verification is to begin while operations are outstanding.
+    /// When `phase` is the verification and operations are outstanding.
     pub fn enter(&mut self, phase: Phase) {
         let idle = self.outstanding.is_empty();
         assert!(phase != Phase::Verify || idle, "a verification begins with nothing outstanding");
         (self.phase, self.pass, self.cursor) = (phase, 0, 0);
     }
 
-    /// Whether it is not yet done with `phase`, once the world was healed.
+    /// Whether work is left in `phase`, once the world is healed.
     pub fn is_busy(&self, phase: Phase) -> bool {
         match phase {
             Phase::Verify => self.phase != Phase::Verified,
@@ -279,7 +284,8 @@ impl Workload {
         }
     }
 
-    /// Adds what was done and what was found wrong. Nothing may be outstanding any more.
+    /// Adds what was done, and the errors that were found, to `outcome`. Operations that are still
+    /// outstanding count as errors.
     pub fn report(&mut self, outcome: &mut Outcome) {
         let mut checker = self.checker.borrow_mut();
         checker.expect_idle();
@@ -289,12 +295,12 @@ impl Workload {
         outcome.failures.extend(checker.take_violations().iter().map(ToString::to_string));
     }
 
-    /// What it is at.
+    /// The current phase.
     pub const fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What it has done.
+    /// What the workload has done so far.
     pub const fn counts(&self) -> Counts {
         self.counts
     }

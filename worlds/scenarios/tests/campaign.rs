@@ -1,4 +1,4 @@
-//! A small campaign of every world; the large ones are the `campaign` binary's.
+//! A small campaign of every world; the `campaign` binary runs large ones.
 
 #![allow(missing_docs, reason = "a test is its own documentation")]
 

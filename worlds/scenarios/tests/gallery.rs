@@ -1,4 +1,4 @@
-//! The files of the gallery that say published experiments play what the experiments play.
+//! The gallery's files of published experiments give the same results as the experiments.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Round trips of commands over a long link, counted and timed.
+//! Counts and measures the round trips of commands over a long link.
 
 use engine::{Nanos, Rng};
 use scenarios::file::link::Link;
@@ -6,7 +6,7 @@ use scenarios::rig::{Kind, Rig, Setup, Task};
 
 const COUNT: u64 = 40;
 const LIMIT: Nanos = Nanos::from_secs(600);
-/// There and back.
+/// Time for both directions of the link.
 const ROUND_TRIP: Nanos = Nanos::from_millis(20);
 const LINK: &str = "[link]\nlatency = \"10ms\"\nrate = \"10Gbit/s\"\n";
 
@@ -14,7 +14,8 @@ fn setup(lookahead: bool) -> Setup {
     Setup { lookahead, ..Setup::published(1) }
 }
 
-/// What 4 KiB commands one at a time take, at the median; and how many reads of the device went to the host.
+/// The median time of 4 KiB commands, one at a time, and the number of the device's reads that went
+/// to the host.
 fn measure(rig: &mut Rig, kind: Kind) -> (Nanos, Option<u64>) {
     let reads = |rig: &Rig| rig.lookahead().map(|statistics| statistics.reads);
     let before = reads(rig);
@@ -35,7 +36,8 @@ fn over(lookahead: bool) -> Rig {
     rig
 }
 
-/// How many round trips `time` is, in hundredths, beyond what the same command takes next to the host.
+/// The number of round trips in `time`, in hundredths, beyond the time of the same command next to
+/// the host.
 fn round_trips(time: Nanos, direct: Nanos) -> u64 {
     time.saturating_sub(direct).get() * 100 / ROUND_TRIP.get()
 }

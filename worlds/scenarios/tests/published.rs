@@ -1,4 +1,4 @@
-//! The published experiments come out as published, and the same each time.
+//! The published experiments come out as published, and equal in each run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,10 +6,11 @@ use std::path::Path;
 use scenarios::file::scenario::Scenario;
 use scenarios::published::{self, Kind};
 
-/// The fingerprints of all events, by experiment or scenario.
+/// The fingerprint of all events of each experiment and scenario.
 const DIGESTS: &str = include_str!("digests.txt");
 
-/// What happens with seed 1 is what happened when `digests.txt` was written, on another machine and perhaps in another build.
+/// A run with seed 1 is the same as when `digests.txt` was written, on another machine and perhaps
+/// in another build.
 fn are_as_always(digests: &BTreeMap<&str, u64>) {
     let known: BTreeMap<_, _> = DIGESTS.lines().filter_map(|line| line.split_once(' ')).collect();
     let changed = digests.iter().map(|(name, digest)| (*name, format!("{digest:016x}")));

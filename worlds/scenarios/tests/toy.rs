@@ -1,5 +1,5 @@
-//! The campaign and its checker against a disk server of a few lines: a right one passes every seed, and
-//! each way of being wrong that it knows is found.
+//! The campaign and its checker against a disk server of a few lines. A correct server passes every
+//! seed, and each known fault of a server or client is found.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail by panicking")]
 #![allow(missing_docs, reason = "a test is its own documentation")]
@@ -17,23 +17,24 @@ use sim::stream::{ConnectionId, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 
 const BLOCK: usize = 512;
-/// Operation, first block, blocks; then the data of a write.
+/// Length of a message's header in bytes: operation, first block, number of blocks. The data of a
+/// write follow.
 const HEADER: usize = 8 + 1 + 4 + 4;
 const TIMEOUT: Nanos = Nanos::from_millis(100);
 
-/// Ways in which the toy can be wrong.
+/// Faults that the toy can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
-    /// The server says that a write is done before it is.
+    /// The server reports a write as done before it is.
     EarlyAnswer,
-    /// What an old connection asked for may still be done when a new one is served.
+    /// Requests of an old connection may still be performed after a new one is served.
     NoFence,
-    /// The server answers twice, now and then.
+    /// The server answers some requests twice.
     TwiceAnswered,
-    /// The client forgets what was outstanding when its connection is lost.
+    /// The client forgets its outstanding requests when its connection is lost.
     Forgetful,
-    /// The client takes a lost write for a done one.
+    /// The client counts a lost write as done.
     Hopeful,
 }
 
@@ -56,7 +57,7 @@ struct Server {
     connection: Option<ConnectionId>,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
-    /// By media request: which operation, of which connection, and the data read.
+    /// By media request: the operation, its connection, and the data read.
     pending: BTreeMap<u32, (u64, ConnectionId, Vec<u8>)>,
     next: u32,
 }
@@ -74,7 +75,8 @@ fn flush_outbox(context: &mut Context<'_, ()>, connection: Option<ConnectionId>,
     }
 }
 
-/// Takes one message, `header(length)` long with its data, off the front of `inbox`.
+/// Takes one message off the front of `inbox`: the header, and as many bytes as `data(header)`
+/// tells.
 fn take_message(inbox: &mut Vec<u8>, data: impl Fn(&[u8]) -> usize) -> Option<Vec<u8>> {
     let header = inbox.get(..HEADER)?;
     let length = HEADER + data(header);
@@ -141,7 +143,8 @@ impl Client {
             context.dial(self.server);
         }
         if self.outstanding.values().any(|(_, deadline)| *deadline <= now) {
-            // A reset: whatever the server is at, it will be fenced by the next connection.
+            // The client was reset. The next connection will fence whatever the server is still
+            // doing.
             context.close(self.connection.unwrap());
             self.lost(now);
         }

@@ -1,4 +1,4 @@
-//! How many direct hops and stream segments a second the world makes on one core.
+//! Measures how many direct hops a second the world makes on one core.
 
 use std::hint::black_box;
 
@@ -6,7 +6,7 @@ use engine::{Buffer, Instant, Nanos, Rng};
 use sim::direct::PortId;
 use sim::{Context, Event, Node, World};
 
-/// Passes every packet on to the node's other port, or back where it has none.
+/// Passes every packet on to the node's other port, or back if there is no other port.
 #[derive(Debug)]
 struct Hop {
     start: u32,
@@ -14,7 +14,7 @@ struct Hop {
     hops: u64,
 }
 
-/// As large as a transaction-layer packet with its header decoded.
+/// A packet as large as a transaction-layer packet with a decoded header.
 #[derive(Clone, Debug)]
 struct Packet {
     header: [u64; 8],

@@ -1,10 +1,12 @@
-//! A running fingerprint of everything that happened.
+//! A running fingerprint of everything that has happened.
 
-/// 64 bits over a sequence of words and bytes. Equal runs have equal digests; not for secrets.
+/// A fingerprint of 64 bits over a sequence of words and bytes. Equal runs have equal digests. It
+/// is not for secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(u64);
 
-/// Sixteen bytes added to a lane: a product of 128 bits, whose halves are put together, reaches each bit from each.
+/// Adds sixteen bytes to a lane. The halves of a product of 128 bits are combined, so that each bit
+/// of the result depends on each bit of the input.
 #[allow(clippy::cast_possible_truncation, reason = "the halves of a product")]
 const fn fold(lane: u64, pair: u128) -> u64 {
     let (low, high) = (pair as u64, (pair >> 64) as u64);
@@ -19,18 +21,18 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Adds one word.
+    /// Adds one word to the fingerprint.
     pub const fn word(&mut self, word: u64) {
-        // The finaliser of SplitMix64: each bit of the word reaches every bit of the digest.
+        // The finaliser of SplitMix64: each bit of the word affects every bit of the digest.
         let mut mixed = (self.0 ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^= mixed >> 29;
         self.0 = mixed.wrapping_mul(0x94d0_49bb_1331_11eb).rotate_left(31);
     }
 
-    /// Adds bytes, and their number.
+    /// Adds bytes and their number.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.word(bytes.len() as u64);
-        // Four lanes side by side: none of them waits for the one before.
+        // Four lanes side by side: no lane has to wait for another one.
         let (blocks, rest) = bytes.as_chunks::<64>();
         if !blocks.is_empty() {
             let mut lanes = [0, 1, 2, 3];
@@ -49,7 +51,7 @@ impl Digest {
         self.word(u64::from_le_bytes(last));
     }
 
-    /// The fingerprint so far.
+    /// The fingerprint of everything added so far.
     pub const fn value(self) -> u64 {
         self.0
     }

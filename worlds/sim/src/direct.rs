@@ -1,4 +1,4 @@
-//! Direct hops: packets passed from node to node, a time later.
+//! Direct hops: packets that pass from node to node after a fixed time.
 
 use std::collections::VecDeque;
 
@@ -8,16 +8,17 @@ use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};
 use crate::world::Core;
 
-/// A node's end of a direct link: its links in the order in which they were added.
+/// A node's end of a direct link. A node's ports are numbered from 0 in the order in which its
+/// links were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PortId(pub u32);
 
 #[derive(Debug)]
 pub(crate) struct Direct<P> {
-    /// Node and port of either side.
+    /// Node and port of each side.
     sides: [(NodeId, PortId); 2],
     latency: Nanos,
-    /// On the way towards either side.
+    /// The packets on their way towards each side.
     queues: [VecDeque<(Key, P)>; 2],
     slots: [Slot; 2],
 }

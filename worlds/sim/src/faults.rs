@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Faults of a world, and when they happen.
 
 use engine::{Instant, Nanos};
 
@@ -6,71 +6,76 @@ use crate::NodeId;
 use crate::media::MediaProfile;
 use crate::stream::{Lane, LinkProfile};
 
-/// Something that goes wrong.
+/// A fault, which a world applies at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Every connection between two nodes is lost, at any byte; they may dial again at once.
+    /// Every connection between two nodes is lost, at any byte. The nodes may dial again at once.
     Cut(NodeId, NodeId),
-    /// Nothing passes between two nodes for a time; then it does, and nothing was lost. Dials time out.
+    /// Nothing passes between two nodes for this time. Then everything does, and nothing is lost.
+    /// Dials time out.
     Hold(NodeId, NodeId, Nanos),
-    /// The link changes.
+    /// The link between two nodes gets another profile.
     Link(NodeId, NodeId, LinkProfile),
-    /// One of several links between two nodes; the faults above happen to the first.
+    /// A fault of one of several links between two nodes; the faults without a lane happen to the
+    /// first link.
     Lane(NodeId, NodeId, Lane, LaneFault),
-    /// A node ends without a word. Its media survive; what was outstanding at them was done or not.
+    /// A node ends without notice. Its media survive; each outstanding request was done, in part or
+    /// not at all.
     Kill(NodeId),
-    /// A killed node starts again.
+    /// A killed node starts again, as a new process with its old media.
     Restart(NodeId),
-    /// A node does nothing for a time, then sees everything that came meanwhile.
+    /// A node does nothing for this time, and then sees everything that has come meanwhile.
     Pause(NodeId, Nanos),
-    /// A node's media change, for instance to fail.
+    /// A node's media get another profile, for instance one that fails.
     Media(NodeId, MediaProfile),
-    /// A node's media stop answering, until [`Fault::Resume`].
+    /// A node's media stop answering until [`Fault::Resume`].
     Stall(NodeId),
-    /// A node's media answer again.
+    /// A node's media answer again after [`Fault::Stall`].
     Resume(NodeId),
 }
 
-/// What goes wrong with one of several links between the same two nodes, as [`Fault`] has it.
+/// A fault of one of several links between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneFault {
-    /// As [`Fault::Cut`].
+    /// Every connection of the link is lost, as in [`Fault::Cut`].
     Cut,
-    /// As [`Fault::Hold`]. Over a modelled network what is on its way waits at its end, dials too, and TCP repeats some of it.
+    /// Nothing passes over the link for this time, as in [`Fault::Hold`]. On a modelled network,
+    /// frames in flight wait at its end, those of dials included, and TCP repeats some of them.
     Hold(Nanos),
-    /// As [`Fault::Link`]. A modelled network stays what it is, and has the profile's latency, jitter and rate besides.
+    /// The link gets another profile, as in [`Fault::Link`]. A modelled network keeps its own
+    /// models, and has the profile's latency, jitter and rate in addition.
     Link(LinkProfile),
 }
 
-/// Faults in order of time.
+/// Faults, ordered by time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     faults: Vec<(Instant, Fault)>,
 }
 
 impl Plan {
-    /// No faults.
+    /// A plan without faults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a fault. Of two at one instant, the one added first comes first.
+    /// Adds a fault at time `at`. Of two faults at one instant, the one added first happens first.
     pub fn at(&mut self, at: Instant, fault: Fault) {
         let place = self.faults.partition_point(|(other, _)| *other <= at);
         self.faults.insert(place, (at, fault));
     }
 
-    /// The faults, in order.
+    /// The faults with their times, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Instant, Fault)> {
         self.faults.iter().copied()
     }
 
-    /// How many there are.
+    /// Number of faults.
     pub const fn len(&self) -> usize {
         self.faults.len()
     }
 
-    /// Whether there is none.
+    /// Whether the plan has no faults.
     pub const fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }

@@ -1,8 +1,9 @@
 //! The virtual world: engines in a deterministic discrete-event simulation.
 //!
-//! A [`World`] gives its [`Node`]s virtual time, byte-stream connections ([`stream`]), of which some
-//! are over modelled networks ([`World::model`]), direct packet hops ([`direct`]) and media ([`media`]), and does to
-//! them what a real world does on a bad day ([`faults`]). A run is a function of the scenario and the seed; [`World::digest`] proves it.
+//! A [`World`] gives its [`Node`]s virtual time, byte-stream connections ([`stream`]), direct
+//! packet hops ([`direct`]) and media ([`media`]). Connections may run over modelled networks
+//! ([`World::model`]). The world also does to nodes what a real world does on a bad day
+//! ([`faults`]). A run is a function of the scenario and the seed; [`World::digest`] proves it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Media that take their time, answer out of order, fail, stall, and survive the node they belong to.
+//! Media that take their time, answer out of order, fail, stall, and survive their node.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,21 +10,23 @@ use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};
 use crate::world::Core;
 
-/// What a medium is like.
+/// The times and failures of a medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaProfile {
-    /// The least time of a request.
+    /// The least time that a request takes.
     pub latency: Nanos,
-    /// Up to so much more, at random for each request: requests overtake each other.
+    /// The largest random time that a request takes in addition; it lets requests overtake each
+    /// other.
     pub jitter: Nanos,
-    /// One request in so many fails; 0 is never.
+    /// One request in this many fails; 0 means never.
     pub error_one_in: u64,
-    /// A request that is lost or fails may have been done in part, in whole units of so many bytes.
+    /// A request that fails or is lost may have been done in part, in whole units of this many
+    /// bytes.
     pub atomic_unit: u32,
 }
 
 impl Default for MediaProfile {
-    /// A good flash device.
+    /// The profile of a good flash device.
     fn default() -> Self {
         Self {
             latency: Nanos::from_micros(20),
@@ -35,7 +37,7 @@ impl Default for MediaProfile {
     }
 }
 
-/// Requests that may be outstanding at one medium.
+/// The largest number of requests outstanding at one medium.
 const PENDING_MAX: usize = 1 << 16;
 
 #[derive(Debug)]
@@ -44,24 +46,24 @@ pub(crate) struct Medium {
     number: MediumId,
     disk: RamDisk,
     profile: MediaProfile,
-    /// What it was like when it was added, and is like again once healed.
+    /// The first profile, which the medium gets again when the world is healed.
     healthy: MediaProfile,
     rng: Rng,
     slot: Slot,
     pending: BTreeMap<Key, Request>,
-    /// Answers of the request that is being completed.
+    /// The answers of the request that is being completed.
     answers: VecDeque<Completion>,
     stalled: bool,
 }
 
 impl Medium {
-    /// Does all of a request; its answers wait in `answers`.
+    /// Performs a whole request; its answers wait in `answers`.
     fn perform(&mut self, request: Request) {
         let answers = &mut self.answers;
         self.disk.submit(request, &mut |completion| answers.push_back(completion));
     }
 
-    /// Does some of a request, or nothing, or all; nobody hears of it.
+    /// Performs a part of a request, all of it or nothing, and answers nothing.
     fn perform_part(&mut self, request: Request) {
         let unit = u64::from(self.profile.atomic_unit);
         let part = |length: u64, rng: &mut Rng| match rng.below(3) {
@@ -143,11 +145,12 @@ impl<P> Core<P> {
             .for_each(|medium| medium.profile = profile);
     }
 
-    /// Stops or resumes the media of a node. What is outstanding stays so while they are stopped.
+    /// Stops or resumes the media of a node. Outstanding requests stay outstanding while the media
+    /// are stopped.
     pub(crate) fn stall_media(&mut self, node: NodeId, stalled: bool) {
         for medium in self.media.iter_mut().filter(|medium| medium.node == node) {
             if medium.stalled && !stalled {
-                // What became due meanwhile is done now, in any order.
+                // Requests that became due meanwhile are done now, in any order.
                 for (key, request) in std::mem::take(&mut medium.pending) {
                     let jitter = Nanos::new(medium.rng.below(medium.profile.jitter.get() + 1));
                     let late = key.at < self.now;
@@ -167,7 +170,7 @@ impl<P> Core<P> {
         self.stall_media(node, false);
     }
 
-    /// The node is gone: what was outstanding was done, or in part, or not.
+    /// The node was killed: each outstanding request is done, in part or not at all.
     pub(crate) fn abandon_media(&mut self, node: NodeId) {
         for medium in self.media.iter_mut().filter(|medium| medium.node == node) {
             for (_, request) in std::mem::take(&mut medium.pending) {
@@ -182,7 +185,8 @@ impl<P> Core<P> {
         self.media[index].node
     }
 
-    /// The next answer of a medium whose time has come. A request's answers come one by one, at one instant.
+    /// The next answer of a medium whose time has come. The answers of a request come one by one at
+    /// one instant.
     pub(crate) fn pop_completion(&mut self, index: usize) -> Option<Completion> {
         let medium = &mut self.media[index];
         if medium.answers.is_empty()

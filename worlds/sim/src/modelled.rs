@@ -1,4 +1,4 @@
-//! Connections over a modelled network: behind the same dials, sends and closes as those of [`crate::stream`].
+//! Connections over a modelled network, with the dials, sends and closes of [`crate::stream`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,23 +13,23 @@ use crate::schedule::{Key, Slot, Source};
 use crate::stream::{Closed, ConnectionId, Lane, StreamEvent};
 use crate::world::Core;
 
-/// A connection as the nodes know it.
+/// A connection, as the nodes know it.
 #[derive(Debug)]
 struct Known {
     name: network::ConnectionId,
     generation: u32,
     dialler: Side,
-    /// Whether the node of each side has it still.
+    /// Whether the node of each side still has the connection.
     has: [bool; 2],
 }
 
-/// What a node is told.
+/// An event to be reported to a node.
 #[derive(Debug)]
 struct Told {
     key: Key,
     connection: ConnectionId,
     event: StreamEvent,
-    /// What the frame did that brought it, where somebody watches.
+    /// The trail of the frame that brought the event's data, if the network is watched.
     trail: Option<Box<Trail>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Modelled {
     lane: Lane,
     network: Network,
     slot: Slot,
-    /// What is told to the node of each side next, now.
+    /// The events to be reported to the node of each side, now.
     events: [VecDeque<Told>; 2],
     event_slots: [Slot; 2],
     known: Vec<Option<Known>>,
@@ -60,7 +60,7 @@ impl Modelled {
         ConnectionId::modelled(model, index, generation)
     }
 
-    /// A new name for the nodes.
+    /// Adds a connection under a new name for the nodes.
     fn learn(&mut self, name: network::ConnectionId, dialler: Side) -> usize {
         self.generation += 1;
         let mut has = [false; 2];
@@ -80,7 +80,7 @@ impl Modelled {
         index
     }
 
-    /// The node of `side` no longer has the connection.
+    /// Removes the connection from the node of `side`.
     fn forget(&mut self, index: usize, side: Side) {
         let Some(known) = &mut self.known[index] else { return };
         known.has[side.index()] = false;
@@ -91,7 +91,7 @@ impl Modelled {
         }
     }
 
-    /// Those that the node of `side` has.
+    /// The connections that the node of `side` has.
     fn of_side(&self, side: Side) -> Vec<(usize, network::ConnectionId)> {
         let known = self.known.iter().enumerate();
         let known = known.filter_map(|(index, known)| Some((index, known.as_ref()?)));
@@ -120,7 +120,7 @@ impl<P> Core<P> {
         });
     }
 
-    /// The modelled network between two nodes.
+    /// The index of the modelled network between two nodes.
     pub(crate) fn model_between(&self, one: NodeId, other: NodeId, lane: Lane) -> Option<usize> {
         let joins = |model: &Modelled| model.nodes == [one, other] || model.nodes == [other, one];
         self.models.iter().position(|model| joins(model) && model.lane == lane)
@@ -144,7 +144,7 @@ impl<P> Core<P> {
         id
     }
 
-    /// The network's name of a connection that `node` has.
+    /// Model, index and side of a connection that `node` has.
     fn name_of(&self, node: NodeId, id: ConnectionId) -> Option<(usize, usize, Side)> {
         let (model, index, generation) = id.of_model()?;
         let modelled = &self.models[model];
@@ -174,7 +174,7 @@ impl<P> Core<P> {
         taken
     }
 
-    /// As [`Core::send_modelled`], without a copy; how many bytes were taken.
+    /// Sends `data` without a copy, and returns how many bytes were taken.
     pub(crate) fn send_buffer_modelled(&mut self, node: NodeId, id: ConnectionId, data: &Buffer) -> usize {
         let taken = self.model_room(node, id, data.len()).min(data.len());
         let Some((model, index, side)) = self.name_of(node, id).filter(|_| taken > 0) else { return 0 };
@@ -197,7 +197,7 @@ impl<P> Core<P> {
         self.heed_model(model);
     }
 
-    /// The network's time has come.
+    /// Runs the network, whose deadline has come.
     pub(crate) fn run_model(&mut self, index: usize) {
         let model = &mut self.models[index];
         if model.network.poll_timeout().is_some_and(|at| at <= self.now) {
@@ -206,7 +206,7 @@ impl<P> Core<P> {
         self.heed_model(index);
     }
 
-    /// Takes what a network has to tell, and says when it wants to be called again.
+    /// Handles the network's outputs, and schedules its next deadline.
     fn heed_model(&mut self, index: usize) {
         while let Some(output) = self.models[index].network.poll_output() {
             self.heed_output(index, output);
@@ -238,7 +238,7 @@ impl<P> Core<P> {
             Output::Opened { connection, side } => {
                 let model = &self.models[index];
                 let known = model.by_name.get(&connection).and_then(|known| model.known[*known].as_ref());
-                // Whoever was dialled has it since the SYN came.
+                // The dialled node has had the connection since the SYN.
                 if known.is_some_and(|known| known.dialler == side) {
                     self.tell(index, side, connection, StreamEvent::Opened);
                 }
@@ -247,7 +247,7 @@ impl<P> Core<P> {
                 self.tell(index, side, connection, StreamEvent::Writable);
             }
             Output::Data { connection, side, data } => {
-                // The node takes what it is told at once, and who has closed takes it too.
+                // Nodes consume data at once, even when they have closed the connection.
                 let consume = Input::Consume { connection, side, bytes: data.len() };
                 let network = &mut self.models[index].network;
                 let trail = network.trail().map(Box::new);
@@ -255,7 +255,7 @@ impl<P> Core<P> {
                 self.tell_of(index, side, connection, StreamEvent::Data(data), trail);
             }
             Output::Finished { connection, side } => {
-                // A close is one of both directions here.
+                // In this world, a close ends both directions.
                 self.models[index].network.handle_input(now, Input::Finish { connection, side });
                 self.tell(index, side, connection, StreamEvent::Closed(Closed::ByPeer));
             }
@@ -271,12 +271,12 @@ impl<P> Core<P> {
         }
     }
 
-    /// Tells the node of `side`, if it has the connection.
+    /// Reports an event to the node of `side`, if the node has the connection.
     fn tell(&mut self, index: usize, side: Side, name: network::ConnectionId, event: StreamEvent) {
         self.tell_of(index, side, name, event, None);
     }
 
-    /// As [`Core::tell`], of what a frame brought.
+    /// Reports an event whose data a frame brought, with the frame's `trail`.
     fn tell_of(
         &mut self,
         index: usize,
@@ -298,7 +298,8 @@ impl<P> Core<P> {
         events.push_back(Told { key, connection: id, event, trail });
     }
 
-    /// Takes what the node of a side is told next, unless it has closed the connection meanwhile.
+    /// Takes the next event for the node of a side, unless the node has closed the connection
+    /// meanwhile.
     pub(crate) fn pop_told(&mut self, index: usize, side: usize) -> Option<(ConnectionId, StreamEvent)> {
         let model = &mut self.models[index];
         let told = model.events[side].pop_front().expect("an armed side has an event");
@@ -314,7 +315,7 @@ impl<P> Core<P> {
         Some((id, event))
     }
 
-    /// The node is gone without a word: its peers learn it from the network.
+    /// The node was killed without notice; the network tells its peers.
     pub(crate) fn drop_modelled(&mut self, node: NodeId) {
         for index in 0..self.models.len() {
             if self.models[index].nodes.contains(&node) {
@@ -336,19 +337,19 @@ impl<P> Core<P> {
         }
     }
 
-    /// The network that `node`'s connection is over, if it is a modelled one.
+    /// The network that `node`'s connection runs over, if it is a modelled one.
     pub(crate) fn network_of(&self, node: NodeId, id: ConnectionId) -> Option<&Network> {
         self.name_of(node, id).map(|(model, ..)| &self.models[model].network)
     }
 
-    /// Follows the frames of the network that `node`'s connection is over, or no longer.
+    /// Starts or stops following the frames of the network that `node`'s connection runs over.
     pub(crate) fn watch_model(&mut self, node: NodeId, id: ConnectionId, on: bool) {
         if let Some((model, ..)) = self.name_of(node, id) {
             self.models[model].network.watch(on);
         }
     }
 
-    /// Lets a modelled network behave like this, besides what it does by itself.
+    /// Replaces the network's additional behaviour; its own models go on.
     pub(crate) fn impair_model(&mut self, index: usize, behaviour: Behaviour) {
         let rng = self.rng.fork(&format!("faults of model {index}"));
         self.models[index].network.impair(self.now, behaviour, &rng);

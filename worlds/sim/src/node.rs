@@ -1,4 +1,4 @@
-//! What lives in the world, and what the world looks like from inside.
+//! The nodes of a world, and the world as a node sees it.
 
 use engine::{Buffer, Instant, Rng};
 use link::Network;
@@ -9,56 +9,57 @@ use crate::direct::PortId;
 use crate::stream::{ConnectionId, Lane, StreamEvent};
 use crate::world::Core;
 
-/// Names a node: the order in which it was added.
+/// Identifies a node by the order in which nodes were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(pub(crate) u32);
 
 impl NodeId {
-    /// Which one it is, the first being 0.
+    /// Number of the node, from 0.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What the world tells a node.
+/// An event that the world reports to a node.
 #[derive(Debug)]
 pub enum Event<P> {
-    /// A packet came over a direct link.
+    /// A packet has arrived over a direct link.
     Packet {
-        /// The node's port.
+        /// The port of the node that the packet has arrived at.
         port: PortId,
-        /// The packet.
+        /// The packet that has arrived.
         packet: P,
     },
-    /// Something happened to a connection.
+    /// Something has happened to a connection.
     Stream {
-        /// The connection.
+        /// The connection that the event is about.
         connection: ConnectionId,
-        /// What happened.
+        /// What has happened to the connection.
         event: StreamEvent,
     },
-    /// A medium answers.
+    /// A medium has answered a request.
     Media(media::Completion),
 }
 
-/// A part of the world: one engine or several, with the wiring between them.
+/// A part of the world: one or several engines, and their wiring.
 ///
 /// An enum with a variant for each kind of node keeps the dispatch static.
 pub trait Node {
-    /// What direct links carry.
+    /// The type of packets on direct links.
     type Packet;
 
-    /// Takes one event. What it wants of the world, it asks of `context`, here or in [`Node::settle`].
+    /// Handles one event. The node may ask `context` for what it needs of the world, here or in
+    /// [`Node::settle`].
     fn handle(&mut self, context: &mut Context<'_, Self::Packet>, event: Event<Self::Packet>);
 
-    /// Does what is due, hands its outputs to `context` and says when it wants to be called again.
+    /// Does what is due, hands outputs to `context`, and returns when it must be called again.
     /// Called after every event, at every wake, and when the node starts.
     fn settle(&mut self, context: &mut Context<'_, Self::Packet>) -> Option<Instant>;
 
-    /// Comes back after a kill, with nothing but what its medium holds.
+    /// Starts again after a kill, with nothing left but the contents of its media.
     fn restart(&mut self, now: Instant, rng: Rng);
 
-    /// A fingerprint of a packet for the trace's digest.
+    /// A fingerprint of a packet, for the world's digest.
     fn fingerprint(packet: &Self::Packet) -> u64;
 }
 
@@ -70,12 +71,12 @@ pub struct Context<'a, P> {
 }
 
 impl<P> Context<'_, P> {
-    /// The time.
+    /// The current virtual time.
     pub const fn now(&self) -> Instant {
         self.core.now
     }
 
-    /// Who is asking.
+    /// The node that the context belongs to.
     pub const fn node(&self) -> NodeId {
         self.node
     }
@@ -88,8 +89,8 @@ impl<P> Context<'_, P> {
         self.core.send_packet(self.node, port, packet);
     }
 
-    /// As [`Context::send_packet`], of a packet that leaves at `at`, behind those that were sent before: for a node that
-    /// models its end of the link.
+    /// Sends a packet that leaves at `at`, behind the packets that were sent before. For a node
+    /// that models its end of the link.
     ///
     /// # Panics
     /// When the node has no such port.
@@ -97,29 +98,32 @@ impl<P> Context<'_, P> {
         self.core.send_packet_at(self.node, port, packet, at);
     }
 
-    /// Asks for a connection to `peer`; [`StreamEvent::Opened`] or [`StreamEvent::Closed`] follows.
+    /// Dials `peer`; [`StreamEvent::Opened`] or [`StreamEvent::Closed`] follows.
     ///
     /// # Panics
-    /// When the world has no link between the two.
+    /// When no link joins the two nodes.
     pub fn dial(&mut self, peer: NodeId) -> ConnectionId {
         self.dial_lane(peer, Lane::default())
     }
 
-    /// As [`Context::dial`], by one of several links.
+    /// Dials `peer` by the link `lane`, one of several between the two nodes;
+    /// [`StreamEvent::Opened`] or [`StreamEvent::Closed`] follows.
     ///
     /// # Panics
-    /// When the world has no such link between the two.
+    /// When no link of this number joins the two nodes.
     pub fn dial_lane(&mut self, peer: NodeId, lane: Lane) -> ConnectionId {
         self.core.dial(self.node, peer, lane)
     }
 
-    /// Gives `bytes` to a connection and says how many of them it took. Where it is not all,
-    /// [`StreamEvent::Writable`] follows when there is room again. A connection that is gone takes none.
+    /// Gives `bytes` to a connection, and returns how many of them it took. If some are left,
+    /// [`StreamEvent::Writable`] follows when there is room again. A connection that is gone takes
+    /// none.
     pub fn send(&mut self, connection: ConnectionId, bytes: &[u8]) -> usize {
         self.core.send(self.node, connection, bytes)
     }
 
-    /// As [`Context::send`] of all that `data` holds; over a modelled network it is not copied.
+    /// Gives the bytes of `data` to a connection, like [`Context::send`]; a modelled network does
+    /// not copy them.
     pub fn send_buffer(&mut self, connection: ConnectionId, data: &Buffer) -> usize {
         if connection.of_model().is_some() {
             self.core.send_buffer_modelled(self.node, connection, data)
@@ -133,28 +137,30 @@ impl<P> Context<'_, P> {
         self.core.room(self.node, connection)
     }
 
-    /// The modelled network that a connection is over, if it is over one.
+    /// The modelled network that a connection runs over, if any.
     pub fn network(&self, connection: ConnectionId) -> Option<&Network> {
         self.core.network_of(self.node, connection)
     }
 
-    /// Follows the frames of the modelled network that a connection is over, or no longer: [`Context::trail`]. It changes
-    /// nothing of what happens.
+    /// Starts or stops following the frames of the modelled network that a connection runs over,
+    /// for [`Context::trail`]. This changes nothing that happens.
     pub fn watch(&mut self, connection: ConnectionId, on: bool) {
         self.core.watch_model(self.node, connection, on);
     }
 
-    /// What the frame did that brought the data of this event, where somebody watches; once.
+    /// The trail of the frame that brought this event's data, if the network is watched. It is
+    /// returned once.
     pub fn trail(&mut self) -> Option<Trail> {
         self.core.trail.take().map(|trail| *trail)
     }
 
-    /// Closes this side of a connection; the peer gets what was sent, then [`StreamEvent::Closed`].
+    /// Closes this side of a connection. The peer receives everything that was sent, then
+    /// [`StreamEvent::Closed`].
     pub fn close(&mut self, connection: ConnectionId) {
         self.core.close(self.node, connection);
     }
 
-    /// Gives a request to one of the node's media.
+    /// Submits a request to one of the node's media.
     ///
     /// # Panics
     /// When the node has no such medium.

@@ -1,36 +1,37 @@
-//! What happens next: the earliest of all sources of events, ordered by `(Instant, Sequence)`.
+//! The next event: the earliest one of all sources, ordered by instant and sequence number.
 
 use engine::Instant;
 
 use crate::NodeId;
 
-/// When an event happens, and which of two at the same instant comes first: the one scheduled first.
+/// The time of an event. Of two events at one instant, the one scheduled first comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) at: Instant,
     pub(crate) sequence: u64,
 }
 
-/// What events come from. Each source keeps its own events in order and shows only the first one here.
+/// A source of events. Each source keeps its own events in order, and shows only the first one in
+/// the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The one wake of a node.
+    /// The wake of a node.
     Wake(NodeId),
     /// Packets of a direct link towards one of its sides.
     Direct { link: usize, side: usize },
-    /// What arrives at one side of a connection.
+    /// Arrivals at one side of a connection.
     Arrival { connection: usize, side: usize },
-    /// Room for more bytes at one side of a connection.
+    /// New room for bytes at one side of a connection.
     Writable { connection: usize, side: usize },
-    /// Completions of a medium.
+    /// Completions of a node's medium.
     Medium(usize),
-    /// The time of a modelled network.
+    /// The next deadline of a modelled network.
     Model(usize),
-    /// What a modelled network tells the node of one side.
+    /// Events that a modelled network reports to the node of one side.
     Told { model: usize, side: usize },
 }
 
-/// A source's place in the schedule.
+/// A source's entry in the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
@@ -40,11 +41,11 @@ const UNARMED: usize = usize::MAX;
 struct Entry {
     source: Source,
     key: Key,
-    /// Where in the heap, or `UNARMED`.
+    /// Index in the heap, or `UNARMED`.
     place: usize,
 }
 
-/// A binary heap of sources in which each has one entry that can be moved.
+/// A binary heap of sources. Each source has one entry, which can be moved.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     entries: Vec<Entry>,
@@ -53,19 +54,19 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A place for a new source, unarmed.
+    /// Adds an entry for a new source, unarmed.
     pub(crate) fn add(&mut self, source: Source) -> Slot {
         self.entries.push(Entry { source, key: Key { at: Instant::ZERO, sequence: 0 }, place: UNARMED });
         Slot(self.entries.len() - 1)
     }
 
-    /// The key of an event that is being scheduled for `at`.
+    /// A key for an event that is being scheduled for `at`.
     pub(crate) const fn key(&mut self, at: Instant) -> Key {
         self.sequence += 1;
         Key { at, sequence: self.sequence }
     }
 
-    /// Shows `key` as the source's next event, in place of an earlier one; `None` where it has none.
+    /// Replaces the source's next event by `key`; `None` if the source has no event.
     pub(crate) fn show(&mut self, slot: Slot, key: Option<Key>) {
         match key {
             Some(key) => self.arm(slot, key),
@@ -100,7 +101,7 @@ impl Schedule {
         }
     }
 
-    /// The source whose event is next, and when.
+    /// The source of the next event, with the event's key.
     pub(crate) fn first(&self) -> Option<(Key, Source, Slot)> {
         let index = *self.heap.first()?;
         let entry = &self.entries[index];
@@ -150,7 +151,7 @@ impl Schedule {
         self.entries[index].place = place;
     }
 
-    /// Moves what is at heap place `from` to `to`.
+    /// Moves the entry at the heap's index `from` to `to`.
     fn put(&mut self, from: usize, to: usize) {
         let index = self.heap[from];
         self.heap[to] = index;
@@ -164,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against the plainest model: a list that is searched for its least key.
+        /// Compares the heap with the plainest model: a list that is searched for its least key.
         #[test]
         fn the_first_is_the_least(steps in prop::collection::vec((0_usize..12, prop::option::of(0_u64..40)), 1..200)) {
             let mut schedule = Schedule::default();

@@ -1,4 +1,5 @@
-//! Reliable byte streams between nodes, as TCP gives them: in order, bounded in flight, and gone at any byte.
+//! Reliable byte streams between nodes, like TCP's: ordered, with bounded data in flight, and lost
+//! at any byte.
 
 use std::collections::VecDeque;
 
@@ -10,12 +11,12 @@ use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};
 use crate::world::Core;
 
-/// Names a connection, the same at both ends, never used again.
+/// Identifies a connection equally at both ends; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId {
     index: u32,
     generation: u32,
-    /// Which modelled network it is over, if it is.
+    /// The modelled network that the connection runs over, if any.
     model: Option<u32>,
 }
 
@@ -25,68 +26,70 @@ impl ConnectionId {
         Self { index: narrow(index), generation, model: Some(narrow(model)) }
     }
 
-    /// The model, the place in its table and the generation.
+    /// The model, the index in its table, and the generation.
     pub(crate) fn of_model(self) -> Option<(usize, usize, u32)> {
         self.model.map(|model| (model as usize, self.index as usize, self.generation))
     }
 }
 
-/// Names one of several links between the same two nodes: the ports of a box. Most have one, which is 0.
+/// One of several links between two nodes, like the ports of a box. Most nodes have a single link,
+/// which is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane(pub u8);
 
-/// What happens to a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
-    /// A peer dialled, and here it is.
+    /// A peer has dialled this node, and the connection is open.
     Accepted {
-        /// Who dialled.
+        /// The node that dialled.
         peer: NodeId,
-        /// By which link.
+        /// The link by which the node dialled.
         lane: Lane,
     },
-    /// The peer accepted.
+    /// The peer has accepted the dial.
     Opened,
-    /// Bytes arrived.
+    /// Bytes of the stream have arrived, in order.
     Data(Buffer),
-    /// There is room again, after a send that took less than it was given.
+    /// There is room again, after a send that took only part of its bytes.
     Writable,
-    /// It is gone; nothing follows.
+    /// The connection is gone, and no event follows.
     Closed(Closed),
 }
 
 /// Why a connection is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// Nobody listens: the peer is down.
+    /// The peer is down, so that nobody listens.
     Refused,
-    /// Nothing came back.
+    /// No answer has come.
     TimedOut,
-    /// The peer closed it; everything it sent has arrived.
+    /// The peer has closed the connection, after everything it sent has arrived.
     ByPeer,
-    /// It was lost, with what was in flight.
+    /// The connection was lost, with the bytes in flight.
     Lost,
 }
 
-/// What a link between two nodes is like.
+/// The properties of a link between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkProfile {
-    /// One way, for the first byte.
+    /// One-way time of the first byte.
     pub latency: Nanos,
-    /// Up to so much more, at random for each segment; order is kept.
+    /// The largest random time added to each segment; segments stay in order.
     pub jitter: Nanos,
-    /// Bytes a second; 0 takes no time.
+    /// Rate in bytes a second; 0 means that bytes take no time.
     pub rate: u64,
-    /// Bytes that may be unacknowledged in a direction.
+    /// The largest number of unacknowledged bytes in one direction.
     pub in_flight_max: usize,
-    /// Bytes are cut into segments of a random length up to this one.
+    /// The largest segment in bytes; the lengths of segments are random.
     pub segment_max: usize,
-    /// A loss is noticed by either end at a time of its own, up to so much later.
+    /// The largest time until an end notices that its connection was lost. Each end notices at a
+    /// random time of its own.
     pub notice_max: Nanos,
 }
 
 impl Default for LinkProfile {
-    /// A quick local network.
+    /// The profile of a quick local network.
     fn default() -> Self {
         Self {
             latency: Nanos::from_micros(10),
@@ -100,7 +103,8 @@ impl Default for LinkProfile {
 }
 
 impl LinkProfile {
-    /// What it adds to a modelled network: latency, jitter and rate. How TCP goes about it is the model's affair.
+    /// What the profile adds to a modelled network: latency, jitter and rate. TCP's behaviour stays
+    /// that of the model.
     fn as_behaviour(&self) -> Behaviour {
         let jitter = if self.jitter == Nanos::ZERO { Jitter::None } else { Jitter::Uniform(self.jitter) };
         let rate = (self.rate > 0).then(|| Rate::new(self.rate.saturating_mul(8)));
@@ -108,7 +112,7 @@ impl LinkProfile {
     }
 }
 
-/// How long a dial into nothing takes.
+/// How long a dial to a held link takes to fail.
 pub const DIAL_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 #[derive(Debug)]
@@ -116,20 +120,20 @@ pub(crate) struct Link {
     nodes: [NodeId; 2],
     lane: Lane,
     profile: LinkProfile,
-    /// What it was like when it was added, and is like again once healed.
+    /// The first profile, which the link gets again when the world is healed.
     healthy: LinkProfile,
     rng: Rng,
-    /// Nothing arrives before this, and a dial before it times out.
+    /// Nothing arrives before this time, and a dial made before it times out.
     held_until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The node may send.
+    /// The node may send, and its bytes arrive.
     Open,
-    /// What the node sends goes nowhere, but it doesn't know yet.
+    /// The node's bytes are lost, but the node does not know it yet.
     Cut,
-    /// The node knows that it is gone.
+    /// The node knows that the connection is gone.
     Closed,
 }
 
@@ -145,15 +149,15 @@ enum Arrival {
 struct End {
     node: NodeId,
     state: State,
-    /// What is on its way to this end, in order of time.
+    /// What is on its way to this end, ordered by time.
     arrivals: VecDeque<(Key, Arrival)>,
     arrival_slot: Slot,
-    /// When which of this end's bytes are acknowledged.
+    /// When bytes of this end are acknowledged, and how many.
     acknowledgements: VecDeque<(Key, usize)>,
     writable_slot: Slot,
     in_flight: usize,
     blocked: bool,
-    /// Until when this end's bytes occupy the line.
+    /// Until when bytes of this end occupy the line.
     busy_until: Instant,
 }
 
@@ -164,7 +168,7 @@ pub(crate) struct Connection {
     ends: [End; 2],
 }
 
-/// Connections that the table may hold; a world that needs more forgets to close them.
+/// The largest number of connections. A world that needs more forgets to close its connections.
 const CONNECTIONS_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -193,7 +197,7 @@ impl<P> Core<P> {
         });
     }
 
-    /// Whether two nodes have such a link, modelled or not.
+    /// Whether a link of this number joins the two nodes, modelled or not.
     pub(crate) fn is_linked(&self, one: NodeId, other: NodeId, lane: Lane) -> bool {
         self.link_between(one, other, lane).is_some() || self.model_between(one, other, lane).is_some()
     }
@@ -216,7 +220,7 @@ impl<P> Core<P> {
         self.streams.links[link].profile = profile;
     }
 
-    /// Holds everything that would arrive before `until` back.
+    /// Delays everything that would arrive over the link before `until`.
     pub(crate) fn hold_link(&mut self, one: NodeId, other: NodeId, lane: Lane, until: Instant) {
         if let Some(model) = self.model_between(one, other, lane) {
             return self.hold_model(model, until);
@@ -262,14 +266,14 @@ impl<P> Core<P> {
         id
     }
 
-    /// Nobody is at the other end; the dialler learns it at `at`.
+    /// The dial has reached nobody, which the dialler learns at `at`.
     fn dial_nobody(&mut self, index: usize, at: Instant, why: Closed) {
         let ends = &mut self.streams.connections[index].ends;
         (ends[0].state, ends[1].state) = (State::Cut, State::Closed);
         self.arrive(index, 0, at, Arrival::Closed(why));
     }
 
-    /// A connection with nothing in it: a used one again, or a new one.
+    /// An empty connection: a used entry of the table, or a new one.
     fn open(&mut self, nodes: [NodeId; 2], link: usize) -> usize {
         if let Some(index) = self.streams.free.pop() {
             let connection = &mut self.streams.connections[index];
@@ -298,7 +302,7 @@ impl<P> Core<P> {
         index
     }
 
-    /// Schedules an arrival at `side`, at `at` or behind what is on its way already.
+    /// Schedules an arrival at `side` for `at`, or behind the arrivals that are on their way.
     fn arrive(&mut self, connection: usize, side: usize, at: Instant, arrival: Arrival) -> Instant {
         let end = &mut self.streams.connections[connection].ends[side];
         let at = end.arrivals.back().map_or(at, |(last, _)| at.max(last.at));
@@ -310,7 +314,7 @@ impl<P> Core<P> {
         at
     }
 
-    /// Which connection and side `node` means, if it has not closed it.
+    /// The index and the side of the connection `id`, unless `node` has closed it.
     fn side_of(&self, node: NodeId, id: ConnectionId) -> Option<(usize, usize)> {
         if id.model.is_some() {
             return None;
@@ -346,7 +350,8 @@ impl<P> Core<P> {
         while !rest.is_empty() {
             let link = &mut self.streams.links[self.streams.connections[index].link];
             let longest = link.profile.segment_max.min(Pool::LENGTH_MAX).min(rest.len());
-            // Most segments are as long as they can be; some end anywhere, as a peer must bear.
+            // Most segments have the full length; some end anywhere, because a peer must cope with
+            // it.
             let length = if link.rng.one_in(4) { 1 + below(&mut link.rng, longest) } else { longest };
             let (segment, after) = rest.split_at(length);
             self.send_segment(index, side, segment);
@@ -394,7 +399,7 @@ impl<P> Core<P> {
         self.release(index);
     }
 
-    /// The node at `side` no longer has this connection.
+    /// Removes the connection from the node at `side`.
     fn forget(&mut self, index: usize, side: usize) {
         let end = &mut self.streams.connections[index].ends[side];
         end.state = State::Closed;
@@ -404,7 +409,7 @@ impl<P> Core<P> {
         self.schedule.disarm(end.writable_slot);
     }
 
-    /// Frees the connection's place once neither end has it.
+    /// Frees the connection's entry once neither end has it.
     fn release(&mut self, index: usize) {
         if self.streams.connections[index].ends.iter().all(|end| end.state == State::Closed)
             && !self.streams.free.contains(&index)
@@ -426,7 +431,7 @@ impl<P> Core<P> {
         }
     }
 
-    /// The node is gone, and with it its ends; its peers notice later.
+    /// The node was killed: its ends are gone, and its peers notice later.
     pub(crate) fn drop_connections(&mut self, node: NodeId) {
         self.drop_modelled(node);
         for index in 0..self.streams.connections.len() {
@@ -441,7 +446,8 @@ impl<P> Core<P> {
         }
     }
 
-    /// Loses what is on its way to `side` from a random byte on, and lets the node there notice some time later.
+    /// Drops the bytes on their way to `side` from a random byte on. The node there notices some
+    /// time later.
     fn cut_end(&mut self, index: usize, side: usize) {
         let connection = &mut self.streams.connections[index];
         let link = &mut self.streams.links[connection.link];
@@ -482,7 +488,7 @@ impl<P> Core<P> {
         self.streams.connections[index].ends[side].node
     }
 
-    /// Takes what arrives next at `side`.
+    /// Takes the next arrival at `side`.
     pub(crate) fn pop_arrival(&mut self, index: usize, side: usize) -> (ConnectionId, StreamEvent) {
         let connection = &mut self.streams.connections[index];
         let id = ConnectionId {

@@ -1,4 +1,4 @@
-//! The world: nodes, what joins them, and the time.
+//! The world: its nodes, the links between them, and virtual time.
 
 use engine::{Instant, Nanos, Rng};
 use link::Network;
@@ -14,18 +14,18 @@ use crate::schedule::{Schedule, Slot, Source};
 use crate::stream::{Lane, LinkProfile, StreamEvent, Streams};
 use crate::{Context, Digest, Event, Node, NodeId};
 
-/// What the world knows of a node besides the node itself.
+/// What the world knows about a node besides the node itself.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) alive: bool,
-    /// The direct links' ends, by port: which link, which side.
+    /// The node's ends of direct links by port: the index of the link, and the side.
     pub(crate) ports: Vec<(usize, usize)>,
     wake: Slot,
     paused_until: Instant,
     incarnation: u64,
 }
 
-/// The world without its nodes.
+/// The world without its nodes, which is what nodes may access.
 #[derive(Debug)]
 pub(crate) struct Core<P> {
     pub(crate) now: Instant,
@@ -36,21 +36,22 @@ pub(crate) struct Core<P> {
     pub(crate) streams: Streams,
     pub(crate) media: Vec<Medium>,
     pub(crate) models: Vec<Modelled>,
-    /// What the frame did that brought what a node is being told, where somebody watches.
+    /// The trail of the frame that brought the current event's data, if somebody watches the
+    /// network.
     pub(crate) trail: Option<Box<Trail>>,
 }
 
-/// Events that may happen at one instant; more of them and some node spins.
+/// The largest number of events at one instant. A world with more has a node that never settles.
 const EVENTS_PER_INSTANT_MAX: u64 = 10_000_000;
 
-/// Nodes, links and media in virtual time; see the crate.
+/// Nodes, links and media in virtual time; runs as a deterministic discrete-event simulation.
 #[derive(Debug)]
 pub struct World<N: Node> {
     core: Core<N::Packet>,
     nodes: Vec<N>,
     digest: Digest,
     events: u64,
-    /// Where the count of the current instant's events began.
+    /// The number of events before the current instant.
     instant_began: u64,
 }
 
@@ -71,12 +72,12 @@ impl<N: Node> World<N> {
         Self { core, nodes: Vec::new(), digest: Digest::default(), events: 0, instant_began: 0 }
     }
 
-    /// A generator for the part of the scenario called `name`.
+    /// A random generator for the part of the scenario called `name`.
     pub fn rng(&self, name: &str) -> Rng {
         self.core.rng.fork(name)
     }
 
-    /// Adds a node; it is first settled when the world next runs.
+    /// Adds a node. The node is first settled when the world next runs.
     pub fn add(&mut self, node: N) -> NodeId {
         let id = NodeId(u32::try_from(self.nodes.len()).expect("few nodes"));
         let wake = self.core.schedule.add(Source::Wake(id));
@@ -87,7 +88,7 @@ impl<N: Node> World<N> {
         id
     }
 
-    /// Joins two nodes by a direct link; their new ports.
+    /// Joins two nodes by a direct link, and returns the new port of each node.
     pub fn join(&mut self, one: NodeId, other: NodeId, latency: Nanos) -> (PortId, PortId) {
         self.core.add_direct(one, other, latency)
     }
@@ -95,32 +96,33 @@ impl<N: Node> World<N> {
     /// Lets two nodes dial each other.
     ///
     /// # Panics
-    /// When they can already.
+    /// When a link already joins the two nodes.
     pub fn link(&mut self, one: NodeId, other: NodeId, profile: LinkProfile) {
         self.link_lane(one, other, Lane::default(), profile);
     }
 
-    /// As [`World::link`], as one of several links between the same two nodes.
+    /// Lets two nodes dial each other by the link `lane`, one of several between the two nodes.
     ///
     /// # Panics
-    /// When they have such a link already.
+    /// When a link of this number already joins the two nodes.
     pub fn link_lane(&mut self, one: NodeId, other: NodeId, lane: Lane, profile: LinkProfile) {
         self.core.add_link(one, other, lane, profile);
     }
 
-    /// Lets two nodes dial each other over a modelled network, whose near side is `one`. Faults come besides what its own
-    /// models do: [`LaneFault`] says how.
+    /// Lets two nodes dial each other over a modelled network, whose near side is `one`. Faults
+    /// come in addition to the effects of the network's own models; [`LaneFault`] says how.
     ///
     /// # Panics
-    /// When they can already.
+    /// When a link already joins the two nodes.
     pub fn model(&mut self, one: NodeId, other: NodeId, network: Network) {
         self.model_lane(one, other, Lane::default(), network);
     }
 
-    /// As [`World::model`], as one of several links between the same two nodes.
+    /// Lets two nodes dial each other over a modelled network, as the link `lane` of several
+    /// between the two nodes.
     ///
     /// # Panics
-    /// When they have such a link already.
+    /// When a link of this number already joins the two nodes.
     pub fn model_lane(&mut self, one: NodeId, other: NodeId, lane: Lane, network: Network) {
         self.core.add_model(one, other, lane, network);
     }
@@ -130,27 +132,28 @@ impl<N: Node> World<N> {
         self.core.model_between(one, other, lane).map(|model| self.core.network(model))
     }
 
-    /// Gives a node a medium of `bytes`; a node's media are numbered from 0.
+    /// Gives a node a medium of `bytes` bytes. A node's media are numbered from 0.
     pub fn medium(&mut self, node: NodeId, bytes: u64, profile: MediaProfile) -> MediumId {
         self.core.add_medium(node, bytes, profile)
     }
 
-    /// The time.
+    /// The current virtual time.
     pub const fn now(&self) -> Instant {
         self.core.now
     }
 
-    /// The fingerprint of every event so far: equal for equal scenarios and seeds.
+    /// A fingerprint of every event so far. Equal scenarios with equal seeds have equal
+    /// fingerprints.
     pub const fn digest(&self) -> u64 {
         self.digest.value()
     }
 
-    /// How many events there were.
+    /// Number of events so far.
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// A node.
+    /// The node with this id.
     pub fn node(&self, id: NodeId) -> &N {
         &self.nodes[id.index()]
     }
@@ -161,13 +164,14 @@ impl<N: Node> World<N> {
         (0..count).map(NodeId)
     }
 
-    /// A node, for its application commands; it is settled when the world next runs.
+    /// The node with this id, for commands of its application. The node is settled when the world
+    /// next runs.
     pub fn node_mut(&mut self, id: NodeId) -> &mut N {
         self.rouse(id);
         &mut self.nodes[id.index()]
     }
 
-    /// Wakes a node at this instant.
+    /// Schedules a wake of the node for this instant.
     fn rouse(&mut self, id: NodeId) {
         let Place { alive, wake, .. } = self.core.nodes[id.index()];
         if alive {
@@ -176,13 +180,14 @@ impl<N: Node> World<N> {
         }
     }
 
-    /// Runs until there is nothing left to do at or before `until`, which is then the time.
+    /// Runs until no event is left at or before `until`, and sets the time to `until`.
     pub fn run(&mut self, until: Instant) {
         while self.step(until) {}
         self.core.now = self.core.now.max(until);
     }
 
-    /// Runs until `done`, asked after every event, or to `until`; whether it was done.
+    /// Runs until `busy`, asked before every event, returns false, or to `until`. Returns whether
+    /// `busy` did return false.
     pub fn run_while(&mut self, until: Instant, mut busy: impl FnMut(&Self) -> bool) -> bool {
         while busy(self) {
             if !self.step(until) {
@@ -193,7 +198,7 @@ impl<N: Node> World<N> {
         true
     }
 
-    /// Runs to `until` with faults on the way.
+    /// Runs to `until`, and applies the faults of `plan` on the way.
     pub fn run_with(&mut self, plan: &Plan, until: Instant) {
         for (at, fault) in plan.iter().filter(|(at, _)| *at <= until) {
             self.run(at);
@@ -202,7 +207,7 @@ impl<N: Node> World<N> {
         self.run(until);
     }
 
-    /// One event, if there is one at or before `until`.
+    /// Runs one event, if there is one at or before `until`; returns whether there was.
     pub fn step(&mut self, until: Instant) -> bool {
         let Some((key, source, slot)) = self.core.schedule.first().filter(|(key, ..)| key.at <= until) else {
             return false;
@@ -307,7 +312,7 @@ impl<N: Node> World<N> {
     fn settle(&mut self, node: NodeId) {
         let wake = self.nodes[node.index()].settle(&mut Context { core: &mut self.core, node });
         let slot = self.core.nodes[node.index()].wake;
-        // A wake that stays where it is keeps its place among the events of that instant.
+        // A wake whose time has not changed keeps its place among the events of its instant.
         if self.core.schedule.armed(slot).map(|key| key.at) != wake {
             let key = wake.map(|at| self.core.schedule.key(at.max(self.core.now)));
             self.core.schedule.show(slot, key);
@@ -333,7 +338,7 @@ impl<N: Node> World<N> {
         }
     }
 
-    /// Lets something go wrong now.
+    /// Applies a fault now.
     pub fn apply(&mut self, fault: Fault) {
         match fault {
             Fault::Cut(one, other) => self.apply_to_lane(one, other, Lane::default(), LaneFault::Cut),
@@ -357,8 +362,8 @@ impl<N: Node> World<N> {
         }
     }
 
-    /// Lets the modelled network between two nodes behave like this from now on, besides what it does by itself and in place
-    /// of what it was told before; whether there is such a network.
+    /// Replaces the additional behaviour of the modelled network between two nodes; the network's
+    /// own models go on. Returns whether there is such a network.
     pub fn impair(&mut self, one: NodeId, other: NodeId, lane: Lane, behaviour: Behaviour) -> bool {
         let model = self.core.model_between(one, other, lane);
         if let Some(model) = model {
@@ -403,7 +408,7 @@ impl<N: Node> World<N> {
         self.rouse(node);
     }
 
-    /// Ends all faults: every node is up, links and media are as they were at first.
+    /// Ends all faults: every node is up, and links and media have their first profiles again.
     pub fn heal(&mut self) {
         self.core.heal_links();
         for node in self.ids() {

@@ -1,4 +1,4 @@
-//! Connections over a modelled network, behind the same dials, sends and closes as any.
+//! Connections over a modelled network, with the dials, sends and closes of plain ones.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail by panicking")]
 #![allow(missing_docs, reason = "a test is its own documentation")]
@@ -11,7 +11,7 @@ use sim::faults::Fault;
 use sim::stream::{Closed, ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 
-/// Sends so many bytes and closes, or answers with what it gets.
+/// Sends a number of bytes and closes, or sends back what arrives.
 #[derive(Debug, Default)]
 struct Peer {
     dials: Option<NodeId>,
@@ -117,7 +117,7 @@ fn world(seed: u64, bytes: usize, loss: Chance) -> (World<Peer>, NodeId, NodeId)
 fn a_dial_takes_what_the_handshake_takes() {
     let (mut world, source, sink) = world(1, 100, Chance::NEVER);
     world.run(at(1_000));
-    // Short frames at 100 Mbit/s take some microseconds each.
+    // Short frames at 100 Mbit/s take some µs each.
     let near = |found: Option<Instant>, wanted| {
         let found = found.unwrap();
         assert!(
@@ -180,7 +180,7 @@ fn what_is_held_waits_and_is_not_lost() {
     let before = world.node(sink).received;
     world.apply(Fault::Hold(source, sink, Nanos::from_millis(150)));
     world.run(at(340));
-    // What has reached the node's stack by then is told, nothing else is.
+    // Bytes that had reached the node's stack by then are delivered, and no others.
     assert!(world.node(sink).received - before < 20_000);
     world.run(at(60_000));
     assert_eq!(world.node(sink).received, 10_000_000);
@@ -199,7 +199,7 @@ fn a_changed_link_is_slower_until_it_is_healed() {
     let usual = took(&|_, _, _| {});
     let slow = LinkProfile { latency: Nanos::from_millis(50), rate: 125_000, ..LinkProfile::default() };
     let changed = took(&|world, source, sink| world.apply(Fault::Link(source, sink, slow)));
-    // A megabyte at a megabit a second.
+    // A megabyte at a megabit a second takes 8 s.
     assert!(changed > at(8_000), "{changed:?}");
     let healed = took(&|world, source, sink| {
         world.apply(Fault::Link(source, sink, slow));

@@ -1,4 +1,4 @@
-//! The world against nodes that are simple enough to know what must come out.
+//! The world with nodes that are so simple that the results are known in advance.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail by panicking")]
 #![allow(missing_docs, reason = "a test is its own documentation")]
@@ -12,7 +12,7 @@ use sim::media::MediaProfile;
 use sim::stream::{Closed, ConnectionId, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 
-/// Sends the same endless sequence of bytes over every connection it can get.
+/// Sends one endless sequence of bytes over every connection that it can get.
 #[derive(Debug, Default)]
 struct Source {
     peer: Option<NodeId>,
@@ -24,15 +24,15 @@ struct Source {
     redial_at: Option<Instant>,
 }
 
-/// Checks that what comes is a prefix of that sequence.
+/// Checks that the bytes that arrive are a prefix of the source's sequence.
 #[derive(Debug, Default)]
 struct Sink {
-    /// By connection: how much came and how it ended.
+    /// For each connection: the number of bytes that came, and how the connection ended.
     streams: Vec<(ConnectionId, usize, Option<Closed>)>,
     restarts: u32,
 }
 
-/// Writes a number into each block of its medium, then reads them all.
+/// Writes a number into each block of its medium, then reads all blocks.
 #[derive(Debug, Default)]
 struct Disk {
     next: u32,
@@ -41,7 +41,7 @@ struct Disk {
     read: bool,
 }
 
-/// Returns packets.
+/// Sends packets back.
 #[derive(Debug, Default)]
 struct Echo {
     seen: Vec<(Instant, u64)>,
@@ -219,7 +219,8 @@ fn a_stream_takes_its_latency_and_its_rate() {
         ..LinkProfile::default()
     };
     let (mut world, _, sink) = streams(1, 100_000, profile);
-    // A nanosecond until the dial, a round trip until it is open, 100 us of bytes, one way.
+    // A nanosecond until the dial, a round trip until the connection is open, 100 µs of bytes, and
+    // the one-way latency.
     world.run(Instant::from_nanos(249_999));
     assert!(sink_of(&world, sink).streams[0].1 < 100_000);
     world.run(Instant::from_nanos(250_001));
@@ -350,7 +351,7 @@ fn packets_hop_in_order_with_latency() {
     assert_eq!(echo.seen, [(at_micros(1), 5), (at_micros(3), 3), (at_micros(5), 1)]);
 }
 
-/// A run with whatever the seed brings: its digest, and what came over each connection.
+/// A run with everything that the seed brings: its digest, and what came over each connection.
 fn rough_run(seed: u64) -> (u64, Vec<(usize, Option<Closed>)>) {
     let profile = LinkProfile { jitter: Nanos::from_micros(30), rate: 0, ..LinkProfile::default() };
     let (mut world, source, sink) = streams(seed, 20_000_000, profile);
@@ -389,7 +390,7 @@ fn a_run_is_a_function_of_its_seed() {
 }
 
 proptest! {
-    /// Whatever the link is like, all bytes come, in order.
+    /// All bytes arrive in order, whatever the link is like.
     #[test]
     fn every_byte_arrives_once(
         seed: u64,

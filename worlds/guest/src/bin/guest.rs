@@ -31,7 +31,8 @@ struct Arguments {
     /// Add a network card; this machine is 10.0.2.2
     #[arg(long)]
     network: bool,
-    /// Have PORT of this machine's loopback reach a port of the guest; adds a network card; may be given several times
+    /// Have PORT of this machine's loopback reach a port of the guest; adds a network card; may be
+    /// given several times
     #[arg(long, value_name = "PORT:GUEST-PORT", value_parser = parse_forward)]
     forward: Vec<(u16, u16)>,
     /// Kernel modules to insert, by name
@@ -55,8 +56,8 @@ struct Arguments {
     /// Start Linux by qboot: SeaBIOS drives NVMe devices before Linux does, qboot touches none
     #[arg(long)]
     qboot: bool,
-    /// Which kernel: the release's, a newer one of Debian's that has peer-to-peer DMA, or one with iommufd that is built
-    /// here where it has not been yet (minutes)
+    /// Which kernel: the release's, a newer one of Debian's that has peer-to-peer DMA, or one with
+    /// iommufd that is built here where it has not been yet (minutes)
     #[arg(long, value_enum, default_value_t = Kernel::Release)]
     kernel: Kernel,
     /// How long the script may take
@@ -90,7 +91,7 @@ fn parse_forward(text: &str) -> Result<(u16, u16), String> {
     ports.ok_or_else(|| "expected PORT:GUEST-PORT, for example 14420:4420".to_owned())
 }
 
-/// A year: whoever sits at a shell decides when it ends.
+/// A year: whoever uses the shell decides when it ends.
 const SHELL_LIMIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 fn run(arguments: &Arguments) -> Result<ExitCode, Error> {

@@ -1,5 +1,5 @@
-//! apt with a state of its own: lists, cache and sources below one directory, nothing of the machine's touched, no
-//! privilege needed. Packages are downloaded and never installed.
+//! apt with a state of its own: lists, cache and sources are below one directory. Nothing of the
+//! machine's is touched, and no privilege is needed. Packages are downloaded and never installed.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,25 +11,26 @@ use super::say;
 use super::sources::Mirror;
 use crate::Error;
 
-/// The release that guests come from, whatever the machine runs.
+/// The Debian release that guests come from, whatever release the machine runs.
 pub(super) const RELEASE: &str = "trixie";
-/// Where QEMU 11 is: the release's own lacks `vfio-user-pci`.
+/// The suite with QEMU 11: the release's own QEMU lacks `vfio-user-pci`.
 pub(super) const BACKPORTS: &str = "trixie-backports";
 
-/// The archive's keys on a Debian machine; they sign later releases too.
+/// The archive's keys on a Debian machine, which sign later releases, too.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// How often a running download tells how far it is.
+/// How often a running download reports its progress.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// How many lines of apt's complaint are passed on.
+/// Number of lines of apt's complaint that are passed on.
 const COMPLAINT_LINES_MAX: usize = 8;
 
-/// A private apt state.
+/// An apt state of our own.
 pub(super) struct Apt {
     root: PathBuf,
 }
 
 impl Apt {
-    /// Lays out the state below `root`; one that is there already is used, with what it has downloaded.
+    /// Prepares the state below `root`. A state that is there already is used, with what it has
+    /// downloaded.
     pub(super) fn prepare(root: PathBuf, mirror: &Mirror) -> Result<Self, Error> {
         for directory in ["lists/partial", "etc/preferences.d", "etc/apt.conf.d", "cache", "log"] {
             let path = root.join(directory);
@@ -42,8 +43,8 @@ impl Apt {
             [RELEASE, BACKPORTS].map(|suite| format!("deb {signed}{} {suite} main\n", mirror.uri)).concat();
         apt.write("sources.list", &sources)?;
         apt.write("status", "")?;
-        // How this machine reaches an archive (proxies, time-outs) holds for us as well; what to do after an update
-        // or which further indexes to fetch does not.
+        // The machine's settings for reaching archives (proxies, time-outs) apply to us as well.
+        // Its actions after an update and its further indexes do not.
         let machine = Command::new("apt-config").args(["dump", "Acquire"]).output();
         let machine = machine.map_err(|error| Error::unavailable(format!("apt-config: {error}")))?;
         let machine = String::from_utf8_lossy(&machine.stdout).into_owned();
@@ -82,13 +83,13 @@ impl Apt {
     /// Fetches the lists of packages.
     pub(super) fn update(&self) -> Result<(), Error> {
         let mut command = self.command("apt-get");
-        // Without this, apt takes an unreachable archive for a warning.
+        // Without this option, apt only warns of an unreachable archive.
         command.args(["update", "-o", "APT::Update::Error-Mode=any"]);
         self.run(command, "fetching the lists of packages", &self.root.join("lists"))
     }
 
-    /// Downloads `packages` and all that they depend on, preferring `release`, into `directory`. Versions of an earlier
-    /// attempt that the archive has replaced since are removed.
+    /// Downloads `packages` and all that they depend on into `directory`, preferring `release`.
+    /// Removes versions of an earlier attempt that the archive has replaced since.
     pub(super) fn download(&self, release: &str, packages: &[&str], directory: &Path) -> Result<(), Error> {
         let partial = directory.join("partial");
         fs::create_dir_all(&partial).map_err(Error::at("creating", &partial))?;
@@ -103,7 +104,7 @@ impl Apt {
         super::run(&mut tidy)
     }
 
-    /// Downloads packages without what they depend on into `directory`.
+    /// Downloads packages into `directory`, without what they depend on.
     pub(super) fn download_alone(&self, packages: &[String], directory: &Path) -> Result<(), Error> {
         fs::create_dir_all(directory).map_err(Error::at("creating", directory))?;
         let mut command = self.command("apt-get");
@@ -111,7 +112,8 @@ impl Apt {
         self.run(command, &format!("downloading {}", packages.join(", ")), directory)
     }
 
-    /// What the `release`'s version of `package` depends on, without versions: what a metapackage stands for today.
+    /// What the version of `package` in `release` depends on, without versions: the packages that a
+    /// metapackage stands for today.
     pub(super) fn needs(&self, release: &str, package: &str) -> Result<Vec<String>, Error> {
         let mut command = self.command("apt-cache");
         command.args([
@@ -134,7 +136,8 @@ impl Apt {
         Ok(names)
     }
 
-    /// Runs a command to its end, tells how much has come into `growing`, and makes a reason of a failure.
+    /// Runs a command to its end, reports how many bytes have come into `growing`, and turns a
+    /// failure into an error with its reason.
     fn run(&self, mut command: Command, doing: &str, growing: &Path) -> Result<(), Error> {
         say(&format!("{doing} ..."));
         let log = self.root.join("output");
@@ -168,7 +171,7 @@ impl Apt {
     }
 }
 
-/// Bytes in a directory and those below it.
+/// Size in bytes of all files in a directory and below.
 fn size_of(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
     entries

@@ -1,5 +1,6 @@
-//! A kernel built here, for what no kernel of Debian's has: iommufd (`CONFIG_IOMMUFD` is off in trixie's 6.12 and in
-//! backports' 7.2 and 7.3, in every flavour). The source is trixie's, the configuration as small as the tests allow.
+//! Builds a kernel with what no kernel of Debian's has: iommufd. `CONFIG_IOMMUFD` is off in
+//! trixie's 6.12 and in backports' 7.2 and 7.3, in every flavour. The source is trixie's; the
+//! configuration is as small as the tests allow.
 
 use std::fs;
 use std::path::Path;
@@ -10,24 +11,24 @@ use super::{apt, archive, incomplete, prepared, remove, run, say};
 use crate::Error;
 use crate::kit::{self, Kernel};
 
-/// Names the recipe, as for what is fetched.
+/// The name of the recipe, and of its directory in the cache.
 const RECIPE: &str = "iommufd-kernel-1";
-/// The metapackage of the release's source.
+/// The metapackage of the source of the release's kernel.
 const SOURCE_PACKAGE: &str = "linux-source";
-/// What is added to the smallest configuration.
+/// Options that are added to the smallest configuration.
 const CONFIGURATION: &str = include_str!("iommufd.config");
-/// Programs that a build needs, and Debian's packages with them.
+/// Programs that a build needs; [`PACKAGES`] installs them on Debian.
 const PROGRAMS: [&str; 8] = ["gcc", "make", "flex", "bison", "bc", "perl", "tar", "xz"];
 const PACKAGES: &str = "apt-get install gcc make flex bison bc perl tar xz-utils libelf-dev";
-/// Part of the source that nothing of ours needs, and a fifth of it.
+/// A part of the source that our kernel does not need: a fifth of it.
 const SUPERFLUOUS: &str = "*/drivers/gpu/drm/amd/include/*";
-/// Lines of a failed build that are passed on.
+/// Number of lines of a failed build that are passed on.
 const COMPLAINT_LINES_MAX: usize = 20;
 
 /// The kernel, if it has been built on this machine.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when it has not.
+/// [`Error::Unavailable`] when the kernel has not been built.
 pub(crate) fn built_kernel() -> Result<Kernel, Error> {
     let place = kit::cache_directory()?.join(RECIPE);
     Kernel::open(&place, &place)?.ok_or_else(|| {
@@ -36,10 +37,11 @@ pub(crate) fn built_kernel() -> Result<Kernel, Error> {
     })
 }
 
-/// Builds it, where that has not been done yet: 150 MB to download, some 2 GB of room meanwhile, minutes.
+/// Builds the kernel if that has not been done: 150 MB to download, some 2 GB of room meanwhile,
+/// minutes.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when something is missing, or the build fails.
+/// [`Error::Unavailable`] when something is missing for the build, or the build fails.
 pub(crate) fn build_kernel() -> Result<Kernel, Error> {
     let place = prepared(RECIPE, build)?;
     Kernel::open(&place, &place)?.ok_or_else(|| incomplete(&place))
@@ -76,7 +78,7 @@ fn build(partial: &Path) -> Result<(), Error> {
     remove(partial, &["packages", "tree", "source", "apt"])
 }
 
-/// Builds what is in `source`, and returns its release.
+/// Builds the kernel in `source`, and returns its release.
 fn compile(source: &Path) -> Result<String, Error> {
     let fragment = source.join("farlane.config");
     fs::write(&fragment, CONFIGURATION).map_err(Error::at("writing", &fragment))?;

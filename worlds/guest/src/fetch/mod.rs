@@ -1,5 +1,6 @@
-//! Fetching a guest once a machine: packages of the machine's own Debian archive, unpacked into two trees (QEMU's and
-//! the guest's), the kernel made ready to enter. All of it is prepared beside its place and renamed at the end.
+//! Fetches a guest once a machine: packages of the machine's own Debian archive, unpacked into two
+//! trees (QEMU's and the guest's), and a kernel that QEMU can enter. Everything is prepared in a
+//! directory beside its final place, which is renamed at the end.
 
 mod apt;
 mod build;
@@ -17,19 +18,21 @@ use apt::Apt;
 
 pub(crate) use build::{build_kernel, built_kernel};
 
-/// Names the recipe: what is fetched and how it is laid out. Another recipe is fetched anew, beside the old one.
+/// The name of the recipe: what is fetched, and how it is laid out. A new recipe is fetched beside
+/// the old one.
 const RECIPE: &str = "trixie-1";
-/// The same of the newer kernel.
+/// The name of the recipe of the newer kernel.
 const NEWER_KERNEL_RECIPE: &str = "trixie-backports-kernel-1";
 
-/// What QEMU's tree is made of.
+/// The packages of QEMU's tree.
 const QEMU_PACKAGES: [&str; 1] = ["qemu-system-x86"];
-/// What the guest's tree is made of, the kernel aside. zstd unpacks the kernel, kmod orders its modules.
+/// The packages of the guest's tree without the kernel. zstd unpacks the kernel, kmod orders its
+/// modules.
 const GUEST_PACKAGES: [&str; 7] =
     ["busybox-static", "nvme-cli", "fio", "e2fsprogs", "pciutils", "kmod", "zstd"];
-/// The metapackage of the kernel for guests: nvme, ext4 and virtio's PCI part are built into it.
+/// The metapackage of the guests' kernel, which has nvme, ext4 and virtio's PCI part built in.
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
-/// What no guest needs, of each tree.
+/// Directories of each tree that no guest needs.
 const SUPERFLUOUS: [&str; 7] = [
     "var",
     "usr/share/doc",
@@ -40,19 +43,21 @@ const SUPERFLUOUS: [&str; 7] = [
     "usr/lib/python3.13",
 ];
 
-/// Makes sure that what guests need is in the cache directory.
+/// Makes sure that the parts of guests are in the cache directory.
 ///
 /// # Errors
-/// [`Error::Unavailable`] where that cannot be; what had been downloaded is kept and used by the next attempt.
+/// [`Error::Unavailable`] where fetching fails. Files that were downloaded are kept for the next
+/// attempt.
 pub(crate) fn fetch() -> Result<Kit, Error> {
     let place = prepared(RECIPE, assemble)?;
     Kit::open(&place)?.ok_or_else(|| incomplete(&place))
 }
 
-/// As [`fetch`], for the kernel of backports alone. The tools to unpack it are the kit's.
+/// Makes sure that the newer kernel, backports', is in the cache directory. The tools that unpack
+/// it are the kit's.
 ///
 /// # Errors
-/// As [`fetch`].
+/// [`Error::Unavailable`] where fetching fails, and the errors of [`fetch`].
 pub(crate) fn newer_kernel() -> Result<Kernel, Error> {
     let kit = Kit::shared()?;
     let place = prepared(NEWER_KERNEL_RECIPE, |partial| assemble_kernel(&kit.guest_tree(), partial))?;
@@ -63,7 +68,7 @@ fn incomplete(place: &Path) -> Error {
     Error::unavailable(format!("{} is incomplete", place.display()))
 }
 
-/// The place in the cache of what `assemble` makes by a recipe, which it does once a machine.
+/// The directory in the cache for a recipe. `assemble` makes its contents, once a machine.
 fn prepared(recipe: &str, assemble: impl FnOnce(&Path) -> Result<(), Error>) -> Result<PathBuf, Error> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err(Error::unavailable("guests are fetched for Linux on x86-64 only"));
@@ -75,7 +80,7 @@ fn prepared(recipe: &str, assemble: impl FnOnce(&Path) -> Result<(), Error>) -> 
         return Ok(place);
     }
     let _lock = lock(&cache)?;
-    // Somebody else may have fetched it while we waited.
+    // Another process may have fetched it while this one waited.
     if place.join(kit::KERNEL).exists() {
         return Ok(place);
     }
@@ -90,7 +95,8 @@ fn prepared(recipe: &str, assemble: impl FnOnce(&Path) -> Result<(), Error>) -> 
     Ok(place)
 }
 
-/// One at a time: held until the file is closed, by whatever end of the process.
+/// Locks the cache for one process at a time. The lock ends when the file is closed, however the
+/// process ends.
 fn lock(cache: &Path) -> Result<File, Error> {
     let path = cache.join("lock");
     let file = File::create(&path).map_err(|error| no_room(&path, &error))?;
@@ -124,7 +130,7 @@ fn assemble(partial: &Path) -> Result<(), Error> {
     remove(partial, &["qemu.packages", "guest.packages", "apt"])
 }
 
-/// Fetches the kernel of backports. `tools` is the tree of a kit.
+/// Fetches the kernel of backports. `tools` is the tree of a kit, with the programs that unpack it.
 fn assemble_kernel(tools: &Path, partial: &Path) -> Result<(), Error> {
     say(&format!("fetching a newer kernel (some 37 MB) into {}", partial.display()));
     let apt = archive(partial)?;
@@ -142,7 +148,7 @@ fn assemble_kernel(tools: &Path, partial: &Path) -> Result<(), Error> {
     remove(partial, &["packages", "tree", "apt"])
 }
 
-/// The machine's Debian archive, its lists of packages fetched.
+/// The machine's Debian archive, with its lists of packages fetched.
 fn archive(partial: &Path) -> Result<Apt, Error> {
     let mirror = sources::mirror(Path::new("/etc/apt")).ok_or_else(|| {
         Error::unavailable(
@@ -154,7 +160,8 @@ fn archive(partial: &Path) -> Result<Apt, Error> {
     Ok(apt)
 }
 
-/// The packages that a release's kernel for guests is made of: one, or one of which two others hold image and modules.
+/// The packages of a release's kernel for guests: a single one, or one that depends on two packages
+/// with the image and the modules.
 fn kernel_packages(apt: &Apt, release: &str) -> Result<Vec<String>, Error> {
     let stands_for = apt.needs(release, KERNEL_PACKAGE)?;
     let image = stands_for.into_iter().find(|name| name.starts_with("linux-image-"));
@@ -166,7 +173,7 @@ fn kernel_packages(apt: &Apt, release: &str) -> Result<Vec<String>, Error> {
     Ok([image].into_iter().chain(parts).collect())
 }
 
-/// Removes what was needed only until now.
+/// Removes directories that are no longer needed.
 fn remove(place: &Path, names: &[&str]) -> Result<(), Error> {
     for name in names {
         let path = place.join(name);
@@ -175,7 +182,8 @@ fn remove(place: &Path, names: &[&str]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Unpacks every package in `packages` into `tree`, anew. Returns their names and versions, a line each.
+/// Unpacks every package in `packages` into `tree`, which is emptied first. Returns a line with the
+/// name and the version of each package.
 fn unpack(packages: &Path, tree: &Path) -> Result<String, Error> {
     if tree.exists() {
         fs::remove_dir_all(tree).map_err(Error::at("removing", tree))?;
@@ -187,7 +195,7 @@ fn unpack(packages: &Path, tree: &Path) -> Result<String, Error> {
     let mut record = String::new();
     for file in &files {
         run(Command::new("dpkg-deb").arg("--extract").arg(file).arg(tree))?;
-        // NAME_VERSION_ARCHITECTURE.deb, colons as %3a.
+        // File names are NAME_VERSION_ARCHITECTURE.deb, with %3a for colons.
         let name = file.file_stem().unwrap_or_default().to_string_lossy().replace("%3a", ":");
         let mut parts = name.split('_');
         let (package, version) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -202,7 +210,8 @@ fn unpack(packages: &Path, tree: &Path) -> Result<String, Error> {
     Ok(record)
 }
 
-/// Orders the modules of the kernel in `tree` and takes it, uncompressed, out of its image. `tools` has the programs.
+/// Writes the index of the modules of the kernel in `tree`, and unpacks the kernel's image into
+/// `place`. `tools` is a tree with the programs for this.
 fn prepare_kernel(tools: &Path, tree: &Path, place: &Path) -> Result<(), Error> {
     let version = kit::kernel_version(tree)?;
     run(kit::loaded(tools, "usr/sbin/depmod").arg("-b").arg(tree.join("usr")).arg(&version))?;
@@ -214,14 +223,14 @@ fn prepare_kernel(tools: &Path, tree: &Path, place: &Path) -> Result<(), Error> 
         .map_err(|error| Error::unavailable(format!("the kernel {version} cannot be unpacked: {error}")))?;
     let (packed, unpacked) = (place.join("vmlinux.zst"), place.join(kit::KERNEL));
     fs::write(&packed, payload).map_err(Error::at("writing", &packed))?;
-    // Kernels are packed with the largest window there is.
+    // Kernels are packed with the largest possible window.
     run(kit::loaded(tools, "usr/bin/zstd")
         .args(["--decompress", "--quiet", "--force", "--long=31", "-o"])
         .args([&unpacked, &packed]))?;
     fs::remove_file(&packed).map_err(Error::at("removing", &packed))
 }
 
-/// Runs a command that prints nothing when all is well.
+/// Runs a command that prints nothing when it succeeds.
 pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(Error::io(format!("running {program}")))?;
@@ -234,8 +243,9 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     })
 }
 
-/// A line of progress. Tests capture what `eprintln` writes; this is for whoever waits.
+/// Prints a line of progress. Tests capture what `eprintln` writes, but this line is for whoever
+/// waits.
 pub(crate) fn say(line: &str) {
-    // Nobody reads standard error: nothing is lost.
+    // If nobody reads standard error, nothing is lost.
     let _ = writeln!(io::stderr(), "guest: {line}");
 }

@@ -1,18 +1,20 @@
-//! Which Debian archive this machine uses, read from its own package sources: a guest comes from there too.
+//! Finds the Debian archive that this machine uses, in its package sources. Guests come from this
+//! archive, too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A Debian archive, as the machine's sources name it.
+/// A Debian archive that the machine's package sources name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mirror {
-    /// What stands before the suite in a source line.
+    /// The URI before the suite in a source line.
     pub(crate) uri: String,
-    /// The keys that the machine trusts for it, where the sources name a file.
+    /// The file with the keys that the machine trusts for the archive, if the sources name one.
     pub(crate) keyring: Option<PathBuf>,
 }
 
-/// What a Debian archive's suites are called. Security updates are an archive of their own and have other names.
+/// The names of a Debian archive's suites. Security updates have an archive of their own, with
+/// other names.
 const SUITES: [&str; 11] = [
     "stable",
     "oldstable",
@@ -27,7 +29,7 @@ const SUITES: [&str; 11] = [
     "experimental",
 ];
 
-/// The first Debian archive among the sources below `directory` (`/etc/apt`).
+/// The first Debian archive in the sources below `directory` (`/etc/apt`).
 pub(crate) fn mirror(directory: &Path) -> Option<Mirror> {
     let mut files = vec![directory.join("sources.list")];
     if let Ok(entries) = fs::read_dir(directory.join("sources.list.d")) {
@@ -44,7 +46,7 @@ pub(crate) fn mirror(directory: &Path) -> Option<Mirror> {
     })
 }
 
-/// `deb [options] URI suite components` (sources.list(5), one-line style).
+/// Parses `deb [options] URI suite components` (sources.list(5), one-line style).
 fn one_line(line: &str) -> Option<Mirror> {
     let rest = line.split('#').next()?.trim().strip_prefix("deb")?;
     let rest = rest.strip_prefix([' ', '\t'])?.trim_start();
@@ -58,7 +60,8 @@ fn one_line(line: &str) -> Option<Mirror> {
     is_debian(suite).then(|| Mirror { uri: uri.to_owned(), keyring: keyring.and_then(key_file) })
 }
 
-/// Fields of each stanza, names in lower case, continued lines joined (sources.list(5), deb822 style).
+/// The fields of each stanza (sources.list(5), deb822 style). Names are in lower case, continued
+/// lines are joined.
 fn stanzas(text: &str) -> impl Iterator<Item = Vec<(String, String)>> {
     text.split("\n\n").map(|stanza| {
         let mut fields: Vec<(String, String)> = Vec::new();
@@ -90,7 +93,7 @@ fn is_debian(suite: &str) -> bool {
     SUITES.contains(&base)
 }
 
-/// A key may also stand in the sources themselves; then apt's own choice of keys must do.
+/// The path of a key file. If the sources hold the key itself, apt chooses its keys by itself.
 fn key_file(value: &str) -> Option<PathBuf> {
     value.starts_with('/').then(|| PathBuf::from(value))
 }

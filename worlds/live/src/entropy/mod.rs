@@ -1,14 +1,15 @@
-//! The system's random source, from which everything comes that admits somebody.
+//! The system's random source, from which every value comes that admits somebody.
 
 use engine::Entropy;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Randomness that nobody can guess, however much of it they have seen.
+/// Randomness that nobody can guess, however much of it they have seen before.
 pub const fn system() -> Entropy {
     Entropy::System(fill)
 }
 
-/// Fills `bytes` from getrandom(2), which waits only until the machine has gathered enough after its start.
+/// Fills `bytes` from getrandom(2), which blocks only until the machine has gathered enough
+/// randomness after its start.
 fn fill(mut bytes: &mut [u8]) {
     while !bytes.is_empty() {
         match getrandom(&mut *bytes, GetRandomFlags::empty()) {

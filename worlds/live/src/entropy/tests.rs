@@ -1,4 +1,4 @@
-//! A stranger that was given six sessions tries to say which one the seventh will be.
+//! A stranger that was given six sessions tries to predict the name of the seventh.
 
 use core::net::Ipv4Addr;
 
@@ -8,12 +8,12 @@ use tunnel::session::{self, Config, Session};
 
 use super::*;
 
-/// Bits of a generator's state.
+/// Number of bits of a generator's state.
 const STATE: usize = 256;
-/// Names that are enough to know the state: each tells 64 bits of it.
+/// Number of session names that determine the state; each name tells 64 bits of it.
 const SEEN: usize = 6;
 
-/// The names of sessions that a far end gives one host after the other.
+/// The names of the sessions that a far end gives one host, one after another.
 fn names(entropy: Entropy, count: usize) -> Vec<u64> {
     let now = Instant::ZERO;
     let mut far = Downstream::new(Config::default(), entropy);
@@ -40,7 +40,7 @@ fn names(entropy: Entropy, count: usize) -> Vec<u64> {
                 welcome.extend_from_slice(&bytes);
             }
         });
-        // The place that docs/tunnel-protocol.md gives it: 16 bytes into the body.
+        // docs/tunnel-protocol.md places the name 16 bytes into the body.
         let name = u64::from_be_bytes(welcome[28..36].try_into().unwrap());
         host.handle_input(now, session::Input::Received(Buffer::from(welcome)));
         host.close(now, "that was all");
@@ -52,10 +52,10 @@ fn names(entropy: Entropy, count: usize) -> Vec<u64> {
     (0..count).map(|_| next()).collect()
 }
 
-/// A sum of bits of the state, and whether it is odd.
+/// A sum of state bits, and whether the sum is odd.
 type Equation = ([u64; 4], bool);
 
-/// The state of xoshiro256** as sums of the bits that it began with.
+/// The state of xoshiro256** as sums of the bits of its initial state.
 #[derive(Clone)]
 struct Symbols(Vec<[u64; 4]>);
 
@@ -83,12 +83,12 @@ impl Symbols {
     }
 }
 
-/// The inverse of an odd number modulo 2^64.
+/// The inverse of an odd `number` modulo 2^64.
 fn inverse(number: u64) -> u64 {
     (0..6).fold(1, |found: u64, _| found.wrapping_mul(2_u64.wrapping_sub(number.wrapping_mul(found))))
 }
 
-/// The number behind those seen, if they came from such a generator, one after the other.
+/// The name that would follow `seen` if such a generator had made the names, one after another.
 fn prediction(seen: &[u64]) -> Option<u64> {
     let second = |output: u64| output.wrapping_mul(inverse(9)).rotate_right(7).wrapping_mul(inverse(5));
     let mut symbols = Symbols::new();
@@ -107,7 +107,7 @@ fn prediction(seen: &[u64]) -> Option<u64> {
     Some(word.wrapping_mul(5).rotate_left(7).wrapping_mul(9))
 }
 
-/// The bits that make all equations true, if there are any.
+/// The initial bits that satisfy all equations, if there are any.
 fn solve(mut equations: Vec<Equation>) -> Option<[u64; 4]> {
     let mut state = [0; 4];
     for bit in 0..STATE {
@@ -130,7 +130,7 @@ fn solve(mut equations: Vec<Equation>) -> Option<[u64; 4]> {
 
 #[test]
 fn nobody_can_tell_the_name_of_the_next_session_from_those_before() {
-    // Of a generator that is not for secrets, this attack says it exactly.
+    // For a generator that is not meant for secrets, the attack predicts the name exactly.
     let seeded = names(Rng::from_seed(7).into(), SEEN + 2);
     assert_eq!(prediction(&seeded[..SEEN]), Some(seeded[SEEN]));
     for _ in 0..10 {
@@ -147,6 +147,6 @@ fn nobody_can_tell_the_name_of_the_next_session_from_those_before() {
 fn the_system_fills_all_of_what_it_is_given() {
     let mut bytes = [0; 5_000];
     system().fill(&mut bytes);
-    // One byte in 256 is as it was before; of so many there is no long row of them.
+    // One byte in 256 keeps its old value by chance, but a row of eight such bytes is too unlikely.
     assert!(bytes.windows(8).all(|row| row != [0; 8]));
 }

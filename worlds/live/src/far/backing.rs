@@ -1,4 +1,4 @@
-//! What is behind a far end, in the world.
+//! What is behind a far end, in the world: media, or the process that has a device.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,18 +10,18 @@ use machine::far::Device;
 use super::Event;
 use crate::reactor::Sources;
 
-/// The world's part of a device: media, or another process.
+/// The world's part of a far end's device: media, or another process.
 pub trait Backing {
-    /// The engine's part.
+    /// The engine's part of the device.
     type Device: Device;
 
-    /// Adds descriptors that end a sleep, once.
+    /// Adds the descriptors whose news end a sleep; later calls do nothing.
     ///
     /// # Errors
-    /// When they can't be waited for.
+    /// When a descriptor cannot be waited for.
     fn register(&mut self, sources: &Sources) -> io::Result<()>;
 
-    /// Does what the device asks for; what is answered at once goes to `inputs`.
+    /// Does what the device asks for. Answers that are there at once are added to `inputs`.
     fn on_output(
         &mut self,
         output: <Self::Device as Device>::Output,
@@ -29,7 +29,8 @@ pub trait Backing {
         report: &mut impl FnMut(Event),
     );
 
-    /// Takes what has come, and gives the system what is to be done. Returns whether there was anything.
+    /// Takes what has completed or arrived, and gives the system its next work. Returns whether
+    /// there was anything.
     ///
     /// # Errors
     /// When the world fails in a way that ends the driver.
@@ -39,37 +40,37 @@ pub trait Backing {
         world: &mut World<'_, Self::Device, F>,
     ) -> io::Result<bool>;
 
-    /// Sends what waits to be sent; returns whether any of it was taken.
+    /// Sends what waits to be sent; returns whether the system took any of it.
     fn flush(&mut self) -> bool {
         false
     }
 
-    /// Whether more of what hosts send can be passed on.
+    /// Whether more of the hosts' input can be passed on to the device.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// Whether something is under way that an orderly end waits for.
+    /// Whether work is in flight that an orderly end waits for.
     fn is_busy(&self) -> bool;
 
-    /// The driver is to end in an orderly way.
+    /// Tells the backing that the driver is ending in an orderly way.
     fn on_stop(&mut self, _: &Self::Device) {}
 
-    /// When [`Backing::reap`] wants to be called even though nothing has happened.
+    /// When [`Backing::reap`] must be called even if nothing has happened.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
 }
 
-/// What a backing has in a turn.
+/// What [`Backing::reap`] may use in a turn.
 pub struct World<'a, D: Device, F> {
-    /// The time.
+    /// The time of the turn.
     pub now: Instant,
-    /// The descriptors that end a sleep.
+    /// The descriptors whose news end a sleep.
     pub sources: &'a Sources,
-    /// For the device.
+    /// Inputs for the device, in order.
     pub inputs: &'a mut VecDeque<D::Input>,
-    /// For the application.
+    /// Tells the application of events.
     pub report: &'a mut F,
 }
 

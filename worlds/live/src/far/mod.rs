@@ -1,4 +1,5 @@
-//! The far box, live: a listener, its connections, the engines and what is behind them, in one loop.
+//! The far box, live: a listener, its connections, the engines and what is behind them, in one
+//! loop.
 
 mod backing;
 mod opening;
@@ -28,74 +29,76 @@ use crate::state;
 use crate::stream::Stream;
 use crate::tcp::{ACCEPTS_PER_TURN, LOOKS, Listener, Received};
 
-/// Pieces taken from one connection in a turn, so that none starves the others or the media.
+/// Number of pieces taken from one connection in a turn, so that none starves the others or the
+/// media.
 const PIECES_PER_TURN: usize = 16;
-/// A piece shorter than this was probably the last: everything else comes before another look.
+/// A piece shorter than this many bytes was probably the last: everything else comes before another
+/// look.
 const SHORT: usize = 16 << 10;
 
-/// What the application is told.
+/// What the application is told about a far box.
 #[derive(Debug)]
 pub enum Event {
-    /// Something happened to the link, or to a connection of a peer.
+    /// An event of the link, or of a connection whose peer has this address.
     Link(Option<SocketAddr>, tunnel::Event),
-    /// The controller has changed what may be worth remembering.
+    /// The controller has changed something that may be worth remembering.
     Notify(Notification),
     /// A connection could not be accepted.
     AcceptFailed(io::Error),
-    /// The device of another process has something to say.
+    /// An event of the device that another process has.
     Foreign(foreign::Event),
-    /// Nobody serves a device at its socket; told once until somebody does.
+    /// No process serves a device at its socket; reported once until one does.
     NoServer(io::Error),
-    /// There are no descriptors for the device's interrupts.
+    /// The descriptors for the device's interrupts could not be created.
     NoDescriptors(io::Error),
-    /// Of what the SSD remembers.
+    /// A notice about the SSD's saved state.
     State(state::Notice),
 }
 
 struct Peer {
     id: ConnectionId,
     stream: Stream,
-    /// What came first, until that tells what the connection is; none later.
+    /// The first bytes, until they tell what the connection is; `None` afterwards.
     opening: Option<Vec<u8>>,
-    /// To be dropped when everything is sent: the engine has closed it.
+    /// The engine has closed the connection, which is dropped when everything is sent.
     closing: bool,
 }
 
-/// See the module.
+/// Drives a far box: a listener, its connections, the engines and the backing.
 pub struct FarDriver<F, B: Backing = Ssd> {
     far: Far<B::Device>,
     listener: Listener,
-    /// Where more of them arrive.
+    /// The listener for QUIC connections, if any.
     quic: Option<quic::Listener>,
     listening: bool,
     peers: Vec<Peer>,
     next_id: u32,
     backing: B,
-    /// What the backing has for the device.
+    /// Inputs from the backing for the device.
     inputs: VecDeque<<B::Device as Device>::Input>,
     pool: Pool,
-    /// That connections are turned away has been told.
+    /// Whether it has been reported that connections are turned away.
     is_refusing: bool,
     report: F,
-    /// The latest time that the engines were told within a turn: theirs never goes back.
+    /// The latest time that the engines were given within a turn: their time never goes back.
     told: Instant,
     wake: Option<Instant>,
-    /// Deadlines may have changed since `wake` was found out. They are looked at when there is time for it.
+    /// Deadlines may have changed since `wake` was computed. They are looked at when there is time.
     unsettled: bool,
     stopping: bool,
 }
 
 impl<F: FnMut(Event)> FarDriver<F> {
-    /// Drives `far` with the connections of `listener` and the media that its namespaces name. What happens is told to
-    /// `report`.
+    /// Drives `far` with the connections of `listener` and the media of its namespaces. `report` is
+    /// called with each event.
     pub fn new(far: Far, listener: Listener, media: Media, report: F) -> Self {
         Self::around(far, listener, Ssd::new(media), report)
     }
 }
 
 impl<F: FnMut(Event)> FarDriver<F, Server> {
-    /// Drives `far` with the connections of `listener` and the device that `server` has. What happens is told to
-    /// `report`.
+    /// Drives `far` with the connections of `listener` and the device that `server` has. `report`
+    /// is called with each event.
     pub fn foreign(far: Far<Foreign<OwnedFd>>, listener: Listener, server: Server, report: F) -> Self {
         Self::around(far, listener, server, report)
     }
@@ -122,19 +125,19 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         }
     }
 
-    /// Takes connections of QUIC as well.
+    /// Accepts QUIC connections from `listener` as well.
     #[must_use]
     pub fn with_quic(mut self, listener: quic::Listener) -> Self {
         self.quic = Some(listener);
         self
     }
 
-    /// The engines.
+    /// The far box's engines.
     pub const fn far(&self) -> &Far<B::Device> {
         &self.far
     }
 
-    /// Where it listens.
+    /// The address of the TCP listener.
     pub const fn address(&self) -> SocketAddr {
         self.listener.address()
     }
@@ -156,7 +159,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             match self.listener.accept() {
                 Ok(Some(connection)) => self.admit(context, Stream::Tcp(connection)),
                 Ok(None) => break,
-                // No descriptor is left: those who have one go on.
+                // No descriptor is left: established connections go on.
                 Err(error) => {
                     self.refuse(error);
                     break;
@@ -167,7 +170,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         accepted
     }
 
-    /// The same of QUIC, whose listener also opens and closes connections.
+    /// Accepts the waiting QUIC connections. Their listener also opens and closes connections.
     fn accept_quic(&mut self, context: &Context<'_>) -> bool {
         let mut accepted = false;
         while let Some(listener) = &self.quic {
@@ -184,7 +187,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         accepted
     }
 
-    /// Says that connections are turned away, once until one is let in.
+    /// Reports that connections are turned away, once until a connection is admitted.
     fn refuse(&mut self, error: io::Error) {
         if !core::mem::replace(&mut self.is_refusing, true) {
             (self.report)(Event::AcceptFailed(error));
@@ -198,18 +201,20 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.is_refusing = false;
         let id = ConnectionId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
-        // Only what TCP carries may be one of several paths.
+        // Only a TCP connection may be one of several paths.
         let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
         let address = stream.peer().ip();
         self.peers.push(Peer { id, stream, opening, closing: false });
         let now = context.now.max(self.told);
         self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id, address)));
         self.exchange(now);
-        // A host that has said Hello does not lose its place to those who come behind it in the same turn.
+        // A host that has said Hello keeps its place before hosts that come behind it in the same
+        // turn.
         self.receive_from(self.peers.len() - 1, context);
     }
 
-    /// Whether somebody may want to connect, or waits for an answer to that.
+    /// Whether new connections may wait, or a QUIC connection that is being made has a deadline
+    /// due.
     fn has_callers(&self, context: &Context<'_>) -> bool {
         let of_quic = |listener: &quic::Listener| {
             listener.has_arrivals() || listener.poll_timeout().is_some_and(|at| at <= context.now)
@@ -217,7 +222,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         context.news || self.quic.as_ref().is_some_and(of_quic)
     }
 
-    /// Takes what the peers have sent; returns whether there was anything.
+    /// Handles what the peers have sent; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         for index in 0..self.peers.len() {
@@ -226,9 +231,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         busy
     }
 
-    /// The same of the peer at `index`, if there is one.
+    /// Handles what the peer at `index` has sent, if there is such a peer.
     fn receive_from(&mut self, index: usize, context: &Context<'_>) -> bool {
-        // The turn's own time will do, unless somebody notes when things happen.
+        // The turn's own time is good enough, unless somebody records when things happen.
         let mut now = context.now.max(self.told);
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
@@ -268,11 +273,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 now = context.clock.now();
                 self.far.advance(now);
             }
-            // An answer leaves before anything else is looked at.
+            // An answer is sent before anything else is looked at.
             self.told = now;
             self.exchange(now);
             if let Some(peer) = self.peers.get_mut(index) {
-                // What fails here is seen with the next receive.
+                // The next receive finds a failure.
                 let _ = peer.stream.flush();
             }
             if short {
@@ -282,8 +287,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         busy
     }
 
-    /// Passes outputs to the world, and what memory answers at once back in, until both are quiet. Deadlines may have
-    /// changed then.
+    /// Passes outputs to the world, and answers that come at once back in, until both sides are
+    /// quiet. Afterwards, deadlines may have changed.
     fn exchange(&mut self, now: Instant) {
         self.unsettled = true;
         loop {
@@ -314,7 +319,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         }
     }
 
-    /// Fires what is due, and finds out when something is due next.
+    /// Fires the deadlines that are due, and computes the next deadline.
     fn settle(&mut self, now: Instant) {
         while self.wake.is_some_and(|at| at <= now) || self.unsettled {
             fire(&mut self.far, now);
@@ -324,13 +329,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         }
     }
 
-    /// Takes what the backing has for the device.
+    /// Takes the backing's inputs for the device.
     fn reap(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         let Self { far, backing, inputs, report, .. } = self;
         backing.reap(far.function(), &mut World { now, sources, inputs, report })
     }
 
-    /// Sends what waits; drops the connections that have nothing more to send and are to end.
+    /// Sends what waits, and drops closed connections that have nothing more to send.
     fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = self.backing.flush();
         self.peers.retain_mut(|peer| {
@@ -353,17 +358,17 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         self.register(sources)?;
         let mut busy = false;
         if !self.stopping && self.has_callers(context) {
-            // A host that says goodbye has the device no more, whoever comes behind it.
+            // A host that says goodbye has released the device before any host behind it is heard.
             busy = self.receive(context);
             busy |= self.accept(context);
         }
         for peer in &mut self.peers {
             busy |= peer.stream.turn(context.now, sources);
         }
-        // Nothing comes from anywhere else soon.
+        // Further looks pay only when nothing else is likely to happen soon.
         let looks = if busy || self.backing.is_busy() { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
-        // The engines have been told later times since the turn began, and theirs never goes back.
+        // The engines were given later times during the turn, and their time never goes back.
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.reap(now, sources)?;
         if !self.inputs.is_empty() {
@@ -373,7 +378,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             self.settle(now);
         }
         busy |= self.flush(sources);
-        // What was submitted last is on its way only after this.
+        // Only this call starts the requests that were submitted last.
         busy |= self.reap(now, sources)?;
         if self.stopping && self.peers.is_empty() && !self.backing.is_busy() {
             return Ok(Turn::Done);

@@ -1,4 +1,4 @@
-//! What an accepted connection is: a session's own, or one of several paths of a stream.
+//! What an accepted connection is: a session of its own, or one of several paths of a stream.
 
 use engine::{Buffer, Engine, Instant};
 use machine::far::Input;
@@ -10,8 +10,9 @@ use crate::bundle::Bundle;
 use crate::stream::Stream;
 
 impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
-    /// Looks at the first `bytes` of the peer at `index`; what the engine gets of them. Until it is known what the
-    /// connection is, the engine takes it for one whose Hello is awaited, and counts and times it as such.
+    /// Looks at the first `bytes` of the peer at `index`, and returns what the engine gets of them.
+    /// Until the connection's kind is known, the engine counts and times it as a connection whose
+    /// Hello is awaited.
     pub(super) fn open(&mut self, now: Instant, index: usize, bytes: Buffer) -> Option<Buffer> {
         let peer = &mut self.peers[index];
         let collected = peer.opening.get_or_insert_default();
@@ -36,7 +37,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         }
     }
 
-    /// The peer at `index` is a path. The first one of a stream becomes that stream; others join it.
+    /// Turns the peer at `index` into a path. The first path of a stream becomes the stream; later
+    /// paths join the stream.
     fn join(&mut self, now: Instant, index: usize, preamble: &Preamble, rest: Buffer) {
         let is_known = self.bundle(preamble).is_some();
         if !is_known && preamble.token.is_none() {
@@ -49,17 +51,17 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             }
             return;
         }
-        // A path of a stream that is no more is closed by this.
+        // Dropping `stream` closes a path whose stream no longer exists.
         let Peer { id, stream, .. } = self.peers.swap_remove(index);
         if let (Stream::Tcp(path), Some(bundle)) = (stream, self.bundle(preamble)) {
             bundle.accept(preamble.path, path, rest);
         }
-        // The engine need not know it.
+        // The engine need not know of the path.
         self.far.handle_input(now, Input::Network(downstream::Input::Disconnected(id)));
         self.exchange(now);
     }
 
-    /// The stream that a path with `preamble` belongs to.
+    /// The stream that the path with `preamble` belongs to.
     fn bundle(&mut self, preamble: &Preamble) -> Option<&mut Bundle> {
         self.peers.iter_mut().find_map(|peer| match &mut peer.stream {
             Stream::Paths(bundle) if !peer.closing && bundle.is_ours(preamble) => Some(&mut **bundle),

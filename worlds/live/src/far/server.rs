@@ -1,4 +1,4 @@
-//! The process that has a device: its socket, and the descriptors that it signals.
+//! The process that has a device: its socket, and the descriptors by which it signals interrupts.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,39 +14,40 @@ use super::backing::{Backing, World};
 use crate::reactor::{Attention, Sources};
 use crate::unix::{Connection, Received};
 
-/// Pieces taken from the server in a turn, so that hosts are not starved.
+/// Number of pieces taken from the server in a turn, so that hosts are not starved.
 const PIECES_PER_TURN: usize = 16;
-/// How long to wait before the next try to connect; it doubles up to [`REDIAL_MAX`].
+/// The first pause before another try to connect; each pause is twice as long, up to
+/// [`REDIAL_MAX`].
 const REDIAL: Nanos = Nanos::from_millis(50);
 const REDIAL_MAX: Nanos = Nanos::from_secs(1);
-/// Bytes that wait for the server above which hosts are not listened to.
+/// While more bytes than this wait for the server, hosts are not listened to.
 const UNSENT_MAX: usize = 256 << 10;
-/// Descriptors with news that are taken at once.
+/// Number of signalled descriptors that are taken in one call.
 const NEWS_MAX: usize = 64;
 
-/// See the module.
+/// The connection to the process that has a device.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
     connection: Option<Connection>,
-    /// To be closed when everything is sent: the engine has left.
+    /// The engine has closed the connection, which is dropped when everything is sent.
     closing: bool,
-    /// When to connect again.
+    /// When to try to connect again.
     redial_at: Instant,
     redial: Nanos,
-    /// That nobody serves the socket has been told.
+    /// Whether it has been reported that no process serves the socket.
     told: bool,
-    /// Tells which of the vectors were signalled.
+    /// Tells which vectors were signalled.
     epoll: OwnedFd,
     epoll_registered: bool,
     vectors: Vec<OwnedFd>,
-    /// Vectors that were signalled when the server may have sent more than was read by then.
+    /// Vectors that were signalled while bytes that the server had sent before may still be unread.
     signalled: Vec<u16>,
     pool: Pool,
 }
 
 impl Server {
-    /// The server at `path`, not connected to yet.
+    /// A server with the socket at `path`, not connected yet.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -66,7 +67,7 @@ impl Server {
         })
     }
 
-    /// Connects if it is time to; returns whether that has succeeded.
+    /// Connects if it is time to; returns whether a connection was made.
     fn dial<F: FnMut(Event)>(&mut self, world: &mut World<'_, Foreign<OwnedFd>, F>) -> bool {
         if self.connection.is_some() || world.now < self.redial_at {
             return false;
@@ -96,7 +97,8 @@ impl Server {
         self.redial = (self.redial * 2).min(REDIAL_MAX);
     }
 
-    /// Takes what the server has sent. What it signalled is told when everything that it had sent before was read.
+    /// Takes what the server has sent. Signals are passed on only after everything that the server
+    /// had sent before them.
     fn receive(&mut self, throttled: bool, inputs: &mut VecDeque<Input<OwnedFd>>) -> io::Result<Socket> {
         if throttled {
             return Ok(Socket::Quiet);
@@ -124,7 +126,7 @@ impl Server {
         Ok(state)
     }
 
-    /// Notes which vectors were signalled.
+    /// Notes which vectors the server has signalled.
     fn collect_signals(&mut self) -> io::Result<()> {
         if self.vectors.is_empty() {
             return Ok(());
@@ -154,7 +156,8 @@ impl Server {
         }
     }
 
-    /// Ends of the descriptors of `count` vectors. The ones of a connection stay the same.
+    /// Copies of the descriptors of the first `count` vectors. A vector's descriptor stays the same
+    /// as long as the connection.
     fn ends(&mut self, count: u16) -> io::Result<Vec<OwnedFd>> {
         while self.vectors.len() < usize::from(count) {
             let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -172,14 +175,14 @@ impl Server {
         self.closing = false;
         self.signalled.clear();
         for descriptor in self.vectors.drain(..) {
-            // The server may hold an end of it for longer than we do.
+            // The server may keep its copy of the descriptor for longer than we do.
             let _ = epoll::delete(&self.epoll, &descriptor);
         }
         self.wait(now);
     }
 }
 
-/// What the socket has come to.
+/// What a look at the socket has found.
 enum Socket {
     Quiet,
     Busy,
@@ -208,7 +211,8 @@ impl Backing for Server {
                 if let Some(connection) = &mut self.connection
                     && connection.send(bytes, descriptors).is_err()
                 {
-                    // It takes nothing any more; its end is seen with the next receive.
+                    // The server takes no more bytes; the next receive finds the end of the
+                    // connection.
                     connection.abort();
                 }
             }
@@ -257,7 +261,7 @@ impl Backing for Server {
         match connection.flush() {
             Ok(sent) => sent > 0,
             Err(_) => {
-                // Its end is seen with the next receive.
+                // The next receive finds the end of the connection.
                 connection.abort();
                 true
             }

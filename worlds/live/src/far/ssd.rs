@@ -1,4 +1,4 @@
-//! The media of an SSD.
+//! The media of an SSD behind a far end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::backing::{Backing, World};
 use crate::media::Media;
 use crate::reactor::{Attention, Sources};
 
-/// See the module.
+/// The media of an SSD behind a far end.
 pub struct Ssd {
     media: Media,
     registered: bool,

@@ -1,6 +1,7 @@
-//! Doorbells in memory that the client shares with us: it rings by a store, and nobody is told.
+//! Doorbells in memory shared with the client. The client rings by a store, and nobody is told.
 //!
-//! What has been seen is replaced by a value that no doorbell has, so that the same value stored again is seen again.
+//! A value that was taken is replaced by a value that no doorbell has, so that a second store of an
+//! equal value is noticed.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,43 +14,43 @@ use machine::guest::Doorbells as Place;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// No queue has so many entries.
+/// Marks a doorbell that was not rung: no queue has so many entries.
 const NOTHING: u32 = u32::MAX;
-/// Bytes of a doorbell.
+/// Length of a doorbell in bytes.
 const BYTES: usize = 4;
-/// Doorbells that are always looked at: those of a cache line.
+/// Number of doorbells that are always looked at: those of one cache line.
 const ALWAYS: usize = 16;
 
 /// Which doorbells to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Those up to the last that was ever rung: takes no time.
+    /// The doorbells up to the last one that was ever rung, which takes next to no time.
     Usual,
-    /// All, page by page: takes a good part of a microsecond.
+    /// All doorbells, page by page, which takes a good part of a microsecond.
     All,
 }
 
-/// See the module.
+/// Doorbells in memory shared with the client, and the file that holds them.
 pub(super) struct Doorbells {
     file: OwnedFd,
     place: Place,
     base: NonNull<AtomicU32>,
     length: usize,
-    /// How many to look at as a rule.
+    /// Number of doorbells that a usual look covers.
     usual: Cell<usize>,
 }
 
 impl Doorbells {
-    /// A file like the region that `place` is a part of, with no doorbell rung.
+    /// Creates a file as long as the region that `place` is a part of, with no doorbell rung.
     pub(super) fn new(place: Place) -> io::Result<Self> {
         let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let length = usize::try_from(place.length).map_err(too_long)?;
         let file = memfd_create("farlane doorbells", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, place.region_length)?;
-        // The client can't take away what we look at.
+        // The seals keep the client from truncating the file under our mapping.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
+        // SAFETY: a new mapping at an address of the system's choice overlaps no mapping of ours.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, place.offset)
         }?;
@@ -59,23 +60,24 @@ impl Doorbells {
         Ok(doorbells)
     }
 
-    /// Where they are.
+    /// The doorbells' place in the region.
     pub(super) const fn place(&self) -> Place {
         self.place
     }
 
-    /// The file, for a client.
+    /// A descriptor of the file, for the client.
     pub(super) fn share(&self) -> io::Result<OwnedFd> {
         self.file.try_clone()
     }
 
     fn each(&self) -> &[AtomicU32] {
-        // SAFETY: the mapping is page-aligned, as long as said and lives as long as `self`; other processes reach it
-        // by stores of whole double words, as we do.
+        // SAFETY: the mapping is page-aligned, `length` bytes long and lives as long as `self`.
+        // Other processes access it by stores of whole double words, as we do.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length / BYTES) }
     }
 
-    /// Takes the doorbells that were rung: where in the region each is, and its value.
+    /// Takes the doorbells that were rung, and calls `rung` with each one's offset in the region
+    /// and its value.
     #[inline]
     pub(super) fn take(&self, look: Look, mut rung: impl FnMut(u64, u32)) {
         let count = usize::from(self.place.count).min(self.length / BYTES);
@@ -84,14 +86,14 @@ impl Doorbells {
             if doorbell.load(Ordering::Relaxed) == NOTHING {
                 continue;
             }
-            // What the client wrote before it rang is seen from here on.
+            // Acquire: the stores that the client made before it rang are visible from here on.
             let value = doorbell.swap(NOTHING, Ordering::AcqRel);
             self.usual.set(self.usual.get().max(index + 1));
             rung(self.place.offset + (index * BYTES) as u64, value);
         }
     }
 
-    /// Forgets what was rung.
+    /// Forgets all rings that were not taken.
     pub(super) fn clear(&self) {
         for doorbell in self.each() {
             doorbell.store(NOTHING, Ordering::Relaxed);
@@ -101,7 +103,7 @@ impl Doorbells {
 
 impl Drop for Doorbells {
     fn drop(&mut self) {
-        // SAFETY: base and length are those of a mapping that this value made and owns.
+        // SAFETY: `base` and `length` are those of a mapping that this value made and owns.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

@@ -1,4 +1,4 @@
-//! What a guest's device slot tells of itself.
+//! What a guest's device slot reports.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,25 +8,29 @@ use machine::guest;
 use crate::shared::MapError;
 use crate::state;
 
-/// What the application is told.
+/// What the application is told about a guest's device slot.
 #[derive(Debug)]
 pub enum Event {
-    /// By the slot.
+    /// An event of the slot's engines.
     Guest(guest::Event),
-    /// The far end can't be connected to; told once until it can.
+    /// The far end cannot be connected to, with the address tried. Reported once until a connection
+    /// succeeds.
     DialFailed(SocketAddr, io::Error),
     /// A client could not be accepted.
     AcceptFailed(io::Error),
-    /// A client was turned away: there is one already. Its process, if the system knows.
+    /// A client was turned away, because there is one already. The field is its process id, if the
+    /// system knows it.
     TurnedAway(Option<i32>),
-    /// Memory of the guest could not be mapped.
+    /// Memory of the guest could not be mapped; the address is the guest's.
     MapFailed(u64, MapError),
-    /// The client has cut short the file behind its memory at this address, and with that ended its session.
+    /// The client has truncated the file behind its memory at this guest address, and its session
+    /// has ended.
     MemoryLost(u64),
-    /// The file for shared doorbells can't be had.
+    /// The file for shared doorbells could not be created.
     NoDoorbells(io::Error),
-    /// A client's interrupt could not be signalled.
+    /// A client's interrupt could not be signalled. The index is the vector; its descriptor is
+    /// given up.
     SignalFailed(usize, io::Error),
-    /// Of what the SSD remembers.
+    /// A notice about the SSD's saved state.
     State(state::Notice),
 }

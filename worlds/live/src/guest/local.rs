@@ -1,4 +1,4 @@
-//! A function in the same process, on the slot's own link, and its media.
+//! A function in the same process, on the slot's own link, with its media.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,26 +37,28 @@ impl Local {
         Ok(())
     }
 
-    /// Whether the media have anything under way.
+    /// Whether the media have any request in flight.
     pub(super) fn is_busy(&self) -> bool {
         self.media.in_flight() > 0
     }
 
-    /// A doorbell was rung by a store: `value` at `offset` of BAR0.
+    /// Writes `value` to the doorbell at `offset` of BAR0, after the client has stored it in shared
+    /// memory.
     pub(super) fn ring(&mut self, now: Instant, offset: u64, value: u32) {
         if let Ok(offset) = u32::try_from(offset) {
             self.function.write_register(now, offset, &value.to_le_bytes());
         }
     }
 
-    /// When the media want attention of themselves.
+    /// When the media need a call although no request has completed.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.media.poll_timeout()
     }
 
-    /// Passes on what the function wants; returns whether there was anything.
+    /// Passes on the function's outputs, and returns whether there were any.
     ///
-    /// Memory that the client shares is read and written in place; packets serve for the rest.
+    /// Memory that the client shares is read and written in place; for other memory, packets are
+    /// sent.
     pub(super) fn exchange<D: 'static>(
         &mut self,
         now: Instant,
@@ -72,7 +74,7 @@ impl Local {
             moved = true;
             match output {
                 function::Output::Packet(packet) => guest.handle_input(now, Input::Packet(packet)),
-                // Memory answers at once.
+                // Media in memory complete a request at once.
                 function::Output::Media(request) => media.submit(request, &mut |completion| {
                     function.handle_input(now, function::Input::Media(completion));
                 }),
@@ -82,17 +84,17 @@ impl Local {
         moved
     }
 
-    /// The process is to end in an orderly way.
+    /// Tells the media that the process is ending in an orderly way.
     pub(super) fn on_stop(&mut self) {
         self.media.on_stop(&self.function.controller().counters());
     }
 
-    /// What is to be told of the SSD's state, once.
+    /// A notice of the SSD's state to be reported; each notice is returned once.
     pub(super) fn notice(&mut self) -> Option<Notice> {
         self.media.notice()
     }
 
-    /// Takes what the media have done, and gives the system what they are to do.
+    /// Takes the media's completions, and gives the system the media's next requests.
     pub(super) fn reap(&mut self, now: Instant) -> io::Result<bool> {
         self.media.keep(now, || self.function.controller().counters());
         let completions = &mut self.completions;
@@ -101,7 +103,7 @@ impl Local {
     }
 }
 
-/// Does to the client's memory what the function wants, if it is mapped.
+/// Performs the function's access in the client's memory where it is mapped.
 fn reach<D: 'static>(guest: &mut Guest<D>, memory: &SharedMemory, pool: &mut Pool, dma: Dma) -> Reach {
     match dma {
         Dma::Read { id, address, length } => {

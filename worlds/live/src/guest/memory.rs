@@ -1,4 +1,4 @@
-//! A client's memory that can't be mapped, or is taken away.
+//! A client's memory that cannot be mapped, or is taken away.
 
 use engine::{Engine, Instant};
 use machine::guest::{Errno, Input};
@@ -8,7 +8,8 @@ use crate::reactor::Sources;
 use crate::shared::MapError;
 
 impl<F: FnMut(Event)> GuestDriver<F> {
-    /// Ends the session of a client that has taken its memory away: nothing that is read there is what it wrote.
+    /// Ends the session of a client that has taken its memory away: bytes read there would not be
+    /// the bytes that the client wrote.
     pub(super) fn heed_lost_memory(&mut self, now: Instant, sources: &Sources) -> bool {
         let Some(address) = self.memory.lost() else { return false };
         (self.report)(Event::MemoryLost(address));
@@ -19,7 +20,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     }
 }
 
-/// What a client is told of it.
+/// The error number that a client is told for a mapping that failed.
 pub(super) fn errno_of(error: &MapError) -> Errno {
     match error {
         MapError::Overlap => Errno::EEXIST,

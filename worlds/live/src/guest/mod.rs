@@ -1,4 +1,4 @@
-//! A guest's device slot, live: a socket for the monitor, the guest's memory, and the function's side, in one loop.
+//! A guest's device slot, live: the monitor's socket, the guest's memory and the function's side.
 
 mod doorbells;
 mod event;
@@ -32,69 +32,69 @@ use memory::errno_of;
 use signal::Signaller;
 use turned_away::TurnedAway;
 
-/// Pieces taken from one connection in a turn, so that none starves the others.
+/// Number of pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
 
-/// How often shared doorbells are looked at while nothing happens: not so often that an idle guest costs a processor.
+/// How often shared doorbells are looked at in an idle loop: rarely enough to spare the processor.
 const LOOK_EVERY: Nanos = Nanos::from_millis(2);
 
-/// How often all of the shared doorbells are looked at while the loop spins: a queue's first ring waits for it.
+/// How often a spinning loop looks at all shared doorbells; a queue's first ring waits for this.
 const SWEEP_EVERY: Nanos = Nanos::from_micros(50);
 
-/// How long after a ring deadlines are not looked at: the next ring may come any moment. Less than [`LOOK_EVERY`], after
-/// which they are.
+/// For this long after a ring, deadlines are not looked at, since the next ring may come at once.
+/// Shorter than [`LOOK_EVERY`], after which deadlines are looked at.
 const LEISURE: Nanos = Nanos::from_micros(20);
 
-/// Where the function is.
+/// Where the slot's function is.
 enum Side {
     Local(Box<Local>),
-    /// Over these connections.
+    /// At a far end, over these connections.
     Far(Vec<Link>),
 }
 
 struct Client {
     connection: Connection,
-    /// To be closed when everything is sent.
+    /// The connection is to be closed when everything is sent.
     closing: bool,
-    /// It rings by stores, and seldom sends anything: its socket is looked at when the kernel has news of it.
+    /// The client rings by stores and seldom sends bytes: its socket is looked at on news only.
     at_rest: bool,
 }
 
-/// See the module.
+/// Drives a guest's device slot: its monitor's socket, its memory, and the function's side.
 pub struct GuestDriver<F> {
     guest: Guest<OwnedFd>,
     side: Side,
     listener: Listener,
     listening: bool,
     client: Option<Client>,
-    /// A client that has come while the function is not there yet.
+    /// A client that connected before the function is there.
     waiting: Option<Connection>,
     turned_away: TurnedAway,
     memory: SharedMemory,
     vectors: Vec<Option<Signaller>>,
     doorbells: Option<Doorbells>,
-    /// A client may have them mapped: nobody tells when one is rung.
+    /// A client may have the doorbells mapped, and then rings them without a message.
     shared: bool,
     pool: Pool,
     report: F,
-    /// That the far end can't be reached has been told.
+    /// Whether it has been reported that the far end cannot be reached.
     unreachable: bool,
     wake: Option<Instant>,
-    /// Deadlines may have changed since `wake` was found out. They are looked at when there is time for it.
+    /// Deadlines may have changed since `wake` was computed. They are checked when there is time.
     unsettled: bool,
     /// When the last turn was.
     looked_at: Instant,
-    /// When a shared doorbell was last seen rung, and when all of them were last looked at.
+    /// When a shared doorbell was last seen rung; `swept_at` is when all were last looked at.
     rung_at: Instant,
-    /// Where the entry will be that is rung for next.
+    /// The memory address of the entry that the next ring will announce.
     next_entry: Option<u64>,
     swept_at: Instant,
     stopping: bool,
 }
 
 impl<F: FnMut(Event)> GuestDriver<F> {
-    /// Offers the clients of `listener` the function at the far end that `route` leads to. What happens is told to
-    /// `report`.
+    /// Offers the clients of `listener` the function at the far end that `route` leads to. `report`
+    /// is called with each event.
     pub fn over_tcp(guest: Guest<OwnedFd>, route: Route, listener: Listener, report: F) -> Self {
         let connections = guest.upstream().map_or(1, Upstream::connections);
         let links = vec![route; connections].into_iter().map(Link::new).collect();
@@ -138,12 +138,12 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
     }
 
-    /// The engines.
+    /// The slot's engines.
     pub const fn guest(&self) -> &Guest<OwnedFd> {
         &self.guest
     }
 
-    /// The controller, where the function is in this process.
+    /// The controller, if the function is in this process.
     pub fn controller(&self) -> Option<&Controller> {
         match &self.side {
             Side::Local(local) => Some(local.function.controller()),
@@ -162,7 +162,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
     }
 
-    /// Takes the clients that have come: one is served, another one waits or is turned away.
+    /// Accepts the clients that have come: one is served, further ones wait or are turned away.
     fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut accepted = false;
         loop {
@@ -184,14 +184,14 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
     }
 
-    /// Whether another client may come. One that has left makes room before its last bytes are dealt with.
+    /// Whether another client may wait. A leaving client makes room before its last bytes are read.
     fn has_room(&mut self) -> bool {
         self.waiting.take_if(|waiting| waiting.is_closed_by_peer());
         let leaves = |client: &Client| client.closing || client.connection.is_closed_by_peer();
         self.waiting.is_none() && self.client.as_ref().is_none_or(leaves)
     }
 
-    /// Serves the client that waits, if the function is there.
+    /// Serves the waiting client, if the function is there.
     fn admit(&mut self, now: Instant, sources: &Sources) -> bool {
         if self.client.is_some() || !self.guest.takes_client() {
             return false;
@@ -207,12 +207,12 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         true
     }
 
-    /// Takes what the client has sent; returns whether there was anything.
+    /// Handles the bytes that the client has sent; returns whether there were any.
     fn receive_client(&mut self, clock: Clock, sources: &Sources, news: bool) -> bool {
         let mut busy = false;
         if let Some(client) = self.client.as_mut().filter(|_| self.shared) {
             if !client.at_rest {
-                // Where that fails, it is looked at in each turn as before.
+                // If the change fails, the socket is looked at in each turn as before.
                 client.at_rest = sources.change(client.connection.as_raw_fd(), Attention::OnNews).is_ok();
             } else if !news {
                 return false;
@@ -220,7 +220,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
         for _ in 0..PIECES_PER_TURN {
             let Some(client) = &mut self.client else { break };
-            // What the function does not take yet stays in the socket.
+            // Bytes that the function does not take yet stay in the socket.
             if !self.guest.takes_bytes() {
                 break;
             }
@@ -252,7 +252,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
         self.memory.clear();
         self.vectors.clear();
-        // The next client gets a file of its own: this one may be written by whoever has it.
+        // The next client gets a file of its own: whoever has this one may go on writing to it.
         (self.doorbells, self.shared) = (None, false);
     }
 
@@ -262,7 +262,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         else {
             return false;
         };
-        // An entry comes just before its ring: both are fetched at once, not one after the other.
+        // The entry is written just before its ring: fetching both at once saves a wait.
         if let Some(address) = self.next_entry {
             self.memory.prefetch(address);
         }
@@ -286,7 +286,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         rung
     }
 
-    /// The file that goes with a region's description: the doorbells.
+    /// The file of doorbells, to be sent with the description of its region.
     fn share(&mut self) -> Vec<OwnedFd> {
         let Some(place) = self.guest.doorbells() else { return Vec::new() };
         if self.doorbells.as_ref().is_none_or(|doorbells| doorbells.place() != place) {
@@ -300,7 +300,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         shared.into_iter().collect()
     }
 
-    /// Takes what the far end has sent; returns whether there was anything.
+    /// Handles the bytes that the far end has sent; returns whether there were any.
     fn receive_far(&mut self, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
         let Side::Far(far) = &self.side else { return false };
@@ -310,7 +310,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         busy
     }
 
-    /// The same of one connection.
+    /// Dials and receives on the connection `index`; returns whether anything happened.
     fn receive_link(&mut self, index: usize, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
         let Side::Far(far) = &mut self.side else { return false };
@@ -354,8 +354,8 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         busy
     }
 
-    /// Passes outputs to the world, and what it answers back in, until all are quiet. Returns whether there were any.
-    /// Deadlines may have changed then.
+    /// Passes outputs to the world, and its answers back in, until all engines are quiet. Returns
+    /// whether there were any outputs. Afterwards, deadlines may have changed.
     fn exchange(&mut self, now: Instant) -> bool {
         self.unsettled = true;
         let mut busy = false;
@@ -376,7 +376,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
     }
 
-    /// Returns whether the local function has something to do.
+    /// Handles one output of the engines; returns whether the local function has something to do.
     fn on_output(&mut self, now: Instant, output: Output<OwnedFd>) -> bool {
         match output {
             Output::ReadMemory { token, address, length } => {
@@ -420,7 +420,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                 if let Some(client) = &mut self.client
                     && client.connection.send(bytes, descriptors).is_err()
                 {
-                    // It reads nothing any more; its end is seen with the next receive.
+                    // The client no longer reads; the next receive finds the end of the connection.
                     client.connection.abort();
                 }
             }
@@ -463,12 +463,12 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         let Some(Some(signaller)) = self.vectors.get(vector) else { return };
         if let Err(error) = signaller.signal() {
             (self.report)(Event::SignalFailed(vector, error));
-            // Once is enough.
+            // One report is enough.
             self.vectors[vector] = None;
         }
     }
 
-    /// Fires what is due, and finds out when something is due next.
+    /// Fires the deadlines that are due, and computes the next deadline.
     fn settle(&mut self, now: Instant) -> bool {
         let mut busy = false;
         while self.wake.is_some_and(|at| at <= now) || self.unsettled {
@@ -487,7 +487,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         busy
     }
 
-    /// Sends what waits; ends what is to end.
+    /// Sends what waits, and closes a client's connection that is to end.
     fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = false;
         if let Some(client) = &mut self.client {
@@ -534,7 +534,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         }
         self.turned_away.close(context.now, &mut self.pool);
         busy |= self.receive_far(context.clock, sources);
-        // The engines have been told later times since the turn began, and theirs never goes back.
+        // The engines were given later times during the turn, and their time never goes back.
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.admit(now, sources);
         let sweeps = now - self.swept_at >= SWEEP_EVERY;
@@ -546,14 +546,14 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
             busy = true;
             self.exchange(now);
         }
-        // Who rings by stores rings again before anything can be due; see `LOOK_EVERY`.
+        // A client that rings by stores rings again before a deadline can matter; see `LOOK_EVERY`.
         let ringing = self.shared && now - self.rung_at < LEISURE;
         if !(busy || ringing) || self.wake.is_some_and(|at| at <= now) {
             busy |= self.settle(now);
         }
         busy |= self.heed_lost_memory(now, sources);
         busy |= self.flush(sources);
-        // What was submitted last is on its way only after this.
+        // Only this call starts the requests that were submitted last.
         busy |= self.reap(now)?;
         if self.stopping && self.has_ended() {
             return Ok(Turn::Done);

@@ -7,11 +7,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// One descriptor, an eventfd as a rule.
+/// The descriptor of one interrupt vector, usually an eventfd.
 #[derive(Debug)]
 pub(super) struct Signaller {
     descriptor: OwnedFd,
-    /// A write never waits. Whether others wait in reads of theirs is their choice, so this is not changed here.
+    /// Whether writes to the descriptor never block. The flag is shared with readers of the
+    /// descriptor, which choose it, so it is not changed here.
     never_waits: bool,
 }
 
@@ -21,13 +22,13 @@ impl Signaller {
         Self { descriptor, never_waits: flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) }
     }
 
-    /// Tells the client, without waiting.
+    /// Signals the interrupt to the client, without blocking.
     ///
     /// # Errors
-    /// When the descriptor can't be written.
+    /// When the descriptor cannot be written.
     pub(super) fn signal(&self) -> io::Result<()> {
         if !self.never_waits && !self.has_room()? {
-            // It has been told so often that it will look.
+            // The client has been told so often that it will look.
             return Ok(());
         }
         match rustix::io::write(&self.descriptor, &1_u64.to_ne_bytes()) {

@@ -1,10 +1,10 @@
-//! A loop for one thread: spins while there is work, sleeps when there is none.
+//! A loop for one thread that spins while there is work and sleeps when there is none.
 //!
-//! While work keeps coming, a [`Driver`] is turned again and again and looks at its busy sockets directly,
-//! without asking the kernel which of them are ready; its rare ones (a listener, links at rest) it looks at
-//! only when the kernel has news of them, which the loop asks for every 100 µs. When nothing has happened for
-//! the spin budget, the thread sleeps until a registered descriptor has news, a deadline is due, or
-//! somebody wakes it.
+//! While work keeps coming, the loop turns its [`Driver`] again and again. The driver looks at its
+//! busy sockets directly, without asking the kernel which of them are ready. It looks at its rare
+//! sources (a listener, idle links) only when the kernel has news of them, which the loop asks for
+//! every 100 µs. When nothing has happened for the spin budget, the thread sleeps until a
+//! registered descriptor has news, a deadline is due, or another thread wakes it.
 
 mod processor;
 mod several;
@@ -27,82 +27,84 @@ pub use processor::{PinError, pin, processors, spin_default};
 pub use several::Several;
 pub use stop::{HangUp, Stop};
 
-/// How often a spinning loop asks the kernel for news of the descriptors that are not looked at in each turn.
+/// How often an idle spinning loop asks the kernel for news of the descriptors that are not looked
+/// at in each turn.
 const NEWS_EVERY: Nanos = Nanos::from_micros(100);
-/// The same for a loop that found something to do in its last turn.
+/// How often a loop that found something to do in its last turn asks the kernel for news.
 const NEWS_EVERY_BUSY: Nanos = Nanos::from_millis(1);
-/// How long a spin goes on before it offers the processor to whoever else wants it, and again: where processors
-/// are scarce, that is the peer we spin for. Longer than a round trip between two processors.
+/// How often a spinning loop offers the processor to other threads: where processors are scarce,
+/// the peer that the loop spins for needs one. Longer than a round trip between two processors.
 const YIELD_EVERY: Nanos = Nanos::from_micros(10);
-/// How often a driver may glance between two turns of a loop that spins: what only a turn finds waits for no longer than a
-/// few microseconds.
+/// How many glances a spinning loop makes between two turns. What only a turn can find then waits
+/// for no longer than a few microseconds.
 const GLANCES: u32 = 64;
-/// News taken from the kernel at once; more come with the next call.
+/// Number of news taken from the kernel in one call; more come with the next call.
 const NEWS_MAX: usize = 64;
-/// The kernel's timeouts are milliseconds: a deadline sooner than that is spun for, if spinning is allowed.
+/// The kernel's timeouts are in milliseconds. The loop spins for a sooner deadline, if it may spin.
 const SLEEP_MIN: Nanos = Nanos::from_millis(1);
-/// The longest sleep, should a clock or a counter misbehave.
+/// The longest sleep, in case a clock or a counter misbehaves.
 const SLEEP_MAX: Nanos = Nanos::from_secs(60);
-/// How long an orderly close may take before the loop ends without it.
+/// How long an orderly close may take before the loop ends without waiting for it.
 pub const CLOSE_MAX: Nanos = Nanos::from_secs(3);
 
 const EACH_TURN: Token = Token(0);
 const ON_NEWS: Token = Token(1);
 const WAKER: Token = Token(2);
 
-/// What a turn has come to.
+/// The result of a driver's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Something was done: turn again at once.
+    /// Something was done: the driver is turned again at once.
     Busy,
-    /// Every source that was looked at had nothing, down to its last byte.
+    /// Every source that was looked at had nothing left to give.
     Idle,
     /// The driver has ended.
     Done,
 }
 
-/// What a glance has come to.
+/// The result of a driver's glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Glance {
-    /// Nothing comes that way now; what there is, a turn finds.
+    /// No work arrives by way of shared memory now, so only a turn finds work.
     Blind,
-    /// There was nothing.
+    /// The glance found nothing to do.
     Nothing,
-    /// Something was done.
+    /// The glance found something, and the driver did it.
     Done,
 }
 
-/// Moves bytes between engines and the world, never waiting.
+/// Moves bytes between engines and the world. No method of a driver blocks.
 pub trait Driver {
-    /// Does what can be done now. The sources of [`Attention::EachTurn`] are to be looked at always, those of
-    /// [`Attention::OnNews`] when `context.news` is set. [`Turn::Idle`] promises that each source looked at was
-    /// emptied until it had nothing more to give: the kernel tells of news once.
+    /// Does all that can be done now. Sources of [`Attention::EachTurn`] must be looked at in each
+    /// turn, sources of [`Attention::OnNews`] when `context.news` is set. [`Turn::Idle`] promises
+    /// that each source looked at was emptied, because the kernel tells of news only once.
     ///
     /// # Errors
     /// When the world fails in a way that ends the driver.
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn>;
 
-    /// Looks at what other processes store in memory shared with this one, and does what that asks for: all of it, and
-    /// nothing else. Made many times between two turns of a loop that spins, so a look that finds nothing should cost
-    /// next to nothing; `now` is the time of the turn before, for reading the clock would take longer than the look.
+    /// Looks at what other processes store in memory shared with this one, and does all of the work
+    /// that they ask for, and nothing else. A spinning loop glances many times between two turns,
+    /// so a glance that finds nothing should cost next to nothing. `now` is the time of the last
+    /// turn, because reading the clock would take longer than the glance.
     fn glance(&mut self, now: Instant) -> Glance {
         let _ = now;
         Glance::Blind
     }
 
-    /// When a turn is wanted even though nothing has happened.
+    /// When a turn is needed even if nothing has happened.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// The loop is to end: begin an orderly close, and answer [`Turn::Done`] when it is complete.
+    /// Begins an orderly close. The driver answers [`Turn::Done`] when the close is complete.
     fn on_stop(&mut self, now: Instant);
 }
 
 /// How often a driver looks at a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
-    /// In each turn: what is busy, where each microsecond counts.
+    /// The source is looked at in each turn: busy sources where each microsecond counts.
     EachTurn,
-    /// When the kernel has news: listeners, links at rest.
+    /// The source is looked at when the kernel has news of it: listeners, idle links.
     OnNews,
 }
 
@@ -115,36 +117,37 @@ impl Attention {
     }
 }
 
-/// What a driver has in a turn.
+/// What the loop gives a driver in a turn.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// The time.
+    /// The time at the start of the turn.
     pub now: Instant,
-    /// Whether a source of [`Attention::OnNews`] may have some.
+    /// Whether a source of [`Attention::OnNews`] may have news.
     pub news: bool,
-    /// Whether the loop is awake when a deadline comes that is less than a millisecond away: it may spin until then.
+    /// Whether the loop may spin for a deadline that is less than a millisecond away.
     pub spins: bool,
-    /// What tells the time.
+    /// The loop's clock.
     pub clock: Clock,
     sources: &'a Sources,
 }
 
 impl Context<'_> {
-    /// The descriptors that end a sleep.
+    /// The descriptors whose news end the loop's sleep.
     pub const fn sources(&self) -> &Sources {
         self.sources
     }
 }
 
-/// The descriptors that end a sleep.
+/// The descriptors whose news end a loop's sleep.
 #[derive(Debug)]
 pub struct Sources(mio::Registry);
 
 impl Sources {
-    /// Adds `descriptor`, which ends a sleep when it becomes readable or writable. It leaves when it is closed.
+    /// Adds `descriptor`, which ends a sleep when it becomes readable or writable. Closing the
+    /// descriptor removes it.
     ///
     /// # Errors
-    /// When it is there already, or can't be waited for.
+    /// When the descriptor was added before, or its kind cannot be waited for.
     pub fn add(&self, descriptor: RawFd, attention: Attention) -> io::Result<()> {
         self.0.register(
             &mut SourceFd(&descriptor),
@@ -156,32 +159,32 @@ impl Sources {
     /// Changes how often `descriptor` is looked at.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When `descriptor` was not added.
     pub fn change(&self, descriptor: RawFd, attention: Attention) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.0.reregister(&mut SourceFd(&descriptor), attention.token(), interest)
     }
 
-    /// Takes `descriptor` away again, before it is closed; one that is not there is no error.
+    /// Removes `descriptor`, before it is closed. A descriptor that was not added is no error.
     pub fn remove(&self, descriptor: RawFd) {
         let _ = self.0.deregister(&mut SourceFd(&descriptor));
     }
 }
 
-/// Why [`Reactor::run_until`] has come back.
+/// Why [`Reactor::run_until`] has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// What was waited for is so.
+    /// The condition that the caller waits for is met.
     Met,
-    /// The deadline came first.
+    /// The deadline came before the condition was met.
     TimedOut,
     /// The driver has ended, by itself or because it was told to stop.
     Done,
-    /// Told to stop, the driver did not end in time.
+    /// The driver was told to stop and did not end within [`CLOSE_MAX`].
     Abandoned,
 }
 
-/// The loop; see the module.
+/// A loop that turns a [`Driver`]: it spins while there is work and sleeps when there is none.
 #[derive(Debug)]
 pub struct Reactor {
     poll: Poll,
@@ -192,17 +195,18 @@ pub struct Reactor {
     stop: Stop,
     /// When the driver was told to stop.
     stopping: Option<Instant>,
-    /// When something was last done, and when the kernel was last asked for news.
+    /// When something was last done; `asked_at` is when the kernel was last asked for news.
     busy_at: Instant,
     asked_at: Instant,
-    /// When the processor was last offered to others.
+    /// When the processor was last offered to other threads.
     yielded_at: Instant,
-    /// There may be news since the driver last looked at all of its sources.
+    /// Whether there may be news since the driver last looked at all of its sources.
     news: bool,
 }
 
 impl Reactor {
-    /// A loop that spins for `spin` after it last had something to do; see [`spin_default`].
+    /// A loop that spins for `spin` after it last had something to do. [`spin_default`] is a good
+    /// budget.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -231,12 +235,12 @@ impl Reactor {
         &self.sources
     }
 
-    /// The clock of this loop.
+    /// The loop's clock.
     pub const fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What other threads and signals stop this loop with.
+    /// A handle by which other threads and signals stop this loop.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
@@ -244,15 +248,16 @@ impl Reactor {
     /// Runs `driver` until it has ended.
     ///
     /// # Errors
-    /// When the driver fails, or the system can't wait.
+    /// When the driver fails, or the system cannot wait.
     pub fn run<D: Driver>(&mut self, driver: &mut D) -> io::Result<Outcome> {
         self.run_until(driver, None, |_| false)
     }
 
-    /// Runs `driver` until `met`, asked after each turn, or until `deadline`. The driver is turned at least once.
+    /// Runs `driver` until `met` returns true or `deadline` has come. The loop asks `met` after
+    /// each turn, and turns the driver at least once.
     ///
     /// # Errors
-    /// When the driver fails, or the system can't wait.
+    /// When the driver fails, or the system cannot wait.
     pub fn run_until<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -267,7 +272,8 @@ impl Reactor {
             if let Some(outcome) = self.heed_stop(driver, now) {
                 return Ok(outcome);
             }
-            // Work that is there comes before the question whether there is more.
+            // The driver is turned first: work that is already there comes before the question for
+            // more.
             let overdue = if idle { NEWS_EVERY } else { NEWS_EVERY_BUSY };
             if now - self.asked_at >= overdue {
                 self.ask(now, Duration::ZERO)?;
@@ -295,10 +301,10 @@ impl Reactor {
         }
     }
 
-    /// Turns `driver` once, without waiting: a loop around this one sleeps on [`Reactor::poll_fd`].
+    /// Turns `driver` once, without waiting. A loop around this one sleeps on [`Reactor::poll_fd`].
     ///
     /// # Errors
-    /// When the driver fails, or the system can't tell of news.
+    /// When the driver fails, or the system cannot tell of news.
     pub fn step<D: Driver>(&mut self, driver: &mut D) -> io::Result<Turn> {
         let now = self.clock.now();
         self.ask(now, Duration::ZERO)?;
@@ -312,13 +318,14 @@ impl Reactor {
         Context { now, news: self.news, spins, clock: self.clock, sources: &self.sources }
     }
 
-    /// Becomes readable when there is news for a driver that is turned by [`Reactor::step`].
+    /// The descriptor that becomes readable when there is news for a driver turned by
+    /// [`Reactor::step`].
     pub fn poll_fd(&self) -> RawFd {
         self.poll.as_raw_fd()
     }
 
-    /// After an idle turn: spin on, or sleep. News that came since the sources were emptied is still with the
-    /// kernel, and ends a sleep at once.
+    /// Spins on or sleeps after an idle turn. News that came since the sources were emptied is
+    /// still with the kernel, and ends a sleep at once.
     fn rest<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -335,12 +342,12 @@ impl Reactor {
         if length < SLEEP_MIN && self.spin > Nanos::ZERO {
             return Ok(self.spin_on(driver, now));
         }
-        // Spins again only if the turn after the sleep finds something.
+        // After the sleep, the loop spins again only if the turn finds something.
         self.ask(now, length.into())?;
         Ok(Glance::Nothing)
     }
 
-    /// Looks at what needs no turn, until it has found something or a turn is due.
+    /// Glances until a glance finds something, or a turn is due.
     fn spin_on<D: Driver>(&mut self, driver: &mut D, now: Instant) -> Glance {
         if now - self.busy_at.max(self.yielded_at) >= YIELD_EVERY {
             self.yielded_at = now;
@@ -357,13 +364,13 @@ impl Reactor {
         Glance::Nothing
     }
 
-    /// Asks the kernel for news, for at most `length`.
+    /// Asks the kernel for news, and waits for at most `length`.
     fn ask(&mut self, now: Instant, length: Duration) -> io::Result<()> {
         self.asked_at = now;
         match self.poll.poll(&mut self.events, Some(length)) {
-            // What is looked at in each turn is no news.
+            // Sources that are looked at in each turn are no news.
             Ok(()) => self.news |= self.events.iter().any(|event| event.token() != EACH_TURN),
-            // A signal; its handler may have left a note.
+            // A signal interrupted the call; its handler may have left a note for the driver.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.news = true,
             Err(error) => return Err(error),
         }

@@ -5,8 +5,8 @@ use std::io;
 
 use engine::Nanos;
 
-/// A spin budget for this machine: long enough for a round trip on a local network, none where the
-/// spinning would take the only processor from the peer it waits for.
+/// A spin budget for this machine: 200 µs, which is long enough for a round trip on a local
+/// network. Zero where spinning would take the only processor from the peer that is waited for.
 pub fn spin_default() -> Nanos {
     match std::thread::available_parallelism() {
         Ok(processors) if processors.get() > 1 => Nanos::from_micros(200),
@@ -14,17 +14,17 @@ pub fn spin_default() -> Nanos {
     }
 }
 
-/// Why a thread was not kept on a processor.
+/// Why a thread could not be kept on a processor.
 #[derive(Debug)]
 pub enum PinError {
-    /// This process may use fewer processors.
+    /// The index is beyond the processors that this process may use.
     NoSuch {
-        /// The one that was asked for, the first being 0.
+        /// The index that was asked for; the first processor is 0.
         index: usize,
-        /// How many there are.
+        /// How many processors this process may use.
         count: usize,
     },
-    /// The system refuses.
+    /// The system refused.
     Io(io::Error),
 }
 
@@ -44,15 +44,15 @@ impl fmt::Display for PinError {
 
 impl std::error::Error for PinError {}
 
-/// How many processors this thread may use; [`pin`] numbers them from 0.
+/// Number of processors that this thread may use; [`pin`] numbers them from 0.
 ///
 /// # Errors
-/// When the system does not say.
+/// When the system does not tell.
 pub fn processors() -> io::Result<usize> {
     allowed().map(|allowed| allowed.len())
 }
 
-/// The numbers that the system gives the processors which this thread may use.
+/// The system's numbers of the processors that this thread may use.
 fn allowed() -> io::Result<Vec<usize>> {
     let mut allowed = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
     // SAFETY: the kernel writes at most one `cpu_set_t`; 0 is the calling thread.
@@ -67,8 +67,8 @@ fn allowed() -> io::Result<Vec<usize>> {
     Ok((0..most).filter(|&number| unsafe { libc::CPU_ISSET(number, &allowed) }).collect())
 }
 
-/// Keeps this thread on one of the processors that it may use: the one at `index` among them. Two ends that spin for
-/// each other on one machine need different ones, and the system does not know that.
+/// Keeps this thread on the processor at `index` among those that the thread may use. Two ends that
+/// spin for each other on one machine need different processors, which the system does not know.
 ///
 /// # Errors
 /// When there is no such processor, or the system refuses.
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_thread_stays_where_it_is_put() {
-        // In a thread of its own, which takes the choice with it.
+        // The pinning ends with this thread.
         std::thread::spawn(|| {
             let count = processors().unwrap();
             let error = pin(count).unwrap_err();

@@ -9,12 +9,12 @@ use super::{Context, Driver, Glance, Turn};
 /// Drivers that take their turns one after another, and end together.
 #[derive(Debug)]
 pub struct Several<D> {
-    /// Each with whether it has ended.
+    /// Each driver, and whether it has ended.
     drivers: Vec<(D, bool)>,
 }
 
 impl<D> Several<D> {
-    /// The drivers, in the order in which they were given.
+    /// The drivers, in the order in which they were collected.
     pub fn iter(&self) -> impl Iterator<Item = &D> {
         self.drivers.iter().map(|(driver, _)| driver)
     }

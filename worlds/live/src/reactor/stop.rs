@@ -1,4 +1,4 @@
-//! Ending a loop from outside: another thread, or a signal.
+//! Ending a loop from outside: from another thread, or by a signal.
 
 use std::fmt;
 use std::io;
@@ -26,20 +26,20 @@ impl Stop {
         self.wake();
     }
 
-    /// Ends the loop's sleep: its driver has something to do that no descriptor tells of.
+    /// Ends the loop's sleep, when its driver has something to do that no descriptor tells of.
     pub fn wake(&self) {
-        // It fails only when the loop is gone, and nothing needs waking then.
+        // Waking fails only when the loop is gone, and then nothing needs waking.
         let _ = self.waker.wake();
     }
 
-    /// Whether the loop is to end.
+    /// Whether the loop was asked to end.
     pub fn is_asked_for(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Lets SIGINT (ctrl-c) and SIGTERM ask for the end, and SIGHUP (the terminal is gone), unless this process was
-    /// started with that ignored (nohup). The second SIGINT or SIGTERM ends the process at once, by the status that a
-    /// shell expects.
+    /// Lets SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal is gone) ask the loop to end. SIGHUP
+    /// stays ignored if this process was started with SIGHUP ignored (nohup). The second SIGINT or
+    /// SIGTERM ends the process at once, with the status that a shell expects.
     ///
     /// # Errors
     /// When the system refuses the handlers or their thread.
@@ -47,7 +47,8 @@ impl Stop {
         self.watch(|stop| stop.ask())
     }
 
-    /// As [`Stop::on_signals`], but that SIGHUP asks for something else, which the [`HangUp`] tells; the loop is woken.
+    /// Lets SIGINT and SIGTERM ask the loop to end, like [`Stop::on_signals`]. SIGHUP only wakes
+    /// the loop, and the [`HangUp`] tells of it.
     ///
     /// # Errors
     /// When the system refuses the handlers or their thread.
@@ -81,22 +82,23 @@ impl Stop {
     }
 }
 
-/// Whether SIGHUP has come.
+/// Tells whether SIGHUP has come.
 #[derive(Clone, Debug, Default)]
 pub struct HangUp(Arc<AtomicBool>);
 
 impl HangUp {
-    /// Whether it has come since this was asked last.
+    /// Whether SIGHUP has come since the last call.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
     }
 }
 
-/// Whether the process does nothing about `signal`, as it was started.
+/// Whether the process was started with `signal` ignored.
 fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
     // SAFETY: a `sigaction` of zeroes is a valid value, which the system overwrites.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: without a new action, the call only writes the present one to where it is told, which outlives the call.
+    // SAFETY: without a new action, the call only writes the present action to `action`, which
+    // outlives the call.
     match unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } {
         0 => Ok(action.sa_sigaction == libc::SIG_IGN),
         _ => Err(io::Error::last_os_error()),

@@ -10,14 +10,14 @@ use engine::{Buffer, Pool};
 use super::*;
 use crate::tcp::{Connection, Dialer, Dialled, Listener, Options, Received};
 
-/// Sends back what comes, for as long as anybody is there.
+/// Sends back what arrives, until the connection ends.
 struct Echo {
     listener: Listener,
     connection: Option<Connection>,
     pool: Pool,
     turns: u64,
     wake: Option<Instant>,
-    /// Whether a stop is heeded.
+    /// Whether the driver ends when it is told to stop.
     obedient: bool,
     stopped: bool,
 }
@@ -80,7 +80,7 @@ fn reactor(spin_micros: u64) -> (Reactor, Echo) {
     (reactor, echo)
 }
 
-/// Processor time of this thread.
+/// Processor time that this thread has used.
 fn processor_time() -> Duration {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one `rusage`.
@@ -99,7 +99,7 @@ fn processor_time() -> Duration {
 fn an_idle_loop_takes_no_processor_time() {
     let (mut reactor, mut echo) = reactor(200);
     let until = reactor.clock().now() + Nanos::from_secs(1);
-    // A deadline now and then, as keep alives are.
+    // A deadline now and then, like a keep-alive.
     echo.wake = Some(reactor.clock().now() + Nanos::from_millis(500));
     let (before, start) = (processor_time(), Wall::now());
     let outcome = reactor.run_until(&mut echo, Some(until), |_| false).unwrap();
@@ -122,7 +122,7 @@ fn a_sleeping_loop_answers_whoever_connects() {
                 }
             };
             for round in 0..50_u8 {
-                // Long enough for the other side to fall asleep, now and then.
+                // The pause is long enough for the other side to fall asleep now and then.
                 thread::sleep(Duration::from_micros(u64::from(round % 3) * 400));
                 let sent = Buffer::from(vec![round; 1 << (round % 18)]);
                 connection.send(sent.clone()).unwrap();
@@ -152,14 +152,14 @@ fn a_condition_ends_a_run_and_the_next_goes_on() {
     let outcome = reactor.run_until(&mut echo, None, |echo| echo.wake.is_none()).unwrap();
     assert_eq!(outcome, Outcome::Met);
     assert!(start.elapsed() >= Duration::from_millis(5));
-    // It slept: a handful of turns, not thousands.
+    // The loop slept: it made a handful of turns, not thousands.
     assert!(echo.turns < 20, "{} turns", echo.turns);
 }
 
 #[test]
 fn a_short_deadline_is_met_to_the_microsecond_when_spinning_is_allowed() {
-    // The kernel's own timeouts would be late by up to a millisecond each time. A busy machine may be later still, but
-    // not always: this thread is then given the processor again.
+    // The kernel's own timeouts would be late by up to a millisecond each time. A busy machine may
+    // be later still, but not always: this thread is then given the processor again.
     assert!((0..1_000).any(|_| lateness_of_a_short_deadline() < Nanos::from_micros(500)));
 }
 
@@ -184,7 +184,7 @@ fn a_driver_that_does_not_end_is_abandoned() {
 
 const CHILD: &str = "FARLANE_LIVE_TEST_REACTOR_CHILD";
 
-/// Not a test by itself: the process that `a_signal_ends_a_sleeping_loop` signals.
+/// Not a test of its own: the process that `a_signal_ends_a_sleeping_loop` signals.
 #[test]
 fn child_that_sleeps_until_it_is_signalled() {
     if std::env::var_os(CHILD).is_none() {
@@ -220,7 +220,7 @@ fn a_signal_ends_a_sleeping_loop() {
     assert_eq!(child.wait().unwrap().code(), Some(42));
 }
 
-/// Keeps one read of a file under way after another, and counts those that ended.
+/// Keeps one read of a file under way at all times, and counts the completed ones.
 struct Reader {
     medium: crate::media::FileMedium,
     ended: u32,
@@ -256,7 +256,7 @@ fn a_medium_ends_a_sleep() {
     let options = crate::media::Options { size: Some(1 << 20), block: 4096, ..Default::default() };
     let mut medium = crate::media::open(&path, &options).unwrap();
     std::fs::remove_file(&path).unwrap();
-    // Bytes on the disk, so that reading them takes a while.
+    // The file's bytes are on the disk, so that reading them takes a while.
     let data = Buffer::zeroed(1 << 20);
     medium.submit(nvme::media::Request {
         id: nvme::media::IoId(0),
@@ -286,7 +286,7 @@ fn a_peer_that_reads_again_ends_a_sleep() {
         let mut socket = std::net::TcpStream::connect(address).unwrap();
         let mut reading = socket.try_clone().unwrap();
         let writer = thread::spawn(move || socket.write_all(&vec![7; length]).unwrap());
-        // By now the other side can send no more, and sleeps.
+        // By now the other side's socket is full, and the other side sleeps.
         writer.join().unwrap();
         thread::sleep(Duration::from_millis(100));
         let mut bytes = vec![0; length];

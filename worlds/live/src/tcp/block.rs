@@ -1,31 +1,32 @@
-//! How long the blocks are that bytes are received into.
+//! The length of the blocks that bytes are received into.
 
-/// A received buffer keeps its whole block: blocks grow while they are filled to the end, and shrink when so many in a
-/// row would have fitted the next smaller size.
+/// The length of the next receive block. A received buffer keeps its whole block, so the length
+/// grows while blocks are filled to the end, and shrinks after `SHRINK_AFTER` blocks in a row would
+/// have fitted the next smaller size.
 #[derive(Debug)]
 pub(crate) struct BlockLength<const SHRINK_AFTER: u32> {
     length: usize,
-    /// Blocks in a row that were larger than needed.
+    /// Number of blocks in a row that were larger than needed.
     roomy: u32,
 }
 
 impl<const SHRINK_AFTER: u32> BlockLength<SHRINK_AFTER> {
-    /// The smallest and the largest block.
+    /// The smallest block in bytes; [`Self::MAX`] is the largest.
     const MIN: usize = 16 << 10;
     const MAX: usize = 256 << 10;
-    /// The factor between block sizes.
+    /// The factor between two block sizes.
     const STEP: usize = 4;
 
     pub(crate) const fn new() -> Self {
         Self { length: Self::MIN, roomy: 0 }
     }
 
-    /// Bytes of the next block.
+    /// Length of the next block in bytes.
     pub(crate) const fn get(&self) -> usize {
         self.length
     }
 
-    /// So many bytes of a block were needed.
+    /// Adapts the length to the `count` bytes that were used of the last block.
     pub(crate) fn heed(&mut self, count: usize) {
         if count == self.length {
             self.length = (self.length * Self::STEP).min(Self::MAX);
@@ -56,7 +57,7 @@ mod tests {
             assert_eq!(block.get(), length);
             block.heed(length);
         }
-        // One that is filled by more than a quarter begins the row anew.
+        // A block that is filled by more than a quarter restarts the count.
         for (count, length) in
             [(1, MAX), (MAX / 2, MAX), (1, MAX), (1, 4 * MIN), (1, 4 * MIN), (1, MIN), (1, MIN), (1, MIN)]
         {

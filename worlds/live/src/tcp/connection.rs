@@ -1,4 +1,4 @@
-//! One TCP connection.
+//! A TCP connection, with pooled buffers for what arrives.
 
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,50 +11,52 @@ use super::outbox::{Outbox, OutboxFull};
 use super::stamp;
 use super::system::Direct;
 
-/// What arrives in one piece of up to this many bytes is copied out, so that the block it arrived in is used again.
+/// A received piece of up to this many bytes is copied out, so that its block can be used again.
 const COPY_MAX: usize = 4 << 10;
-/// So much is sent without waiting for a flush.
+/// Once this many bytes wait, they are sent without waiting for a flush.
 const FLUSH_BYTES: usize = 32 << 10;
-/// Blocks in a row that would have fitted the next smaller size before that is chosen.
+/// Number of blocks in a row that would have fitted the next smaller size before the block shrinks.
 const SHRINK_AFTER: u32 = 16;
 
-/// What a connection had to give.
+/// What [`Connection::receive`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Some bytes of the stream; there may be more.
+    /// Some bytes of the stream; more may follow at once.
     Data(Buffer),
-    /// Nothing now.
+    /// No bytes have arrived.
     Nothing,
-    /// The peer has closed its side; nothing will come.
+    /// The peer has closed its side, and no more bytes will come.
     Closed,
 }
 
-/// A connection that never waits.
+/// A TCP connection whose calls never block.
 #[derive(Debug)]
 pub struct Connection {
     socket: TcpStream,
     peer: SocketAddr,
     outbox: Outbox,
-    /// Where the next bytes go.
+    /// The block that the next bytes are received into.
     block: Option<BufferMut>,
     block_length: BlockLength<SHRINK_AFTER>,
-    /// How long ago the bytes that were received last had come; none where nobody wants to know.
+    /// How long the last received bytes had waited in the kernel; `None` where nobody asked for
+    /// stamps.
     age: Option<Nanos>,
     coalescing: Option<Coalescing>,
 }
 
-/// What waits for company.
+/// The state of a connection whose small writes wait for more bytes.
 #[derive(Debug)]
 struct Coalescing {
     length: Nanos,
-    /// The time of the turn.
+    /// The time of the current turn.
     now: Instant,
-    /// When what waits is sent in any case.
+    /// When the waiting bytes are sent even if they fill no segment.
     due: Option<Instant>,
 }
 
 impl Connection {
-    /// Takes over a connected socket: no waiting, no delay for company (TCP_NODELAY).
+    /// Takes over a connected socket: makes it non-blocking and turns Nagle's algorithm off
+    /// (TCP_NODELAY).
     pub(super) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
@@ -62,18 +64,19 @@ impl Connection {
         Ok(Self { socket, peer, outbox, block: None, block_length, age: None, coalescing: None })
     }
 
-    /// Has the kernel stamp what comes from now on; see [`Connection::age`]. Where it has no stamps, all ages are zero.
+    /// Has the kernel stamp all bytes received from now on, for [`Connection::age`]. Where the
+    /// kernel has no stamps, every age is zero.
     pub fn stamp(&mut self) {
         self.age = stamp::enable(&self.socket).is_ok().then_some(Nanos::ZERO);
     }
 
-    /// Has bytes wait so long for more, where they fill no segment.
+    /// Has bytes that fill no segment wait up to `length` for more; zero turns the waiting off.
     pub(crate) fn coalesce(&mut self, length: Nanos) {
         let coalescing = Coalescing { length, now: Instant::ZERO, due: None };
         self.coalescing = (length > Nanos::ZERO).then_some(coalescing);
     }
 
-    /// A turn begins.
+    /// Begins a turn of the loop at `now`.
     #[inline]
     pub(crate) const fn turn(&mut self, now: Instant) {
         if let Some(coalescing) = &mut self.coalescing {
@@ -81,49 +84,51 @@ impl Connection {
         }
     }
 
-    /// When what waits for company is sent without it.
+    /// When bytes that wait for more are sent without them.
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.coalescing.as_ref().and_then(|coalescing| coalescing.due)
     }
 
-    /// How long the last of the bytes that were received last had waited for that.
+    /// How long the last byte of the last [`Connection::receive`] had waited in the kernel.
     pub fn age(&self) -> Nanos {
         self.age.unwrap_or(Nanos::ZERO)
     }
 
-    /// The address of the other end.
+    /// The address of the peer.
     pub const fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// The socket itself, for another owner; what was received stays behind.
+    /// Gives up the socket to another owner. Bytes that were not sent yet are dropped.
     pub fn into_socket(self) -> TcpStream {
         self.socket
     }
 
-    /// Bytes that wait to be sent.
+    /// Number of bytes that wait to be sent.
     pub const fn unsent(&self) -> usize {
         self.outbox.bytes()
     }
 
-    /// Puts `data` behind what waits to be sent; [`Connection::flush`] sends it, and so does this once there is much.
+    /// Queues `data` behind the bytes that wait to be sent. [`Connection::flush`] sends the queue;
+    /// a queue of 32 KiB or more is sent at once.
     ///
     /// # Errors
-    /// When too much waits; the connection must then be given up.
+    /// When too much waits in the queue. The connection must then be given up.
     pub fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
         self.outbox.push(data)?;
         if let Some(coalescing) = &mut self.coalescing {
             coalescing.due.get_or_insert(coalescing.now + coalescing.length);
         }
         if self.outbox.bytes() >= FLUSH_BYTES {
-            // The peer works on this while we prepare more. A failure is seen with the next receive.
+            // The peer works on these bytes while we prepare more. A failure shows with the next
+            // receive.
             let _ = self.flush();
         }
         Ok(())
     }
 
-    /// Sends as much as the system takes without waiting; returns the bytes it took.
+    /// Sends as many bytes as the kernel takes without blocking, and returns their number.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -141,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// What has arrived, without waiting.
+    /// Receives the bytes that have arrived, without blocking.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -180,15 +185,16 @@ impl Connection {
         Ok(Received::Data(pool.seal(block)))
     }
 
-    /// Ends both directions at once: what waits is not sent, and [`Connection::receive`] says closed.
+    /// Ends both directions at once: bytes that wait are not sent, and [`Connection::receive`]
+    /// returns [`Received::Closed`].
     pub fn abort(&mut self) {
         self.outbox = Outbox::default();
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    /// Tells the peer that nothing more will be sent.
+    /// Tells the peer that no more bytes will be sent.
     pub fn close(&mut self) {
-        // A connection that is gone already needs no closing.
+        // A connection that is already gone needs no closing.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 }

@@ -10,29 +10,30 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{Connection, Options};
 use crate::dial::{self, Made, Way};
 
-/// How often an attempt is looked at when nothing wakes us.
+/// How often an attempt is looked at when no event wakes the loop.
 const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
-/// A connection with these options.
+/// Dials TCP connections with the given options.
 #[derive(Debug)]
 pub struct Tcp(Options);
 
 /// Connects over TCP to one of several addresses, in turn, with growing pauses.
 pub type Dialer = dial::Dialer<Tcp>;
-/// What has become of that.
+/// What a [`Dialer`] has come to.
 pub type Dialled = dial::Dialled<Connection>;
 
 impl Dialer {
-    /// Dials `addresses` in turn, from `now` on, and asks `options` of the kernel for its connections.
+    /// Dials `addresses` in turn, beginning at `now`. Each connection asks the kernel for
+    /// `options`.
     ///
     /// # Panics
-    /// When there are no addresses.
+    /// When `addresses` is empty.
     pub fn new(addresses: Vec<SocketAddr>, options: Options, now: Instant) -> Self {
         Self::over(Tcp(options), addresses, now)
     }
 }
 
-/// A connection that is being made.
+/// A connection attempt that is under way.
 #[derive(Debug)]
 pub struct Attempt {
     socket: Socket,
@@ -83,14 +84,14 @@ fn begin(address: SocketAddr, options: &Options) -> io::Result<Socket> {
     }
 }
 
-/// Whether the attempt has succeeded yet.
+/// Whether the attempt has succeeded; an error if it has failed.
 fn outcome(socket: &Socket) -> io::Result<bool> {
     if let Some(error) = socket.take_error()? {
         return Err(error);
     }
     match socket.peer_addr() {
-        // Nobody listens on a port that the system gives out to diallers, and ours was given just that one:
-        // TCP then connects a socket to itself.
+        // A port of the range that the system gives to diallers may have no listener. If our socket
+        // is given just this port, TCP connects the socket to itself.
         Ok(peer) if socket.local_addr()? == peer => Err(io::ErrorKind::ConnectionRefused.into()),
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),

@@ -1,4 +1,5 @@
-//! A link to a far end, as a tunnel session wants it: dialled when asked for, closed when everything is sent.
+//! A link to a far end, as a tunnel session needs it: dialled on request, and closed once
+//! everything is sent.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,35 +14,35 @@ use crate::reactor::{Attention, Sources};
 use crate::route::Route;
 use crate::stream::Stream;
 
-/// Pieces that are passed over at once when the link is to be closed.
+/// Number of received pieces that are discarded in one turn when the link is to be closed.
 const LAST_PIECES: usize = 64;
 
 enum Transport {
     /// The engine has not asked for a connection.
     Idle,
     Dialling(Dialer),
-    /// The same over QUIC.
+    /// Dialling over QUIC.
     Greeting(Box<quic::Dialer>),
     Joining(Box<Bundle>),
     Connected(Stream),
 }
 
-/// What became of dialling.
+/// What dialling has come to.
 pub(crate) enum Dial {
     Connected,
     Failed(SocketAddr, io::Error),
-    /// Of several paths of a link that goes on, one is away or back.
+    /// One path of a link of several paths was lost or has come back; the link goes on.
     Path {
         path: u8,
         is_away: bool,
     },
 }
 
-/// See the module.
+/// A link to a far end over TCP, QUIC or a bundle of paths.
 pub(crate) struct Link {
     route: Route,
     transport: Transport,
-    /// To be closed when everything is sent.
+    /// The link is to be closed when everything is sent.
     closing: bool,
 }
 
@@ -117,21 +118,23 @@ impl Link {
         }
     }
 
-    /// Has an attempt end sleeps; one of which that can't be had has come to nothing.
+    /// Registers the descriptor of an attempt, so that its events end sleeps. An attempt that
+    /// cannot be registered has failed.
     fn watch(&mut self, descriptor: RawFd, sources: &Sources) -> Option<Dial> {
         let error = sources.add(descriptor, Attention::EachTurn).err()?;
         let address = *self.route.addresses.first()?;
         Some(self.fail(address, error))
     }
 
-    /// An attempt came to nothing: the next one begins with the next address.
+    /// Gives up the attempt and moves `address` to the end of the list, so that the next attempt
+    /// begins with the next address.
     fn fail(&mut self, address: SocketAddr, error: io::Error) -> Dial {
         self.transport = Transport::Idle;
         self.route.addresses.rotate_left(1);
         Dial::Failed(address, error)
     }
 
-    /// Whether a path of several is there by now.
+    /// Whether one path of a bundle is connected by now.
     fn joined(&mut self) -> Option<Dial> {
         let Transport::Joining(bundle) = &mut self.transport else { return None };
         let dialled = bundle.dialled()?;
@@ -145,13 +148,13 @@ impl Link {
         Some(Dial::Connected)
     }
 
-    /// What has come: bytes, or nothing but the end.
+    /// The received bytes, or `Err` when the link has ended.
     pub(crate) fn receive(&mut self, pool: &mut Pool, sources: &Sources) -> Option<Result<Buffer, ()>> {
         let Transport::Connected(stream) = &mut self.transport else { return None };
         let mut received = stream.receive(pool);
         if self.closing {
-            // What the peer says is not wanted any more; that it has heard what we said may be among it. A peer that goes on
-            // sending does not keep us from closing.
+            // The peer's bytes are no longer wanted, but its acknowledgement of ours may be behind
+            // them. The limit keeps a peer that goes on sending from delaying the close.
             for _ in 0..LAST_PIECES {
                 let Ok(Received::Data(_)) = received else { break };
                 received = stream.receive(pool);
@@ -169,7 +172,8 @@ impl Link {
         }
     }
 
-    /// Sends what waits; ends what is to end.
+    /// Sends what waits, and completes a close that was asked for. Returns whether anything was
+    /// done.
     pub(crate) fn flush(&mut self, sources: &Sources) -> bool {
         let Transport::Connected(stream) = &mut self.transport else { return false };
         let sent = stream.flush();

@@ -1,7 +1,7 @@
-//! TCP as a link: sockets that never wait, joined to pooled buffers.
+//! TCP as a link: sockets that never block, joined to pooled buffers.
 //!
-//! The kernel sizes the buffers of a socket by itself, to what the path needs; asking for a size would
-//! end that, and cap it at `net.core.rmem_max`, which is often far smaller.
+//! The kernel sizes the buffers of a socket to what the path needs. Asking for a size would end
+//! this, and would cap the size at `net.core.rmem_max`, which is often far smaller.
 
 mod block;
 mod connection;
@@ -29,19 +29,21 @@ pub(crate) use outbox::Outbox;
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
 pub(crate) use system::Direct;
 
-/// How often a loop that spins, and has nothing else to wait for, looks at its connections in one turn: a turn with one look
-/// takes almost twice as long as the look, and half of what it takes longer is waited for by whatever comes.
+/// How often a spinning loop with nothing else to wait for looks at its connections in one turn. A
+/// turn with one look takes almost twice as long as the look, and arriving bytes wait on average
+/// for half of the excess.
 pub(crate) const LOOKS: u32 = 8;
-/// Connections that may wait to be accepted, as far as the system allows: of hosts that all come back at once each further one
-/// would ask again after a second only.
+/// Length of the queue of connections to be accepted, as far as the system allows it. When many
+/// hosts come back at once, a host that finds the queue full tries again only after a second.
 const BACKLOG: i32 = 1024;
-/// Connections that a listener takes in one turn. Whoever connects as fast as it can would otherwise keep those waiting that
-/// are there, and have memory used for thousands that have left again.
+/// Number of connections that a listener accepts in one turn. Without the limit, a client that
+/// connects as fast as it can would hold up the established connections, and would use memory for
+/// thousands of connections that have already gone.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
-/// Addresses of one name that are tried.
+/// Number of addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 16;
 
-/// Where connections arrive.
+/// A listening TCP socket.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -51,15 +53,16 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address`; port 0 lets the system choose one, see [`Listener::address`].
+    /// Listens on `address`. With port 0 the system chooses a port, which [`Listener::address`]
+    /// tells.
     ///
     /// # Errors
-    /// When the address is not ours or is taken.
+    /// When the address does not belong to this machine or is taken.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let domain = socket2::Domain::for_address(address);
         let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
         socket.set_nonblocking(true)?;
-        // A restarted far end takes its port again at once.
+        // Lets a restarted far end take its port again at once.
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
@@ -68,23 +71,23 @@ impl Listener {
         Ok(Self { socket, address, options: Options::default(), door: Door::new(HEADROOM) })
     }
 
-    /// Has all connections that come from now on ask `options` of the kernel.
+    /// Has all connections accepted from now on ask the kernel for `options`.
     #[must_use]
     pub fn with(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Where it listens.
+    /// The address that the listener is bound to.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The next connection, if one waits.
+    /// The next connection, if one waits. A connection that has failed by itself is passed over.
     ///
     /// # Errors
-    /// When the process has no descriptors or memory left for it: whoever waits has been turned away. A connection that
-    /// failed by itself is passed over.
+    /// When the process has no descriptors or memory left for the connection; the waiting
+    /// connection has been turned away.
     pub fn accept(&self) -> io::Result<Option<Connection>> {
         self.door.admit(|| self.take())
     }
@@ -94,7 +97,7 @@ impl Listener {
             match self.socket.accept() {
                 Ok((socket, peer)) => match self.prepare(socket, peer) {
                     Ok(connection) => return Ok(Some(connection)),
-                    // It was closed again while it waited.
+                    // The connection was closed while it waited.
                     Err(_) => continue,
                 },
                 Err(error) => match error.kind() {
@@ -123,10 +126,10 @@ impl AsRawFd for Listener {
     }
 }
 
-/// The addresses of `host:port`; asks the system's resolver, and waits for it.
+/// Resolves `host:port` to its addresses. Blocks until the system's resolver answers.
 ///
 /// # Errors
-/// When the name has none, naming it.
+/// When the name has no address; the error names it.
 pub fn resolve(name: &str) -> io::Result<Vec<SocketAddr>> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}; give host:port"));
     let addresses: Vec<_> = name.to_socket_addrs().map_err(explain)?.take(ADDRESSES_MAX).collect();

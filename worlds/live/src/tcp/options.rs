@@ -1,4 +1,4 @@
-//! What is asked of the kernel's TCP, where its usual ways take long.
+//! Options for the kernel's TCP, for paths where its defaults are too slow.
 
 use std::fmt;
 use std::io;
@@ -13,34 +13,36 @@ use rustix::net::sockopt::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Microseconds: the least that a retransmission waits beyond the smoothed round trip. Linux 6.15 and later; the C library's
-/// headers don't have it yet.
+/// Linux's socket option for the least time in µs that a retransmission waits beyond the smoothed
+/// round trip. Linux has it since 6.15; the C library's headers do not have it yet.
 const TCP_RTO_MIN_US: libc::c_int = 45;
 
-/// How long the other end of a connection may answer nothing. Longer than a network takes to find another way, and longer
-/// than any time-out of ours above it.
+/// How long a peer may stay silent before its connection is ended. The limit is longer than a
+/// network takes to find another path, and longer than any time-out of the layers above.
 pub const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// A connection at rest is probed after this, then at this interval, and is over after so many probes without an answer.
+/// An idle connection is probed after this time, then every [`PROBE_EVERY`]. The connection is over
+/// after [`PROBES`] probes without an answer.
 const PROBE_AFTER: Duration = Duration::from_secs(15);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
 
-/// What a connection asks of the kernel; of a new one, nothing. Each end has its own: a lost segment is sent again by whoever
-/// sent it.
+/// What a connection asks of the kernel; the default asks for nothing. Each end has its own
+/// options, because a lost segment is sent again by the end that sent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The least that a retransmission waits beyond the smoothed round trip, where the kernel's own 200 ms are too long. The
-    /// kernel then also acknowledges no later than that.
+    /// The least time that a retransmission waits beyond the smoothed round trip; `None` keeps the
+    /// kernel's 200 ms. The kernel also delays acknowledgements no longer than this.
     pub rto_min: Option<Nanos>,
-    /// A stream of which little is under way waits no longer with each retransmission in a row.
+    /// Keeps the retransmission timeout of a stream with little data in flight from doubling with
+    /// each retransmission.
     pub thin: bool,
-    /// The congestion control, by the kernel's name for it.
+    /// The kernel's name of the congestion control; `None` keeps the kernel's default.
     pub congestion: Option<String>,
-    /// How long bytes wait for more before they are sent, where they fill no segment; zero sends at once.
+    /// How long bytes that fill no segment wait for more before they are sent; zero sends at once.
     pub coalesce: Nanos,
 }
 
-/// An option that this kernel doesn't have, or doesn't give us.
+/// An option that this kernel does not have, or does not grant us.
 #[derive(Debug)]
 pub struct Unavailable {
     what: &'static str,
@@ -49,7 +51,7 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    /// What to do instead.
+    /// What the user can do instead, as a sentence.
     pub fn remedy(&self) -> &str {
         &self.remedy
     }
@@ -70,10 +72,11 @@ impl From<Unavailable> for io::Error {
 }
 
 impl Options {
-    /// Asks them of a socket that is then closed again: what works there works for connections.
+    /// Tries the options on a socket that is then closed. Options that work on this socket work for
+    /// connections.
     ///
     /// # Errors
-    /// When one of them can't be had, with what would help.
+    /// When the kernel refuses an option; the error says what would help.
     pub fn check(&self) -> Result<(), Unavailable> {
         let socket =
             Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).map_err(|error| Unavailable {
@@ -84,7 +87,7 @@ impl Options {
         self.apply(&socket)
     }
 
-    /// Asks them of `socket`, and that its connection ends when the other end has fallen silent.
+    /// Asks the kernel for the options, and has the connection end when its peer falls silent.
     pub(super) fn apply(&self, socket: &(impl AsFd + AsRawFd)) -> Result<(), Unavailable> {
         bound_silence(socket).map_err(|error| Unavailable {
             what: "end of connections whose other end is silent (SO_KEEPALIVE, TCP_USER_TIMEOUT)",
@@ -122,8 +125,8 @@ impl Options {
     }
 }
 
-/// Ends a connection whose other end answers nothing for [`SILENCE_MAX`] or so: neither the probes of a connection at rest
-/// nor what was sent, nor takes any of what waits.
+/// Ends a connection after about [`SILENCE_MAX`] in which the peer answers no probe of an idle
+/// connection, acknowledges no sent data, or takes none of the waiting data.
 fn bound_silence(socket: &(impl AsFd + AsRawFd)) -> io::Result<()> {
     set_socket_keepalive(socket, true)?;
     set_tcp_keepidle(socket, PROBE_AFTER)?;
@@ -134,7 +137,8 @@ fn bound_silence(socket: &(impl AsFd + AsRawFd)) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the kernel take no more from us than it sends soon: what waits with us may turn out to be of no use.
+/// Limits the unsent bytes that the kernel takes from us: waiting bytes that are still ours can be
+/// dropped when they turn out to be of no use.
 pub(crate) fn keep_short(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::TCP_NOTSENT_LOWAT, libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX))
 }
@@ -169,7 +173,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         Options::default().apply(&socket).unwrap();
-        // Whoever has gone without a word is found out, in rest and in the middle of sending.
+        // A peer that vanished is found out, both at rest and in the middle of sending.
         use rustix::net::sockopt::{
             socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl, tcp_user_timeout,
         };

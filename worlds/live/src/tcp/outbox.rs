@@ -1,4 +1,4 @@
-//! What is to be sent and has not been taken by the kernel.
+//! Bytes that are to be sent and that the kernel has not taken yet.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,15 +6,16 @@ use std::io::{self, IoSlice, Write};
 
 use engine::Buffer;
 
-/// Bytes that an outbox holds at most.
+/// The largest number of bytes that wait in a connection's outbox.
 pub const OUTBOX_BYTES_MAX: usize = 16 << 20;
-/// Buffers that an outbox holds at most: an empty buffer costs memory too.
+/// The largest number of buffers in an outbox. The limit exists because an empty buffer costs
+/// memory, too.
 const OUTBOX_BUFFERS_MAX: usize = 1 << 16;
-/// Buffers in one system call.
+/// Number of buffers in one system call.
 const SLICES_MAX: usize = 64;
 
-/// The peer has not read for so long that nothing more is kept for it. The connection is of no more use:
-/// bytes of its stream are lost.
+/// The outbox is full, because the peer has not read for too long. The connection is of no more
+/// use: bytes of its stream are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutboxFull;
 
@@ -26,17 +27,17 @@ impl fmt::Display for OutboxFull {
 
 impl std::error::Error for OutboxFull {}
 
-/// Buffers in the order in which they are sent.
+/// Buffers that wait to be sent, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     buffers: VecDeque<Buffer>,
-    /// Bytes of the first buffer that are sent.
+    /// Number of bytes of the first buffer that are sent already.
     sent: usize,
     bytes: usize,
 }
 
 impl Outbox {
-    /// Bytes not yet taken by the kernel.
+    /// Number of bytes that the kernel has not taken yet.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -52,7 +53,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Writes as much as `socket` takes without waiting; returns the bytes it took.
+    /// Writes as much as `socket` takes without blocking, and returns the number of bytes.
     pub(crate) fn write_to(&mut self, socket: &mut impl Write) -> io::Result<usize> {
         let mut total = 0;
         while self.bytes > 0 {
@@ -99,7 +100,7 @@ impl Outbox {
 mod tests {
     use super::*;
 
-    /// Takes a few bytes at a time, and now and then none.
+    /// Takes a few bytes in each call, and now and then none.
     #[derive(Default)]
     struct Trickle {
         taken: Vec<u8>,

@@ -1,4 +1,5 @@
-//! When bytes came, by the kernel's own clock: whoever was asleep then still learns it.
+//! When bytes arrived, by the kernel's own clock: a thread that slept meanwhile still learns the
+//! time.
 
 use std::io;
 use std::net::TcpStream;
@@ -6,15 +7,15 @@ use std::os::fd::AsRawFd;
 
 use engine::Nanos;
 
-/// Stamps older than this are not believed: the clock that they are of is set by people, too.
+/// Stamps older than this are not believed: their clock is the wall clock, which people may set.
 const AGE_MAX: Nanos = Nanos::from_millis(50);
-/// Room for one stamp and its header, in words.
+/// Room for one stamp and its header, in words of 8 bytes.
 const CONTROL_WORDS: usize = 8;
 
 /// Has the kernel stamp what `socket` receives.
 ///
 /// # Errors
-/// When the system has no stamps.
+/// When the system has no such stamps.
 pub(super) fn enable(socket: &TcpStream) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option's value is the integer that outlives the call.
@@ -30,21 +31,22 @@ pub(super) fn enable(socket: &TcpStream) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads without waiting; how many bytes, and how long ago the last of them came.
+/// Reads without waiting. Returns the number of bytes, and how long ago the last of them arrived.
 ///
 /// # Errors
-/// When there is nothing, or the connection has failed.
+/// When there is nothing to read, or the connection has failed.
 pub(super) fn read(socket: &TcpStream, bytes: &mut [u8]) -> io::Result<(usize, Nanos)> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut slice = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: a message header of zeroes says that there is nothing.
+    // SAFETY: a message header of all zeroes is valid and names no buffers.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut slice;
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
     let count = loop {
-        // SAFETY: the header names `bytes` and `control` with their lengths, and both outlive the call.
+        // SAFETY: the header names `bytes` and `control` with their lengths, and both outlive the
+        // call.
         let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
         match usize::try_from(count) {
             Ok(count) => break count,
@@ -60,11 +62,12 @@ pub(super) fn read(socket: &TcpStream, bytes: &mut [u8]) -> io::Result<(usize, N
     Ok((count, if age <= AGE_MAX { age } else { Nanos::ZERO }))
 }
 
-/// The stamp that came with `message`, since 1970.
+/// The stamp that came with `message`, as time since 1970.
 fn stamp(message: &libc::msghdr) -> Option<Nanos> {
-    // SAFETY: the kernel has filled the control buffer that `message` names, and told its length.
+    // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
     let header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: it is null or points to a header within that buffer, which is aligned for it.
+    // SAFETY: the pointer is null, or points to a header within the control buffer, which is
+    // aligned.
     let header = unsafe { header.as_ref() }?;
     if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
         return None;
@@ -102,7 +105,7 @@ mod tests {
         let (far, _) = listener.accept().unwrap();
         enable(&far).unwrap();
         let mut told = false;
-        // The kernel begins with stamps a while after it was first asked for them.
+        // The kernel begins to stamp only a while after the first request.
         for _ in 0..200 {
             let before = Instant::now();
             near.write_all(b"stamped").unwrap();

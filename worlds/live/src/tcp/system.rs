@@ -1,5 +1,5 @@
-//! System calls on a socket without the C library: its own prepare for being cancelled by another thread, with instructions
-//! that wait for all stores before them.
+//! System calls on a socket that bypass the C library. The library's functions are cancellation
+//! points, which cost instructions that wait for all earlier stores.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use rustix::io::{Errno, readv};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
-/// A socket that is read and written so. What signals interrupt is repeated.
+/// A socket whose system calls bypass the C library. A call that a signal interrupts is repeated.
 #[derive(Debug)]
 pub(crate) struct Direct<'a>(pub(crate) &'a TcpStream);
 

@@ -58,7 +58,7 @@ fn a_stream_arrives_whole_however_it_is_cut() {
         }
     }
     assert!(arrived == sent);
-    // A stream that comes fast comes in large blocks.
+    // A stream that comes fast arrives in large blocks.
     assert_eq!(lengths.iter().max(), Some(&(256 << 10)));
 }
 
@@ -161,7 +161,7 @@ fn a_taken_port_is_an_error() {
     assert_eq!(Listener::bind(listener.address()).unwrap_err().kind(), io::ErrorKind::AddrInUse);
 }
 
-/// Dials again and again, as the engine of a tunnel has it.
+/// Dials again and again, as the engine of a tunnel does.
 struct Dials {
     link: Link,
     failed: Vec<SocketAddr>,

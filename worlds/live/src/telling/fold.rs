@@ -1,16 +1,16 @@
-//! Lines that repeat themselves are counted rather than written.
+//! Counts lines that repeat themselves instead of writing them.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long lines that are like one another are counted before their number is told.
+/// How long similar lines are counted before their number is told.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Lines like one another that are written in a window, unless they are the same.
+/// Number of similar lines written in a window, unless they are equal.
 const WRITTEN_MAX: u32 = 10;
-/// Kinds of lines that are told apart; what is of further ones is counted as one kind.
+/// Number of kinds of lines that are told apart; lines of further kinds are counted as one kind.
 const KINDS_MAX: usize = 64;
 
-/// Decides what is written.
+/// Decides which lines are written.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     kinds: HashMap<String, Kind>,
@@ -18,19 +18,19 @@ pub(super) struct Fold {
     last: String,
 }
 
-/// Lines that are alike but for their numbers.
+/// Lines that differ only in their numbers.
 #[derive(Debug)]
 struct Kind {
-    /// When the window ends.
+    /// When the current window ends.
     ends: Instant,
     written: u32,
-    /// Lines of this window that were not written, and the latest of them.
+    /// Number of lines of this window that were not written; `latest` is the last of them.
     counted: u64,
     latest: String,
 }
 
 impl Fold {
-    /// A line at `now`: what is to be written, if anything.
+    /// Takes a line at time `now`, and returns the line to write, if any.
     pub(super) fn take(&mut self, now: Instant, line: String) -> Option<String> {
         let mut key = kind_of(&line);
         if !self.kinds.contains_key(&key) && self.kinds.len() >= KINDS_MAX {
@@ -48,12 +48,12 @@ impl Fold {
         Some(line)
     }
 
-    /// When a window ends next.
+    /// When the next window ends.
     pub(super) fn due(&self) -> Option<Instant> {
         self.kinds.values().map(|kind| kind.ends).min()
     }
 
-    /// What is to be written of the windows that have ended.
+    /// The lines to write about the windows that have ended.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<String> {
         let mut told = Vec::new();
         self.kinds.retain(|_, kind| {
@@ -61,7 +61,7 @@ impl Fold {
                 return true;
             }
             told.extend(kind.tell());
-            // What goes on repeating itself is a line for each window.
+            // A kind of line that goes on repeating itself gets one line in each window.
             let goes_on = std::mem::take(&mut kind.counted) > 0;
             (kind.ends, kind.written) = (now + WINDOW, WRITTEN_MAX);
             goes_on
@@ -69,7 +69,7 @@ impl Fold {
         told
     }
 
-    /// What is to be written although no window has ended: nothing comes any more.
+    /// The lines to write although no window has ended, because no more lines will come.
     pub(super) fn end(&mut self) -> Vec<String> {
         let told = self.kinds.values().filter_map(Kind::tell).collect();
         self.kinds.clear();
@@ -86,7 +86,7 @@ impl Kind {
     }
 }
 
-/// What lines that differ in numbers, addresses and the like have in common.
+/// What lines have in common that differ only in numbers, addresses and the like.
 fn kind_of(line: &str) -> String {
     let word = |word| if str::contains(word, |one: char| one.is_ascii_digit()) { "#" } else { word };
     line.split_ascii_whitespace().map(word).collect::<Vec<_>>().join(" ")
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(fold.due(), Some(start + WINDOW));
         let told = fold.expire(start + WINDOW);
         assert_eq!(told, ["no answer: trying again (9 more like it in the last 10 s)"]);
-        // It goes on, with a line for each window; then it was never there.
+        // A kind that goes on gets a line for each window; a kind that stops is forgotten.
         assert!(!feed(&mut fold, start + WINDOW, "no answer: trying again"));
         assert_eq!(fold.expire(start + 2 * WINDOW).len(), 1);
         assert_eq!((fold.expire(start + 3 * WINDOW).len(), fold.due()), (0, None));

@@ -1,11 +1,12 @@
-//! Telling people what happens, without ever waiting for them.
+//! Messages to people and programs, sent without ever waiting for a reader.
 //!
-//! Whoever moves data hands a line to a bounded queue and goes on; one thread owns the stream and writes. Lines that repeat
-//! themselves are counted ([`fold`]). When nobody reads the stream, what does not fit in the queue is dropped, and how
-//! much that was is told once there is room. [`flush`] waits for what was told, but not for ever.
+//! Whoever moves data hands a line to a bounded queue and goes on; one thread owns the stream and
+//! writes. Lines that repeat themselves are counted ([`fold`]). When nobody reads the stream, lines
+//! that do not fit in the queue are dropped, and their number is told once there is room. [`flush`]
+//! waits until the queue is written, but not for ever.
 //!
-//! Logging crates have such queues (`tracing-appender`), and neither count repetitions nor say what was lost: that is
-//! most of what is here, and the queue is the standard library's.
+//! Logging crates have such queues (`tracing-appender`), but neither count repetitions nor tell how
+//! much was lost. Most of this module does just this; the queue is the standard library's.
 
 mod fold;
 #[cfg(test)]
@@ -21,44 +22,47 @@ use std::time::{Duration, Instant};
 
 use fold::Fold;
 
-/// Lines that wait for the writer at most; further ones are dropped.
+/// Number of lines that may wait for the writer; further lines are dropped.
 const WAITING_MAX: usize = 1024;
-/// How long the end of a process waits for what it has told.
+/// How long the end of a process waits for each stream's messages to be written.
 pub const FLUSH_MAX: Duration = Duration::from_secs(1);
-/// How often to look for room in a full queue, where that is waited for.
+/// How often a caller that waits for room in a full queue looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 static ERRORS: OnceLock<Teller> = OnceLock::new();
 static OUTPUT: OnceLock<Teller> = OnceLock::new();
 
-/// Tells a person a line, on standard error.
+/// Tells a person a line, on standard error. Repeated lines are counted instead of written.
 pub fn tell(line: fmt::Arguments<'_>) {
     errors().send(Item::Line(line.to_string()));
 }
 
-/// As [`tell`], for what is told once of each thing that is given at the start: a line that others are like is no repetition.
+/// Tells a person a line that is written even if other lines are like it: a line told once for each
+/// thing that is given at the start.
 pub fn note(line: fmt::Arguments<'_>) {
     show(format!("{line}\n"));
 }
 
-/// Puts `text` on standard error as it is: what shows how far something is.
+/// Writes `text` to standard error unchanged, for example a display of progress.
 pub fn show(text: String) {
     errors().send(Item::Text(text));
 }
 
-/// Gives a program a line, on standard output. A reader that has gone away ends the process quietly.
+/// Gives a program a line, on standard output. If its reader has gone away, the process ends
+/// quietly.
 pub fn report(line: String) {
     output().send(Item::Text(line + "\n"));
 }
 
-/// Waits until all that was told is written, for [`FLUSH_MAX`] at most for each of the two streams.
+/// Waits until all messages are written, for at most [`FLUSH_MAX`] for each of the two streams.
 pub fn flush() {
     for teller in [&OUTPUT, &ERRORS].into_iter().filter_map(OnceLock::get) {
         teller.flush(FLUSH_MAX);
     }
 }
 
-/// As [`tell`] and then [`flush`]: a line that is worth waiting for, the last of a process.
+/// Tells a person a line that is worth waiting for, the last one of a process, and then calls
+/// [`flush`].
 pub fn tell_last(line: String) {
     errors().send_within(Item::Line(line), Instant::now() + FLUSH_MAX);
     flush();
@@ -78,29 +82,29 @@ fn output() -> &'static Teller {
     })
 }
 
-/// What the writer is given.
+/// What the writer's queue holds.
 enum Item {
-    /// A line of its own, which may be like others.
+    /// A line that is counted if it repeats others.
     Line(String),
-    /// Text as it is.
+    /// Text that is written unchanged.
     Text(String),
-    /// Asks to be told when everything before it is written.
+    /// Asks the writer to answer when everything queued before is written.
     Flush(SyncSender<()>),
 }
 
-/// A stream, the thread that owns it, and the queue between.
+/// A stream's queue to the thread that owns the stream.
 struct Teller {
     queue: SyncSender<Item>,
     dropped: Arc<AtomicU64>,
 }
 
 impl Teller {
-    /// Has a thread write to `stream` from now on; `failed` hears of errors.
+    /// Starts a thread that writes to `stream` and calls `failed` with each error.
     fn new(name: &str, stream: Box<dyn Write + Send>, failed: fn(&io::Error)) -> Self {
         let (queue, items) = sync_channel(WAITING_MAX);
         let dropped: Arc<AtomicU64> = Arc::default();
         let writer = Writer { stream, failed, items, dropped: dropped.clone(), fold: Fold::default() };
-        // Where there is no thread left, lines are written by whoever tells them.
+        // Where no thread can be started, callers write their lines themselves.
         let _ = std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run());
         Self { queue, dropped }
     }
@@ -115,7 +119,7 @@ impl Teller {
         }
     }
 
-    /// Waits for room until `deadline`; whether there was any.
+    /// Waits for room until `deadline`, and returns whether the item was queued.
     fn send_within(&self, mut item: Item, deadline: Instant) -> bool {
         loop {
             match self.queue.try_send(item) {
@@ -135,7 +139,7 @@ impl Teller {
         }
     }
 
-    /// Waits until everything is written, for `longest` at most; whether it is.
+    /// Waits until everything is written, for at most `longest`; returns whether it is.
     fn flush(&self, longest: Duration) -> bool {
         let deadline = Instant::now() + longest;
         let (done, is_done) = sync_channel(1);
@@ -150,7 +154,7 @@ fn write_without_thread(item: &Item) {
     }
 }
 
-/// The thread's part.
+/// The thread that owns the stream.
 struct Writer {
     stream: Box<dyn Write + Send>,
     failed: fn(&io::Error),
@@ -174,7 +178,7 @@ impl Writer {
                 Ok(Item::Flush(done)) => {
                     self.write_all(Fold::end);
                     self.tell_dropped();
-                    // Whoever asked may have given up waiting.
+                    // The caller may have given up waiting.
                     let _ = done.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -184,12 +188,12 @@ impl Writer {
         }
     }
 
-    /// The next item, as long as none is needed to tell what was counted.
+    /// The next item. The wait ends early when counted lines are due to be told.
     fn next(&mut self) -> Result<Item, RecvTimeoutError> {
         if let Ok(item) = self.items.try_recv() {
             return Ok(item);
         }
-        // There is room.
+        // The queue is empty, so there is room again.
         self.tell_dropped();
         match self.fold.due() {
             None => self.items.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -211,7 +215,7 @@ impl Writer {
     }
 
     fn write(&mut self, text: &str) {
-        // A line in one system call, so that lines of several processes do not mix.
+        // One system call for each line, so that the lines of several processes do not mix.
         let written = self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush());
         if let Err(error) = written {
             (self.failed)(&error);

@@ -1,10 +1,10 @@
-//! A stream that nobody reads, and what becomes of what is told meanwhile.
+//! A stream that nobody reads, and what becomes of the messages meanwhile.
 
 use std::sync::{Condvar, Mutex};
 
 use super::*;
 
-/// Whether somebody reads, and what was written.
+/// Whether somebody reads, and the bytes that were written.
 type Bytes = (bool, Vec<u8>);
 
 /// A stream that takes nothing until somebody reads.

@@ -1,4 +1,4 @@
-//! One connection to a client of the same machine.
+//! A connection to a process of the same machine, over which descriptors can be passed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,36 +15,37 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Descriptors that are passed with one piece at most; the kernel passes no more than 253.
+/// The largest number of descriptors passed with one message; the kernel's own limit is 253.
 pub const DESCRIPTORS_MAX: usize = 64;
-/// Bytes that wait to be sent at most.
+/// The largest number of bytes that wait to be sent.
 const OUTBOX_BYTES_MAX: usize = 16 << 20;
-/// Messages that wait to be sent at most: an empty buffer costs memory too.
+/// The largest number of messages that wait to be sent. The limit exists because an empty buffer
+/// costs memory, too.
 const OUTBOX_MESSAGES_MAX: usize = 1 << 14;
-/// Bytes to receive at once.
+/// Length of a receive block in bytes.
 const BLOCK: usize = 16 << 10;
-/// What arrives in one piece of up to this many bytes is copied out, so that the block is used again.
+/// A received piece of up to this many bytes is copied out, so that its block can be used again.
 const COPY_MAX: usize = 4 << 10;
-/// Buffers in one system call.
+/// Number of buffers in one system call.
 const SLICES_MAX: usize = 64;
 
-/// What a connection had to give.
+/// What [`Connection::receive`] found.
 #[derive(Debug)]
 pub enum Received {
-    /// Some bytes of the stream, and the descriptors that came with the last of its messages.
+    /// Some bytes of the stream, and the descriptors that came with the last message in them.
     Data(Buffer, Vec<OwnedFd>),
-    /// Nothing now.
+    /// No bytes have arrived.
     Nothing,
-    /// The client has closed its side; nothing will come.
+    /// The peer has closed its side, and no more bytes will come.
     Closed,
 }
 
-/// Why a message can't be sent. The connection is of no more use: bytes of its stream are lost.
+/// Why a message cannot be sent. The connection is of no more use: bytes of its stream are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// The client has not read for so long that nothing more is kept for it.
+    /// The outbox is full, because the peer has not read for too long.
     OutboxFull,
-    /// More descriptors than [`DESCRIPTORS_MAX`].
+    /// The message has more than [`DESCRIPTORS_MAX`] descriptors.
     TooManyDescriptors,
 }
 
@@ -63,15 +64,15 @@ impl std::error::Error for SendError {}
 
 struct Message {
     bytes: Buffer,
-    /// They go with the first byte.
+    /// The descriptors that are sent with the first byte.
     descriptors: Vec<OwnedFd>,
 }
 
-/// A connection that never waits.
+/// A connection over a Unix socket whose calls never block.
 pub struct Connection {
     socket: UnixStream,
     outbox: VecDeque<Message>,
-    /// Bytes of the first message that are sent.
+    /// Number of bytes of the first message that are sent already.
     sent: usize,
     unsent: usize,
     block: Option<BufferMut>,
@@ -86,43 +87,44 @@ impl Connection {
     /// Connects to the listener at `path`.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no process listens at `path`.
     pub fn connect(path: &std::path::Path) -> io::Result<Self> {
         Self::new(UnixStream::connect(path)?)
     }
 
-    /// Bytes that wait to be sent.
+    /// Number of bytes that wait to be sent.
     pub const fn unsent(&self) -> usize {
         self.unsent
     }
 
-    /// What the system says of the process at the other end: its number.
+    /// The process id of the peer, if the system knows it.
     pub fn peer_process(&self) -> Option<i32> {
         let credentials = rustix::net::sockopt::socket_peercred(&self.socket).ok()?;
         Some(credentials.pid.as_raw_nonzero().get())
     }
 
-    /// Whether the client has closed its side, though there may be bytes of it that were not received yet.
+    /// Whether the peer has closed its side. Bytes that it sent before may still be unread.
     pub fn is_closed_by_peer(&self) -> bool {
         self.is(PollFlags::RDHUP)
     }
 
-    /// Whether the client has closed its side, or there are bytes of it that were not received yet.
+    /// Whether the peer has closed its side, or has sent bytes that are still unread.
     pub fn has_news(&self) -> bool {
         self.is(PollFlags::IN | PollFlags::RDHUP)
     }
 
-    /// Whether the socket is in one of these states now, or is of no more use.
+    /// Whether the socket is in one of the `wanted` states now, or has failed.
     fn is(&self, wanted: PollFlags) -> bool {
         let mut polled = [PollFd::new(&self.socket, wanted)];
         let asked = poll(&mut polled, Some(&Timespec::default()));
         asked.is_ok() && polled[0].revents().intersects(wanted | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Puts `bytes` behind what waits to be sent, with `descriptors`; [`Connection::flush`] sends them.
+    /// Queues `bytes` and `descriptors` behind the bytes that wait to be sent.
+    /// [`Connection::flush`] sends the queue.
     ///
     /// # Errors
-    /// See [`SendError`].
+    /// When the queue is full, or there are too many descriptors: see [`SendError`].
     pub fn send(&mut self, bytes: Buffer, descriptors: Vec<OwnedFd>) -> Result<(), SendError> {
         if descriptors.len() > DESCRIPTORS_MAX {
             return Err(SendError::TooManyDescriptors);
@@ -137,7 +139,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends as much as the system takes without waiting; returns the bytes it took.
+    /// Sends as many bytes as the kernel takes without blocking, and returns their number.
     ///
     /// # Errors
     /// When the connection has failed.
@@ -157,8 +159,9 @@ impl Connection {
         Ok(total)
     }
 
-    /// Sends the first message and those behind it, if none of them has descriptors; one with descriptors goes alone:
-    /// whoever receives takes them for those of the last message that comes with them.
+    /// Sends the first messages in one call, as long as none has descriptors. A message with
+    /// descriptors is sent alone, because the receiver assigns descriptors to the last message of a
+    /// piece.
     fn send_some(&self) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         let mut count = 0;
@@ -191,7 +194,7 @@ impl Connection {
         self.sent += count;
         while let Some(first) = self.outbox.front_mut() {
             if self.sent < first.bytes.len() {
-                // They have gone with the first byte.
+                // The descriptors have been sent with the first byte.
                 if self.sent > 0 {
                     first.descriptors.clear();
                 }
@@ -202,11 +205,11 @@ impl Connection {
         }
     }
 
-    /// What has arrived, without waiting. Bytes end where descriptors were attached: these belong to the message that
-    /// the last byte is of.
+    /// Receives the bytes that have arrived, without blocking. The bytes end where descriptors were
+    /// attached: the descriptors belong to the message that holds the last byte.
     ///
     /// # Errors
-    /// When the connection has failed, or more descriptors came at once than [`DESCRIPTORS_MAX`].
+    /// When the connection has failed, or more than [`DESCRIPTORS_MAX`] descriptors came at once.
     pub fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
         let mut block = self.block.take().unwrap_or_else(|| pool.take(BLOCK));
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -253,7 +256,8 @@ impl Connection {
         }
     }
 
-    /// Ends both directions at once: what waits is not sent, and [`Connection::receive`] says closed.
+    /// Ends both directions at once: bytes that wait are not sent, and [`Connection::receive`]
+    /// returns [`Received::Closed`].
     pub fn abort(&mut self) {
         self.outbox.clear();
         (self.sent, self.unsent) = (0, 0);

@@ -1,4 +1,4 @@
-//! Sockets with a name in the file system, over which descriptors can be passed.
+//! Unix sockets with a name in the file system, over which descriptors can be passed.
 
 mod connection;
 #[cfg(test)]
@@ -15,21 +15,22 @@ use std::path::{Path, PathBuf};
 use crate::descriptors::{Door, OWN_HEADROOM};
 pub use connection::{Connection, DESCRIPTORS_MAX, Received, SendError};
 
-/// Longest path of a socket, in bytes: what the kernel has room for, without the zero at the end.
+/// The largest length of a socket's path in bytes, without the terminating zero: the kernel's
+/// limit.
 pub const PATH_MAX: usize = 107;
 
-/// Why there is no listener.
+/// Why a listener could not be created.
 #[derive(Debug)]
 pub enum BindError {
-    /// The path has more bytes than [`PATH_MAX`].
+    /// The path has this many bytes, more than [`PATH_MAX`].
     TooLong(usize),
-    /// Somebody listens there already.
+    /// Another process listens at the path.
     InUse,
-    /// Something that is no socket has that name; it is left alone.
+    /// A file of this name exists and is no socket; it is left alone.
     NotASocket,
-    /// The directory does not exist.
+    /// The path's directory, given here, does not exist.
     NoDirectory(PathBuf),
-    /// The system refuses.
+    /// The system refused.
     Io(io::Error),
 }
 
@@ -55,21 +56,21 @@ impl From<io::Error> for BindError {
     }
 }
 
-/// A listener that never waits. Its name is removed with it.
+/// A Unix socket's listener that never blocks. Dropping the listener removes its name.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
     path: PathBuf,
-    /// Device and inode of the name, so that only our own is removed.
+    /// Device and inode of the name, so that only our own name is removed.
     name: Option<(u64, u64)>,
     door: Door,
 }
 
 impl Listener {
-    /// Listens at `path`. A socket that nobody listens on any more is replaced.
+    /// Listens at `path`. A socket that no process listens on any more is replaced.
     ///
     /// # Errors
-    /// When the path is too long, taken, or can't be created.
+    /// When the path is too long, taken, or cannot be created.
     pub fn bind(path: &Path) -> Result<Self, BindError> {
         let length = path.as_os_str().len();
         if length > PATH_MAX {
@@ -88,15 +89,16 @@ impl Listener {
         Ok(Self { socket, path: path.to_owned(), name, door: Door::new(OWN_HEADROOM) })
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The next client, if one waits.
+    /// The next client's connection, if one waits.
     ///
     /// # Errors
-    /// When the process has no descriptors left for it: whoever waits has been turned away.
+    /// When the process has no descriptors left for the connection; the waiting client has been
+    /// turned away.
     pub fn accept(&self) -> io::Result<Option<Connection>> {
         self.door.admit(|| self.take())
     }
@@ -107,7 +109,7 @@ impl Listener {
                 Ok((socket, _)) => return Connection::new(socket).map(Some),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return Ok(None),
-                    // The client has gone again.
+                    // The client has closed its connection already.
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
                     _ => return Err(error),
                 },
@@ -126,13 +128,13 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let now = fs::symlink_metadata(&self.path).ok().map(|name| (name.dev(), name.ino()));
         if now.is_some() && now == self.name {
-            // Somebody else may have been faster.
+            // Another process may have removed the name first.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Removes the socket at `path` if nobody listens on it.
+/// Removes the socket at `path` if no process listens on it.
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(BindError::NotASocket);
@@ -142,7 +144,7 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(BindError::Io)
         }
-        // A listener whose queue is full is alive.
+        // A full queue means that the listener is alive.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(BindError::InUse),
         Err(error) => Err(BindError::Io(error)),
     }

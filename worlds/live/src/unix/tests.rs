@@ -1,4 +1,4 @@
-//! Sockets as their users meet them.
+//! Unix sockets as their users meet them.
 
 use super::*;
 use engine::{Buffer, Pool};
@@ -119,13 +119,13 @@ fn a_name_that_is_taken_is_not_stolen_and_a_stale_one_is_replaced() {
     let path = directory.join("s");
     let listener = Listener::bind(&path).unwrap();
     assert!(matches!(Listener::bind(&path), Err(BindError::InUse)));
-    // A process that was killed leaves its name behind.
+    // A process that was killed leaves its socket's name behind.
     let stale = directory.join("stale");
     drop(UnixListener::bind(&stale).unwrap());
     assert!(stale.exists());
     let second = Listener::bind(&stale).unwrap();
     Connection::connect(&stale).unwrap();
-    // A name that was given to somebody else meanwhile stays.
+    // A name that another file has taken meanwhile stays.
     fs::remove_file(&stale).unwrap();
     fs::write(&stale, "no socket").unwrap();
     drop(second);

@@ -1,4 +1,4 @@
-//! A function of another process in use, as an application wants it: connect, wait, submit, close.
+//! A function of another process in use by an application: connect, wait, submit, close.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,33 +17,34 @@ use crate::reactor::Reactor;
 use crate::shared::{MapError, Mapping, SharedMemory};
 use crate::unix::Connection;
 
-/// How long nothing may complete before the controller is asked whether it still is enabled.
+/// After this long without a completion, the controller is asked whether it is still enabled.
 const WATCH: Nanos = Nanos::from_secs(1);
 
-/// Where in a directory some servers make their socket.
+/// The name that some servers give their socket in a directory.
 const CONTROL: &str = "cntrl";
 
-/// How an attachment behaves.
+/// How an attachment to another process's function behaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The driver; its arena is placed here.
+    /// The driver's configuration; the attachment sets the place of the arena.
     pub driver: host::Config,
-    /// Bytes of memory for the driver's queues and data.
+    /// Length in bytes of the memory for the driver's queues and data.
     pub arena_bytes: u64,
     /// How long to spin for the next event before sleeping.
     pub spin: Nanos,
-    /// How long the function may take to be ready.
+    /// How long the function may take to become ready.
     pub timeout: Nanos,
 }
 
-/// A driver with its loop. See the module.
+/// A driver of another process's function, with its own loop.
 pub type Attachment = Attached<UserDriver>;
 
 impl Attached<UserDriver> {
-    /// Connects to the server at `path`, which may be that of a directory with a socket called `cntrl`.
+    /// Connects to the server's socket at `path`. If `path` is a directory, the socket is called
+    /// `cntrl` in it.
     ///
     /// # Errors
-    /// When nobody listens there, or the process has no memory or descriptors left.
+    /// When no process listens there, or this process has no memory or descriptors left.
     pub fn connect(path: &Path, options: &Options) -> Result<Self, AttachError> {
         let path: PathBuf = if path.is_dir() { path.join(CONTROL) } else { path.to_owned() };
         let connection = Connection::connect(&path).map_err(|error| AttachError::Socket(path, error))?;
@@ -65,7 +66,8 @@ impl Attached<UserDriver> {
             arena_length: options.arena_bytes,
             // A server that is gone is not waited for.
             hold: Nanos::ZERO,
-            // The server may be there, and the function behind it have been away: a far end that was started again.
+            // The server may stay while the function behind it was away, for example when a far end
+            // was restarted.
             watch: WATCH,
             ..options.driver
         };
@@ -77,15 +79,15 @@ impl Attached<UserDriver> {
         Ok(Self::new(reactor, driver))
     }
 
-    /// The driver; none before the function was set up, nor after it has failed.
+    /// The driver; `None` before the function is set up and after it has failed.
     pub const fn host(&self) -> Option<&host::Host> {
         self.driver.user().driver()
     }
-    /// The memory of the driver, for the data of commands.
+    /// The memory that the driver shares with the server, for the data of commands.
     pub const fn memory(&self) -> &SharedMemory {
         self.driver.user().memory()
     }
-    /// Whether doorbells are stores rather than messages.
+    /// Whether doorbells are rung by stores rather than by messages.
     pub const fn has_doorbells(&self) -> bool {
         self.driver.user().has_doorbells()
     }
@@ -93,7 +95,7 @@ impl Attached<UserDriver> {
     /// Waits until the controller is ready for commands.
     ///
     /// # Errors
-    /// When it isn't within `timeout`, or never will be.
+    /// When the controller is not ready within `timeout`, or never will be.
     pub fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
         let deadline = self.now() + timeout;
         loop {
@@ -106,17 +108,18 @@ impl Attached<UserDriver> {
         }
     }
 
-    /// Submits a command; [`Event::Completed`] follows exactly once, unless [`Event::Failed`] does.
+    /// Submits a command. [`Event::Completed`] follows exactly once, unless [`Event::Failed`] comes
+    /// instead.
     ///
     /// # Errors
-    /// When it can't be taken; it then never completes.
+    /// When the command cannot be taken; it then never completes.
     pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
         self.driver.user_mut().submit(now, submission)?;
         self.driver.on_submitted(now);
         Ok(())
     }
 
-    /// Reads a double word of the configuration space; [`Event::ConfigRead`] follows.
+    /// Reads the double word at `offset` of the configuration space; [`Event::ConfigRead`] follows.
     pub fn config_read(&mut self, now: Instant, offset: u16) {
         self.driver.user_mut().config_read(now, offset);
     }

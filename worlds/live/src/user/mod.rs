@@ -1,4 +1,5 @@
-//! The user of a function of another process, live: a socket, shared memory and doorbells, in one loop.
+//! The user of a function of another process, live: a socket, shared memory and doorbells, in one
+//! loop.
 
 mod attachment;
 
@@ -20,45 +21,46 @@ use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
 use crate::shared::SharedMemory;
 use crate::unix::{Connection, Received};
 
-/// Pieces taken from the connection in a turn.
+/// Number of pieces taken from the connection in a turn.
 const PIECES_PER_TURN: usize = 16;
-/// How long nothing happened before a doorbell that is stored is followed by a message: the server may sleep, and a
-/// store wakes nobody.
+/// After this long without activity, a doorbell's store is followed by a message: the server may
+/// sleep, and a store does not wake it.
 const QUIET: Nanos = Nanos::from_millis(1);
-/// How often completions are looked for where nothing signals them. Shorter than any sleep of the loop.
+/// How often completions are looked for where no signal tells of them. Shorter than any sleep of
+/// the loop.
 const LOOK: Nanos = Nanos::from_micros(500);
 
-/// Whether completions are signalled, so that this process may sleep.
+/// Whether the server signals completions, so that this process may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ears {
-    /// They are not.
+    /// Completions are not signalled.
     Deaf,
-    /// The server was told that they are to be, or not any more.
+    /// The server was asked to signal completions (`true`), or to stop signalling (`false`).
     Asked(bool),
-    /// They are.
+    /// Completions are signalled.
     Listening,
-    /// They can't be.
+    /// The server cannot signal completions.
     Unable,
 }
 
-/// See the module.
+/// Drives a user of another process's function: its socket, shared memory and doorbells.
 pub struct UserDriver {
     user: User<OwnedFd, SharedMemory>,
     connection: Option<Connection>,
     registered: bool,
     closing: bool,
     doorbells: Option<Doorbells>,
-    /// Signalled by the server.
+    /// The descriptor by which the server signals completions.
     signal: OwnedFd,
     ears: Ears,
     spin: Nanos,
-    /// When the latest command was submitted.
+    /// When the last command was submitted.
     submitted_at: Instant,
-    /// Commands of the application that have not ended.
+    /// Number of commands of the application that have not completed.
     under_way: usize,
-    /// When a doorbell was last rung or a command last ended.
+    /// When a doorbell was last rung or a command last completed.
     active_at: Instant,
-    /// When completions are looked for next, though nothing signals them.
+    /// When to look for completions next, without a signal.
     look_at: Option<Instant>,
     events: VecDeque<Event>,
     pool: Pool,
@@ -104,16 +106,16 @@ impl UserDriver {
         Ok(driver)
     }
 
-    /// The engine.
+    /// The engine of the user.
     pub const fn user(&self) -> &User<OwnedFd, SharedMemory> {
         &self.user
     }
-    /// The engine, for commands.
+    /// The engine of the user, for submitting commands. The next turn counts as busy.
     pub const fn user_mut(&mut self) -> &mut User<OwnedFd, SharedMemory> {
         self.touched = true;
         &mut self.user
     }
-    /// A command of the application was submitted at `now`.
+    /// Notes that the application has submitted a command at `now`.
     const fn on_submitted(&mut self, now: Instant) {
         self.submitted_at = now;
         self.under_way += 1;
@@ -130,7 +132,7 @@ impl UserDriver {
         Ok(())
     }
 
-    /// Takes what the server has sent; returns whether there was anything.
+    /// Handles what the server has sent; returns whether there was anything.
     fn receive(&mut self, clock: Clock, sources: &Sources) -> bool {
         for piece in 0..PIECES_PER_TURN {
             let Some(connection) = &mut self.connection else { return piece > 0 };
@@ -155,7 +157,7 @@ impl UserDriver {
         self.user.handle_input(now, Input::Disconnected);
     }
 
-    /// Passes outputs to the world until all are quiet. Returns whether there were any.
+    /// Passes outputs to the world until the engine is quiet. Returns whether there were any.
     fn exchange(&mut self, now: Instant) -> bool {
         let mut busy = false;
         while let Some(output) = self.user.poll_output() {
@@ -168,13 +170,14 @@ impl UserDriver {
                     if let Some(connection) = &mut self.connection
                         && connection.send(bytes, descriptors).is_err()
                     {
-                        // It reads nothing any more; its end is seen with the next receive.
+                        // The server no longer reads; the next receive finds the end of the
+                        // connection.
                         connection.abort();
                     }
                 }
                 Output::Close => self.closing = true,
                 Output::MapDoorbells { descriptor, offset, length } => {
-                    // Where they can't be mapped, messages serve.
+                    // Where the doorbells cannot be mapped, messages ring them.
                     self.doorbells = Doorbells::map(&descriptor, offset, length).ok();
                     self.user.doorbells_mapped(self.doorbells.is_some());
                 }
@@ -199,7 +202,7 @@ impl UserDriver {
                 self.under_way = self.under_way.saturating_sub(1);
                 self.active_at = now;
                 if self.ears == Ears::Listening && self.spin > Nanos::ZERO {
-                    // Signals are dear, and whoever spins does not need them.
+                    // Signals are expensive, and a spinning loop does not need them.
                     self.ears = Ears::Asked(false);
                     self.user.listen(now, Vec::new());
                 }
@@ -217,12 +220,13 @@ impl UserDriver {
         self.events.push_back(event);
     }
 
-    /// Whether something may be completed without a message.
+    /// Whether a command may complete without a message.
     fn awaits_completion(&self) -> bool {
         self.under_way > 0 || self.user.driver().is_some_and(|driver| !driver.is_ready())
     }
 
-    /// Nothing was done in this turn. Sees to it that a sleep is ended by a completion; returns whether that took doing.
+    /// After a turn without work, makes sure that a completion ends the sleep. Returns whether this
+    /// caused work.
     fn prepare_sleep(&mut self, now: Instant) -> io::Result<bool> {
         self.look_at = None;
         if !self.awaits_completion() || self.ears == Ears::Listening {
@@ -243,7 +247,7 @@ impl UserDriver {
         Ok(true)
     }
 
-    /// Fires what is due, and finds out when something is due next.
+    /// Fires the deadlines that are due, and computes the next deadline.
     fn settle(&mut self, now: Instant) -> bool {
         let mut busy = false;
         while self.wake.is_some_and(|at| at <= now) || self.unsettled {
@@ -255,7 +259,7 @@ impl UserDriver {
         busy
     }
 
-    /// Sends what waits; ends what is to end.
+    /// Sends what waits, and closes a connection that is to end.
     fn flush(&mut self, now: Instant, sources: &Sources) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         if connection.unsent() == 0 && !self.closing {
@@ -272,7 +276,7 @@ impl UserDriver {
 
     fn hear(&self) {
         let mut count = [0; 8];
-        // Nothing there is no news.
+        // A read that finds nothing is harmless.
         let _ = rustix::io::read(&self.signal, &mut count);
     }
 }
@@ -288,7 +292,7 @@ impl Driver for UserDriver {
         if context.news || self.user.awaits_answer() {
             busy |= self.receive(context.clock, sources);
         }
-        // The engine has been told later times since the turn began, and its never goes back.
+        // The engine was given later times during the turn, and its time never goes back.
         let now = if busy { context.clock.now() } else { now };
         self.user.poll_completions(now);
         busy |= self.exchange(now);
@@ -306,7 +310,8 @@ impl Driver for UserDriver {
     }
 
     fn glance(&mut self, now: Instant) -> Glance {
-        // Where the server rings and is rung by messages, a completion is worth no more than those.
+        // Where doorbells are messages, a completion is worth no more than a message: a turn looks
+        // for both.
         if self.doorbells.is_none() || self.under_way == 0 {
             return Glance::Blind;
         }
@@ -337,7 +342,7 @@ impl Application for UserDriver {
     fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
-    /// Doorbells are rung ahead of everything else.
+    /// Rings the doorbells before everything else.
     fn before_wait(&mut self) {
         if self.doorbells.is_none() {
             return;

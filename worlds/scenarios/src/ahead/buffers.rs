@@ -1,4 +1,4 @@
-//! Pages for data, and the lists that point at them.
+//! Pages for data, and the lists that point to the pages.
 
 use engine::Rng;
 use nvme::wire::SubmissionQueueEntry;
@@ -6,18 +6,18 @@ use nvme::wire::SubmissionQueueEntry;
 use super::memory::{HostMemory, Shared};
 
 pub(super) const PAGE: u64 = 4096;
-/// SGLs for the data, metadata contiguous.
+/// Submission flags: SGLs for the data, contiguous metadata.
 const SGL: u8 = 1 << 6;
 const LAST_SEGMENT: u64 = 0x30 << 56;
 
-/// A piece of data within a page.
+/// A piece of data within one page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) address: u64,
     pub(super) length: u64,
 }
 
-/// Pages; those that were given back last are taken first.
+/// Free pages; the pages that were given back last are taken first.
 #[derive(Debug)]
 pub(super) struct Buffers {
     free: Vec<u64>,
@@ -28,14 +28,15 @@ impl Buffers {
         Self { free: (0..pages).map(|page| base + page * PAGE).collect() }
     }
 
-    /// Room for so many bytes, if there is: whole pages, with data from anywhere in the first on.
+    /// Pages for `length` bytes, and the segments of the data in them; `None` if too few pages are
+    /// free. The data may begin anywhere in the first page.
     pub(super) fn take(&mut self, length: u64, rng: &mut Rng) -> Option<(Vec<u64>, Vec<Segment>)> {
         if length == 0 {
             return Some((Vec::new(), Vec::new()));
         }
         let offset = if rng.one_in(2) { 0 } else { rng.below(PAGE / 4) * 4 };
         let count = usize::try_from((offset + length).div_ceil(PAGE)).expect("few pages");
-        // Two more for a list.
+        // Two more pages are left for lists.
         let start = self.free.len().checked_sub(count + 2)?;
         let pages = self.free.split_off(start + 2);
         let (mut at, mut left) = (offset, length);
@@ -52,7 +53,7 @@ impl Buffers {
         self.free.extend_from_slice(pages);
     }
 
-    /// Somebody else uses the memory of a command that has ended.
+    /// Overwrites some pages of a command that has ended, as another user of the memory would.
     pub(super) fn reuse(&self, pages: &[u64], memory: &Shared, rng: &mut Rng) {
         let mut memory = memory.borrow_mut();
         for page in pages {
@@ -80,7 +81,7 @@ impl Buffers {
         segments.iter().map(part).collect::<Vec<_>>().concat()
     }
 
-    /// Points `entry` at the segments, by PRPs or an SGL, with lists in pages of their own.
+    /// Points `entry` to the segments by PRPs or an SGL, with lists in pages of their own.
     pub(super) fn point(
         &mut self,
         entry: &mut SubmissionQueueEntry,
@@ -102,7 +103,7 @@ impl Buffers {
                 _ => {
                     let words = segments.iter().flat_map(|one| [one.address, one.length]);
                     let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-                    // Wherever it fits, over the end of a page too.
+                    // The list may be anywhere, even across the end of a page.
                     let room = (PAGE - bytes.len() as u64) / 16;
                     let at = page() + 16 * rng.below(room + 1);
                     memory.write(at, &bytes);
@@ -116,7 +117,8 @@ impl Buffers {
             [] => 0,
             [one] => one,
             _ => {
-                // Often near the end of its page, so that it goes on in another.
+                // The list often begins near the end of its page, so that it continues in another
+                // page.
                 let room = 1 + if rng.one_in(2) { rng.below(list.len() as u64) } else { PAGE / 8 - 1 };
                 let at = page() + PAGE - 8 * room;
                 let here = usize::try_from(room).expect("few").min(list.len());

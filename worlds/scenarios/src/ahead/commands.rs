@@ -8,9 +8,9 @@ use super::station::{Command, Ground, NAMESPACE, Stage, Station, What};
 use crate::checker::Kind;
 use crate::workload::{Operation, Phase};
 
-/// One command in so many is not of the workload.
+/// One command in this many does not belong to the workload.
 const JUNK_ONE_IN: u64 = 3;
-/// And one in so many changes more than that.
+/// One command in this many is followed by a disruption.
 const DISRUPTION_ONE_IN: u64 = 150;
 
 impl Station {
@@ -37,14 +37,14 @@ impl Station {
         }
     }
 
-    /// Some I/O queue that has room.
+    /// A random I/O queue that has room.
     fn pick(&self, rng: &mut Rng) -> Option<u16> {
         let open: Vec<_> = self.queues.iter().filter(|queue| queue.id != 0 && queue.room()).collect();
         let index = rng.below(open.len().max(1) as u64);
         open.get(usize::try_from(index).expect("an index")).map(|queue| queue.id)
     }
 
-    /// Submits an operation of the workload; false if it has to wait.
+    /// Submits an operation of the workload; returns false if the operation has to wait.
     fn start(&mut self, ground: &mut Ground<'_>, operation: Operation) -> bool {
         let length = self.workload.length(&operation);
         let blocks = operation.blocks.end - operation.blocks.start;
@@ -70,7 +70,8 @@ impl Station {
         self.issue(ground, entry, &bytes, What::Work(operation))
     }
 
-    /// Submits an I/O command with these bytes; false if it has to wait, and then an operation is kept.
+    /// Submits an I/O command with `bytes` as its data. Returns false if the command has to wait;
+    /// an operation of the workload is then kept.
     fn issue(
         &mut self,
         ground: &mut Ground<'_>,
@@ -99,7 +100,8 @@ impl Station {
         true
     }
 
-    /// A command that is no business of the workload's: most of them fail before they have fetched their data.
+    /// Submits a command that is not part of the workload. Most of these commands fail before they
+    /// have fetched their data.
     fn junk(&mut self, ground: &mut Ground<'_>) {
         let bytes = self.block * (1 + ground.rng.below(8));
         let mut data = vec![0; usize::try_from(bytes).expect("few")];
@@ -116,7 +118,7 @@ impl Station {
             2 => self.issue(ground, io(IoOpcode::Write, NamespaceId(7), 0), &data, What::Junk),
             3 => self.issue(ground, io(IoOpcode::Compare, NAMESPACE, 0), &data, What::Junk),
             4 => {
-                // Ranges, and nothing to be done with them.
+                // The command sets no attribute, so nothing is done with its ranges.
                 let ranges = 8;
                 let entry = SubmissionQueueEntry {
                     cdw10: ranges - 1,
@@ -159,13 +161,13 @@ impl Station {
         }
     }
 
-    /// Something that ends many commands, or all.
+    /// Does something that ends many commands, or all.
     fn disrupt(&mut self, ground: &mut Ground<'_>) {
         match ground.rng.below(8) {
             6 => self.reset_function(ground),
             0 => self.disable(ground),
             1 => {
-                // It is out of reach, and what it had under way ends by the time-out.
+                // The controller cannot reach memory, so its commands end by the time-out.
                 self.master(ground, false);
                 self.disable(ground);
             }
@@ -177,12 +179,12 @@ impl Station {
                 }
                 let queue = self.queues.iter_mut().find(|queue| queue.id == id).expect("it was picked");
                 if ground.rng.one_in(2) {
-                    // The doorbell and the end of its queue, one after the other.
+                    // The doorbell is followed at once by the end of its queue.
                     queue.ring_at = Some(ground.now);
                     self.ring(ground);
                 }
                 let queue = self.queues.iter_mut().find(|queue| queue.id == id).expect("queues stay");
-                // What was not rung yet never is.
+                // Entries that were not rung yet will never be rung.
                 (queue.closed, queue.rung) = (true, queue.tail);
                 let entry = self.admin(AdminOpcode::DeleteIoSubmissionQueue, [u32::from(id), 0], 0);
                 self.submit(ground, 0, entry, self.bare(ground.now, What::Delete(id)));
@@ -197,7 +199,7 @@ impl Station {
         self.submit(ground, 0, entry, self.bare(ground.now, What::Work(operation)));
     }
 
-    /// Lets the function read and write memory, or not.
+    /// Sets or clears Bus Master Enable of the function.
     pub(super) fn master(&mut self, ground: &mut Ground<'_>, on: bool) {
         let Some(bdf) = self.bdf else { return };
         if self.set_master(ground, bdf, on) {

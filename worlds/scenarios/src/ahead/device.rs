@@ -1,4 +1,5 @@
-//! An SSD that reads host memory as it likes: in pieces, in any order, late, twice, and what it was not told to read.
+//! An SSD that reads host memory as it likes: in pieces, in any order, late, twice, and even memory
+//! that it was not told to read.
 
 use std::collections::BTreeMap;
 
@@ -15,38 +16,41 @@ use pcie::wire::{Kind, MemoryOperation, Packet};
 
 use super::memory::{Moment, Shared};
 
-/// Where in the first 16 KiB of a BAR the host tells what it has written by now; no register is there.
+/// Offset in the first 16 KiB of a BAR where the host writes the current moment of its memory. No
+/// register is there.
 pub(super) const MOMENT_REGISTER: u64 = 0x3ff8;
 const MOMENT_MASK: u64 = 0x3fff;
-/// Addresses that were read and may be read again for no reason.
+/// Number of read addresses that are remembered and may be read again for no reason.
 const SEEN_MAX: usize = 64;
-/// Failures that are kept; the first ones tell the most.
+/// Number of failures that are kept; the first ones tell the most.
 const FAILURES_MAX: usize = 8;
 const PAGE: u64 = 4096;
-/// Registers: CC, NSSR, AQA and ASQ, then doorbells, with the shortest stride.
+/// Offsets of registers: CC, NSSR, AQA and ASQ, then the doorbells with the shortest stride.
 const CONFIGURATION: u64 = 0x14;
 const SUBSYSTEM_RESET: u64 = 0x20;
 const ADMIN_ATTRIBUTES: u64 = 0x24;
 const ADMIN_SUBMISSION: u64 = 0x28;
 const DOORBELLS: u64 = 0x1000;
 const ENTRY: u64 = 64;
-/// For how long a doorbell is not heeded, at most, nanoseconds.
+/// The longest time in ns for which a doorbell is not heeded.
 const DEAF_MAX: u64 = 8_000_000;
 
-/// How it reads.
+/// How the device reads host memory.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
-    /// Bytes at once, at most.
+    /// The largest piece in bytes.
     piece: u64,
-    /// Pieces come in any order.
+    /// Whether pieces are read in any order.
     shuffled: bool,
-    /// How long a piece waits before it is asked for.
+    /// The longest time that a piece waits before it is read.
     late: Nanos,
-    /// One piece in so many is asked for twice.
+    /// One piece in this many is read twice.
     twice: u64,
-    /// With one read in so many, and with one doorbell, something else is read, too.
+    /// One read in this many, and one doorbell in this many, is accompanied by a read of something
+    /// else.
     idle: u64,
-    /// One doorbell of an I/O queue in so many is heeded late: by then the queue may be gone.
+    /// One doorbell of an I/O queue in this many is heeded late, when the queue may be gone
+    /// already.
     deaf: u64,
 }
 
@@ -64,18 +68,18 @@ impl Habit {
     }
 }
 
-/// A piece of a read, asked for with a name of its own.
+/// A piece of a read, which is read under an identifier of its own.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// The controller's read that it is of, if of any.
+    /// The controller's read that the piece belongs to, if any.
     of: Option<DmaId>,
     address: u64,
     length: u32,
-    /// What the device knew when it asked.
+    /// The moment of host memory that the device knew when it asked.
     known: Moment,
 }
 
-/// A read of the controller.
+/// A read of the controller that is split into pieces.
 #[derive(Debug)]
 struct Read {
     address: u64,
@@ -84,7 +88,7 @@ struct Read {
     failed: bool,
 }
 
-/// See the module.
+/// A real controller behind an endpoint that reads host memory as it likes.
 #[derive(Debug)]
 pub(super) struct Whimsical {
     endpoint: Endpoint,
@@ -92,21 +96,22 @@ pub(super) struct Whimsical {
     memory: Shared,
     rng: Rng,
     habit: Habit,
-    /// Reads of the controller by its names.
+    /// The reads of the controller by their identifiers.
     reads: BTreeMap<DmaId, Read>,
-    /// Pieces that have been asked for.
+    /// The pieces that have been asked for, with the bytes that have arrived.
     asked: BTreeMap<DmaId, (Piece, Vec<u8>)>,
-    /// Pieces that wait.
+    /// The pieces that wait to be asked for.
     later: BTreeMap<(Instant, u32), Piece>,
     seen: Vec<(u64, u32)>,
-    /// Doorbells of I/O submission queues that it has not heeded yet: when it will, and what they say.
+    /// Doorbells of I/O submission queues that are not heeded yet, each with the time at which it
+    /// will be and its value.
     unheeded: BTreeMap<u16, (Instant, [u8; 4])>,
-    /// Where the admin submission queue is: its first address and its end.
+    /// The first address and the end of the admin submission queue.
     admin: (u64, u64),
     names: u32,
     known: Moment,
     now: Instant,
-    /// Whether what is read is compared with memory: with a host that keeps the rules.
+    /// Whether reads are compared with memory, which is so with a host that keeps the rules.
     judges: bool,
     failures: Vec<String>,
 }
@@ -140,7 +145,7 @@ impl Whimsical {
         }
     }
 
-    /// What was read that was not there.
+    /// Descriptions of reads that gave bytes which memory did not hold.
     pub(super) fn failures(&self) -> &[String] {
         &self.failures
     }
@@ -183,7 +188,7 @@ impl Whimsical {
         self.seen.push((address, length));
     }
 
-    /// Reads again what was read before, or what is next to it.
+    /// Reads memory again that was read before, or memory next to it.
     fn idle(&mut self) {
         if self.seen.is_empty() {
             return;
@@ -259,7 +264,8 @@ impl Whimsical {
         self.controller.handle_input(self.now, controller::Input::Dma(result));
     }
 
-    /// The controller is about to see entries of its admin queue: a queue that it is to delete has no doorbells any more.
+    /// The controller is about to see entries of its admin queue. A queue that an entry deletes has
+    /// no doorbells any more.
     fn on_entries(&mut self, address: u64, bytes: &[u8]) {
         if !(self.admin.0..self.admin.1).contains(&address) {
             return;
@@ -308,7 +314,7 @@ impl Whimsical {
         self.controller.handle_input(self.now, input);
     }
 
-    /// Takes note of what is written to registers, and whether the controller is to see it only later.
+    /// Notes writes to registers. Returns whether the controller is to see this write only later.
     fn is_late(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let word = bytes.first_chunk().map(|bytes| u64::from(u32::from_le_bytes(*bytes)));
         match (offset, word) {
@@ -337,7 +343,7 @@ impl Whimsical {
         false
     }
 
-    /// Heeds doorbells that are due.
+    /// Passes the doorbells that are due to the controller.
     fn heed(&mut self) {
         while let Some((&queue, _)) = self.unheeded.iter().find(|(_, (at, _))| *at <= self.now) {
             let (_, doorbell) = self.unheeded.remove(&queue).expect("it was found");

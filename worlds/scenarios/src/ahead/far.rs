@@ -1,4 +1,4 @@
-//! The device's node.
+//! The device's node: a box with a whimsical SSD.
 
 use engine::{Instant, Rng};
 use machine::far::Far;
@@ -13,14 +13,14 @@ use crate::campaign::Outcome;
 use crate::far_box::FarBox;
 use crate::session::instance;
 
-/// See the module.
+/// The device's node: a box with the whimsical SSD, whose store of memory sent ahead is checked.
 #[derive(Debug)]
 pub(super) struct FarNode {
     session: SessionConfig,
     function: function::Config,
     memory: Shared,
     judges: bool,
-    /// What it keeps at most, bytes.
+    /// The largest number of bytes that the box may keep of memory sent ahead.
     window: usize,
     far: FarBox<Whimsical>,
     failures: Vec<String>,

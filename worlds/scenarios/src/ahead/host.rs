@@ -1,4 +1,5 @@
-//! The host's node: a switch's upstream half, a root complex, memory that takes its time, and a station for each device.
+//! The host's node: the upstream half of a switch, a root complex, memory that takes its time, and
+//! a station for each device.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,7 +20,7 @@ use crate::session::instance;
 use crate::workload::Phase;
 
 const NVME_CLASS: u32 = 0x01_0802;
-/// Before a failed enumeration is tried again.
+/// The pause before a failed enumeration is tried again.
 const AGAIN: Nanos = Nanos::from_millis(30);
 
 /// The connection of a port.
@@ -30,7 +31,7 @@ struct Line {
     outbox: Outbox,
 }
 
-/// See the module.
+/// A host with a switch's upstream half, a root complex and a station for each device.
 #[derive(Debug)]
 pub(super) struct HostNode {
     switch: SwitchConfig,
@@ -41,7 +42,7 @@ pub(super) struct HostNode {
     upstream: Upstream,
     root: RootComplex,
     memory: Shared,
-    /// How long a read of memory takes at most.
+    /// The longest time that a read of memory takes.
     slow: Nanos,
     reads: BTreeMap<(Instant, u64), (MemoryReadToken, u64, u32)>,
     read_names: u64,
@@ -56,7 +57,7 @@ pub(super) struct HostNode {
     rng: Rng,
 }
 
-/// What makes a host.
+/// The parts of a host, and its parameters.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) switch: SwitchConfig,
@@ -256,7 +257,7 @@ impl HostNode {
         }
     }
 
-    /// Looks for what is below the ports that have come up.
+    /// Enumerates below the ports whose links have come up, one after another.
     fn scan(&mut self, now: Instant) {
         if self.scan_at.is_some_and(|at| at <= now) {
             self.scan_at = None;
@@ -285,7 +286,7 @@ impl HostNode {
         let scanned = self.scanning.take();
         let ports = topology.root.children.first().map_or(&[][..], |switch| &switch.children[..]);
         for (index, station) in self.stations.iter_mut().enumerate() {
-            // A link that has come up since is looked at again: what was found is from before.
+            // A link that has come up since is enumerated again, so this result is outdated for it.
             let is_old = self.scans.contains(&index);
             if !all && scanned != Some(index) || !self.links[index] || is_old {
                 continue;
@@ -309,7 +310,7 @@ impl HostNode {
                 None => self.scan_at = Some(now + AGAIN),
             }
         }
-        // A root port that found no switch would be a fault of ours, not of the world's.
+        // A root port without a switch below is a fault of this code, not of the world.
         if !ports.is_empty() {
             self.topology = Some(topology);
         } else {
@@ -365,7 +366,8 @@ impl HostNode {
     }
 }
 
-/// Puts a port last among those to be looked at. It stands there once: a second look would take a device away that works.
+/// Moves `port` to the end of the queue of ports to be enumerated. A port is queued only once,
+/// because a second enumeration would take away a working device.
 fn request(scans: &mut VecDeque<usize>, port: usize) {
     scans.retain(|scan| *scan != port);
     scans.push_back(port);

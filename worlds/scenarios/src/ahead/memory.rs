@@ -1,17 +1,18 @@
-//! The host's memory, with a record of what it held: any read of a device can be judged against what it may give.
+//! The host's memory, with a record of what it held: each read of a device can be judged by the
+//! values that it may give.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Where it begins, and how long it is.
+/// The address of the memory's first byte.
 pub(super) const BASE: u64 = 0x1_0000_0000;
-/// What fills memory that nobody uses.
+/// Fills memory that nobody uses.
 pub(super) const CANARY: [u8; 8] = *b"\xca\x9a\x27\xf0nary";
-/// Writes that are remembered; who looks back further is believed.
+/// Number of writes that are remembered. A read whose past reaches further back is accepted.
 const HISTORY: usize = 1 << 14;
 
-/// A count of writes: a moment, as memory has it.
+/// A moment in the life of memory: the number of writes so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moment(pub(super) u64);
 
@@ -21,16 +22,16 @@ struct Change {
     before: Vec<u8>,
 }
 
-/// See the module.
+/// The host's memory, and the writes that it has seen.
 #[derive(Debug)]
 pub(super) struct HostMemory {
     bytes: Vec<u8>,
     changes: VecDeque<Change>,
-    /// How many writes there have been.
+    /// Number of writes so far.
     moment: Moment,
 }
 
-/// What host and devices have in common, for who judges them; no engine sees it.
+/// Memory that the host and the judges share. No engine sees it.
 pub(super) type Shared = Rc<RefCell<HostMemory>>;
 
 impl HostMemory {
@@ -40,7 +41,7 @@ impl HostMemory {
         Rc::new(RefCell::new(Self { bytes, changes: VecDeque::new(), moment: Moment(0) }))
     }
 
-    /// Now.
+    /// The current moment.
     pub(super) const fn moment(&self) -> Moment {
         self.moment
     }
@@ -50,12 +51,12 @@ impl HostMemory {
         (start.checked_add(length)? <= self.bytes.len()).then_some(start)
     }
 
-    /// The bytes at `address`, if there is memory.
+    /// The bytes at `address`, if all of them are in memory.
     pub(super) fn slice(&self, address: u64, length: usize) -> Option<&[u8]> {
         self.place(address, length).map(|start| &self.bytes[start..start + length])
     }
 
-    /// Writes, where there is memory.
+    /// Writes `bytes` at `address`, if all of them are in memory.
     pub(super) fn write(&mut self, address: u64, bytes: &[u8]) {
         let Some(start) = self.place(address, bytes.len()) else { return };
         let place = &mut self.bytes[start..start + bytes.len()];
@@ -67,7 +68,8 @@ impl HostMemory {
         }
     }
 
-    /// Whether `address` held `bytes`, each byte at some time from `since` on. The first that did not, if any.
+    /// Checks that each of `bytes` was in its place at `address` at some moment from `since` on.
+    /// The error is the index of the first byte that was not.
     pub(super) fn judge(&self, since: Moment, address: u64, bytes: &[u8]) -> Result<(), usize> {
         let Some(now) = self.slice(address, bytes.len()) else { return Err(0) };
         if now == bytes {

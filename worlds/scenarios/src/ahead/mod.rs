@@ -1,7 +1,9 @@
-//! Lookahead between a host that uses memory again as soon as it may and a device that reads as it likes.
+//! Lookahead between a host that reuses memory as soon as it may, and a device that reads memory as
+//! it likes.
 //!
-//! What the device reads is held against what the host's memory has held ([`memory`]), what goes ahead against what the device
-//! could have read ([`tap`]), and what the host reads back against the model of its disk.
+//! Three comparisons judge a run: the device's reads with what the host's memory has held
+//! ([`memory`]), the memory sent ahead with what the device could have read ([`tap`]), and the
+//! host's reads with the model of its disk.
 
 mod buffers;
 mod commands;
@@ -43,12 +45,12 @@ const HOLD: Nanos = Nanos::from_millis(200);
 const TIMEOUT: CompletionTimeout = CompletionTimeout::C1;
 const BLOCKS: u64 = 48;
 const PAGE: u64 = 4096;
-/// Bytes of a controller's memory buffer, where there is one.
+/// Size in bytes of a controller's memory buffer, if there is one.
 const MEMORY_BUFFER: u32 = 64 << 10;
-/// What a device's end keeps of memory that is sent ahead, bytes.
+/// How many bytes of memory sent ahead a device's end keeps.
 const WINDOWS: [u32; 4] = [4 << 20, 128 << 10, 32 << 10, 512];
 
-/// Whoever takes part.
+/// A node of the scenario.
 #[derive(Debug)]
 enum Member {
     Host(Box<HostNode>),
@@ -131,7 +133,7 @@ const fn switch(ports: u8) -> SwitchConfig {
     SwitchConfig { upstream, downstream, ports, link, surprise: true, serial_number: 0 }
 }
 
-/// What a seed decides before anything happens.
+/// A world under construction, and what its seed has decided.
 struct Scene {
     world: World<Member>,
     rng: Rng,
@@ -154,7 +156,7 @@ impl Scene {
         }
     }
 
-    /// A device, and the host's station for it.
+    /// Adds a device, and the host's station for the device.
     fn device(&mut self, index: usize, timeout: Nanos, unruly: bool) {
         let block = u64::from(self.block.bytes());
         let name = format!("AHEAD{index}");
@@ -183,7 +185,8 @@ impl Scene {
         };
         let base = BASE + index as u64 * PAGES * PAGE;
         if unruly {
-            // What such a host names may be any of these: only what lies beyond is nobody's.
+            // An unruly host's commands may name any page of its queues and data, so only the
+            // memory beyond counts as unused.
             let pages = usize::try_from((QUEUE_PAGES + DATA_PAGES) * PAGE).expect("a few hundred pages");
             self.memory.borrow_mut().write(base, &vec![0; pages]);
         }
@@ -202,12 +205,13 @@ impl Scene {
     }
 }
 
-/// Runs the scenario for a seed, with hosts that keep the rules.
+/// Runs the scenario for `seed` with hosts that keep the rules.
 pub fn run(seed: u64) -> Outcome {
     play(seed, false)
 }
 
-/// Runs the scenario for a seed, with hosts that keep none: nothing may go ahead that the device could not have read.
+/// Runs the scenario for `seed` with hosts that keep no rules. Only memory that the device could
+/// have read may be sent ahead.
 pub fn run_unruly(seed: u64) -> Outcome {
     play(seed, true)
 }

@@ -1,11 +1,12 @@
-//! A host's submission queue, and the completion queue that it alone has.
+//! A host's submission queue, and the completion queue that no other submission queue shares.
 
 use engine::Instant;
 
-/// Commands of a queue at a time: more than entries, which are free again once they are fetched.
+/// The largest number of outstanding commands of a queue. May exceed the number of entries, because
+/// an entry is free again once it is fetched.
 pub(super) const COMMANDS: u16 = 20;
 
-/// See the module.
+/// A submission queue with its own completion queue, as the host sees them.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) id: u16,
@@ -15,13 +16,13 @@ pub(super) struct Queue {
     pub(super) completion_entries: u32,
     pub(super) tail: u32,
     pub(super) rung: u32,
-    /// The entry after the last that was fetched.
+    /// The entry after the last one that is known to be fetched.
     pub(super) head: u32,
     pub(super) completion_head: u32,
     pub(super) completion_rung: u32,
     pub(super) phase: bool,
     pub(super) free: Vec<u16>,
-    /// The host puts nothing into it.
+    /// Whether the host puts no entries into the queue.
     pub(super) closed: bool,
     pub(super) ring_at: Option<Instant>,
 }

@@ -1,4 +1,4 @@
-//! How a station sees its commands end.
+//! How a station finds the completions of its commands.
 
 use engine::Nanos;
 
@@ -7,12 +7,13 @@ use super::station::{Command, Ground, Stage, Station, What};
 use crate::checker::{End, Kind};
 
 impl Station {
-    /// Looks for completions.
+    /// Looks for completions in all queues.
     pub(super) fn reap(&mut self, ground: &mut Ground<'_>) {
         if !matches!(self.stage, Stage::SetUp(_) | Stage::Up) {
             return;
         }
-        // The admin queue last: a queue's completions come before that of its end.
+        // The admin queue comes last: the completions of a queue precede the completion of its
+        // deletion.
         for index in (0..self.queues.len()).rev() {
             while let Some(queue) = self.queues.get_mut(index) {
                 let at = queue.completions + u64::from(queue.completion_head) * 16;

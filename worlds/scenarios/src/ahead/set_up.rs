@@ -1,4 +1,4 @@
-//! How a station's controller is made useful: its registers, its queues, and their coming and going.
+//! How a station sets up its controller: registers, and queues that come and go.
 
 use engine::Nanos;
 use nvme::wire::AdminOpcode;
@@ -13,21 +13,22 @@ const CSTS: u64 = 0x1c;
 const AQA: u64 = 0x24;
 const ASQ: u64 = 0x28;
 const ACQ: u64 = 0x30;
-/// CMBMSC: where the controller's memory buffer is, its capabilities are enabled, and so is it.
+/// CMBMSC, the register with the address of the controller's memory buffer. [`BUFFER_ENABLED`]
+/// enables the buffer and its capabilities.
 const MEMORY_BUFFER: u64 = 0x50;
 const BUFFER_ENABLED: u64 = 3;
-/// CC: enabled, entries of 64 and 16 bytes.
+/// CC: enabled, with entries of 64 and 16 bytes.
 const ENABLED: u32 = 0x46_0001;
-/// Between two looks at a register.
+/// The time between two looks at a register.
 const LOOK: Nanos = Nanos::from_micros(300);
 /// How long a controller may take to become ready.
 const READY: Nanos = Nanos::from_secs(4);
-/// Entries of each completion queue: all commands that there are.
+/// Number of entries of each completion queue, enough for all commands.
 const COMPLETIONS: u32 = 256;
 const ADMIN_ENTRIES: u32 = 16;
 
 impl Station {
-    /// Looks whether the controller is ready, or no longer, when it is time to.
+    /// Reads CSTS when it is time to, to see whether the controller has become ready or disabled.
     pub(super) fn look(&mut self, ground: &mut Ground<'_>) {
         if self.asked.is_none() && self.look_at <= ground.now {
             self.ask(ground, CSTS, 4);
@@ -42,7 +43,7 @@ impl Station {
         }
     }
 
-    /// A register was read, or could not be.
+    /// Handles the value of a register; `None` if the read has failed.
     pub(super) fn on_register(&mut self, ground: &mut Ground<'_>, cookie: u64, bytes: Option<&[u8]>) {
         if self.asked != Some(cookie) {
             return;
@@ -73,7 +74,7 @@ impl Station {
     pub(super) fn enable(&mut self, ground: &mut Ground<'_>) {
         self.end_all(ground, None);
         if self.unruly {
-            // Some pages are nobody's by now.
+            // An unruly host loses track of some pages, so all pages are counted as free again.
             self.buffers = Buffers::new(self.base + QUEUE_PAGES * PAGE, DATA_PAGES);
         }
         if let Some(place) = self.memory_buffer {
@@ -97,7 +98,7 @@ impl Station {
         ground.tap.create(0, submission, ADMIN_ENTRIES);
     }
 
-    /// The controller is ready: the first of the commands that make it useful.
+    /// The controller is ready: submits the first command that sets it up.
     fn set_up(&mut self, ground: &mut Ground<'_>) {
         self.stage = Stage::SetUp(0);
         self.identify(ground, What::SetUp);
@@ -119,7 +120,7 @@ impl Station {
         self.submit(ground, 0, entry, self.bare(ground.now, what));
     }
 
-    /// Creates a submission queue, of another size and in another place than the last time.
+    /// Creates a submission queue, with a new size and in a new place.
     pub(super) fn create_submission(&mut self, ground: &mut Ground<'_>, id: u16) {
         let entries = match ground.rng.below(3) {
             0 => self.queue_entries,

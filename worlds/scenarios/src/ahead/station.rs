@@ -1,4 +1,5 @@
-//! A host's driver for one controller, that does whatever the specification lets it do, and uses memory again at once.
+//! A host's driver for one controller. It does everything that the specification allows, and reuses
+//! memory at once.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +18,13 @@ use crate::checker::End;
 use crate::workload::{Operation, Phase, Workload};
 
 pub(super) const NAMESPACE: NamespaceId = NamespaceId(1);
-/// Bytes of it, at most.
+/// The largest size of a controller's memory buffer in bytes.
 const BUFFER_MAX: u64 = 1 << 20;
 pub(super) const DOORBELLS: u64 = 0x1000;
-/// After something went wrong.
+/// The pause after something went wrong.
 const REST: Nanos = Nanos::from_millis(5);
 
-/// What a station works with.
+/// The parts of the host that a station works with.
 pub(super) struct Ground<'a> {
     pub(super) now: Instant,
     pub(super) root: &'a mut RootComplex,
@@ -34,7 +35,7 @@ pub(super) struct Ground<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// There is nothing.
+    /// No controller is there.
     Gone,
     Rest(Instant),
     Disabling,
@@ -46,14 +47,14 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) enum What {
     Work(Operation),
-    /// Nobody cares.
+    /// A command whose completion does not matter.
     Junk,
     SetUp,
     Delete(u16),
     Create(u16),
-    /// A queue is deleted that may still be in use.
+    /// Deletes a queue that may still be in use.
     Gone(u16),
-    /// A queue is created wherever it may be.
+    /// Creates a queue at any address.
     Made {
         id: u16,
         base: u64,
@@ -69,13 +70,13 @@ pub(super) struct Command {
     pub(super) sent: Instant,
 }
 
-/// See the module.
+/// A host's driver for one controller, with its queues, commands and workload.
 #[derive(Debug)]
 pub(super) struct Station {
     pub(super) index: usize,
     pub(super) bdf: Option<Bdf>,
     pub(super) bar: u64,
-    /// Whether enumeration is to look again.
+    /// Whether enumeration is to look for the controller again.
     pub(super) lost: bool,
     pub(super) base: u64,
     pub(super) block: u64,
@@ -95,25 +96,26 @@ pub(super) struct Station {
     pub(super) phase: Phase,
     pub(super) bus_master: bool,
     pub(super) resets: u64,
-    /// Why it was reset.
+    /// Why the controller was reset.
     pub(super) events: Vec<String>,
-    /// It keeps no rule.
+    /// Whether the host keeps no rules.
     pub(super) unruly: bool,
     pub(super) wild_at: Instant,
-    /// The port above the function, and whether that is a bus master.
+    /// The port above the function; `bridge_on` is its Bus Master Enable.
     pub(super) bridge_id: Option<Bdf>,
     pub(super) bridge_on: bool,
-    /// Configuration writes under way that forbid reads of memory: until they have completed, doorbells may overtake them.
+    /// Outstanding configuration writes that disable reads of memory. Until they complete,
+    /// doorbells may overtake them.
     pub(super) forbidding: Vec<u64>,
-    /// Where the PCI Express capability is.
+    /// Offset of the PCI Express capability.
     pub(super) express: Option<u16>,
-    /// The function was reset: enumeration is to look again, at once.
+    /// Whether enumeration is to look again at once, because the function was reset.
     pub(super) rescan: bool,
-    /// The controller's memory buffer, if queues may be there.
+    /// The address of the controller's memory buffer, if queues may be there.
     pub(super) memory_buffer: Option<u64>,
 }
 
-/// What enumeration has found.
+/// What enumeration has found out about the controller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) bdf: Bdf,
@@ -123,11 +125,11 @@ pub(super) struct Found {
     pub(super) express: Option<u16>,
 }
 
-/// What makes a station.
+/// The parameters of a station.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) index: usize,
-    /// Its part of memory.
+    /// Where the station's part of memory begins.
     pub(super) base: u64,
     pub(super) block: u64,
     pub(super) queue_entries: u32,
@@ -136,10 +138,10 @@ pub(super) struct Settings {
     pub(super) unruly: bool,
 }
 
-/// Pages of a station: those of its queues, then those of data.
+/// Number of pages for a station's queues; [`DATA_PAGES`] for data follow.
 pub(super) const QUEUE_PAGES: u64 = 40;
 pub(super) const DATA_PAGES: u64 = 160;
-/// And then some that nobody uses.
+/// Number of pages of a station's part of memory; the last ones are used by nobody.
 pub(super) const PAGES: u64 = QUEUE_PAGES + DATA_PAGES + 16;
 
 impl Station {
@@ -180,7 +182,7 @@ impl Station {
         }
     }
 
-    /// The device is gone.
+    /// The controller is gone: ends all commands and forgets the queues.
     pub(super) fn lose(&mut self, tap: &mut Tap) {
         self.stage = Stage::Gone;
         self.lost = true;
@@ -190,21 +192,23 @@ impl Station {
         tap.delete_all();
     }
 
-    /// Enumeration has found it.
+    /// Enumeration has found the controller.
     pub(super) fn found(&mut self, now: Instant, found: Found) {
         let Found { bdf, bar, memory_buffer, bridge, express } = found;
         (self.bdf, self.bar, self.lost, self.bus_master) = (Some(bdf), bar, false, true);
         (self.memory_buffer, self.express) = (memory_buffer, express);
-        // Enumeration has enabled it all.
+        // Enumeration has set Bus Master Enable everywhere.
         (self.bridge_id, self.bridge_on) = (Some(bridge), true);
         self.stage = Stage::Rest(now);
     }
 
-    /// Whether the function may read host memory, or may still when a doorbell reaches it that is rung now.
+    /// Whether the function may read host memory, now or when a doorbell reaches it that is rung
+    /// now.
     pub(super) const fn may_read(&self) -> bool {
         self.bus_master && self.bridge_on || !self.forbidding.is_empty()
     }
-    /// Writes the Command register of `bdf`: Bus Master Enable, with Memory Space Enable. Whether it could.
+    /// Sets or clears Bus Master Enable in the Command register of `bdf`, and sets Memory Space
+    /// Enable. Returns whether the write was sent.
     pub(super) fn set_master(&mut self, ground: &mut Ground<'_>, bdf: Bdf, on: bool) -> bool {
         let cookie = self.cookie();
         let value = if on { 6 } else { 2 };
@@ -221,7 +225,7 @@ impl Station {
         (self.index as u64) << 32 | self.cookies
     }
 
-    /// The host begins anew.
+    /// Restarts the station, as a new process would.
     pub(super) fn restart(&mut self) {
         self.stage = Stage::Gone;
         self.lost = true;
@@ -234,8 +238,8 @@ impl Station {
         self.workload.abandon();
     }
 
-    /// All commands have ended, nobody knows how. The controller is not gone, and does nothing to their memory any more: somebody
-    /// else may use it.
+    /// Ends all commands, or those of one queue, with unknown results. The controller, which is
+    /// still there, no longer accesses their memory, so the memory may be reused.
     pub(super) fn end_all(&mut self, ground: &mut Ground<'_>, queue: Option<u16>) {
         let is_over = |id: u16| queue.is_none_or(|queue| queue == id);
         for queue in self.queues.iter().filter(|queue| is_over(queue.id)) {
@@ -250,7 +254,7 @@ impl Station {
         }
     }
 
-    /// Commands have ended, nobody knows how: gives their pages.
+    /// Ends commands with unknown results, and returns their pages.
     fn give_up(&mut self, is_over: impl Fn(u16) -> bool) -> Vec<Vec<u64>> {
         let keys: Vec<_> = self.commands.keys().copied().filter(|key| is_over(key.0)).collect();
         let commands: Vec<_> = keys.iter().filter_map(|key| self.commands.remove(key)).collect();
@@ -299,7 +303,7 @@ impl Station {
         }
     }
 
-    /// Puts an entry into a queue, which has room.
+    /// Puts an entry into queue `id`, which must have room.
     pub(super) fn submit(
         &mut self,
         ground: &mut Ground<'_>,
@@ -323,7 +327,7 @@ impl Station {
             queue.ring_at = Some(ground.now + Nanos::new(wait));
         }
         if let Some(lost) = self.commands.insert((id, name), command) {
-            // Only a host that keeps no rule has two of one name.
+            // Only a host that keeps no rules uses an identifier twice.
             ground.tap.doubt();
             self.abandon(lost);
         }
@@ -333,7 +337,7 @@ impl Station {
         Command { what, pages: Vec::new(), segments: Vec::new(), sent }
     }
 
-    /// Does what is to be done now.
+    /// Does what is due now.
     pub(super) fn poll(&mut self, ground: &mut Ground<'_>) {
         match self.stage {
             Stage::Gone => return,
@@ -372,7 +376,8 @@ impl Station {
         rings.chain(deadlines).chain(pause).chain(self.wild_timeout()).min()
     }
 
-    /// Rings what is due; before that it says what has been written by now.
+    /// Rings the doorbells that are due. Before each ring, the device is told the current moment of
+    /// memory.
     pub(super) fn ring(&mut self, ground: &mut Ground<'_>) {
         let enabled = self.may_read();
         for index in 0..self.queues.len() {
@@ -411,7 +416,7 @@ impl Station {
 
     pub(super) fn report(&mut self, outcome: &mut Outcome) {
         if self.unruly {
-            // What becomes of its data is its own affair.
+            // An unruly host's data are not checked.
             outcome.counts.done += self.workload.counts().done;
             outcome.counts.failed += self.workload.counts().failed;
         } else {

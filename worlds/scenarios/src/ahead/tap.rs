@@ -1,6 +1,8 @@
-//! What passes from the host's end of a tunnel to the device's, held against what the device could have read itself.
+//! Compares what passes from the host's end of a tunnel to the device's with what the device could
+//! have read by itself.
 //!
-//! Nothing here is of the engines: entries, lists and descriptors are followed anew, from the bytes that were sent.
+//! Nothing here uses the engines' code: entries, lists and descriptors are followed anew, from the
+//! bytes that were sent.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,14 +16,15 @@ const FORGET: u8 = 0x14;
 const AHEAD_HEAD: usize = 16;
 const ONCE: u8 = 1;
 const ENTRY: u64 = 64;
-/// Create I/O Submission Queue.
+/// The opcode of Create I/O Submission Queue.
 const CREATE_SUBMISSION: u8 = 0x01;
-/// Doorbells by which an entry was rung and did not go ahead; those of a host that keeps the rules are of one.
+/// Number of doorbells by which one address was rung without being sent ahead. With a host that
+/// keeps the rules there is at most one.
 const RUNG_MAX: usize = 4;
 const FAILURES_MAX: usize = 8;
 const ANYTHING: (u64, u64) = (0, u64::MAX - 3);
 
-/// A submission queue, as the host's commands have made it.
+/// A submission queue, as the host's commands have created it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     pub(super) base: u64,
@@ -29,47 +32,47 @@ pub(super) struct Queue {
     pub(super) tail: u32,
 }
 
-/// A doorbell that was rung.
+/// A doorbell that the host has rung.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
     id: u16,
     tail: u32,
     since: Moment,
-    /// The function could read memory.
+    /// Whether the function could read host memory when the doorbell was rung.
     enabled: bool,
 }
 
-/// A submission queue that the host has asked for.
+/// A submission queue whose creation the host has requested.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     id: u16,
     base: u64,
     entries: u32,
-    /// How many doorbells had been rung when the host was told what came of it. None: it was not; a completion that
-    /// something was written over is never known.
+    /// Number of doorbells rung before the host saw the completion; `None` while it has not. A
+    /// completion that was overwritten is never seen.
     answered: Option<usize>,
 }
 
-/// What can't be told any more, since the host has rung its admin queue at random or used a command's name twice: which of the
-/// queues that it has asked for there are, and from which entry on they are read. Entries may then go ahead that were
-/// rung, of any of them.
+/// What is unknown once the host has rung its admin queue at random, or has used a command
+/// identifier twice: which of the requested queues exist, and from which entry on they are read.
+/// Entries of any requested queue that were rung may then be sent ahead.
 #[derive(Debug, Default)]
 struct Doubt {
     doubted: bool,
-    /// Submission queues that the host has asked for since the controller was enabled, or that entries ask for which it left
-    /// in the admin queue.
+    /// The submission queues whose creation the host has requested since it enabled the controller,
+    /// and those that entries left in the admin queue request.
     asked: Vec<Asked>,
     rung: Vec<Ring>,
 }
 
 impl Doubt {
-    /// Whether the entry at `address` was rung: of which queue, and when first.
+    /// The queue of the entry at `address` and the moment when it was first rung, if it was rung.
     fn find(&self, address: u64) -> Option<(u16, Moment)> {
         self.asked.iter().find_map(|&Asked { id, base, entries, answered }| {
             let slot = u32::try_from(address.checked_sub(base)? / ENTRY).ok()?;
             let open = answered.filter(|_| !self.doubted).unwrap_or(self.rung.len());
             let rings = || self.rung[..open].iter().filter(|ring| ring.id == id && ring.tail < entries);
-            // Below a tail; or above one that was rung before a lower one.
+            // The entry lies below a tail, or above a tail that was rung before a lower one.
             let below = |ring: &&Ring| ring.enabled && slot < ring.tail;
             let above = |(one, next): (&Ring, &Ring)| {
                 next.enabled && next.tail <= one.tail && (one.tail..entries).contains(&slot)
@@ -81,45 +84,48 @@ impl Doubt {
     }
 }
 
-/// What a command of which something went ahead still names.
+/// What a command may still name, after some of its memory was sent ahead.
 #[derive(Debug)]
 struct Named {
-    /// When its doorbell was rung.
+    /// The moment when the command's doorbell was rung.
     since: Moment,
-    /// Bytes that are out.
+    /// Number of bytes that were sent ahead.
     bytes: u64,
-    /// Data of it, first address and end.
+    /// The first address and the end of each piece of the command's data.
     data: Vec<(u64, u64)>,
-    /// The next list: where, how long, and whether of PRPs.
+    /// Address, length and kind of the next list; true for a list of PRPs.
     list: Option<(u64, u64, bool)>,
-    /// Bytes of data of which it is not yet known where they are.
+    /// Number of bytes of data whose address is not known yet.
     left: u64,
     to_controller: bool,
 }
 
-/// See the module.
+/// Watches a tunnel's stream, and compares what is sent ahead with what the device could have read.
 #[derive(Debug)]
 pub(super) struct Tap {
     memory: Shared,
-    /// Bytes of a block of the disk.
+    /// Length of a block of the disk in bytes.
     block: u64,
-    /// Bytes that the other end keeps.
+    /// Number of bytes that the other end keeps.
     window: u64,
-    /// The host's commands name memory that nobody uses, too.
+    /// Whether the host's commands may name memory that nobody uses.
     unruly: bool,
     stream: Vec<u8>,
     queues: BTreeMap<u16, Queue>,
-    /// Entries of rung doorbells that have not gone ahead, with their queue, and when they were rung.
+    /// Entries that were rung and not sent ahead, by address: each with its queue and the moment
+    /// when it was rung.
     rung: BTreeMap<u64, VecDeque<(u16, Moment)>>,
-    /// Those that were rung while the function could not read memory: it may, once it can.
+    /// Entries that were rung while the function could not read memory. The function may read them
+    /// once it can.
     held: Vec<(u64, u16, Moment)>,
     named: BTreeMap<u32, Named>,
-    /// Of the controller as it was enabled last, and the time before.
+    /// What is unknown of the controller since it was last enabled, and of the time before.
     doubts: [Doubt; 2],
-    /// The first key of this connection of which the entry was seen; those of before it may have lost theirs.
+    /// The first key on this connection whose entry was seen. The entries of earlier keys may be
+    /// lost.
     first: Option<u32>,
     out: u64,
-    /// What has gone ahead: pieces and bytes.
+    /// Number of pieces that were sent ahead.
     pub(super) pieces: u64,
     pub(super) failures: Vec<String>,
 }
@@ -150,26 +156,26 @@ impl Tap {
         }
     }
 
-    /// There is a new connection.
+    /// Begins a new connection.
     pub(super) fn on_connection(&mut self) {
         self.stream.clear();
         (self.out, self.first) = (0, None);
         for named in self.named.values_mut() {
             named.bytes = 0;
             if named.list.is_some() {
-                // It may have gone with the connection before.
+                // The list may have been lost with the old connection.
                 named.data.push(ANYTHING);
             }
         }
     }
 
-    /// The link came up or went down: keys begin anew.
+    /// Begins anew with keys, as the link has come up or gone down.
     pub(super) fn on_link(&mut self) {
         self.named.clear();
         (self.out, self.first) = (0, None);
     }
 
-    /// The host begins anew.
+    /// Begins anew, as the host was restarted.
     pub(super) fn restart(&mut self) {
         self.on_connection();
         self.named.clear();
@@ -178,18 +184,18 @@ impl Tap {
         self.held.clear();
     }
 
-    /// The host enables its controller.
+    /// Notes that the host enables its controller.
     pub(super) fn enable(&mut self) {
         self.doubts.swap(0, 1);
         self.doubts[0] = Doubt::default();
     }
 
-    /// The host asks for a submission queue.
+    /// Notes that the host requests a submission queue.
     pub(super) fn ask(&mut self, id: u16, base: u64, entries: u32) {
         self.doubts[0].asked.push(Asked { id, base, entries, answered: None });
     }
 
-    /// It has been told what came of that.
+    /// Notes that the host has seen the completion of a request for a submission queue.
     pub(super) fn answer(&mut self, id: u16, base: u64) {
         let Doubt { asked, rung, .. } = &mut self.doubts[0];
         for asked in asked.iter_mut().filter(|asked| (asked.id, asked.base) == (id, base)) {
@@ -197,7 +203,7 @@ impl Tap {
         }
     }
 
-    /// Nobody can tell what the controller makes of the admin queue.
+    /// Notes that nobody can tell what the controller finds in the admin queue.
     pub(super) fn doubt(&mut self) {
         self.doubts[0].doubted = true;
         let Some(&Queue { base, entries, .. }) = self.queues.get(&0) else { return };
@@ -213,22 +219,23 @@ impl Tap {
         }
     }
 
-    /// The host has a queue from now on.
+    /// Notes that a queue exists from now on.
     pub(super) fn create(&mut self, id: u16, base: u64, entries: u32) {
         self.queues.insert(id, Queue { base, entries, tail: 0 });
     }
 
-    /// It has it no longer. What was rung before may still be on its way.
+    /// Notes that a queue no longer exists. Entries that were rung before may still be sent ahead.
     pub(super) fn delete(&mut self, id: u16) {
         self.queues.remove(&id);
     }
 
-    /// It has none any more.
+    /// Notes that no queue exists any more.
     pub(super) fn delete_all(&mut self) {
         self.queues.clear();
     }
 
-    /// The host rings a doorbell; `enabled`: the function, and all above it, may read host memory.
+    /// Notes that the host rings a doorbell. `enabled` tells whether the function and all ports
+    /// above it may read host memory.
     pub(super) fn ring(&mut self, id: u16, tail: u32, enabled: bool) {
         let since = self.memory.borrow().moment();
         self.doubts[0].rung.push(Ring { id, tail, since, enabled });
@@ -246,7 +253,8 @@ impl Tap {
         }
     }
 
-    /// The function may read memory from now on, and what was rung before.
+    /// Notes that the function may read memory from now on, entries that were rung earlier
+    /// included.
     pub(super) fn allow(&mut self) {
         self.doubts[0].rung.iter_mut().for_each(|ring| ring.enabled = true);
         for (address, id, since) in self.held.drain(..) {
@@ -258,7 +266,7 @@ impl Tap {
         }
     }
 
-    /// The stream goes on.
+    /// Takes the next bytes of the stream to the device.
     pub(super) fn scan(&mut self, bytes: &[u8]) {
         self.stream.extend_from_slice(bytes);
         let stream = std::mem::take(&mut self.stream);
@@ -312,7 +320,7 @@ impl Tap {
             return self.fail(format!("what goes ahead of {address:#x} is no memory"));
         }
         if !self.named.contains_key(&key) && !once && self.first.is_none_or(|first| key < first) {
-            // Its entry went with a connection that was lost.
+            // The command's entry was on a connection that was lost.
             let since = Moment(0);
             let data = vec![ANYTHING];
             let named = Named { since, bytes: 0, data, list: None, left: 0, to_controller: true };
@@ -321,7 +329,8 @@ impl Tap {
         if !self.named.contains_key(&key) {
             self.first = self.first.or(Some(key));
             let rung = self.rung.get_mut(&address).and_then(|rung| {
-                // Where an I/O queue lies upon the admin queue, it is not told which of them is meant.
+                // Where an I/O queue overlaps the admin queue, the host has not told which of them
+                // is meant.
                 let index = rung.iter().position(|&(queue, _)| queue != 0).unwrap_or(0);
                 rung.remove(index)
             });
@@ -348,7 +357,7 @@ impl Tap {
         }
     }
 
-    /// Whether the command with `key` names this piece; a list is followed.
+    /// Whether the command with `key` names this piece; follows the command's lists.
     fn is_named(&mut self, key: u32, address: u64, bytes: &[u8]) -> bool {
         let Some(named) = self.named.get_mut(&key) else { return false };
         let end = address + bytes.len() as u64;

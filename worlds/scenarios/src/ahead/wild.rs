@@ -1,4 +1,4 @@
-//! What a host does that keeps no rule: whatever becomes of its own data, nothing else may come of it.
+//! What a host does that keeps no rules. Its own data may suffer, but nothing else may go wrong.
 
 use engine::{Instant, Nanos};
 use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
@@ -7,19 +7,19 @@ use super::buffers::PAGE;
 use super::memory::BASE;
 use super::station::{DATA_PAGES, DOORBELLS, Ground, QUEUE_PAGES, Stage, Station, What};
 
-/// Between two such things.
+/// The longest pause in ns between two wild actions.
 const PAUSE_MAX: u64 = 3_000_000;
-/// NVM Subsystem Reset, and what is written there.
+/// NSSR, the register for an NVM Subsystem Reset, and the value that starts the reset.
 const NSSR: u64 = 0x20;
 const NVME: u32 = 0x4e56_4d65;
 /// Sanitize Action (SANACT): Start a Block Erase sanitize operation.
 const BLOCK_ERASE: u32 = 2;
-/// In the PCI Express capability: Device Control; Initiate Function Level Reset.
+/// Device Control in the PCI Express capability, and its bit Initiate Function Level Reset.
 const DEVICE_CONTROL: u16 = 8;
 const FUNCTION_RESET: u32 = 1 << 15;
 
 impl Station {
-    /// Does something of this kind when it is time to.
+    /// Does something wild when it is time to.
     pub(super) fn wild(&mut self, ground: &mut Ground<'_>) {
         if !self.unruly || self.wild_at > ground.now {
             return;
@@ -32,7 +32,7 @@ impl Station {
             7 => self.master(ground, !self.bus_master),
             8 => self.bridge(ground),
             9 => {
-                // Reset, and no patience.
+                // The host resets the controller, and does not always wait for the reset.
                 self.disable(ground);
                 if ground.rng.one_in(2) {
                     self.enable(ground);
@@ -61,7 +61,7 @@ impl Station {
         (self.unruly && self.stage == Stage::Up).then_some(self.wild_at)
     }
 
-    /// An address where nothing good is.
+    /// A random address, at which there is often nothing good.
     fn anywhere(&self, ground: &mut Ground<'_>) -> u64 {
         let rng = &mut *ground.rng;
         let page = PAGE * rng.below(DATA_PAGES);
@@ -92,7 +92,7 @@ impl Station {
             ..Default::default()
         };
         let second = self.anywhere(ground);
-        // Now and then a descriptor of a segment.
+        // Now and then, the pointer is an SGL segment descriptor.
         let second = if ground.rng.one_in(3) { second & 0xffff | 0x30 << 56 } else { second };
         SubmissionQueueEntry { data_pointer: [self.anywhere(ground), second], ..entry }
     }
@@ -109,7 +109,7 @@ impl Station {
         self.write(ground, DOORBELLS + u64::from(id) * 8, &tail.to_le_bytes());
     }
 
-    /// An entry of an I/O queue, rung or not.
+    /// Overwrites an entry of an I/O queue, whether it was rung or not.
     fn rewrite_entry(&mut self, ground: &mut Ground<'_>) {
         let entry = self.entry(ground);
         let index = ground.rng.below(self.queues.len() as u64);
@@ -120,7 +120,7 @@ impl Station {
         }
     }
 
-    /// Data or lists under way: with pointers, or with anything.
+    /// Overwrites data or lists that may be in use, with pointers or with random bytes.
     fn rewrite_page(&mut self, ground: &mut Ground<'_>) {
         let page = self.base + PAGE * (QUEUE_PAGES + ground.rng.below(DATA_PAGES));
         let mut bytes = vec![0; 512];
@@ -141,7 +141,7 @@ impl Station {
         }
     }
 
-    /// Format or Sanitize, whatever is under way.
+    /// Starts Format NVM or Sanitize, whatever commands are outstanding.
     fn erase(&mut self, ground: &mut Ground<'_>) {
         let format = u32::from(self.block == 4096);
         let (opcode, how) = if ground.rng.one_in(2) {
@@ -167,7 +167,7 @@ impl Station {
         self.admin_if_room(ground, entry, what);
     }
 
-    /// A submission queue that may be there already, anywhere.
+    /// Creates a submission queue at a random address; a queue of this number may exist already.
     fn create_anything(&mut self, ground: &mut Ground<'_>) {
         let id = 1 + u16::try_from(ground.rng.below(u64::from(self.pairs) + 1)).expect("few queues");
         let base = self.anywhere(ground);
@@ -178,7 +178,7 @@ impl Station {
         self.admin_if_room(ground, entry, What::Made { id, base, entries });
     }
 
-    /// Bus Master Enable of the port above the function.
+    /// Toggles Bus Master Enable of the port above the function.
     fn bridge(&mut self, ground: &mut Ground<'_>) {
         let Some(bridge) = self.bridge_id else { return };
         let on = !self.bridge_on;
@@ -192,7 +192,7 @@ impl Station {
         let cookie = self.cookie();
         let at = express + DEVICE_CONTROL;
         if ground.root.config_write(ground.now, cookie, bdf, at, 0b0010, FUNCTION_RESET).is_ok() {
-            // Its registers are gone, too; enumeration gives it new ones.
+            // The reset clears the function's registers, too; enumeration sets them again.
             self.rescan = true;
             self.lose(ground.tap);
         }

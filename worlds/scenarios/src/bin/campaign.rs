@@ -9,9 +9,11 @@ use clap::Parser;
 use scenarios::campaign::{Outcome, run_seeds};
 use scenarios::{ahead, disk, fabrics, sessions};
 
-/// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale or stuck.
+/// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale
+/// or stuck.
 ///
-/// Each seed is a run of its own and always the same one. A failure prints the command that runs it again.
+/// Each seed is a run of its own and always the same one. A failure prints the command that runs it
+/// again.
 ///
 /// Example: campaign --seeds 0..1000 --jobs 4
 ///
@@ -25,7 +27,8 @@ struct Arguments {
     /// Run the seeds from A up to but without B.
     #[arg(long, value_name = "A..B", value_parser = parse_seeds, default_value = "0..1000")]
     seeds: Range<u64>,
-    /// Run seeds that nobody has run: from a base drawn at random, which is printed, as many as --seeds has.
+    /// Run seeds that nobody has run: from a base drawn at random, which is printed, as many as
+    /// --seeds has.
     #[arg(long, conflicts_with = "seed")]
     fresh: bool,
     /// Run the seeds that have failed once, each in its scenario.
@@ -48,7 +51,7 @@ struct Arguments {
     json: bool,
 }
 
-/// A scenario's name and how it is run.
+/// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
 const SCENARIOS: [Scenario; 10] = [
@@ -71,7 +74,7 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err(format!("no seed lies in {text}")) } else { Ok(range) }
 }
 
-/// What all seeds of a scenario came to.
+/// The sums over all seeds of a scenario.
 #[derive(Debug, Default)]
 struct Total {
     seeds: u64,
@@ -91,10 +94,10 @@ impl Total {
     }
 }
 
-/// Seeds that have failed once: a scenario and a seed on each line.
+/// The seeds that have failed once: a scenario and a seed on each line.
 const KNOWN: &str = include_str!("../../known-seeds.txt");
 
-/// The known seeds of a scenario.
+/// The seeds of `scenario` that have failed once.
 fn known(scenario: &str) -> Vec<u64> {
     let lines = KNOWN.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let fields = lines.filter_map(|line| line.split_once(' '));
@@ -102,7 +105,7 @@ fn known(scenario: &str) -> Vec<u64> {
     its.map(|(_, seed)| seed.trim().parse().expect("a seed is a number")).collect()
 }
 
-/// A seed below which and for some time above nobody has looked, short enough to be typed.
+/// A random seed from which on nobody has probably run seeds, short enough to be typed.
 fn fresh_base() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(std::process::id()) % 900_000 + 100_000) * 1_000_000
@@ -140,7 +143,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Seeds of a scenario that runs for a time.
+/// The largest number of seeds of a scenario that runs for a given time.
 const SEEDS_MAX: u64 = 1 << 40;
 
 fn campaign(
@@ -168,7 +171,7 @@ fn campaign(
             let of = share.map_or_else(|| format!(" of {count}"), |_| String::new());
             let _ = write!(std::io::stderr(), "\r{name}: {}{of} seeds", total.seeds);
         }
-        // Whoever reads no further wants no further seeds.
+        // A reader that has gone away wants no more seeds.
         written
             && (arguments.failures_max == 0 || total.failed_seeds < arguments.failures_max)
             && until.is_none_or(|until| Instant::now() < until)
@@ -187,7 +190,7 @@ fn campaign(
     total
 }
 
-/// Takes the progress line away.
+/// Clears the line with the progress.
 fn clear(progress: bool) {
     if progress {
         let _ = write!(std::io::stderr(), "\r\x1b[K");

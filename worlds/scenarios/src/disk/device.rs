@@ -10,7 +10,7 @@ use tunnel::session::Config as SessionConfig;
 use crate::far_box::FarBox;
 use crate::session::instance;
 
-/// See the module.
+/// The node of a box with an SSD; a restart gives it a new instance.
 #[derive(Debug)]
 pub(super) struct DeviceNode {
     session: SessionConfig,

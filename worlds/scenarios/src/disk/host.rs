@@ -1,4 +1,5 @@
-//! The host's node: a near machine and a workload on each far disk, or an intruder that only wants to attach.
+//! The host's node: a near machine with a workload on each far disk, or an intruder that only tries
+//! to attach.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +20,20 @@ use crate::outbox::Outbox;
 use crate::session::instance;
 use crate::workload::{Operation, Phase, Work};
 
-/// What fills memory that a read is to fill, so that bytes which never came are seen.
+/// Fills the memory of a read in advance, so that missing bytes are noticed.
 const UNFILLED: u8 = 0xee;
-/// The last events that are kept for the report of a run that fails.
+/// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 12;
 
 /// A workload on the disk of one far end.
 #[derive(Debug)]
 pub(super) struct Disk {
-    /// The serial number by which the controller is known.
+    /// The serial number that identifies the controller.
     serial: String,
     workload: Box<dyn Work>,
-    /// What no queue had room for yet.
+    /// An operation that no queue had room for yet.
     pending: Option<Operation>,
-    /// By cookie: the operation and the slot of memory that it has.
+    /// The issued operations and their slots of memory, by cookie.
     issued: BTreeMap<u64, (Operation, u64)>,
     free: Vec<u64>,
     slot_bytes: u64,
@@ -45,7 +46,8 @@ impl Disk {
     }
 }
 
-/// A connection of a port: the first ones are one of each port, behind them are those over which links are spread.
+/// A connection of a port. The first lines are one for each port; the lines behind them are the
+/// further connections of links over several connections.
 #[derive(Debug)]
 struct Line {
     connection: ConnectionId,
@@ -53,17 +55,17 @@ struct Line {
     outbox: Outbox,
 }
 
-/// See the module.
+/// A host over tunnels: its near machine, its connections and its workloads.
 #[derive(Debug)]
 pub(super) struct HostNode {
     settings: near::Config,
     session: SessionConfig,
-    /// The far ends, by port.
+    /// The nodes of the far ends, by port.
     peers: Vec<NodeId>,
     near: Near,
     lines: Vec<Option<Line>>,
     disks: Vec<Disk>,
-    /// Leaves when it is told to drain.
+    /// Whether this is an intruder, which leaves in the drain phase.
     intruder: bool,
     events: Vec<String>,
 }
@@ -151,7 +153,7 @@ impl HostNode {
         }
     }
 
-    /// Ends a port's connection; what it cannot take at once is lost.
+    /// Ends a port's connection; bytes that it does not take at once are lost.
     fn hang_up<P>(&mut self, context: &mut Context<'_, P>, port: usize) {
         if let Some(mut line) = self.lines[port].take() {
             if line.open {
@@ -172,7 +174,7 @@ impl HostNode {
         self.events.push(format!("{}: {text}", now - Instant::ZERO));
     }
 
-    /// The controller whose disk is number `disk`, once it is known.
+    /// The controller with the disk `disk`, once it is known.
     fn controller_of(&self, disk: usize) -> Option<ControllerIndex> {
         let serial = &self.disks[disk].serial;
         self.near.controllers().map(|(controller, _)| controller).find(|controller| {

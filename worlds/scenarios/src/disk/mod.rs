@@ -1,4 +1,5 @@
-//! A far SSD on a bad day: hosts, tunnels, NVMe functions and media, with everything that goes wrong between them.
+//! A far SSD on a bad day: hosts, tunnels, NVMe functions and media, and everything that goes wrong
+//! between them.
 
 mod device;
 mod host;
@@ -25,23 +26,25 @@ use device::DeviceNode;
 use host::{Disk, HostNode};
 use stranger::StrangerNode;
 
-/// For how long sessions are held; shorter than the completion timeout, so that who comes back in time loses nothing.
+/// How long sessions are held. Shorter than the completion timeout, so that a peer that comes back
+/// in time loses nothing.
 const HOLD: Nanos = Nanos::from_millis(200);
 /// Completion timeout of root complex and devices: 900 ms.
 const TIMEOUT: CompletionTimeout = CompletionTimeout::C1;
-/// Blocks of each disk.
+/// Number of blocks of each disk.
 const BLOCKS: u64 = 24;
-/// Operations outstanding at once.
+/// The largest number of outstanding operations.
 const DEPTH: usize = 16;
-/// Blocks of an operation, at most.
+/// The largest number of blocks of an operation.
 const BLOCKS_MAX: u64 = 8;
 
-/// Operations of a script.
+/// Number of operations of a script.
 const SCRIPT: usize = 400;
-/// What a device's end keeps of memory that is sent ahead, bytes: all that can be, half of it, next to nothing.
+/// How many bytes of memory sent ahead a device's end keeps: everything, half of it, or next to
+/// nothing.
 const AHEAD: [u32; 3] = [4 << 20, 32 << 10, 512];
 
-/// Whoever takes part.
+/// A node of the scenario.
 #[derive(Debug)]
 enum Member {
     Host(Box<HostNode>),
@@ -119,13 +122,13 @@ impl Subject for Member {
 /// What the hosts do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Whatever comes, and what fails has failed.
+    /// Random operations, which may fail.
     Random,
-    /// A list that is done to its end.
+    /// A list of operations that is carried out to its end.
     Script,
 }
 
-/// What a seed decides before anything happens.
+/// A world under construction, and what its seed has decided.
 struct Scene {
     world: World<Member>,
     rng: Rng,
@@ -133,7 +136,7 @@ struct Scene {
     media: MediaProfile,
     block: BlockSize,
     lookahead: bool,
-    /// Connections of a link.
+    /// Number of connections of a link.
     strands: u8,
 }
 
@@ -188,7 +191,7 @@ impl Scene {
         settings.driver.interrupts = self.rng.one_in(2);
         settings.driver.queue_pairs = u16::from(self.strands - 1).max(1);
         settings.driver.resets_max = u32::MAX;
-        // A host that waits for its device, one that waits for a while, and one that fails commands at once.
+        // Hosts that wait for their device, that wait for a while, and that fail commands at once.
         settings.driver.hold = [Nanos::from_secs(30), HOLD * 2, Nanos::ZERO]
             [usize::try_from(self.rng.below(3)).expect("one of three")];
         settings.gather = HOLD;
@@ -208,7 +211,7 @@ impl Scene {
         let rng = self.world.rng(&format!("workload {number}"));
         let workload: Box<dyn Work> = match work {
             Kind::Random => Box::new(Workload::new(config, rng)),
-            // Long enough pauses for the list to last as long as the faults.
+            // The pauses are long enough for the list to last as long as the faults.
             Kind::Script => Box::new(Script::new(
                 WorkloadConfig { pause_max: Nanos::from_millis(60), ..config },
                 SCRIPT,
@@ -223,25 +226,25 @@ fn serial(number: usize) -> String {
     format!("FAR{number}")
 }
 
-/// Runs the scenario for a seed.
+/// Runs the scenario for `seed`.
 pub fn run(seed: u64) -> Outcome {
     play(seed, false, Kind::Random, chaos::plan)
 }
 
-/// As [`run`], with memory sent ahead of the device's asking.
+/// Runs the scenario for `seed` with memory sent ahead of the device's requests.
 pub fn run_ahead(seed: u64) -> Outcome {
     play(seed, true, Kind::Random, chaos::plan)
 }
 
-/// Runs the same list of operations with lookahead off and on, with the same faults: what is read and what is on the
-/// disks at the end must be the same bytes.
+/// Runs one list of operations with lookahead off and on, and with equal faults. What is read and
+/// the final contents of the disks must be equal.
 pub fn run_both(seed: u64) -> Outcome {
     let [off, on] = [false, true].map(|lookahead| play(seed, lookahead, Kind::Script, chaos::plan));
     compare(("lookahead off", off), ("lookahead on", on))
 }
 
-/// Runs the scenario for a seed with its connections cut `cuts` times and nothing else wrong: nobody above the
-/// tunnel may notice, so a single operation that fails is a failure.
+/// Runs the scenario for `seed` with its connections cut `cuts` times and nothing else wrong.
+/// Nothing above the tunnel may notice the cuts, so a single failed operation is a failure.
 pub fn run_cuts(seed: u64, cuts: u64) -> Outcome {
     let mut outcome = play(seed, seed % 2 == 1, Kind::Random, |config, rng| chaos::cuts(config, cuts, rng));
     if outcome.counts.failed > 0 {

@@ -1,4 +1,4 @@
-//! Somebody who dials a far end and has nothing sensible to say.
+//! A stranger that dials a far end and sends nonsense.
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
 use sim::stream::{ConnectionId, StreamEvent};
@@ -6,12 +6,12 @@ use sim::{Context, NodeId};
 use tunnel::Session;
 use tunnel::session::{Config, Input, Output};
 
-/// Between two attempts, at most.
+/// The longest pause between two actions.
 const PAUSE_MAX: Nanos = Nanos::from_millis(40);
-/// Bytes of nonsense at once, at most.
+/// The largest number of random bytes sent at once.
 const NONSENSE_MAX: u64 = 600;
 
-/// See the module.
+/// A node that dials a far end and sends nonsense.
 #[derive(Debug)]
 pub(super) struct StrangerNode {
     peer: NodeId,
@@ -49,7 +49,7 @@ impl StrangerNode {
         }
         if self.next_at <= context.now() {
             self.next_at = context.now() + Nanos::new(self.rng.below(PAUSE_MAX.get()) + 1);
-            // Sometimes it hangs up, sometimes it says more, sometimes it holds the line.
+            // The stranger hangs up, says more, or holds the line.
             match self.connection {
                 Some(connection) if self.rng.one_in(2) => {
                     context.close(connection);
@@ -66,7 +66,7 @@ impl StrangerNode {
         Some(self.next_at)
     }
 
-    /// Random bytes, or a greeting that was bent.
+    /// Random bytes, or a greeting with a flipped bit.
     fn nonsense(&mut self) -> Vec<u8> {
         let bound = if self.rng.one_in(2) { 1 + self.rng.below(NONSENSE_MAX) } else { 0 };
         let mut bytes = vec![0; usize::try_from(bound).expect("a few hundred")];
@@ -83,7 +83,7 @@ impl StrangerNode {
     }
 }
 
-/// What a host says first.
+/// The bytes that a host sends first.
 fn greeting(rng: Rng) -> Buffer {
     let mut session = Session::upstream(Config::default(), rng);
     let mut said = Buffer::EMPTY;

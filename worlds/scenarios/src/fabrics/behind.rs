@@ -1,4 +1,4 @@
-//! A medium that is the namespace of another target: what makes a target a proxy.
+//! A medium that is the namespace of another target, which makes a target a proxy.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,13 +13,13 @@ use sim::stream::{self, StreamEvent};
 
 use super::wires::Wires;
 
-/// The namespace, and what was asked of it.
+/// The other target's namespace, and the requests to it.
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) wires: Wires,
     block_bytes: u64,
     waiting: VecDeque<Request>,
-    /// By cookie; whether they read.
+    /// The requests in flight by cookie, with whether each is a read.
     issued: BTreeMap<u64, (IoId, bool)>,
     cookies: u64,
 }
@@ -42,7 +42,7 @@ impl Behind {
         self.wires.handle(now, connection, event)
     }
 
-    /// Goes on; what has been answered is given to `answer`.
+    /// Goes on with all requests, and gives completions to `answer`.
     pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>, mut answer: impl FnMut(Completion)) {
         let now = context.now();
         self.wires.wake(now);
@@ -112,7 +112,7 @@ impl Behind {
         answer(Completion::Done { id, result });
     }
 
-    /// The node was killed and is back.
+    /// Forgets all requests, after the node was killed and is back.
     pub(super) fn restart(&mut self) {
         self.wires.restart();
         self.waiting.clear();

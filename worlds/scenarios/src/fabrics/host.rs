@@ -1,4 +1,4 @@
-//! The host's node: an initiator, and a workload on the namespace behind it.
+//! The host's node: an initiator, and a workload on the subsystem's namespace.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::campaign::Outcome;
 use crate::checker::{End, Kind, OperationId};
 use crate::workload::{Operation, Phase, Workload};
 
-/// See the module.
+/// A host: an initiator, and a workload on the subsystem's namespace.
 #[derive(Debug)]
 pub(super) struct HostNode {
     wires: Wires,
     workload: Workload,
-    /// What there was no room for yet.
+    /// An operation that the initiator had no room for yet.
     pending: Option<Operation>,
     issued: BTreeMap<u64, Operation>,
 }
@@ -74,7 +74,7 @@ impl HostNode {
         if completed.origin == Origin::Host {
             return self.workload.doubt(id);
         }
-        // One that is not known is the checker's to judge.
+        // The checker judges completions of unknown commands.
         self.workload.end(id, if success { End::Done(&completed.data) } else { End::Failed });
     }
 
@@ -89,7 +89,7 @@ impl HostNode {
         self.workload.enter(phase);
     }
 
-    /// Once healed, every path comes back, too.
+    /// Whether work is left. Once the world is healed, every path must come back, too.
     pub(super) fn is_busy(&self, phase: Phase) -> bool {
         self.workload.is_busy(phase) || (phase == Phase::Drain && !self.wires.is_whole())
     }
@@ -104,7 +104,7 @@ impl HostNode {
     }
 }
 
-/// The command of an operation, with its data.
+/// The command of an operation, and its data.
 fn command(operation: &Operation, workload: &Workload) -> (SubmissionQueueEntry, Data) {
     let length = workload.length(operation);
     let (opcode, data) = match operation.kind {

@@ -1,5 +1,5 @@
-//! NVMe/TCP on a bad day: hosts, a subsystem, perhaps a proxy, one or two paths between any two, and everything that
-//! goes wrong there.
+//! NVMe/TCP on a bad day: hosts, a subsystem, perhaps a proxy, one or two paths between each pair
+//! of nodes, and everything that goes wrong there.
 
 mod behind;
 mod host;
@@ -28,16 +28,17 @@ use host::HostNode;
 use target::TargetNode;
 use wires::Wires;
 
-/// What faults are measured by: shorter and longer than the time-outs of the host.
+/// The length by which faults are measured: some are shorter than the host's time-outs, some
+/// longer.
 const HOLD: Nanos = Nanos::from_millis(400);
-/// Blocks of the namespace that are used.
+/// Number of blocks of the namespace that are used.
 const BLOCKS: u64 = 24;
-/// Operations outstanding at once.
+/// The largest number of outstanding operations.
 const DEPTH: usize = 16;
-/// Blocks of an operation, at most.
+/// The largest number of blocks of an operation.
 const BLOCKS_MAX: u64 = 8;
 
-/// Whoever takes part.
+/// A node of the scenario.
 #[derive(Debug)]
 enum Member {
     Host(Box<HostNode>),
@@ -114,7 +115,7 @@ fn subsystem_name() -> Nqn {
     name("nqn.2026-01.io.farlane:disk")
 }
 
-/// What the host is like: time-outs short and long, few queues and many, digests or none.
+/// Random settings of a host: short and long time-outs, few and many queues, digests or none.
 fn host_settings(rng: &mut Rng, number: u8) -> (initiator::Config, association::Config) {
     let pool = nvme_tcp::SharedPool::default();
     let connection = nvme_tcp::host::Config {
@@ -138,14 +139,14 @@ fn host_settings(rng: &mut Rng, number: u8) -> (initiator::Config, association::
         admin_timeout: HOLD * 2,
         reconnect: (HOLD / 64, HOLD / 4),
         controller_loss_timeout: None,
-        // A host whose commands wait for a path, and one whose commands fail after a while.
+        // Commands either wait for a path, or fail after a while.
         fast_io_fail_timeout: rng.one_in(3).then_some(HOLD / 2),
         ..association::Config::new(subsystem_name(), own, HostId([number; 16]))
     };
     (initiator::Config { multipath, connection }, association)
 }
 
-/// What the target grants.
+/// Random settings of a target.
 fn target_settings(rng: &mut Rng) -> nvme_tcp::controller::Config {
     let ready_to_transfer_bytes_max = 4096 << rng.below(5);
     nvme_tcp::controller::Config {
@@ -157,20 +158,20 @@ fn target_settings(rng: &mut Rng) -> nvme_tcp::controller::Config {
     }
 }
 
-/// Who takes part, beside the subsystem.
+/// The nodes of the scenario besides the subsystem's.
 #[derive(Clone, Copy, Debug)]
 struct Cast {
     hosts: u8,
-    /// Hosts reach the namespace through a proxy.
+    /// Whether hosts reach the namespace through a proxy.
     proxy: bool,
-    /// Paths between a host and what it uses.
+    /// Number of paths between a host and its target.
     paths: u8,
 }
 
-/// Two nodes with links between them.
+/// Two nodes with links between them: the near one and the far one.
 type Pair = (NodeId, NodeId);
 
-/// A subsystem with its node, and the hosts that use its namespace.
+/// Builds a subsystem with its node, and the hosts that use its namespace.
 fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaProfile) -> Vec<Pair> {
     let mut rng = world.rng("settings");
     let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
@@ -221,17 +222,17 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     pairs
 }
 
-/// Runs the scenario for a seed, with one host.
+/// Runs the scenario for `seed` with one host.
 pub fn run(seed: u64) -> Outcome {
     play(seed, 1, false)
 }
 
-/// Runs the scenario for a seed, with two hosts that use the same blocks of one namespace.
+/// Runs the scenario for `seed` with two hosts that use the same blocks of one namespace.
 pub fn run_shared(seed: u64) -> Outcome {
     play(seed, 2, false)
 }
 
-/// Runs the scenario for a seed, with a host whose target is a proxy of another target.
+/// Runs the scenario for `seed` with a host whose target is a proxy of another target.
 pub fn run_proxy(seed: u64) -> Outcome {
     play(seed, 1, true)
 }

@@ -1,4 +1,4 @@
-//! The node of a box that offers a subsystem by several ports.
+//! The node of a box that offers a subsystem at several ports.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,30 +13,30 @@ use sim::stream::{self, Lane, StreamEvent};
 use super::behind::Behind;
 
 const KEY: SubsystemKey = SubsystemKey(0);
-/// The last events that are kept for the report of a run that fails.
+/// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 24;
 
 /// An accepted connection.
 #[derive(Debug)]
 struct Line {
     connection: stream::ConnectionId,
-    /// Bytes that the target doesn't want yet.
+    /// Received bytes that the target does not want yet.
     received: VecDeque<Buffer>,
-    /// The target has ended it; it is closed when all is sent.
+    /// The target has ended the connection, which is closed when everything is sent.
     ended: bool,
 }
 
-/// See the module.
+/// A box that offers a subsystem at several ports, with its own medium or as a proxy.
 #[derive(Debug)]
 pub(super) struct TargetNode {
     config: Config,
     core: nvme::subsystem::Config,
-    /// Data are received where they belong, where that is known.
+    /// Whether received data are placed directly into the target's landing buffers.
     lands: bool,
     target: Target,
-    /// The medium, where it is not the node's own.
+    /// The other target that has the medium; `None` when the medium is the node's own.
     behind: Option<Behind>,
-    /// By the target's name for it.
+    /// The connections, by the target's numbers for them.
     lines: Vec<Option<Line>>,
     events: Vec<String>,
 }
@@ -99,7 +99,7 @@ impl TargetNode {
         self.target.handle_input(now, Input::Accepted(accepted));
     }
 
-    /// Gives the target what it wants of what has come.
+    /// Gives the target as much of the received bytes as it wants.
     fn feed(&mut self, now: Instant, index: usize) {
         let id = id_of(index);
         while self.target.wants_input(id)
@@ -150,7 +150,7 @@ impl TargetNode {
         self.target.poll_timeout().into_iter().chain(behind).min()
     }
 
-    /// Has what is behind go on; whether it has answered anything.
+    /// Lets the other target's requests go on; returns whether any were completed.
     fn settle_behind<P>(&mut self, context: &mut Context<'_, P>) -> bool {
         let Self { behind: Some(behind), target, .. } = self else { return false };
         let (now, mut answered) = (context.now(), false);
@@ -161,7 +161,7 @@ impl TargetNode {
         answered
     }
 
-    /// Whether all it needs is there.
+    /// Whether the connections to the other target are all there.
     pub(super) fn is_whole(&self) -> bool {
         self.behind.as_ref().is_none_or(|behind| behind.wires.is_whole())
     }
@@ -189,7 +189,8 @@ impl TargetNode {
         }
     }
 
-    /// Sends what a connection takes; whether that was anything, or the connection is over.
+    /// Sends as much as a connection takes. Returns whether anything was sent, or the connection
+    /// was closed.
     fn flush<P>(&mut self, context: &mut Context<'_, P>, index: usize) -> bool {
         let Some(&Line { connection, ended, .. }) = self.lines[index].as_ref() else { return false };
         let (id, now) = (id_of(index), context.now());

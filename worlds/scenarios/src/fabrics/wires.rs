@@ -1,4 +1,4 @@
-//! An initiator and its connections in the simulated world.
+//! An initiator and its connections in the virtual world.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use nvme_tcp::host as tcp;
 use sim::stream::{self, Lane, StreamEvent};
 use sim::{Context, NodeId};
 
-/// The last events that are kept for the report of a run that fails.
+/// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 24;
 
 /// A connection of the world.
@@ -25,7 +25,7 @@ pub(super) struct Wires {
     target: NodeId,
     config: initiator::Config,
     associations: Vec<association::Config>,
-    /// Data are received where they belong, where that is known.
+    /// Whether received data are placed directly into the initiator's landing buffers.
     lands: bool,
     pub(super) initiator: Initiator,
     is_started: bool,
@@ -52,7 +52,7 @@ impl Wires {
         }
     }
 
-    /// Something has happened to a connection; returns whether it is one of these.
+    /// Handles an event of a connection; returns whether the connection is the initiator's.
     pub(super) fn handle(
         &mut self,
         now: Instant,
@@ -91,7 +91,7 @@ impl Wires {
         }
     }
 
-    /// Begins, and does what is due.
+    /// Starts the initiator the first time, and fires its deadline if it is due.
     pub(super) fn wake(&mut self, now: Instant) {
         if !std::mem::replace(&mut self.is_started, true) {
             self.initiator.start(now);
@@ -101,7 +101,7 @@ impl Wires {
         }
     }
 
-    /// The next output that is not about connections.
+    /// Handles outputs about connections, and returns the next other output.
     pub(super) fn poll<P>(&mut self, context: &mut Context<'_, P>) -> Option<Output> {
         while let Some(output) = self.initiator.poll_output() {
             match output {
@@ -111,7 +111,8 @@ impl Wires {
                     self.lines.insert(connection, Line { id, open: false });
                 }
                 Output::Close { connection: id, last, .. } => self.close(context, id, &last),
-                // The network may lose an ICResp; nothing else breaks between two that keep to the protocol.
+                // The network may lose an ICResp. Two ends that keep to the protocol have no other
+                // protocol errors.
                 Output::ProtocolError(id, why) if why != tcp::Closed::InitialiseTimeout => {
                     panic!("{id:?}: {why}")
                 }
@@ -131,7 +132,7 @@ impl Wires {
         self.lines.remove(&connection);
     }
 
-    /// Sends what there is to be sent.
+    /// Sends as much as the connections take.
     pub(super) fn flush<P>(&mut self, context: &mut Context<'_, P>) {
         for (connection, line) in self.lines.iter().filter(|(_, line)| line.open) {
             let Some(outbox) = self.initiator.outbox(line.id) else { continue };
@@ -149,19 +150,19 @@ impl Wires {
         }
     }
 
-    /// The node was killed and is back: it has forgotten everything.
+    /// Replaces the initiator by a new one, after the node was killed and is back.
     pub(super) fn restart(&mut self) {
         self.initiator = Initiator::new(self.config.clone(), self.associations.clone());
         self.is_started = false;
         self.lines.clear();
     }
 
-    /// Whether every path is up.
+    /// Whether every path of the initiator is up.
     pub(super) fn is_whole(&self) -> bool {
         self.initiator.multipath().paths().all(|path| path.live)
     }
 
-    /// Keeps an event for the report.
+    /// Keeps an event for the report of a failed run.
     pub(super) fn note(&mut self, now: Instant, event: &Output) {
         if self.events.len() == EVENTS_MAX {
             self.events.remove(0);

@@ -1,4 +1,4 @@
-//! What goes wrong between the ends of the switch after the tasks have begun: `[[fault]]`.
+//! Faults between the ends of the switch after the tasks have begun: `[[fault]]`.
 
 use engine::Nanos;
 use link::faults::{Behaviour, Jitter};
@@ -10,14 +10,14 @@ use super::Wrong;
 use super::text::{Text, one_of};
 use crate::rig::{Trouble, When};
 
-/// `[[fault]]`.
+/// The table `[[fault]]` of a scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultTable {
     kind: Spanned<String>,
-    /// When, after the tasks begin.
+    /// The time of a single fault, from the beginning of the tasks.
     at: Option<Text<Nanos>>,
-    /// At random: the mean of the time from the end of one to the next.
+    /// The mean time between the end of a random fault and the next one.
     every: Option<Spanned<Text<Nanos>>>,
     lasts: Option<Text<Nanos>>,
     loss: Option<Text<Chance>>,
@@ -28,7 +28,7 @@ pub(super) struct FaultTable {
     rate: Option<Text<Rate>>,
 }
 
-/// What a fault is.
+/// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Cut,
@@ -38,7 +38,7 @@ enum Kind {
     Change,
 }
 
-/// What the file says.
+/// The fault that a table describes, and when it happens.
 pub(super) fn fault(place: &Spanned<FaultTable>) -> Result<(When, Trouble), Wrong> {
     let table = place.get_ref();
     let kinds = [

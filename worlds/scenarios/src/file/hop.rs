@@ -17,7 +17,7 @@ use super::radio::{CellTable, CoreTable, Radio};
 use super::text::{Bytes, Millimetres, Text, one_of};
 use super::tsn::{self, OthersTable, TsnTable};
 
-/// A hop before its random numbers are known.
+/// The description of a hop, without its random generator.
 #[derive(Clone, Debug)]
 pub(super) enum HopModel {
     Wire { latency: Nanos, rate: Option<Rate>, queue: Option<u64> },
@@ -29,19 +29,19 @@ pub(super) enum HopModel {
     Replicated(Vec<Vec<Self>>),
 }
 
-/// What a hop is.
+/// The kinds of hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HopKind {
     Wire,
     Ethernet,
-    /// What its stages take where the file says nothing.
+    /// A stage, with the times that it has where the file gives none.
     Stage(Option<stage::Settings>),
     Radio(Direction),
     Core,
     Replicated,
 }
 
-/// Kinds of hops, by name.
+/// The kinds of hops by name.
 const KINDS: [(&str, HopKind); 10] = [
     ("wire", HopKind::Wire),
     ("ethernet", HopKind::Ethernet),
@@ -56,7 +56,7 @@ const KINDS: [(&str, HopKind); 10] = [
 ];
 
 impl HopKind {
-    /// The keys that it may have.
+    /// The keys that a hop of this kind may have.
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Wire => &["latency", "rate", "queue"],
@@ -79,7 +79,7 @@ impl HopKind {
     }
 }
 
-/// `[[link.hop]]`: one of the hops of a direction, the first entered first.
+/// `[[link.hop]]`: one hop of a direction. The first hop is entered first.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HopTable {
@@ -90,29 +90,30 @@ pub(super) struct HopTable {
     cable: Option<Text<Millimetres>>,
     medium: Option<Spanned<String>>,
     processing: Option<Text<Nanos>>,
-    /// Frames that each queue holds.
+    /// Number of frames that each queue holds.
     queue_frames: Option<u32>,
-    /// Whether the node sends a frame on when its header is there.
+    /// Whether the node forwards a frame as soon as it has the header.
     #[serde(default)]
     cut_through: bool,
     tsn: Option<Spanned<TsnTable>>,
     #[serde(default)]
     others: Vec<Spanned<OthersTable>>,
-    /// What a frame of 1518 bytes takes, where the latency is that of one of 68.
+    /// The time that a frame of 1518 bytes takes; `latency` is then the time of a frame of 68
+    /// bytes.
     longest: Option<Spanned<Text<Nanos>>>,
-    /// How long the next frame waits for one.
+    /// How long a frame keeps the next frame waiting.
     occupancy: Option<Text<Nanos>>,
-    /// At multiples of which frames are taken.
+    /// Frames are taken only at multiples of this time.
     interval: Option<Text<Nanos>>,
     cell: Option<Spanned<CellTable>>,
     core: Option<Spanned<CoreTable>>,
-    /// The ways of a replicated hop.
+    /// The ways of a replicated hop, each with its own hops.
     #[serde(default)]
     way: Vec<Spanned<LinkTable>>,
 }
 
 impl HopTable {
-    /// The keys that are given.
+    /// The keys that the file gives.
     fn given(&self) -> impl Iterator<Item = &'static str> {
         [
             ("latency", self.latency.is_some()),
@@ -138,7 +139,7 @@ impl HopTable {
 }
 
 impl HopModel {
-    /// The rate of the line that frames enter by, if it has one.
+    /// The rate of the line by which frames enter the hop, if any.
     pub(super) fn rate(&self) -> Option<Rate> {
         match self {
             Self::Wire { rate, .. } => *rate,
@@ -172,15 +173,15 @@ impl HopModel {
     }
 }
 
-/// The way through `hops`.
+/// The path through `hops`.
 pub(super) fn path(hops: &[HopModel], rng: &Rng) -> Path {
     let hops = hops.iter().enumerate();
     Path::new(hops.map(|(place, hop)| hop.build(&rng.fork(&format!("hop {place}")))))
 }
 
-/// Puts a hop behind the others.
+/// Appends a hop to `hops`.
 pub(super) fn append(hops: &mut Vec<HopModel>, model: HopModel) {
-    // What a cut-through switch needs to begin is all that its neighbour waits for.
+    // A cut-through switch needs only the header, so its predecessor hands frames over that early.
     if let (Some(HopModel::Port(before)), HopModel::Port(port)) = (hops.last_mut(), &model)
         && port.forwarding == Forwarding::CutThrough
     {
@@ -189,7 +190,7 @@ pub(super) fn append(hops: &mut Vec<HopModel>, model: HopModel) {
     hops.push(model);
 }
 
-/// A hop of the file.
+/// The hop that the table `hop` describes.
 pub(super) fn model(hop: &Spanned<HopTable>, around: Surroundings) -> Result<HopModel, Wrong> {
     let table = hop.get_ref();
     let kind = one_of(table.kind.get_ref(), &KINDS).map_err(|why| Wrong::at(&table.kind, "kind", why))?;
@@ -220,7 +221,7 @@ pub(super) fn model(hop: &Spanned<HopTable>, around: Surroundings) -> Result<Hop
     }
 }
 
-/// Several ways, over each of which a copy of each frame goes (IEEE 802.1CB).
+/// A hop of several ways, each of which carries a copy of each frame (IEEE 802.1CB).
 fn ways(hop: &Spanned<HopTable>, around: Surroundings) -> Result<HopModel, Wrong> {
     let ways = &hop.get_ref().way;
     if around.within {
@@ -230,7 +231,7 @@ fn ways(hop: &Spanned<HopTable>, around: Surroundings) -> Result<HopModel, Wrong
         let why = format!("expected 2 to {} of [[link.hop.way]], not {}", Replicated::WAYS_MAX, ways.len());
         return Err(Wrong::at(hop, "way", why));
     }
-    // The tag comes on top of the longest frame.
+    // The redundancy tag comes on top of the longest frame.
     let around = Surroundings { mtu: around.mtu + REDUNDANCY_TAG, within: true, ..around };
     let way = |way: &Spanned<LinkTable>| {
         is_of_one_direction(way.get_ref(), way)?;
@@ -239,13 +240,13 @@ fn ways(hop: &Spanned<HopTable>, around: Surroundings) -> Result<HopModel, Wrong
     Ok(HopModel::Replicated(ways.iter().map(way).collect::<Result<_, Wrong>>()?))
 }
 
-/// A step of a machine.
+/// A processing step of a machine.
 fn step(hop: &Spanned<HopTable>, usual: Option<stage::Settings>) -> Result<stage::Settings, Wrong> {
     let table = hop.get_ref();
     let mut settings = match (usual, table.latency) {
         (Some(usual), None) => usual,
         (_, Some(Text(latency))) => {
-            // What does one frame after the other is busy for as long as one takes.
+            // A stage that handles frames one after another is busy for as long as one frame takes.
             let busy = usual.is_some_and(|usual| usual.occupancy > Nanos::ZERO);
             let occupancy = if busy { latency } else { Nanos::ZERO };
             stage::Settings { latency, occupancy, ..usual.unwrap_or_default() }
@@ -265,7 +266,7 @@ fn step(hop: &Spanned<HopTable>, usual: Option<stage::Settings>) -> Result<stage
     Ok(settings)
 }
 
-/// A port and its link.
+/// A port of an Ethernet node, with its link.
 fn port(hop: &Spanned<HopTable>, mtu: u32) -> Result<PortSettings, Wrong> {
     let table = hop.get_ref();
     let rate = table.rate.map(|Text(rate)| rate);

@@ -16,42 +16,43 @@ use super::radio::{CellTable, CoreTable, Radio};
 use super::stack::{StackTable, stack};
 use super::text::{Bytes, Text, one_of};
 
-/// Payload of the shortest and the longest frames: RFC 791's least, and a jumbo frame's.
+/// Payload in bytes of the longest frame: from RFC 791's least to a jumbo frame's.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=9216;
-/// Hops of a direction.
+/// The largest number of hops of a direction.
 const HOPS_MAX: usize = 64;
 
 /// A link as a file describes it.
 #[derive(Clone, Debug)]
 pub struct Link {
     config: Config,
-    /// Near to far, and back.
+    /// The hops from near to far, and those back.
     directions: [Vec<HopModel>; 2],
 }
 
 impl Link {
-    /// The link of the file at `path`.
+    /// Reads the link in the file at `path`.
     ///
     /// # Errors
-    /// When it can't be read, or says what can't be, with the line and the key.
+    /// When the file cannot be read, or a value is not allowed; the message names the line and the
+    /// key.
     pub fn read(path: &FilePath) -> Result<Self, String> {
         Self::parse(&std::fs::read_to_string(path).map_err(|error| error.to_string())?)
     }
 
-    /// The link that `text` describes, a file of its own or a scenario.
+    /// Reads the link in `text`, the contents of a link's file or of a scenario.
     ///
     /// # Errors
-    /// What can't be, with its line, its key and what was expected.
+    /// A message with the line, the key and what was expected there.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: FileTable =
             toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
         Self::from_table(&file.link).map_err(|wrong| wrong.explain(text))
     }
 
-    /// The same from a table of a larger file.
+    /// Reads the link from `table` of a larger file.
     ///
     /// # Errors
-    /// What can't be, and where.
+    /// The value that is not allowed, and its place.
     pub fn from_table(table: &Spanned<LinkTable>) -> Result<Self, Wrong> {
         let both = table.get_ref();
         let mtu = match &both.mtu {
@@ -83,12 +84,12 @@ impl Link {
         Ok(Self { config, directions })
     }
 
-    /// What it is like besides its paths.
+    /// The settings of the link besides its paths.
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Its paths, near to far and back; everything random in them follows from `rng`.
+    /// The paths from near to far and back; everything random in them follows from `rng`.
     pub fn paths(&self, rng: &Rng) -> [Path; 2] {
         let path = |index: usize, name: &str| {
             let rng = rng.fork(name);
@@ -97,13 +98,14 @@ impl Link {
         [path(0, "there"), path(1, "back")]
     }
 
-    /// A network of it.
+    /// A network with the settings and paths of the link.
     pub fn network(&self, rng: &Rng) -> Network {
         Network::new(self.config, self.paths(rng))
     }
 }
 
-/// What a file may say. A scenario's link is a link: what else a scenario has is passed over.
+/// The keys of a file. The tables of a scenario are allowed and ignored, so that a scenario's file
+/// can serve as a link's.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileTable {
@@ -126,7 +128,7 @@ struct FileTable {
     _fault: IgnoredAny,
 }
 
-/// `[link]`, and what is different in one direction.
+/// `[link]`, and the tables of one direction in it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkTable {
@@ -161,7 +163,7 @@ struct FlapsTable {
     down: Text<Nanos>,
 }
 
-/// `[[link.fault]]`: what is different from one time to another.
+/// `[[link.fault]]`: how the link behaves differently from one time to another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FaultTable {
@@ -175,18 +177,19 @@ struct FaultTable {
     rate: Option<Text<Rate>>,
 }
 
-/// What holds for all hops of a direction.
+/// Settings that hold for all hops of a direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings {
-    /// Payload of the longest frame.
+    /// Payload in bytes of the longest frame.
     pub(super) mtu: u32,
-    /// The cell and the core of hops that say nothing else.
+    /// The cell and the core network of hops that do not describe their own.
     pub(super) radio: Radio,
-    /// Whether this is one of several ways.
+    /// Whether the hops belong to one of several ways.
     pub(super) within: bool,
 }
 
-/// What is said of both directions can't be said of one of them, or of one of several ways.
+/// Refuses keys that hold for both directions in the table of one direction, or of one of several
+/// ways.
 pub(super) fn is_of_one_direction<T>(own: &LinkTable, place: &Spanned<T>) -> Result<(), Wrong> {
     let misplaced = [
         ("mtu", own.mtu.is_some()),
@@ -202,7 +205,7 @@ pub(super) fn is_of_one_direction<T>(own: &LinkTable, place: &Spanned<T>) -> Res
     Ok(())
 }
 
-/// What one direction says, and what holds both ways where it says nothing.
+/// The settings of one direction: its own, and those of both directions where it gives none.
 fn over(own: LinkTable, both: &LinkTable, place: &Spanned<Box<LinkTable>>) -> Result<LinkTable, Wrong> {
     is_of_one_direction(&own, place)?;
     let both = both.clone();
@@ -282,7 +285,7 @@ fn behaviour(way: &LinkTable) -> Result<Behaviour, Wrong> {
     })
 }
 
-/// When the behaviour changes, and to what.
+/// The times at which the behaviour changes, and the new behaviours.
 fn schedule(way: &LinkTable, usual: Behaviour) -> Result<Vec<(Instant, Behaviour)>, Wrong> {
     let (mut changes, mut before) = (Vec::new(), Nanos::ZERO);
     for fault in &way.fault {

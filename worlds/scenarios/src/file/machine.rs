@@ -10,12 +10,12 @@ use super::Wrong;
 use super::text::{Bytes, Text};
 use crate::rig::Setup;
 
-/// Bytes of a namespace: what a table of pages in memory bears.
+/// Allowed sizes of a namespace in bytes; a table of its pages must fit in memory.
 const CAPACITY_RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 30;
-/// Bytes of a page.
+/// Length of a page in bytes.
 const PAGE: u64 = 4096;
 
-/// `[host]`: what is different from the host of the published time lines.
+/// `[host]`: differences from the host of the published time lines.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HostTable {
@@ -28,7 +28,7 @@ pub(super) struct HostTable {
     completion_timeout: Option<Spanned<Text<Nanos>>>,
 }
 
-/// `[ssd]`: a known model, and what is different.
+/// `[ssd]`: a known model, and differences from it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct SsdTable {
@@ -40,7 +40,7 @@ pub(super) struct SsdTable {
     completion: Option<Text<Nanos>>,
 }
 
-/// `[pcie]`: both PCIe links.
+/// `[pcie]`: the settings of both PCIe links.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct PcieTable {
@@ -55,7 +55,7 @@ fn set(value: &mut Nanos, new: Option<Text<Nanos>>) {
 }
 
 impl HostTable {
-    /// The host.
+    /// The parameters of the host's model.
     pub(super) fn parameters(&self) -> Result<host::Parameters, Wrong> {
         let mut host = host::Parameters::RYZEN_3200G;
         set(&mut host.memory_read, self.memory_read);
@@ -72,7 +72,7 @@ impl HostTable {
         Ok(host)
     }
 
-    /// How long host and device wait for completions.
+    /// The completion timeout of host and device.
     pub(super) fn timeout(&self) -> Result<CompletionTimeout, Wrong> {
         let Some(time) = &self.completion_timeout else { return Ok(CompletionTimeout::D2) };
         let wanted = time.get_ref().0;
@@ -88,7 +88,7 @@ impl HostTable {
 }
 
 impl SsdTable {
-    /// The SSD.
+    /// The parameters of the SSD's model.
     pub(super) fn parameters(&self) -> Result<ssd::Parameters, Wrong> {
         let mut parameters = match &self.model {
             None => ssd::Parameters::SAMSUNG_970_PRO,
@@ -105,7 +105,7 @@ impl SsdTable {
         Ok(parameters)
     }
 
-    /// Bytes of its namespace.
+    /// Size of the SSD's namespace in bytes.
     pub(super) fn capacity(&self) -> Result<u64, Wrong> {
         let Some(capacity) = &self.capacity else { return Ok(Setup::NAMESPACE_BYTES) };
         let Text(Bytes(bytes)) = *capacity.get_ref();
@@ -121,7 +121,7 @@ impl SsdTable {
 }
 
 impl PcieTable {
-    /// The links.
+    /// The model of both links.
     pub(super) fn link(&self) -> Result<pcie_model::Link, Wrong> {
         let mut link = pcie_model::Link::GEN2_X4;
         if let Some(generation) = &self.generation {
@@ -139,18 +139,18 @@ impl PcieTable {
         Ok(link)
     }
 
-    /// Max_Payload_Size.
+    /// Max_Payload_Size in bytes.
     pub(super) fn payload_size(&self) -> Result<u32, Wrong> {
         power(self.payload.as_ref(), "payload")
     }
 
-    /// Max_Read_Request_Size.
+    /// Max_Read_Request_Size in bytes.
     pub(super) fn read_request_size(&self) -> Result<u32, Wrong> {
         power(self.read_request.as_ref(), "read_request")
     }
 }
 
-/// A size that PCIe has registers for.
+/// A size in bytes that PCIe's registers can hold; 256 without a value.
 fn power(value: Option<&Spanned<u32>>, key: &str) -> Result<u32, Wrong> {
     match value {
         None => Ok(256),

@@ -1,4 +1,5 @@
-//! Files that people write (TOML): links, scenarios. An error names the line, the key and what was expected.
+//! Files that people write in TOML: links and scenarios. Each error names the line, the key and the
+//! values that were expected.
 
 mod fault;
 mod hop;
@@ -20,7 +21,7 @@ use std::ops::{Range, RangeInclusive};
 
 use toml::Spanned;
 
-/// A value that can't be, and where in the file it is.
+/// A value that is not allowed, and its place in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     span: Range<usize>,
@@ -29,19 +30,19 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// `key`'s value, at `place`, can't be.
+    /// The value of `key`, at `place`, is not allowed because of `why`.
     pub fn at<T>(place: &Spanned<T>, key: impl Into<String>, why: impl Into<String>) -> Self {
         Self { span: place.span(), key: key.into(), why: why.into() }
     }
 
-    /// As a person reads it, of the file's `text`.
+    /// The error as a sentence for a person; `text` is the whole file.
     pub fn explain(&self, text: &str) -> String {
         let line = text.get(..self.span.start).unwrap_or(text).matches('\n').count() + 1;
         format!("line {line}, {}: {}", self.key, self.why)
     }
 }
 
-/// A number in `range`, or the usual one.
+/// The number `value`, which must be in `range`, or `usual` without a value.
 fn within<T: PartialOrd + Copy + Display>(
     value: Option<&Spanned<T>>,
     usual: T,

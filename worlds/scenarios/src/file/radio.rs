@@ -1,4 +1,4 @@
-//! A 5G cell and its core network: `[link.cell]` and `[link.core]`, or those of one hop.
+//! A 5G cell and its core network: `[link.cell]` and `[link.core]`, or the tables of one hop.
 
 use engine::Nanos;
 use link::Chance;
@@ -9,22 +9,22 @@ use toml::Spanned;
 use super::text::{Bytes, Text, one_of};
 use super::{Wrong, within};
 
-/// Symbols of a slot (TS 38.211).
+/// Number of symbols of a slot (TS 38.211).
 const SYMBOLS: u32 = 14;
-/// Symbols that a transmission may have (TS 38.214: mini-slots of 2, 4 and 7).
+/// Numbers of symbols that a transmission may have (TS 38.214: mini-slots of 2, 4 and 7).
 const TRANSMISSIONS: [u32; 4] = [2, 4, 7, SYMBOLS];
-/// Subcarrier spacings for which processing times are standardised: 15 to 120 kHz.
+/// Numerologies, that is subcarrier spacings, with standardised processing times: 15 to 120 kHz.
 const NUMEROLOGIES: std::ops::RangeInclusive<u32> = 0..=3;
-/// Slots from one occasion to the next, and of a delay.
+/// Allowed numbers of slots between two occasions.
 const SLOTS: std::ops::RangeInclusive<u32> = 1..=5120;
-/// Bytes that a slot carries.
+/// Allowed numbers of bytes that a slot carries.
 const SLOT_BYTES: std::ops::RangeInclusive<u64> = 1..=10_000_000;
-/// Symbols of a device's processing time.
+/// Allowed processing times of a device in symbols.
 const PROCESSING: std::ops::RangeInclusive<u32> = 0..=140;
-/// Attempts of a transmission.
+/// Allowed numbers of attempts of a transmission.
 const ATTEMPTS: std::ops::RangeInclusive<u32> = 1..=32;
 
-/// What a way over the air passes.
+/// The air interface and the core network that a way over the air passes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Radio {
     /// The air interface.
@@ -34,10 +34,10 @@ pub(super) struct Radio {
 }
 
 impl Radio {
-    /// That of the published experiment.
+    /// The cell and the core network of the published experiment.
     pub(super) const CAMPUS: Self = Self { cell: Cell::CAMPUS, core: CoreSettings::CAMPUS };
 
-    /// The same with what these say.
+    /// This radio with the changes of the tables `cell` and `core`.
     pub(super) fn with(
         mut self,
         cell: Option<&Spanned<CellTable>>,
@@ -58,7 +58,7 @@ impl Radio {
     }
 }
 
-/// `[link.cell]`: what is different from the campus network.
+/// `[link.cell]`: differences from the campus network's cell.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CellTable {
@@ -79,7 +79,7 @@ pub(super) struct CellTable {
     harq_down: Option<Spanned<HarqTable>>,
 }
 
-/// `[link.core]`.
+/// `[link.core]`: differences from the campus network's core.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CoreTable {
@@ -89,7 +89,7 @@ pub(super) struct CoreTable {
     loss: Option<Text<Chance>>,
 }
 
-/// How a device comes to send.
+/// How a device is granted uplink resources.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GrantsTable {
@@ -103,7 +103,7 @@ struct GrantsTable {
     bytes: Option<Spanned<Text<Bytes>>>,
 }
 
-/// Failures of a transmission.
+/// Failures and repetitions of a transmission (HARQ).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HarqTable {
@@ -114,7 +114,7 @@ struct HarqTable {
     recovery: Option<Text<Nanos>>,
 }
 
-/// Bytes that a slot or a grant carries.
+/// The number of bytes that a slot or a grant carries.
 fn carried(value: Option<&Spanned<Text<Bytes>>>, usual: u32, key: &str) -> Result<u32, Wrong> {
     let Some(value) = value else { return Ok(usual) };
     let Text(Bytes(bytes)) = *value.get_ref();
@@ -161,7 +161,8 @@ fn apply(mut cell: Cell, place: &Spanned<CellTable>) -> Result<Cell, Wrong> {
     }
 }
 
-/// What the device's processing takes, in symbols, where its capability or the numerology is another.
+/// The device's processing times N1 and N2 in symbols; they follow from the capability and the
+/// numerology where the table gives either.
 fn processing(cell: &Cell, table: &CellTable) -> Result<(u32, u32), Wrong> {
     if table.capability.is_none() && table.numerology.is_none() {
         return Ok((cell.n1, cell.n2));
@@ -177,7 +178,8 @@ fn processing(cell: &Cell, table: &CellTable) -> Result<(u32, u32), Wrong> {
     known.copied().ok_or_else(|| Wrong::at(capability, "capability", why))
 }
 
-/// `DDDSU`, `7D1S2U`: downlink slots, at most one special slot, uplink slots.
+/// Parses a pattern like `DDDSU` or `7D1S2U`: downlink slots, at most one special slot, uplink
+/// slots.
 fn pattern(usual: Pattern, text: &Spanned<String>) -> Result<Pattern, Wrong> {
     let wrong = || {
         let most = Pattern::SLOTS_MAX;
@@ -202,7 +204,8 @@ fn pattern(usual: Pattern, text: &Spanned<String>) -> Result<Pattern, Wrong> {
     Ok(Pattern { down, special: special == 1, up, ..usual })
 }
 
-/// `10D2G2U`: symbols of the special slot for downlink and for uplink, 14 with the gap between them.
+/// Parses a special slot like `10D2G2U`: symbols for downlink, gap and uplink, 14 in all. Returns
+/// those for downlink and uplink.
 fn special(text: &Spanned<String>) -> Result<(u32, u32), Wrong> {
     let wrong = || {
         let why = format!("expected 14 symbols such as 10D2G2U, not '{}'", text.get_ref());
@@ -217,7 +220,8 @@ fn special(text: &Spanned<String>) -> Result<(u32, u32), Wrong> {
     }
 }
 
-/// Letters, each with how often it stands there: `DDDSU` is `[(1, D), (1, D), (1, D), (1, S), (1, U)]`, `3D` is `[(3, D)]`.
+/// Splits a pattern into letters with their counts: `DDDSU` gives `[(1, D), (1, D), (1, D), (1, S),
+/// (1, U)]`, and `3D` gives `[(3, D)]`.
 fn runs(text: &str) -> Option<Vec<(u32, char)>> {
     let mut runs = Vec::new();
     let mut number = String::new();

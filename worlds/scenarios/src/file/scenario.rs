@@ -1,4 +1,4 @@
-//! What is to be simulated: a host, an SSD, what joins them, and what the host does.
+//! A scenario to be simulated: a host, an SSD, what joins them, and what the host does.
 
 use std::path::Path;
 
@@ -15,51 +15,51 @@ use super::workload::{UNDER_WAY_MAX, Workload, WorkloadTable};
 use crate::published::PIPELINE;
 use crate::rig::{self, Job, Kind, Outcome, Rig, Seen, Setup, Task, Trouble, When};
 
-/// Operations of a task at most.
+/// The largest number of operations of a task.
 const COUNT_MAX: u64 = 10_000_000;
-/// Bytes of a command.
+/// Allowed lengths of a command's data in bytes.
 const SIZE_RANGE: std::ops::RangeInclusive<u64> = 512..=128 << 10;
-/// Commands at a time.
+/// Allowed numbers of commands that a task has outstanding.
 const DEPTH_RANGE: std::ops::RangeInclusive<u32> = 1..=64;
-/// How long a task may take, in its own time.
+/// How long a task may take in virtual time.
 pub(crate) const LIMIT: Nanos = Nanos::from_secs(1_000_000);
 
 /// A scenario as a file describes it.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Decides what is random, unless something else does.
+    /// The seed of everything random, unless the caller gives another one.
     pub seed: u64,
     link: Option<Link>,
     setup: Setup,
     tasks: Vec<(String, Task)>,
-    /// Side by side, after the tasks.
+    /// Workloads that run side by side, after the tasks.
     workloads: Vec<Workload>,
     faults: Vec<(When, Trouble)>,
 }
 
-/// What came of a task.
+/// The result of a task.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// Its name.
+    /// The name of the task.
     pub name: String,
-    /// What was measured.
+    /// The measurements of the task.
     pub outcome: Outcome,
-    /// What passed the root port's link, if that was wanted.
+    /// The packets that passed the root port's link; empty without a trace.
     pub seen: Vec<Seen>,
 }
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// How long the host took to bring the device up.
     pub boot: Nanos,
-    /// Its tasks, in order, then what each workload did of each kind.
+    /// The results of the tasks in order, then the results of each workload by kind of command.
     pub tasks: Vec<Done>,
-    /// What passed the root port's link during the workloads, if that was wanted.
+    /// The packets that passed the root port's link during the workloads; empty without a trace.
     pub seen: Vec<Seen>,
-    /// Events of the world.
+    /// Number of events of the world.
     pub events: u64,
-    /// A fingerprint of all that happened.
+    /// A fingerprint of all that happened in the world.
     pub digest: u64,
 }
 
@@ -85,7 +85,7 @@ struct FileTable {
     fault: Vec<Spanned<FaultTable>>,
 }
 
-/// `[switch]`: the distributed switch, where there is a `[link]`.
+/// `[switch]`: the distributed switch, which is there where there is a `[link]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct SwitchTable {
@@ -93,7 +93,7 @@ struct SwitchTable {
     lookahead: bool,
 }
 
-/// `[[task]]`: what the host does, one after the other.
+/// `[[task]]`: a task of the host. Tasks run one after another.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskTable {
@@ -108,27 +108,27 @@ struct TaskTable {
 }
 
 impl Scenario {
-    /// The scenario that `text` describes; other files are looked for in the working directory.
+    /// Reads the scenario in `text`. Names of other files are relative to the working directory.
     ///
     /// # Errors
-    /// What can't be, with its line, its key and what was expected.
+    /// A message with the line, the key and what was expected there.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::parse_in(text, Path::new("."))
     }
 
-    /// The scenario of the file at `path`.
+    /// Reads the scenario in the file at `path`.
     ///
     /// # Errors
-    /// When it can't be read, and as [`Scenario::parse`].
+    /// When the file cannot be read, or a value is not allowed; the message names line and key.
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
         Self::parse_in(&text, path.parent().unwrap_or(Path::new(".")))
     }
 
-    /// The scenario that `text` describes; other files are looked for in `directory`.
+    /// Reads the scenario in `text`. Names of other files are relative to `directory`.
     ///
     /// # Errors
-    /// As [`Scenario::parse`].
+    /// A message with the line, the key and what was expected there.
     pub fn parse_in(text: &str, directory: &Path) -> Result<Self, String> {
         let scenario = Self::instead(text, directory, &[])?;
         if scenario.tasks.is_empty() && scenario.workloads.is_empty() {
@@ -137,10 +137,11 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// What `text` describes, a scenario or only a link, with these named `tasks` instead of what its own host does.
+    /// Reads the scenario or the link in `text`, with the named `tasks` instead of the tasks and
+    /// workloads in the text.
     ///
     /// # Errors
-    /// What can't be, with its line, its key and what was expected.
+    /// A message with the line, the key and what was expected there.
     pub fn with_tasks(text: &str, tasks: &[(&str, Task)]) -> Result<Self, String> {
         Self::instead(text, Path::new("."), tasks)
     }
@@ -198,12 +199,12 @@ impl Scenario {
         Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks, workloads, faults })
     }
 
-    /// Has its switch look ahead, or not, whatever the file says.
+    /// Turns the switch's lookahead on or off, whatever the file says.
     pub const fn look_ahead(&mut self, on: bool) {
         self.setup.lookahead = on;
     }
 
-    /// Its machines, switched off.
+    /// The scenario's machines, switched off.
     pub(crate) fn rig(&self, seed: u64) -> Rig {
         let setup = Setup { seed, ..self.setup.clone() };
         let network = self.link.as_ref().map(|link| link.network(&Rng::from_seed(seed).fork("link")));
@@ -212,15 +213,15 @@ impl Scenario {
         rig
     }
 
-    /// What the host does, by name, one after the other.
+    /// The host's tasks with their names, in the order in which they run.
     pub(crate) fn tasks(&self) -> &[(String, Task)] {
         &self.tasks
     }
 
-    /// Plays it; `trace` keeps what passes the root port's link.
+    /// Plays the scenario; `trace` keeps the packets that pass the root port's link.
     ///
     /// # Errors
-    /// What did not come up, or did not end.
+    /// What did not come up or did not end, as a sentence.
     pub fn play(&self, seed: u64, trace: bool) -> Result<Played, String> {
         let mut rig = self.rig(seed);
         let boot = rig.boot()?;
@@ -235,7 +236,7 @@ impl Scenario {
         Ok(Played { boot, tasks, seen, events: rig.events(), digest: rig.digest() })
     }
 
-    /// Plays the workloads side by side; what passed the root port's link.
+    /// Plays the workloads side by side, and returns the packets that passed the root port's link.
     fn play_workloads(&self, rig: &mut Rig, trace: bool, done: &mut Vec<Done>) -> Result<Vec<Seen>, String> {
         if self.workloads.is_empty() {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The TCP of a link's ends: `tcp` and `[link.stack]`.
+//! The TCP stacks of a link's ends: `tcp` and `[link.stack]`.
 
 use engine::Nanos;
 use link::tcp::{CongestionControl, Parameters};
@@ -8,10 +8,10 @@ use toml::Spanned;
 use super::Wrong;
 use super::text::{Bytes, Text, one_of};
 
-/// Bytes of a buffer of TCP.
+/// Allowed sizes of a TCP buffer in bytes.
 const BUFFER_RANGE: std::ops::RangeInclusive<u32> = 4 << 10..=256 << 20;
 
-/// `[link.stack]`: what is different from the stack that `tcp` names.
+/// `[link.stack]`: differences from the stack that `tcp` names.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StackTable {
@@ -29,7 +29,7 @@ pub(super) struct StackTable {
     receive_buffer: Option<Spanned<Text<Bytes>>>,
 }
 
-/// The stack that `tcp` names, with what `[link.stack]` changes.
+/// The stack that `tcp` names, with the changes of `[link.stack]`.
 pub(super) fn stack(
     name: Option<&Spanned<String>>,
     different: Option<&Spanned<StackTable>>,

@@ -1,21 +1,21 @@
-//! One scenario with many values: what `--set path=v1,v2` makes of a file.
+//! One scenario with many values: applies `--set path=v1,v2` to a file.
 
-/// A place in a scenario's file, and the values that it is to have.
+/// A place in a scenario's file, and the values that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// The keys to it, by dots; a number is a place in a list, the first being 0.
+    /// The keys that lead to the place, joined by dots. A number is an index in a list, from 0.
     pub path: String,
-    /// What it is set to, one after the other.
+    /// The values of the place, one after another.
     pub values: Vec<String>,
 }
 
-/// Points of a sweep at most.
+/// The largest number of points in a sweep.
 pub const POINTS_MAX: usize = 100_000;
 
 impl std::str::FromStr for Axis {
     type Err = String;
 
-    /// Reads `path=v1,v2,…`.
+    /// Parses `path=v1,v2,…`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (path, values) = text.split_once('=').ok_or("expected path=v1,v2,…")?;
         let values: Vec<_> = values.split(',').map(|value| value.trim().to_owned()).collect();
@@ -26,10 +26,10 @@ impl std::str::FromStr for Axis {
     }
 }
 
-/// Every combination of the axes' values, the last axis changing first.
+/// Every combination of the axes' values; the last axis changes first.
 ///
 /// # Errors
-/// When there are more than [`POINTS_MAX`].
+/// When there are more than [`POINTS_MAX`] combinations.
 pub fn points(axes: &[Axis]) -> Result<Vec<Vec<String>>, String> {
     let mut points = vec![Vec::new()];
     for axis in axes {
@@ -46,10 +46,10 @@ pub fn points(axes: &[Axis]) -> Result<Vec<Vec<String>>, String> {
     Ok(points)
 }
 
-/// The file `text` with these values in place of its own.
+/// The file `text` with the values of `point` in the places of `axes`.
 ///
 /// # Errors
-/// When the text is no TOML, or a path leads nowhere.
+/// When `text` is no TOML, or a path leads nowhere.
 pub fn apply(text: &str, axes: &[Axis], point: &[String]) -> Result<String, String> {
     let mut file: toml::Table =
         text.parse().map_err(|error: toml::de::Error| error.to_string().trim_end().to_owned())?;
@@ -85,7 +85,7 @@ fn point_text(axis: &Axis, point: &[String], axes: &[Axis]) -> String {
 fn step<'a>(value: &'a mut toml::Value, key: &str) -> Option<&'a mut toml::Value> {
     match value {
         toml::Value::Array(list) => list.get_mut(key.parse::<usize>().ok()?),
-        // What the file leaves out has its usual values, and may be set too.
+        // A table that the file leaves out has its usual values, and its values may be set, too.
         toml::Value::Table(table) => {
             Some(table.entry(key).or_insert_with(|| toml::Value::Table(toml::Table::new())))
         }

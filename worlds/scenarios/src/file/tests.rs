@@ -1,4 +1,4 @@
-//! Files that are right, and the words about those that are not.
+//! Files that are right, and the messages about files that are not.
 
 use engine::Nanos;
 use link::ethernet::{Forwarding, Handover};

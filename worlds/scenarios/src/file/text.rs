@@ -1,4 +1,5 @@
-//! Quantities as people write them: `10ms`, `1Gbit/s`, `64KiB`, `0.1%`. All exact: no floating point.
+//! Quantities as people write them: `10ms`, `1Gbit/s`, `64KiB`, `0.1%`. All values are exact,
+//! without floating point.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -8,7 +9,7 @@ use link::{Chance, Rate};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-/// A value that is written as text.
+/// A value of type `T` that a file gives as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<T>(pub T);
 
@@ -19,13 +20,13 @@ impl<'de, T: Quantity> Deserialize<'de> for Text<T> {
     }
 }
 
-/// Something that has units.
+/// A quantity that is written with a unit.
 pub trait Quantity: Sized {
-    /// Its units, with how many of the smallest thing each is.
+    /// The names of the units, each with its size in the smallest unit.
     const UNITS: &'static [(&'static str, u64)];
-    /// What is expected, for whoever wrote something else.
+    /// What was expected, for the message to whoever wrote something else.
     const EXPECTED: &'static str;
-    /// The value of so many of the smallest.
+    /// The value of `count` smallest units, if it is allowed.
     fn of(count: u64) -> Option<Self>;
 }
 
@@ -54,7 +55,7 @@ impl Quantity for Rate {
     }
 }
 
-/// A number of bytes.
+/// A number of bytes, written such as `64KiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -95,10 +96,10 @@ impl Quantity for Millimetres {
     }
 }
 
-/// Reads `text`.
+/// Parses a number with its unit.
 ///
 /// # Errors
-/// What was expected instead.
+/// What was expected instead of `text`.
 pub fn parse<T: Quantity>(text: &str) -> Result<T, String> {
     let wrong = || format!("expected {}, not '{text}'", T::EXPECTED);
     let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -108,7 +109,7 @@ pub fn parse<T: Quantity>(text: &str) -> Result<T, String> {
     exact(number.trim(), scale).and_then(T::of).ok_or_else(wrong)
 }
 
-/// A decimal number times `scale`, where that is whole.
+/// A decimal number times `scale`, if the product is whole.
 fn exact(number: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -120,10 +121,10 @@ fn exact(number: &str, scale: u64) -> Option<u64> {
     (scaled % power == 0).then(|| u64::try_from(scaled / power).ok())?
 }
 
-/// One of several words.
+/// The value in `words` whose name is `word`.
 ///
 /// # Errors
-/// The words, where it is none of them.
+/// A list of the names, if `word` is none of them.
 pub fn one_of<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, String> {
     words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<_> = words.iter().map(|(name, _)| format!("'{name}'")).collect();
@@ -131,7 +132,7 @@ pub fn one_of<T: Copy>(word: &str, words: &[(&str, T)]) -> Result<T, String> {
     })
 }
 
-/// What [`FromStr`] reads.
+/// A value that [`FromStr`] parses from text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plain<T>(pub T);
 

@@ -1,21 +1,21 @@
-//! A file of commands with their times: CSV with the columns `at,op,offset,length`.
+//! A file of timed commands: CSV with the columns `at,op,offset,length`.
 
 use super::text::{Bytes, parse as quantity};
 use crate::rig::{Kind, Operation};
 
-/// The first line.
+/// The columns that the first line names.
 const HEADER: [&str; 4] = ["at", "op", "offset", "length"];
-/// Commands of a file.
+/// The largest number of commands in a file.
 const OPERATIONS_MAX: usize = 10_000_000;
-/// Bytes of a block.
+/// Length of a block in bytes.
 const BLOCK: u64 = 512;
-/// Bytes of a command.
+/// The largest length of a command's data in bytes.
 const LENGTH_MAX: u64 = 128 << 10;
 
-/// Reads the commands of a namespace of `capacity` bytes.
+/// Reads commands for a namespace of `capacity` bytes.
 ///
 /// # Errors
-/// What can't be, with its line, its column and what was expected.
+/// A message with the line, the column and what was expected there.
 pub fn parse(text: &str, capacity: u64) -> Result<Vec<Operation>, String> {
     let lines = text.lines().map(str::trim).enumerate();
     let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -37,7 +37,7 @@ pub fn parse(text: &str, capacity: u64) -> Result<Vec<Operation>, String> {
     if operations.is_empty() { Err("expected a command at least".into()) } else { Ok(operations) }
 }
 
-/// One line.
+/// The command of one line.
 fn operation(line: &str, capacity: u64) -> Result<Operation, String> {
     let columns: Vec<_> = line.split(',').map(str::trim).collect();
     let &[at, op, offset, length] = &columns[..] else {

@@ -1,4 +1,4 @@
-//! What an Ethernet hop of a file says of Time-Sensitive Networking, and of who else sends there.
+//! Time-Sensitive Networking at an Ethernet hop of a file, and other senders at the hop.
 
 use std::collections::BTreeMap;
 
@@ -15,73 +15,73 @@ use toml::Spanned;
 use super::Wrong;
 use super::text::{Bytes, Text};
 
-/// Between two synchronisations of a clock, where the file says nothing (802.1AS: 125 ms).
+/// Time between two synchronisations of a clock, where the file gives none (802.1AS: 125 ms).
 const SYNCHRONISATION: Nanos = Nanos::from_millis(125);
-/// Lengths of others' frames, bytes.
+/// Allowed lengths of other senders' frames in bytes.
 const LENGTHS: std::ops::RangeInclusive<u32> = 64..=9022;
-/// Others at one hop.
+/// The largest number of other senders at one hop.
 const OTHERS_MAX: usize = 16;
-/// Buffers of a MAC.
+/// The largest number of additional buffers of a MAC.
 const BUFFERS_MAX: usize = 8;
 
-/// `[link.hop.tsn]`.
+/// The table `[link.hop.tsn]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TsnTable {
-    /// Gates of the classes, one entry after the other.
+    /// The gate control list: one entry after another.
     gates: Option<Spanned<Vec<GateTable>>>,
     /// When the first entry begins, after a whole number of cycles.
     base: Option<Text<Nanos>>,
-    /// How far off the node's clock is after each synchronisation, either way.
+    /// The largest error of the node's clock after a synchronisation, in either direction.
     clock_error: Option<Text<Nanos>>,
-    /// Nanoseconds that the clock is ahead all the time, or behind where negative.
+    /// Constant offset of the clock in ns; negative when the clock is behind.
     clock_offset: Option<i32>,
     /// The time between two synchronisations.
     synchronisation: Option<Text<Nanos>>,
-    /// Nanoseconds a second that the clock gains in between.
+    /// How many ns a second the clock gains between two synchronisations.
     clock_drift: Option<i32>,
-    /// The classes whose frames interrupt others.
+    /// The express classes, whose frames preempt other frames.
     express: Option<Spanned<Vec<u8>>>,
-    /// Rates that classes with a credit-based shaper are promised.
+    /// The rates of classes with a credit-based shaper, by class.
     shapers: Option<Spanned<BTreeMap<String, Text<Rate>>>>,
-    /// Buffers of the MAC besides an ordinary one's.
+    /// Number of buffers that the MAC has in addition to an ordinary one.
     buffers: Option<Spanned<usize>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GateTable {
-    /// The classes that may send.
+    /// The classes that may send during the entry.
     open: Vec<u8>,
-    /// For how long.
+    /// How long the entry lasts.
     time: Text<Nanos>,
 }
 
-/// `[[link.hop.others]]`: frames that share the port.
+/// `[[link.hop.others]]`: another sender of frames at the port.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OthersTable {
     #[serde(default)]
     class: u8,
     length: u32,
-    /// A burst each time this has passed.
+    /// The time between two bursts.
     period: Option<Text<Nanos>>,
-    /// Frames of a burst.
+    /// Number of frames of a burst.
     frames: Option<u32>,
-    /// How much later than planned a burst comes at most.
+    /// The largest delay of a burst.
     jitter: Option<Text<Nanos>>,
-    /// Random, one each such time on average.
+    /// The mean time between random frames.
     mean: Option<Text<Nanos>>,
-    /// Whatever this rate lets pass, at random times.
+    /// Frames at random times, as many as this rate lets pass.
     rate: Option<Text<Rate>>,
-    /// What passes at once.
+    /// Number of bytes that may pass at once.
     burst: Option<Text<Bytes>>,
-    /// There is always a frame.
+    /// The sender always has a frame ready.
     #[serde(default)]
     always: bool,
 }
 
-/// Tells `port` what the file says.
+/// Applies the table to `port`.
 pub(super) fn apply(port: &mut PortSettings, place: &Spanned<TsnTable>) -> Result<(), Wrong> {
     let table = place.get_ref();
     if let Some(gates) = &table.gates {
@@ -97,7 +97,7 @@ pub(super) fn apply(port: &mut PortSettings, place: &Spanned<TsnTable>) -> Resul
             drift: i64::from(table.clock_drift.unwrap_or(0)),
             offset: i64::from(table.clock_offset.unwrap_or(0)),
             interval: table.synchronisation.map_or(SYNCHRONISATION, |Text(time)| time),
-            // Where in the file the hop stands: no two clocks are wrong together.
+            // The hop's place in the file is the seed, so that no two clocks err alike.
             seed: place.span().start as u64,
         };
         let schedule = GateSchedule::new(base, entries.map_err(wrong)?);
@@ -132,7 +132,7 @@ pub(super) fn apply(port: &mut PortSettings, place: &Spanned<TsnTable>) -> Resul
     Ok(())
 }
 
-/// The gates of these classes.
+/// Gate states in which the given classes are open.
 fn classes(numbers: &[u8]) -> Result<GateStates, String> {
     match numbers.iter().find(|number| Class::new(**number).is_none()) {
         Some(number) => Err(format!("expected classes, 0 to 7, not {number}")),
@@ -140,7 +140,7 @@ fn classes(numbers: &[u8]) -> Result<GateStates, String> {
     }
 }
 
-/// Who else sends at a port.
+/// The other senders at a port.
 pub(super) fn others(tables: &[Spanned<OthersTable>]) -> Result<Vec<Source>, Wrong> {
     if let Some(extra) = tables.get(OTHERS_MAX) {
         return Err(Wrong::at(extra, "others", format!("expected {OTHERS_MAX} of them at most")));

@@ -1,4 +1,4 @@
-//! Applications of the host side by side: `[[workload]]`.
+//! Applications that run side by side on the host: `[[workload]]`.
 
 use std::path::Path;
 
@@ -11,51 +11,51 @@ use super::text::{Bytes, Text, one_of};
 use super::{Wrong, within};
 use crate::rig::{Job, Mixed, Source};
 
-/// Commands of a job at most.
+/// The largest number of commands of a job.
 const COUNT_MAX: u64 = 10_000_000;
-/// Bytes of a command.
+/// Allowed lengths of a command's data in bytes.
 const SIZE_RANGE: std::ops::RangeInclusive<u64> = 512..=128 << 10;
-/// Commands of one job at a time.
+/// Allowed numbers of commands that a job has outstanding.
 const DEPTH_RANGE: std::ops::RangeInclusive<u32> = 1..=1024;
-/// Jobs of a workload.
+/// Allowed numbers of jobs of a workload.
 const JOBS_RANGE: std::ops::RangeInclusive<u32> = 1..=256;
-/// Commands a second of a job.
+/// Allowed rates of a job in commands a second.
 const RATE_RANGE: std::ops::RangeInclusive<u64> = 1..=100_000_000;
-/// Commands of all jobs at a time: the driver's queue holds so many.
+/// The largest number of commands that all jobs have outstanding, which the driver's queue holds.
 pub(super) const UNDER_WAY_MAX: u64 = 1023;
-/// Bytes of a block.
+/// Length of a block in bytes.
 const BLOCK: u64 = 512;
 
-/// `[[workload]]`.
+/// The table `[[workload]]` of a scenario.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkloadTable {
     name: Option<String>,
-    /// `read`, `write`, `rw` and the same with `rand` before.
+    /// `read`, `write` or `rw`, optionally with `rand` in front.
     rw: Option<Spanned<String>>,
     /// The share of commands that read.
     mix: Option<Spanned<Text<Chance>>>,
-    /// Bytes of a command.
+    /// Length of a command's data in bytes.
     bs: Option<Spanned<Text<Bytes>>>,
-    /// Commands at a time of each job.
+    /// Number of commands that each job has outstanding.
     iodepth: Option<Spanned<u32>>,
-    /// Jobs that are all alike.
+    /// Number of equal jobs.
     numjobs: Option<Spanned<u32>>,
-    /// Commands of each job.
+    /// Number of commands of each job.
     count: Option<Spanned<u64>>,
-    /// For how long each job begins commands.
+    /// How long each job begins commands.
     runtime: Option<Spanned<Text<Nanos>>>,
     /// Commands a second of each job.
     rate: Option<Spanned<u64>>,
-    /// Where the region begins.
+    /// Where the region begins on the namespace, in bytes.
     offset: Option<Spanned<Text<Bytes>>>,
-    /// How long it is.
+    /// Length of the region in bytes.
     size: Option<Spanned<Text<Bytes>>>,
-    /// A file of commands instead.
+    /// A file of commands, which replaces the keys that describe commands.
     trace: Option<Spanned<String>>,
 }
 
-/// What one `[[workload]]` is.
+/// The jobs of one `[[workload]]`.
 #[derive(Clone, Debug)]
 pub(super) struct Workload {
     pub(super) name: String,
@@ -63,7 +63,8 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    /// What the file says, of a namespace of `capacity` bytes; the names of other files are relative to `directory`.
+    /// Reads the table `place` for a namespace of `capacity` bytes. Names of other files are
+    /// relative to `directory`.
     pub(super) fn new(
         place: &Spanned<WorkloadTable>,
         directory: &Path,
@@ -83,7 +84,7 @@ impl Workload {
     }
 }
 
-/// A multiple of a block.
+/// A size that must be a multiple of a block.
 fn blocks(value: &Spanned<Text<Bytes>>, key: &str) -> Result<u64, Wrong> {
     let Text(Bytes(bytes)) = *value.get_ref();
     if bytes.is_multiple_of(BLOCK) {

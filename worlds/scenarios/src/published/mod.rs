@@ -1,8 +1,8 @@
-//! Published experiments, done again: value beside value.
+//! Published experiments, repeated: each of our figures stands beside the published one.
 //!
-//! One set of physical parameters serves every row. A row is *calibrated* where a parameter was chosen so that the
-//! row comes out, and *predicted* where nothing was. A row without a published figure is a prediction that somebody
-//! else may check.
+//! One set of physical parameters serves every row. A row is *calibrated* if a parameter was chosen
+//! to match the row, and *predicted* otherwise. A row without a published figure is a prediction
+//! that others may check.
 
 mod niq;
 mod nvme_5g;
@@ -13,17 +13,17 @@ use engine::Nanos;
 pub use nvme_5g::{Reads, register_reads_over_5g};
 pub(crate) use nvme_tsn::PIPELINE;
 
-/// Whether a row had a say in the parameters.
+/// Whether a row was used to choose parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A parameter comes from it.
+    /// A parameter was chosen to match the row.
     Calibrated,
-    /// None does.
+    /// No parameter was chosen to match the row.
     Predicted,
 }
 
 impl Kind {
-    /// As it is printed.
+    /// The name of the kind, as it is printed.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Calibrated => "calibrated",
@@ -32,27 +32,28 @@ impl Kind {
     }
 }
 
-/// One figure.
+/// One figure of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The experiment.
+    /// The name of the experiment.
     pub experiment: &'static str,
-    /// What it is of.
+    /// What the figure measures.
     pub row: String,
-    /// What was published, where something was.
+    /// The published figure, if there is one.
     pub published: Option<f64>,
-    /// What comes out here.
+    /// The figure that the simulation gives.
     pub ours: f64,
-    /// Of both.
+    /// The unit of both figures.
     pub unit: &'static str,
-    /// Whether it had a say in the parameters.
+    /// Whether the row was used to choose parameters.
     pub kind: Kind,
-    /// Where the parameters behind it come from.
+    /// Where the parameters behind the row come from.
     pub source: &'static str,
 }
 
 impl Row {
-    /// How far ours is from what was published, in percent of that; where something was that is not zero.
+    /// The difference between our figure and the published one, in percent of the published one;
+    /// `None` if nothing or zero was published.
     pub fn error_percent(&self) -> Option<f64> {
         self.published
             .filter(|published| *published != 0.0)
@@ -60,36 +61,36 @@ impl Row {
     }
 }
 
-/// An experiment's rows, and how much work they were.
+/// An experiment's rows, and the amount of simulation behind them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// The rows, in order.
+    /// The rows of the experiment, in order.
     pub rows: Vec<Row>,
-    /// Events of all its worlds.
+    /// Number of events in all worlds of the experiment.
     pub events: u64,
-    /// A fingerprint of all that happened in them.
+    /// A fingerprint of all that happened in these worlds.
     pub digest: u64,
 }
 
 impl Report {
-    /// Adds what one more world did.
+    /// Adds the events and the fingerprint of one more world.
     fn add(&mut self, events: u64, digest: u64) {
         self.events += events;
         self.digest = self.digest.rotate_left(7) ^ digest;
     }
 }
 
-/// The experiments by name, with what each is.
+/// The names of the experiments, each with a description.
 pub const EXPERIMENTS: [(&str, &str); 3] = [
     ("nvme-tsn", "an SSD behind a distributed PCIe switch over 1 Gigabit Ethernet, without and with TSN"),
     ("nvme-5g", "the same switch over two 5G modems, and over USB gigabit adapters for reference"),
     ("niq", "a low-latency network card, packets inline and by DMA"),
 ];
 
-/// Does an experiment again, with `seed` deciding what is random in it.
+/// Repeats the experiment `name`; everything random follows from `seed`.
 ///
 /// # Errors
-/// When there is no such experiment, or something in it does not come up.
+/// When there is no such experiment, or part of it does not come up.
 pub fn run(name: &str, seed: u64) -> Result<Report, String> {
     match name {
         "nvme-tsn" => nvme_tsn::run(seed),
@@ -102,7 +103,7 @@ pub fn run(name: &str, seed: u64) -> Result<Report, String> {
     }
 }
 
-/// The mean in nanoseconds.
+/// The mean of `times` in nanoseconds.
 fn mean(times: &[Nanos]) -> f64 {
     let sum: u64 = times.iter().map(|time| time.get()).sum();
     decimal(sum) / decimal(times.len() as u64)

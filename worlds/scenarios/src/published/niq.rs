@@ -6,7 +6,7 @@ use sim::models::nic::{Parameters, register_read};
 use super::{Kind, Report, Row, decimal};
 
 const EXPERIMENT: &str = "niq";
-/// Register reads of each kind.
+/// Number of register reads of each kind.
 const READS: u64 = 10_000;
 
 pub(super) fn run(seed: u64) -> Result<Report, String> {

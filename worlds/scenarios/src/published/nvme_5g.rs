@@ -1,5 +1,5 @@
-//! "Composable Edge Cloud Systems With NVMe-over-5G URLLC": the distributed switch over two 5G modems, with USB gigabit
-//! adapters for reference.
+//! "Composable Edge Cloud Systems With NVMe-over-5G URLLC": the distributed switch over two 5G
+//! modems, with USB gigabit adapters for reference.
 
 mod chain;
 
@@ -15,29 +15,30 @@ use super::{Kind, Report, Row, decimal, mean};
 use crate::rig::{self, Rig, Setup, Task};
 
 const EXPERIMENT: &str = "nvme-5g";
-/// Reads of the main run, which took 54 minutes: one each 32.4 ms, half of which is the read itself.
+/// Number of reads of the main run. The published run took 54 minutes: one read each 32.4 ms, half
+/// of which is the read itself.
 const READS: u64 = 100_000;
 const GAP: Nanos = Nanos::from_micros(16_200);
-/// Reads of the reference run.
+/// Number of reads of the reference run.
 const READS_GIGABIT: u64 = 10_000;
-/// How long any task may take.
+/// How long any task may take in virtual time.
 const LIMIT: Nanos = Nanos::from_secs(40_000);
-/// The file whose writing is predicted, and how much of it is simulated.
+/// Size in MiB of the file whose writing is predicted; [`FILE_PART_MIB`] of it are simulated.
 const FILE_MIB: u64 = 1_024;
 const FILE_PART_MIB: u64 = 4;
 
-/// What the parts of a box take. Published (component_us), in the direction given or by packet size.
+/// Times of the stages of a box, as published (component_us) by direction or by packet size.
 struct Box {
     iptables: Settings,
     usb: Settings,
 }
 
-/// The DMA interface between logic and processor.
+/// The DMA interface between the logic and the processor of a box.
 const FAKE_ETHERNET: Settings = Settings::DMA;
 const UPSTREAM: Box = Box { iptables: Settings::ROUTING_UPSTREAM, usb: Settings::USB_UPSTREAM };
 const DOWNSTREAM: Box = Box { iptables: Settings::ROUTING_DOWNSTREAM, usb: Settings::USB_DOWNSTREAM };
 
-/// What joins the two boxes.
+/// The link that joins the two boxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Middle {
     Gigabit,
@@ -45,7 +46,7 @@ enum Middle {
 }
 
 impl Middle {
-    /// One direction between two modems or adapters.
+    /// The hops of one direction between two modems or adapters.
     fn hops(self, rng: &Rng) -> Vec<AnyHop> {
         match self {
             Self::Gigabit => vec![gigabit(Vec::new()).into()],
@@ -57,7 +58,7 @@ impl Middle {
         }
     }
 
-    /// From the logic of one box to that of the other.
+    /// The path from the logic of one box to the logic of the other box.
     fn path(self, from: &Box, to: &Box, rng: &Rng) -> Path {
         let stage = |settings| AnyHop::from(Stage::new(settings));
         let mut hops = vec![stage(FAKE_ETHERNET), stage(from.iptables), stage(from.usb)];
@@ -75,7 +76,7 @@ impl Middle {
     }
 
     fn rig(self, seed: u64, timeout: CompletionTimeout, queue_entries: u32) -> Rig {
-        // A deep queue is that of a driver of our own.
+        // The published driver has four entries; a deeper queue is that of a driver of our own.
         let rings_for_each = queue_entries == 4;
         let setup =
             Setup { queue_entries, rings_for_each, timeout, pipeline: PIPELINE, ..Setup::published(seed) };
@@ -105,21 +106,21 @@ fn row(
     report.rows.push(Row { experiment: EXPERIMENT, row: row.into(), published, ours, unit, kind, source });
 }
 
-/// Register reads, and how much work they were.
+/// The results of register reads, and the amount of simulation behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads {
-    /// What each took.
+    /// The time that each read took.
     pub times: Vec<Nanos>,
-    /// Events of the world, the boot's included.
+    /// Number of events of the world, the boot's included.
     pub events: u64,
-    /// A fingerprint of them.
+    /// A fingerprint of the world's events.
     pub digest: u64,
 }
 
 /// The experiment's main run alone: `count` register reads over 5G.
 ///
 /// # Errors
-/// When it does not come up, or a register is not read.
+/// When the rig does not come up, or a register is not read.
 pub fn register_reads_over_5g(seed: u64, count: u64) -> Result<Reads, String> {
     let mut rig = Middle::Radio.rig(seed, CompletionTimeout::D2, 4);
     let times = reads(&mut rig, count, GAP)?;
@@ -141,7 +142,7 @@ fn gigabit_rows(report: &mut Report, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Mean and standard deviation in nanoseconds.
+/// Mean and standard deviation of `times`, in nanoseconds.
 fn moments(times: &[Nanos]) -> (f64, f64) {
     let mean = mean(times);
     let squares: f64 = times.iter().map(|time| (decimal(time.get()) - mean).powi(2)).sum();
@@ -151,7 +152,7 @@ fn moments(times: &[Nanos]) -> (f64, f64) {
 fn radio_rows(report: &mut Report, seed: u64) -> Result<(), String> {
     let Reads { times, events, digest } = register_reads_over_5g(seed, READS)?;
     report.add(events, digest);
-    // As published: what is further than three deviations from the mean is dropped.
+    // As published, reads further than three deviations from the mean are dropped.
     let (mean, deviation) = moments(&times);
     let kept: Vec<Nanos> =
         times.iter().copied().filter(|time| (decimal(time.get()) - mean).abs() <= 3.0 * deviation).collect();
@@ -173,7 +174,7 @@ fn radio_rows(report: &mut Report, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The register read over Gigabit Ethernet, as it came out, in microseconds.
+/// The simulated mean of a register read over Gigabit Ethernet, in µs.
 fn gigabit_mean(report: &Report) -> f64 {
     report.rows.iter().find(|row| row.row == "pcie_bar0_read_gbe").map_or(0.0, |row| row.ours)
 }

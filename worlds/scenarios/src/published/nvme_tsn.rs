@@ -1,5 +1,5 @@
-//! "Latency Analysis for NVMe/TSN" (Technical Brief 20210529): the SSD on the host's own link, and behind the distributed
-//! switch over 1 Gigabit Ethernet, without and with a TSN MAC.
+//! "Latency Analysis for NVMe/TSN" (Technical Brief 20210529): an SSD on the host's own link, and
+//! the SSD behind the distributed switch over 1 Gigabit Ethernet, without and with a TSN MAC.
 
 use engine::{Nanos, Rng};
 use link::ethernet::medium::{Cable, Medium, PortLatency};
@@ -11,20 +11,21 @@ use super::{Kind, Report, Row, decimal, mean};
 use crate::rig::{self, Rig, Seen, Setup, Task, What};
 
 const EXPERIMENT: &str = "nvme-tsn";
-/// Configuration reads of each topology.
+/// Number of configuration reads in each topology.
 const CONFIG_READS: u64 = 1_000;
-/// Commands of each kind and topology.
+/// Number of commands of each kind in each topology.
 const COMMANDS: u64 = 500;
-/// From one operation to the next: the system is idle.
+/// The mean time between two operations, in which the system is idle.
 const GAP: Nanos = Nanos::from_micros(500);
-/// How long any task may take.
+/// How long any task may take in virtual time.
 const LIMIT: Nanos = Nanos::from_secs(60);
 
-/// What a packet takes in either end of the switch: the FPGA's PCIe block, its clock crossings, the switch, the framing.
-/// Calibrated on the configuration reads over TCP, and used for everything.
+/// The time that a packet takes in either end of the switch: the FPGA's PCIe block, its clock
+/// crossings, the switch and the framing. Calibrated on the configuration reads over TCP, and used
+/// everywhere.
 pub(crate) const PIPELINE: Nanos = Nanos::new(700);
 
-/// How the SSD is attached.
+/// How the SSD is attached to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Topology {
     Direct,
@@ -49,7 +50,8 @@ impl Topology {
         Setup { payload_size, pipeline: PIPELINE, ..Setup::published(seed) }
     }
 
-    /// A metre of cable and two ports of FPGAs, the stack in hardware on both sides. Each TLP travels in a segment of its own.
+    /// A metre of cable between two ports of FPGAs, with the TCP stack in hardware at both ends.
+    /// Each TLP travels in a segment of its own.
     fn network(self) -> Option<Network> {
         let stages = match self {
             Self::Direct => return None,
@@ -62,7 +64,7 @@ impl Topology {
     }
 }
 
-/// A port of an FPGA for Gigabit Ethernet and a metre of cable, with these buffers besides.
+/// A Gigabit Ethernet port of an FPGA with a metre of cable, and `stages` as additional buffers.
 pub(super) fn gigabit(stages: Vec<FifoStage>) -> Port {
     let settings = PortSettings {
         latency: PortLatency::FPGA_1G,
@@ -73,7 +75,7 @@ pub(super) fn gigabit(stages: Vec<FifoStage>) -> Port {
     Port::new(settings, &Rng::from_seed(0))
 }
 
-/// What one topology gives, in nanoseconds.
+/// The means of one topology in nanoseconds, and the packets that the analyser saw.
 struct Measured {
     config: f64,
     read: f64,
@@ -94,7 +96,7 @@ pub(super) fn run(seed: u64) -> Result<Report, String> {
     for (topology, measured) in Topology::ALL.into_iter().zip(&measured) {
         let (read, write) = match topology {
             Topology::Direct => (Some(99_920.0), Some(51_712.0)),
-            // Left out of the published figures on purpose: predictions.
+            // The publication leaves these figures out on purpose, so the rows are predictions.
             Topology::Tcp | Topology::Tsn => (None, None),
         };
         let kind = if topology == Topology::Direct { Kind::Calibrated } else { Kind::Predicted };
@@ -158,7 +160,7 @@ fn config_rows(report: &mut Report, [direct, tcp, tsn]: [&Measured; 3]) {
     }
 }
 
-/// One command's packets on the root port's link, the submission doorbell first.
+/// The packets of one command on the root port's link; the submission doorbell is the first.
 struct Line<'a>(&'a [Seen]);
 
 impl Line<'_> {
@@ -171,7 +173,8 @@ impl Line<'_> {
     }
 }
 
-/// Cuts what was seen into commands of `packets` packets each, and gives the mean of `value` over them.
+/// Splits the packets into commands, each of which begins with every other doorbell, and returns
+/// the mean of `value` over the commands.
 fn over(seen: &[Seen], value: impl Fn(&Line<'_>) -> Option<f64>) -> f64 {
     let mut starts = Vec::new();
     let mut doorbells = 0_usize;
@@ -203,7 +206,7 @@ fn timeline_rows(report: &mut Report, direct: &Measured) {
         4_852.0,
         of(|line| {
             let data: Vec<f64> = line.times(UP, What::MemoryWrite, 128).collect();
-            // To the last packet's end: 280 bytes at 2 a nanosecond.
+            // Up to the end of the last packet: 280 bytes at 2 bytes a nanosecond.
             Some(data.last()? - data.first()? + 140.0)
         }),
     );

@@ -1,4 +1,4 @@
-//! What one operation's time was spent on.
+//! The critical path of one operation: where its time was spent.
 
 use engine::Nanos;
 use link::network::Side;
@@ -6,59 +6,61 @@ use link::trail::Part;
 
 use super::task::{Seen, What};
 
-/// Where time is spent.
+/// A place where an operation's time is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// Root complex, memory, driver, application.
+    /// Root complex, memory, driver and application of the host.
     Host,
     /// The PCIe link of the host.
     HostLink,
-    /// The end of the distributed switch on this side: its pipeline.
+    /// The pipeline of the distributed switch's end on this side.
     Switch(Side),
-    /// The tunnel session, and the stack's sending half until the bytes are in a segment; by the side that sends.
+    /// The tunnel session, and the stack's sending half until the bytes are in a segment. The side
+    /// is the sender's.
     Tunnel(Side),
     /// The network stack of this side.
     Stack(Side),
-    /// A hop of the network of what this side sends, by its number.
+    /// The hop with this number in the network path of the packets that this side sends.
     Hop(Side, usize),
-    /// The PCIe link of the SSD, where that is not the host's.
+    /// The PCIe link of the SSD, if it is not the host's.
     DeviceLink,
-    /// Controller and flash.
+    /// Controller and flash of the SSD.
     Ssd,
-    /// What was not followed: other operations.
+    /// Other operations, which are not followed.
     Others,
 }
 
-/// A stretch of an operation's time.
+/// A stretch of an operation's time, spent at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Since the operation's begin.
+    /// Time from the operation's begin to the segment's begin.
     pub start: Nanos,
-    /// How long.
+    /// Length of the segment.
     pub length: Nanos,
-    /// Where.
+    /// The place where the time was spent.
     pub place: Place,
-    /// What kind of time it is.
+    /// The kind of time: waiting, processing and so on.
     pub part: Part,
-    /// What was done.
+    /// A description of what was done.
     pub what: &'static str,
-    /// A packet that begins its way with this segment.
+    /// The packet that begins its way with this segment, if any.
     pub packet: Option<Seen>,
 }
 
-/// The critical path of one operation: stretches that follow each other without a gap, and add up to its latency.
+/// The critical path of one operation: segments that follow each other without a gap. Their lengths
+/// add up to the operation's latency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// Which operation of its task, the first being 0.
+    /// The operation's number in its task, from 0.
     pub number: u64,
-    /// What was measured.
+    /// The measured latency of the operation.
     pub latency: Nanos,
-    /// From its begin to its end.
+    /// The segments from the operation's begin to its end.
     pub segments: Vec<Segment>,
 }
 
 impl Seen {
-    /// What the packet is in the life of an operation.
+    /// A description of the packet's part in an operation.
     pub fn name(&self) -> String {
         let bytes = self.bytes;
         match (self.what, self.down) {

@@ -1,4 +1,4 @@
-//! What goes wrong between the ends of the switch, at its time or at random.
+//! Faults between the ends of the switch, at fixed times or at random.
 
 use engine::{Instant, Nanos, Rng};
 use link::faults::Behaviour;
@@ -13,42 +13,43 @@ use super::Member;
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The connection is lost, and everything that was on its way.
+    /// The connection is cut, and everything in flight is lost.
     Cut,
-    /// Nothing arrives for a time; then everything does.
+    /// Nothing arrives for this time; then everything does.
     Hold(Nanos),
-    /// The end at the device stands still for a time.
+    /// The end at the device stands still for this time.
     Pause(Nanos),
-    /// The network behaves like this for a time, besides what its own models do.
+    /// The network behaves like this for this time, in addition to its own models.
     Behave(Behaviour, Nanos),
 }
 
-/// When something happens, after the tasks begin.
+/// When a fault happens, counted from the beginning of the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Once.
+    /// Once, after this time.
     At(Nanos),
-    /// Again and again, after exponentially distributed times with this mean.
+    /// Repeatedly; the times from the end of one fault to the next one are exponentially
+    /// distributed with this mean.
     Every(Nanos),
 }
 
-/// A fault that is to come.
+/// A fault that is planned or under way.
 #[derive(Clone, Debug)]
 struct Planned {
     when: When,
     trouble: Trouble,
     rng: Rng,
     begins: Option<Instant>,
-    /// It is under way until then.
+    /// When the fault that is under way ends.
     ends: Option<Instant>,
 }
 
-/// Faults that are to come.
+/// The faults of a rig.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Planned>);
 
 impl Faults {
-    /// Faults that wait for [`Faults::start`].
+    /// Faults whose times count from [`Faults::start`].
     pub(super) fn new(faults: &[(When, Trouble)], rng: &Rng) -> Self {
         let planned = faults.iter().enumerate().map(|(number, (when, trouble))| {
             let mut rng = rng.fork(&format!("fault {number}"));
@@ -61,19 +62,19 @@ impl Faults {
         Self(planned.collect())
     }
 
-    /// The tasks begin.
+    /// Starts to count the faults' times, when the tasks begin.
     pub(super) fn start(&mut self, now: Instant) {
         for begins in self.0.iter_mut().filter_map(|planned| planned.begins.as_mut()) {
             *begins = now + (*begins - Instant::ZERO);
         }
     }
 
-    /// When something changes next.
+    /// When a fault begins or ends next.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.iter().flat_map(|planned| [planned.begins, planned.ends]).flatten().min()
     }
 
-    /// Does what is due.
+    /// Begins and ends the faults that are due.
     pub(super) fn apply(&mut self, world: &mut World<Member>, [near, far]: [NodeId; 2]) {
         let now = world.now();
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -107,14 +108,14 @@ impl Faults {
             };
             planned.begins = match planned.when {
                 When::At(_) => None,
-                // At least a nanosecond, so that this ends.
+                // The added nanosecond keeps the loop finite.
                 When::Every(mean) => {
                     Some(now + lasts + sample::exponential(&mut planned.rng, mean) + Nanos::new(1))
                 }
             };
         }
         if changed {
-            // Of several at a time the last of the file.
+            // When several faults overlap, the last one in the file counts.
             let active = self.0.iter().rev().find_map(|planned| match planned.trouble {
                 Trouble::Behave(behaviour, _) if planned.ends.is_some() => Some(behaviour),
                 _ => None,

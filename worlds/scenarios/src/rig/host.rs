@@ -1,5 +1,5 @@
-//! The node of a host: a real near machine, a model of how long its memory and its driver take, and an analyser on the
-//! root port's link.
+//! The node of a host: a real near machine, a model of the times of its memory and its driver, and
+//! an analyser on the root port's link.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,49 +22,50 @@ use super::later::Later;
 use super::port::Port;
 use super::task::{Kind, Outcome, Seen, Task, What, classify};
 
-/// The queue that commands go to.
+/// The queue that all commands go to.
 const QUEUE: QueueId = QueueId(1);
 const NAMESPACE: NamespaceId = NamespaceId(1);
-/// The only controller.
+/// The only controller of a rig.
 const CONTROLLER: ControllerIndex = ControllerIndex(0);
-/// Bytes of a logical block.
+/// Length of a logical block in bytes.
 const BLOCK: u64 = 512;
 /// How long a job waits after the driver has refused a command.
 const REFUSED: Nanos = Nanos::from_micros(1);
-/// Reasons for resets that are kept.
+/// Number of failures and reasons for resets that are kept.
 const FAILURES_MAX: usize = 64;
-/// Packets that the analyser keeps.
+/// Number of packets that the analyser keeps.
 const SEEN_MAX: usize = 1 << 20;
 
-/// What waits for its time.
+/// An action that waits for its time.
 #[derive(Debug)]
 enum Due {
     /// Host memory answers a read.
     Read(Packet),
     /// The interrupt handler looks at the queues.
     Interrupt(Packet),
-    /// The task's next operation is started.
+    /// The task starts its next operation.
     Next,
-    /// A job's next command begins.
+    /// A job begins its next command.
     Job(usize),
-    /// A job's command reaches the driver.
+    /// The command in this place of the jobs reaches the driver.
     Submit(usize),
 }
 
 /// How far a command at a depth of 1 has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// None is under way.
+    /// No command is outstanding.
     Idle,
-    /// Its submission doorbell has not left.
+    /// The command's submission doorbell has not left.
     Submitted,
-    /// It left then.
+    /// The submission doorbell left at this time.
     Rung(Instant),
-    /// The completion was seen; its doorbell has not left.
+    /// The completion was seen, but its doorbell has not left. The time is that of the submission
+    /// doorbell.
     Completed(Instant),
 }
 
-/// See the module.
+/// A host: a near machine, models of its times, and the task or the jobs that it runs.
 #[derive(Debug)]
 pub(super) struct HostNode {
     config: near::Config,
@@ -73,7 +74,7 @@ pub(super) struct HostNode {
     memory: Memory,
     port: Port,
     due: Later<(Cause, Due)>,
-    /// Completion-queue entries that no handler has looked at.
+    /// Writes of completion-queue entries that no interrupt handler has looked at.
     entries: Vec<Packet>,
     kinds: BTreeMap<u16, Kind>,
     rng: Rng,
@@ -92,7 +93,7 @@ pub(super) struct HostNode {
     analyser: Option<VecDeque<Seen>>,
     bytes: u64,
     journal: Journal,
-    /// What is being done is done because of this.
+    /// The journal's mark of the event that is being handled.
     cause: Cause,
 }
 
@@ -134,12 +135,12 @@ impl HostNode {
         }
     }
 
-    /// Switches the host on: it enumerates and brings the controller up.
+    /// Switches the host on: it enumerates the hierarchy and brings the controller up.
     pub(super) fn power_on(&mut self, now: Instant) {
         self.near = Some(Near::direct(self.config, now));
     }
 
-    /// Starts a task, with nothing left of the one before.
+    /// Starts a task, with nothing left of the task before.
     pub(super) fn start(&mut self, now: Instant, task: Task) {
         self.outcome = Outcome { began: now, ended: now, ..Outcome::default() };
         (self.started, self.stage) = (0, Stage::Idle);
@@ -153,7 +154,7 @@ impl HostNode {
         }
     }
 
-    /// Starts jobs.
+    /// Starts jobs, which run side by side.
     pub(super) fn start_jobs(&mut self, now: Instant, jobs: Vec<Job>) {
         (self.task, self.stage) = (None, Stage::Idle);
         self.jobs = Jobs::new(now, jobs, &self.rng.fork("jobs"));
@@ -162,31 +163,31 @@ impl HostNode {
         }
     }
 
-    /// The jobs, of which there are none from now on.
+    /// Takes the jobs out, so that none are left.
     pub(super) fn end_jobs(&mut self) -> Jobs {
         std::mem::take(&mut self.jobs)
     }
 
-    /// Whether a job has something to do.
+    /// Whether a job has work left.
     pub(super) fn has_jobs(&self, now: Instant) -> bool {
         self.jobs.is_busy(now)
     }
 
-    /// Whether the task is under way.
+    /// Whether the task has work left.
     pub(super) fn is_busy(&self) -> bool {
         self.task.is_some_and(|task| {
             self.started < task.count() || self.under_way > 0 || self.stage != Stage::Idle
         })
     }
 
-    /// Switches the analyser on, or off; returns what it has seen.
+    /// Switches the analyser on or off, and returns the packets that it has seen.
     pub(super) fn analyse(&mut self, on: bool) -> Vec<Seen> {
         let seen = self.analyser.take().map(Vec::from).unwrap_or_default();
         self.analyser = on.then(VecDeque::new);
         seen
     }
 
-    /// The near machine.
+    /// The near machine; `None` before the host is switched on.
     pub(super) const fn near(&self) -> Option<&Near> {
         self.near.as_ref()
     }
@@ -267,13 +268,13 @@ impl HostNode {
         }
     }
 
-    /// A doorbell leaves.
+    /// Notes that a doorbell leaves the root port at `start`.
     fn on_doorbell(&mut self, start: Instant, started: Cause) {
         match self.stage {
             Stage::Submitted => self.stage = Stage::Rung(start),
             Stage::Completed(rung) => {
                 let link = self.port.link();
-                // A doorbell: 12 bytes of header, 4 of data.
+                // A doorbell has a header of 12 bytes and 4 bytes of data.
                 let length = link.serialise(16 + sim::models::pcie::FRAMING);
                 let acknowledged = start + length + link.acknowledge;
                 let step = |part, what| Step { place: Place::HostLink, part, what };
@@ -307,7 +308,7 @@ impl HostNode {
         }
     }
 
-    /// Starts the task's next operation, if there is one.
+    /// Starts the task's next operation, if any is left.
     fn next(&mut self, now: Instant) {
         let Some(task) = self.task.filter(|task| self.started < task.count()) else { return };
         let Some(slot) = self.free.pop() else { return };
@@ -344,7 +345,8 @@ impl HostNode {
         }
     }
 
-    /// An operation was not begun: the device is gone, for now or for good.
+    /// Counts an operation as failed that was not begun, because the device is gone for now or for
+    /// good.
     fn refused(&mut self, now: Instant, slot: u32) {
         self.under_way -= 1;
         self.outcome.failed += 1;
@@ -352,7 +354,8 @@ impl HostNode {
         self.next_after_gap(now + REFUSED);
     }
 
-    /// Gives the driver a command whose data is `data` bytes after the beginning of the room for it; whether it took it.
+    /// Submits a command to the driver, with its data at offset `data` of the data region. Returns
+    /// whether the driver took the command.
     fn submit(&mut self, now: Instant, operation: &Operation, data: u64, cookie: u64) -> bool {
         let near = self.near.as_mut().expect("commands are for a host that is on");
         let Some(driver) = near.driver(CONTROLLER) else { return false };
@@ -388,7 +391,8 @@ impl HostNode {
         let flight = *self.jobs.flight(place);
         if !self.submit(now, &flight.operation, flight.data, place as u64) {
             let job = self.jobs.finish(now, place, false);
-            // Not at once: a driver that takes nothing would be asked for ever.
+            // The job is not asked at once: with a driver that refuses every command, this would
+            // never end.
             self.due.put(now + REFUSED, (None, Due::Job(job)));
         }
     }
@@ -398,7 +402,7 @@ impl HostNode {
         match event {
             near::Event::Enumerated => self.enumerated = true,
             near::Event::Ready { .. } => {
-                // After a reset of the device again.
+                // This happens again after each reset of the device.
                 if let Some(near) = &self.near {
                     interrupts::enable(near).into_iter().for_each(|packet| self.send(context, packet));
                 }
@@ -430,7 +434,7 @@ impl HostNode {
                     Stage::Rung(rung) if completed.status.is_success() => {
                         self.stage = Stage::Completed(rung);
                     }
-                    // It was not, perhaps, the device that ended it, and no doorbell need follow.
+                    // The command may have ended without the device, and then no doorbell follows.
                     Stage::Submitted | Stage::Rung(_) => {
                         self.stage = Stage::Idle;
                         self.next_after_gap(now);
@@ -449,7 +453,7 @@ impl HostNode {
                 if self.failures.len() < FAILURES_MAX {
                     self.failures.push(format!("{reason:?}"));
                 }
-                // Its completion's doorbell does not come any more.
+                // The completion's doorbell will not come any more.
                 if matches!(self.stage, Stage::Completed(_)) {
                     self.stage = Stage::Idle;
                     self.next_after_gap(now);
@@ -459,10 +463,11 @@ impl HostNode {
         }
     }
 
-    /// Operation `number` begins.
+    /// Notes in the journal that operation `number` begins.
     fn begin(&mut self, now: Instant, number: u64, task: &Task) {
         let others = match task {
-            // Two rounds before it, so that what it waits for is followed too.
+            // The journal begins two rounds earlier, so that operations that this one waits for are
+            // followed, too.
             Task::Commands { depth, .. } if *depth > 1 => 2 * u64::from(*depth),
             Task::Commands { .. } | Task::ConfigReads { .. } => 0,
         };
@@ -473,7 +478,7 @@ impl HostNode {
         }
     }
 
-    /// Operation `number` has ended because of `cause`.
+    /// Records the time of operation `number`, which has ended because of `cause`.
     fn measured(&mut self, number: u64, began: Instant, ended: Instant, cause: Cause) {
         self.outcome.times.push(ended - began);
         self.outcome.numbers.push(number);
@@ -481,7 +486,7 @@ impl HostNode {
         self.journal.end(number, cause, began, ended);
     }
 
-    /// The host is busy with what happens until `at`.
+    /// Marks that the host works on the current event until `at`.
     fn work(&self, at: Instant, what: &'static str) -> Cause {
         self.journal.mark(self.cause, at, Step { place: Place::Host, part: Part::Processing, what })
     }
@@ -495,7 +500,7 @@ impl HostNode {
         self.due.put(now + gap / 2 + varied, (None, Due::Next));
     }
 
-    /// Classifies a packet, and notes it where the analyser is on.
+    /// Classifies a packet, and records it while the analyser is on.
     fn see(&mut self, at: Instant, down: bool, packet: &Packet) -> What {
         let (what, bytes) = classify(packet);
         if let Some(seen) = self.analyser.as_mut().filter(|seen| seen.len() < SEEN_MAX) {
@@ -505,12 +510,12 @@ impl HostNode {
     }
 }
 
-/// Whether an address is of the driver's queues, which lie below the data.
+/// Whether `address` is in the driver's queues, which lie below the data region.
 fn is_queue(near: &Near, address: u64) -> bool {
     near.driver(CONTROLLER).is_none_or(|driver| address < driver.data_region().base)
 }
 
-/// The command that a completion-queue entry is about.
+/// The identifier of the command that a completion-queue entry is about.
 fn command_of(entry: &Packet) -> u16 {
     entry.payload.get(12..14).map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
 }

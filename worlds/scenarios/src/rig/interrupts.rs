@@ -1,25 +1,28 @@
-//! What an operating system does before a driver has interrupts: the MSI-X table and its enable bit.
+//! Sets up interrupts as an operating system does: programs the MSI-X table and sets the enable
+//! bit.
 
 use engine::Buffer;
 use machine::near::Near;
 use pcie::root_complex::INTERRUPT_WINDOW;
 use pcie::wire::{Bdf, Packet, Tag};
 
-/// The tag of the one request that the host makes besides its root complex, which never needs as many.
+/// The tag of the one request that the host sends besides those of its root complex, which never
+/// needs this many tags.
 pub(super) const TAG: Tag = Tag::new(0xff);
-/// Bytes of an entry of the table (PCIe Base 7.7.2.3).
+/// Length of an entry of the MSI-X table in bytes (PCIe Base 7.7.2.3).
 const ENTRY: u64 = 16;
 /// MSI-X Enable in Message Control (PCIe Base 7.7.2.2).
 const ENABLE: u16 = 1 << 15;
-/// Where Message Control is in the capability.
+/// Offset of Message Control in the MSI-X capability.
 const MESSAGE_CONTROL: u16 = 2;
-/// Vectors that are programmed: the admin queue's and the I/O queue's.
+/// Number of vectors that are programmed: the admin queue's and the I/O queue's.
 const VECTORS: u16 = 2;
 
-/// The packets that give the controller its interrupts; a configuration write with [`TAG`] is the last of them.
+/// The packets that set up the controller's interrupts. The last one is a configuration write with
+/// [`TAG`].
 ///
 /// # Panics
-/// When the controller that `near` drives has no MSI-X.
+/// When `near` has no controller, or the controller has no MSI-X.
 pub(super) fn enable(near: &Near) -> Vec<Packet> {
     let (_, target) = near.controllers().next().expect("there is a controller");
     let topology = near.topology().expect("it was found by enumeration");
@@ -33,7 +36,7 @@ pub(super) fn enable(near: &Near) -> Vec<Packet> {
         let mut entry = [0; 16];
         entry[..8].copy_from_slice(&INTERRUPT_WINDOW.start.to_le_bytes());
         entry[8..12].copy_from_slice(&u32::from(vector).to_le_bytes());
-        // The last double word is Vector Control: not masked.
+        // The last double word of the entry is Vector Control; zero means not masked.
         packets.push(Packet::memory_write(host, address, Buffer::copy_from_slice(&entry)));
     }
     let control = Buffer::copy_from_slice(&ENABLE.to_le_bytes());

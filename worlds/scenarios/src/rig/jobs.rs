@@ -1,4 +1,4 @@
-//! What several applications of the host do at once, and what came of it.
+//! Several applications that run side by side on the host, and their results.
 
 use std::sync::Arc;
 
@@ -7,60 +7,62 @@ use link::Chance;
 
 use super::task::{Kind, Outcome};
 
-/// One command.
+/// One command of a trace or a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// When it begins, after the job.
+    /// When the command begins, counted from the job's begin.
     pub at: Nanos,
-    /// What it does.
+    /// What the command does.
     pub kind: Kind,
-    /// Where, in bytes: a multiple of a block.
+    /// Where the command's data are on the namespace, in bytes: a multiple of a block.
     pub offset: u64,
-    /// How many bytes: a multiple of a block, none of a flush.
+    /// Length of the data in bytes: a multiple of a block; zero for a flush.
     pub length: u32,
 }
 
 /// Commands that follow from a few figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mixed {
-    /// The share that reads; the others write.
+    /// The share of commands that read; the others write.
     pub reads: Chance,
-    /// Bytes of each.
+    /// Length of each command's data in bytes.
     pub bytes: u32,
-    /// Anywhere in the region, or one behind the other.
+    /// Whether commands are at random places of the region, or one behind another.
     pub random: bool,
-    /// Where the region begins, in bytes.
+    /// Where the region begins on the namespace, in bytes.
     pub offset: u64,
-    /// Its length.
+    /// Length of the region in bytes.
     pub region: u64,
-    /// How many commands at most.
+    /// The largest number of commands.
     pub count: u64,
-    /// None begins later than this after the job.
+    /// Commands begin only until this time after the job's begin.
     pub runtime: Option<Nanos>,
-    /// One begins each time this has passed, or as soon as one of the others is done.
+    /// The time between two commands' begins; without one, a command begins as soon as another one
+    /// is done.
     pub interval: Option<Nanos>,
 }
 
-/// Where a job's commands come from.
+/// The source of a job's commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Figures.
+    /// Commands that follow from figures.
     Mixed(Mixed),
-    /// A list, in order of time.
+    /// A list of commands, sorted by time.
     Trace(Arc<[Operation]>),
 }
 
-/// What one application does.
+/// The work of one application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Its commands.
+    /// The source of the job's commands.
     pub source: Source,
-    /// How many at a time; others wait, and the time for which they do counts.
+    /// The largest number of outstanding commands. Further commands wait, and their waiting counts
+    /// as part of their latency.
     pub depth: u32,
 }
 
 impl Job {
-    /// Bytes of its longest command.
+    /// Length in bytes of the longest command's data.
     pub fn longest(&self) -> u32 {
         match &self.source {
             Source::Mixed(mixed) => mixed.bytes,
@@ -69,22 +71,23 @@ impl Job {
     }
 }
 
-/// A job at work.
+/// A job that runs.
 #[derive(Debug)]
 struct Running {
     job: Job,
     rng: Rng,
     began: Instant,
     issued: u64,
-    /// Its places in [`Jobs::flights`] that are free.
+    /// The job's free places in [`Jobs::flights`].
     free: Vec<usize>,
-    /// It will be looked at when its next command begins.
+    /// Whether the job waits for the time of its next command.
     waits: bool,
     outcomes: [Outcome; Kind::ALL.len()],
 }
 
 impl Running {
-    /// When the next command begins, at `now` if nothing else says when; `None` when there is none.
+    /// When the next command begins: `now`, unless the source gives a time. `None` when no command
+    /// is left.
     fn next_at(&self, now: Instant) -> Option<Instant> {
         match &self.job.source {
             Source::Mixed(mixed) => {
@@ -99,7 +102,7 @@ impl Running {
         }
     }
 
-    /// The next command.
+    /// The job's next command.
     fn take(&mut self) -> Operation {
         let number = self.issued;
         self.issued += 1;
@@ -122,46 +125,46 @@ impl Running {
     }
 }
 
-/// A command of a job.
+/// A command of a job, from its begin to its completion.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     job: usize,
-    /// When the application wanted it.
+    /// When the application wanted the command.
     begin: Instant,
-    /// The command.
+    /// What the command does.
     pub(super) operation: Operation,
-    /// Where its data is, after the beginning of the host's room for data.
+    /// Offset of the command's data in the host's data region, in bytes.
     pub(super) data: u64,
 }
 
 /// What a job wants of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// Be looked at again then.
+    /// To be asked again at this time.
     Wait(Instant),
-    /// Submit the command in this place.
+    /// To submit the command in this place.
     Submit(usize),
 }
 
-/// Jobs side by side.
+/// Jobs that run side by side.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     running: Vec<Running>,
-    /// A place for each command that may be under way.
+    /// A place for each command that may be outstanding.
     flights: Vec<Flight>,
     under_way: usize,
 }
 
-/// Bytes of a page: where each command's data begins.
+/// Length of a page in bytes; each command's data begin on a page.
 const PAGE: u64 = 4096;
 
-/// Bytes that these jobs' commands need for their data.
+/// How many bytes the data of all outstanding commands of `jobs` need.
 pub fn data_bytes(jobs: &[Job]) -> u64 {
     jobs.iter().map(|job| u64::from(job.depth) * u64::from(job.longest()).next_multiple_of(PAGE)).sum()
 }
 
 impl Jobs {
-    /// Jobs that begin at `now`.
+    /// Jobs that begin at `now`; everything random in them follows from `rng`.
     pub(super) fn new(now: Instant, jobs: Vec<Job>, rng: &Rng) -> Self {
         let mut all = Self::default();
         let mut data = 0;
@@ -186,17 +189,17 @@ impl Jobs {
         all
     }
 
-    /// How many there are.
+    /// Number of jobs.
     pub(super) const fn len(&self) -> usize {
         self.running.len()
     }
 
-    /// Whether one of them has something to do.
+    /// Whether a job has work left.
     pub(super) fn is_busy(&self, now: Instant) -> bool {
         self.under_way > 0 || self.running.iter().any(|running| running.next_at(now).is_some())
     }
 
-    /// What job `number` wants next; to be asked until it wants nothing or to wait.
+    /// What job `number` wants next. To be called until the answer is `None` or [`Wish::Wait`].
     pub(super) fn ask(&mut self, now: Instant, number: usize) -> Option<Wish> {
         let running = &mut self.running[number];
         if running.waits || running.free.is_empty() {
@@ -214,17 +217,17 @@ impl Jobs {
         Some(Wish::Submit(place))
     }
 
-    /// The time that a job waited for has come.
+    /// Notes that the time that job `number` waited for has come.
     pub(super) fn woken(&mut self, number: usize) {
         self.running[number].waits = false;
     }
 
-    /// The command in a place.
+    /// The command in `place`.
     pub(super) fn flight(&self, place: usize) -> &Flight {
         &self.flights[place]
     }
 
-    /// A command is over; whose it was.
+    /// Notes that the command in `place` is over; returns the number of its job.
     pub(super) fn finish(&mut self, now: Instant, place: usize, success: bool) -> usize {
         let Flight { job, begin, operation, .. } = self.flights[place];
         self.under_way -= 1;
@@ -241,7 +244,8 @@ impl Jobs {
         job
     }
 
-    /// What came of them, a job after the other; by [`Kind::ALL`].
+    /// The results of each job, in the order of the jobs; within a job in the order of
+    /// [`Kind::ALL`].
     pub(super) fn outcomes(self) -> Vec<[Outcome; Kind::ALL.len()]> {
         self.running.into_iter().map(|running| running.outcomes).collect()
     }

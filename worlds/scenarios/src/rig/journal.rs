@@ -1,4 +1,5 @@
-//! What happened because of what: marks that the nodes of a rig make while one operation is followed.
+//! Records what happened because of what: marks that the nodes of a rig make while one operation is
+//! followed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,19 +13,20 @@ use pcie::wire::{Kind as TlpKind, Packet};
 use super::chain::{Chain, Place, Segment};
 use super::task::Seen;
 
-/// Packets inside the tunnel that are remembered, each way; the switch itself answers some, which never come out.
+/// Number of packets inside the tunnel that are remembered for each direction. A limit is needed
+/// because the switch answers some packets itself, and these never come out.
 const CROSSING_MAX: usize = 1 << 12;
-/// Marks of one operation at most.
+/// The largest number of marks for one operation.
 const MARKS_MAX: usize = 1 << 22;
 
-/// A mark's place in the journal.
+/// Identifies a mark of the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MarkId(usize);
 
-/// The mark that something happens because of; none while nobody follows.
+/// The mark of the event that causes another one; `None` while no operation is followed.
 pub(super) type Cause = Option<MarkId>;
 
-/// What the time until a mark was spent on.
+/// What the time before a mark was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) place: Place,
@@ -32,23 +34,25 @@ pub(super) struct Step {
     pub(super) what: &'static str,
 }
 
-/// Something that happened.
+/// An event of the operation that is followed.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at: Instant,
-    /// What it followed.
+    /// The event that this one followed.
     after: Cause,
-    /// What it, or the first of what it followed, was made of.
+    /// For a packet that leaves the tunnel, the mark of its entry. A walk continues there when the
+    /// marks of the packet's bytes end.
     origin: Cause,
     step: Step,
-    /// A packet that begins its way.
+    /// The packet that begins its way with this event, if any.
     packet: Option<Seen>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     marks: Vec<Mark>,
-    /// Marks of operations that were followed before: what is still under way may name them.
+    /// Number of marks of operations that were followed earlier, which packets in flight may still
+    /// name.
     forgotten: usize,
     /// Packets inside the tunnel, by the side at which they entered.
     crossing: [VecDeque<(u64, MarkId)>; 2],
@@ -63,39 +67,40 @@ struct Shared {
     inner: RefCell<Inner>,
 }
 
-/// The journal of a rig; all its nodes have the same one.
+/// The journal of a rig, shared by all its nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal(Rc<Shared>);
 
 impl Journal {
-    /// Follows operation `number` of the next task.
+    /// Asks for operation `number` of the next task to be followed.
     pub(super) fn want(&self, number: u64) {
         self.0.wanted.set(Some(number));
     }
 
-    /// The operation's chain, once it has ended.
+    /// Takes the critical path of the operation, once it has ended.
     pub(super) fn take(&self) -> Option<Chain> {
         self.0.inner.borrow_mut().chain.take()
     }
 
-    /// Whether marks are made.
+    /// Whether an operation is followed, and marks are made.
     pub(super) fn is_on(&self) -> bool {
         self.0.on.get()
     }
 
-    /// Operation `number` begins, with `others` before it perhaps still under way.
+    /// Notes that operation `number` begins. Marks are made from here on if the wanted operation is
+    /// this one, or one of the `others` behind it.
     pub(super) fn begin(&self, number: u64, others: u64) {
         if self.0.wanted.get().is_some_and(|wanted| number + others >= wanted) {
             self.0.on.set(true);
         }
     }
 
-    /// Something happened at `at`, because of `after`; the time between was spent on `step`.
+    /// Marks an event at `at`, caused by `after`; the time between was spent on `step`.
     pub(super) fn mark(&self, after: Cause, at: Instant, step: Step) -> Cause {
         self.put(Mark { at, after, origin: None, step, packet: None })
     }
 
-    /// The same, of a packet that begins its way.
+    /// Marks the beginning of a packet's way at `at`, caused by `after`.
     pub(super) fn packet(
         &self,
         after: Cause,
@@ -121,7 +126,7 @@ impl Journal {
         Some(MarkId(inner.forgotten + inner.marks.len() - 1))
     }
 
-    /// A packet enters the tunnel at `side`.
+    /// Notes that a packet enters the tunnel at `side`.
     pub(super) fn enter_tunnel(&self, side: Side, packet: &Packet, mark: Cause) {
         let Some(mark) = mark else { return };
         let crossing = &mut self.0.inner.borrow_mut().crossing[side.index()];
@@ -131,8 +136,8 @@ impl Journal {
         crossing.push_back((key(packet), mark));
     }
 
-    /// A packet leaves the tunnel at `at`, having come from `side` with the bytes that `arrived` was the arrival of; or the switch
-    /// here has made it because of `local`.
+    /// Marks that a packet leaves the tunnel at `at`. The packet came from `side` in the bytes that
+    /// `arrived` marks, or this end of the switch made it because of `local`.
     pub(super) fn leave_tunnel(
         &self,
         side: Side,
@@ -157,7 +162,7 @@ impl Journal {
         self.put(Mark { at, after, origin, step, packet: None })
     }
 
-    /// Operation `number`, measured from `begin` to `end`, has ended because of `cause`.
+    /// Ends operation `number`, which took from `begin` to `end` and ended because of `cause`.
     pub(super) fn end(&self, number: u64, cause: Cause, begin: Instant, end: Instant) {
         if !self.is_on() || self.0.wanted.get() != Some(number) {
             return;
@@ -179,7 +184,8 @@ impl Inner {
         self.marks.get(index.checked_sub(self.forgotten)?)
     }
 
-    /// Goes back from what ended an operation to its begin: whatever each thing waited for last.
+    /// Walks from an operation's end back to its begin, always to the event that was waited for
+    /// last.
     fn walk(&self, cause: Cause, begin: Instant, end: Instant) -> Vec<Segment> {
         let mut segments = Vec::new();
         let (mut upper, mut next, mut origin) = (end, self.get(cause), None);
@@ -203,17 +209,17 @@ impl Inner {
 }
 
 impl Step {
-    /// From `from` to `to`, of an operation that began at `begin`.
+    /// The segment between `from` and `to` of an operation that began at `begin`.
     fn segment(self, begin: Instant, from: Instant, to: Instant, packet: Option<Seen>) -> Segment {
         let Self { place, part, what } = self;
         Segment { start: from - begin, length: to - from, place, part, what, packet }
     }
 }
 
-/// What is said of time of which nobody knows what it was spent on.
+/// The step of time that no mark explains.
 const LOST: Step = Step { place: Place::Others, part: Part::Waiting, what: "for operations before it" };
 
-/// What tells a packet from others that are in the tunnel with it; a switch changes none of it.
+/// Tells a packet from the others in the tunnel; no switch changes the fields that it is made of.
 fn key(packet: &Packet) -> u64 {
     let header = &packet.header;
     let (kind, place) = match header.kind {

@@ -1,11 +1,11 @@
-//! What a node will do, by when.
+//! Actions of a node that wait for their times.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use engine::Instant;
 
-/// Things to be done at a time; of two at the same time, the one that was put here first.
+/// Actions with their times. Of actions for the same time, the one that was put first comes first.
 #[derive(Debug)]
 pub(super) struct Later<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -48,7 +48,7 @@ impl<T> Later<T> {
         self.heap.push(Reverse(Entry { at, sequence: self.sequence, what }));
     }
 
-    /// The next thing that is due.
+    /// Takes the next action that is due.
     pub(super) fn take(&mut self, now: Instant) -> Option<T> {
         if self.next()? > now {
             return None;

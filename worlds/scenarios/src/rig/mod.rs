@@ -1,7 +1,9 @@
-//! A host and an SSD on modelled PCIe links, joined directly or by the distributed switch over a network.
+//! A host and an SSD on modelled PCIe links. The links are joined directly, or by the distributed
+//! switch over a network.
 //!
-//! The machines are the real engines: root complex and driver, switch and tunnel sessions, NVMe function. What lies
-//! between them, and how long their parts take, are models ([`sim::models`], `link`).
+//! The machines are the real engines: root complex and driver, switch and tunnel sessions, NVMe
+//! function. What lies between the machines, and the times of their parts, are models
+//! ([`sim::models`], `link`).
 
 mod chain;
 mod faults;
@@ -39,16 +41,17 @@ use ssd::SsdNode;
 use switch::{DownstreamNode, UpstreamNode};
 pub use task::{Kind, Outcome, Seen, Task, What};
 
-/// How long a boot may take.
+/// How long a boot may take in virtual time.
 const BOOT_MAX: Nanos = Nanos::from_secs(600);
 
 impl Setup {
-    /// Bytes of a namespace where nobody says more: enough for tasks to spread over; no figure depends on it.
+    /// Default size of a namespace in bytes: enough for tasks to spread over. No figure depends on
+    /// it.
     pub const NAMESPACE_BYTES: u64 = 1 << 30;
-    /// Bytes of data under way where nobody says more: 64 commands of 128 KiB.
+    /// Default size in bytes of the data of outstanding commands: 64 commands of 128 KiB.
     pub const DATA_BYTES: u64 = 8 << 20;
 
-    /// The machines of the published set-ups, with a switch that takes no time.
+    /// The machines of the published set-ups, with a switch whose pipeline takes no time.
     pub const fn published(seed: u64) -> Self {
         Self {
             seed,
@@ -68,48 +71,49 @@ impl Setup {
     }
 }
 
-/// What stands where.
+/// The machines and links of a rig, and their parameters.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Decides every random choice.
+    /// The seed of every random choice.
     pub seed: u64,
-    /// The host.
+    /// The model of the host.
     pub host: host_model::Parameters,
-    /// The SSD.
+    /// The model of the SSD.
     pub ssd: ssd_model::Parameters,
-    /// Both PCIe links.
+    /// The model of both PCIe links.
     pub link: link_model::Link,
-    /// Max_Payload_Size of the hierarchy, bytes.
+    /// Max_Payload_Size of the hierarchy in bytes.
     pub payload_size: u32,
-    /// Max_Read_Request_Size, bytes.
+    /// Max_Read_Request_Size in bytes.
     pub read_request_size: u32,
-    /// Entries of the driver's I/O queue.
+    /// Number of entries of the driver's I/O queue.
     pub queue_entries: u32,
-    /// Whether the driver rings the completion doorbell for each completion, as Linux does and a task at a depth of 1 is
-    /// measured by, or saves most of these packets.
+    /// Whether the driver rings the completion doorbell for each completion. Linux does, and tasks
+    /// at a depth of 1 are measured by these doorbells; otherwise the driver saves most of them.
     pub rings_for_each: bool,
     /// How long the host and the device wait for completions.
     pub timeout: CompletionTimeout,
-    /// Bytes of the host's memory for the data of commands that are under way together.
+    /// Size in bytes of the host's memory for the data of outstanding commands.
     pub data_bytes: u64,
-    /// Bytes of the SSD's namespace.
+    /// Size of the SSD's namespace in bytes.
     pub namespace_bytes: u64,
-    /// What a packet takes in either end of the distributed switch, between its PCIe port and its network stack.
+    /// The time that a packet takes in either end of the distributed switch, between the PCIe port
+    /// and the network stack.
     pub pipeline: Nanos,
-    /// Whether the switch sends ahead what the device is about to read of the host.
+    /// Whether the switch sends ahead what the device is about to read from the host.
     pub lookahead: bool,
 }
 
-/// What passes over a PCIe link.
+/// What is sent over a PCIe link.
 #[derive(Clone, Debug)]
 enum Cargo {
-    /// A packet, with the mark of its arrival.
+    /// A packet, with the journal's mark of its arrival.
     Tlp(Packet, Cause),
-    /// A hot reset.
+    /// A hot reset of the device.
     Reset,
 }
 
-/// Whoever takes part.
+/// A node of the rig.
 #[derive(Debug)]
 enum Member {
     Host(Box<HostNode>),
@@ -165,20 +169,20 @@ impl Node for Member {
     }
 }
 
-/// A set-up at work.
+/// A host and an SSD, running in a world of their own.
 #[derive(Debug)]
 pub struct Rig {
     world: World<Member>,
     host: NodeId,
-    /// The ends of the switch, at the host and at the device.
+    /// The upstream and the downstream end of the switch, if there is one.
     ends: Option<[NodeId; 2]>,
     faults: Faults,
     journal: Journal,
 }
 
 impl Rig {
-    /// Builds a set-up with the SSD on the host's own link or, where there is a `network`, behind a distributed switch whose
-    /// ends it joins. Nothing is switched on.
+    /// Builds a rig with the SSD on the host's own link, or with a `network`, behind a distributed
+    /// switch whose ends the network joins. Everything is switched off.
     pub fn new(setup: &Setup, network: Option<Network>) -> Self {
         let mut world = World::new(setup.seed);
         let journal = Journal::default();
@@ -231,10 +235,11 @@ impl Rig {
         host_of(&self.world, self.host)
     }
 
-    /// Brings up the tunnel, switches the host on and waits until it drives the controller; how long the host took.
+    /// Brings up the tunnel, switches the host on and waits until the host drives the controller.
+    /// Returns how long the host took.
     ///
     /// # Errors
-    /// What did not come up, and what the host says.
+    /// What did not come up, or the host's first failure.
     pub fn boot(&mut self) -> Result<Nanos, String> {
         if let Some([upstream, _]) = self.ends {
             let limit = self.world.now() + BOOT_MAX;
@@ -254,7 +259,8 @@ impl Rig {
         });
         let host = self.host();
         if host.ready {
-            // What follows the bring-up, such as asking for events, is over soon.
+            // Everything that follows the bring-up, such as requests for events, is over within a
+            // second.
             let ready = self.world.now();
             self.world.run(ready + Nanos::from_secs(1));
             self.faults.start(self.world.now());
@@ -264,7 +270,7 @@ impl Rig {
         Err(host.failures.first().cloned().unwrap_or_else(|| found.into()))
     }
 
-    /// Does a task to its end; `None` where it does not end within `limit`.
+    /// Runs a task to its end; `None` if it does not end within `limit`.
     pub fn run(&mut self, task: Task, limit: Nanos) -> Option<Outcome> {
         let now = self.world.now();
         self.host_mut().start(now, task);
@@ -273,21 +279,22 @@ impl Rig {
         done.then(|| std::mem::take(&mut self.host_mut().outcome))
     }
 
-    /// Follows operation `number` of the next task; it changes nothing of what happens.
+    /// Follows operation `number` of the next task. Following changes nothing that happens.
     pub fn follow(&mut self, number: u64) {
         self.journal.want(number);
     }
 
-    /// What the time of the operation that was followed was spent on, once it has ended.
+    /// Takes the critical path of the operation that was followed, once it has ended.
     pub fn chain(&mut self) -> Option<Chain> {
         self.journal.take()
     }
 
-    /// Does jobs side by side to their ends; `None` where they do not end within `limit`. What came of each, by
-    /// [`Kind::ALL`].
+    /// Runs jobs side by side to their ends; `None` if they do not end within `limit`. The results
+    /// are those of each job, in the order of [`Kind::ALL`].
     ///
     /// # Panics
-    /// When their depths together are the driver's queue or more, or their data is more than the setup has room for.
+    /// When the sum of the depths reaches the size of the driver's queue, or the data exceed the
+    /// setup's room.
     pub fn run_jobs(&mut self, jobs: Vec<Job>, limit: Nanos) -> Option<Vec<[Outcome; Kind::ALL.len()]>> {
         let now = self.world.now();
         self.host_mut().start_jobs(now, jobs);
@@ -297,13 +304,13 @@ impl Rig {
         done.then(|| jobs.outcomes())
     }
 
-    /// Lets these go wrong once the host is up, with everything that is random in them from `rng`. To be told before
-    /// [`Rig::boot`]; a rig without a network has nothing that could.
+    /// Plans faults for the time after the host's boot; everything random in the faults follows
+    /// from `rng`. To be called before [`Rig::boot`]. A rig without a network has no faults.
     pub fn disturb(&mut self, faults: &[(When, Trouble)], rng: &Rng) {
         self.faults = Faults::new(faults, rng);
     }
 
-    /// Runs until `busy` says no more, or to `until`; whether it was the former.
+    /// Runs until `busy` returns false, or until the time `until`. Returns whether `busy` did.
     fn run_while(&mut self, until: Instant, busy: impl Fn(&World<Member>) -> bool) -> bool {
         loop {
             let fault = self.ends.zip(self.faults.next().filter(|at| *at <= until));
@@ -316,7 +323,8 @@ impl Rig {
         }
     }
 
-    /// Switches the analyser on the root port's link on, or off; what it has seen.
+    /// Switches the analyser on the root port's link on or off, and returns the packets that it has
+    /// seen.
     pub fn analyse(&mut self, on: bool) -> Vec<Seen> {
         self.host_mut().analyse(on)
     }
@@ -327,7 +335,7 @@ impl Rig {
         self.world.network(upstream, downstream, Lane::default())
     }
 
-    /// What the switch has sent ahead, if it does.
+    /// Statistics of the switch's lookahead, if it is on.
     pub fn lookahead(&self) -> Option<tunnel::lookahead::Statistics> {
         match self.world.node(self.ends?[0]) {
             Member::Upstream(end) => end.lookahead(),
@@ -335,17 +343,17 @@ impl Rig {
         }
     }
 
-    /// Events so far.
+    /// Number of events so far.
     pub const fn events(&self) -> u64 {
         self.world.events()
     }
 
-    /// The fingerprint of all that happened.
+    /// A fingerprint of all that has happened.
     pub const fn digest(&self) -> u64 {
         self.world.digest()
     }
 
-    /// The time.
+    /// The current virtual time.
     pub const fn now(&self) -> Instant {
         self.world.now()
     }
@@ -358,13 +366,13 @@ fn host_of(world: &World<Member>, id: NodeId) -> &HostNode {
     }
 }
 
-/// Whether the hierarchy is known and there is nothing in it to drive.
+/// Whether the host has enumerated the hierarchy and found no controller.
 fn gave_up(host: &HostNode) -> bool {
     host.enumerated && host.near().is_none_or(|near| near.controllers().next().is_none())
 }
 
 fn near_config(setup: &Setup) -> near::Config {
-    // Queues and lists besides.
+    // The rest of the arena is for queues and lists.
     let arena_bytes = setup.data_bytes + (8 << 20);
     let mut config = near::Config { arena_bytes, ..near::Config::default() };
     config.root.payload_size = setup.payload_size;

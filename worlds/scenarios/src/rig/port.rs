@@ -12,27 +12,27 @@ use super::chain::Place;
 use super::journal::{Cause, Journal, Step};
 use super::task::classify;
 
-/// A port: packets leave by the world's direct link of the same number when the model says so.
+/// A port whose model decides when packets leave by the world's direct link of the same number.
 #[derive(Debug)]
 pub(super) struct Port {
     id: PortId,
     transmitter: Transmitter,
-    /// The link, in the journal.
+    /// The journal's place of the link.
     place: Place,
-    /// Whether packets begin their way here, and whether that is down.
+    /// Whether packets begin their way at this port, and if so, whether they go down.
     origin: Option<bool>,
     journal: Journal,
 }
 
-/// A packet on its way.
+/// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sent {
     pub(super) passage: Passage,
-    /// Its first symbol, in the journal.
+    /// The journal's mark of the packet's first symbol.
     pub(super) started: Cause,
 }
 
-/// Bytes of a packet on a link.
+/// Length in bytes of a packet on a link, framing included.
 pub(super) fn bytes_of(packet: &Packet) -> u32 {
     u32::try_from(packet.encoded_len()).expect("a TLP is short") + FRAMING
 }
@@ -42,7 +42,8 @@ impl Port {
         Self { id: PortId(0), transmitter, place, origin: None, journal }
     }
 
-    /// The same, of a node where packets begin their way: down from a host, up from a device.
+    /// Makes this the port of a node where packets begin their way: down from a host, up from a
+    /// device.
     pub(super) const fn with_origin(mut self, down: bool) -> Self {
         self.origin = Some(down);
         self
@@ -52,7 +53,7 @@ impl Port {
         self.transmitter.link()
     }
 
-    /// Sends `packet` at `now` or as soon as the line allows, because of `cause`.
+    /// Sends `packet` now or as soon as the line allows, because of `cause`.
     pub(super) fn send(&mut self, context: &mut Context<'_, Cargo>, packet: Packet, cause: Cause) -> Sent {
         let class = if packet.is_completion() {
             Class::Completion
@@ -70,7 +71,7 @@ impl Port {
         Sent { passage, started }
     }
 
-    /// The marks of a passage: the first symbol leaves, the first symbol has arrived, the last one has.
+    /// Marks a passage: the first symbol leaves, the first symbol arrives, the last symbol arrives.
     fn note(&self, passage: Passage, bytes: u32, packet: &Packet, cause: Cause) -> (Cause, Cause) {
         let place = self.place;
         let queue = Step { place, part: Part::Waiting, what: "line and credits" };
@@ -89,12 +90,12 @@ impl Port {
         (started, self.journal.mark(first, passage.arrival, step))
     }
 
-    /// Resets the device at the other end of the link, behind the packets that have been sent.
+    /// Resets the device at the other end of the link, behind the packets that were sent before.
     pub(super) fn reset(&mut self, context: &mut Context<'_, Cargo>) {
         context.send_packet_at(self.id, Cargo::Reset, context.now());
     }
 
-    /// A packet has come; when its first symbol did.
+    /// Notes that a packet has arrived; returns when its first symbol arrived.
     pub(super) fn receive(&mut self, now: Instant, packet: &Packet) -> Instant {
         let bytes = bytes_of(packet);
         self.transmitter.on_received(bytes);

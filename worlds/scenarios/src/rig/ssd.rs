@@ -1,4 +1,4 @@
-//! The node of an SSD on a PCIe link: a real function, and a model of how long its parts take.
+//! The node of an SSD on a PCIe link: a real function, and a model of the times of its parts.
 
 use engine::{Buffer, Engine, Instant, Nanos};
 use link::trail::Part;
@@ -18,25 +18,25 @@ use super::journal::{Cause, Journal, Step};
 use super::later::Later;
 use super::port::Port;
 
-/// Bytes that come out of the flash at once, and then piece by piece over a channel.
+/// Number of bytes that the flash delivers at once, before a channel transfers them in pieces.
 const FLASH_PAGE: u64 = 4096;
 
-/// What waits for its time.
+/// An action that waits for its time.
 #[derive(Debug)]
 enum Due {
-    /// A completion of a configuration request.
+    /// The endpoint sends the completion of a configuration request.
     Send(Packet),
-    /// A register is read.
+    /// The endpoint answers the read of a register.
     Register(BarToken, u32, u32),
-    /// The controller reaches host memory.
+    /// The controller accesses host memory.
     Dma(Dma),
-    /// The entry has been looked at.
+    /// The firmware has looked at a submission-queue entry.
     Entry(DmaResult),
-    /// The medium answers.
+    /// The medium completes a request.
     Medium(Completion),
 }
 
-/// See the module.
+/// An SSD: a real endpoint and controller, and a model of their times.
 #[derive(Debug)]
 pub(super) struct SsdNode {
     endpoint: Endpoint,
@@ -46,7 +46,7 @@ pub(super) struct SsdNode {
     port: Port,
     due: Later<(Cause, Due)>,
     journal: Journal,
-    /// What is being done is done because of this.
+    /// The journal's mark of the event that is being handled.
     cause: Cause,
 }
 
@@ -63,7 +63,7 @@ impl SsdNode {
         Self { endpoint, controller, model, disk, port, due, journal, cause: None }
     }
 
-    /// A packet has come over the link.
+    /// Handles a packet that has arrived over the link.
     pub(super) fn receive(&mut self, context: &mut Context<'_, Cargo>, packet: Packet, cause: Cause) {
         let now = context.now();
         self.cause = cause;
@@ -71,7 +71,7 @@ impl SsdNode {
         let config = matches!(packet.header.kind, Kind::Config(_));
         self.endpoint.handle_input(now, packet);
         if config {
-            // What the endpoint says now is the answer.
+            // The endpoint's outputs at this point are the answer.
             let at = now + self.model.config_response();
             let cause = self.work(self.cause, at, Part::Processing, "configuration space");
             while let Some(output) = self.endpoint.poll_output() {
@@ -83,7 +83,7 @@ impl SsdNode {
         }
     }
 
-    /// The link is reset.
+    /// Resets the function, as a hot reset of the link does.
     pub(super) fn reset(&mut self) {
         self.endpoint.hot_reset();
     }
@@ -160,7 +160,8 @@ impl SsdNode {
         }
     }
 
-    /// The controller reaches host memory: at once, but for an entry, which it finds some time after the doorbell.
+    /// The controller accesses host memory: at once, except that it fetches an entry only some time
+    /// after the doorbell.
     fn on_dma(&mut self, now: Instant, dma: Dma) {
         match &dma {
             Dma::Read { id, .. } if self.controller.is_fetch(*id) => {
@@ -172,7 +173,8 @@ impl SsdNode {
         }
     }
 
-    /// Host memory answers: an entry is looked at by the firmware first.
+    /// Host memory has answered. The firmware looks at a fetched entry before the controller goes
+    /// on.
     fn on_result(&mut self, now: Instant, result: DmaResult) {
         let (DmaResult::Data { id, .. } | DmaResult::Failed { id }) = &result;
         if self.controller.is_fetch(*id) {
@@ -218,7 +220,7 @@ impl SsdNode {
         let (due, journal, cause) = (&mut self.due, &self.journal, self.cause);
         let flash =
             |at, what| journal.mark(cause, at, Step { place: Place::Ssd, part: Part::Processing, what });
-        // The last page's transfer is what the end waits for; what is before it is that of the page itself.
+        // The end waits for the last page's transfer; the time before is that of the page itself.
         let mut last = (now, None);
         let end = self.model.read(now, offset, length.into(), |at, start, length| {
             if start % FLASH_PAGE == 0 && at >= last.0 {
@@ -234,13 +236,13 @@ impl SsdNode {
         self.due.put(end + completion, (cause, Due::Medium(done)));
     }
 
-    /// The device is busy until `at` with what follows `cause`.
+    /// Marks that the device works until `at` because of `cause`.
     fn work(&self, cause: Cause, at: Instant, part: Part, what: &'static str) -> Cause {
         self.journal.mark(cause, at, Step { place: Place::Ssd, part, what })
     }
 }
 
-/// Bytes `start..start + length` of a read whose bytes are in `pages`.
+/// The bytes `start..start + length` of a read whose data are in `pages`.
 fn piece(id: IoId, pages: &[(u32, Buffer)], start: u64, length: u64) -> Option<Completion> {
     let (offset, data) = pages.iter().find(|(offset, data)| {
         let offset = u64::from(*offset);

@@ -1,6 +1,8 @@
-//! The nodes of the distributed switch: its upstream end at the host, its downstream end at the device.
+//! The nodes of the distributed switch: the upstream end at the host and the downstream end at the
+//! device.
 //!
-//! Each has a PCIe port, a connection over the network, and a pipeline between the two that takes a packet a fixed time.
+//! Each end has a PCIe port, a connection over the network, and a pipeline between the two that
+//! delays each packet by a fixed time.
 
 use std::collections::VecDeque;
 
@@ -31,7 +33,7 @@ struct Pipeline {
     outwards: VecDeque<(Instant, Cause, Packet)>,
     side: Side,
     journal: Journal,
-    /// The packet that entered last.
+    /// The mark of the packet that entered the tunnel last.
     entered: Cause,
 }
 
@@ -40,19 +42,19 @@ impl Pipeline {
         Self { latency, inwards: VecDeque::new(), outwards: VecDeque::new(), side, journal, entered: None }
     }
 
-    /// When what enters now has passed, and the mark of that.
+    /// When a packet that enters the pipeline now leaves it, and the journal's mark of the passage.
     fn pass(&self, now: Instant, cause: Cause) -> (Instant, Cause) {
         let (at, place) = (now + self.latency, Place::Switch(self.side));
         (at, self.journal.mark(cause, at, Step { place, part: Part::Processing, what: "pipeline" }))
     }
 
-    /// A packet has come over PCIe.
+    /// A packet has arrived over PCIe.
     fn receive(&mut self, now: Instant, packet: Packet, cause: Cause) {
         let (at, cause) = self.pass(now, cause);
         self.inwards.push_back((at, cause, packet));
     }
 
-    /// A packet has come through the tunnel, with the bytes that `arrived` was the arrival of.
+    /// A packet has left the tunnel; `arrived` marks the arrival of its bytes.
     fn emerge(&mut self, now: Instant, packet: Packet, arrived: Cause) {
         let causes = (arrived, self.entered);
         let cause = self.journal.leave_tunnel(self.side.other(), &packet, causes, now);
@@ -65,7 +67,7 @@ impl Pipeline {
         fronts.into_iter().flatten().map(|(at, ..)| *at).min()
     }
 
-    /// What has passed towards the tunnel.
+    /// The next packet that has passed the pipeline towards the tunnel.
     fn take(&mut self, now: Instant) -> Option<Packet> {
         self.inwards.front().filter(|(at, ..)| *at <= now)?;
         let (_, cause, packet) = self.inwards.pop_front()?;
@@ -74,7 +76,7 @@ impl Pipeline {
         Some(packet)
     }
 
-    /// Sends what has passed towards the port.
+    /// Sends the packets that have passed the pipeline towards the port.
     fn send(&mut self, context: &mut Context<'_, Cargo>, port: &mut Port) {
         while self.outwards.front().is_some_and(|(at, ..)| *at <= context.now()) {
             let (_, cause, packet) = self.outwards.pop_front().expect("it was looked at");
@@ -82,13 +84,14 @@ impl Pipeline {
         }
     }
 
-    /// The link goes down: what has not passed in either direction is gone.
+    /// Drops all packets in the pipeline, when the link goes down.
     fn clear(&mut self) {
         self.inwards.clear();
         self.outwards.clear();
     }
 
-    /// The marks of the way of the frame that brought what the node is being told of; the last is its arrival.
+    /// Marks the way of the frame that the current event comes from; returns the mark of its
+    /// arrival.
     fn arrive(&self, context: &mut Context<'_, Cargo>, connection: ConnectionId) -> Cause {
         let trail = context.trail()?;
         let side = self.side.other();
@@ -104,7 +107,7 @@ impl Pipeline {
     }
 }
 
-/// A switch whose ports are 5 GT/s x4, as that of the published set-ups.
+/// A switch whose ports are 5 GT/s x4, like the switch of the published set-ups.
 fn switch_config(payload_max: u32) -> SwitchConfig {
     let identity = |device| Identity {
         vendor: ids::VENDOR,
@@ -132,17 +135,17 @@ struct Line {
     outbox: Outbox,
 }
 
-/// The end at the host.
+/// The switch's end at the host.
 #[derive(Debug)]
 pub(super) struct UpstreamNode {
     engine: Upstream,
     port: Port,
     pipeline: Pipeline,
-    /// The other end.
+    /// The node of the downstream end.
     peer: NodeId,
     line: Option<Line>,
     up: bool,
-    /// The bytes that came last.
+    /// The journal's mark of the arrival of the last bytes.
     cause: Cause,
 }
 
@@ -166,18 +169,18 @@ impl UpstreamNode {
         }
     }
 
-    /// The same with its marks in `journal`.
+    /// Has the node make its marks in `journal`.
     pub(super) fn with_journal(mut self, journal: Journal) -> Self {
         self.pipeline.journal = journal;
         self
     }
 
-    /// What was sent ahead, if that is wanted.
+    /// Statistics of the lookahead, if it is on.
     pub(super) fn lookahead(&self) -> Option<tunnel::lookahead::Statistics> {
         self.engine.lookahead().copied()
     }
 
-    /// Whether the link below is up.
+    /// Whether the link below the downstream port is up.
     pub(super) const fn is_up(&self) -> bool {
         self.up
     }
@@ -255,14 +258,14 @@ impl UpstreamNode {
     }
 }
 
-/// The end at the device.
+/// The switch's end at the device.
 #[derive(Debug)]
 pub(super) struct DownstreamNode {
     engine: Downstream,
     port: Port,
     pipeline: Pipeline,
     lines: Lines,
-    /// The bytes that came last.
+    /// The journal's mark of the arrival of the last bytes.
     cause: Cause,
 }
 

@@ -1,25 +1,25 @@
-//! What a host is to do, and what came of it.
+//! Tasks of a host, and their results.
 
 use engine::{Instant, Nanos};
 use pcie::root_complex::INTERRUPT_WINDOW;
 use pcie::wire::{Kind as TlpKind, MemoryOperation, Packet};
 
-/// What a command does.
+/// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Read.
+    /// Reads data.
     Read,
-    /// Write.
+    /// Writes data.
     Write,
-    /// Make durable what was written.
+    /// Makes written data durable.
     Flush,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds, in a fixed order.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Flush];
 
-    /// As people write it.
+    /// The name of the kind, as people write it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -29,35 +29,37 @@ impl Kind {
     }
 }
 
-/// Something to be measured.
+/// A series of operations to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Reads of a double word of the function's configuration space, one at a time.
     ConfigReads {
-        /// How many.
+        /// Number of reads.
         count: u64,
-        /// From one's end to the next one's start: half of it to three halves, evenly.
+        /// The mean time from the end of a read to the start of the next one. The times are spread
+        /// evenly from half of it to three halves.
         gap: Nanos,
     },
-    /// NVMe commands.
+    /// NVMe commands, one or several at a time.
     Commands {
-        /// What they do.
+        /// The kind of the commands.
         kind: Kind,
-        /// How many.
+        /// Number of commands.
         count: u64,
-        /// Bytes of each.
+        /// Length of each command's data in bytes.
         bytes: u32,
-        /// How many at a time.
+        /// Number of commands outstanding at a time.
         depth: u32,
-        /// As for configuration reads, at a depth of 1; else none.
+        /// At a depth of 1, the mean time from the end of a command to the start of the next one,
+        /// spread evenly from half of it to three halves; unused at other depths.
         gap: Nanos,
-        /// Anywhere on the namespace, or one behind the other.
+        /// Whether commands are at random places of the namespace, or one behind another.
         random: bool,
     },
 }
 
 impl Task {
-    /// How many operations it is.
+    /// Number of operations of the task.
     pub const fn count(&self) -> u64 {
         match self {
             Self::ConfigReads { count, .. } | Self::Commands { count, .. } => *count,
@@ -65,37 +67,37 @@ impl Task {
     }
 }
 
-/// What passed the root port's link, as an analyser there sees it.
+/// A packet on the root port's link, as an analyser sees it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its first symbol.
+    /// The time of the packet's first symbol.
     pub at: Instant,
-    /// Away from the host.
+    /// Whether the packet goes away from the host.
     pub down: bool,
-    /// What it was.
+    /// The kind of the packet.
     pub what: What,
-    /// Bytes of payload, or that it asks for.
+    /// Length of the payload in bytes, or the number of bytes that the packet asks for.
     pub bytes: u32,
 }
 
 /// A kind of TLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// CfgRd or CfgWr.
+    /// A configuration request (CfgRd or CfgWr).
     Config,
-    /// MRd.
+    /// A memory read (MRd).
     MemoryRead,
-    /// MWr.
+    /// A memory write (MWr) outside the interrupt window.
     MemoryWrite,
-    /// MWr into the interrupt window (MSI-X).
+    /// A memory write (MWr) into the interrupt window: an MSI-X interrupt.
     Interrupt,
-    /// Cpl or CplD.
+    /// A completion without or with data (Cpl or CplD).
     Completion,
-    /// Anything else.
+    /// Any other TLP.
     Other,
 }
 
-/// What a packet is, and how many bytes it has or asks for.
+/// The kind of a packet, and the number of bytes that it carries or asks for.
 pub(super) fn classify(packet: &Packet) -> (What, u32) {
     let (what, bytes) = match &packet.header.kind {
         TlpKind::Config(_) => (What::Config, 4),
@@ -110,27 +112,28 @@ pub(super) fn classify(packet: &Packet) -> (What, u32) {
     (what, u32::try_from(bytes.max(packet.payload.len())).expect("a TLP is short"))
 }
 
-/// The outcome of a task.
+/// The result of a task, or of one kind of a job's commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of a configuration read: from its start to its completion's start. Of a command at a depth of 1: from the
-    /// start of its submission doorbell to the acknowledgement of its completion doorbell. Otherwise from submission to
-    /// completion.
+    /// The latency of each measured operation. A configuration read takes from its start to its
+    /// completion's start. A command at a depth of 1 takes from the start of its submission
+    /// doorbell to the acknowledgement of its completion doorbell, and any other command from
+    /// submission to completion.
     pub times: Vec<Nanos>,
-    /// Which operation each of them was, the first being 0.
+    /// The number in its task, from 0, of each operation in `times`.
     pub numbers: Vec<u64>,
-    /// Operations that failed.
+    /// Number of operations that failed.
     pub failed: u64,
-    /// When the first began.
+    /// When the first operation began.
     pub began: Instant,
-    /// When the last ended.
+    /// When the last operation ended.
     pub ended: Instant,
-    /// Bytes that were moved.
+    /// Number of bytes that were transferred.
     pub bytes: u64,
 }
 
 impl Outcome {
-    /// Adds what came of the same elsewhere.
+    /// Adds the result of another job of the same kind.
     pub fn add(&mut self, other: Self) {
         self.times.extend(other.times);
         self.failed += other.failed;

@@ -1,43 +1,48 @@
-//! A host: root complex, memory and driver, as seen from its root port's link.
+//! A host, as seen from its root port's link: root complex, memory and driver.
 
 use std::collections::VecDeque;
 
 use engine::{Instant, Nanos};
 
-/// Bytes of a page.
+/// Length of a page in bytes.
 const PAGE: u64 = 4096;
-/// Pages whose translation is kept: what a small IOTLB holds. Older ones are forgotten.
+/// Number of pages whose translation is kept, as in a small IOTLB. Older ones are forgotten.
 const TRANSLATIONS_MAX: usize = 64;
 
-/// What a host is.
+/// The times of a host, and the size of its completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// From the end of a device's read to the start of its completion, for a page that was read recently or that only
-    /// the CPU has just written: a submission queue.
+    /// Time from the end of a device's read to the start of its completion, for a page that was
+    /// read recently or that only the CPU has just written, like a submission queue's.
     pub memory_read: Nanos,
-    /// The same for the first read of a page that was mapped for this transfer: its translation has to be walked and
-    /// its lines fetched. Reads of the page that come meanwhile wait for it.
+    /// Time from the end of a device's read to the start of its completion, for the first read of a
+    /// page that was mapped for this transfer. The page's translation must be walked and its lines
+    /// fetched, and further reads of the page wait for it.
     pub memory_read_first: Nanos,
-    /// Bytes of a completion at most: hosts cut at 64, 128 or 256.
+    /// The largest completion in bytes: hosts split at 64, 128 or 256.
     pub completion_size: u32,
-    /// From an interrupt's arrival to the write of the completion-queue head doorbell, after a read: interrupt entry,
-    /// the end of the request, waking whoever waits for it.
+    /// Time from an interrupt's arrival to the write of the completion-queue head doorbell after a
+    /// read: interrupt entry, the end of the request, and waking whoever waits for it.
     pub complete_read: Nanos,
-    /// The same after a write.
+    /// Time from an interrupt's arrival to the write of the completion-queue head doorbell after a
+    /// write.
     pub complete_write: Nanos,
-    /// From the time at which somebody submits a command to its doorbell: system call, block layer, driver.
+    /// Time from the submission of a command to its doorbell: system call, block layer, driver.
     pub submit: Nanos,
 }
 
 impl Parameters {
-    /// The AMD Ryzen 3200G under Debian 9 of the published time lines (published-figures, nvme-tsn).
+    /// The AMD Ryzen 3200G under Debian 9 of the published time lines (published-figures,
+    /// nvme-tsn).
     ///
     /// - `memory_read`: `sqe_fetch_rtt` 2232 ns from the MRd's start, less its 12 ns on the link.
     /// - `memory_read_first`: `data_first_cpld_after` 6724 ns, less the same.
     /// - `complete_write`: `cq_head_doorbell` 51,500 - `msix_interrupt` 34,956 = 16,544 ns.
-    /// - `complete_read`: `cq_head_doorbell` 99,708 less the end of the data phase at 86,444 and less the time which
-    ///   the SSD takes from the end of a command's data to its interrupt (taken from the write).
-    /// - `submit`: not in the figures, which begin at the doorbell; 3 us of a system call with direct I/O (estimate).
+    /// - `complete_read`: `cq_head_doorbell` 99,708 less the end of the data phase at 86,444 and
+    ///   less the time which the SSD takes from the end of a command's data to its interrupt (taken
+    ///   from the write).
+    /// - `submit`: not in the figures, which begin at the doorbell; an estimate of 3 µs for a
+    ///   system call with direct I/O.
     pub const RYZEN_3200G: Self = Self {
         memory_read: Nanos::new(2_220),
         memory_read_first: Nanos::new(6_712),
@@ -48,29 +53,31 @@ impl Parameters {
     };
 }
 
-/// When a host's memory answers devices.
+/// Tells when a host's memory answers devices.
 #[derive(Debug)]
 pub struct Memory {
     parameters: Parameters,
-    /// Pages that are being fetched or were: since when they answer at once.
+    /// Pages that are translated or being translated, each with the time from which on it answers
+    /// at once.
     pages: VecDeque<(u64, Instant)>,
-    /// Completions leave in the order of their requests.
+    /// When the last completion leaves: completions leave in the order of their requests.
     last: Instant,
 }
 
 impl Memory {
-    /// A host's memory; its queues are warm.
+    /// The memory of a host whose queues were read before.
     pub const fn new(parameters: Parameters) -> Self {
         Self { parameters, pages: VecDeque::new(), last: Instant::ZERO }
     }
 
-    /// The range was mapped anew: the first read of each of its pages takes long.
+    /// Maps a range anew, so that the first read of each of its pages takes long.
     pub fn map(&mut self, address: u64, length: u64) {
         let pages = address / PAGE..=(address + length.max(1) - 1) / PAGE;
         self.pages.retain(|(page, _)| !pages.contains(page));
     }
 
-    /// When the answer to a read leaves that has arrived at `now`; `queue` where the page is one of a queue.
+    /// When the answer to a read that has arrived at `now` leaves. `queue` tells whether the page
+    /// belongs to a queue.
     pub fn read(&mut self, now: Instant, address: u64, queue: bool) -> Instant {
         let ready = now + self.parameters.memory_read;
         let page = address / PAGE;

@@ -1,8 +1,10 @@
-//! Models of what is no network: the PCIe link, the host, the SSD and a network card, as measured.
+//! Models of everything but networks, as measured: the PCIe link, the host, the SSD and a network
+//! card.
 //!
-//! Each is arithmetic on physical quantities, in whole nanoseconds and bytes, so that a debug build and a release
-//! build of the same scenario count the same. A parameter carries its source in its doc comment; `docs/link-models.md`
-//! has the formulas beside each other. Nothing here knows an engine: nodes ask a model how long something takes.
+//! Each model is arithmetic on physical quantities, in whole nanoseconds and bytes, so that debug
+//! and release builds of one scenario give equal results. Each parameter has its source in its doc
+//! comment; `docs/link-models.md` lists the formulas. No model knows an engine: nodes ask a model
+//! how long something takes.
 
 pub mod host;
 pub mod nic;

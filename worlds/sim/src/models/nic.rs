@@ -1,26 +1,27 @@
 //! The path through a low-latency network card: stores, DMA, logic, MAC, PHY, cable, cache misses.
 //!
-//! After "Low Latency Network Interfaces" (Flajslik, Rosenblum; published-figures, niq): a packet of at most 60 bytes is
-//! one write-combined 64-byte store into the card and, at the receiver, the answer to the poll that waits there; a
-//! longer one is fetched by DMA and written to host memory.
+//! After "Low Latency Network Interfaces" (Flajslik, Rosenblum; published-figures, niq). A packet
+//! of at most 60 bytes is one write-combined 64-byte store into the card, and at the receiver the
+//! answer to the poll that waits there. A longer packet is fetched by DMA and written to host
+//! memory.
 
 use engine::{Nanos, Rng};
 
-/// What a cable is made of.
+/// The kind of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cable {
-    /// Coaxial.
+    /// Coaxial cable.
     Coax,
-    /// Twisted pair.
+    /// Twisted-pair cable.
     TwistedPair,
-    /// Fibre.
+    /// Optical fibre.
     Optical,
-    /// Direct attach.
+    /// Direct-attach copper (twinax).
     Twinax,
 }
 
 impl Cable {
-    /// Picoseconds a metre (published-figures, niq.wire_ns_per_m).
+    /// Delay of the cable in ps a metre (published-figures, niq.wire_ns_per_m).
     pub const fn picos_per_metre(self) -> u64 {
         match self {
             Self::Coax => 5_130,
@@ -30,47 +31,51 @@ impl Cable {
         }
     }
 
-    /// How long a signal takes through `metres`.
+    /// The time that a signal takes through `metres` of the cable.
     pub const fn delay(self, metres: u64) -> Nanos {
         Nanos::new((self.picos_per_metre() * metres + 500) / 1_000)
     }
 }
 
-/// Bytes of a packet that travels inline: a 64-byte line less 4 bytes of descriptor.
+/// The largest packet in bytes that travels inline: a 64-byte line without 4 bytes of descriptor.
 pub const INLINE_MAX: u32 = 60;
 
-/// What a card and its host are.
+/// The times of a network card and its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// A write-combined line, from the store to the card's logic, the fence included.
+    /// Time of a write-combined line from the store to the card's logic, the fence included.
     pub pcie_write: Nanos,
-    /// A read of host memory by the card.
+    /// Time of a read of host memory by the card.
     pub pcie_read: Nanos,
-    /// The logic on the way out and in, of an inline packet.
+    /// Times in the card's logic of an inline packet: on the way out, and on the way in.
     pub logic_inline: (Nanos, Nanos),
-    /// The same of one that goes by DMA: more on the way out, where a read has to be made and its answer awaited.
+    /// Times in the card's logic of a packet that goes by DMA, on the way out and in. The way out
+    /// takes longer, because a read is made and its answer awaited.
     pub logic_dma: (Nanos, Nanos),
-    /// The MAC on the way out and in.
+    /// Times in the MAC: on the way out, and on the way in.
     pub mac: (Nanos, Nanos),
-    /// The PHY, each way.
+    /// Time in the PHY, in either direction.
     pub phy: Nanos,
-    /// The cable.
+    /// The kind of the cable.
     pub cable: Cable,
-    /// Its length in metres.
+    /// Length of the cable in metres.
     pub metres: u64,
-    /// From the card's logic into the CPU: the answer to a poll, or a posted write and its line.
+    /// Time from the card's logic into the CPU: the answer to a poll, or a posted write and its
+    /// line.
     pub pcie_reply: Nanos,
-    /// A line that DMA has written and the CPU fetches.
+    /// Time in which the CPU fetches a line that DMA has written.
     pub cache_miss: Nanos,
-    /// Lines of credits that the card gives the sender, a packet each.
+    /// Number of lines of credit that the card gives the sender; each packet takes one.
     pub credits: u32,
-    /// A 4-byte read of the card's registers by the CPU: mean, and spread either way, by what the CPU does meanwhile.
+    /// Times of a 4-byte read of the card's registers by the CPU: the mean, and the spread in
+    /// either direction. The index is what the CPU does meanwhile: 0 nothing, 1 reading, 2 writing.
     pub register_read: [(Nanos, Nanos); 3],
 }
 
 impl Parameters {
-    /// The published card: 10 GbE over 3 m of twinax. Every time is one of the publication's components; the total
-    /// is not among them. The spread of a register read is 1.73 standard deviations, as an even distribution has.
+    /// The published card: 10 GbE over 3 m of twinax. Every time is a component of the publication;
+    /// the published total is not used. The spread of a register read is 1.73 standard deviations,
+    /// as for an even distribution.
     pub const NIQ: Self = Self {
         pcie_write: Nanos::new(484),
         pcie_read: Nanos::new(850),
@@ -90,7 +95,7 @@ impl Parameters {
         ],
     };
 
-    /// The stages of a packet of `bytes` from one CPU to the other, in order.
+    /// The stages of a packet of `bytes` from one CPU to the other, in order, with their times.
     pub fn one_way(&self, bytes: u32) -> Vec<(&'static str, Nanos)> {
         let inline = bytes <= INLINE_MAX;
         let (logic_out, logic_in) = if inline { self.logic_inline } else { self.logic_dma };
@@ -117,19 +122,20 @@ impl Parameters {
     }
 }
 
-/// A sender's credits: one for each packet in the card, which come back as it is sent.
+/// A sender's credits. Each packet in the card takes one credit, which returns when the packet is
+/// sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Credits {
     free: u32,
 }
 
 impl Credits {
-    /// All of a card's credits.
+    /// The credits of an idle card.
     pub const fn new(parameters: &Parameters) -> Self {
         Self { free: parameters.credits }
     }
 
-    /// Takes one, unless none is left: the sender waits.
+    /// Takes a credit; returns false if none is left, and the sender must wait.
     pub const fn take(&mut self) -> bool {
         let any = self.free > 0;
         if any {
@@ -138,13 +144,14 @@ impl Credits {
         any
     }
 
-    /// One comes back.
+    /// Returns a credit.
     pub const fn give(&mut self) {
         self.free += 1;
     }
 }
 
-/// A sample of a register read with the CPU idle, reading (1) or writing (2) otherwise.
+/// A random time of a register read with the CPU otherwise idle (`load` 0), reading (1) or writing
+/// (2).
 pub fn register_read(parameters: &Parameters, load: usize, rng: &mut Rng) -> Nanos {
     let (mean, spread) = parameters.register_read[load];
     Nanos::new(mean.get() - spread.get() + rng.below(2 * spread.get() + 1))

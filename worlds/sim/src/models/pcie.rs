@@ -1,31 +1,33 @@
-//! A PCIe link: serialisation, what its data-link layer costs, credits, propagation.
+//! A PCIe link: serialisation, the overhead of its data-link layer, credits, propagation.
 //!
-//! After pcie-bench and its model (Neugebauer et al., SIGCOMM 2018) and the PCI Express Base Specification. A link of
-//! `lanes` lanes carries `lanes` times the lane's rate less its line code. A TLP takes its bytes and 8 more: framing,
-//! sequence number, LCRC. In the other direction the receiver answers with DLLPs of 8 bytes: an Ack for every
-//! [`Link::acknowledge_limit`] bytes received and an UpdateFC for as many. With both directions full, that is the
-//! published `raw * (1 - 8 / AckLimit - 8 / FcLimit - 4 / 1538)`; see [`Link::usable_bits`].
+//! After pcie-bench and its model (Neugebauer et al., SIGCOMM 2018) and the PCI Express Base
+//! Specification. A link of `lanes` lanes carries `lanes` times the lane's rate without the line
+//! code. A TLP takes its own bytes and 8 more: framing, sequence number and LCRC. In the other
+//! direction, the receiver answers with DLLPs of 8 bytes: for every [`Link::acknowledge_limit`]
+//! bytes received, an Ack and an UpdateFC. With both directions full, the rate is the published
+//! `raw * (1 - 8 / AckLimit - 8 / FcLimit - 4 / 1538)`; [`Link::usable_bits`] computes it.
 
 use std::collections::VecDeque;
 
 use engine::{Instant, Nanos};
 
-/// Picoseconds of a nanosecond: a byte takes half a nanosecond on Gen2 x4.
+/// Picoseconds in a nanosecond. Times are in ps because a byte takes half a ns on Gen2 x4.
 const PICOS: u64 = 1_000;
-/// Bytes around a TLP on the link: STP 1, sequence number 2, LCRC 4, END 1 (PCIe Base, 8b/10b framing).
+/// Number of bytes around a TLP on the link: STP 1, sequence number 2, LCRC 4, END 1 (PCIe Base,
+/// 8b/10b framing).
 pub const FRAMING: u32 = 8;
-/// Bytes of a DLLP with its framing.
+/// Length in bytes of a DLLP with its framing.
 pub const DLLP: u32 = 8;
-/// A SKP ordered set of 4 symbols every 1538 symbols (PCIe Base 4.2.7; pcie-bench).
+/// An SKP ordered set of 4 symbols comes every 1538 symbols (PCIe Base 4.2.7; pcie-bench).
 const SKIP: (u64, u64) = (4, 1538);
-/// Bytes of a credit's unit of data.
+/// Number of bytes in a data credit.
 const CREDIT: u32 = 16;
 
-/// Bytes on the link of a memory write's header and framing, 64-bit address.
+/// Length in bytes of a memory write's header and framing on the link, with a 64-bit address.
 pub const MEMORY_WRITE: u32 = 16 + FRAMING;
-/// Bytes on the link of a memory read, 64-bit address.
+/// Length in bytes of a memory read on the link, with a 64-bit address.
 pub const MEMORY_READ: u32 = 16 + FRAMING;
-/// Bytes on the link of a completion's header and framing.
+/// Length in bytes of a completion's header and framing on the link.
 pub const COMPLETION: u32 = 12 + FRAMING;
 
 /// The flow-control class of a TLP.
@@ -35,50 +37,53 @@ pub enum Class {
     Posted,
     /// Reads and configuration requests.
     NonPosted,
-    /// Completions.
+    /// Completions with and without data.
     Completion,
 }
 
-/// What a receiver has room for, of one class.
+/// The room that a receiver has for TLPs of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credits {
-    /// TLPs.
+    /// Number of TLPs.
     pub headers: u32,
     /// Units of 16 bytes of payload.
     pub data: u32,
 }
 
 impl Credits {
-    /// As much as anybody sends.
+    /// More room than any sender needs.
     pub const INFINITE: Self = Self { headers: u32::MAX, data: u32::MAX };
 }
 
-/// What a link is.
+/// The parameters of a PCIe link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// 1 to 5.
+    /// The PCIe generation, 1 to 5.
     pub generation: u8,
-    /// 1, 2, 4, 8 or 16.
+    /// Number of lanes: 1, 2, 4, 8 or 16.
     pub lanes: u8,
-    /// Max_Payload_Size in bytes; decides how often the receiver acknowledges.
+    /// Max_Payload_Size in bytes, which decides how often the receiver acknowledges.
     pub payload_size: u32,
-    /// From one end's transaction layer to the other's, besides serialisation: both physical layers and the wire.
+    /// Time from one end's transaction layer to the other's without serialisation: both physical
+    /// layers and the wire.
     pub propagation: Nanos,
-    /// From the end of a TLP until its Ack has come back to the sender, propagation included.
+    /// Time from the end of a TLP until its Ack has reached the sender, propagation included.
     pub acknowledge: Nanos,
-    /// What each receiver has room for: posted, non-posted, completions.
+    /// The room that each receiver has for posted requests, non-posted requests and completions.
     pub credits: [Credits; 3],
     /// How long a received TLP occupies the receiver's buffer.
     pub drain: Nanos,
 }
 
 impl Link {
-    /// The link of the published set-ups: Gen2 x4, a payload of 256 B.
+    /// The link of the published set-ups: Gen2 x4 with a payload of 256 B.
     ///
-    /// The acknowledgement of a doorbell was measured at 212 ns from the doorbell's start (published-figures,
-    /// nvme-tsn: `cq_head_doorbell_acked` - `cq_head_doorbell`); 12 ns of it are the doorbell itself. The physical
-    /// layers' 50 ns a direction are an estimate that no published figure depends on: a configuration read's 280 ns
-    /// are this twice and the device's answer. Credits are those of a common root port and far from binding here.
+    /// A doorbell's acknowledgement was measured 212 ns after the doorbell's start
+    /// (published-figures, nvme-tsn: `cq_head_doorbell_acked` - `cq_head_doorbell`); the doorbell
+    /// itself takes 12 ns of them. The 50 ns of the physical layers in each direction are an
+    /// estimate on which no published figure depends: the 280 ns of a configuration read are twice
+    /// this time and the device's answer. The credits are those of a common root port, and far from
+    /// limiting here.
     pub const GEN2_X4: Self = Self {
         generation: 2,
         lanes: 4,
@@ -93,7 +98,8 @@ impl Link {
         drain: Nanos::new(100),
     };
 
-    /// Bits a second that the lanes carry, less the line code (8b/10b up to Gen2, 128b/130b from Gen3 on).
+    /// Bits a second that the lanes carry without the line code (8b/10b up to Gen2, 128b/130b from
+    /// Gen3 on).
     pub const fn raw_bits(&self) -> u64 {
         let lane = match self.generation {
             0 | 1 => 2_000_000_000,
@@ -105,7 +111,8 @@ impl Link {
         lane * self.lanes as u64
     }
 
-    /// AckLimit and FcLimit: bytes received for each Ack and each UpdateFC (pcie-bench, Gen2 x4).
+    /// AckLimit and FcLimit: the number of bytes received for each Ack and for each UpdateFC
+    /// (pcie-bench, Gen2 x4).
     pub const fn acknowledge_limit(&self) -> u64 {
         match self.payload_size {
             0..=128 => 124,
@@ -114,80 +121,81 @@ impl Link {
         }
     }
 
-    /// Bits a second for TLPs with both directions full.
+    /// Bits a second that are left for TLPs when both directions are full.
     pub const fn usable_bits(&self) -> u64 {
         let raw = self.raw_bits();
         raw - raw * 2 * DLLP as u64 / self.acknowledge_limit() - raw * SKIP.0 / SKIP.1
     }
 
-    /// How long `bytes` take on the link.
+    /// The time that `bytes` take on the link.
     pub const fn serialise(&self, bytes: u32) -> Nanos {
         Nanos::new(self.picos(bytes as u64).div_ceil(PICOS))
     }
 
     const fn picos(&self, bytes: u64) -> u64 {
-        // Bits in picoseconds at bits a second: 10^12 * bits / rate, with rates of whole MHz.
+        // bits * 10^12 / rate, in ps; rates are whole numbers of MHz.
         bytes * 8 * 1_000_000 / (self.raw_bits() / 1_000_000)
     }
 }
 
-/// When a TLP passes a link.
+/// The times at which a TLP passes a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// Its first symbol leaves.
+    /// When the first symbol leaves.
     pub start: Instant,
-    /// Its last symbol has arrived.
+    /// When the last symbol has arrived.
     pub arrival: Instant,
 }
 
-/// Room of one class that comes back.
+/// The room of one class that is in use, and when it becomes free.
 #[derive(Debug, Default)]
 struct Window {
     headers: u32,
     data: u32,
-    /// When (picoseconds) how much comes back.
+    /// Times in ps at which room becomes free, each with the numbers of headers and data units.
     returns: VecDeque<(u64, u32, u32)>,
 }
 
-/// One end's sending side of a [`Link`].
+/// The sending side of one end of a [`Link`].
 #[derive(Debug)]
 pub struct Transmitter {
     link: Link,
-    /// Picoseconds.
+    /// Until when the line is busy, in ps.
     busy_until: u64,
-    /// DLLP bytes that are to be sent for what was received, in units of a byte divided by the limit.
+    /// DLLP bytes that are owed for received TLPs, multiplied by the limit.
     owed: u64,
     windows: [Window; 3],
 }
 
 impl Transmitter {
-    /// The sending side of an idle link.
+    /// The sending side of an idle link, with all credits.
     pub fn new(link: Link) -> Self {
         Self { link, busy_until: 0, owed: 0, windows: Default::default() }
     }
 
-    /// The link.
+    /// The link's parameters.
     pub const fn link(&self) -> &Link {
         &self.link
     }
 
-    /// This end has received a TLP of `bytes` on the link: it owes the sender its DLLPs.
+    /// Notes that this end has received a TLP of `bytes` on the link, and owes DLLPs for it.
     pub const fn on_received(&mut self, bytes: u32) {
         self.owed += bytes as u64 * 2 * DLLP as u64;
     }
 
-    /// Sends a TLP of `bytes` on the link, `payload` of which are payload, as soon as credits and the line allow.
+    /// Sends a TLP of `bytes` on the link, of which `payload` are payload, as soon as credits and
+    /// the line allow.
     pub fn send(&mut self, now: Instant, class: Class, bytes: u32, payload: u32) -> Passage {
         let units = payload.div_ceil(CREDIT);
         let room = self.room_at(class, units);
         let begin = (now.as_nanos() * PICOS).max(self.busy_until).max(room);
-        // DLLPs go first; the line's gaps for SKP are spread over all bytes.
+        // DLLPs go first. The line's gaps for SKP are spread over all bytes.
         let dllps = self.owed / (self.link.acknowledge_limit() * u64::from(DLLP));
         self.owed -= dllps * self.link.acknowledge_limit() * u64::from(DLLP);
         let start = if self.busy_until == begin {
             begin + self.link.picos(dllps * u64::from(DLLP))
         } else {
-            // An idle line has sent them meanwhile.
+            // The idle line has sent the DLLPs already.
             begin
         };
         let length = self.link.picos(u64::from(bytes));
@@ -204,7 +212,7 @@ impl Transmitter {
         }
     }
 
-    /// When there is room for a TLP of `class` with `units` of data, in picoseconds.
+    /// When there is room for a TLP of `class` with `units` of data, in ps.
     fn room_at(&mut self, class: Class, units: u32) -> u64 {
         let limit = self.link.credits[class as usize];
         let window = &mut self.windows[class as usize];
@@ -242,7 +250,8 @@ mod tests {
         assert_eq!(link(256).serialise(COMPLETION + 128), Nanos::new(74));
     }
 
-    /// Both directions full: the rate is the formula's, though nothing here computes it.
+    /// With both directions full, the rate is the formula's, although nothing here computes the
+    /// formula.
     #[test]
     fn a_link_full_in_both_directions_carries_what_the_formula_says() {
         let link = Link { credits: [Credits::INFINITE; 3], ..Link::GEN2_X4 };
@@ -254,7 +263,8 @@ mod tests {
             last = end.send(Instant::ZERO, Class::Posted, bytes, 256).arrival;
         }
         let rate = u64::from(bytes) * count * 8_000 / (last - Instant::ZERO).get();
-        // The formula takes DLLPs out of the whole line, and they are caused by TLPs only: 1 % between the two.
+        // The formula subtracts DLLPs from the whole line, but only TLPs cause DLLPs. The
+        // difference is below 1 %.
         let formula = link.usable_bits() / 1_000_000;
         assert!(rate.abs_diff(formula) * 100 < formula, "{rate} Mbit/s, where the formula says {formula}");
     }
@@ -274,7 +284,8 @@ mod tests {
         credits[0] = Credits { headers: 2, data: 16 };
         let mut end = Transmitter::new(Link { credits, ..Link::GEN2_X4 });
         let passages: Vec<_> = (0..3).map(|_| end.send(Instant::ZERO, Class::Posted, 152, 128)).collect();
-        // The third waits until the first has arrived, was drained, and its UpdateFC came back.
+        // The third TLP waits until the first one has arrived and was drained, and its UpdateFC is
+        // back.
         assert_eq!(passages[2].start, passages[0].arrival + Nanos::new(150));
         let later = end.send(Instant::from_nanos(10_000), Class::Posted, 152, 128);
         assert_eq!(later.start.as_nanos(), 10_000);

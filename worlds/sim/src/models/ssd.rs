@@ -1,97 +1,107 @@
-//! An SSD's times: registers, firmware, flash, write buffer and what becomes of its rate on a long day.
+//! The times of an SSD: registers, firmware, flash, write buffer, and the write rate on a long day.
 //!
-//! Calibrated on the measured time lines of a Samsung 970 Pro behind PCIe Gen2 x4 (published-figures, nvme-tsn). A
-//! read is firmware, then for each 4 KiB page the array's time in its die and the transfer over its channel; dies and
-//! channels serve one after the other. A write is done when its data is in the buffer; the buffer drains to flash
-//! at a rate that falls with what was written since the last rest, and while it is full writes wait.
+//! Calibrated on the measured time lines of a Samsung 970 Pro behind PCIe Gen2 x4
+//! (published-figures, nvme-tsn). A read takes the firmware's time, then for each 4 KiB page the
+//! time of the array in its die and the transfer over its channel. Each die and each channel serves
+//! one page after another. A write is done when its data are in the buffer. The buffer drains to
+//! flash at a rate that falls with the bytes written since the last rest, and writes wait while the
+//! buffer is full.
 
 use std::collections::VecDeque;
 
 use engine::{Instant, Nanos, Rng};
 
-/// Bytes that a die delivers at once.
+/// Number of bytes that a die delivers at once.
 const PAGE: u64 = 4096;
-/// Writes whose end is remembered for the buffer's level.
+/// The largest number of writes in the buffer.
 const DRAINS_MAX: usize = 1 << 16;
 
-/// A rate, and from how many bytes written since the last rest it holds.
+/// A rate of the flash, and the number of bytes written from which on the rate holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes written since the last rest.
+    /// Number of bytes written since the last rest.
     pub after: u64,
-    /// Bytes a second that the flash takes from then on.
+    /// Rate in bytes a second at which the flash takes writes from then on.
     pub rate: u64,
 }
 
-/// How warm the device gets.
+/// How writes warm the device, and how warmth slows it down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thermal {
-    /// Millikelvin above the surroundings that a gibibyte written warms it by.
+    /// Rise of the temperature in mK for each GiB written.
     pub rise_per_gib: u64,
-    /// In this time half of what it is warmer than the surroundings is gone.
+    /// The time in which half of the difference to the surroundings is lost.
     pub half_life: Nanos,
-    /// From so many millikelvin on it takes longer.
+    /// Difference to the surroundings in mK from which on the device is throttled.
     pub limit: u64,
-    /// Percent of the rate that is left then.
+    /// The rate of a throttled device in percent of its full rate.
     pub throttled_percent: u64,
 }
 
-/// What an SSD is.
+/// The parameters of an SSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// What it is called.
+    /// The name of the device.
     pub name: &'static str,
-    /// From a configuration request's arrival to its completion's first symbol.
+    /// Time from a configuration request's arrival to its completion's first symbol.
     pub config_response: Nanos,
-    /// That varies by up to so much either way.
+    /// The largest variation of [`Parameters::config_response`] in either direction.
     pub config_spread: Nanos,
-    /// The same of a read of a register in BAR0.
+    /// Time from the arrival of a read of a register in BAR0 to its completion's first symbol.
     pub register_response: Nanos,
-    /// From a doorbell's arrival to the read of the submission-queue entry.
+    /// Time from a doorbell's arrival to the read of the submission-queue entry.
     pub fetch: Nanos,
-    /// From the entry's arrival until the flash is asked, or the host's data.
+    /// Time from the entry's arrival until the flash is read or the host's data are requested.
     pub firmware: Nanos,
-    /// From the die being asked to the page being in its register.
+    /// Time from the request to the die until the page is in the die's register.
     pub array_read: Nanos,
-    /// That varies by up to so much either way, more rarely the more.
+    /// The largest variation of [`Parameters::array_read`] in either direction; large variations
+    /// are rarer.
     pub array_spread: Nanos,
-    /// Channels, each with [`Parameters::dies`].
+    /// Number of channels, each with [`Parameters::dies`] dies.
     pub channels: u32,
-    /// Dies of a channel.
+    /// Number of dies of a channel.
     pub dies: u32,
-    /// Bytes a second of a channel.
+    /// Rate of a channel in bytes a second.
     pub channel_rate: u64,
-    /// Bytes that travel at once from the flash to the link.
+    /// Number of bytes that travel at once from the flash to the link.
     pub piece: u32,
-    /// From a command's last byte, in or out, to its completion-queue entry.
+    /// Time from the last byte of a command's data, in either direction, to its completion-queue
+    /// entry.
     pub completion: Nanos,
-    /// Bytes of the write buffer.
+    /// Size of the write buffer in bytes.
     pub buffer: u64,
-    /// What the flash takes, by what was written since the last rest; in order, the first from 0 on.
+    /// The rates at which the flash takes writes, by the number of bytes written since the last
+    /// rest. Sorted; the first step begins at 0.
     pub steps: &'static [Step],
-    /// After so long without a write the device has rested.
+    /// The device has rested after this time without a write.
     pub rest: Nanos,
-    /// After each so many bytes written it pauses; 0 is never.
+    /// Number of bytes written between two pauses; 0 means no pauses.
     pub pause_every: u64,
-    /// For so long.
+    /// Length of a pause.
     pub pause: Nanos,
-    /// How warm it gets.
+    /// How the device warms up; `None` if warmth does not matter.
     pub thermal: Option<Thermal>,
 }
 
 impl Parameters {
-    /// Samsung 970 Pro 512 GB. From the analyser's time lines (published-figures, nvme-tsn), each less the 50 ns of
-    /// propagation a direction and the serialisation that [`super::pcie::Link::GEN2_X4`] has:
+    /// Samsung 970 Pro 512 GB. The times follow from the analyser's time lines (published-figures,
+    /// nvme-tsn), each without the propagation of 50 ns a direction and the serialisation of
+    /// [`super::pcie::Link::GEN2_X4`]:
     ///
-    /// - `config_response`: a configuration read's 280 ns less 10 on the link and 2 x 50; spread as its five samples.
+    /// - `config_response`: a configuration read's 280 ns less 10 on the link and 2 x 50; spread as
+    ///   its five samples.
     /// - `fetch`: `sqe_fetch_mrd` 460 less 12 and 2 x 50.
-    /// - `firmware`: `data_first_mrd` 25,136 less the entry's arrival; NVMeVirt has 21.5 us for the same device.
-    /// - `channel_rate`: `data_phase_length` 4852 is 15 pieces of 256 B and a last one's 140 ns; NVMeVirt: 800 MB/s.
+    /// - `firmware`: `data_first_mrd` 25,136 less the entry's arrival; NVMeVirt has 21.5 µs for the
+    ///   same device.
+    /// - `channel_rate`: `data_phase_length` 4852 is 15 pieces of 256 B and a last one's 140 ns;
+    ///   NVMeVirt: 800 MB/s.
     /// - `array_read`: `data_first_mwr` 81,592 less what is before it, one piece included.
     /// - `array_spread`: "tens of microseconds from read to read".
     /// - `completion`: from the last CplD's arrival to `msix_interrupt`, less the entry's 20 ns.
-    /// - `channels`, `dies`: NVMeVirt's ssd_config.h. `buffer`: 512 MB of DRAM, of which a sixteenth (estimate).
-    /// - `steps`: 2.3 GB/s (data sheet); MLC flash has no cache whose end one sees.
+    /// - `channels`, `dies`: NVMeVirt's ssd_config.h. `buffer`: 512 MB of DRAM, of which a
+    ///   sixteenth (estimate).
+    /// - `steps`: 2.3 GB/s (data sheet); MLC flash has no cache whose end would show.
     pub const SAMSUNG_970_PRO: Self = Self {
         name: "Samsung 970 Pro 512 GB",
         config_response: Nanos::new(170),
@@ -114,12 +124,13 @@ impl Parameters {
         thermal: None,
     };
 
-    /// As [`Parameters::SAMSUNG_970_PRO`], with flash that takes its writes by `steps` (reviews; `docs/link-models.md`).
+    /// [`Parameters::SAMSUNG_970_PRO`] with another name, and flash that takes writes at the rates
+    /// of `steps` (reviews; `docs/link-models.md`).
     pub const fn with_steps(name: &'static str, steps: &'static [Step]) -> Self {
         Self { name, steps, ..Self::SAMSUNG_970_PRO }
     }
 
-    /// The models by name, for scenario files.
+    /// The model called `name` in scenario files.
     pub fn named(name: &str) -> Option<Self> {
         KNOWN
             .iter()
@@ -133,10 +144,10 @@ impl Parameters {
     }
 }
 
-/// Bytes of a gigabyte, as reviews count.
+/// Number of bytes in a gigabyte, as reviews count.
 const GB: u64 = 1_000_000_000;
 
-/// Names, titles, and the rates that reviews measured against bytes written since idle.
+/// Names, titles, and the rates that reviews measured by the bytes written since idle.
 const KNOWN: [(&str, &str, &[Step]); 7] = [
     ("970-pro", "Samsung 970 Pro 512 GB", Parameters::SAMSUNG_970_PRO.steps),
     (
@@ -167,27 +178,27 @@ const KNOWN: [(&str, &str, &[Step]); 7] = [
     ("tlc", "a TLC device without a cache", &[Step { after: 0, rate: GB }]),
 ];
 
-/// An SSD at work.
+/// An SSD with the state of its dies, channels and write buffer.
 #[derive(Debug)]
 pub struct Ssd {
     parameters: Parameters,
     rng: Rng,
     dies: Vec<Instant>,
     channels: Vec<Instant>,
-    /// Ends of the drains of writes that are in the buffer, with their bytes.
+    /// When the drain of each write in the buffer ends, and its length in bytes.
     drains: VecDeque<(Instant, u64)>,
     buffered: u64,
     drained: Instant,
-    /// Bytes since the last rest.
+    /// Number of bytes written since the last rest.
     written: u64,
     since_pause: u64,
     last_write: Instant,
-    /// Millikelvin above the surroundings, at the last write.
+    /// Difference to the temperature of the surroundings in mK, at the last write.
     warmth: u64,
 }
 
 impl Ssd {
-    /// A rested SSD whose variation comes out of `rng`.
+    /// A rested SSD, whose variations follow from `rng`.
     pub fn new(parameters: Parameters, rng: Rng) -> Self {
         Self {
             dies: vec![Instant::ZERO; (parameters.channels * parameters.dies) as usize],
@@ -204,19 +215,19 @@ impl Ssd {
         }
     }
 
-    /// What it is.
+    /// The parameters of the SSD.
     pub const fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// How long this configuration request takes.
+    /// The time that this configuration request takes.
     pub fn config_response(&mut self) -> Nanos {
         let Parameters { config_response, config_spread, .. } = self.parameters;
         around(config_response, Nanos::new(self.rng.below(2 * config_spread.get() + 1)), config_spread)
     }
 
-    /// Reads `length` bytes at `offset`: tells `piece` when which part (offset and length in the read) is there, and
-    /// returns when all is.
+    /// Reads `length` bytes at `offset`. Calls `piece` with the time, the offset in the read and
+    /// the length of each piece, and returns when all pieces are there.
     pub fn read(
         &mut self,
         now: Instant,
@@ -231,7 +242,7 @@ impl Ssd {
             let of_page = (PAGE - (offset + at) % PAGE).min(length - at);
             let die = usize::try_from(page % self.dies.len() as u64).expect("a die");
             let channel = die % self.channels.len();
-            // The sum of two is a triangle: far from the mean is rare.
+            // The sum of two even distributions is triangular: values far from the mean are rare.
             let spread = self.parameters.array_spread;
             let varied = self.rng.below(spread.get() + 1) + self.rng.below(spread.get() + 1);
             let ready =
@@ -278,12 +289,12 @@ impl Ssd {
         accepted
     }
 
-    /// When all that was written is in the flash.
+    /// When everything written is in the flash.
     pub fn flush(&self, now: Instant) -> Instant {
         now.max(self.drained)
     }
 
-    /// Bytes a second that the flash takes now.
+    /// Rate in bytes a second at which the flash takes writes now.
     pub fn rate(&self) -> u64 {
         let steps = self.parameters.steps;
         let step = steps.iter().rev().find(|step| step.after <= self.written).or(steps.first());
@@ -307,7 +318,8 @@ impl Ssd {
         }
     }
 
-    /// Warmth falls by half each half-life, linearly between, and rises with what is written.
+    /// Updates the warmth. It falls by half each half-life, linearly in between, and rises with the
+    /// bytes written.
     fn warm(&mut self, now: Instant, length: u64) {
         let Some(thermal) = self.parameters.thermal else { return };
         let (elapsed, half) = ((now - self.last_write).get(), thermal.half_life.get().max(1));
@@ -320,12 +332,12 @@ impl Ssd {
     }
 }
 
-/// `mean` with `varied`, of 0 to twice `spread`, around it.
+/// `mean` varied by `varied - spread`; `varied` is between 0 and twice `spread`.
 fn around(mean: Nanos, varied: Nanos, spread: Nanos) -> Nanos {
     (mean + varied).saturating_sub(spread)
 }
 
-/// How long `bytes` take at `rate` bytes a second.
+/// The time that `bytes` take at `rate` bytes a second.
 fn transfer(bytes: u64, rate: u64) -> Nanos {
     let nanos = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1)));
     Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -346,7 +358,8 @@ mod tests {
         ssd.read(Instant::ZERO, 0, 4096, |at, offset, length| times.push((at, offset, length)));
         assert_eq!(times.len(), 16);
         assert_eq!(times[0].0.as_nanos(), 56_142 + 315);
-        // The published data phase: 15 pieces after the first, and 140 ns of the last one on the link.
+        // The published data phase: 15 pieces after the first one, and 140 ns of the last piece on
+        // the link.
         assert!((times[15].0 - times[0].0).get().abs_diff(4_852 - 140) <= 2);
         assert_eq!((times[15].1, times[15].2), (3840, 256));
     }
@@ -363,7 +376,7 @@ mod tests {
         assert!(all < one + Nanos::from_micros(6), "{all:?} for 16 pages, {one:?} for one");
     }
 
-    /// 2 GB/s until 22 GB are written, then 0.6 GB/s; after a rest the same again.
+    /// 2 GB/s until 22 GB are written, then 0.6 GB/s; after a rest 2 GB/s again.
     #[test]
     fn the_write_rate_drops_off_and_a_rest_restores_it() {
         let mut ssd = ssd(Parameters::named("970-evo").unwrap());
@@ -380,7 +393,7 @@ mod tests {
         let full = rate_of(&mut now, &mut ssd, 3_000);
         now = now + Nanos::from_secs(31);
         let rested = rate_of(&mut now, &mut ssd, 10_000);
-        // Megabytes a second: the first write fills the buffer at once, which is a little more.
+        // In MB/s. The first write fills the buffer at once, which makes the rate a little higher.
         let near = |rate: u64, expected: u64| rate.abs_diff(expected) * 50 < expected;
         let rates = [fresh, full, rested];
         assert!(near(fresh, 2_000) && near(full, 600) && near(rested, 2_000), "{rates:?}");

@@ -1,4 +1,4 @@
-//! Scenarios that are played, and the words about those that can't be.
+//! Scenarios that are played, and the messages about scenarios that are wrong.
 
 use engine::Instant;
 use link::Chance;
@@ -103,7 +103,7 @@ fn workloads_run_side_by_side() {
     let [reads, writes, paced] = &played.tasks[..] else { panic!("{names:?}") };
     assert_eq!(reads.outcome.times.len() + writes.outcome.times.len(), 200);
     assert!(reads.outcome.times.len().abs_diff(140) < 30, "{}", reads.outcome.times.len());
-    // One each millisecond, for 50 of them, however long they take.
+    // One command begins each ms for 50 ms, however long commands take.
     assert_eq!((paced.outcome.times.len(), paced.outcome.bytes), (50, 50 * 16384));
     assert!(paced.outcome.ended - paced.outcome.began > Nanos::from_millis(49));
     assert!(reads.outcome.began == paced.outcome.began && reads.outcome.failed == 0);
@@ -113,7 +113,7 @@ fn workloads_run_side_by_side() {
 fn a_rate_that_is_too_much_makes_commands_wait() {
     let text = "[[workload]]\nrw = \"randread\"\ncount = 200\nrate = 100000\n";
     let late = &play(text).tasks[0].outcome;
-    // 10 us apart, and each takes 90 us: the last waits for 199 others.
+    // Commands come 10 µs apart and take 90 µs each, so the last one waits for 199 others.
     assert!(*late.times.last().unwrap() > Nanos::from_millis(10), "{:?}", late.times.last());
     let early = &play(&text.replace("100000", "1000")).tasks[0].outcome;
     assert!(mean(early) < Nanos::from_micros(150), "{}", mean(early));
@@ -124,7 +124,7 @@ fn a_slower_host_is_slower() {
     let text = "[[task]]\nkind = \"write\"\ncount = 50\n";
     let [usual, slow] = ["", "[host]\nmemory_read_first = \"50us\"\n"]
         .map(|host| mean(&play(&format!("{host}{text}")).tasks[0].outcome));
-    // The first page is waited for; it took 6.7 us.
+    // The first page is waited for; before, it took 6.7 µs.
     assert!(slow > usual + Nanos::from_micros(40) && slow < usual + Nanos::from_micros(50), "{usual} {slow}");
 }
 

@@ -1,4 +1,4 @@
-//! The component chain, and packets that are sent back from the other side: no PCIe, no TCP.
+//! The chain of components, and packets returned by the other side: no PCIe, no TCP.
 
 use engine::{Buffer, Instant, Nanos, Rng};
 use link::stage::{Settings, Stage};
@@ -7,16 +7,18 @@ use link::{AnyHop, Class, Frame, Hop, Path, tcp};
 use super::super::{Kind, Report, decimal, mean};
 use super::{Box, DOWNSTREAM, FAKE_ETHERNET, Middle, UPSTREAM, row};
 
-/// Packets of each measurement, as published: 10,000 or more.
+/// Number of packets of each measurement; 10,000 or more were published.
 const PACKETS: u64 = 10_000;
-/// The smallest and the largest packet.
+/// Lengths of the smallest and the largest packet in bytes.
 const SIZES: [u32; 2] = [68, 1_518];
-/// Bits a second that the generators kept to.
+/// The rate of the packet generators in bits a second.
 const LINE_RATE: u64 = 1_000_000;
 
-/// A process on the processor that sends a packet and gets it back: `ps_pl_ps_round_trip` less both ways of the DMA interface.
+/// A process on the processor that sends a packet and gets it back: `ps_pl_ps_round_trip` without
+/// both passages of the DMA interface.
 const PROCESS: Settings = Settings::between(Nanos::new(25_468), Nanos::new(28_360));
-/// The kernel that turns a packet round: `pl_ps_pl_round_trip` less the same.
+/// The kernel that returns a packet: `pl_ps_pl_round_trip` without both passages of the DMA
+/// interface.
 const KERNEL: Settings = Settings::between(Nanos::new(20_868), Nanos::new(23_460));
 
 fn micros(time: Nanos) -> f64 {
@@ -52,7 +54,8 @@ fn components(report: &mut Report) {
     }
 }
 
-/// Round trips of packets of `size` bytes over `there` and `back`, one at a time, no more often than `interval`.
+/// Round-trip times of `count` packets of `size` bytes over `there` and `back`. Packets are sent
+/// one at a time, at least `interval` apart.
 fn round_trips(mut there: Path, mut back: Path, size: u32, count: u64, interval: Nanos) -> Vec<Nanos> {
     let mut now = Instant::ZERO;
     let mut times = Vec::new();
@@ -61,14 +64,14 @@ fn round_trips(mut there: Path, mut back: Path, size: u32, count: u64, interval:
         let frame = || Frame::new(id, size, Class::BEST_EFFORT, Buffer::EMPTY);
         let there = pass(&mut there, now, frame());
         let end = there.and_then(|at| pass(&mut back, at, frame()));
-        // What is lost counts for nothing, as in the publication.
+        // Lost packets do not count, as in the publication.
         let end = end.inspect(|end| times.push(*end - begin)).unwrap_or(begin + interval);
         now = end.max(begin + interval) + Nanos::new(1);
     }
     times
 }
 
-/// When a frame that enters a path at `now` has passed it, if it does.
+/// When a frame that enters a path at `now` leaves it; `None` if the frame is lost.
 fn pass(path: &mut Path, now: Instant, frame: Frame) -> Option<Instant> {
     path.enter(now, frame);
     while let Some(at) = path.next() {
@@ -79,7 +82,7 @@ fn pass(path: &mut Path, now: Instant, frame: Frame) -> Option<Instant> {
     None
 }
 
-/// From one box's processor to the other's: no logic and no routing on the way.
+/// A path from one box's processor to the other's, which passes neither logic nor routing.
 fn between_processors(middle: Middle, from: &Box, to: &Box, rng: &Rng) -> Path {
     let mut hops = vec![AnyHop::from(Stage::new(from.usb))];
     hops.extend(middle.hops(rng));
@@ -104,7 +107,7 @@ fn loops(report: &mut Report, seed: u64) {
             let back = path(&DOWNSTREAM, &UPSTREAM, &rng.fork("back"));
             let interval = Nanos::new(u64::from(size) * 8 * 1_000_000_000 / LINE_RATE);
             let times = round_trips(there, back, size, PACKETS, interval);
-            // A process at either end of processors' loops.
+            // A loop between processors has a process at either end.
             let processes = if in_logic { 0.0 } else { 2.0 * micros(PROCESS.of(size)) };
             let ours = mean(&times) / 1e3 + processes;
             let source = "the published components; the radio as for register reads";
@@ -114,7 +117,7 @@ fn loops(report: &mut Report, seed: u64) {
     }
 }
 
-/// From the upstream box's processor through its modem to the core network and back, once a second.
+/// Pings from the upstream box's processor through its modem to the core network, one each second.
 fn pings(report: &mut Report, seed: u64) {
     let rng = Rng::from_seed(seed).fork("ping");
     let cell = link::nr5g::Cell::CAMPUS;
@@ -123,7 +126,7 @@ fn pings(report: &mut Report, seed: u64) {
     let there = Path::new([Stage::new(UPSTREAM.usb).into(), AnyHop::from(up), core.into()]);
     let down = link::nr5g::Downlink::new(cell, rng.fork("down"));
     let back = Path::new([AnyHop::from(down), Stage::new(UPSTREAM.usb).into()]);
-    // Not at the same time of each pattern.
+    // The interval is not a multiple of the slot pattern, so that pings hit all parts of it.
     let times = round_trips(there, back, 98, PACKETS, Nanos::new(1_000_370_000));
     let ours = mean(&times) / 1e3 + micros(PROCESS.of(98));
     let source = "the station's time and k2, from this row; the core network as for register reads";
