@@ -41,9 +41,10 @@ test: setup ## every test, the fault campaign of 1,000 seeds included, 200 with 
 	target/release/campaign --seeds 0..200 $(AHEAD)
 	target/release/campaign --known
 
-lint: setup ## formatting and lints, warnings are errors
+lint: setup ## formatting, lints and links between document comments; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --exclude farlane --no-deps
 
 bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-link --bench hops

@@ -1,7 +1,8 @@
-//! An NVMe/TCP host: it connects to a subsystem, reads the first block of namespace 1, and disconnects.
+//! An NVMe/TCP host: it connects to a subsystem, reads the first block of namespace 1, and
+//! disconnects.
 //!
-//! The engine does no I/O and reads no clock. The loop below is all that it needs: dial where it says, pass on what
-//! arrives, send what its outboxes hold, and come back at its deadline.
+//! The engine does no I/O and reads no clock. The loop below is all that it needs: dial where it
+//! says, pass on what arrives, send what its outboxes hold, and come back at its deadline.
 //!
 //! ```text
 //! farlane target --listen 127.0.0.1:4420 --nqn nqn.2026-01.io.farlane:ssd --ram 64MiB
@@ -98,7 +99,8 @@ fn run() -> Result<(), Box<dyn Error>> {
                 Err(error) => return Err(error.into()),
             }
         }
-        // A driver in earnest sleeps until a socket is ready or `initiator.poll_timeout()` has come.
+        // A driver in earnest sleeps until a socket is ready or `initiator.poll_timeout()` has
+        // come.
         std::thread::sleep(Duration::from_micros(100));
     }
 }

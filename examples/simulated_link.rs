@@ -1,4 +1,5 @@
-//! A simulated link: what a campus 5G network does to 1,000 round trips of 64 B over TCP, in virtual time.
+//! A simulated link: what a campus 5G network does to 1,000 round trips of 64 B over TCP, in
+//! virtual time.
 //!
 //! The same model runs live: `farlane emulate` puts it between two real sockets.
 //!

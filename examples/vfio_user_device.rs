@@ -33,7 +33,8 @@ impl Counter {
     fn new() -> Self {
         let mut config = [0; CONFIG_BYTES];
         config[0x00..0x04].copy_from_slice(&[0x1a, 0xfa, 0xc1, 0x00]);
-        // Class Code: base system peripheral, other. BAR0: memory, 32 bits, as its type bits (all 0) say.
+        // Class Code: base system peripheral, other. BAR0: memory, 32 bits, as its type bits (all
+        // 0) say.
         config[0x08..0x0c].copy_from_slice(&[1, 0x00, 0x80, 0x08]);
         Self { config, registers: [0; BAR0_BYTES], reads: 0 }
     }

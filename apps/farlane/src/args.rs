@@ -62,10 +62,12 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show the whole system on this machine: a far SSD, joined over TCP, used, verified and measured
+    /// Show the whole system on this machine: a far SSD, joined over TCP, used, verified and
+    /// measured
     #[command(after_help = demo::EXAMPLES)]
     Demo(DemoArgs),
-    /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host at the other end of a network
+    /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host at the other end of a
+    /// network
     #[command(after_help = "Examples:\n  \
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
         farlane export --listen 127.0.0.1:4430 --pool pool.img,size=1TiB --state ssd.state\n  \
@@ -82,7 +84,8 @@ pub(crate) enum Command {
         -M q35,memory-backend=mem -m 1G ... -device \\\n    \
         '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/run/user/1000/ssd.sock\"}}'")]
     Attach(AttachArgs),
-    /// Give a virtual machine an SSD of this machine: the same controller with no network in between
+    /// Give a virtual machine an SSD of this machine: the same controller with no network in
+    /// between
     #[command(
         after_help = "Example:\n  farlane device --vfio-user /run/user/1000/ssd.sock --namespace disk.img,size=10GiB"
     )]
@@ -100,7 +103,8 @@ pub(crate) enum Command {
     /// Print the controller's SMART / health information
     #[command(after_help = "Example:\n  farlane smart-log tcp://127.0.0.1:4430")]
     SmartLog(TargetArgs),
-    /// Measure the round trip of configuration reads to the far function, or of Property Gets to an NVMe/TCP controller
+    /// Measure the round trip of configuration reads to the far function, or of Property Gets to an
+    /// NVMe/TCP controller
     #[command(after_help = "Example:\n  farlane ping tcp://127.0.0.1:4430 --count 10000 --rate 1000")]
     Ping(PingArgs),
     /// Read from a namespace into a file
@@ -109,7 +113,8 @@ pub(crate) enum Command {
     /// Write a file into a namespace
     #[command(after_help = "Example:\n  farlane write tcp://127.0.0.1:4430 --input disk.img --offset 1MiB")]
     Write(WriteArgs),
-    /// List the subsystems that a discovery controller of NVMe/TCP tells of, or the discovery controllers of the network
+    /// List the subsystems that a discovery controller of NVMe/TCP tells of, or the discovery
+    /// controllers of the network
     #[command(
         after_help = "Examples:\n  farlane discover nvme-tcp://192.0.2.7:8009\n  farlane discover --mdns\n  \
         farlane identify nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk"
@@ -130,7 +135,8 @@ pub(crate) enum Command {
     /// Plan Time-Sensitive Networking for a tunnel's frames
     #[command(subcommand, after_help = tsn::EXAMPLES)]
     Tsn(TsnAction),
-    /// Put a modelled network between two ends: latency, rate, losses, and the TCP that copes with them
+    /// Put a modelled network between two ends: latency, rate, losses, and the TCP that copes with
+    /// them
     #[command(after_help = emulate::EXAMPLE)]
     Emulate(EmulateArgs),
     /// The far side of a floor measurement: raw TCP, no protocol
@@ -150,7 +156,8 @@ pub(crate) struct Spin {
     /// Poll this long after the last event before sleeping; 0 sleeps at once
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time)]
     pub(crate) spin: Duration,
-    /// Stay on this processor, the first being 0: two ends that spin on one machine want different ones
+    /// Stay on this processor, the first being 0: two ends that spin on one machine want different
+    /// ones
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
 }
@@ -158,33 +165,38 @@ pub(crate) struct Spin {
 /// The SSD that is offered.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Served {
-    /// A file or block device to serve as a namespace, or a namespace of another device: tcp://HOST:PORT (farlane export) or
-    /// nvme-tcp://HOST:PORT/NQN, with ,nsid=N where it has several, and ,hold=TIME for how long commands wait for a device
-    /// that is away [10s]; may be given again
+    /// A file or block device to serve as a namespace, or a namespace of another device:
+    /// tcp://HOST:PORT (farlane export) or nvme-tcp://HOST:PORT/NQN, with ,nsid=N where it has
+    /// several, and ,hold=TIME for how long commands wait for a device that is away [10s]; may be
+    /// given again
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
     pub(crate) namespace: Vec<MediumSpec>,
     /// A namespace in memory, empty at each start; may be given again
     #[arg(long, value_name = "SIZE[,block=512|4096]")]
     pub(crate) ram: Vec<RamSpec>,
-    /// An NVMe controller of this machine that is bound to vfio-pci: each of its namespaces is served; may be given again
+    /// An NVMe controller of this machine that is bound to vfio-pci: each of its namespaces is
+    /// served; may be given again
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) vfio: Vec<PciAddress>,
-    /// Room in which hosts create namespaces of their own (nvme create-ns): a file or block device, with --state; or
-    /// memory, empty at each start
+    /// Room in which hosts create namespaces of their own (nvme create-ns): a file or block device,
+    /// with --state; or memory, empty at each start
     #[arg(long, value_name = "PATH[,size=SIZE]|SIZE")]
     pub(crate) pool: Option<PoolSpec>,
-    /// A file in which the SSD keeps what it must not forget: its names, created and formatted namespaces, saved features,
-    /// logs and counters. Made if there is none; without it, each start is a new SSD's
+    /// A file in which the SSD keeps what it must not forget: its names, created and formatted
+    /// namespaces, saved features, logs and counters. Made if there is none; without it, each start
+    /// is a new SSD's
     #[arg(long, value_name = "FILE")]
     pub(crate) state: Vec<PathBuf>,
-    /// Serial number of the controller [default: the one in --state, or derived from the machine and the namespaces]
+    /// Serial number of the controller [default: the one in --state, or derived from the machine
+    /// and the namespaces]
     #[arg(long, value_name = "TEXT", value_parser = parse_serial)]
     pub(crate) serial: Option<String>,
 }
 
 impl Served {
-    /// Divides this among far ends that `listen` at their addresses: each has what `matches` says was given between its
-    /// address and the next one. What comes before the first is the first one's.
+    /// Divides this among far ends that `listen` at their addresses: each has what `matches` says
+    /// was given between its address and the next one. What comes before the first is the first
+    /// one's.
     ///
     /// # Errors
     /// When one of them has no namespaces, or they would have the same serial number.
@@ -253,22 +265,23 @@ impl Served {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user"]).required(true).multiple(true))]
 pub(crate) struct ExportArgs {
-    /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are. Given again, it begins
-    /// another far end, of the namespaces behind it
+    /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are.
+    /// Given again, it begins another far end, of the namespaces behind it
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) served: Served,
     #[command(flatten)]
     pub(crate) memory_buffer: MemoryBuffer,
-    /// Offer the PCIe device, of whatever kind, that another process emulates and serves at this socket
+    /// Offer the PCIe device, of whatever kind, that another process emulates and serves at this
+    /// socket
     #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "state", "serial", "cmb"])]
     pub(crate) vfio_user: Option<PathBuf>,
     /// Give up when the device of --vfio-user is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
-    /// How long a lost host may come back to its session before the device is reset, and nobody else has it; the shorter of
-    /// this and the host's counts
+    /// How long a lost host may come back to its session before the device is reset, and nobody
+    /// else has it; the shorter of this and the host's counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     #[command(flatten)]
@@ -287,11 +300,12 @@ pub(crate) struct ExportArgs {
 /// Where a virtual machine's monitor connects to.
 #[derive(Debug, Args)]
 pub(crate) struct Socket {
-    /// The socket for QEMU's vfio-user-pci, or another vfio-user client. Whoever may write to it owns the SSD
+    /// The socket for QEMU's vfio-user-pci, or another vfio-user client. Whoever may write to it
+    /// owns the SSD
     #[arg(long = "vfio-user", value_name = "PATH", required = true)]
     pub(crate) path: PathBuf,
-    /// Let the client ring doorbells by a store into shared memory, and look there all the time: fast where a client
-    /// keeps the SSD busy, and never quite idle
+    /// Let the client ring doorbells by a store into shared memory, and look there all the time:
+    /// fast where a client keeps the SSD busy, and never quite idle
     #[arg(long)]
     pub(crate) poll_doorbells: bool,
 }
@@ -319,10 +333,12 @@ pub(crate) struct AttachArgs {
     pub(crate) url: Url,
     #[command(flatten)]
     pub(crate) socket: Socket,
-    /// Which of the far end's functions the guest gets, the first being 0 [default: the first NVMe controller]
+    /// Which of the far end's functions the guest gets, the first being 0 [default: the first NVMe
+    /// controller]
     #[arg(long, value_name = "N")]
     pub(crate) function: Option<usize>,
-    /// How long a lost far end may come back before the guest loses its SSD; the shorter of this and the far end's counts
+    /// How long a lost far end may come back before the guest loses its SSD; the shorter of this
+    /// and the far end's counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     #[command(flatten)]
@@ -333,9 +349,10 @@ pub(crate) struct AttachArgs {
     pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) spread: Spread,
-    /// How long our root complex waits for an answer of the far end before it gives the guest all ones, and takes a function
-    /// that does not answer for none: the longest time of a range that PCIe has, 100us, 10ms, 50ms, 55ms, 210ms, 900ms, 3.5s, 13s
-    /// or 64s. A guest's monitor is answered after 4s whatever this says
+    /// How long our root complex waits for an answer of the far end before it gives the guest all
+    /// ones, and takes a function that does not answer for none: the longest time of a range that
+    /// PCIe has, 100us, 10ms, 50ms, 55ms, 210ms, 900ms, 3.5s, 13s or 64s. A guest's monitor is
+    /// answered after 4s whatever this says
     #[arg(long, value_name = "TIME", default_value = "64s", value_parser = completion_timeout::parse)]
     pub(crate) completion_timeout: CompletionTimeout,
     #[command(flatten)]
@@ -350,8 +367,9 @@ pub(crate) struct AttachArgs {
 /// A controller, as every command that uses one names it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The far end, tcp://HOST:PORT or quic://HOST:PORT?cert=SHA256HEX; the socket of a device in another process, vfio-user:SOCKET; or a subsystem of
-    /// NVMe/TCP by one or more paths, nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?queues=4&hdgst=off&ddgst=off&ctrl-loss-tmo=600&
+    /// The far end, tcp://HOST:PORT or quic://HOST:PORT?cert=SHA256HEX; the socket of a device in
+    /// another process, vfio-user:SOCKET; or a subsystem of NVMe/TCP by one or more paths,
+    /// nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?queues=4&hdgst=off&ddgst=off&ctrl-loss-tmo=600&
     /// fast-io-fail-tmo=5&hostnqn=NQN&policy=round-robin|latency]
     #[arg(value_name = "URL")]
     pub(crate) url: DeviceUrl,

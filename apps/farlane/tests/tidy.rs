@@ -10,6 +10,8 @@ use std::process::Command;
 
 /// Most lines of a source file without the tests in it.
 const FILE_LINES_MAX: usize = 600;
+/// Most columns of a line of a comment.
+const COMMENT_COLUMNS_MAX: usize = 100;
 /// Most lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -170,6 +172,18 @@ fn long_functions(text: &str) -> Vec<(usize, usize)> {
         }
     }
     found
+}
+
+#[test]
+fn comments_are_narrow_enough_to_read() {
+    let folders = ["pure", "worlds", "apps", "examples", "fuzz/fuzz_targets"];
+    for (name, text) in folders.into_iter().flat_map(sources) {
+        for (number, line) in (1..).zip(text.lines()) {
+            let columns = line.chars().count();
+            let is_comment = line.trim_start().starts_with("//");
+            assert!(!is_comment || columns <= COMMENT_COLUMNS_MAX, "{name}:{number}: {columns} columns");
+        }
+    }
 }
 
 /// The words of a text's code, without comments.

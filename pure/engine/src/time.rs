@@ -81,8 +81,8 @@ impl From<Nanos> for core::time::Duration {
 }
 
 impl fmt::Display for Nanos {
-    /// Uses the unit that a person would choose, with at most three decimals: `950 ns`, `12.345 µs`,
-    /// `3 s`.
+    /// Uses the unit that a person would choose, with at most three decimals: `950 ns`,
+    /// `12.345 µs`, `3 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name) = match self.0 {
             0..1_000 => return write!(f, "{} ns", self.0),

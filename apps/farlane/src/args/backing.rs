@@ -60,7 +60,8 @@ impl FromStr for MediumSpec {
 /// How long commands wait for a device that is away, unless somebody says otherwise.
 const HOLD: Duration = Duration::from_secs(10);
 
-/// `tcp://HOST:PORT[,nsid=N][,hold=TIME][,readonly]`, or `nvme-tcp://HOST:PORT/NQN[?…]` with the same.
+/// `tcp://HOST:PORT[,nsid=N][,hold=TIME][,readonly]`, or `nvme-tcp://HOST:PORT/NQN[?…]` with the
+/// same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FarSpec {
     text: String,
@@ -130,7 +131,8 @@ impl FromStr for RamSpec {
     }
 }
 
-/// `--pool PATH[,size=SIZE]`, or `--pool SIZE` for memory: whole pages, of which namespaces are made.
+/// `--pool PATH[,size=SIZE]`, or `--pool SIZE` for memory: whole pages, of which namespaces are
+/// made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PoolSpec {
     Ram { size: u64 },

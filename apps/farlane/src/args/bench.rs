@@ -30,8 +30,8 @@ pub(crate) struct BenchArgs {
     /// Commands under way at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: u32,
-    /// Commands to begin a second, evenly, whether or not those before have ended; what one takes is counted from when it was
-    /// to begin [default: as many as are answered]
+    /// Commands to begin a second, evenly, whether or not those before have ended; what one takes
+    /// is counted from when it was to begin [default: as many as are answered]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) rate: Option<u32>,
     /// How long to run

@@ -26,8 +26,9 @@ pub(crate) struct DemoArgs {
     /// Keep the demo's namespace in this directory, which needs room for twice --size
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Put the network that this file describes between the ends, and show what the simulation says of it beside what it
-    /// does: a link file, or a scenario with a [link]; docs/emulate.md has all keys
+    /// Put the network that this file describes between the ends, and show what the simulation says
+    /// of it beside what it does: a link file, or a scenario with a [link]; docs/emulate.md has all
+    /// keys
     #[arg(long, value_name = "FILE")]
     pub(crate) link: Option<PathBuf>,
     /// What everything random in the network of --link follows from

@@ -28,11 +28,13 @@ pub(crate) struct EmulateArgs {
     /// Where connections go on to, through the modelled network
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "between")]
     pub(crate) connect: Option<String>,
-    /// Instead of connections: packets between two network namespaces, each as `ip netns` calls it or a path to it. An
-    /// interface is made in either, and the kernel's own TCP and whatever else sends there meets the model's path
+    /// Instead of connections: packets between two network namespaces, each as `ip netns` calls it
+    /// or a path to it. An interface is made in either, and the kernel's own TCP and whatever else
+    /// sends there meets the model's path
     #[arg(long, value_names = ["NEAR", "FAR"], num_args = 2, conflicts_with_all = ["listen", "connect"])]
     pub(crate) between: Vec<String>,
-    /// Addresses of those interfaces: the first is NEAR's, the second FAR's. A second emulator wants others
+    /// Addresses of those interfaces: the first is NEAR's, the second FAR's. A second emulator
+    /// wants others
     #[arg(long, value_name = "ADDR/BITS", default_value = "10.77.0.0/24", requires = "between")]
     pub(crate) subnet: Subnet,
     /// The file that says what the network is like; docs/emulate.md has all keys
@@ -44,7 +46,8 @@ pub(crate) struct EmulateArgs {
     /// How often to show the counters while something passes; 0 shows them at the end only
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) every: Duration,
-    /// Print JSON for machines: a line with the address, then one with counters each time, the last with "end": true
+    /// Print JSON for machines: a line with the address, then one with counters each time, the last
+    /// with "end": true
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

@@ -7,12 +7,13 @@ use tunnel::lookahead::Statistics;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Lookahead {
-    /// Send queue entries, lists and write data along with the doorbell, so that a command is one round trip: what is done
-    /// unless --no-lookahead is given, where the far end keeps what is sent
+    /// Send queue entries, lists and write data along with the doorbell, so that a command is one
+    /// round trip: what is done unless --no-lookahead is given, where the far end keeps what is
+    /// sent
     #[arg(long, overrides_with = "no_lookahead")]
     lookahead: bool,
-    /// Have the far controller fetch entries, lists and data over the link, each when it wants it: two or three round trips a
-    /// command
+    /// Have the far controller fetch entries, lists and data over the link, each when it wants it:
+    /// two or three round trips a command
     #[arg(long, overrides_with = "lookahead")]
     no_lookahead: bool,
 }
@@ -66,8 +67,8 @@ impl From<&Tally> for FarReads {
 }
 
 impl FarReads {
-    /// Round trips that a command takes, where those of its reads of memory follow each other: that of its doorbell and
-    /// completion, and one for each read that went to the host.
+    /// Round trips that a command takes, where those of its reads of memory follow each other: that
+    /// of its doorbell and completion, and one for each read that went to the host.
     pub(crate) fn round_trips(&self, commands: u64) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "for people")]
         let share = |part: u64| part as f64 / commands as f64;

@@ -6,8 +6,9 @@ use nvme_pcie::controller::{MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
 /// A controller memory buffer.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct MemoryBuffer {
-    /// Memory of the controller (CMB) in which hosts may put their submission queues, so that no command has to be fetched: a
-    /// power of two, 4 KiB to 16 MiB. Linux uses 2 MiB and more, where its kernel has peer-to-peer DMA
+    /// Memory of the controller (CMB) in which hosts may put their submission queues, so that no
+    /// command has to be fetched: a power of two, 4 KiB to 16 MiB. Linux uses 2 MiB and more, where
+    /// its kernel has peer-to-peer DMA
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     cmb: Option<u32>,
 }

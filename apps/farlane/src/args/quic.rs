@@ -43,11 +43,13 @@ impl QuicOptions {
 /// Where a far end listens for QUIC, and who it is there.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QuicListen {
-    /// Listen for QUIC as well, on this address and UDP port. What passes is encrypted, and whoever connects names this far
-    /// end by the fingerprint that it prints: quic://HOST:PORT?cert=SHA256HEX. It asks nobody who they are
+    /// Listen for QUIC as well, on this address and UDP port. What passes is encrypted, and whoever
+    /// connects names this far end by the fingerprint that it prints:
+    /// quic://HOST:PORT?cert=SHA256HEX. It asks nobody who they are
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     quic: Option<SocketAddr>,
-    /// The key and the certificate for that (PEM); a file that is not there is made [default: new ones at each start]
+    /// The key and the certificate for that (PEM); a file that is not there is made [default: new
+    /// ones at each start]
     #[arg(long, value_name = "FILE", requires = "quic")]
     quic_key: Option<PathBuf>,
     #[command(flatten)]

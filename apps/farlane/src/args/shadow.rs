@@ -6,8 +6,9 @@ use tunnel::shadow::Statistics;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Shadow {
-    /// Read every register at the far end: without this, those that can't change by themselves are answered near the host, as the far
-    /// end has shown them (farlane lspci --no-shadow tcp://HOST:PORT)
+    /// Read every register at the far end: without this, those that can't change by themselves are
+    /// answered near the host, as the far end has shown them (farlane lspci --no-shadow
+    /// tcp://HOST:PORT)
     #[arg(long)]
     no_shadow: bool,
 }

@@ -61,7 +61,8 @@ pub(crate) struct SweepArgs {
     /// The scenario: a TOML file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: PathBuf,
-    /// What is set to which values: keys by dots, a number for a place in a list; may be given again
+    /// What is set to which values: keys by dots, a number for a place in a list; may be given
+    /// again
     #[arg(long, value_name = "PATH=V1,V2,...", required = true)]
     pub(crate) set: Vec<Axis>,
     /// Threads [default: one for each processor]
@@ -76,8 +77,8 @@ pub(crate) struct SweepArgs {
     /// Write the table to this file as Parquet
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
-    /// Draw the median and the 99th percentile over the first --set, a colour for each value of the second, a panel for each
-    /// of the others; may be given again, for both forms
+    /// Draw the median and the 99th percentile over the first --set, a colour for each value of the
+    /// second, a panel for each of the others; may be given again, for both forms
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     pub(crate) plot: Vec<PathBuf>,
     /// The task that is drawn, by its name [default: the first]

@@ -16,9 +16,10 @@ const CONNECTIONS_MAX: i64 = 8;
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct Spread {
-    /// Over tcp://, use so many connections, 1 to 8, for the queues of the SSD, the first of them for what is no queue's: what one of
-    /// them loses keeps only its own commands waiting (--spread 5 has four queues, where the queues are not a guest's). Not with
-    /// --second-path or --no-lookahead
+    /// Over tcp://, use so many connections, 1 to 8, for the queues of the SSD, the first of them
+    /// for what is no queue's: what one of them loses keeps only its own commands waiting (--spread
+    /// 5 has four queues, where the queues are not a guest's). Not with --second-path or
+    /// --no-lookahead
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_lookahead")]
     #[arg(value_parser = value_parser!(u8).range(1..=CONNECTIONS_MAX))]
     spread: u8,
@@ -83,7 +84,8 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Of all connections of a link, the first of them the main one; nothing where there is but one.
+    /// Of all connections of a link, the first of them the main one; nothing where there is but
+    /// one.
     pub(crate) fn by<'a>(sessions: impl Iterator<Item = &'a Session>) -> Vec<Self> {
         let each: Vec<Self> = sessions.map(Self::of).collect();
         if each.len() > 1 { each } else { Vec::new() }

@@ -35,11 +35,12 @@ const ANA_EXAMPLES: &str = "Examples:
 pub(crate) struct OfferArgs {
     #[command(subcommand)]
     pub(crate) action: Option<TargetAction>,
-    /// Address and port to listen on; may be given again. Whoever reaches it may use what is offered, unless --host names
-    /// who may
+    /// Address and port to listen on; may be given again. Whoever reaches it may use what is
+    /// offered, unless --host names who may
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420", value_parser = super::parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// What hosts are told to connect to, where that is not what --listen says: the outer side of an address translation
+    /// What hosts are told to connect to, where that is not what --listen says: the outer side of
+    /// an address translation
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     pub(crate) advertise: Vec<SocketAddr>,
     /// Name of the subsystem
@@ -56,22 +57,24 @@ pub(crate) struct OfferArgs {
     /// Offer what this file says: several subsystems, ports, hosts, referrals
     #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "serial", "state", "listen", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
-    /// Threads that carry out commands; a subsystem is one thread's. With --cpu, they have the processors from that one on
+    /// Threads that carry out commands; a subsystem is one thread's. With --cpu, they have the
+    /// processors from that one on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cores)]
     pub(crate) cores: usize,
-    /// Memory that is held for hosts at most, of what they have not read and what they write; each has a fair share, and waits
-    /// when it has that [default: an eighth of this machine's memory, 4GiB at most]
+    /// Memory that is held for hosts at most, of what they have not read and what they write; each
+    /// has a fair share, and waits when it has that [default: an eighth of this machine's memory,
+    /// 4GiB at most]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory_max)]
     pub(crate) memory_max: Option<u64>,
-    /// Announce the discovery service by multicast DNS (_nvme-disc._tcp), on the interfaces of the addresses that it listens
-    /// on; farlane discover --mdns finds it
+    /// Announce the discovery service by multicast DNS (_nvme-disc._tcp), on the interfaces of the
+    /// addresses that it listens on; farlane discover --mdns finds it
     #[arg(long)]
     pub(crate) mdns: bool,
     /// Port of multicast DNS
     #[arg(long, value_name = "PORT", default_value_t = live::mdns::PORT, hide = true)]
     pub(crate) mdns_port: u16,
-    /// The socket for farlane target status, add, remove, resize, ana and reload [default: farlane-target.sock in $XDG_RUNTIME_DIR, or
-    /// in /run]
+    /// The socket for farlane target status, add, remove, resize, ana and reload [default:
+    /// farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
     /// Print the addresses that were bound as JSON on the first lines of standard output
@@ -90,10 +93,12 @@ pub(crate) enum TargetAction {
     Add(AddArgs),
     /// Take a namespace from a subsystem; hosts hear of it at once
     Remove(RemoveArgs),
-    /// Make a namespace longer or shorter, or serve what its file has by now; hosts hear of it at once
+    /// Make a namespace longer or shorter, or serve what its file has by now; hosts hear of it at
+    /// once
     #[command(after_help = RESIZE_EXAMPLES)]
     Resize(ResizeArgs),
-    /// Say how a port, or a controller, reaches a group of namespaces (Asymmetric Namespace Access); hosts hear of it at once
+    /// Say how a port, or a controller, reaches a group of namespaces (Asymmetric Namespace
+    /// Access); hosts hear of it at once
     #[command(after_help = ANA_EXAMPLES)]
     Ana(AnaArgs),
     /// Read the --config file again; connections to what stays are kept
@@ -151,8 +156,8 @@ pub(crate) struct AddArgs {
     /// The subsystem [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// A file or block device to serve, or a namespace of another device: tcp://HOST:PORT[,nsid=N], or
-    /// nvme-tcp://HOST:PORT/NQN[,nsid=N]
+    /// A file or block device to serve, or a namespace of another device: tcp://HOST:PORT[,nsid=N],
+    /// or nvme-tcp://HOST:PORT/NQN[,nsid=N]
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
     pub(crate) namespace: Option<MediumSpec>,
     /// Memory to serve

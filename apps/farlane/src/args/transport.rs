@@ -14,18 +14,19 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct Tcp {
-    /// Send a lost segment again after the round trip and this time, rather than the kernel's 200 ms (Linux 6.15 and later;
-    /// earlier: ip route change ... rto_min). To be given at both ends
+    /// Send a lost segment again after the round trip and this time, rather than the kernel's 200
+    /// ms (Linux 6.15 and later; earlier: ip route change ... rto_min). To be given at both ends
     #[arg(long, value_name = "TIME", value_parser = parse_rto_min)]
     rto_min: Option<Duration>,
-    /// While little is under way, don't wait twice as long for each retransmission in a row. To be given at both ends
+    /// While little is under way, don't wait twice as long for each retransmission in a row. To be
+    /// given at both ends
     #[arg(long)]
     thin: bool,
     /// Congestion control of TCP, by the kernel's name: bbr, cubic, reno. To be given at both ends
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Let bytes wait so long for more before they are sent, where they fill no segment: fewer segments, and each command
-    /// later. To be given at both ends
+    /// Let bytes wait so long for more before they are sent, where they fill no segment: fewer
+    /// segments, and each command later. To be given at both ends
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_coalesce)]
     coalesce: Duration,
 }
@@ -52,12 +53,14 @@ pub(crate) struct Transport {
     tcp: Tcp,
     #[command(flatten)]
     quic: QuicOptions,
-    /// Another way to the same far end, through another network; may be given again, three times in all. Everything goes
-    /// over all of them, and the first copy wins: a way that loses, holds up or breaks costs nothing while another one works
+    /// Another way to the same far end, through another network; may be given again, three times in
+    /// all. Everything goes over all of them, and the first copy wins: a way that loses, holds up
+    /// or breaks costs nothing while another one works
     #[arg(long, value_name = "HOST:PORT")]
     second_path: Vec<String>,
-    /// Over tcp://, send frames without the CRC32C by which the other end finds out that a bit was changed on the way: to
-    /// measure what it takes. Over quic:// there is none anyway, because QUIC proves more
+    /// Over tcp://, send frames without the CRC32C by which the other end finds out that a bit was
+    /// changed on the way: to measure what it takes. Over quic:// there is none anyway, because
+    /// QUIC proves more
     #[arg(long)]
     no_crc: bool,
 }

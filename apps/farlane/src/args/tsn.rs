@@ -15,7 +15,8 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TsnAction {
-    /// Propose a gate schedule (802.1Qbv) for one flow, with the longest delay that it leaves and the commands for Linux
+    /// Propose a gate schedule (802.1Qbv) for one flow, with the longest delay that it leaves and
+    /// the commands for Linux
     #[command(after_help = EXAMPLES)]
     Plan(PlanArgs),
 }
@@ -31,7 +32,8 @@ pub(crate) struct PlanArgs {
     /// Links from the sender to the receiver: one more than there are switches
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) hops: u16,
-    /// A frame of a message, header and check sequence included; may be given again for each further one, in their order
+    /// A frame of a message, header and check sequence included; may be given again for each
+    /// further one, in their order
     #[arg(long, value_name = "BYTES", default_values_t = [96], value_parser = clap::value_parser!(u32).range(64..=9_022))]
     pub(crate) frame: Vec<u32>,
     /// The least time from one message to the next [default: the cycle]
@@ -58,13 +60,15 @@ pub(crate) struct PlanArgs {
     /// Let Linux open the gates instead of the network cards
     #[arg(long)]
     pub(crate) software: bool,
-    /// Messages of the simulation that is shown beside the bounds; fewer if they would take very long
+    /// Messages of the simulation that is shown beside the bounds; fewer if they would take very
+    /// long
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) messages: u64,
     /// The simulation's seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// The name of the port that sends at each hop, the sender's first; again for each further one [default: hop1, …]
+    /// The name of the port that sends at each hop, the sender's first; again for each further one
+    /// [default: hop1, …]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Vec<String>,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! Lookahead: host memory that an NVMe controller is about to read travels along with the doorbell
 //! that makes the controller read.
 //!
-//! Near the host, [`Lookahead`] learns from passing packets where the queues are. When a submission
+//! Near the host, `Lookahead` learns from passing packets where the queues are. When a submission
 //! doorbell passes, it reads the new entries and the lists and data that they name, and sends this
 //! memory ahead of the doorbell. At the device, [`Store`] answers the device's reads from the
 //! memory sent ahead. All other reads go to the host as usual. `docs/lookahead.md` says what is

@@ -111,7 +111,7 @@ pub enum Output {
     /// [`Keys`](crate::frame::Keys).
     Forget(Buffer),
     /// The host wants to know what became of the memory that it sent ahead. Call
-    /// [`Session::tell_tally`] before polling the next output.
+    /// `Session::tell_tally` before polling the next output.
     WantsTally,
     /// Registers of the peer's function, valid between the packets before and after this output.
     Registers(Registers),

@@ -3,7 +3,7 @@
 //! fingerprint.
 //!
 //! `quinn-proto` implements the protocol as a state machine without input and output. An
-//! [`endpoint`] joins it to a UDP socket and to the reactor. A far end has one endpoint for all its
+//! `endpoint` joins it to a UDP socket and to the reactor. A far end has one endpoint for all its
 //! connections, in a [`Listener`]; a near end has one endpoint for each connection, made by a
 //! [`Dialer`].
 //!

@@ -1,7 +1,7 @@
 //! Messages to people and programs, sent without ever waiting for a reader.
 //!
 //! Whoever moves data hands a line to a bounded queue and goes on; one thread owns the stream and
-//! writes. Lines that repeat themselves are counted ([`fold`]). When nobody reads the stream, lines
+//! writes. Lines that repeat themselves are counted (`fold`). When nobody reads the stream, lines
 //! that do not fit in the queue are dropped, and their number is told once there is room. [`flush`]
 //! waits until the queue is written, but not for ever.
 //!

@@ -2,7 +2,7 @@
 //! it likes.
 //!
 //! Three comparisons judge a run: the device's reads with what the host's memory has held
-//! ([`memory`]), the memory sent ahead with what the device could have read ([`tap`]), and the
+//! (`memory`), the memory sent ahead with what the device could have read (`tap`), and the
 //! host's reads with the model of its disk.
 
 mod buffers;
