@@ -7,7 +7,7 @@ AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 
-.PHONY: help setup demo guest guest-5g iommufd release test lint bench lookahead tail soak fuzz
+.PHONY: help setup demo guest guest-5g iommufd release test lint bench lookahead tail soak package fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,9 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 soak: setup ## the fault campaign with seeds that nobody has run, for MINUTES (10); with SEEDS=COUNT so many seeds of each scenario
 	$(CARGO) build --release --package farlane-scenarios
 	target/release/campaign --fresh $(if $(SEEDS),--seeds 0..$(SEEDS),--minutes $(MINUTES))
+
+package: setup ## the crates of pure/ as they would be published, each built from its package alone
+	$(CARGO) package --allow-dirty $(patsubst pure/%,--package farlane-%,$(wildcard pure/*))
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS seconds (needs a nightly toolchain)
 	scripts/fuzz $(FUZZ_SECONDS)
