@@ -424,24 +424,27 @@ impl HostNode {
             }
             near::Event::Completed { completed, .. } => {
                 self.under_way -= 1;
-                self.outcome.failed += u64::from(!completed.status.is_success());
+                let succeeded = completed.status.is_success();
+                self.outcome.failed += u64::from(!succeeded);
                 if let Some(slot) = self.slots.remove(&completed.cookie) {
                     self.free.push(slot);
                 }
                 let Some(Task::Commands { bytes, .. }) = self.task else { return };
-                self.outcome.bytes += u64::from(bytes);
+                if succeeded {
+                    self.outcome.bytes += u64::from(bytes);
+                }
                 match self.stage {
-                    Stage::Rung(rung) if completed.status.is_success() => {
-                        self.stage = Stage::Completed(rung);
-                    }
+                    Stage::Rung(rung) if succeeded => self.stage = Stage::Completed(rung),
                     // The command may have ended without the device, and then no doorbell follows.
                     Stage::Submitted | Stage::Rung(_) => {
                         self.stage = Stage::Idle;
                         self.next_after_gap(now);
                     }
                     Stage::Idle | Stage::Completed(_) => {
-                        let (begin, end) = (completed.submitted, completed.completed);
-                        self.measured(completed.cookie, begin, end, self.cause);
+                        if succeeded {
+                            let (begin, end) = (completed.submitted, completed.completed);
+                            self.measured(completed.cookie, begin, end, self.cause);
+                        }
                         self.outcome.ended = now;
                         let at = now + self.parameters.submit;
                         let cause = self.work(at, "system call, block layer, driver");

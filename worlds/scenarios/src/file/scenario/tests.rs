@@ -153,6 +153,15 @@ fn faults_happen_after_the_tasks_begin() {
 }
 
 #[test]
+fn what_failed_has_no_time_and_moved_no_bytes() {
+    let fault = "[[fault]]\nkind = \"down\"\nat = \"8ms\"\nlasts = \"100s\"\n";
+    let outcome = &play(&format!("{SMALL}depth = 4\n{fault}")).tasks[0].outcome;
+    let succeeded = outcome.times.len() as u64;
+    assert!(outcome.failed > 0);
+    assert_eq!((succeeded + outcome.failed, outcome.bytes), (20, succeeded * 4096));
+}
+
+#[test]
 fn a_link_that_is_down_for_long_fails_commands_and_not_the_run() {
     let fault = "[[fault]]\nkind = \"down\"\nat = \"20ms\"\nlasts = \"100s\"\n";
     let scenario = Scenario::parse(&format!("{SMALL}{fault}")).unwrap();

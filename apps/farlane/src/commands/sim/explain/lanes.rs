@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_to_ten_round_times_fit() {
+    fn three_to_eight_round_times_fit() {
         for whole in [7, 280, 99_159, 153_469, 16_160_000, 999_999_999] {
             let (step, count) = (round_step(whole), whole / round_step(whole));
             assert!((3..=8).contains(&count), "{whole}: {step}, {count} times");
