@@ -1,5 +1,7 @@
 //! The `farlane` program: parses arguments, runs a subcommand, and reports its error.
 
+#![forbid(unsafe_code)]
+
 /// Tells a person a line, on standard error, without waiting for whoever reads it.
 macro_rules! tell {
     ($($told:tt)*) => { live::telling::tell(format_args!($($told)*)) };

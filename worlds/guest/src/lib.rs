@@ -4,6 +4,8 @@
 //! Start at [`Kit::shared`], which fetches what a guest needs into the user's cache directory, and
 //! at [`Guest::builder`]. [`skip`] is for tests, which continue without a guest where none can run.
 
+#![forbid(unsafe_code)]
+
 mod boot_image;
 mod builder;
 mod cpio;

@@ -1,5 +1,7 @@
 //! Boots a guest by hand.
 
+#![forbid(unsafe_code)]
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;

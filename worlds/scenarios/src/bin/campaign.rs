@@ -1,5 +1,7 @@
 //! Runs fault campaigns over seeds; see `--help`.
 
+#![forbid(unsafe_code)]
+
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
 use std::process::ExitCode;
