@@ -4,6 +4,80 @@
 //! [`completer`] answers requests. An [`endpoint`] is a function with a configuration space and
 //! BARs. A [`switch`] routes packets between ports, and the [`root_complex`] at the top enumerates
 //! the hierarchy.
+//!
+//! # The run loop
+//! An engine does no input or output and reads no clock. The world passes each packet that arrives
+//! to [`handle_input`](engine::Engine::handle_input) and takes every output from
+//! [`poll_output`](engine::Engine::poll_output): packets to send, and what the device or the driver
+//! behind the engine should know. It calls [`handle_timeout`](engine::Engine::handle_timeout) when
+//! the time that [`poll_timeout`](engine::Engine::poll_timeout) names has come.
+//!
+//! Here a requester maps the BAR of a function and reads a register of it. The packets pass from
+//! hand to hand; between two machines, [`wire::Tlp`] has their bytes.
+//!
+//! ```
+//! use engine::{Buffer, Engine, Instant};
+//! use farlane_pcie::config::{Bar, Identity, Link};
+//! use farlane_pcie::endpoint::{self, Endpoint, EndpointConfig};
+//! use farlane_pcie::requester::{self, Requester, Settings};
+//! use farlane_pcie::wire::{Bdf, ConfigType};
+//!
+//! let mut bars = [None; 6];
+//! bars[0] = Some(Bar::memory32(4096));
+//! let mut device = Endpoint::new(&EndpointConfig {
+//!     identity: Identity {
+//!         vendor: 0xfa1a,
+//!         device: 1,
+//!         revision: 0,
+//!         class: 0x08_8000,
+//!         subsystem_vendor: 0xfa1a,
+//!         subsystem: 1,
+//!     },
+//!     link: Link::default(),
+//!     serial_number: 1,
+//!     bars,
+//!     msix: None,
+//! });
+//! let mut host = Requester::new(Settings::default());
+//!
+//! let (now, function) = (Instant::ZERO, Bdf::new(1, 0, 0));
+//! // The first BAR decodes at c000_0000h, and the command register enables memory accesses.
+//! host.config_write(now, 0, ConfigType::Type0, function, 0x10, 0b1111, 0xc000_0000)?;
+//! host.config_write(now, 1, ConfigType::Type0, function, 0x04, 0b0011, 0x0002)?;
+//! let mut read = None;
+//! let mut asked = 0;
+//! while read.is_none() {
+//!     while let Some(output) = host.poll_output() {
+//!         match output {
+//!             requester::Output::Packet(packet) => device.handle_input(now, packet),
+//!             requester::Output::Register { cookie: 1, result: Ok(_) } => {
+//!                 host.read(now, 2, 0xc000_0010, 4)?;
+//!             }
+//!             requester::Output::ReadData { cookie: 2, data, .. } => read = Some(data),
+//!             _ => {}
+//!         }
+//!     }
+//!     while let Some(output) = device.poll_output() {
+//!         match output {
+//!             endpoint::Output::Packet(packet) => host.receive(now, &packet),
+//!             endpoint::Output::BarRead { token, offset, .. } => {
+//!                 asked = offset;
+//!                 device.bar_read_done(token, Some(Buffer::copy_from_slice(b"\x2a\0\0\0")));
+//!             }
+//!             _ => {}
+//!         }
+//!     }
+//! }
+//! assert_eq!((asked, read.as_deref()), (0x10, Some(&b"\x2a\0\0\0"[..])));
+//! # Ok::<(), requester::Busy>(())
+//! ```
+//!
+//! # Limits and trust
+//! A peer may send any bytes. What cannot be parsed is refused with a value that says why; what is
+//! well formed and wrong is answered as the specification says: Unsupported Request, Completer
+//! Abort, or an Unexpected Completion that is dropped and counted. Nothing that grows is without a
+//! limit: [`requester::REQUESTS_MAX`] requests under way, [`endpoint::BAR_READS_MAX`] reads that
+//! wait for a device.
 
 #![no_std]
 #![forbid(unsafe_code)]
