@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 
 use engine::{Instant, Nanos};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
-use super::{Connection, Options};
+use super::{Connection, Options, connect};
 use crate::dial::{self, Made, Way};
 
 /// How often an attempt is looked at when no event wakes the loop.
@@ -46,13 +46,13 @@ impl Way for Tcp {
     type Connection = Connection;
 
     fn begin(&self, address: SocketAddr, now: Instant) -> io::Result<(Attempt, RawFd)> {
-        let socket = begin(address, &self.0)?;
+        let socket = connect::begin(address, |socket| Ok(self.0.apply(socket)?))?;
         let descriptor = socket.as_raw_fd();
         Ok((Attempt { socket, address, look: now + LOOK_EVERY }, descriptor))
     }
 
     fn go_on(&self, attempt: Attempt, now: Instant) -> io::Result<Made<Self>> {
-        if !outcome(&attempt.socket)? {
+        if !connect::outcome(&attempt.socket)? {
             return Ok(Made::Attempt(Attempt { look: now + LOOK_EVERY, ..attempt }));
         }
         let mut connection = Connection::new(TcpStream::from(attempt.socket), attempt.address)?;
@@ -66,35 +66,5 @@ impl Way for Tcp {
 
     fn why_late() -> io::Error {
         io::ErrorKind::TimedOut.into()
-    }
-}
-
-fn begin(address: SocketAddr, options: &Options) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    options.apply(&socket)?;
-    match socket.connect(&address.into()) {
-        Err(error)
-            if error.kind() != io::ErrorKind::WouldBlock
-                && error.raw_os_error() != Some(libc::EINPROGRESS) =>
-        {
-            Err(error)
-        }
-        _ => Ok(socket),
-    }
-}
-
-/// Whether the attempt has succeeded; an error if it has failed.
-fn outcome(socket: &Socket) -> io::Result<bool> {
-    if let Some(error) = socket.take_error()? {
-        return Err(error);
-    }
-    match socket.peer_addr() {
-        // A port of the range that the system gives to diallers may have no listener. If our socket
-        // is given just this port, TCP connects the socket to itself.
-        Ok(peer) if socket.local_addr()? == peer => Err(io::ErrorKind::ConnectionRefused.into()),
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
-        Err(error) => Err(error),
     }
 }

@@ -4,6 +4,7 @@
 //! this, and would cap the size at `net.core.rmem_max`, which is often far smaller.
 
 mod block;
+pub(crate) mod connect;
 mod connection;
 mod dial;
 mod link;

@@ -14,11 +14,10 @@ use std::os::fd::AsRawFd;
 use engine::{Engine, Instant, Nanos, Pool, fire};
 use machine::initiator::{ConnectionId, Initiator, Input, Output};
 use nvme_tcp::SharedPool;
-use socket2::{Domain, Protocol, Type};
 
 use super::{Received, Socket};
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
-use crate::tcp::LOOKS;
+use crate::tcp::{LOOKS, connect};
 
 /// The most pieces taken from a connection in a turn.
 const PIECES_PER_TURN: usize = 4;
@@ -167,7 +166,7 @@ impl InitiatorDriver {
         let path = usize::from(id.path.0);
         let addresses = &self.addresses[path];
         let address = addresses[self.attempts[path] % addresses.len()];
-        match begin(address) {
+        match connect::begin(address, |_| Ok(())) {
             Ok(socket) => {
                 let (until, look, registered) = (now + DIAL_MAX, now + LOOK_EVERY, false);
                 self.lines.push(Line::Dialling { id, socket, until, look, registered });
@@ -206,7 +205,7 @@ impl InitiatorDriver {
             }
             *look = now + LOOK_EVERY;
             let (id, expired) = (*id, *until <= now);
-            let outcome = match outcome(socket) {
+            let outcome = match connect::outcome(socket) {
                 Ok(false) if expired => Err(io::ErrorKind::TimedOut.into()),
                 Ok(false) => continue,
                 outcome => outcome,
@@ -371,34 +370,5 @@ impl Driver for InitiatorDriver {
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
         self.initiator.shut_down(now);
-    }
-}
-
-fn begin(address: SocketAddr) -> io::Result<socket2::Socket> {
-    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    match socket.connect(&address.into()) {
-        Err(error)
-            if error.kind() != io::ErrorKind::WouldBlock
-                && error.raw_os_error() != Some(libc::EINPROGRESS) =>
-        {
-            Err(error)
-        }
-        _ => Ok(socket),
-    }
-}
-
-/// Whether the attempt has succeeded; `false` while it is undecided.
-fn outcome(socket: &socket2::Socket) -> io::Result<bool> {
-    if let Some(error) = socket.take_error()? {
-        return Err(error);
-    }
-    match socket.peer_addr() {
-        // The socket is connected to itself: nobody listens on a port that the system gives to
-        // diallers, and ours was given this one.
-        Ok(peer) if socket.local_addr()? == peer => Err(io::ErrorKind::ConnectionRefused.into()),
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
-        Err(error) => Err(error),
     }
 }
