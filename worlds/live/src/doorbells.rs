@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 
 use crate::faults::Guard;
+use crate::pages::Pages;
 use crate::shared::{MapError, check_size};
 
 /// Bytes of a doorbell.
@@ -17,11 +17,9 @@ const DOORBELL: usize = 4;
 
 /// A mapping of a file that holds doorbells, unmapped when dropped.
 pub struct Doorbells {
-    base: NonNull<u8>,
-    /// The length of the mapping in bytes.
-    length: usize,
-    /// `None` once the mapping is about to go.
-    guard: Option<Guard>,
+    /// Dropped before the pages that it guards.
+    _guard: Guard,
+    pages: Pages,
 }
 
 impl Doorbells {
@@ -33,32 +31,20 @@ impl Doorbells {
         let length = usize::try_from(length).ok().filter(|length| *length > 0).ok_or(MapError::Range)?;
         let needed = offset.checked_add(length as u64).ok_or(MapError::Range)?;
         check_size(descriptor, needed)?;
-        // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                length,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                descriptor,
-                offset,
-            )
-        }?;
-        let base = NonNull::new(base.cast()).ok_or(MapError::Range)?;
-        let mut doorbells = Self { base, length, guard: None };
-        doorbells.guard = Some(Guard::new(base, length).map_err(MapError::Io)?);
-        Ok(doorbells)
+        let pages = Pages::of_file(descriptor, offset, length, ProtFlags::READ | ProtFlags::WRITE);
+        let pages = pages.map_err(MapError::Io)?;
+        let guard = Guard::new(pages.base(), pages.len()).map_err(MapError::Io)?;
+        Ok(Self { _guard: guard, pages })
     }
 
     /// The doorbell `offset` bytes from the beginning, if it is within the mapping and `offset` a
     /// multiple of 4.
     fn at(&self, offset: usize) -> Option<&AtomicU32> {
-        let inside =
-            offset.is_multiple_of(DOORBELL) && offset < self.length && self.length - offset >= DOORBELL;
+        let place = self.pages.place(offset, DOORBELL).filter(|_| offset.is_multiple_of(DOORBELL))?;
         // SAFETY: the doorbell lies within the mapping, which lives as long as `self`. The mapping
         // begins at the start of a page, so the doorbell is aligned. This side reaches it only
         // through atomics.
-        inside.then(|| unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) })
+        Some(unsafe { AtomicU32::from_ptr(place.as_ptr().cast()) })
     }
 
     /// Stores `value` into a doorbell, after all earlier writes to memory. Returns whether the
@@ -75,7 +61,7 @@ impl Doorbells {
 
     /// Sets all doorbells to 0.
     pub fn clear(&self) {
-        for offset in (0..self.length).step_by(DOORBELL) {
+        for offset in (0..self.pages.len()).step_by(DOORBELL) {
             if let Some(doorbell) = self.at(offset) {
                 doorbell.store(0, Ordering::Release);
             }
@@ -83,19 +69,9 @@ impl Doorbells {
     }
 }
 
-impl Drop for Doorbells {
-    fn drop(&mut self) {
-        self.guard = None;
-        // SAFETY: base and length are those of a mapping that `self` made and owns, and references
-        // into it are bound to `self`.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
-    }
-}
-
 impl fmt::Debug for Doorbells {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Doorbells({} B)", self.length)
+        write!(f, "Doorbells({} B)", self.pages.len())
     }
 }
 

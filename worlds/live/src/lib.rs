@@ -33,6 +33,7 @@ pub mod mdns;
 pub mod media;
 pub mod memory;
 pub mod near;
+mod pages;
 pub mod quic;
 pub mod reactor;
 pub mod route;

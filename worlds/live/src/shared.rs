@@ -12,9 +12,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::faults::Guard;
+use crate::pages::Pages;
 use pcie::memory::{Memory, Unmapped};
 use rustix::fs::{FileType, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 
 /// Accesses of up to this many bytes are made in whole words, so that whoever polls a completion
 /// sees all of a word or none of it.
@@ -82,21 +83,9 @@ pub struct Mapping {
 /// One mapping of this process, unmapped when dropped.
 struct Region {
     mapping: Mapping,
-    base: NonNull<u8>,
-    /// `mapping.length`, as the system counts it.
-    length: usize,
-    /// `None` once the mapping is about to go.
-    guard: Option<Guard>,
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        self.guard = None;
-        // SAFETY: base and length are those of a mapping that this region made and owns. Whoever
-        // has a pointer into it got the pointer from `self` and has not kept it.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
-    }
+    /// Dropped before the pages that it guards.
+    guard: Guard,
+    pages: Pages,
 }
 
 impl Region {
@@ -104,7 +93,7 @@ impl Region {
     /// process's memory.
     #[inline]
     fn is_lost(&self) -> bool {
-        self.guard.as_ref().is_some_and(Guard::is_lost)
+        self.guard.is_lost()
     }
 
     #[inline]
@@ -121,9 +110,8 @@ impl Region {
     fn place(&self, address: u64, length: usize) -> Option<NonNull<u8>> {
         let offset = address.checked_sub(self.mapping.address)?;
         let offset = usize::try_from(offset).ok()?;
-        (offset < self.length && length <= self.length - offset)
-            // SAFETY: the sum is within the mapping.
-            .then(|| unsafe { self.base.add(offset) })
+        // An access without a byte has no place at the end.
+        self.pages.place(offset, length).filter(|_| offset < self.pages.len())
     }
 }
 
@@ -169,21 +157,10 @@ impl SharedMemory {
         let mut protection = ProtFlags::empty();
         protection.set(ProtFlags::READ, mapping.readable);
         protection.set(ProtFlags::WRITE, mapping.writable);
-        // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                length,
-                protection,
-                MapFlags::SHARED,
-                &descriptor,
-                mapping.offset,
-            )
-        }?;
-        let base = NonNull::new(base.cast()).ok_or(MapError::Range)?;
-        let mut region = Region { mapping, base, length, guard: None };
-        region.guard = Some(Guard::new(base, length).map_err(MapError::Io)?);
-        self.regions.insert(at, region);
+        let pages = Pages::of_file(&descriptor, mapping.offset, length, protection);
+        let pages = pages.map_err(MapError::Io)?;
+        let guard = Guard::new(pages.base(), pages.len()).map_err(MapError::Io)?;
+        self.regions.insert(at, Region { mapping, guard, pages });
         Ok(())
     }
 

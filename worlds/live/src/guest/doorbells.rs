@@ -7,12 +7,13 @@ use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use machine::guest::Doorbells as Place;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
+
+use crate::pages::Pages;
 
 /// Marks a doorbell that was not rung: no queue has so many entries.
 const NOTHING: u32 = u32::MAX;
@@ -34,8 +35,7 @@ pub(super) enum Look {
 pub(super) struct Doorbells {
     file: OwnedFd,
     place: Place,
-    base: NonNull<AtomicU32>,
-    length: usize,
+    pages: Pages,
     /// Number of doorbells that a usual look covers.
     usual: Cell<usize>,
 }
@@ -49,13 +49,8 @@ impl Doorbells {
         ftruncate(&file, place.region_length)?;
         // The seals keep the client from truncating the file under our mapping.
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the system's choice overlaps no mapping of ours.
-        let base = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, place.offset)
-        }?;
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let doorbells = Self { file, place, base, length, usual: Cell::new(ALWAYS) };
+        let pages = Pages::of_file(&file, place.offset, length, ProtFlags::READ | ProtFlags::WRITE)?;
+        let doorbells = Self { file, place, pages, usual: Cell::new(ALWAYS) };
         doorbells.clear();
         Ok(doorbells)
     }
@@ -71,16 +66,16 @@ impl Doorbells {
     }
 
     fn each(&self) -> &[AtomicU32] {
-        // SAFETY: the mapping is page-aligned, `length` bytes long and lives as long as `self`.
+        // SAFETY: the mapping is page-aligned and lives as long as `self`.
         // Other processes access it by stores of whole double words, as we do.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length / BYTES) }
+        unsafe { std::slice::from_raw_parts(self.pages.base().as_ptr().cast(), self.pages.len() / BYTES) }
     }
 
     /// Takes the doorbells that were rung, and calls `rung` with each one's offset in the region
     /// and its value.
     #[inline]
     pub(super) fn take(&self, look: Look, mut rung: impl FnMut(u64, u32)) {
-        let count = usize::from(self.place.count).min(self.length / BYTES);
+        let count = usize::from(self.place.count).min(self.pages.len() / BYTES);
         let count = if look == Look::All { count } else { count.min(self.usual.get()) };
         for (index, doorbell) in self.each()[..count].iter().enumerate() {
             if doorbell.load(Ordering::Relaxed) == NOTHING {
@@ -98,14 +93,6 @@ impl Doorbells {
         for doorbell in self.each() {
             doorbell.store(NOTHING, Ordering::Relaxed);
         }
-    }
-}
-
-impl Drop for Doorbells {
-    fn drop(&mut self) {
-        // SAFETY: `base` and `length` are those of a mapping that this value made and owns.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 

@@ -1,11 +1,11 @@
 //! Memory of this process that a device reaches at addresses of its own.
 
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use pcie::memory::{Memory, Unmapped};
-use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::pages::Pages;
 
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -14,11 +14,11 @@ const WORD: usize = 8;
 const COMPLETION: usize = 16;
 
 /// Pages that a device reads and writes at any time. No reference to them is ever made; bytes are
-/// copied through raw pointers.
+/// copied through raw pointers. The kernel holds the pages as long as the device can reach them,
+/// even when they are unmapped here.
 #[derive(Debug)]
 pub struct DmaMemory {
-    base: NonNull<u8>,
-    length: usize,
+    pages: Pages,
     iova: u64,
 }
 
@@ -26,23 +26,11 @@ impl DmaMemory {
     /// Allocates `length` zero bytes, whole pages, that a device will know by `iova` or by an
     /// address that is set later.
     pub(super) fn new(length: usize, iova: u64) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
-        let base = unsafe {
-            rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                length,
-                ProtFlags::READ | ProtFlags::WRITE,
-                // Not private: a fork would make copies, and the device would go on with the
-                // originals.
-                MapFlags::SHARED,
-            )
-        }?;
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, length, iova })
+        Ok(Self { pages: Pages::anonymous(length)?, iova })
     }
 
     pub(super) const fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
+        self.pages.base().as_ptr()
     }
 
     /// The first address, as the device sees it.
@@ -59,19 +47,9 @@ impl DmaMemory {
         address
             .checked_sub(self.iova)
             .and_then(|offset| usize::try_from(offset).ok())
-            .filter(|offset| offset.checked_add(length).is_some_and(|end| end <= self.length))
-            // SAFETY: the sum is within the mapping, or just behind it where nothing is accessed.
-            .map(|offset| unsafe { self.base.as_ptr().add(offset) })
+            .and_then(|offset| self.pages.place(offset, length))
+            .map(|place| place.as_ptr())
             .ok_or(Unmapped { address, length })
-    }
-}
-
-impl Drop for DmaMemory {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever has a pointer into it got it from `self` and has
-        // not kept it. The kernel holds the pages themselves as long as the device can reach them.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 

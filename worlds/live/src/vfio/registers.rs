@@ -2,42 +2,30 @@
 
 use std::fs::File;
 use std::io;
-use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
+
+use crate::pages::Pages;
 
 /// Registers of a device. Accesses are volatile, have 4 bytes each, and keep the order of the
 /// program.
 #[derive(Debug)]
 pub struct Registers {
-    base: NonNull<u8>,
-    length: usize,
+    pages: Pages,
 }
 
 impl Registers {
     /// Maps `length` bytes, whole pages, at `offset` of `device`.
     pub(super) fn map(device: &File, offset: u64, length: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the system's choice overlaps nothing of ours.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                length,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                device,
-                offset,
-            )
-        }?;
-        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, length })
+        let pages = Pages::of_file(device, offset, length, ProtFlags::READ | ProtFlags::WRITE)?;
+        Ok(Self { pages })
     }
 
     fn place(&self, offset: u32) -> Option<*mut u32> {
         let offset = usize::try_from(offset).ok()?;
-        let inside = offset.checked_add(4).is_some_and(|end| end <= self.length);
-        // SAFETY: the sum is within the mapping.
-        (inside && offset.is_multiple_of(4)).then(|| unsafe { self.base.as_ptr().add(offset).cast() })
+        let place = self.pages.place(offset, 4).filter(|_| offset.is_multiple_of(4))?;
+        Some(place.as_ptr().cast())
     }
 
     /// Reads the 4 bytes at `offset`; `None` if they are not mapped, or `offset` is no multiple of
@@ -58,13 +46,5 @@ impl Registers {
             // SAFETY: as for `read`.
             unsafe { place.write_volatile(value.to_le()) };
         }
-    }
-}
-
-impl Drop for Registers {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and pointers into it do not leave this type's methods.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.length) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
