@@ -1,7 +1,90 @@
 //! NVMe/TCP (NVM Express TCP Transport Specification 1.0).
 //!
-//! A TCP connection carries one queue. [`controller::Connection`] is the controller's end of a
-//! connection, and [`host::Connection`] is the host's end. [`wire`] has the bytes.
+//! A TCP connection carries one queue. Start at [`host::Connection`], the host's end of a
+//! connection, or at [`controller::Connection`], the controller's end. [`wire`] has the bytes. The
+//! crate carries commands; a controller executes them with a
+//! [`Subsystem`](nvme::subsystem::Subsystem). The crate `farlane-nvme-fabrics` has Connect and the
+//! other commands of NVMe over Fabrics.
+//!
+//! # The run loop
+//!
+//! An end is an [`Engine`](engine::Engine). The world passes on what arrives as
+//! `Input::Received`. It calls `handle_timeout` when the deadline of `poll_timeout` has come. It
+//! takes outputs until `poll_output` has none. It sends what `outbox` holds, and reports by `sent`
+//! how many bytes have gone. Then it sleeps until bytes arrive, the socket can send, or the next
+//! deadline comes. A controller's world receives only while
+//! [`wants_input`](controller::Connection::wants_input) is true, and takes outputs after
+//! [`sent`](controller::Connection::sent), too. After `Output::Closed`, the world sends what the
+//! outbox still holds and closes the socket.
+//!
+//! In this example a host reads a block. The world is the wire, and it executes the command.
+//!
+//! ```
+//! use engine::{Buffer, Engine, Instant, fire};
+//! use farlane_nvme_tcp::{SharedPool, controller, host};
+//! use nvme::host::{Data, command};
+//! use nvme::wire::{CompletionQueueEntry, IoOpcode, NamespaceId};
+//!
+//! let mut now = Instant::ZERO;
+//! let pool = SharedPool::default();
+//! let mut host = host::Connection::new(now, host::Config::new(pool.clone()));
+//! let mut controller = controller::Connection::new(now, controller::Config::new(pool));
+//! let completed = 'run: loop {
+//!     fire(&mut host, now);
+//!     while let Some(output) = host.poll_output() {
+//!         match output {
+//!             host::Output::Initialized(_) => {
+//!                 let read = command::on_blocks(IoOpcode::Read, NamespaceId(1), 0, 1);
+//!                 host.submit(7, read, Data::Read(512)).expect("the queue is empty");
+//!             }
+//!             host::Output::Completed(completed) => break 'run completed,
+//!             host::Output::Closed(why) => panic!("{why}"),
+//!         }
+//!     }
+//!     fire(&mut controller, now);
+//!     while let Some(output) = controller.poll_output() {
+//!         if let controller::Output::Command { slot, .. } = output {
+//!             let block = Buffer::copy_from_slice(&[0x5a; 512]);
+//!             controller.push(slot, 0, 512, block).expect("the host has room for a block");
+//!             controller.complete(slot, CompletionQueueEntry::default());
+//!         }
+//!     }
+//!     let to_controller: Vec<u8> = host.outbox().slices().flatten().copied().collect();
+//!     let to_host: Vec<u8> = controller.outbox().slices().flatten().copied().collect();
+//!     if to_controller.is_empty() && to_host.is_empty() {
+//!         // Nothing is on its way. A live world sleeps; here the time jumps to the next deadline.
+//!         let deadlines = [host.poll_timeout(), controller.poll_timeout()];
+//!         now = deadlines.into_iter().flatten().min().expect("an end waits for a time");
+//!     }
+//!     if controller.wants_input() {
+//!         host.sent(to_controller.len());
+//!         controller.handle_input(now, controller::Input::Received(to_controller.into()));
+//!     }
+//!     controller.sent(to_host.len());
+//!     host.handle_input(now, host::Input::Received(to_host.into()));
+//! };
+//! assert!(completed.entry.status().is_success());
+//! assert_eq!(completed.data[..], [0x5a; 512]);
+//! ```
+//!
+//! # Limits and trust
+//!
+//! No byte that a peer sends makes an end panic. A peer that breaks the protocol gets a Terminate
+//! Connection Request, and `Output::Closed` tells the owner why. A header digest that does not
+//! match ends the connection; a data digest fails only its command. A host has digests only if its
+//! [`Config`](host::Config) asks for them. The crate encrypts nothing and authenticates nobody. A
+//! controller may send fewer bytes than a read asked for: check the length of
+//! [`Completed::data`](host::Completed::data).
+//!
+//! - A connection has at most [`QUEUE_SIZE_MAX`] commands; a controller's end takes one at a time
+//!   until [`set_queue`](controller::Connection::set_queue).
+//! - A command moves at most [`TRANSFER_BYTES_MAX`] bytes, with at most [`R2TS_PER_COMMAND_MAX`]
+//!   R2Ts at a time. [`pull_bytes_max`](controller::Config::pull_bytes_max) limits the bytes that a
+//!   controller's end asks for over all commands.
+//! - [`backlog_bytes_max`](controller::Config::backlog_bytes_max) limits the bytes that a host
+//!   leaves unread or is due. Beyond it, a controller's end takes no command, and `wants_input` is
+//!   false while received bytes wait. Bytes that are passed on nevertheless are kept.
+//! - A peer that does not begin the connection within `initialise_timeout` loses it.
 
 #![no_std]
 #![forbid(unsafe_code)]
