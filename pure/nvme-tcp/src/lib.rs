@@ -35,10 +35,10 @@
 //!         match output {
 //!             host::Output::Initialized(_) => {
 //!                 let read = command::on_blocks(IoOpcode::Read, NamespaceId(1), 0, 1);
-//!                 host.submit(7, read, Data::Read(512)).expect("the queue is empty");
+//!                 host.submit(7, read, Data::Read(512))?;
 //!             }
 //!             host::Output::Completed(completed) => break 'run completed,
-//!             host::Output::Closed(why) => panic!("{why}"),
+//!             host::Output::Closed(why) => return Err(why.into()),
 //!         }
 //!     }
 //!     fire(&mut controller, now);
@@ -65,6 +65,7 @@
 //! };
 //! assert!(completed.entry.status().is_success());
 //! assert_eq!(completed.data[..], [0x5a; 512]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Limits and trust

@@ -189,6 +189,8 @@ impl fmt::Display for Closed {
     }
 }
 
+impl core::error::Error for Closed {}
+
 /// Counters since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {

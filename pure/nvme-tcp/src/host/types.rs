@@ -184,6 +184,8 @@ impl fmt::Display for Closed {
     }
 }
 
+impl core::error::Error for Closed {}
+
 /// Why a command was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
