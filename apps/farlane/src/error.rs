@@ -40,7 +40,9 @@ pub(crate) enum Error {
     SomebodyElse(AttachError),
 
     #[error("{0}")]
-    #[diagnostic(help("start a device there first: farlane device --vfio-user SOCKET --ram 1GiB"))]
+    #[diagnostic(help(
+        "start one there first: farlane device --vfio-user SOCKET --ram 1GiB, or farlane attach --vfio-user SOCKET tcp://HOST:PORT"
+    ))]
     NoSocket(AttachError),
 
     #[error("{0}")]

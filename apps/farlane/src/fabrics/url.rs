@@ -49,7 +49,7 @@ impl FromStr for SubsystemUrl {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| {
             format!(
-                "{why}; expected {SCHEME}HOST:PORT/NQN, for example {SCHEME}127.0.0.1:4420/nqn.2014-08.org.example:disk"
+                "{why}; expected {SCHEME}HOST:PORT/NQN, for example {SCHEME}127.0.0.1:4420/nqn.2014-08.org.example:disk, or {SCHEME}HOST[:PORT] for a discovery controller"
             )
         };
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| wrong("no such scheme"))?;
