@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 mod backing;
 mod bench;
@@ -52,7 +52,7 @@ pub(crate) use tsn::{PlanArgs, TsnAction};
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]
 #[command(name = "farlane", version, max_term_width = 100)]
-#[command(after_help = "Try it:  farlane demo\n\nA far end and its user, in two terminals:\n  \
+#[command(after_help = "Try it:  farlane demo\n\nA far end and a near end, in two terminals:\n  \
     farlane export --listen 127.0.0.1:4430 --ram 1GiB\n  \
     farlane lspci -t tcp://127.0.0.1:4430")]
 pub(crate) struct Cli {
@@ -62,12 +62,11 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show the whole system on this machine: a far SSD, joined over TCP, used, verified and
-    /// measured
+    /// Run the whole system on this machine: join a far SSD over TCP, use it, verify it and measure
+    /// it
     #[command(after_help = demo::EXAMPLES)]
     Demo(DemoArgs),
-    /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host at the other end of a
-    /// network
+    /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host over a network
     #[command(after_help = "Examples:\n  \
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
         farlane export --listen 127.0.0.1:4430 --pool pool.img,size=1TiB --state ssd.state\n  \
@@ -77,34 +76,41 @@ pub(crate) enum Command {
         farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock\n  \
         farlane export --listen 0.0.0.0:4430 --vfio 0000:01:00.0")]
     Export(ExportArgs),
-    /// Give a virtual machine the SSD of a far end: QEMU's guest sees an ordinary NVMe device
+    /// Give a virtual machine the SSD of a far end.
+    ///
+    /// QEMU's guest sees an ordinary NVMe device
     #[command(after_help = "Example:\n  \
         farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock\n  \
         qemu-system-x86_64 -object memory-backend-memfd,id=mem,size=1G,share=on \\\n    \
         -M q35,memory-backend=mem -m 1G ... -device \\\n    \
         '{\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"/run/user/1000/ssd.sock\"}}'")]
     Attach(AttachArgs),
-    /// Give a virtual machine an SSD of this machine: the same controller with no network in
-    /// between
+    /// Give a virtual machine an SSD of this machine.
+    ///
+    /// The guest uses the same controller as with farlane attach, without a network in between
     #[command(
         after_help = "Example:\n  farlane device --vfio-user /run/user/1000/ssd.sock --namespace disk.img,size=10GiB"
     )]
     Device(DeviceArgs),
-    /// Offer NVMe namespaces over TCP (NVMe/TCP), to Linux's own initiator or any other
+    /// Offer NVMe namespaces over TCP (NVMe/TCP).
+    ///
+    /// Linux's own initiator can use the namespaces, and so can any other NVMe/TCP initiator
     #[command(after_help = target::EXAMPLES)]
     Target(OfferArgs),
     /// List the PCIe functions that a host sees through the tunnel
     #[command(after_help = "Examples:\n  farlane lspci tcp://127.0.0.1:4430\n  \
         farlane lspci -t tcp://127.0.0.1:4430 tcp://127.0.0.1:4431")]
     Lspci(LspciArgs),
-    /// Print what the controller and its namespaces say of themselves
+    /// Print what a controller and its namespaces report about themselves
     #[command(after_help = "Example:\n  farlane identify tcp://127.0.0.1:4430 --json")]
     Identify(TargetArgs),
     /// Print the controller's SMART / health information
     #[command(after_help = "Example:\n  farlane smart-log tcp://127.0.0.1:4430")]
     SmartLog(TargetArgs),
-    /// Measure the round trip of configuration reads to the far function, or of Property Gets to an
-    /// NVMe/TCP controller
+    /// Measure the round trip to a far function or to an NVMe/TCP controller.
+    ///
+    /// The command sends configuration reads to a far function, and Property Gets to an NVMe/TCP
+    /// controller
     #[command(after_help = "Example:\n  farlane ping tcp://127.0.0.1:4430 --count 10000 --rate 1000")]
     Ping(PingArgs),
     /// Read from a namespace into a file
@@ -113,33 +119,38 @@ pub(crate) enum Command {
     /// Write a file into a namespace
     #[command(after_help = "Example:\n  farlane write tcp://127.0.0.1:4430 --input disk.img --offset 1MiB")]
     Write(WriteArgs),
-    /// List the subsystems that a discovery controller of NVMe/TCP tells of, or the discovery
-    /// controllers of the network
+    /// List the subsystems that an NVMe/TCP discovery controller reports.
+    ///
+    /// With --mdns, the command lists the discovery controllers on the network instead
     #[command(
         after_help = "Examples:\n  farlane discover nvme-tcp://192.0.2.7:8009\n  farlane discover --mdns\n  \
         farlane identify nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk"
     )]
     Discover(DiscoverArgs),
-    /// Load a namespace and report rate and latency, in fio's words
+    /// Run a load on a namespace, and report rate and latency in fio's terms
     #[command(after_help = "Examples:\n  \
         farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify\n  \
         farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
         farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000")]
     Bench(BenchArgs),
-    /// Ask a farlane that runs how its link is, what it has sent ahead, and what became of that
+    /// Show a running farlane's link state and lookahead counters.
+    ///
+    /// The lookahead counters say how many bytes were sent ahead of doorbells, and how many of
+    /// these bytes the device did not read
     #[command(after_help = status::EXAMPLE)]
     Status(StatusArgs),
-    /// Simulate: scenarios, sweeps over their values, published experiments
+    /// Simulate scenarios, sweeps over their values, and published experiments
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
     /// Plan Time-Sensitive Networking for a tunnel's frames
     #[command(subcommand, after_help = tsn::EXAMPLES)]
     Tsn(TsnAction),
-    /// Put a modelled network between two ends: latency, rate, losses, and the TCP that copes with
-    /// them
+    /// Put a modelled network between two ends.
+    ///
+    /// The model has latency, a rate and losses, and the TCP that recovers from the losses
     #[command(after_help = emulate::EXAMPLE)]
     Emulate(EmulateArgs),
-    /// The far side of a floor measurement: raw TCP, no protocol
+    /// Run the far side of a floor measurement: raw TCP without a protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),
 }
@@ -153,53 +164,61 @@ pub(crate) struct Output {
 
 #[derive(Debug, Args)]
 pub(crate) struct Spin {
-    /// Poll this long after the last event before sleeping; 0 sleeps at once
+    /// Poll for this long after the last event before sleeping; 0 sleeps at once
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = parse_time)]
     pub(crate) spin: Duration,
-    /// Stay on this processor, the first being 0: two ends that spin on one machine want different
-    /// ones
+    /// Run on this processor; the first processor is 0.
+    ///
+    /// Give two ends that spin on one machine different processors
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
 }
 
-/// The SSD that is offered.
+/// The SSD that an end offers.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Served {
-    /// A file or block device to serve as a namespace, or a namespace of another device:
-    /// tcp://HOST:PORT (farlane export) or nvme-tcp://HOST:PORT/NQN, with ,nsid=N where it has
-    /// several, and ,hold=TIME for how long commands wait for a device that is away [10s]; may be
-    /// given again
+    /// Serve a file, a block device or another device's namespace as a namespace; may be given
+    /// again.
+    ///
+    /// Another device is tcp://HOST:PORT (farlane export) or nvme-tcp://HOST:PORT/NQN. Append
+    /// ,nsid=N if that device has several namespaces. Append ,hold=TIME to set how long commands
+    /// wait while that device is away [10s]
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
     pub(crate) namespace: Vec<MediumSpec>,
-    /// A namespace in memory, empty at each start; may be given again
+    /// Serve a namespace in memory, empty at each start; may be given again
     #[arg(long, value_name = "SIZE[,block=512|4096]")]
     pub(crate) ram: Vec<RamSpec>,
-    /// An NVMe controller of this machine that is bound to vfio-pci: each of its namespaces is
-    /// served; may be given again
+    /// Serve each namespace of an NVMe controller of this machine; may be given again.
+    ///
+    /// The controller must be bound to vfio-pci
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) vfio: Vec<PciAddress>,
-    /// Room in which hosts create namespaces of their own (nvme create-ns): a file or block device,
-    /// with --state; or memory, empty at each start
+    /// Offer room in which hosts create namespaces of their own (nvme create-ns).
+    ///
+    /// Give a path for a file or block device, which needs --state. Give a size for memory, which
+    /// is empty at each start
     #[arg(long, value_name = "PATH[,size=SIZE]|SIZE")]
     pub(crate) pool: Option<PoolSpec>,
-    /// A file in which the SSD keeps what it must not forget: its names, created and formatted
-    /// namespaces, saved features, logs and counters. Made if there is none; without it, each start
-    /// is a new SSD's
+    /// Keep the SSD's state in this file across restarts.
+    ///
+    /// The state consists of names, created and formatted namespaces, saved features, logs and
+    /// counters. A file that does not exist is created. Without --state, each start offers a new
+    /// SSD
     #[arg(long, value_name = "FILE")]
     pub(crate) state: Vec<PathBuf>,
-    /// Serial number of the controller [default: the one in --state, or derived from the machine
+    /// Set the controller's serial number [default: the one in --state, or derived from the machine
     /// and the namespaces]
     #[arg(long, value_name = "TEXT", value_parser = parse_serial)]
     pub(crate) serial: Option<String>,
 }
 
 impl Served {
-    /// Divides this among far ends that `listen` at their addresses: each has what `matches` says
-    /// was given between its address and the next one. What comes before the first is the first
-    /// one's.
+    /// Divides these options among the far ends that `listen`. By `matches`, each far end gets what
+    /// was given between its address and the next address. The first far end also gets what was
+    /// given before its address.
     ///
     /// # Errors
-    /// When one of them has no namespaces, or they would have the same serial number.
+    /// When a far end has no namespaces, or several far ends would have the same serial number.
     pub(crate) fn divide(
         self,
         listen: &[SocketAddr],
@@ -238,12 +257,12 @@ impl Served {
         self.namespace.is_empty() && self.ram.is_empty() && self.pool.is_none() && self.vfio.is_empty()
     }
 
-    /// How many media have files of their own open.
+    /// The number of media that keep a file open.
     pub(crate) fn media(&self) -> usize {
         self.namespace.len() + self.vfio.len() + usize::from(self.pool.is_some())
     }
 
-    /// What is served, in words: so many namespaces, and perhaps room for more.
+    /// Describes what is served: the number of namespaces, and the room for more if there is any.
     pub(crate) fn count(&self, namespaces: usize) -> String {
         let namespaces = match namespaces {
             0 => "no namespace yet".to_owned(),
@@ -265,23 +284,27 @@ impl Served {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user"]).required(true).multiple(true))]
 pub(crate) struct ExportArgs {
-    /// Address and port to listen on. Whoever reaches it owns the SSD: nothing asks who they are.
-    /// Given again, it begins another far end, of the namespaces behind it
+    /// Listen on this address and port; may be given again.
+    ///
+    /// Whoever reaches this address owns the SSD: the far end does not authenticate hosts. Each
+    /// further --listen begins another far end, which offers the namespaces given after that
+    /// --listen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) served: Served,
     #[command(flatten)]
     pub(crate) memory_buffer: MemoryBuffer,
-    /// Offer the PCIe device, of whatever kind, that another process emulates and serves at this
-    /// socket
+    /// Offer the PCIe device, of any kind, that another process emulates and serves at this socket
     #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "state", "serial", "cmb"])]
     pub(crate) vfio_user: Option<PathBuf>,
-    /// Give up when the device of --vfio-user is not there within this time
+    /// Give up if the device of --vfio-user is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
-    /// How long a lost host may come back to its session before the device is reset, and nobody
-    /// else has it; the shorter of this and the host's counts
+    /// Hold the session of a lost host for this time.
+    ///
+    /// During this time, the host can resume its session, and nobody else gets the device. After
+    /// this time, the device is reset. The shorter of this time and the near end's --hold counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     #[command(flatten)]
@@ -297,15 +320,17 @@ pub(crate) struct ExportArgs {
     pub(crate) spin: Spin,
 }
 
-/// Where a virtual machine's monitor connects to.
+/// The socket that a virtual machine's monitor connects to.
 #[derive(Debug, Args)]
 pub(crate) struct Socket {
-    /// The socket for QEMU's vfio-user-pci, or another vfio-user client. Whoever may write to it
-    /// owns the SSD
+    /// Listen on this socket for QEMU's vfio-user-pci or another vfio-user client.
+    ///
+    /// Whoever may write to the socket owns the SSD
     #[arg(long = "vfio-user", value_name = "PATH", required = true)]
     pub(crate) path: PathBuf,
-    /// Let the client ring doorbells by a store into shared memory, and look there all the time:
-    /// fast where a client keeps the SSD busy, and never quite idle
+    /// Let the client ring doorbells by a store into shared memory, and poll that memory.
+    ///
+    /// Polling is fast where a client keeps the SSD busy, but this process is then never quite idle
     #[arg(long)]
     pub(crate) poll_doorbells: bool,
 }
@@ -333,12 +358,14 @@ pub(crate) struct AttachArgs {
     pub(crate) url: Url,
     #[command(flatten)]
     pub(crate) socket: Socket,
-    /// Which of the far end's functions the guest gets, the first being 0 [default: the first NVMe
-    /// controller]
+    /// Give the guest this function of the far end; the first function is 0 [default: the first
+    /// NVMe controller]
     #[arg(long, value_name = "N")]
     pub(crate) function: Option<usize>,
-    /// How long a lost far end may come back before the guest loses its SSD; the shorter of this
-    /// and the far end's counts
+    /// Hold the session for this time while the far end is lost.
+    ///
+    /// After this time, the guest loses its SSD. The shorter of this time and the far end's --hold
+    /// counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     #[command(flatten)]
@@ -349,10 +376,12 @@ pub(crate) struct AttachArgs {
     pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) spread: Spread,
-    /// How long our root complex waits for an answer of the far end before it gives the guest all
-    /// ones, and takes a function that does not answer for none: the longest time of a range that
-    /// PCIe has, 100us, 10ms, 50ms, 55ms, 210ms, 900ms, 3.5s, 13s or 64s. A guest's monitor is
-    /// answered after 4s whatever this says
+    /// Let Farlane's root complex wait this long for an answer of the far end.
+    ///
+    /// After this time, the guest reads all ones, and a function that has not answered counts as
+    /// absent. The value must be the longest time of a range that PCIe defines: 100us, 10ms, 50ms,
+    /// 55ms, 210ms, 900ms, 3.5s, 13s or 64s. Farlane always answers a guest's monitor after 4s,
+    /// whatever this option says
     #[arg(long, value_name = "TIME", default_value = "64s", value_parser = completion_timeout::parse)]
     pub(crate) completion_timeout: CompletionTimeout,
     #[command(flatten)]
@@ -367,13 +396,17 @@ pub(crate) struct AttachArgs {
 /// A controller, as every command that uses one names it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The far end, tcp://HOST:PORT or quic://HOST:PORT?cert=SHA256HEX; the socket of a device in
-    /// another process, vfio-user:SOCKET; or a subsystem of NVMe/TCP by one or more paths,
-    /// nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?queues=4&hdgst=off&ddgst=off&ctrl-loss-tmo=600&
-    /// fast-io-fail-tmo=5&hostnqn=NQN&policy=round-robin|latency]
+    /// The device: a tcp:// or quic:// far end, a vfio-user: socket, or an nvme-tcp:// subsystem.
+    ///
+    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?cert=SHA256HEX. A device in another process
+    /// is vfio-user:SOCKET. A subsystem of NVMe/TCP is
+    /// nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?OPTIONS]; each address is a path. OPTIONS are joined
+    /// by &, for example queues=4&hdgst=off. Other options are ddgst=off, ctrl-loss-tmo=600,
+    /// fast-io-fail-tmo=5, hostnqn=NQN and policy=round-robin|latency. docs/nvme-tcp.md describes
+    /// all options
     #[arg(value_name = "URL")]
     pub(crate) url: DeviceUrl,
-    /// Give up when the far end is not there, or not back, within this time
+    /// Give up if the far end is not there, or not back after a loss, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -398,16 +431,17 @@ pub(crate) struct TargetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LspciArgs {
-    /// The far ends, one downstream port each: tcp://HOST:PORT, or quic://HOST:PORT?cert=SHA256HEX
+    /// The far ends, each behind one downstream port: tcp://HOST:PORT, or
+    /// quic://HOST:PORT?cert=SHA256HEX
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<Url>,
     /// Draw the tree of buses
     #[arg(short = 't', long)]
     pub(crate) tree: bool,
-    /// Say more of each function
+    /// Show more details of each function
     #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
-    /// Give up when the far end is not there, or not back, within this time
+    /// Give up if the far end is not there, or not back after a loss, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
@@ -422,33 +456,33 @@ pub(crate) struct LspciArgs {
 pub(crate) struct PingArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// How many configuration reads
+    /// Measure this many round trips
     #[arg(long, short = 'c', value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) count: u64,
-    /// Reads a second [default: one after the other, as fast as they return]
+    /// Begin this many round trips a second [default: each when the previous one ends]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) rate: Option<u64>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// Which part of which namespace.
+/// The part of a namespace that a command copies.
 #[derive(Debug, Args)]
 pub(crate) struct Extent {
-    /// Namespace identifier
+    /// Use the namespace with this identifier
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) namespace: u32,
-    /// First byte in the namespace, a multiple of its block size
+    /// Start at this byte of the namespace, a multiple of its block size
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) offset: u64,
-    /// Bytes [default: to the end of the input, or of the namespace]
+    /// Copy this many bytes [default: to the end of the input, or of the namespace]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) length: Option<u64>,
-    /// Bytes a command
+    /// Transfer this many bytes with each command
     #[arg(long, value_name = "SIZE", default_value = "128k", value_parser = parse_size)]
     pub(crate) bs: u64,
-    /// Commands under way at once
+    /// Keep this many commands in progress at once
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: u32,
 }
@@ -459,7 +493,7 @@ pub(crate) struct ReadArgs {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) extent: Extent,
-    /// Where to put the bytes; - is standard output
+    /// Write the bytes to this file; - is standard output
     #[arg(long = "output", short = 'o', value_name = "PATH", default_value = "-")]
     pub(crate) output_file: PathBuf,
     #[command(flatten)]
@@ -472,7 +506,7 @@ pub(crate) struct WriteArgs {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) extent: Extent,
-    /// Where the bytes come from; - is standard input
+    /// Read the bytes from this file; - is standard input
     #[arg(long, short = 'i', value_name = "PATH", default_value = "-")]
     pub(crate) input: PathBuf,
     #[command(flatten)]
@@ -484,7 +518,7 @@ pub(crate) struct WriteArgs {
 pub(crate) struct Url(Name);
 
 impl Url {
-    /// What links call it.
+    /// The name of the far end that links use.
     pub(crate) fn name(&self) -> String {
         self.0.to_string()
     }
@@ -513,7 +547,7 @@ impl std::fmt::Display for Url {
     }
 }
 
-/// Sizes as fio reads them: `4k` and `4KiB` are both 4096.
+/// Parses a size as fio does: `4k` and `4KiB` are both 4096.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     parse_size::Config::new()
         .with_binary()
@@ -521,7 +555,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         .map_err(|_| "expected a size such as 4096, 4k or 64MiB, below 16 EiB".to_owned())
 }
 
-/// An address to listen on, or its name, with a port.
+/// Parses an address or a host name, with a port, to listen on.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -531,14 +565,14 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| format!("the name has no address; {expected}"))
 }
 
-/// A time with its unit, or seconds as fio reads them.
+/// Parses a time with its unit, or a number of seconds as fio does.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map(Duration::from_secs).ok();
     let time = seconds.map_or_else(|| humantime::parse_duration(text), Ok);
     time.map_err(|_| "expected a time such as 10s, 500ms, or 10 for seconds".to_owned())
 }
 
-/// A time in which something can be measured.
+/// Parses a time that is long enough to measure something.
 fn parse_runtime(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
         Duration::ZERO => Err("a run of no time measures nothing; expected 10 or 500ms".to_owned()),
@@ -546,7 +580,7 @@ fn parse_runtime(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Something rather than nothing.
+/// Parses a size that is not 0.
 fn parse_positive_size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         0 => Err("0 bytes show nothing; expected a size such as 64MiB".to_owned()),

@@ -1,4 +1,4 @@
-//! What namespaces are kept on, as the command line says it.
+//! The media of namespaces, as the command line names them.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -57,7 +57,7 @@ impl FromStr for MediumSpec {
     }
 }
 
-/// How long commands wait for a device that is away, unless somebody says otherwise.
+/// How long commands wait for a device that is away, unless `hold=` says otherwise.
 const HOLD: Duration = Duration::from_secs(10);
 
 /// `tcp://HOST:PORT[,nsid=N][,hold=TIME][,readonly]`, or `nvme-tcp://HOST:PORT/NQN[?…]` with the
@@ -66,7 +66,7 @@ const HOLD: Duration = Duration::from_secs(10);
 pub(crate) struct FarSpec {
     text: String,
     pub(crate) url: DeviceUrl,
-    /// The only one, if it is left out.
+    /// `None` selects the only namespace.
     pub(crate) namespace: Option<u32>,
     pub(crate) hold: Duration,
     pub(crate) readonly: bool,
@@ -76,7 +76,7 @@ impl FromStr for FarSpec {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let (mut rest, mut namespace, mut hold, mut readonly) = (text, None, HOLD, false);
-        // Commas are between the paths of an NVMe/TCP subsystem, too.
+        // Commas also separate the paths of an NVMe/TCP subsystem.
         while let Some((before, option)) = rest.rsplit_once(',') {
             match option.split_once('=') {
                 Some(("nsid", id)) => {
@@ -131,8 +131,8 @@ impl FromStr for RamSpec {
     }
 }
 
-/// `--pool PATH[,size=SIZE]`, or `--pool SIZE` for memory: whole pages, of which namespaces are
-/// made.
+/// `--pool PATH[,size=SIZE]`, or `--pool SIZE` for memory. The size is a whole number of 4 KiB
+/// pages, from which namespaces are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PoolSpec {
     Ram { size: u64 },

@@ -1,4 +1,4 @@
-//! `farlane bench`: a load.
+//! The options of `farlane bench`.
 
 use std::time::Duration;
 
@@ -13,45 +13,49 @@ pub(crate) enum Workload {
     Write,
     RandRead,
     RandWrite,
-    /// Half reads, half writes, in order.
+    /// Half reads and half writes, in order
     Rw,
-    /// Half reads, half writes, anywhere.
+    /// Half reads and half writes, at random offsets
     RandRw,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to do. Writing overwrites the namespace
+    /// Run this kind of load.
+    ///
+    /// A load that writes overwrites the namespace
     #[arg(long, value_enum, default_value_t = Workload::RandRead)]
     pub(crate) rw: Workload,
-    /// Bytes a command
+    /// Transfer this many bytes with each command
     #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size)]
     pub(crate) bs: u64,
-    /// Commands under way at once
+    /// Keep this many commands in progress at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: u32,
-    /// Commands to begin a second, evenly, whether or not those before have ended; what one takes
-    /// is counted from when it was to begin [default: as many as are answered]
+    /// Begin this many commands a second, evenly [default: as many as are answered]
+    ///
+    /// A command begins whether or not earlier commands have ended. Its latency counts from the
+    /// time at which the command was due
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) rate: Option<u32>,
-    /// How long to run
+    /// Run for this long
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_runtime)]
     pub(crate) runtime: Duration,
-    /// Namespace identifier
+    /// Use the namespace with this identifier
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) namespace: u32,
-    /// Bytes of the namespace to use [default: all]
+    /// Use this many bytes of the namespace [default: all]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// Mark every block that is written, and check the marks when it is read
+    /// Mark every block that the run writes, and check the marks when the run reads the block
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Seed of the offsets
+    /// Derive the offsets from this seed
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) output: Output,
-    // Last: its options have a heading of their own, which would be that of all behind them.
+    // The last field: these options have a help heading, which all later options would get.
     #[command(flatten)]
     pub(crate) target: Target,
 }

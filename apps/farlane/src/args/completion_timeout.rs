@@ -3,7 +3,7 @@
 use engine::Nanos;
 use pcie::requester::CompletionTimeout;
 
-/// The Completion Timeout Value whose longest time `text` is.
+/// Finds the Completion Timeout Value whose longest time is `text`.
 pub(super) fn parse(text: &str) -> Result<CompletionTimeout, String> {
     let wanted = Nanos::from(super::parse_time(text)?);
     CompletionTimeout::all().find(|timeout| timeout.longest() == wanted).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `farlane demo`: what can be said of it.
+//! The options of `farlane demo`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,24 +14,27 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// The file to write and read back [default: farlane's own binary]
+    /// Write this file and read it back [default: farlane's own binary]
     #[arg(long, value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
-    /// How much to write: the file is repeated until it is this long
+    /// Write this many bytes.
+    ///
+    /// The demo repeats the file until this size is reached
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_positive_size)]
     pub(crate) size: u64,
-    /// How long each measurement may take
+    /// Limit each measurement to this time
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) runtime: Duration,
-    /// Keep the demo's namespace in this directory, which needs room for twice --size
+    /// Put the demo's namespace in this directory, which needs room for twice --size
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Put the network that this file describes between the ends, and show what the simulation says
-    /// of it beside what it does: a link file, or a scenario with a [link]; docs/emulate.md has all
-    /// keys
+    /// Put the network that this file describes between the ends.
+    ///
+    /// The demo then shows the simulation's values beside the measured values. The file is a link
+    /// file, or a scenario with a [link]. docs/emulate.md describes all keys
     #[arg(long, value_name = "FILE")]
     pub(crate) link: Option<PathBuf>,
-    /// What everything random in the network of --link follows from
+    /// Derive all random choices in the network of --link from this seed
     #[arg(long, value_name = "N", default_value_t = 1, requires = "link")]
     pub(crate) seed: u64,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `farlane emulate`: what can be said of a network that is not there.
+//! The options of `farlane emulate`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub(super) const EXAMPLE: &str = "Example, with a far end on port 4430:
   farlane emulate --listen 127.0.0.1:4431 --connect 127.0.0.1:4430 --link link.toml
   farlane ping tcp://127.0.0.1:4431
 
-The same with this machine's own TCP in place of a modelled one (as root):
+The same with this machine's own TCP instead of a modelled one (as root):
   ip netns add near && ip netns add far
   farlane emulate --between near far --link link.toml &
   ip netns exec far farlane export --listen 10.77.0.2:4430 --ram 1GiB &
@@ -22,28 +22,32 @@ The same with this machine's own TCP in place of a modelled one (as root):
 
 #[derive(Debug, Args)]
 pub(crate) struct EmulateArgs {
-    /// Address and port to listen on; port 0 lets the system choose one
+    /// Listen on this address and port; with port 0, the system chooses a port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = super::parse_address)]
     pub(crate) listen: SocketAddr,
-    /// Where connections go on to, through the modelled network
+    /// Connect each incoming connection to this address, through the modelled network
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "between")]
     pub(crate) connect: Option<String>,
-    /// Instead of connections: packets between two network namespaces, each as `ip netns` calls it
-    /// or a path to it. An interface is made in either, and the kernel's own TCP and whatever else
-    /// sends there meets the model's path
+    /// Pass packets between two network namespaces, instead of connections.
+    ///
+    /// NEAR and FAR are names of ip netns, or paths to network namespaces. The emulator makes an
+    /// interface in each namespace. Whatever sends packets there, such as the kernel's own TCP,
+    /// meets the model's path
     #[arg(long, value_names = ["NEAR", "FAR"], num_args = 2, conflicts_with_all = ["listen", "connect"])]
     pub(crate) between: Vec<String>,
-    /// Addresses of those interfaces: the first is NEAR's, the second FAR's. A second emulator
-    /// wants others
+    /// Take the addresses of the interfaces of --between from this network.
+    ///
+    /// NEAR gets the first address, and FAR gets the second. A second emulator needs another
+    /// network
     #[arg(long, value_name = "ADDR/BITS", default_value = "10.77.0.0/24", requires = "between")]
     pub(crate) subnet: Subnet,
-    /// The file that says what the network is like; docs/emulate.md has all keys
+    /// Read the description of the network from this file; docs/emulate.md describes all keys
     #[arg(long, value_name = "FILE")]
     pub(crate) link: PathBuf,
-    /// What everything random in the model follows from
+    /// Derive all random choices in the model from this seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How often to show the counters while something passes; 0 shows them at the end only
+    /// Show the counters this often while something passes; 0 shows the counters at the end only
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_time)]
     pub(crate) every: Duration,
     /// Print JSON for machines: a line with the address, then one with counters each time, the last
@@ -62,12 +66,12 @@ pub(crate) struct Subnet {
 }
 
 impl Subnet {
-    /// How many leading bits they share: 8 to 30, so that there are two at least.
+    /// The number of common leading bits: 8 to 30, so that there are at least two addresses.
     pub(crate) const fn prefix(self) -> u8 {
         self.prefix
     }
 
-    /// The first and the second of its addresses.
+    /// The first and second addresses.
     pub(crate) fn ends(self) -> [Ipv4Addr; 2] {
         [1, 2].map(|host| Ipv4Addr::from_bits(self.network | host))
     }

@@ -10,28 +10,28 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane sim explain scenarios/tcp-1g.toml
   farlane sim explain scenarios/5g.toml --percentile 99.9 --svg slow.svg
 
-What is drawn is the critical path: whatever the operation waited for last, from its end back to its begin. The stretches
-follow each other without a gap and add up to the latency that was measured.";
+The drawing shows the critical path: at each moment, whatever the operation waited for last, from its end back to its \
+beginning. The segments follow each other without a gap and add up to the measured latency.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The scenario: a TOML file; see docs/scenarios.md
+    /// The scenario, a TOML file; see docs/scenarios.md
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: PathBuf,
-    /// Which operation of each task: the one below whose latency this share of all lies
+    /// Explain the operation of each task at this percentile of latency
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = thousandths)]
     pub(crate) percentile: usize,
-    /// Decides what is random [default: what the file says, or 1]
+    /// Derive all random choices from this seed [default: what the file says, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Draw it to this file as well; may be given again, for both forms
+    /// Also draw to this file; may be given again, for both formats
     #[arg(long = "svg", visible_alias = "png", value_name = "FILE.svg|FILE.png")]
     pub(crate) plot: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// A percentile with a decimal at most, in thousandths.
+/// Parses a percentile with at most one decimal, into thousandths.
 fn thousandths(text: &str) -> Result<usize, String> {
     let wrong = || "expected 0 to 100, with one decimal at most, such as 99.9".to_owned();
     let (whole, decimal) = text.split_once('.').unwrap_or((text, "0"));

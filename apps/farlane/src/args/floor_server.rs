@@ -6,10 +6,10 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct FloorServerArgs {
-    /// Address to listen on; the one that was bound is the first line of standard output
+    /// Listen on this address; the first line of standard output is the address that was bound
     #[arg(long, default_value = "127.0.0.1:0", value_parser = super::parse_address)]
     pub(crate) listen: SocketAddr,
-    /// Stay on this processor
+    /// Run on this processor
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! Whether the near end of a tunnel looks ahead, and what came of it.
+//! The options for lookahead at the near end of a tunnel, and the counters of its results.
 
 use clap::Args;
 use serde::Serialize;
@@ -7,20 +7,23 @@ use tunnel::lookahead::Statistics;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Lookahead {
-    /// Send queue entries, lists and write data along with the doorbell, so that a command is one
-    /// round trip: what is done unless --no-lookahead is given, where the far end keeps what is
-    /// sent
+    /// Send queue entries, lists and write data along with the doorbell.
+    ///
+    /// A command then takes one round trip. Lookahead is on unless --no-lookahead is given, if the
+    /// far end keeps what is sent ahead
     #[arg(long, overrides_with = "no_lookahead")]
     lookahead: bool,
-    /// Have the far controller fetch entries, lists and data over the link, each when it wants it:
-    /// two or three round trips a command
+    /// Let the far controller fetch queue entries, lists and data over the link.
+    ///
+    /// The controller fetches each of these when it needs it. A command then takes two or three
+    /// round trips
     #[arg(long, overrides_with = "lookahead")]
     no_lookahead: bool,
 }
 
 impl Lookahead {
     pub(crate) const fn is_on(self) -> bool {
-        // The other one only takes it back.
+        // `--lookahead` only overrides an earlier `--no-lookahead`.
         !self.no_lookahead
     }
 }
@@ -33,7 +36,7 @@ pub(crate) struct Ahead {
     bytes: u64,
     over_budget: u64,
     given_up: u64,
-    /// Reads of memory that came from the far end all the same.
+    /// Reads of memory that the far end sent nevertheless.
     reads: u64,
 }
 
@@ -44,7 +47,7 @@ impl From<&Statistics> for Ahead {
     }
 }
 
-/// What became of the far device's reads of memory, as the far end has counted it.
+/// The far end's counters of the far device's memory reads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct FarReads {
     /// Reads that were answered with what had been sent ahead.
@@ -53,9 +56,9 @@ pub(crate) struct FarReads {
     misses: u64,
     /// Bytes of memory that came ahead.
     bytes_ahead: u64,
-    /// Bytes of them that the device has not read.
+    /// Bytes that came ahead and that the device has not read.
     bytes_in_vain: u64,
-    /// Pieces that were dropped for want of room.
+    /// Pieces that were dropped because there was no room.
     evicted: u64,
 }
 
@@ -67,8 +70,8 @@ impl From<&Tally> for FarReads {
 }
 
 impl FarReads {
-    /// Round trips that a command takes, where those of its reads of memory follow each other: that
-    /// of its doorbell and completion, and one for each read that went to the host.
+    /// Round trips of a command whose memory reads follow each other: one for its doorbell and
+    /// completion, and one for each read that went to the host.
     pub(crate) fn round_trips(&self, commands: u64) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "for people")]
         let share = |part: u64| part as f64 / commands as f64;

@@ -1,4 +1,4 @@
-//! What can be said of the memory that an SSD has for its hosts' queues.
+//! The option for an SSD's controller memory buffer.
 
 use clap::Args;
 use nvme_pcie::controller::{MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
@@ -6,15 +6,17 @@ use nvme_pcie::controller::{MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
 /// A controller memory buffer.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct MemoryBuffer {
-    /// Memory of the controller (CMB) in which hosts may put their submission queues, so that no
-    /// command has to be fetched: a power of two, 4 KiB to 16 MiB. Linux uses 2 MiB and more, where
-    /// its kernel has peer-to-peer DMA
+    /// Offer a controller memory buffer (CMB) of this size for the hosts' submission queues.
+    ///
+    /// The controller then need not fetch the commands of these queues. The size is a power of two
+    /// from 4 KiB to 16 MiB. Linux uses a buffer of 2 MiB or more, if the kernel has peer-to-peer
+    /// DMA
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     cmb: Option<u32>,
 }
 
 impl MemoryBuffer {
-    /// Its bytes; 0 where there is none.
+    /// Size in bytes; 0 if there is no buffer.
     pub(crate) fn bytes(self) -> u32 {
         self.cmb.unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! QUIC: where a far end listens for it, and how either end speaks it.
+//! The options for QUIC: where a far end listens, and how both ends use it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,23 +9,25 @@ use live::quic::{self, Identity, Listener};
 
 use crate::error::Error;
 
-/// How QUIC is spoken.
+/// How both ends use QUIC.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct QuicOptions {
-    /// Congestion control of QUIC. To be given at both ends
+    /// Use this congestion control for QUIC.
+    ///
+    /// Give this option at both ends
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     quic_congestion: Congestion,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Congestion {
-    /// As Linux's TCP does
+    /// The same as in Linux's TCP
     #[default]
     Cubic,
     /// By bandwidth and round trip; experimental
     Bbr,
-    /// The simplest
+    /// The simplest of the three
     Newreno,
 }
 
@@ -40,16 +42,18 @@ impl QuicOptions {
     }
 }
 
-/// Where a far end listens for QUIC, and who it is there.
+/// Where a far end listens for QUIC, and its identity there.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QuicListen {
-    /// Listen for QUIC as well, on this address and UDP port. What passes is encrypted, and whoever
-    /// connects names this far end by the fingerprint that it prints:
-    /// quic://HOST:PORT?cert=SHA256HEX. It asks nobody who they are
+    /// Also listen for QUIC, on this address and UDP port.
+    ///
+    /// The connection is encrypted. A near end names this far end by the fingerprint that the far
+    /// end prints: quic://HOST:PORT?cert=SHA256HEX. The far end does not authenticate near ends
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     quic: Option<SocketAddr>,
-    /// The key and the certificate for that (PEM); a file that is not there is made [default: new
-    /// ones at each start]
+    /// Keep the key and certificate for QUIC in this file (PEM) [default: new ones at each start]
+    ///
+    /// A file that does not exist is created
     #[arg(long, value_name = "FILE", requires = "quic")]
     quic_key: Option<PathBuf>,
     #[command(flatten)]
@@ -57,10 +61,10 @@ pub(crate) struct QuicListen {
 }
 
 impl QuicListen {
-    /// Listens, if that is wanted. One of `far_ends` can.
+    /// Listens if `--quic` was given. Only a process with a single far end can.
     ///
     /// # Errors
-    /// When the address is not ours or is taken, or the file is no key.
+    /// When there are several `far_ends`, the address cannot be bound, or the file is no key.
     pub(crate) fn listen(&self, far_ends: usize, now: Instant) -> Result<Option<Listener>, Error> {
         let Some(address) = self.quic else { return Ok(None) };
         if far_ends > 1 {

@@ -1,4 +1,4 @@
-//! Whether the near end of a tunnel answers reads of registers that cannot change by themselves.
+//! The option for the config cache of a tunnel's near end, and its counters.
 
 use clap::Args;
 use serde::Serialize;
@@ -6,9 +6,11 @@ use tunnel::shadow::Statistics;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Shadow {
-    /// Read every register at the far end: without this, those that can't change by themselves are
-    /// answered near the host, as the far end has shown them (farlane lspci --no-shadow
-    /// tcp://HOST:PORT)
+    /// Turn off the config cache, and read every register at the far end.
+    ///
+    /// Without this option, the near end itself answers reads of registers that cannot change by
+    /// themselves, with the values that the far end sent. Example: farlane lspci --no-shadow
+    /// tcp://HOST:PORT
     #[arg(long)]
     no_shadow: bool,
 }

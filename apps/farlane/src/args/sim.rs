@@ -1,4 +1,4 @@
-//! `farlane sim`: what can be said about networks that are not there.
+//! The options of `farlane sim`.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,8 @@ use super::explain::{self, ExplainArgs};
 pub(super) const EXAMPLES: &str = "Examples:
   farlane sim published
   farlane sim scenarios/tcp-1g.toml
-  farlane sim sweep scenarios/tcp-1g.toml --set link.rate=100Mbit/s,1Gbit/s,10Gbit/s --csv rates.csv --plot rates.svg
+  farlane sim sweep scenarios/tcp-1g.toml --set link.rate=100Mbit/s,1Gbit/s,10Gbit/s \\
+    --csv rates.csv --plot rates.svg
   farlane sim explain scenarios/tcp-1g.toml";
 
 #[derive(Debug, Args)]
@@ -25,50 +26,52 @@ pub(crate) struct SimArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlayArgs {
-    /// The scenario: a TOML file; see docs/scenarios.md
+    /// The scenario, a TOML file; see docs/scenarios.md
     #[arg(value_name = "SCENARIO", required = true)]
     pub(crate) scenario: Option<PathBuf>,
-    /// Decides what is random [default: what the file says, or 1]
+    /// Derive all random choices from this seed [default: what the file says, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Write what passes the root port's link to this file, a packet a line (CSV)
+    /// Write what passes the root port's link to this file, one packet a line (CSV)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// What is simulated.
+/// What to simulate.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimAction {
     /// Draw where the time of one operation of each task goes, hop by hop
     #[command(after_help = explain::EXAMPLES)]
     Explain(ExplainArgs),
-    /// Do published experiments again and print value beside value
+    /// Repeat published experiments, and print their values beside the simulated ones
     #[command(after_help = "Example:\n  farlane sim published nvme-5g --json\n\n\
-        A calibrated row had a say in the parameters, a predicted one had none.")]
+        A row is calibrated if a parameter was chosen to reproduce the row, and predicted if none was.")]
     Published(PublishedArgs),
     /// Play a scenario with every combination of some values
     #[command(
         after_help = "Example:\n  farlane sim sweep scenarios/tcp-1g.toml --set link.latency=1us,1ms,10ms \\\n    \
-        --set task.0.depth=1,8,32 --set pcie.read_request=256,512 --parquet sweep.parquet --plot sweep.svg --plot sweep.png"
+        --set task.0.depth=1,8,32 --set pcie.read_request=256,512 \\\n    \
+        --parquet sweep.parquet --plot sweep.svg --plot sweep.png"
     )]
     Sweep(SweepArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
-    /// The scenario: a TOML file
+    /// The scenario, a TOML file
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: PathBuf,
-    /// What is set to which values: keys by dots, a number for a place in a list; may be given
-    /// again
+    /// Set this key to each of these values; may be given again.
+    ///
+    /// PATH joins keys by dots. A number selects a place in a list, as in link.hop.0.rate
     #[arg(long, value_name = "PATH=V1,V2,...", required = true)]
     pub(crate) set: Vec<Axis>,
-    /// Threads [default: one for each processor]
+    /// Use this many threads [default: one for each processor]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// Decides what is random [default: what the file says, or 1]
+    /// Derive all random choices from this seed [default: what the file says, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Write the table to this file instead of standard output
@@ -77,11 +80,13 @@ pub(crate) struct SweepArgs {
     /// Write the table to this file as Parquet
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
-    /// Draw the median and the 99th percentile over the first --set, a colour for each value of the
-    /// second, a panel for each of the others; may be given again, for both forms
+    /// Draw the median and the 99th percentile to this file; may be given again, for both formats.
+    ///
+    /// The x axis is the first --set. Each value of the second --set has a colour. Each combination
+    /// of the other --set options has a panel
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     pub(crate) plot: Vec<PathBuf>,
-    /// The task that is drawn, by its name [default: the first]
+    /// Draw the task with this name [default: the first]
     #[arg(long, value_name = "NAME", requires = "plot")]
     pub(crate) task: Option<String>,
 }
@@ -91,10 +96,10 @@ pub(crate) struct PublishedArgs {
     /// The experiment: nvme-tsn, nvme-5g or niq [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Decides what is random; the same seed gives the same figures
+    /// Derive all random choices from this seed; the same seed gives the same figures
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Say where the parameters behind each row come from
+    /// Show where the parameters behind each row come from
     #[arg(long)]
     pub(crate) sources: bool,
     #[command(flatten)]

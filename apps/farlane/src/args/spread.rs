@@ -1,4 +1,4 @@
-//! Over how many connections a far SSD's queues are spread.
+//! The option that spreads a far SSD's queues over several connections.
 
 use std::fmt;
 
@@ -10,15 +10,17 @@ use super::{Transport, Url};
 use crate::device_url::DeviceUrl;
 use crate::error::Error;
 
-/// Most of them: as many as the tunnel can have.
+/// The most connections that a tunnel can have.
 const CONNECTIONS_MAX: i64 = 8;
 
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct Spread {
-    /// Over tcp://, use so many connections, 1 to 8, for the queues of the SSD, the first of them
-    /// for what is no queue's: what one of them loses keeps only its own commands waiting (--spread
-    /// 5 has four queues, where the queues are not a guest's). Not with --second-path or
+    /// Spread the SSD's queues over this many tcp:// connections (strands), 1 to 8.
+    ///
+    /// The first connection carries what belongs to no queue. A loss on one connection delays only
+    /// the commands of its queues. With --spread 5, there are four queues, unless a guest chooses
+    /// the number of its queues. --spread works neither over quic:// nor with --second-path or
     /// --no-lookahead
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_lookahead")]
     #[arg(value_parser = value_parser!(u8).range(1..=CONNECTIONS_MAX))]
@@ -32,18 +34,18 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// Connections.
+    /// The number of connections.
     pub(crate) const fn connections(self) -> u8 {
         self.spread
     }
-    /// Queues.
+    /// The number of queues.
     pub(crate) fn queues(self) -> u16 {
         u16::from(self.spread - 1).max(1)
     }
-    /// Whether the way to `url` can have so many.
+    /// Checks that the transport to `url` supports this number of connections.
     ///
     /// # Errors
-    /// When it can't.
+    /// When the transport does not.
     pub(crate) fn check(self, url: &DeviceUrl, transport: &Transport) -> Result<(), Error> {
         let with = match url {
             _ if !self.is_on() => return Ok(()),
@@ -53,10 +55,10 @@ impl Spread {
         };
         Err(Error::NoSpread { with })
     }
-    /// Whether the way to the far end at `url` can have so many.
+    /// Checks that the transport to the far end at `url` supports this number of connections.
     ///
     /// # Errors
-    /// When it can't.
+    /// When the transport does not.
     pub(crate) fn check_far(self, url: &Url, transport: &Transport) -> Result<(), Error> {
         let with = match url {
             _ if !self.is_on() => return Ok(()),
@@ -72,7 +74,7 @@ impl Spread {
     }
 }
 
-/// What one of several connections has carried, for people and machines.
+/// The counters of one of several connections, for people and machines.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Carried {
     connected: bool,
@@ -84,8 +86,8 @@ pub(crate) struct Carried {
 }
 
 impl Carried {
-    /// Of all connections of a link, the first of them the main one; nothing where there is but
-    /// one.
+    /// The counters of all connections of a link, beginning with the main one. Empty if the link
+    /// has only one connection.
     pub(crate) fn by<'a>(sessions: impl Iterator<Item = &'a Session>) -> Vec<Self> {
         let each: Vec<Self> = sessions.map(Self::of).collect();
         if each.len() > 1 { each } else { Vec::new() }

@@ -1,4 +1,4 @@
-//! `farlane target`: what can be said of a target of NVMe/TCP, and to one that runs.
+//! The options of `farlane target`, and the commands to a running target.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,8 @@ use super::{MediumSpec, Output, RamSpec, Served, Spin, parse_size};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
-  farlane target --listen 0.0.0.0:4420 --nqn nqn.2026-01.io.farlane:disk --namespace disk.img,size=10GiB
+  farlane target --listen 0.0.0.0:4420 --nqn nqn.2026-01.io.farlane:disk \\
+    --namespace disk.img,size=10GiB
   farlane target --nqn nqn.2026-01.io.farlane:far --namespace tcp://192.0.2.3:4430
   farlane target --config target.toml
   farlane target status
@@ -35,46 +36,59 @@ const ANA_EXAMPLES: &str = "Examples:
 pub(crate) struct OfferArgs {
     #[command(subcommand)]
     pub(crate) action: Option<TargetAction>,
-    /// Address and port to listen on; may be given again. Whoever reaches it may use what is
-    /// offered, unless --host names who may
+    /// Listen on this address and port; may be given again.
+    ///
+    /// Whoever reaches this address may use what the target offers, unless --host names the hosts
+    /// that may
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420", value_parser = super::parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// What hosts are told to connect to, where that is not what --listen says: the outer side of
-    /// an address translation
+    /// Tell hosts to connect to this address instead of the address of --listen; may be given
+    /// again.
+    ///
+    /// Use this option behind an address translation, with the outer address. The first --advertise
+    /// belongs to the first --listen, and so on
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     pub(crate) advertise: Vec<SocketAddr>,
-    /// Name of the subsystem
+    /// Give the subsystem this name
     #[arg(long, value_name = "NQN", required_unless_present = "config")]
     pub(crate) nqn: Option<Nqn>,
-    /// A host that may connect, by its NQN; may be given again [default: every host]
+    /// Allow the host with this NQN to connect; may be given again [default: every host]
     #[arg(long, value_name = "NQN")]
     pub(crate) host: Vec<Nqn>,
     #[command(flatten)]
     pub(crate) served: Served,
-    /// Groups of namespaces for Asymmetric Namespace Access, whose states farlane target ana sets
+    /// Offer this many groups of namespaces for Asymmetric Namespace Access.
+    ///
+    /// farlane target ana sets the states of these groups
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(ANA_GROUPS_MAX)))]
     pub(crate) ana_groups: u32,
-    /// Offer what this file says: several subsystems, ports, hosts, referrals
+    /// Offer the subsystems, ports, hosts and referrals that this file describes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "serial", "state", "listen", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
-    /// Threads that carry out commands; a subsystem is one thread's. With --cpu, they have the
-    /// processors from that one on
+    /// Carry out commands on this many threads.
+    ///
+    /// Each subsystem belongs to one thread. With --cpu N, the threads run on processors N, N+1 and
+    /// so on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cores)]
     pub(crate) cores: usize,
-    /// Memory that is held for hosts at most, of what they have not read and what they write; each
-    /// has a fair share, and waits when it has that [default: an eighth of this machine's memory,
-    /// 4GiB at most]
+    /// Hold at most this much data for hosts [default: an eighth of this machine's memory, 4GiB at
+    /// most]
+    ///
+    /// The limit counts data that hosts have not read yet, and data that hosts write. Each host has
+    /// a fair share of the limit. A host that uses its whole share waits
     #[arg(long, value_name = "SIZE", value_parser = parse_memory_max)]
     pub(crate) memory_max: Option<u64>,
-    /// Announce the discovery service by multicast DNS (_nvme-disc._tcp), on the interfaces of the
-    /// addresses that it listens on; farlane discover --mdns finds it
+    /// Announce the discovery service by multicast DNS (_nvme-disc._tcp).
+    ///
+    /// The announcement goes out on the interfaces of the addresses that the target listens on.
+    /// farlane discover --mdns finds the service
     #[arg(long)]
     pub(crate) mdns: bool,
-    /// Port of multicast DNS
+    /// Use this port for multicast DNS
     #[arg(long, value_name = "PORT", default_value_t = live::mdns::PORT, hide = true)]
     pub(crate) mdns_port: u16,
-    /// The socket for farlane target status, add, remove, resize, ana and reload [default:
-    /// farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]
+    /// Listen on this socket for farlane target status, add, remove, resize, ana and reload
+    /// [default: farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
     /// Print the addresses that were bound as JSON on the first lines of standard output
@@ -84,24 +98,26 @@ pub(crate) struct OfferArgs {
     pub(crate) spin: Spin,
 }
 
-/// What is asked of a target that runs.
+/// What to ask of a running target.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TargetAction {
-    /// Show what is offered, and who uses it
+    /// Show what a target offers, and who uses it
     Status(TargetStatusArgs),
-    /// Add a namespace to a subsystem; hosts hear of it at once
+    /// Add a namespace to a subsystem; hosts hear of the change at once
     Add(AddArgs),
-    /// Take a namespace from a subsystem; hosts hear of it at once
+    /// Remove a namespace from a subsystem; hosts hear of the change at once
     Remove(RemoveArgs),
-    /// Make a namespace longer or shorter, or serve what its file has by now; hosts hear of it at
-    /// once
+    /// Change the size of a namespace; hosts hear of the change at once.
+    ///
+    /// Without --size, the namespace gets the current size of its file or block device
     #[command(after_help = RESIZE_EXAMPLES)]
     Resize(ResizeArgs),
-    /// Say how a port, or a controller, reaches a group of namespaces (Asymmetric Namespace
-    /// Access); hosts hear of it at once
+    /// Set how a port or a controller reaches a group of namespaces (Asymmetric Namespace Access).
+    ///
+    /// Hosts hear of the change at once
     #[command(after_help = ANA_EXAMPLES)]
     Ana(AnaArgs),
-    /// Read the --config file again; connections to what stays are kept
+    /// Read the --config file again; connections to whatever stays are kept
     Reload(ControlArgs),
 }
 
@@ -109,15 +125,15 @@ pub(crate) enum TargetAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum AccessState {
-    /// Well
+    /// Hosts reach the group well
     Optimized,
-    /// Less well: hosts go another way if they can
+    /// Hosts reach the group less well, and use another path if they can
     NonOptimized,
-    /// Not now: hosts go another way, or wait
+    /// Hosts cannot reach the group now, and use another path or wait
     Inaccessible,
-    /// Never again
+    /// Hosts can never reach the group again
     PersistentLoss,
-    /// About to be something else: hosts wait
+    /// The state is about to change, and hosts wait
     Change,
 }
 
@@ -135,7 +151,7 @@ impl From<AccessState> for AnaState {
 
 #[derive(Debug, Args)]
 pub(crate) struct ControlArgs {
-    /// The socket of the target [default: farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]
+    /// Use this socket of the target [default: farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }
@@ -153,17 +169,18 @@ pub(crate) struct TargetStatusArgs {
 pub(crate) struct AddArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
-    /// The subsystem [default: the only one]
+    /// Use the subsystem with this name [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// A file or block device to serve, or a namespace of another device: tcp://HOST:PORT[,nsid=N],
-    /// or nvme-tcp://HOST:PORT/NQN[,nsid=N]
+    /// Serve a file, a block device, or a namespace of another device.
+    ///
+    /// Another device is tcp://HOST:PORT[,nsid=N] or nvme-tcp://HOST:PORT/NQN[,nsid=N]
     #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
     pub(crate) namespace: Option<MediumSpec>,
-    /// Memory to serve
+    /// Serve memory of this size
     #[arg(long, value_name = "SIZE[,block=512|4096]")]
     pub(crate) ram: Option<RamSpec>,
-    /// Its group for Asymmetric Namespace Access [default: 1]
+    /// Put the namespace into this group for Asymmetric Namespace Access [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ana_group: Option<u32>,
 }
@@ -172,13 +189,15 @@ pub(crate) struct AddArgs {
 pub(crate) struct ResizeArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
-    /// The subsystem [default: the only one]
+    /// Use the subsystem with this name [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// Identifier of the namespace
+    /// Resize the namespace with this identifier
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nsid: u32,
-    /// Its new size; a file gets it too [default: what its file or block device has by now]
+    /// Set this size [default: the current size of the namespace's file or block device]
+    ///
+    /// A file gets the new size too
     #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
     pub(crate) size: Option<u64>,
     #[command(flatten)]
@@ -189,19 +208,20 @@ pub(crate) struct ResizeArgs {
 pub(crate) struct AnaArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
-    /// The subsystem [default: the only one]
+    /// Use the subsystem with this name [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// The group of namespaces
+    /// Set the state of this group of namespaces
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) group: u32,
-    /// How it is reached from now on
+    /// Set this state
     #[arg(long, value_name = "STATE")]
     pub(crate) state: AccessState,
-    /// For the controllers of this port, by the address that it listens on [default: every port]
+    /// Set the state for the controllers of the port that listens on this address [default: every
+    /// port]
     #[arg(long, value_name = "ADDR", conflicts_with = "controller", value_parser = super::parse_address)]
     pub(crate) port: Option<SocketAddr>,
-    /// For this controller only, as long as it exists
+    /// Set the state for the controller with this identifier only, as long as the controller exists
     #[arg(long, value_name = "CNTLID")]
     pub(crate) controller: Option<u16>,
     #[command(flatten)]
@@ -212,18 +232,18 @@ pub(crate) struct AnaArgs {
 pub(crate) struct RemoveArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
-    /// The subsystem [default: the only one]
+    /// Use the subsystem with this name [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// Identifier of the namespace
+    /// Remove the namespace with this identifier
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) nsid: u32,
 }
 
-/// Threads of a target.
+/// The most threads of a target.
 const CORES_MAX: usize = 64;
 
-/// The least that lets a host have commands of the greatest length.
+/// The least memory that lets a host have commands of the greatest length.
 const MEMORY_MIN: u64 = 4 << 20;
 
 fn parse_memory_max(text: &str) -> Result<u64, String> {

@@ -1,4 +1,4 @@
-//! How bytes go between the two ends of a tunnel, where plain TCP takes long.
+//! The options for how bytes travel between the two ends of a tunnel.
 
 use std::time::Duration;
 
@@ -10,32 +10,40 @@ use tunnel::paths::PATHS_MAX;
 use super::{QuicOptions, parse_time};
 use crate::error::Error;
 
-/// What is asked of the kernel's TCP: either end for what it sends.
+/// Settings of the kernel's TCP. Each end sets them for what it sends.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct Tcp {
-    /// Send a lost segment again after the round trip and this time, rather than the kernel's 200
-    /// ms (Linux 6.15 and later; earlier: ip route change ... rto_min). To be given at both ends
+    /// Send a lost segment again after the round trip plus this time, instead of the kernel's 200
+    /// ms.
+    ///
+    /// The time is 1ms to 1s. The option needs Linux 6.15 or later. With an earlier Linux, use ip
+    /// route change ... rto_min. Give this option at both ends
     #[arg(long, value_name = "TIME", value_parser = parse_rto_min)]
     rto_min: Option<Duration>,
-    /// While little is under way, don't wait twice as long for each retransmission in a row. To be
-    /// given at both ends
+    /// Do not double the wait for repeated retransmissions while few segments are in flight.
+    ///
+    /// Give this option at both ends
     #[arg(long)]
     thin: bool,
-    /// Congestion control of TCP, by the kernel's name: bbr, cubic, reno. To be given at both ends
+    /// Use this congestion control for TCP, by the kernel's name: bbr, cubic, reno.
+    ///
+    /// Give this option at both ends
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Let bytes wait so long for more before they are sent, where they fill no segment: fewer
-    /// segments, and each command later. To be given at both ends
+    /// Let bytes that do not fill a segment wait this long for more bytes, at most 100ms.
+    ///
+    /// A longer wait means fewer segments, but each command takes longer. Give this option at both
+    /// ends
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_coalesce)]
     coalesce: Duration,
 }
 
 impl Tcp {
-    /// The same for sockets.
+    /// The settings for sockets.
     ///
     /// # Errors
-    /// When the kernel has no such thing.
+    /// When the kernel does not support a setting.
     pub(crate) fn options(&self) -> Result<Options, Error> {
         let Self { rto_min, thin, congestion, coalesce } = self.clone();
         let options =
@@ -45,7 +53,7 @@ impl Tcp {
     }
 }
 
-/// How far ends at `tcp://` and `quic://` are reached.
+/// How to reach far ends at `tcp://` and `quic://`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct Transport {
@@ -53,28 +61,31 @@ pub(crate) struct Transport {
     tcp: Tcp,
     #[command(flatten)]
     quic: QuicOptions,
-    /// Another way to the same far end, through another network; may be given again, three times in
-    /// all. Everything goes over all of them, and the first copy wins: a way that loses, holds up
-    /// or breaks costs nothing while another one works
+    /// Use another path to the same far end, through another network; may be given up to three
+    /// times.
+    ///
+    /// Everything goes over all paths, and the first copy counts. A path that loses, delays or
+    /// breaks costs nothing while another path works
     #[arg(long, value_name = "HOST:PORT")]
     second_path: Vec<String>,
-    /// Over tcp://, send frames without the CRC32C by which the other end finds out that a bit was
-    /// changed on the way: to measure what it takes. Over quic:// there is none anyway, because
-    /// QUIC proves more
+    /// Send frames without CRC32C over tcp://, to measure what the CRC32C costs.
+    ///
+    /// With the CRC32C, the other end detects bits that changed on the way. Over quic://, frames
+    /// have no CRC32C in any case, because QUIC authenticates every packet
     #[arg(long)]
     no_crc: bool,
 }
 
 impl Transport {
-    /// Whether there are several ways to one far end.
+    /// Whether there are several paths to one far end.
     pub(crate) const fn has_second_path(&self) -> bool {
         !self.second_path.is_empty()
     }
 
-    /// The same for links.
+    /// The settings for links.
     ///
     /// # Errors
-    /// When the kernel lacks something of it.
+    /// When there are too many paths, or the kernel does not support a setting.
     pub(crate) fn checked(&self) -> Result<route::Transport, Error> {
         let second_paths = self.second_path.clone();
         if second_paths.len() >= PATHS_MAX {
@@ -84,10 +95,10 @@ impl Transport {
         Ok(route::Transport { tcp, quic, second_paths, without_digests: self.no_crc })
     }
 
-    /// The same for the links of `count` far ends.
+    /// The settings for the links of `count` far ends.
     ///
     /// # Errors
-    /// Also when there is another way to one of several.
+    /// As [`Self::checked`], and when there is a second path although there are several far ends.
     pub(crate) fn checked_for(&self, count: usize) -> Result<route::Transport, Error> {
         match self.second_path.first() {
             Some(path) if count > 1 => Err(Error::WhosePath { path: path.clone(), count }),
@@ -96,13 +107,13 @@ impl Transport {
     }
 }
 
-/// Less than anybody takes for a silence.
+/// Parses a wait that is too short to be taken for a silence.
 fn parse_coalesce(text: &str) -> Result<Duration, String> {
     let time = parse_time(text)?;
     if time <= Duration::from_millis(100) { Ok(time) } else { Err("expected at most 100ms".to_owned()) }
 }
 
-/// What the kernel takes: no less than a microsecond, no more than its initial timeout.
+/// Parses a minimum retransmission time-out. The kernel takes no more than its initial time-out.
 fn parse_rto_min(text: &str) -> Result<Duration, String> {
     let time = parse_time(text)?;
     if (Duration::from_millis(1)..=Duration::from_secs(1)).contains(&time) {

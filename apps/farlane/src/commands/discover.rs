@@ -27,16 +27,16 @@ pub(crate) struct DiscoverArgs {
     /// Look for discovery controllers by multicast DNS (_nvme-disc._tcp), and list them
     #[arg(long)]
     pub(crate) mdns: bool,
-    /// How long to look
+    /// Look for discovery controllers for this long
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time, requires = "mdns")]
     pub(crate) search: Duration,
     /// Look on the interface that has this address [default: all]
     #[arg(long, value_name = "ADDRESS", requires = "mdns")]
     pub(crate) interface: Option<IpAddr>,
-    /// Port of multicast DNS
+    /// Use this port for multicast DNS
     #[arg(long, value_name = "PORT", default_value_t = mdns::PORT, hide = true)]
     pub(crate) mdns_port: u16,
-    /// Give up when the controller is not there within this time
+    /// Give up if the controller is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
