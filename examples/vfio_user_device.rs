@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::{Engine, Instant, Pool, fire};
-use live::unix::{Listener, Received};
+use live::sys::unix::{Listener, Received};
 use vfio_user::server::{Config, Input, Output, RegionConfig};
 use vfio_user::{Errno, RegionIndex, Server};
 

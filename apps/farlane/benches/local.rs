@@ -16,9 +16,9 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Instant;
 
-use live::doorbells::{Doorbells, memory_file};
 use live::reactor::pin;
-use live::shared::{Mapping, SharedMemory};
+use live::sys::doorbells::{Doorbells, memory_file};
+use live::sys::shared::{Mapping, SharedMemory};
 use serde_json::Value;
 
 use support::{farlane, median};

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use live::floor::{Client, Server};
+use live::carrier::floor::{Client, Server};
 use live::reactor::pin;
 use serde_json::Value;
 

@@ -24,8 +24,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Parser, Subcommand};
-use live::route::Name;
-use live::vfio::PciAddress;
+use live::carrier::route::Name;
+use live::sys::vfio::PciAddress;
 use pcie::requester::CompletionTimeout;
 
 use crate::commands::discover::DiscoverArgs;

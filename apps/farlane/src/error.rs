@@ -4,12 +4,12 @@ use std::io;
 use std::path::PathBuf;
 
 use engine::Nanos;
-use live::attach::AttachError;
-use live::attached::WaitError;
-use live::fabrics::initiator as fabrics;
+use live::drivers::attach::AttachError;
+use live::drivers::attached::WaitError;
+use live::drivers::fabrics::initiator as fabrics;
 use live::media::OpenError;
-use live::state::StateError;
-use live::unix::BindError;
+use live::media::state::StateError;
+use live::sys::unix::BindError;
 use miette::Diagnostic;
 use nvme::wire::Status;
 use nvme_pcie::host::SubmitError;
@@ -75,7 +75,7 @@ pub(crate) enum Error {
 
     #[error("{0}")]
     #[diagnostic(help("without --mdns, say where the discovery service is: nvme-tcp://HOST:PORT"))]
-    Mdns(#[from] live::mdns::MdnsError),
+    Mdns(#[from] live::drivers::mdns::MdnsError),
 
     #[error("--listen {address} has nothing to offer")]
     #[diagnostic(help("give a --namespace or --ram behind each --listen; see farlane export --help"))]
@@ -121,7 +121,7 @@ pub(crate) enum Error {
 
     #[error(transparent)]
     #[diagnostic(help("{}", .0.remedy()))]
-    Tcp(#[from] live::tcp::Unavailable),
+    Tcp(#[from] live::carrier::tcp::Unavailable),
 
     #[error("can't listen on {address}: {error}")]
     #[diagnostic(help("choose another --listen address; port 0 lets the system choose one"))]
@@ -280,7 +280,7 @@ pub(crate) enum Error {
     #[diagnostic(help(
         "raise the limit first: ulimit -n {} in the shell that starts it, or LimitNOFILE={} in a systemd unit", .0.needed, .0.needed
     ))]
-    Descriptors(#[from] live::descriptors::TooFew),
+    Descriptors(#[from] live::sys::descriptors::TooFew),
 
     #[error("--cpu: {0}")]
     #[diagnostic(help("choose one of these, or leave --cpu out"))]
@@ -390,7 +390,7 @@ impl From<AttachError> for Error {
             AttachError::Refused(_) => Self::Refused(error),
             AttachError::SomebodyElse(..) => Self::SomebodyElse(error),
             AttachError::Socket(..) => Self::NoSocket(error),
-            AttachError::Device(machine::user::Failure::TurnedAway) => Self::TurnedAway(error),
+            AttachError::Device(machine::vfio_user_client::Failure::TurnedAway) => Self::TurnedAway(error),
             AttachError::Interrupted => Self::Interrupted,
             _ => Self::Attach(error),
         }

@@ -4,13 +4,13 @@
 
 /// Tells a person a line, on standard error, without waiting for whoever reads it.
 macro_rules! tell {
-    ($($told:tt)*) => { live::telling::tell(format_args!($($told)*)) };
+    ($($told:tt)*) => { live::sys::telling::tell(format_args!($($told)*)) };
 }
 
 /// Tells a person a line like `tell!`, for what is told once of each thing that is given at the
 /// start. Lines that resemble each other are not taken for repetitions.
 macro_rules! note {
-    ($($told:tt)*) => { live::telling::note(format_args!($($told)*)) };
+    ($($told:tt)*) => { live::sys::telling::note(format_args!($($told)*)) };
 }
 
 mod args;
@@ -68,11 +68,11 @@ fn main() -> ExitCode {
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };
     let Err(error) = result else {
-        live::telling::flush();
+        live::sys::telling::flush();
         return ExitCode::SUCCESS;
     };
     let code = error.exit_code();
-    live::telling::tell_last(report(&error));
+    live::sys::telling::tell_last(report(&error));
     code.into()
 }
 

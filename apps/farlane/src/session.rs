@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use engine::{Instant, Nanos};
-use live::attach::{AttachError, Attachment, Options};
+use live::carrier::route;
+use live::drivers::attach::{AttachError, Attachment, Options};
+use live::drivers::vfio_user_client;
 use live::media::Media;
-use live::route;
-use live::user;
 use machine::near::{self, ControllerIndex, Event, Near};
 use nvme::host::Namespace;
 use nvme::wire::SubmissionQueueEntry;
@@ -59,7 +59,7 @@ enum Way {
     /// PCI Express: a tunnel, or a function in this process.
     Near(Box<Attachment>, ControllerIndex),
     /// vfio-user, to a function in another process of this machine.
-    User(Box<user::Attachment>),
+    User(Box<vfio_user_client::Attachment>),
     /// NVMe/TCP, to a subsystem.
     Fabrics(Box<Fabrics>),
 }
@@ -137,13 +137,13 @@ impl Session {
     }
 
     fn over_vfio_user(path: &Path, options: &Options) -> Result<Self, Error> {
-        let options = user::Options {
+        let options = vfio_user_client::Options {
             driver: options.near.driver,
             arena_bytes: options.near.arena_bytes.next_multiple_of(4096),
             spin: options.spin,
             timeout: options.timeout,
         };
-        let mut attachment = user::Attachment::connect(path, &options)?;
+        let mut attachment = vfio_user_client::Attachment::connect(path, &options)?;
         attachment.stop().on_signals().map_err(AttachError::Io)?;
         attachment.wait_ready(options.timeout)?;
         Ok(Self { way: Way::User(Box::new(attachment)), copy: Vec::new() })
@@ -480,8 +480,8 @@ fn of_near(event: Event) -> Result<Happened, Error> {
 
 /// Turns an event of a vfio-user device into what a subcommand acts on. A reset is told on standard
 /// error.
-fn of_user(event: machine::user::Event) -> Result<Happened, Error> {
-    use machine::user::{Event, Failure};
+fn of_user(event: machine::vfio_user_client::Event) -> Result<Happened, Error> {
+    use machine::vfio_user_client::{Event, Failure};
     match event {
         Event::Completed(completed) => return Ok(Happened::Completed(completed)),
         Event::ConfigRead(result) => {

@@ -204,7 +204,7 @@ fn longest(url: &str, meanwhile: impl FnOnce()) -> Duration {
 
 #[test]
 fn ten_thousand_connections_keep_a_host_from_nothing() {
-    live::descriptors::prepare(0).unwrap();
+    live::sys::descriptors::prepare(0).unwrap();
     let limit = std::fs::read_to_string("/proc/self/limits").unwrap();
     let line = limit.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let most = line.split_ascii_whitespace().nth(3).and_then(|most| most.parse().ok()).unwrap_or(CROWD);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use cloud_hypervisor_vfio_user::{
     Client, DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion,
 };
-use live::doorbells::memory_file;
+use live::sys::doorbells::memory_file;
 use tempfile::TempDir;
 
 use support::running::wait_until;

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use engine::{Instant, Pool};
-use live::unix::{Listener, Received};
+use live::sys::unix::{Listener, Received};
 use tempfile::TempDir;
 use vfio_user::server::Input;
 

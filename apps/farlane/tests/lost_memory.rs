@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use engine::{Buffer, Pool};
-use live::unix::{Connection, Received};
+use live::sys::unix::{Connection, Received};
 use support::{Export, FARLANE, json};
 
 /// Commands of vfio-user.

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::process::Command;
 
 use engine::{Buffer, Nanos};
-use live::fabrics::initiator::{AttachError, Attachment, DigestUse, Options};
+use live::drivers::fabrics::initiator::{AttachError, Attachment, DigestUse, Options};
 use nvme::host::Data;
 use nvme::wire::feature::FeatureId;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
@@ -67,7 +67,7 @@ fn host(target: &Export, number: u8) -> Attachment {
         data_digest: DigestUse::Preferred,
         spin: Nanos::ZERO,
     };
-    let paths = vec![live::tcp::resolve(&target.address).unwrap()];
+    let paths = vec![live::carrier::tcp::resolve(&target.address).unwrap()];
     let mut host = Attachment::connect(paths, &options).unwrap();
     host.wait_ready(Nanos::from_secs(20)).unwrap();
     host

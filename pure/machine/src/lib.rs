@@ -3,7 +3,8 @@
 //! - [`near::Near`] is the host: root complex, host memory and NVMe drivers, and below them the
 //!   distributed switch.
 //! - [`guest::Guest`] is the device slot of a virtual machine whose monitor speaks vfio-user.
-//! - [`user::User`] is the driver of a function that another process offers by vfio-user.
+//! - [`vfio_user_client::User`] is the driver of a function that another process offers by
+//!   vfio-user.
 //! - [`initiator::Initiator`] is the host of NVMe/TCP subsystems.
 //! - [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
 //!   Instead of the NVMe function, it can have a [`foreign::Foreign`], which another process
@@ -26,7 +27,7 @@ pub mod guest;
 pub mod initiator;
 pub mod near;
 pub mod target;
-pub mod user;
+pub mod vfio_user_client;
 
 #[cfg(test)]
 mod tests;

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use engine::Nanos;
 use link::network::{Config, Network};
 use link::{AnyHop, Path, Rate, Wire};
-use live::clock::Clock;
-use live::emulate::relay::{Event, Relay};
+use live::carrier::tcp::Listener;
+use live::drivers::emulate::relay::{Event, Relay};
 use live::reactor::{Reactor, pin};
-use live::tcp::Listener;
+use live::sys::clock::Clock;
 
 /// About how long a measurement takes; the number of messages is kept within [`WAYS`].
 const RUNTIME: Nanos = Nanos::from_secs(2);

@@ -8,7 +8,7 @@
 use std::error::Error;
 
 use engine::Nanos;
-use live::fabrics::initiator::{Attachment, DigestUse, Options};
+use live::drivers::fabrics::initiator::{Attachment, DigestUse, Options};
 use nvme_fabrics::host::{self, multipath};
 use nvme_fabrics::wire::HostId;
 
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         spin: Nanos::from_micros(100),
     };
     // One path, with all addresses of its name. Several paths would be several such lists.
-    let mut subsystem = Attachment::connect(vec![live::tcp::resolve(&address)?], &options)?;
+    let mut subsystem = Attachment::connect(vec![live::carrier::tcp::resolve(&address)?], &options)?;
     subsystem.wait_ready(Nanos::from_secs(10))?;
     let identity = subsystem.identity().ok_or("the controller has told nothing")?;
     let namespace = *identity.namespaces.first().ok_or("the subsystem has no namespace")?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use engine::Instant;
-use live::quic::{self, Identity, Listener};
+use live::carrier::quic::{self, Identity, Listener};
 
 use crate::error::Error;
 

@@ -85,7 +85,7 @@ pub(crate) struct OfferArgs {
     #[arg(long)]
     pub(crate) mdns: bool,
     /// Use this port for multicast DNS
-    #[arg(long, value_name = "PORT", default_value_t = live::mdns::PORT, hide = true)]
+    #[arg(long, value_name = "PORT", default_value_t = live::drivers::mdns::PORT, hide = true)]
     pub(crate) mdns_port: u16,
     /// Listen on this socket for farlane target status, add, remove, resize, ana and reload
     /// [default: farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]

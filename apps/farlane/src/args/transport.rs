@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use live::route;
-use live::tcp::Options;
+use live::carrier::route;
+use live::carrier::tcp::Options;
 use tunnel::paths::PATHS_MAX;
 
 use super::{QuicOptions, parse_time};

@@ -1,11 +1,11 @@
 //! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
-use live::asked::Asked;
-use live::attach::AttachError;
-use live::clock::Clock;
-use live::entropy;
-use live::guest::GuestDriver;
+use live::drivers::attach::AttachError;
+use live::drivers::control::Answering;
+use live::drivers::guest::GuestDriver;
 use live::reactor::Reactor;
+use live::sys::clock::Clock;
+use live::sys::entropy;
 use machine::guest::{Config, Guest};
 
 use crate::args::AttachArgs;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;
     let driver = GuestDriver::over_tcp(guest, route, listener, report);
-    let mut driver = Asked::new(driver, control, |driver: &GuestDriver<_>, line: &str| {
+    let mut driver = Answering::new(driver, control, |driver: &GuestDriver<_>, line: &str| {
         status::answer(line, || status::of_guest(clock.now(), driver))
     });
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use live::control::Control;
+use live::drivers::control::Control;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub(crate) enum Answer {
 pub(crate) fn ask(path: &Path, request: &impl Serialize) -> Result<Value, Error> {
     let fail = |error| Error::Control { path: path.to_owned(), error };
     let request = serde_json::to_string(request).map_err(|error| fail(error.into()))?;
-    let answer = live::control::ask(path, &request).map_err(fail)?;
+    let answer = live::drivers::control::ask(path, &request).map_err(fail)?;
     match serde_json::from_str(&answer).map_err(|error| fail(error.into()))? {
         Answer::Done(value) => Ok(value),
         Answer::Failed(why) => Err(Error::Asked { why }),

@@ -1,8 +1,8 @@
 //! `farlane device`: offers an SSD of this machine to a virtual machine.
 
-use live::clock::Clock;
-use live::guest::GuestDriver;
+use live::drivers::guest::GuestDriver;
 use live::reactor::Reactor;
+use live::sys::clock::Clock;
 use machine::guest::{Config, Guest};
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::Nanos;
-use live::mdns::{self, Found};
+use live::drivers::mdns::{self, Found};
 use nvme::host::Data;
 use nvme_fabrics::host::discovery::{Reader, Step};
 use nvme_fabrics::wire::{DiscoveryEntry, SubsystemType};

@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 
 use clap::ArgMatches;
 use engine::{Entropy, Nanos};
-use live::asked::Asked;
-use live::clock::Clock;
-use live::digest::crc32c;
-use live::entropy;
-use live::far::{Event, FarDriver};
-use live::quic::{self, Fingerprint};
+use live::carrier::quic::{self, Fingerprint};
+use live::carrier::tcp::{Listener, Options};
+use live::drivers::control::Answering;
+use live::drivers::far::{Event, FarDriver};
+use live::media::state::Store;
 use live::reactor::{Reactor, Several};
-use live::state::Store;
-use live::tcp::{Listener, Options};
+use live::sys::clock::Clock;
+use live::sys::digest::crc32c;
+use live::sys::entropy;
 use machine::far::Far;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
         status::of_far(clock.now(), driver, Some(driver.far().function().controller().statistics()))
     };
     let drivers: Several<_> = drivers.into_iter().collect();
-    let mut drivers = Asked::new(drivers, control, |drivers: &Several<_>, line: &str| {
+    let mut drivers = Answering::new(drivers, control, |drivers: &Several<_>, line: &str| {
         status::answer(line, || status::of_far_ends(drivers.iter().map(of_far).collect()))
     });
     reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;

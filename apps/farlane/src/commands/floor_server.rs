@@ -1,6 +1,6 @@
 //! `farlane floor-server`: the other side of a raw TCP measurement.
 
-use live::floor::Server;
+use live::carrier::floor::Server;
 
 use crate::args::FloorServerArgs;
 use crate::commands::print_json;

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use engine::Nanos;
-use live::guest::Event;
-use live::unix::Listener;
+use live::drivers::guest::Event;
+use live::sys::unix::Listener;
 use machine::guest::{self, Guest};
 use nvme_pcie::controller::Statistics;
 

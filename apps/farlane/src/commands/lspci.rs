@@ -1,7 +1,7 @@
 //! `farlane lspci`: the functions that a host finds at its far ends.
 
 use engine::Nanos;
-use live::attach::{AttachError, Attachment};
+use live::drivers::attach::{AttachError, Attachment};
 use pcie::lspci;
 use pcie::root_complex::{BarRegister, Bridge, CapabilityId, Express, Function, Space, Topology, Window};
 use serde_json::{Value, json};

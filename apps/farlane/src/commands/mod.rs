@@ -25,7 +25,7 @@ pub(crate) mod tsn;
 
 use std::io::Write;
 
-use live::descriptors;
+use live::sys::descriptors;
 
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
 
 /// Reports `value` as one line of JSON, without waiting for whoever reads that line.
 pub(crate) fn report_json(value: &impl serde::Serialize) -> Result<(), Error> {
-    live::telling::report(serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?);
+    live::sys::telling::report(serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?);
     Ok(())
 }
 

@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use engine::Nanos;
-use live::clock::Clock;
 use live::media::remote::{self, Address, Place};
+use live::media::state::ssd::{self, Origin, SsdState};
+use live::media::state::{Keeper, Store};
 use live::media::{FileMedium, Media, Options, RemoteMedium, nvme as controllers, open};
-use live::state::ssd::{self, Origin, SsdState};
-use live::state::{Keeper, Store};
+use live::sys::clock::Clock;
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
 use nvme::subsystem::{BlockSize, Config, NamespaceIdentity, PAGE_BYTES};

@@ -1,8 +1,8 @@
 //! `farlane status`: the state of either end of a running tunnel, as JSON and as text.
 
 use engine::Instant;
-use live::far::{self, Backing, FarDriver};
-use live::guest::{self, GuestDriver};
+use live::drivers::far::{self, Backing, FarDriver};
+use live::drivers::guest::{self, GuestDriver};
 use nvme_pcie::controller;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

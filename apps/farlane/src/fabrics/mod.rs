@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{Buffer, Instant, Nanos, Pool};
-use live::fabrics::initiator::{AttachError, Attachment, Options};
+use live::drivers::fabrics::initiator::{AttachError, Attachment, Options};
 use machine::initiator::Output;
 use nvme::host::Data;
 use nvme::wire::CompletionQueueEntry;
@@ -132,7 +132,8 @@ pub(crate) fn backing(
 }
 
 fn paths(url: &SubsystemUrl) -> Result<Vec<Vec<std::net::SocketAddr>>, Error> {
-    let resolve = |path: &String| live::tcp::resolve(path).map_err(|error| Error::Fabrics(error.into()));
+    let resolve =
+        |path: &String| live::carrier::tcp::resolve(path).map_err(|error| Error::Fabrics(error.into()));
     url.paths.iter().map(resolve).collect()
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use live::fabrics::initiator::DigestUse;
+use live::drivers::fabrics::initiator::DigestUse;
 use nvme_fabrics::host::multipath::Policy;
 use nvme_fabrics::wire::{HostId, Nqn};
 

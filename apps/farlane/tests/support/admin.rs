@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Nanos;
-use live::attach::{Attachment, Options};
+use live::drivers::attach::{Attachment, Options};
 use machine::near::{self, ControllerIndex, Event};
 use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_pcie::host::{Data, QueueId, Submission};
@@ -23,7 +23,7 @@ impl Admin {
         let near = near::Config { arena_bytes: 16 << 20, ..near::Config::default() };
         let session = tunnel::session::Config::default();
         let spin = Nanos::from(Duration::from_micros(100));
-        let transport = live::route::Transport::default();
+        let transport = live::carrier::route::Transport::default();
         let options = Options { near, session, transport, spin, timeout: PATIENCE };
         let mut attachment = Attachment::over_tcp(&[address.to_owned()], &options).ok()?;
         let controller = attachment.wait_ready(PATIENCE).ok()?;

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant as Time};
 
 use engine::{Buffer, Engine, Instant, Pool};
 use guest::Kit;
-use live::unix::{Connection, Listener, Received};
+use live::sys::unix::{Connection, Listener, Received};
 use vfio_user::server::{Config, Cookie, Input, InterruptConfig, Output, RegionConfig, Token};
 use vfio_user::{Errno, InterruptData, InterruptIndex, RegionIndex, Server};
 

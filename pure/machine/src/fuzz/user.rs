@@ -15,7 +15,7 @@ use vfio_user::RegionIndex;
 
 use super::server::{self, Server};
 use super::{Descriptor, Patience, STEPS_MAX, check_deadline, length_of};
-use crate::user::{Config, Input, Output, User};
+use crate::vfio_user_client::{Config, Input, Output, User};
 
 /// Bytes of the driver's memory, which begins at address 0.
 const ARENA: usize = 0x2_0000;

@@ -5,6 +5,7 @@ pub mod file;
 pub mod nvme;
 pub mod remote;
 mod resize;
+pub mod state;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -20,7 +21,7 @@ pub use nvme::NvmeMedium;
 pub use remote::RemoteMedium;
 pub use resize::ResizeError;
 
-use crate::state::{Keeper, Notice};
+use crate::media::state::{Keeper, Notice};
 
 /// The most media that one process can have at the same time.
 pub const MEDIA_MAX: usize = 1024;

@@ -21,7 +21,7 @@ use engine::{Instant, Nanos};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::clock::Clock;
+use crate::sys::clock::Clock;
 
 pub use processor::{PinError, pin, processors, spin_default};
 pub use several::Several;

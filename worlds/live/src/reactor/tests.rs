@@ -8,7 +8,8 @@ use std::time::{Duration, Instant as Wall};
 use engine::{Buffer, Pool};
 
 use super::*;
-use crate::tcp::{Connection, Dialer, Dialled, Listener, Options, Received};
+use crate::carrier::Received;
+use crate::carrier::tcp::{Connection, Dialer, Dialled, Listener, Options};
 
 /// Sends back what arrives, until the connection ends.
 struct Echo {

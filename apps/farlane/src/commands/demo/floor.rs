@@ -2,7 +2,7 @@
 //! spinning.
 
 use engine::Nanos;
-use live::floor::Client;
+use live::carrier::floor::Client;
 
 use super::measure::{Slices, Subjects};
 use crate::distribution::Distribution;

@@ -7,10 +7,10 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 use engine::{Nanos, Rng};
-use live::clock::Clock;
-use live::emulate::relay::{Counters, Event, Relay};
+use live::carrier::tcp::Listener;
+use live::drivers::emulate::relay::{Counters, Event, Relay};
 use live::reactor::{Reactor, Stop};
-use live::tcp::Listener;
+use live::sys::clock::Clock;
 use scenarios::file::link::Link;
 use scenarios::file::scenario::Scenario;
 use scenarios::rig::{Kind, Task};

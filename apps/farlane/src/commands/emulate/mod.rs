@@ -7,10 +7,10 @@ use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
 
 use engine::Nanos;
-use live::clock::Clock;
-use live::emulate::Direction;
+use live::drivers::emulate::Direction;
 use live::reactor::{Driver, Outcome, Reactor};
-use live::telling;
+use live::sys::clock::Clock;
+use live::sys::telling;
 use scenarios::file::link::Link;
 use serde::Serialize;
 

@@ -5,8 +5,8 @@ use std::io;
 
 use engine::{Nanos, Rng};
 use link::Passage;
-use live::clock::Clock;
-use live::emulate::packets::{Counters, Event, Namespace, Packets, Settings, Tun};
+use live::drivers::emulate::packets::{Counters, Event, Namespace, Packets, Settings, Tun};
+use live::sys::clock::Clock;
 use scenarios::file::link::Link;
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 use std::cell::{Cell, RefCell};
 
 use engine::{Nanos, Rng};
-use live::clock::Clock;
-use live::emulate::relay::{Counters, Event, Relay};
-use live::tcp::{Listener, resolve};
+use live::carrier::tcp::{Listener, resolve};
+use live::drivers::emulate::relay::{Counters, Event, Relay};
+use live::sys::clock::Clock;
 use scenarios::file::link::Link;
 use serde::Serialize;
 

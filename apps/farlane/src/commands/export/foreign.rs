@@ -6,13 +6,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use engine::Nanos;
-use live::asked::Asked;
-use live::clock::Clock;
-use live::entropy;
-use live::far::{Event, FarDriver, Server};
+use live::carrier::tcp::Listener;
+use live::drivers::control::Answering;
+use live::drivers::far::{Event, FarDriver, Server};
 use live::reactor::{Outcome, Reactor};
-use live::tcp::Listener;
-use live::unix::PATH_MAX;
+use live::sys::clock::Clock;
+use live::sys::entropy;
+use live::sys::unix::PATH_MAX;
 use machine::far::Far;
 use machine::foreign::{self, Config, Foreign, Summary};
 
@@ -74,7 +74,7 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     if let Some(listener) = quic {
         driver = driver.with_quic(listener);
     }
-    let mut driver = Asked::new(driver, control, |driver: &FarDriver<_, _>, line: &str| {
+    let mut driver = Answering::new(driver, control, |driver: &FarDriver<_, _>, line: &str| {
         status::answer(line, || status::of_far_ends(vec![status::of_far(clock.now(), driver, None)]))
     });
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;

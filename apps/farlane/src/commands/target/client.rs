@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use live::clock::Clock;
+use live::sys::clock::Clock;
 use serde_json::Value;
 
 use super::control_path;

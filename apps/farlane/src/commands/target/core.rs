@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use engine::{Instant, Nanos};
-use live::clock::Clock;
-use live::fabrics::target::{Event, TargetDriver};
+use live::drivers::fabrics::target::{Event, TargetDriver};
+use live::media::state::Store;
+use live::media::state::ssd::{self, Origin};
 use live::media::{Media, Medium};
-use live::state::Store;
-use live::state::ssd::{self, Origin};
+use live::sys::clock::Clock;
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
 use nvme::subsystem::{

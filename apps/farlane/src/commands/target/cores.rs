@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use engine::{Instant, Nanos};
-use live::clock::Clock;
-use live::fabrics::target::Mailbox;
+use live::drivers::fabrics::target::Mailbox;
 use live::reactor::{Context, Driver, Reactor, Stop, Turn, pin, processors};
+use live::sys::clock::Clock;
 use nvme_fabrics::target::{Directory, SubsystemKey};
 
 use super::core::Core;

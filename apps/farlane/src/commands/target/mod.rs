@@ -13,10 +13,10 @@ pub(crate) use status::text as status_text;
 use std::path::PathBuf;
 
 use engine::Nanos;
-use live::clock::Clock;
-use live::control::Control;
-use live::mdns::Announcer;
+use live::drivers::control::Control;
+use live::drivers::mdns::Announcer;
 use live::reactor::Reactor;
+use live::sys::clock::Clock;
 use nvme_fabrics::target::ControllerModel;
 
 use crate::args::OfferArgs;
@@ -44,7 +44,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, opened)?;
     let clock = Clock::start();
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
-    let memory_max = args.memory_max.unwrap_or_else(live::memory::budget_default);
+    let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
     let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores, memory_max)?;
     let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
     let mut server = Server::new(cores, args.config.clone(), announcer, offer)?;

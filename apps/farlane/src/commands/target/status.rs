@@ -1,11 +1,11 @@
 //! The status of a target, as JSON and as text.
 
-use live::fabrics::target::TargetDriver;
+use live::drivers::fabrics::target::TargetDriver;
 use machine::target::{AssociationStatus, ConnectionStatus, MemoryStatus};
 use nvme_fabrics::target::{Subsystem, SubsystemKey};
 use serde_json::{Value, json};
 
-pub(super) fn of<F: FnMut(live::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Value {
+pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Value {
     let target = driver.target();
     let associations = target.status();
     let subsystem = |one: &Subsystem| {

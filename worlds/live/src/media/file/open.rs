@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::kernel::allocate;
-use crate::lock::lock;
+use crate::sys::lock::lock;
 
 /// The alignment in bytes of the memory of all our direct transfers.
 pub(super) const MEMORY_ALIGNMENT: usize = 4096;

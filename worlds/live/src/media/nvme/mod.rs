@@ -20,8 +20,8 @@ use nvme_pcie::host::{
 use pcie::memory::Memory;
 
 use super::commands::{Commands, PIECE_BYTES, Refused};
-use crate::clock::Clock;
-use crate::vfio::Way;
+use crate::sys::clock::Clock;
+use crate::sys::vfio::Way;
 
 pub use super::commands::Extent;
 pub use open::{OpenError, open};

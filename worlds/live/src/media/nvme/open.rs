@@ -8,9 +8,9 @@ use engine::{Nanos, Pool};
 use nvme_pcie::host::{Config, Host, Identity, InitError};
 
 use super::{Notice, NvmeMedium, Port, VfioPort};
-use crate::clock::Clock;
 use crate::media::commands::{Abilities, Commands, Extent, PIECE_BYTES, misfit};
-use crate::vfio::{self, PciAddress};
+use crate::sys::clock::Clock;
+use crate::sys::vfio::{self, PciAddress};
 
 /// Bytes of memory that the controller can reach: its queues, and a slot for the data of each
 /// command.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nvme_pcie::registers::{configuration, offset, status};
 use pcie::memory::Memory;
 
-use crate::vfio::{Device, DmaMemory, OpenError, PciAddress, Way};
+use crate::sys::vfio::{Device, DmaMemory, OpenError, PciAddress, Way};
 
 /// How long a controller may take to write out what it caches before it is reset.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);

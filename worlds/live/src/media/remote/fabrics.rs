@@ -12,7 +12,7 @@ use nvme_fabrics::host::multipath::{Origin, PathIndex, Request, SubmitError};
 
 use super::OpenError;
 use super::way::{Device, Ended, Happened};
-use crate::fabrics::initiator::{AttachError, Attachment, Options};
+use crate::drivers::fabrics::initiator::{AttachError, Attachment, Options};
 use crate::media::commands::{Abilities, Refused};
 use crate::reactor::Turn;
 

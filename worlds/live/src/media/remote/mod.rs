@@ -19,7 +19,7 @@ use nvme::media::{Completion, Request};
 use nvme::wire::NamespaceId;
 
 use super::commands::{Commands, Extent, Lost, Refused};
-use crate::clock::Clock;
+use crate::sys::clock::Clock;
 use way::{Device, Ended, Happened, Way};
 
 pub use open::{Address, OpenError, Place, open};

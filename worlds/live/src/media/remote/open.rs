@@ -13,10 +13,10 @@ use super::fabrics::Fabrics;
 use super::pcie::Pcie;
 use super::way::{Device, Way};
 use super::{Link, PIECES_MAX, RemoteMedium};
-use crate::attach;
-use crate::clock::Clock;
-use crate::fabrics::initiator;
+use crate::drivers::attach;
+use crate::drivers::fabrics::initiator;
 use crate::media::commands::{Commands, Extent, misfit};
+use crate::sys::clock::Clock;
 
 /// Where a device is, and how to use it.
 #[derive(Clone, Debug)]

@@ -11,10 +11,10 @@ use nvme_pcie::host::{Data, Origin, QueueId, Submission, SubmitError};
 
 use super::way::{Device, Ended, Happened};
 use super::{OpenError, PIECES_MAX, POOL_RETAIN};
-use crate::attach::{AttachError, Attachment, Options};
+use crate::carrier::route::Transport;
+use crate::drivers::attach::{AttachError, Attachment, Options};
 use crate::media::commands::{Abilities, PIECE_BYTES, Refused};
 use crate::reactor::Turn;
-use crate::route::Transport;
 
 /// The only I/O queue pair that is used.
 const QUEUE: QueueId = QueueId(1);

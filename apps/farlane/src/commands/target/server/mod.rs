@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use engine::Instant;
-use live::control::Control;
-use live::mdns::Announcer;
+use live::carrier::tcp::Listener;
+use live::drivers::control::Control;
+use live::drivers::mdns::Announcer;
+use live::media::state::Store;
 use live::reactor::{Context, Driver, HangUp, Turn};
-use live::state::Store;
-use live::tcp::Listener;
 use nvme_fabrics::target::{Directory, Hosts, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};

@@ -1,0 +1,202 @@
+//! A link to a far end, as a tunnel session needs it: dialled on request, and closed once
+//! everything is sent.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use engine::{Buffer, Instant, Pool};
+
+use super::multipath::Bundle;
+use super::route::Route;
+use super::stream::Stream;
+use super::tcp::{Dialer, Dialled};
+use super::{Received, quic};
+use crate::reactor::{Attention, Sources};
+
+/// Number of received pieces that are discarded in one turn when the link is to be closed.
+const LAST_PIECES: usize = 64;
+
+enum Transport {
+    /// The engine has not asked for a connection.
+    Idle,
+    Dialling(Dialer),
+    /// Dialling over QUIC.
+    Greeting(Box<quic::Dialer>),
+    Joining(Box<Bundle>),
+    Connected(Stream),
+}
+
+/// What dialling has come to.
+pub(crate) enum Dial {
+    Connected,
+    Failed(SocketAddr, io::Error),
+    /// One path of a link of several paths was lost or has come back; the link goes on.
+    Path {
+        path: u8,
+        is_away: bool,
+    },
+}
+
+/// A link to a far end over TCP, QUIC or a bundle of paths.
+pub(crate) struct Link {
+    route: Route,
+    transport: Transport,
+    /// The link is to be closed when everything is sent.
+    closing: bool,
+}
+
+impl Link {
+    pub(crate) const fn new(route: Route) -> Self {
+        Self { route, transport: Transport::Idle, closing: false }
+    }
+
+    pub(crate) const fn is_connected(&self) -> bool {
+        matches!(self.transport, Transport::Connected(_))
+    }
+
+    pub(crate) fn connect(&mut self, now: Instant) {
+        self.closing = false;
+        if let Some((pin, options)) = self.route.quic {
+            let dialer = quic::Dialer::new(self.route.addresses.clone(), pin, options, now);
+            self.transport = Transport::Greeting(Box::new(dialer));
+            return;
+        }
+        if !self.route.others.is_empty() {
+            self.transport = Transport::Joining(Box::new(Bundle::dialling(&self.route, now)));
+            return;
+        }
+        let dialer = Dialer::new(self.route.addresses.clone(), self.route.tcp.clone(), now);
+        self.transport = Transport::Dialling(dialer);
+    }
+
+    pub(crate) const fn close(&mut self) {
+        self.closing = true;
+    }
+
+    pub(crate) fn send(&mut self, bytes: Buffer) {
+        if let Transport::Connected(stream) = &mut self.transport {
+            stream.send(bytes);
+        }
+    }
+
+    pub(crate) fn dial(&mut self, now: Instant, sources: &Sources) -> Option<Dial> {
+        let dialer = match &mut self.transport {
+            Transport::Idle => return None,
+            Transport::Connected(stream) => {
+                stream.turn(now, sources);
+                return stream.news().map(|(path, is_away)| Dial::Path { path, is_away });
+            }
+            Transport::Greeting(_) => return self.greet(now, sources),
+            Transport::Joining(bundle) => {
+                bundle.turn(now, sources);
+                return self.joined();
+            }
+            Transport::Dialling(dialer) => dialer,
+        };
+        match dialer.poll(now) {
+            Dialled::Waiting => None,
+            Dialled::Began(descriptor) => self.watch(descriptor, sources),
+            Dialled::Failed(address, error) => Some(self.fail(address, error)),
+            Dialled::Connected(connection) => {
+                self.transport = Transport::Connected(Stream::Tcp(connection));
+                Some(Dial::Connected)
+            }
+        }
+    }
+
+    fn greet(&mut self, now: Instant, sources: &Sources) -> Option<Dial> {
+        let Transport::Greeting(dialer) = &mut self.transport else { return None };
+        match dialer.poll(now) {
+            quic::Dialled::Waiting => None,
+            quic::Dialled::Began(descriptor) => self.watch(descriptor, sources),
+            quic::Dialled::Failed(address, error) => Some(self.fail(address, error)),
+            quic::Dialled::Connected(stream) => {
+                self.transport = Transport::Connected(Stream::Quic(Box::new(stream)));
+                Some(Dial::Connected)
+            }
+        }
+    }
+
+    /// Registers the descriptor of an attempt, so that its events end sleeps. An attempt that
+    /// cannot be registered has failed.
+    fn watch(&mut self, descriptor: RawFd, sources: &Sources) -> Option<Dial> {
+        let error = sources.add(descriptor, Attention::EachTurn).err()?;
+        let address = *self.route.addresses.first()?;
+        Some(self.fail(address, error))
+    }
+
+    /// Gives up the attempt and moves `address` to the end of the list, so that the next attempt
+    /// begins with the next address.
+    fn fail(&mut self, address: SocketAddr, error: io::Error) -> Dial {
+        self.transport = Transport::Idle;
+        self.route.addresses.rotate_left(1);
+        Dial::Failed(address, error)
+    }
+
+    /// Whether one path of a bundle is connected by now.
+    fn joined(&mut self) -> Option<Dial> {
+        let Transport::Joining(bundle) = &mut self.transport else { return None };
+        let dialled = bundle.dialled()?;
+        let joining = core::mem::replace(&mut self.transport, Transport::Idle);
+        if let Err((address, error)) = dialled {
+            return Some(self.fail(address, error));
+        }
+        if let Transport::Joining(bundle) = joining {
+            self.transport = Transport::Connected(Stream::Paths(bundle));
+        }
+        Some(Dial::Connected)
+    }
+
+    /// The received bytes, or `Err` when the link has ended.
+    pub(crate) fn receive(&mut self, pool: &mut Pool, sources: &Sources) -> Option<Result<Buffer, ()>> {
+        let Transport::Connected(stream) = &mut self.transport else { return None };
+        let mut received = stream.receive(pool);
+        if self.closing {
+            // The peer's bytes are no longer wanted, but its acknowledgement of ours may be behind
+            // them. The limit keeps a peer that goes on sending from delaying the close.
+            for _ in 0..LAST_PIECES {
+                let Ok(Received::Data(_)) = received else { break };
+                received = stream.receive(pool);
+            }
+        }
+        match received {
+            Ok(Received::Nothing) => None,
+            Ok(Received::Data(_)) if self.closing => None,
+            Ok(Received::Data(bytes)) => Some(Ok(bytes)),
+            Ok(Received::Closed) | Err(_) => {
+                stream.unregister(sources);
+                self.transport = Transport::Idle;
+                if core::mem::take(&mut self.closing) { None } else { Some(Err(())) }
+            }
+        }
+    }
+
+    /// Sends what waits, and completes a close that was asked for. Returns whether anything was
+    /// done.
+    pub(crate) fn flush(&mut self, sources: &Sources) -> bool {
+        let Transport::Connected(stream) = &mut self.transport else { return false };
+        let sent = stream.flush();
+        let busy = sent.as_ref().is_ok_and(|sent| *sent > 0);
+        if self.closing && (sent.is_err() || stream.unsent() == 0) {
+            if !stream.close() {
+                return busy;
+            }
+            stream.unregister(sources);
+            self.transport = Transport::Idle;
+            self.closing = false;
+            return true;
+        }
+        busy
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        match &self.transport {
+            Transport::Idle => None,
+            Transport::Dialling(dialer) => dialer.poll_timeout(),
+            Transport::Greeting(dialer) => dialer.poll_timeout(),
+            Transport::Joining(bundle) => bundle.poll_timeout(),
+            Transport::Connected(stream) => stream.poll_timeout(),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! One stream over several TCP connections, of which the fastest counts: `tunnel::paths` in the
+//! live world.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+use engine::{Buffer, Engine, Instant, Nanos, Pool, drain, fire};
+use tunnel::paths::{GroupId, Input, Output, PATHS_MAX, PathIndex, Paths, Preamble, Token};
+
+use crate::carrier::Received;
+use crate::carrier::route::Route;
+use crate::carrier::tcp::{Connection, Dialer, Dialled, keep_short};
+use crate::reactor::{Attention, Sources};
+use crate::sys::entropy;
+
+/// The most bytes of a path that the kernel may hold unsent. Bytes that are still with us can be
+/// left out.
+const UNSENT_MAX: u32 = 64 << 10;
+/// How many pieces without new bytes one connection may bring in a row before others have a turn.
+const PIECES_MAX: usize = 64;
+/// How often dialling is looked at: before the first path is there, and later.
+const LOOK_FIRST: Nanos = Nanos::from_millis(1);
+const LOOK_LATER: Nanos = Nanos::from_millis(20);
+/// The first pause before a lost path is dialled again, and the longest pause.
+const PAUSE: Nanos = Nanos::from_millis(50);
+const PAUSE_MAX: Nanos = Nanos::from_secs(2);
+/// A path that lived at least this long is dialled again soon.
+const LIVED: Nanos = Nanos::from_secs(5);
+
+/// The state of one path.
+#[derive(Debug, Default)]
+struct Slot {
+    connection: Option<Connection>,
+    /// At the end that dials: how the path is dialled.
+    dialling: Option<Dialling>,
+}
+
+#[derive(Debug)]
+struct Dialling {
+    dialer: Dialer,
+    /// When the dialler is looked at next.
+    look: Instant,
+    /// The pause before dialling again when the path is lost.
+    pause: Nanos,
+    joined: Instant,
+    /// The latest attempt, or the connection, has failed.
+    has_failed: bool,
+    /// The value of `has_failed` that was last told.
+    is_told: bool,
+}
+
+/// One stream over several TCP connections.
+#[derive(Debug)]
+pub(crate) struct Bundle {
+    paths: Paths,
+    slots: [Slot; PATHS_MAX],
+    /// Bytes of the stream that have come and were not taken.
+    ready: VecDeque<Buffer>,
+    /// The time of the turn.
+    now: Instant,
+    /// The index of the path that is looked at first.
+    first: usize,
+    peer: SocketAddr,
+    /// A path is there, or was.
+    begun: bool,
+    over: bool,
+    /// Why a path could not be dialled, at the latest failure.
+    failure: Option<(SocketAddr, io::Error)>,
+}
+
+impl Bundle {
+    /// Dials all paths of `route`.
+    ///
+    /// # Panics
+    /// When a path has no address.
+    pub(crate) fn dialling(route: &Route, now: Instant) -> Self {
+        let mut group = GroupId([0; 16]);
+        entropy::system().fill(&mut group.0);
+        let mut bundle = Self::new(Paths::dialling(group), route.addresses[0], now);
+        let ways = core::iter::once(&route.addresses).chain(&route.others);
+        for (slot, addresses) in bundle.slots.iter_mut().zip(ways) {
+            let dialer = Dialer::new(addresses.clone(), route.tcp.clone(), now);
+            slot.dialling = Some(Dialling {
+                dialer,
+                look: now,
+                pause: PAUSE,
+                joined: now,
+                has_failed: false,
+                is_told: false,
+            });
+        }
+        bundle
+    }
+
+    /// Makes the end that was dialled, whose first path began with `preamble`.
+    pub(crate) fn accepting(preamble: &Preamble, peer: SocketAddr, now: Instant) -> Self {
+        let token = Token(entropy::system().next_u64().max(1));
+        Self::new(Paths::accepting(preamble.group, token), peer, now)
+    }
+
+    fn new(paths: Paths, peer: SocketAddr, now: Instant) -> Self {
+        Self {
+            paths,
+            slots: Default::default(),
+            ready: VecDeque::new(),
+            now,
+            first: 0,
+            peer,
+            begun: false,
+            over: false,
+            failure: None,
+        }
+    }
+
+    pub(crate) const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Whether a path that begins with `preamble` belongs to this bundle.
+    pub(crate) fn is_ours(&self, preamble: &Preamble) -> bool {
+        !self.over && self.paths.is_ours(preamble)
+    }
+
+    /// Adds an accepted path, with the bytes that came on it after the preamble.
+    pub(crate) fn accept(&mut self, path: PathIndex, connection: Connection, rest: Buffer) {
+        let index = usize::from(path.0);
+        self.join(index, connection);
+        if !rest.is_empty() {
+            self.input(Input::Received(path, rest));
+        }
+    }
+
+    fn join(&mut self, index: usize, connection: Connection) {
+        // If this fails, more is sent in vain, but nothing else happens.
+        let _ = keep_short(&connection, UNSENT_MAX);
+        self.peer = connection.peer();
+        // This closes an earlier connection of the path.
+        self.slots[index].connection = Some(connection);
+        self.begun = true;
+        self.input(Input::Joined(path_index(index)));
+    }
+
+    /// The outcome of dialling: `Ok` when a path is there, or was, `Err` when all have failed,
+    /// `None` while undecided.
+    pub(crate) fn dialled(&mut self) -> Option<Result<(), (SocketAddr, io::Error)>> {
+        if self.begun {
+            return Some(Ok(()));
+        }
+        let mut dialling = self.slots.iter().filter_map(|slot| slot.dialling.as_ref());
+        if dialling.all(|it| it.has_failed) { self.failure.take().map(Err) } else { None }
+    }
+
+    /// The next path that has gone away or come back since the last call: its number, and whether
+    /// it is away. `None` before the first path and after the end.
+    pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
+        if !self.begun || self.over {
+            return None;
+        }
+        let of_slot = |(slot, number): (&mut Slot, u8)| {
+            let dialling = slot.dialling.as_mut()?;
+            let is_new =
+                core::mem::replace(&mut dialling.is_told, dialling.has_failed) != dialling.has_failed;
+            is_new.then_some((number, dialling.has_failed))
+        };
+        self.slots.iter_mut().zip(0..).find_map(of_slot)
+    }
+
+    /// Does what is due: acknowledges, gives up paths, dials. Returns whether anything was done.
+    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
+        self.now = self.now.max(now);
+        for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
+            connection.turn(now);
+        }
+        let mut busy = false;
+        if fire(&mut self.paths, self.now) {
+            self.exchange();
+            busy = true;
+        }
+        for index in 0..PATHS_MAX {
+            busy |= self.dial(index, sources);
+        }
+        busy
+    }
+
+    fn dial(&mut self, index: usize, sources: &Sources) -> bool {
+        let (now, begun) = (self.now, self.begun);
+        let slot = &mut self.slots[index];
+        let Some(dialling) = &mut slot.dialling else { return false };
+        if self.over || slot.connection.is_some() || dialling.look > now {
+            return false;
+        }
+        dialling.look = now + if begun { LOOK_LATER } else { LOOK_FIRST };
+        match dialling.dialer.poll(now) {
+            Dialled::Waiting => false,
+            Dialled::Began(descriptor) => {
+                if let Err(error) = sources.add(descriptor, Attention::EachTurn) {
+                    dialling.has_failed = true;
+                    self.failure = Some((self.peer, error));
+                }
+                true
+            }
+            Dialled::Failed(address, error) => {
+                dialling.has_failed = true;
+                self.failure = Some((address, error));
+                true
+            }
+            Dialled::Connected(connection) => {
+                (dialling.joined, dialling.has_failed) = (now, false);
+                self.join(index, connection);
+                true
+            }
+        }
+    }
+
+    /// When [`Bundle::turn`] wants to be called, if ever.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let of_slot = |slot: &Slot| match (&slot.connection, &slot.dialling) {
+            (Some(connection), _) => connection.poll_timeout(),
+            (None, Some(dialling)) if !self.over => {
+                dialling.dialer.poll_timeout().map(|at| at.max(dialling.look))
+            }
+            _ => None,
+        };
+        self.slots.iter().filter_map(of_slot).chain(self.paths.poll_timeout()).min()
+    }
+
+    fn input(&mut self, input: Input) {
+        self.paths.handle_input(self.now, input);
+        self.exchange();
+    }
+
+    fn exchange(&mut self) {
+        let Self { paths, slots, ready, now, over, .. } = self;
+        drain(paths, |output| match output {
+            Output::Transmit(path, bytes) => {
+                let connection = &mut slots[usize::from(path.0)].connection;
+                if let Some(connection) = connection
+                    && connection.send(bytes).is_err()
+                {
+                    // The next receive sees the end of the connection.
+                    connection.abort();
+                }
+            }
+            Output::Deliver(bytes) => ready.push_back(bytes),
+            Output::Drop(path, _) => slots[usize::from(path.0)].lose(*now),
+            Output::End(_) => {
+                *over = true;
+                slots.iter_mut().for_each(|slot| slot.lose(*now));
+            }
+        });
+    }
+
+    pub(crate) fn send(&mut self, bytes: Buffer) {
+        self.paths.send(self.now, bytes);
+        self.exchange();
+    }
+
+    /// Takes the next bytes of the stream.
+    pub(crate) fn receive(&mut self, pool: &mut Pool) -> Received {
+        for step in 0..PATHS_MAX {
+            let index = (self.first + step) % PATHS_MAX;
+            for _ in 0..PIECES_MAX {
+                if let Some(bytes) = self.ready.pop_front() {
+                    return Received::Data(bytes);
+                }
+                let Some(connection) = &mut self.slots[index].connection else { break };
+                let path = path_index(index);
+                match connection.receive(pool) {
+                    Ok(Received::Nothing) => break,
+                    Ok(Received::Data(bytes)) => self.input(Input::Received(path, bytes)),
+                    Ok(Received::Closed) | Err(_) => {
+                        self.slots[index].lose(self.now);
+                        self.input(Input::Lost(path));
+                    }
+                }
+            }
+            if let Some(bytes) = self.ready.pop_front() {
+                self.first = (index + 1) % PATHS_MAX;
+                return Received::Data(bytes);
+            }
+        }
+        if self.over { Received::Closed } else { Received::Nothing }
+    }
+
+    /// Sends as much as the system takes; returns the number of bytes taken.
+    pub(crate) fn flush(&mut self) -> usize {
+        let mut sent = 0;
+        for index in 0..PATHS_MAX {
+            while let Some(connection) = &mut self.slots[index].connection {
+                // The next receive sees a failure.
+                sent += connection.flush().unwrap_or(0);
+                let path = path_index(index);
+                if connection.unsent() > 0 || !self.paths.is_filled(path) {
+                    break;
+                }
+                self.input(Input::Drained(path));
+            }
+        }
+        sent
+    }
+
+    /// The number of bytes of the stream that the other end has not acknowledged.
+    pub(crate) fn unsent(&self) -> usize {
+        usize::try_from(self.paths.unacknowledged()).unwrap_or(usize::MAX)
+    }
+
+    /// Tells the peer what has come, and that nothing more will be sent.
+    pub(crate) fn close(&mut self) {
+        self.paths.conclude(self.now);
+        self.exchange();
+        self.flush();
+        for connection in self.slots.iter_mut().filter_map(|slot| slot.connection.as_mut()) {
+            connection.close();
+        }
+    }
+}
+
+impl Slot {
+    /// Drops the path's connection, and has the path dialled again if this end dials.
+    fn lose(&mut self, now: Instant) {
+        if self.connection.take().is_none() {
+            return;
+        }
+        if let Some(dialling) = &mut self.dialling {
+            dialling.has_failed = true;
+            let lived = now - dialling.joined >= LIVED;
+            dialling.pause = if lived { PAUSE } else { (dialling.pause * 2).min(PAUSE_MAX) };
+            dialling.look = now + dialling.pause;
+            dialling.dialer.restart(dialling.look);
+        }
+    }
+}
+
+fn path_index(index: usize) -> PathIndex {
+    PathIndex(u8::try_from(index).expect("there are four paths at most"))
+}

@@ -1,0 +1,170 @@
+//! What a connection of a tunnel consists of: a reliable stream of bytes, whatever carries it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use engine::{Buffer, Instant, Pool};
+
+use crate::carrier::Bundle;
+use crate::carrier::Received;
+use crate::carrier::quic;
+use crate::carrier::tcp::Connection;
+use crate::reactor::{Attention, Sources};
+
+/// A reliable stream of bytes. None of its methods waits.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// One TCP connection.
+    Tcp(Connection),
+    /// The stream of a QUIC connection.
+    Quic(Box<quic::Stream>),
+    /// Several TCP connections, of which the fastest counts.
+    Paths(Box<Bundle>),
+}
+
+impl Stream {
+    /// The address of the other end.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        match self {
+            Self::Tcp(connection) => connection.peer(),
+            Self::Quic(stream) => stream.peer(),
+            Self::Paths(bundle) => bundle.peer(),
+        }
+    }
+
+    /// Makes news of the stream wake the reactor.
+    pub(crate) fn register(&self, sources: &Sources) -> io::Result<()> {
+        match self {
+            Self::Tcp(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
+            // A dialler's socket is registered since it was dialled; the others share their
+            // listener's socket.
+            Self::Quic(_) => Ok(()),
+            // Each path is registered since it was dialled or accepted.
+            Self::Paths(_) => Ok(()),
+        }
+    }
+
+    /// Takes the stream from the reactor, because it will be dropped.
+    pub(crate) fn unregister(&self, sources: &Sources) {
+        match self {
+            Self::Tcp(connection) => sources.remove(connection.as_raw_fd()),
+            Self::Quic(stream) => stream.descriptor().into_iter().for_each(|own| sources.remove(own)),
+            // Paths are taken from the reactor when they are closed.
+            Self::Paths(_) => {}
+        }
+    }
+
+    /// Does what has become due, once a turn; returns whether anything was.
+    #[inline]
+    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
+        match self {
+            // What is due for QUIC is done with each receive.
+            Self::Quic(_) => false,
+            Self::Tcp(connection) => {
+                connection.turn(now);
+                false
+            }
+            Self::Paths(bundle) => bundle.turn(now, sources),
+        }
+    }
+
+    /// The next path that has gone away or come back, as [`Bundle::news`] tells.
+    pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
+        match self {
+            Self::Tcp(_) | Self::Quic(_) => None,
+            Self::Paths(bundle) => bundle.news(),
+        }
+    }
+
+    /// When [`Stream::turn`] wants to be called, if ever.
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Quic(stream) => stream.poll_timeout(),
+            Self::Tcp(connection) => connection.poll_timeout(),
+            Self::Paths(bundle) => bundle.poll_timeout(),
+        }
+    }
+
+    /// Appends `bytes` to what waits to be sent.
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: Buffer) {
+        match self {
+            Self::Tcp(connection) => {
+                if connection.send(bytes).is_err() {
+                    // The connection takes nothing any more; the next receive sees its end.
+                    connection.abort();
+                }
+            }
+            Self::Quic(stream) => {
+                if stream.send(bytes).is_err() {
+                    stream.abort();
+                }
+            }
+            Self::Paths(bundle) => bundle.send(bytes),
+        }
+    }
+
+    /// Takes the next piece that has come.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    #[inline]
+    pub(crate) fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        match self {
+            Self::Tcp(connection) => connection.receive(pool),
+            Self::Quic(stream) => stream.receive(pool),
+            Self::Paths(bundle) => Ok(bundle.receive(pool)),
+        }
+    }
+
+    /// Does what the carrier itself can't postpone until the next piece is taken.
+    pub(crate) fn keep_up(&mut self) {
+        match self {
+            Self::Tcp(_) | Self::Paths(_) => {}
+            Self::Quic(stream) => stream.keep_up(),
+        }
+    }
+
+    /// Sends as much as the system takes; returns the number of bytes taken.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    #[inline]
+    pub(crate) fn flush(&mut self) -> io::Result<usize> {
+        match self {
+            Self::Tcp(connection) => connection.flush(),
+            Self::Quic(stream) => stream.flush(),
+            Self::Paths(bundle) => Ok(bundle.flush()),
+        }
+    }
+
+    /// The number of bytes that wait to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        match self {
+            Self::Tcp(connection) => connection.unsent(),
+            Self::Quic(stream) => stream.unsent(),
+            Self::Paths(bundle) => bundle.unsent(),
+        }
+    }
+
+    /// Tells the peer that nothing more will be sent; returns whether the stream can then be
+    /// dropped. If not, it must be called again: nobody else would send lost bytes again.
+    pub(crate) fn close(&mut self) -> bool {
+        match self {
+            Self::Tcp(connection) => {
+                connection.close();
+                true
+            }
+            Self::Quic(stream) => {
+                stream.close();
+                stream.is_closed()
+            }
+            Self::Paths(bundle) => {
+                bundle.close();
+                true
+            }
+        }
+    }
+}

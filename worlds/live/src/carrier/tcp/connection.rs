@@ -1,0 +1,195 @@
+//! A TCP connection, with pooled buffers for what arrives.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+
+use engine::{Buffer, BufferMut, Instant, Nanos, Pool};
+
+use super::block::BlockLength;
+use super::stamp;
+use super::system::Direct;
+use crate::carrier::{Outbox, OutboxFull, Received};
+
+/// A received piece of up to this many bytes is copied out, so that its block can be used again.
+const COPY_MAX: usize = 4 << 10;
+/// Once this many bytes wait, they are sent without waiting for a flush.
+const FLUSH_BYTES: usize = 32 << 10;
+/// Number of blocks in a row that would have fitted the next smaller size before the block shrinks.
+const SHRINK_AFTER: u32 = 16;
+
+/// A TCP connection whose calls never block.
+#[derive(Debug)]
+pub struct Connection {
+    socket: TcpStream,
+    peer: SocketAddr,
+    outbox: Outbox,
+    /// The block that the next bytes are received into.
+    block: Option<BufferMut>,
+    block_length: BlockLength<SHRINK_AFTER>,
+    /// How long the last received bytes had waited in the kernel; `None` where nobody asked for
+    /// stamps.
+    age: Option<Nanos>,
+    coalescing: Option<Coalescing>,
+}
+
+/// The state of a connection whose small writes wait for more bytes.
+#[derive(Debug)]
+struct Coalescing {
+    length: Nanos,
+    /// The time of the current turn.
+    now: Instant,
+    /// When the waiting bytes are sent even if they fill no segment.
+    due: Option<Instant>,
+}
+
+impl Connection {
+    /// Takes over a connected socket: makes it non-blocking and turns Nagle's algorithm off
+    /// (TCP_NODELAY).
+    pub(super) fn new(socket: TcpStream, peer: SocketAddr) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        let (outbox, block_length) = (Outbox::default(), BlockLength::new());
+        Ok(Self { socket, peer, outbox, block: None, block_length, age: None, coalescing: None })
+    }
+
+    /// Has the kernel stamp all bytes received from now on, for [`Connection::age`]. Where the
+    /// kernel has no stamps, every age is zero.
+    pub fn stamp(&mut self) {
+        self.age = stamp::enable(&self.socket).is_ok().then_some(Nanos::ZERO);
+    }
+
+    /// Has bytes that fill no segment wait up to `length` for more; zero turns the waiting off.
+    pub(crate) fn coalesce(&mut self, length: Nanos) {
+        let coalescing = Coalescing { length, now: Instant::ZERO, due: None };
+        self.coalescing = (length > Nanos::ZERO).then_some(coalescing);
+    }
+
+    /// Begins a turn of the loop at `now`.
+    #[inline]
+    pub(crate) const fn turn(&mut self, now: Instant) {
+        if let Some(coalescing) = &mut self.coalescing {
+            coalescing.now = now;
+        }
+    }
+
+    /// When bytes that wait for more are sent without them.
+    #[inline]
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.coalescing.as_ref().and_then(|coalescing| coalescing.due)
+    }
+
+    /// How long the last byte of the last [`Connection::receive`] had waited in the kernel.
+    pub fn age(&self) -> Nanos {
+        self.age.unwrap_or(Nanos::ZERO)
+    }
+
+    /// The address of the peer.
+    pub const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Gives up the socket to another owner. Bytes that were not sent yet are dropped.
+    pub fn into_socket(self) -> TcpStream {
+        self.socket
+    }
+
+    /// Number of bytes that wait to be sent.
+    pub const fn unsent(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// Queues `data` behind the bytes that wait to be sent. [`Connection::flush`] sends the queue;
+    /// a queue of 32 KiB or more is sent at once.
+    ///
+    /// # Errors
+    /// When too much waits in the queue. The connection must then be given up.
+    pub fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
+        self.outbox.push(data)?;
+        if let Some(coalescing) = &mut self.coalescing {
+            coalescing.due.get_or_insert(coalescing.now + coalescing.length);
+        }
+        if self.outbox.bytes() >= FLUSH_BYTES {
+            // The peer works on these bytes while we prepare more. A failure shows with the next
+            // receive.
+            let _ = self.flush();
+        }
+        Ok(())
+    }
+
+    /// Sends as many bytes as the kernel takes without blocking, and returns their number.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn flush(&mut self) -> io::Result<usize> {
+        let waiting = self.outbox.bytes();
+        if let Some(Coalescing { now, due, .. }) = &mut self.coalescing {
+            if waiting < FLUSH_BYTES && due.is_some_and(|due| due > *now) {
+                return Ok(0);
+            }
+            *due = None;
+        }
+        match waiting {
+            0 => Ok(0),
+            _ => self.outbox.write_to(&mut Direct(&self.socket)),
+        }
+    }
+
+    /// Receives the bytes that have arrived, without blocking.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        let mut block = match self.block.take() {
+            Some(block) => block,
+            None => pool.take(self.block_length.get()),
+        };
+        let read = match &mut self.age {
+            None => Direct(&self.socket).read(&mut block),
+            Some(age) => stamp::read(&self.socket, &mut block).map(|(count, waited)| {
+                *age = waited;
+                count
+            }),
+        };
+        let count = match read {
+            Ok(count) => count,
+            Err(error) => {
+                self.block = Some(block);
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(Received::Nothing),
+                    _ => Err(error),
+                };
+            }
+        };
+        if count == 0 {
+            return Ok(Received::Closed);
+        }
+        if count <= COPY_MAX {
+            let data = pool.copy(&block[..count]);
+            self.block = Some(block);
+            return Ok(Received::Data(data));
+        }
+        self.block_length.heed(count);
+        block.truncate(count);
+        Ok(Received::Data(pool.seal(block)))
+    }
+
+    /// Ends both directions at once: bytes that wait are not sent, and [`Connection::receive`]
+    /// returns [`Received::Closed`].
+    pub fn abort(&mut self) {
+        self.outbox = Outbox::default();
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Tells the peer that no more bytes will be sent.
+    pub fn close(&mut self) {
+        // A connection that is already gone needs no closing.
+        let _ = self.socket.shutdown(Shutdown::Write);
+    }
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}

@@ -1,0 +1,128 @@
+//! TCP as a link: sockets that never block, joined to pooled buffers.
+//!
+//! The kernel sizes the buffers of a socket to what the path needs. Asking for a size would end
+//! this, and would cap the size at `net.core.rmem_max`, which is often far smaller.
+
+mod block;
+pub(crate) mod connect;
+mod connection;
+mod dial;
+mod options;
+mod stamp;
+mod system;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
+
+use crate::sys::descriptors::{Door, HEADROOM};
+pub(crate) use block::BlockLength;
+pub use connection::Connection;
+pub use dial::{Dialer, Dialled};
+pub(crate) use options::keep_short;
+pub use options::{Options, SILENCE_MAX, Unavailable};
+pub(crate) use system::Direct;
+
+/// Length of the queue of connections to be accepted, as far as the system allows it. When many
+/// hosts come back at once, a host that finds the queue full tries again only after a second.
+const BACKLOG: i32 = 1024;
+/// Number of addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 16;
+
+/// A listening TCP socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    options: Options,
+    door: Door,
+}
+
+impl Listener {
+    /// Listens on `address`. With port 0 the system chooses a port, which [`Listener::address`]
+    /// tells.
+    ///
+    /// # Errors
+    /// When the address does not belong to this machine or is taken.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
+        socket.set_nonblocking(true)?;
+        // Lets a restarted far end take its port again at once.
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let socket = TcpListener::from(socket);
+        let address = socket.local_addr()?;
+        Ok(Self { socket, address, options: Options::default(), door: Door::new(HEADROOM) })
+    }
+
+    /// Has all connections accepted from now on ask the kernel for `options`.
+    #[must_use]
+    pub fn with(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The address that the listener is bound to.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next connection, if one waits. A connection that has failed by itself is passed over.
+    ///
+    /// # Errors
+    /// When the process has no descriptors or memory left for the connection; the waiting
+    /// connection has been turned away.
+    pub fn accept(&self) -> io::Result<Option<Connection>> {
+        self.door.admit(|| self.take())
+    }
+
+    fn take(&self) -> io::Result<Option<Connection>> {
+        for _ in 0..BACKLOG {
+            match self.socket.accept() {
+                Ok((socket, peer)) => match self.prepare(socket, peer) {
+                    Ok(connection) => return Ok(Some(connection)),
+                    // The connection was closed while it waited.
+                    Err(_) => continue,
+                },
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    io::ErrorKind::Interrupted
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::ConnectionReset => continue,
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    fn prepare(&self, socket: TcpStream, peer: SocketAddr) -> io::Result<Connection> {
+        self.options.apply(&socket)?;
+        let mut connection = Connection::new(socket, peer)?;
+        connection.coalesce(self.options.coalesce);
+        Ok(connection)
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// Resolves `host:port` to its addresses. Blocks until the system's resolver answers.
+///
+/// # Errors
+/// When the name has no address; the error names it.
+pub fn resolve(name: &str) -> io::Result<Vec<SocketAddr>> {
+    let explain = |error: io::Error| io::Error::new(error.kind(), format!("{name}: {error}; give host:port"));
+    let addresses: Vec<_> = name.to_socket_addrs().map_err(explain)?.take(ADDRESSES_MAX).collect();
+    if addresses.is_empty() {
+        return Err(explain(io::ErrorKind::NotFound.into()));
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,144 @@
+//! A socket through which a running program is asked questions: a line in, a line out.
+
+mod answering;
+
+pub use answering::Answering;
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::Pool;
+
+use crate::reactor::{Attention, Sources};
+use crate::sys::unix::{BindError, Connection, Listener, Received};
+
+/// The most bytes of a request.
+pub const REQUEST_MAX: usize = 64 << 10;
+/// The most clients at once; further ones wait.
+const CLIENTS_MAX: usize = 8;
+/// How long a client waits for the answer.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// The most bytes of an answer.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+struct Client {
+    connection: Connection,
+    request: Vec<u8>,
+    is_answered: bool,
+}
+
+/// The program's side of a control socket.
+pub struct Control {
+    listener: Listener,
+    is_registered: bool,
+    clients: Vec<Client>,
+    pool: Pool,
+}
+
+impl Control {
+    /// Listens at `path`, which from then on only this user may use.
+    ///
+    /// # Errors
+    /// When the path is taken, or can't be created.
+    pub fn bind(path: &Path) -> Result<Self, BindError> {
+        let listener = Listener::bind(path)?;
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(path, permissions)?;
+        Ok(Self { listener, is_registered: false, clients: Vec::new(), pool: Pool::new(1 << 20) })
+    }
+
+    /// The path where it listens.
+    pub fn path(&self) -> &Path {
+        self.listener.path()
+    }
+
+    /// Takes the requests of clients, and sends each the result of `answer`. Returns whether there
+    /// was anything.
+    ///
+    /// # Errors
+    /// When the socket can't be waited for; this is possible at the first call only.
+    pub fn turn(&mut self, sources: &Sources, mut answer: impl FnMut(&str) -> String) -> io::Result<bool> {
+        let mut busy = false;
+        if !self.is_registered {
+            sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+            self.is_registered = true;
+        }
+        // A client that can't be let in asks again: the program and its other clients go on.
+        while self.clients.len() < CLIENTS_MAX
+            && let Ok(Some(connection)) = self.listener.accept()
+        {
+            if sources.add(connection.as_raw_fd(), Attention::OnNews).is_err() {
+                continue;
+            }
+            self.clients.push(Client { connection, request: Vec::new(), is_answered: false });
+            busy = true;
+        }
+        let Self { clients, pool, .. } = self;
+        clients.retain_mut(|client| {
+            let lasts = client.turn(pool, &mut answer, &mut busy);
+            if !lasts {
+                sources.remove(client.connection.as_raw_fd());
+            }
+            lasts
+        });
+        Ok(busy)
+    }
+}
+
+impl Client {
+    /// Serves the client; returns whether it stays.
+    fn turn(&mut self, pool: &mut Pool, answer: &mut impl FnMut(&str) -> String, busy: &mut bool) -> bool {
+        loop {
+            match self.connection.receive(pool) {
+                Ok(Received::Nothing) => break,
+                Ok(Received::Data(bytes, _)) => {
+                    *busy = true;
+                    self.request.extend_from_slice(&bytes);
+                    if self.request.len() > REQUEST_MAX {
+                        return false;
+                    }
+                }
+                Ok(Received::Closed) | Err(_) => return false,
+            }
+        }
+        let end = self.request.iter().position(|byte| *byte == b'\n');
+        if let Some(end) = end.filter(|_| !self.is_answered) {
+            self.is_answered = true;
+            let line = String::from_utf8_lossy(&self.request[..end]).into_owned();
+            let mut bytes = answer(&line).into_bytes();
+            bytes.push(b'\n');
+            for piece in bytes.chunks(Pool::LENGTH_MAX) {
+                if self.connection.send(pool.copy(piece), Vec::new()).is_err() {
+                    return false;
+                }
+            }
+        }
+        self.connection.flush().is_ok() && !(self.is_answered && self.connection.unsent() == 0)
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Control({}, {} clients)", self.path().display(), self.clients.len())
+    }
+}
+
+/// Asks the program that listens at `path`; returns its answer without the newline.
+///
+/// # Errors
+/// When nobody listens there, or there is no answer in time.
+pub fn ask(path: &Path, request: &str) -> io::Result<String> {
+    let mut socket = UnixStream::connect(path)?;
+    socket.set_read_timeout(Some(ANSWER_MAX))?;
+    socket.write_all(format!("{request}\n").as_bytes())?;
+    let mut answer = String::new();
+    socket.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+    match answer.strip_suffix('\n') {
+        Some(line) => Ok(line.to_owned()),
+        None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the answer is cut off")),
+    }
+}

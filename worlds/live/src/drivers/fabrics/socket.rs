@@ -1,0 +1,196 @@
+//! A TCP socket that receives into a given place, and sends slices gathered from several.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use engine::{Buffer, BufferMut, Pool};
+use nvme_tcp::Outbox;
+
+use crate::carrier::tcp::{BlockLength, Connection, Direct};
+
+/// The most slices in one system call: headers and pages of 128 reads.
+const SLICES_MAX: usize = 256;
+/// The most slices for which a small table is enough.
+const FEW: usize = 8;
+/// How many blocks in a row must fit the next smaller size before that size is chosen.
+const SHRINK_AFTER: u32 = 64;
+/// Up to this many bytes are copied out of the block in which they arrived, so that the block is
+/// used again.
+const COPY_MAX: usize = 2 << 10;
+
+/// What a socket has received.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received {
+    /// Bytes have come: first into the place that was given, then into `bytes`.
+    Data {
+        /// The number of bytes in the place that was given.
+        landed: usize,
+        /// The bytes that came after those in the place.
+        bytes: Buffer,
+        /// The block had room for more, so the socket has nothing left.
+        is_all: bool,
+    },
+    /// Nothing has come for now.
+    Nothing,
+    /// The peer has closed its side; nothing more will come.
+    Closed,
+}
+
+/// A connected socket that never waits.
+#[derive(Debug)]
+pub struct Socket {
+    stream: TcpStream,
+    peer: SocketAddr,
+    block: Option<BufferMut>,
+    block_length: BlockLength<SHRINK_AFTER>,
+}
+
+impl Socket {
+    /// Takes over a connected socket; sets it to non-blocking and TCP_NODELAY.
+    ///
+    /// # Errors
+    /// When the socket was closed in the meantime.
+    pub fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let peer = stream.peer_addr()?;
+        Ok(Self { stream, peer, block: None, block_length: BlockLength::new() })
+    }
+
+    /// The address of the other end.
+    pub const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The address of this end, to which the other end connected.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
+    }
+
+    /// Releases the system's socket, for use by another thread. Bytes already received are not part
+    /// of it.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    /// Takes what has arrived, without waiting: first into `place`, then into a block.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub fn receive(&mut self, pool: &mut Pool, place: Option<&mut [u8]>) -> io::Result<Received> {
+        let mut block = match self.block.take() {
+            Some(block) => block,
+            None => pool.take(self.block_length.get()),
+        };
+        let (wanted, result) = match place {
+            // The system has a shorter path for one slice than for two.
+            None => (0, Direct(&self.stream).read(&mut block)),
+            Some(place) => {
+                let wanted = place.len();
+                let mut slices = [IoSliceMut::new(place), IoSliceMut::new(&mut block)];
+                (wanted, Direct(&self.stream).read_vectored(&mut slices))
+            }
+        };
+        let count = match result {
+            Ok(0) => return Ok(Received::Closed),
+            Ok(count) => count,
+            Err(error) => {
+                self.block = Some(block);
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(Received::Nothing),
+                    _ => Err(error),
+                };
+            }
+        };
+        let landed = count.min(wanted);
+        let behind = count - landed;
+        let is_all = behind < block.len();
+        if behind <= COPY_MAX {
+            let bytes = pool.copy(&block[..behind]);
+            self.block = Some(block);
+            return Ok(Received::Data { landed, bytes, is_all });
+        }
+        self.block_length.heed(behind);
+        block.truncate(behind);
+        Ok(Received::Data { landed, bytes: pool.seal(block), is_all })
+    }
+
+    /// Gives the block that waits for bytes back to `pool`: an idle connection needs none.
+    pub fn rest(&mut self, pool: &mut Pool) {
+        if let Some(block) = self.block.take() {
+            drop(pool.seal(block));
+        }
+    }
+
+    /// Sends as much of `outbox` as the system takes at once; returns the number of bytes taken.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    #[inline]
+    pub fn send(&mut self, outbox: &Outbox) -> io::Result<usize> {
+        // Nearly always the outbox has one command or one answer.
+        if outbox.pieces() <= FEW {
+            return self.send_slices::<FEW>(outbox);
+        }
+        self.send_slices::<SLICES_MAX>(outbox)
+    }
+
+    fn send_slices<const MAX: usize>(&mut self, outbox: &Outbox) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); MAX];
+        let mut count = 0;
+        for (slice, bytes) in slices.iter_mut().zip(outbox.slices()) {
+            *slice = IoSlice::new(bytes);
+            count += 1;
+        }
+        let result = match &slices[..count] {
+            [one] => Direct(&self.stream).write(one),
+            slices => Direct(&self.stream).write_vectored(slices),
+        };
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            result => result,
+        }
+    }
+
+    /// Tells the peer that nothing more will be sent.
+    pub fn shut(&self) {
+        // A connection that is gone already needs no closing.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Ends both directions at once: [`Socket::receive`] then returns [`Received::Closed`].
+    pub fn give_up(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Closes the connection after `last`, as far as the system takes these bytes at once.
+    pub fn close(mut self, last: &[u8]) {
+        let _ = self.stream.write(last);
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Closes the connection with a reset (RST): bytes that the system still holds are not sent.
+    pub fn abort(self) {
+        let socket = socket2::SockRef::from(&self.stream);
+        let _ = socket.set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl From<Connection> for Socket {
+    /// Takes over a connection from which nothing was received yet.
+    fn from(connection: Connection) -> Self {
+        let (peer, stream) = (connection.peer(), connection.into_socket());
+        Self { stream, peer, block: None, block_length: BlockLength::new() }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+}

@@ -1,0 +1,109 @@
+//! Connections that arrive, and the descriptors that end a sleep. What the system refuses for one
+//! of them must not harm the others.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use engine::{Engine, Instant};
+use machine::target::{Accepted, CONNECTIONS_MAX, ConnectionId, Handover, Input};
+
+use super::link::Link;
+use super::{Event, Mailbox, TargetDriver};
+use crate::carrier::ACCEPTS_PER_TURN;
+use crate::drivers::fabrics::Socket;
+use crate::reactor::{Attention, Sources};
+
+impl<F: FnMut(Event)> TargetDriver<F> {
+    /// Makes ports and media end a sleep. What the system refuses is tried again.
+    pub(super) fn register(&mut self, sources: &Sources) {
+        let mut refused = None;
+        for port in self.ports.iter_mut().filter(|port| !port.is_registered) {
+            match sources.add(port.listener.as_raw_fd(), Attention::OnNews) {
+                Ok(()) => port.is_registered = true,
+                Err(error) => refused = Some(error),
+            }
+        }
+        for key in core::mem::take(&mut self.unregistered) {
+            let Some(media) = &self.media[key.0 as usize] else { continue };
+            for descriptor in media.poll_fds() {
+                if self.registered.contains(&(key, descriptor)) {
+                    continue;
+                }
+                match sources.add(descriptor, Attention::EachTurn) {
+                    Ok(()) => self.registered.push((key, descriptor)),
+                    Err(error) => {
+                        self.unregistered.push(key);
+                        refused = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(error) = refused {
+            self.refuse(error);
+        }
+    }
+
+    pub(super) fn is_registered(&self) -> bool {
+        self.unregistered.is_empty() && self.ports.iter().all(|port| port.is_registered)
+    }
+
+    pub(super) fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
+        let mut accepted = false;
+        for index in 0..self.ports.len() {
+            for _ in 0..ACCEPTS_PER_TURN {
+                let port = &self.ports[index];
+                let id = port.id;
+                match port.listener.accept() {
+                    Ok(Some(connection)) => {
+                        accepted = true;
+                        self.is_refusing = false;
+                        self.begin(now, sources, Link::new(connection.into(), id, now), None);
+                    }
+                    Ok(None) => break,
+                    // No descriptor is left: existing connections go on.
+                    Err(error) => {
+                        self.refuse(error);
+                        break;
+                    }
+                }
+            }
+        }
+        while let Some(moved) = self.mailbox.as_ref().and_then(Mailbox::take) {
+            accepted = true;
+            // A connection that has failed meanwhile needs no answer.
+            if let Ok(socket) = Socket::new(moved.socket) {
+                self.begin(now, sources, Link::new(socket, moved.port, now), Some(moved.handover));
+            }
+        }
+        accepted
+    }
+
+    /// Reports that connections are turned away, once until a connection is let in again.
+    fn refuse(&mut self, error: io::Error) {
+        if !core::mem::replace(&mut self.is_refusing, true) {
+            (self.report)(Event::AcceptFailed(error));
+        }
+    }
+
+    fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) {
+        let free = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        let (Ok(index), Ok(local)) = (u32::try_from(free), link.socket.local()) else { return };
+        if index >= CONNECTIONS_MAX {
+            return self.refuse(io::ErrorKind::QuotaExceeded.into());
+        }
+        let connection = ConnectionId(index);
+        let (port, peer) = (link.port, link.socket.peer());
+        if let Err(error) = sources.add(link.socket.as_raw_fd(), Attention::EachTurn) {
+            return self.refuse(error);
+        }
+        if free == self.links.len() {
+            self.links.push(None);
+        }
+        self.links[free] = Some(link);
+        self.lively.push(connection);
+        let accepted = Accepted { connection, port, peer, local, resume };
+        self.target.handle_input(now, Input::Accepted(accepted));
+        self.exchange(now);
+    }
+}

@@ -1,0 +1,414 @@
+//! The far box, live: a listener, its connections, the engines and what is behind them, in one
+//! loop.
+
+mod backing;
+mod opening;
+mod server;
+mod ssd;
+
+pub use backing::{Backing, World};
+pub use server::Server;
+pub use ssd::Ssd;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use engine::{Engine, Instant, Pool, drain, fire, next_wake};
+use machine::far::{ConnectionId, Device, Far, Input, Output};
+use machine::foreign::{self, Foreign};
+use nvme::subsystem::Notification;
+use tunnel::downstream;
+
+use crate::carrier::Stream;
+use crate::carrier::quic;
+use crate::carrier::tcp::Listener;
+use crate::carrier::{ACCEPTS_PER_TURN, LOOKS, Received};
+use crate::media::Media;
+use crate::media::state;
+use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+
+/// Number of pieces taken from one connection in a turn, so that none starves the others or the
+/// media.
+const PIECES_PER_TURN: usize = 16;
+/// A piece shorter than this many bytes was probably the last: everything else comes before another
+/// look.
+const SHORT: usize = 16 << 10;
+
+/// What the application is told about a far box.
+#[derive(Debug)]
+pub enum Event {
+    /// An event of the link, or of a connection whose peer has this address.
+    Link(Option<SocketAddr>, tunnel::Event),
+    /// The controller has changed something that may be worth remembering.
+    Notify(Notification),
+    /// A connection could not be accepted.
+    AcceptFailed(io::Error),
+    /// An event of the device that another process has.
+    Foreign(foreign::Event),
+    /// No process serves a device at its socket; reported once until one does.
+    NoServer(io::Error),
+    /// The descriptors for the device's interrupts could not be created.
+    NoDescriptors(io::Error),
+    /// A notice about the SSD's saved state.
+    State(state::Notice),
+}
+
+struct Peer {
+    id: ConnectionId,
+    stream: Stream,
+    /// The first bytes, until they tell what the connection is; `None` afterwards.
+    opening: Option<Vec<u8>>,
+    /// The engine has closed the connection, which is dropped when everything is sent.
+    closing: bool,
+}
+
+/// Drives a far box: a listener, its connections, the engines and the backing.
+pub struct FarDriver<F, B: Backing = Ssd> {
+    far: Far<B::Device>,
+    listener: Listener,
+    /// The listener for QUIC connections, if any.
+    quic: Option<quic::Listener>,
+    listening: bool,
+    peers: Vec<Peer>,
+    next_id: u32,
+    backing: B,
+    /// Inputs from the backing for the device.
+    inputs: VecDeque<<B::Device as Device>::Input>,
+    pool: Pool,
+    /// Whether it has been reported that connections are turned away.
+    is_refusing: bool,
+    report: F,
+    /// The latest time that the engines were given within a turn: their time never goes back.
+    told: Instant,
+    wake: Option<Instant>,
+    /// Deadlines may have changed since `wake` was computed. They are looked at when there is time.
+    unsettled: bool,
+    stopping: bool,
+}
+
+impl<F: FnMut(Event)> FarDriver<F> {
+    /// Drives `far` with the connections of `listener` and the media of its namespaces. `report` is
+    /// called with each event.
+    pub fn new(far: Far, listener: Listener, media: Media, report: F) -> Self {
+        Self::around(far, listener, Ssd::new(media), report)
+    }
+}
+
+impl<F: FnMut(Event)> FarDriver<F, Server> {
+    /// Drives `far` with the connections of `listener` and the device that `server` has. `report`
+    /// is called with each event.
+    pub fn foreign(far: Far<Foreign<OwnedFd>>, listener: Listener, server: Server, report: F) -> Self {
+        Self::around(far, listener, server, report)
+    }
+}
+
+impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
+    fn around(far: Far<B::Device>, listener: Listener, backing: B, report: F) -> Self {
+        Self {
+            far,
+            listener,
+            quic: None,
+            listening: false,
+            peers: Vec::new(),
+            next_id: 0,
+            backing,
+            inputs: VecDeque::new(),
+            pool: Pool::default(),
+            is_refusing: false,
+            report,
+            told: Instant::ZERO,
+            wake: None,
+            unsettled: true,
+            stopping: false,
+        }
+    }
+
+    /// Accepts QUIC connections from `listener` as well.
+    #[must_use]
+    pub fn with_quic(mut self, listener: quic::Listener) -> Self {
+        self.quic = Some(listener);
+        self
+    }
+
+    /// The far box's engines.
+    pub const fn far(&self) -> &Far<B::Device> {
+        &self.far
+    }
+
+    /// The address of the TCP listener.
+    pub const fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    fn register(&mut self, sources: &Sources) -> io::Result<()> {
+        if !self.listening {
+            sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+            if let Some(quic) = &self.quic {
+                sources.add(quic.as_raw_fd(), Attention::OnNews)?;
+            }
+            self.listening = true;
+        }
+        self.backing.register(sources)
+    }
+
+    fn accept(&mut self, context: &Context<'_>) -> bool {
+        let mut accepted = self.accept_quic(context);
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listener.accept() {
+                Ok(Some(connection)) => self.admit(context, Stream::Tcp(connection)),
+                Ok(None) => break,
+                // No descriptor is left: established connections go on.
+                Err(error) => {
+                    self.refuse(error);
+                    break;
+                }
+            }
+            accepted = true;
+        }
+        accepted
+    }
+
+    /// Accepts the waiting QUIC connections. Their listener also opens and closes connections.
+    fn accept_quic(&mut self, context: &Context<'_>) -> bool {
+        let mut accepted = false;
+        while let Some(listener) = &self.quic {
+            match listener.accept() {
+                Ok(Some(stream)) => self.admit(context, Stream::Quic(Box::new(stream))),
+                Ok(None) => break,
+                Err(error) => {
+                    self.refuse(error);
+                    break;
+                }
+            }
+            accepted = true;
+        }
+        accepted
+    }
+
+    /// Reports that connections are turned away, once until a connection is admitted.
+    fn refuse(&mut self, error: io::Error) {
+        if !core::mem::replace(&mut self.is_refusing, true) {
+            (self.report)(Event::AcceptFailed(error));
+        }
+    }
+
+    fn admit(&mut self, context: &Context<'_>, stream: Stream) {
+        if let Err(error) = stream.register(context.sources()) {
+            return self.refuse(error);
+        }
+        self.is_refusing = false;
+        let id = ConnectionId(self.next_id);
+        self.next_id = self.next_id.wrapping_add(1);
+        // Only a TCP connection may be one of several paths.
+        let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
+        let address = stream.peer().ip();
+        self.peers.push(Peer { id, stream, opening, closing: false });
+        let now = context.now.max(self.told);
+        self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id, address)));
+        self.exchange(now);
+        // A host that has said Hello keeps its place before hosts that come behind it in the same
+        // turn.
+        self.receive_from(self.peers.len() - 1, context);
+    }
+
+    /// Whether new connections may wait, or a QUIC connection that is being made has a deadline
+    /// due.
+    fn has_callers(&self, context: &Context<'_>) -> bool {
+        let of_quic = |listener: &quic::Listener| {
+            listener.has_arrivals() || listener.poll_timeout().is_some_and(|at| at <= context.now)
+        };
+        context.news || self.quic.as_ref().is_some_and(of_quic)
+    }
+
+    /// Handles what the peers have sent; returns whether there was anything.
+    fn receive(&mut self, context: &Context<'_>) -> bool {
+        let mut busy = false;
+        for index in 0..self.peers.len() {
+            busy |= self.receive_from(index, context);
+        }
+        busy
+    }
+
+    /// Handles what the peer at `index` has sent, if there is such a peer.
+    fn receive_from(&mut self, index: usize, context: &Context<'_>) -> bool {
+        // The turn's own time is good enough, unless somebody records when things happen.
+        let mut now = context.now.max(self.told);
+        let mut busy = false;
+        for _ in 0..PIECES_PER_TURN {
+            let Some(peer) = self.peers.get_mut(index) else { return busy };
+            if !self.backing.has_room() {
+                peer.stream.keep_up();
+                break;
+            }
+            let id = peer.id;
+            let mut short = false;
+            let input = match peer.stream.receive(&mut self.pool) {
+                Ok(Received::Nothing) => break,
+                Ok(Received::Data(_)) if peer.closing => continue,
+                Ok(Received::Data(bytes)) => {
+                    short = bytes.len() < SHORT;
+                    let bytes = match &peer.opening {
+                        None => Some(bytes),
+                        Some(_) => self.open(now, index, bytes),
+                    };
+                    busy = true;
+                    let Some(bytes) = bytes else { continue };
+                    downstream::Input::Received(id, bytes)
+                }
+                Ok(Received::Closed) | Err(_) => {
+                    if core::mem::replace(&mut peer.closing, true) {
+                        break;
+                    }
+                    downstream::Input::Disconnected(id)
+                }
+            };
+            busy = true;
+            if self.far.is_timed() {
+                now = context.clock.now();
+            }
+            self.far.handle_input(now, Input::Network(input));
+            if self.far.is_timed() {
+                now = context.clock.now();
+                self.far.advance(now);
+            }
+            // An answer is sent before anything else is looked at.
+            self.told = now;
+            self.exchange(now);
+            if let Some(peer) = self.peers.get_mut(index) {
+                // The next receive finds a failure.
+                let _ = peer.stream.flush();
+            }
+            if short {
+                break;
+            }
+        }
+        busy
+    }
+
+    /// Passes outputs to the world, and answers that come at once back in, until both sides are
+    /// quiet. Afterwards, deadlines may have changed.
+    fn exchange(&mut self, now: Instant) {
+        self.unsettled = true;
+        loop {
+            while let Some(input) = self.inputs.pop_front() {
+                self.far.handle_input(now, Input::Device(input));
+            }
+            let Self { far, peers, backing, inputs, report, .. } = self;
+            drain(far, |output| match output {
+                Output::Transmit(id, bytes) => {
+                    if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
+                        peer.stream.send(bytes);
+                    }
+                }
+                Output::Close(id) => {
+                    if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
+                        peer.closing = true;
+                    }
+                }
+                Output::Device(output) => backing.on_output(output, inputs, report),
+                Output::Event(id, event) => {
+                    let peer = id.and_then(|id| peers.iter().find(|peer| peer.id == id));
+                    report(Event::Link(peer.map(|peer| peer.stream.peer()), event));
+                }
+            });
+            if self.inputs.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Fires the deadlines that are due, and computes the next deadline.
+    fn settle(&mut self, now: Instant) {
+        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
+            fire(&mut self.far, now);
+            self.exchange(now);
+            self.wake = next_wake(&self.far, now);
+            self.unsettled = false;
+        }
+    }
+
+    /// Takes the backing's inputs for the device.
+    fn reap(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        let Self { far, backing, inputs, report, .. } = self;
+        backing.reap(far.function(), &mut World { now, sources, inputs, report })
+    }
+
+    /// Sends what waits, and drops closed connections that have nothing more to send.
+    fn flush(&mut self, sources: &Sources) -> bool {
+        let mut busy = self.backing.flush();
+        self.peers.retain_mut(|peer| {
+            let sent = peer.stream.flush();
+            busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
+            let said_all = sent.is_err() || peer.stream.unsent() == 0;
+            let done = peer.closing && said_all && peer.stream.close();
+            if done {
+                peer.stream.unregister(sources);
+            }
+            !done
+        });
+        busy
+    }
+}
+
+impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let sources = context.sources();
+        self.register(sources)?;
+        let mut busy = false;
+        if !self.stopping && self.has_callers(context) {
+            // A host that says goodbye has released the device before any host behind it is heard.
+            busy = self.receive(context);
+            busy |= self.accept(context);
+        }
+        for peer in &mut self.peers {
+            busy |= peer.stream.turn(context.now, sources);
+        }
+        // Further looks pay only when nothing else is likely to happen soon.
+        let looks = if busy || self.backing.is_busy() { 1 } else { LOOKS };
+        busy |= (0..looks).any(|_| self.receive(context));
+        // The engines were given later times during the turn, and their time never goes back.
+        let now = if busy { context.clock.now() } else { context.now };
+        busy |= self.reap(now, sources)?;
+        if !self.inputs.is_empty() {
+            self.exchange(now);
+        }
+        if !busy || self.wake.is_some_and(|at| at <= now) {
+            self.settle(now);
+        }
+        busy |= self.flush(sources);
+        // Only this call starts the requests that were submitted last.
+        busy |= self.reap(now, sources)?;
+        if self.stopping && self.peers.is_empty() && !self.backing.is_busy() {
+            return Ok(Turn::Done);
+        }
+        Ok(if busy || !self.inputs.is_empty() { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let streams = self.peers.iter().filter_map(|peer| peer.stream.poll_timeout());
+        let quic = self.quic.as_ref().and_then(quic::Listener::poll_timeout);
+        self.wake.into_iter().chain(self.backing.poll_timeout()).chain(streams).chain(quic).min()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.stopping = true;
+        self.far.close(now, "the far end is shutting down");
+        self.exchange(now);
+        self.backing.on_stop(self.far.function());
+        for peer in &mut self.peers {
+            peer.closing = true;
+        }
+    }
+}
+
+impl<F, B: Backing> fmt::Debug for FarDriver<F, B>
+where
+    Far<B::Device>: fmt::Debug,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FarDriver").field("far", &self.far).finish_non_exhaustive()
+    }
+}

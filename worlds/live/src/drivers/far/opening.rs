@@ -1,0 +1,71 @@
+//! What an accepted connection is: a session of its own, or one of several paths of a stream.
+
+use engine::{Buffer, Engine, Instant};
+use machine::far::Input;
+use tunnel::downstream;
+use tunnel::paths::{Opening, PREAMBLE_LENGTH, Preamble, opening};
+
+use super::{Backing, Event, FarDriver, Peer};
+use crate::carrier::Bundle;
+use crate::carrier::Stream;
+
+impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
+    /// Looks at the first `bytes` of the peer at `index`, and returns what the engine gets of them.
+    /// Until the connection's kind is known, the engine counts and times it as a connection whose
+    /// Hello is awaited.
+    pub(super) fn open(&mut self, now: Instant, index: usize, bytes: Buffer) -> Option<Buffer> {
+        let peer = &mut self.peers[index];
+        let collected = peer.opening.get_or_insert_default();
+        let had = collected.len();
+        collected.extend_from_slice(&bytes[..bytes.len().min(PREAMBLE_LENGTH - had)]);
+        match opening(collected) {
+            Opening::More => None,
+            Opening::Session if had == 0 => {
+                peer.opening = None;
+                Some(bytes)
+            }
+            Opening::Session => {
+                let whole = [&collected[..had], &bytes].concat();
+                peer.opening = None;
+                Some(Buffer::from(whole))
+            }
+            Opening::Path(preamble) => {
+                peer.opening = None;
+                self.join(now, index, &preamble, bytes.slice(PREAMBLE_LENGTH - had..bytes.len()));
+                None
+            }
+        }
+    }
+
+    /// Turns the peer at `index` into a path. The first path of a stream becomes the stream; later
+    /// paths join the stream.
+    fn join(&mut self, now: Instant, index: usize, preamble: &Preamble, rest: Buffer) {
+        let is_known = self.bundle(preamble).is_some();
+        if !is_known && preamble.token.is_none() {
+            let peer = &mut self.peers[index];
+            let bundle = Box::new(Bundle::accepting(preamble, peer.stream.peer(), now));
+            if let Stream::Tcp(first) = core::mem::replace(&mut peer.stream, Stream::Paths(bundle))
+                && let Stream::Paths(bundle) = &mut peer.stream
+            {
+                bundle.accept(preamble.path, first, rest);
+            }
+            return;
+        }
+        // Dropping `stream` closes a path whose stream no longer exists.
+        let Peer { id, stream, .. } = self.peers.swap_remove(index);
+        if let (Stream::Tcp(path), Some(bundle)) = (stream, self.bundle(preamble)) {
+            bundle.accept(preamble.path, path, rest);
+        }
+        // The engine need not know of the path.
+        self.far.handle_input(now, Input::Network(downstream::Input::Disconnected(id)));
+        self.exchange(now);
+    }
+
+    /// The stream that the path with `preamble` belongs to.
+    fn bundle(&mut self, preamble: &Preamble) -> Option<&mut Bundle> {
+        self.peers.iter_mut().find_map(|peer| match &mut peer.stream {
+            Stream::Paths(bundle) if !peer.closing && bundle.is_ours(preamble) => Some(&mut **bundle),
+            _ => None,
+        })
+    }
+}

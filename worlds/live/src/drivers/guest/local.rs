@@ -1,0 +1,128 @@
+//! A function in the same process, on the slot's own link, with its media.
+
+use std::collections::VecDeque;
+use std::io;
+
+use engine::{Engine, Instant, Pool};
+use machine::guest::{Guest, Input};
+use nvme::media;
+use nvme_pcie::function::{self, Function, Reach};
+use pcie::device::{Dma, DmaResult};
+
+use crate::media::Media;
+use crate::media::state::Notice;
+use crate::reactor::{Attention, Sources};
+use crate::sys::shared::SharedMemory;
+
+pub(super) struct Local {
+    pub(super) function: Function,
+    media: Media,
+    registered: bool,
+    completions: VecDeque<media::Completion>,
+    pool: Pool,
+}
+
+impl Local {
+    pub(super) fn new(function: Function, media: Media) -> Self {
+        Self { function, media, registered: false, completions: VecDeque::new(), pool: Pool::default() }
+    }
+
+    pub(super) fn register(&mut self, sources: &Sources) -> io::Result<()> {
+        if !self.registered {
+            for descriptor in self.media.poll_fds() {
+                sources.add(descriptor, Attention::EachTurn)?;
+            }
+            self.registered = true;
+        }
+        Ok(())
+    }
+
+    /// Whether the media have any request in flight.
+    pub(super) fn is_busy(&self) -> bool {
+        self.media.in_flight() > 0
+    }
+
+    /// Writes `value` to the doorbell at `offset` of BAR0, after the client has stored it in shared
+    /// memory.
+    pub(super) fn ring(&mut self, now: Instant, offset: u64, value: u32) {
+        if let Ok(offset) = u32::try_from(offset) {
+            self.function.write_register(now, offset, &value.to_le_bytes());
+        }
+    }
+
+    /// When the media need a call although no request has completed.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.media.poll_timeout()
+    }
+
+    /// Passes on the function's outputs, and returns whether there were any.
+    ///
+    /// Memory that the client shares is read and written in place; for other memory, packets are
+    /// sent.
+    pub(super) fn exchange<D: 'static>(
+        &mut self,
+        now: Instant,
+        guest: &mut Guest<D>,
+        memory: &SharedMemory,
+    ) -> bool {
+        let mut moved = false;
+        let Self { function, media, completions, pool, .. } = self;
+        while let Some(completion) = completions.pop_front() {
+            function.handle_input(now, function::Input::Media(completion));
+        }
+        while let Some(output) = function.poll_output_within(|dma| reach(guest, memory, pool, dma)) {
+            moved = true;
+            match output {
+                function::Output::Packet(packet) => guest.handle_input(now, Input::Packet(packet)),
+                // Media in memory complete a request at once.
+                function::Output::Media(request) => media.submit(request, &mut |completion| {
+                    function.handle_input(now, function::Input::Media(completion));
+                }),
+                function::Output::Notify(notification) => media.note(&notification),
+            }
+        }
+        moved
+    }
+
+    /// Tells the media that the process is ending in an orderly way.
+    pub(super) fn on_stop(&mut self) {
+        self.media.on_stop(&self.function.controller().counters());
+    }
+
+    /// A notice of the SSD's state to be reported; each notice is returned once.
+    pub(super) fn notice(&mut self) -> Option<Notice> {
+        self.media.notice()
+    }
+
+    /// Takes the media's completions, and gives the system the media's next requests.
+    pub(super) fn reap(&mut self, now: Instant) -> io::Result<bool> {
+        self.media.keep(now, || self.function.controller().counters());
+        let completions = &mut self.completions;
+        self.media.reap(&mut |completion| completions.push_back(completion))?;
+        Ok(!self.completions.is_empty())
+    }
+}
+
+/// Performs the function's access in the client's memory where it is mapped.
+fn reach<D: 'static>(guest: &mut Guest<D>, memory: &SharedMemory, pool: &mut Pool, dma: Dma) -> Reach {
+    match dma {
+        Dma::Read { id, address, length } => {
+            let mut bytes = pool.take(usize::try_from(length).expect("32 bits fit"));
+            match memory.read(address, &mut bytes) {
+                Ok(()) => {
+                    let data = pool.seal(bytes);
+                    Reach::Done(Some(DmaResult::Data { id, offset: 0, data, last: true }))
+                }
+                Err(_) => Reach::Beyond(Dma::Read { id, address, length }),
+            }
+        }
+        Dma::Write { address, data } => match memory.write(address, &data) {
+            Ok(()) => Reach::Done(None),
+            Err(_) => Reach::Beyond(Dma::Write { address, data }),
+        },
+        Dma::Interrupt { vector } => {
+            guest.interrupt(vector);
+            Reach::Done(None)
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! An engine together with its sockets, memory and media, run by a reactor.
+//!
+//! [`near`] and [`far`] are the two ends of a tunnel; [`guest`] is a near end that serves a virtual
+//! machine. [`fabrics`] has the subsystems and the host of NVMe over Fabrics, and
+//! [`vfio_user_client`] drives a function that another process offers. [`attach`] and [`attached`]
+//! run a driver as an application wants it. [`emulate`] puts a modelled network between two live
+//! ends. A driver answers questions through [`control`], and [`mdns`] announces discovery
+//! controllers.
+
+pub mod attach;
+pub mod attached;
+pub mod control;
+pub mod emulate;
+pub mod fabrics;
+pub mod far;
+pub mod guest;
+pub mod mdns;
+pub mod near;
+pub mod vfio_user_client;

@@ -1,0 +1,347 @@
+//! The near host in the live world: its connections or its own function, and the engines, in one
+//! loop.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use engine::{Engine, Instant, Pool, drain, fire, next_wake};
+use machine::near::{Event, Input, Near, Output};
+use nvme::media;
+use nvme_pcie::function::{self, Function};
+use tunnel::upstream::PortIndex;
+
+use crate::carrier::route::Route;
+use crate::carrier::{Dial, LOOKS, Link};
+use crate::drivers::attached::Application;
+use crate::media::Media;
+use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+
+/// The most pieces taken from one connection in a turn, so that none starves the others.
+const PIECES_PER_TURN: usize = 16;
+/// A piece shorter than this was probably the last. The application may wait for it, so the
+/// application comes before another look.
+const SHORT: usize = 16 << 10;
+
+struct Port {
+    link: Link,
+    /// Why the latest attempt to connect failed, if it did.
+    failure: Option<(SocketAddr, io::Error)>,
+}
+
+/// A function in the same process, on the root port's own link.
+struct Local {
+    function: Function,
+    media: Media,
+    media_registered: bool,
+    completions: VecDeque<media::Completion>,
+}
+
+/// The driver of a near host: it joins the engines to connections or to a local function.
+pub struct NearDriver {
+    near: Near,
+    ports: Vec<Port>,
+    local: Option<Box<Local>>,
+    events: VecDeque<Event>,
+    pool: Pool,
+    wake: Option<Instant>,
+    /// Deadlines may have changed since `wake` was determined, and are looked at when there is
+    /// time.
+    unsettled: bool,
+    /// The application may have given the engines something to do.
+    touched: bool,
+    stopping: bool,
+}
+
+impl NearDriver {
+    /// Drives a host whose far ends are reached by `routes`, one for each port.
+    pub fn over_tcp(near: Near, mut routes: Vec<Route>) -> Self {
+        let ports = routes.len();
+        if let Some(upstream) = near.upstream() {
+            for index in ports..upstream.connections() {
+                let index = u8::try_from(index).expect("32 ports have at most 256 connections");
+                routes.push(routes[usize::from(upstream.port_of(PortIndex(index)).0)].clone());
+            }
+        }
+        let port = |route| Port { link: Link::new(route), failure: None };
+        Self::new(near, routes.into_iter().map(port).collect(), None)
+    }
+
+    /// Drives a host with a function in the same process.
+    pub fn direct(near: Near, function: Function, media: Media) -> Self {
+        let local = Local { function, media, media_registered: false, completions: VecDeque::new() };
+        Self::new(near, Vec::new(), Some(Box::new(local)))
+    }
+
+    fn new(near: Near, ports: Vec<Port>, local: Option<Box<Local>>) -> Self {
+        Self {
+            near,
+            ports,
+            local,
+            events: VecDeque::new(),
+            pool: Pool::default(),
+            wake: None,
+            unsettled: true,
+            touched: true,
+            stopping: false,
+        }
+    }
+
+    /// The engines of the host.
+    pub const fn near(&self) -> &Near {
+        &self.near
+    }
+    /// The engines of the host, for commands. The next turn passes on what they have to do.
+    pub const fn near_mut(&mut self) -> &mut Near {
+        self.touched = true;
+        &mut self.near
+    }
+    /// Why a far end could not be reached at the latest attempt, if one could not.
+    pub fn dial_failure(&self) -> Option<&(SocketAddr, io::Error)> {
+        self.ports.iter().find_map(|port| port.failure.as_ref())
+    }
+
+    /// Whether trying further to find the far ends is useless, because something else answers.
+    fn is_hopeless(&self) -> bool {
+        self.near.topology().is_none()
+            && self.dial_failure().is_some_and(|(_, error)| is_somebody_else(error))
+    }
+
+    /// Returns events to the front of the queue, so that they come again before all others.
+    pub(crate) fn tell_again(&mut self, events: Vec<Event>) {
+        events.into_iter().rev().for_each(|event| self.events.push_front(event));
+    }
+
+    fn dial(&mut self, now: Instant, sources: &Sources) -> bool {
+        let mut busy = false;
+        for (port, index) in self.ports.iter_mut().zip(0..) {
+            let Some(dialled) = port.link.dial(now, sources) else { continue };
+            let (input, failure) = match dialled {
+                Dial::Path { path, is_away } => {
+                    let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
+                    self.events.push_back(Event::Link { port: PortIndex(index), event });
+                    continue;
+                }
+                Dial::Failed(address, error) => {
+                    (Input::Disconnected(PortIndex(index)), Some((address, error)))
+                }
+                Dial::Connected => (Input::Connected(PortIndex(index)), None),
+            };
+            port.failure = failure;
+            busy = true;
+            self.near.handle_input(now, input);
+        }
+        busy
+    }
+
+    /// Takes what the far ends have sent; returns whether there was anything.
+    fn receive(&mut self, context: &Context<'_>) -> bool {
+        let (clock, sources) = (context.clock, context.sources());
+        // The turn's own time suffices, unless somebody records when things happen.
+        let mut now = context.now;
+        let mut busy = false;
+        for index in 0..self.ports.len() {
+            let id = PortIndex(u8::try_from(index).expect("32 ports have at most 256 connections"));
+            for _ in 0..PIECES_PER_TURN {
+                let (input, short) = match self.ports[index].link.receive(&mut self.pool, sources) {
+                    None => break,
+                    Some(Ok(bytes)) => {
+                        let short = bytes.len() < SHORT;
+                        (Input::Received(id, bytes), short)
+                    }
+                    Some(Err(())) => (Input::Disconnected(id), false),
+                };
+                busy = true;
+                if self.near.is_timed() {
+                    now = clock.now();
+                }
+                self.near.handle_input(now, input);
+                if self.near.is_timed() {
+                    now = clock.now();
+                    self.near.advance(now);
+                }
+                // An answer leaves before anything else is looked at.
+                self.exchange(now);
+                self.flush(sources);
+                // An application that hears of what has come asks for more. The far end need not
+                // wait for those commands until everything that it has sent is handled.
+                if short || !self.events.is_empty() {
+                    break;
+                }
+            }
+        }
+        busy
+    }
+
+    /// Passes outputs to the world, and the local function's answers back in, until all are quiet.
+    /// Returns whether there were any. Deadlines may have changed afterwards.
+    fn exchange(&mut self, now: Instant) -> bool {
+        self.unsettled = true;
+        let mut busy = false;
+        loop {
+            let mut again = false;
+            let Self { near, ports, local, events, .. } = self;
+            drain(near, |output| {
+                busy = true;
+                match output {
+                    Output::Transmit(port, bytes) => ports[usize::from(port.0)].link.send(bytes),
+                    Output::Connect(port) => ports[usize::from(port.0)].link.connect(now),
+                    Output::Close(port) => ports[usize::from(port.0)].link.close(),
+                    Output::Packet(packet) => {
+                        if let Some(local) = local {
+                            local.function.handle_input(now, function::Input::Packet(packet));
+                            again = true;
+                        }
+                    }
+                    Output::Event(event) => events.push_back(event),
+                }
+            });
+            if let Some(local) = local {
+                let moved = local.exchange(now, near);
+                again |= moved;
+                busy |= moved;
+            }
+            if !again {
+                return busy;
+            }
+        }
+    }
+
+    /// Fires what is due, and determines when something is due next.
+    fn settle(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
+            busy |= fire(&mut self.near, now);
+            if let Some(local) = &mut self.local {
+                busy |= fire(&mut local.function, now);
+            }
+            busy |= self.exchange(now);
+            let local = self.local.as_ref().and_then(|local| next_wake(&local.function, now));
+            self.wake = [next_wake(&self.near, now), local].into_iter().flatten().min();
+            self.unsettled = false;
+        }
+        busy
+    }
+
+    /// Sends what waits, and ends connections that are to end.
+    fn flush(&mut self, sources: &Sources) -> bool {
+        let mut busy = false;
+        for port in &mut self.ports {
+            busy |= port.link.flush(sources);
+        }
+        busy
+    }
+}
+
+/// Whether dialling has failed because something else answered, and not because nobody did.
+pub(crate) fn is_somebody_else(error: &io::Error) -> bool {
+    let said_by_us = error.raw_os_error().is_none();
+    said_by_us && matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
+}
+
+impl Local {
+    /// Passes on what the function wants; returns whether there was anything.
+    fn exchange(&mut self, now: Instant, near: &mut Near) -> bool {
+        let mut moved = false;
+        loop {
+            while let Some(completion) = self.completions.pop_front() {
+                self.function.handle_input(now, function::Input::Media(completion));
+            }
+            let Self { function, media, completions, .. } = self;
+            drain(function, |output| {
+                moved = true;
+                match output {
+                    function::Output::Packet(packet) => near.handle_input(now, Input::Packet(packet)),
+                    function::Output::Media(request) => {
+                        media.submit(request, &mut |completion| completions.push_back(completion));
+                    }
+                    function::Output::Notify(_) => {}
+                }
+            });
+            if self.completions.is_empty() {
+                return moved;
+            }
+        }
+    }
+
+    fn reap(&mut self, sources: &Sources) -> io::Result<bool> {
+        if !self.media_registered {
+            for descriptor in self.media.poll_fds() {
+                sources.add(descriptor, Attention::EachTurn)?;
+            }
+            self.media_registered = true;
+        }
+        let completions = &mut self.completions;
+        Ok(self.media.reap(&mut |completion| completions.push_back(completion))? > 0)
+    }
+}
+
+impl Driver for NearDriver {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let now = context.now;
+        let sources = context.sources();
+        let mut busy = core::mem::take(&mut self.touched);
+        if busy {
+            self.near.advance(now);
+            self.exchange(now);
+            self.flush(sources);
+        }
+        let dialled = self.dial(now, sources);
+        busy |= dialled;
+        // Nothing else comes soon from anywhere else.
+        let looks = if busy || self.local.is_some() { 1 } else { LOOKS };
+        busy |= (0..looks).any(|_| self.receive(context));
+        // The engines have been told later times since the turn began, and their time never goes
+        // back. Whoever waits for what came in should not also wait for a look at the clock.
+        let later = |busy| if busy { context.clock.now() } else { now };
+        if let Some(local) = &mut self.local {
+            busy |= local.reap(sources)?;
+        }
+        // What a local function has to say. Deadlines are looked at only when nobody waits for
+        // anything else.
+        if dialled || self.local.is_some() {
+            busy |= self.exchange(later(busy));
+        }
+        if !busy || self.wake.is_some_and(|at| at <= now) {
+            busy |= self.settle(later(busy));
+        }
+        busy |= self.flush(sources);
+        if let Some(local) = &mut self.local {
+            busy |= local.reap(sources)?;
+        }
+        let done = || self.ports.iter().all(|port| !port.link.is_connected());
+        if self.stopping && done() {
+            return Ok(Turn::Done);
+        }
+        Ok(if busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let dialling = self.ports.iter().filter_map(|port| port.link.poll_timeout());
+        self.wake.into_iter().chain(dialling).min()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.stopping = true;
+        self.near.close(now, "the host is done");
+        self.exchange(now);
+    }
+}
+
+impl Application for NearDriver {
+    type Event = Event;
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+    fn has_events(&self) -> bool {
+        !self.events.is_empty() || self.is_hopeless()
+    }
+}
+
+impl fmt::Debug for NearDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NearDriver").field("near", &self.near).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,21 @@
+//! The operating system's own things, each behind a safe interface.
+//!
+//! [`descriptors`] decides who goes without when descriptors run out, and [`memory`] how much
+//! memory to use for others. [`entropy`] makes names and secrets that nobody can guess. [`telling`]
+//! tells people what happens without waiting for a reader. [`shared`] is memory that another
+//! process shares with this one, and [`doorbells`] a page of registers that two processes share.
+//! [`vfio`] hands a PCI function of this machine to this process.
+
+pub mod clock;
+pub mod descriptors;
+pub mod digest;
+pub mod doorbells;
+pub mod entropy;
+mod faults;
+pub(crate) mod lock;
+pub mod memory;
+pub(crate) mod pages;
+pub mod shared;
+pub mod telling;
+pub mod unix;
+pub mod vfio;

@@ -1,0 +1,162 @@
+//! Unix sockets with a name in the file system, over which descriptors can be passed.
+
+mod connection;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use crate::sys::descriptors::{Door, OWN_HEADROOM};
+pub use connection::{Connection, DESCRIPTORS_MAX, Received, SendError};
+
+/// The largest length of a socket's path in bytes, without the terminating zero: the kernel's
+/// limit.
+pub const PATH_MAX: usize = 107;
+
+/// Why a listener could not be created.
+#[derive(Debug)]
+pub enum BindError {
+    /// The path has this many bytes, more than [`PATH_MAX`].
+    TooLong(usize),
+    /// Another process listens at the path.
+    InUse,
+    /// A file of this name exists and is no socket; it is left alone.
+    NotASocket,
+    /// The path's directory, given here, does not exist.
+    NoDirectory(PathBuf),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong(length) => {
+                write!(f, "the path has {length} bytes, a socket's at most {PATH_MAX}")
+            }
+            Self::InUse => f.write_str("somebody listens there already"),
+            Self::NotASocket => f.write_str("there is something of this name that is no socket"),
+            Self::NoDirectory(path) => write!(f, "there is no directory {}", path.display()),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+impl From<io::Error> for BindError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A Unix socket's listener that never blocks. Dropping the listener removes its name.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the name, so that only our own name is removed.
+    name: Option<(u64, u64)>,
+    door: Door,
+}
+
+impl Listener {
+    /// Listens at `path`. A socket that no process listens on any more is replaced.
+    ///
+    /// # Errors
+    /// When the path is too long, taken, or cannot be created.
+    pub fn bind(path: &Path) -> Result<Self, BindError> {
+        let length = path.as_os_str().len();
+        if length > PATH_MAX {
+            return Err(BindError::TooLong(length));
+        }
+        let socket = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_stale(path)?;
+                UnixListener::bind(path)
+            }
+            result => result,
+        };
+        let socket = socket.map_err(|error| why_not(path, error))?;
+        socket.set_nonblocking(true)?;
+        let name = fs::symlink_metadata(path).ok().map(|name| (name.dev(), name.ino()));
+        Ok(Self { socket, path: path.to_owned(), name, door: Door::new(OWN_HEADROOM) })
+    }
+
+    /// The path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The next client's connection, if one waits.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left for the connection; the waiting client has been
+    /// turned away.
+    pub fn accept(&self) -> io::Result<Option<Connection>> {
+        self.door.admit(|| self.take())
+    }
+
+    fn take(&self) -> io::Result<Option<Connection>> {
+        loop {
+            match self.socket.accept() {
+                Ok((socket, _)) => return Connection::new(socket).map(Some),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    // The client has closed its connection already.
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let now = fs::symlink_metadata(&self.path).ok().map(|name| (name.dev(), name.ino()));
+        if now.is_some() && now == self.name {
+            // Another process may have removed the name first.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the socket at `path` if no process listens on it.
+fn remove_stale(path: &Path) -> Result<(), BindError> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(BindError::NotASocket);
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(BindError::InUse),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(BindError::Io)
+        }
+        // A full queue means that the listener is alive.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(BindError::InUse),
+        Err(error) => Err(BindError::Io(error)),
+    }
+}
+
+fn why_not(path: &Path, error: io::Error) -> BindError {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match error.kind() {
+        io::ErrorKind::NotFound if !directory.is_dir() => BindError::NoDirectory(directory.to_owned()),
+        _ => BindError::Io(error),
+    }
+}
