@@ -16,7 +16,7 @@ use crate::carrier::route::Route;
 use crate::carrier::{Dial, LOOKS, Link};
 use crate::drivers::attached::Application;
 use crate::media::Media;
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
 
 /// The most pieces taken from one connection in a turn, so that none starves the others.
 const PIECES_PER_TURN: usize = 16;
@@ -38,17 +38,18 @@ struct Local {
     completions: VecDeque<media::Completion>,
 }
 
-/// The driver of a near host: it joins the engines to connections or to a local function.
-pub struct NearDriver {
-    near: Near,
+/// What is around the engines of a near host.
+struct World {
     ports: Vec<Port>,
     local: Option<Box<Local>>,
     events: VecDeque<Event>,
+}
+
+/// The driver of a near host: it joins the engines to connections or to a local function.
+pub struct NearDriver {
+    near: Pump<Near>,
+    world: World,
     pool: Pool,
-    wake: Option<Instant>,
-    /// Deadlines may have changed since `wake` was determined, and are looked at when there is
-    /// time.
-    unsettled: bool,
     /// The application may have given the engines something to do.
     touched: bool,
     stopping: bool,
@@ -76,13 +77,9 @@ impl NearDriver {
 
     fn new(near: Near, ports: Vec<Port>, local: Option<Box<Local>>) -> Self {
         Self {
-            near,
-            ports,
-            local,
-            events: VecDeque::new(),
+            near: Pump::new(near),
+            world: World { ports, local, events: VecDeque::new() },
             pool: Pool::default(),
-            wake: None,
-            unsettled: true,
             touched: true,
             stopping: false,
         }
@@ -90,37 +87,37 @@ impl NearDriver {
 
     /// The engines of the host.
     pub const fn near(&self) -> &Near {
-        &self.near
+        self.near.engine()
     }
     /// The engines of the host, for commands. The next turn passes on what they have to do.
     pub const fn near_mut(&mut self) -> &mut Near {
         self.touched = true;
-        &mut self.near
+        self.near.engine_mut()
     }
     /// Why a far end could not be reached at the latest attempt, if one could not.
     pub fn dial_failure(&self) -> Option<&(SocketAddr, io::Error)> {
-        self.ports.iter().find_map(|port| port.failure.as_ref())
+        self.world.ports.iter().find_map(|port| port.failure.as_ref())
     }
 
     /// Whether trying further to find the far ends is useless, because something else answers.
     fn is_hopeless(&self) -> bool {
-        self.near.topology().is_none()
+        self.near().topology().is_none()
             && self.dial_failure().is_some_and(|(_, error)| is_somebody_else(error))
     }
 
     /// Returns events to the front of the queue, so that they come again before all others.
     pub(crate) fn tell_again(&mut self, events: Vec<Event>) {
-        events.into_iter().rev().for_each(|event| self.events.push_front(event));
+        events.into_iter().rev().for_each(|event| self.world.events.push_front(event));
     }
 
     fn dial(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = false;
-        for (port, index) in self.ports.iter_mut().zip(0..) {
+        for (port, index) in self.world.ports.iter_mut().zip(0..) {
             let Some(dialled) = port.link.dial(now, sources) else { continue };
             let (input, failure) = match dialled {
                 Dial::Path { path, is_away } => {
                     let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
-                    self.events.push_back(Event::Link { port: PortIndex(index), event });
+                    self.world.events.push_back(Event::Link { port: PortIndex(index), event });
                     continue;
                 }
                 Dial::Failed(address, error) => {
@@ -130,7 +127,7 @@ impl NearDriver {
             };
             port.failure = failure;
             busy = true;
-            self.near.handle_input(now, input);
+            self.near.engine_mut().handle_input(now, input);
         }
         busy
     }
@@ -141,10 +138,10 @@ impl NearDriver {
         // The turn's own time suffices, unless somebody records when things happen.
         let mut now = context.now;
         let mut busy = false;
-        for index in 0..self.ports.len() {
+        for index in 0..self.world.ports.len() {
             let id = PortIndex(u8::try_from(index).expect("32 ports have at most 256 connections"));
             for _ in 0..PIECES_PER_TURN {
-                let (input, short) = match self.ports[index].link.receive(&mut self.pool, sources) {
+                let (input, short) = match self.world.ports[index].link.receive(&mut self.pool, sources) {
                     None => break,
                     Some(Ok(bytes)) => {
                         let short = bytes.len() < SHORT;
@@ -153,77 +150,30 @@ impl NearDriver {
                     Some(Err(())) => (Input::Disconnected(id), false),
                 };
                 busy = true;
-                if self.near.is_timed() {
+                let near = self.near.engine_mut();
+                if near.is_timed() {
                     now = clock.now();
                 }
-                self.near.handle_input(now, input);
-                if self.near.is_timed() {
+                near.handle_input(now, input);
+                if near.is_timed() {
                     now = clock.now();
-                    self.near.advance(now);
+                    near.advance(now);
                 }
                 // An answer leaves before anything else is looked at.
-                self.exchange(now);
-                self.flush(sources);
+                self.near.exchange(now, &mut self.world);
+                self.world.flush(sources);
                 // An application that hears of what has come asks for more. The far end need not
                 // wait for those commands until everything that it has sent is handled.
-                if short || !self.events.is_empty() {
+                if short || !self.world.events.is_empty() {
                     break;
                 }
             }
         }
         busy
     }
+}
 
-    /// Passes outputs to the world, and the local function's answers back in, until all are quiet.
-    /// Returns whether there were any. Deadlines may have changed afterwards.
-    fn exchange(&mut self, now: Instant) -> bool {
-        self.unsettled = true;
-        let mut busy = false;
-        loop {
-            let mut again = false;
-            let Self { near, ports, local, events, .. } = self;
-            drain(near, |output| {
-                busy = true;
-                match output {
-                    Output::Transmit(port, bytes) => ports[usize::from(port.0)].link.send(bytes),
-                    Output::Connect(port) => ports[usize::from(port.0)].link.connect(now),
-                    Output::Close(port) => ports[usize::from(port.0)].link.close(),
-                    Output::Packet(packet) => {
-                        if let Some(local) = local {
-                            local.function.handle_input(now, function::Input::Packet(packet));
-                            again = true;
-                        }
-                    }
-                    Output::Event(event) => events.push_back(event),
-                }
-            });
-            if let Some(local) = local {
-                let moved = local.exchange(now, near);
-                again |= moved;
-                busy |= moved;
-            }
-            if !again {
-                return busy;
-            }
-        }
-    }
-
-    /// Fires what is due, and determines when something is due next.
-    fn settle(&mut self, now: Instant) -> bool {
-        let mut busy = false;
-        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
-            busy |= fire(&mut self.near, now);
-            if let Some(local) = &mut self.local {
-                busy |= fire(&mut local.function, now);
-            }
-            busy |= self.exchange(now);
-            let local = self.local.as_ref().and_then(|local| next_wake(&local.function, now));
-            self.wake = [next_wake(&self.near, now), local].into_iter().flatten().min();
-            self.unsettled = false;
-        }
-        busy
-    }
-
+impl World {
     /// Sends what waits, and ends connections that are to end.
     fn flush(&mut self, sources: &Sources) -> bool {
         let mut busy = false;
@@ -231,6 +181,39 @@ impl NearDriver {
             busy |= port.link.flush(sources);
         }
         busy
+    }
+
+    /// Takes what has completed at the local function's media.
+    fn reap(&mut self, sources: &Sources) -> io::Result<bool> {
+        self.local.as_mut().map_or(Ok(false), |local| local.reap(sources))
+    }
+}
+
+impl Shell<Near> for World {
+    fn pass(&mut self, now: Instant, output: Output, _: &mut Near) {
+        match output {
+            Output::Transmit(port, bytes) => self.ports[usize::from(port.0)].link.send(bytes),
+            Output::Connect(port) => self.ports[usize::from(port.0)].link.connect(now),
+            Output::Close(port) => self.ports[usize::from(port.0)].link.close(),
+            Output::Packet(packet) => {
+                if let Some(local) = &mut self.local {
+                    local.function.handle_input(now, function::Input::Packet(packet));
+                }
+            }
+            Output::Event(event) => self.events.push_back(event),
+        }
+    }
+
+    fn answer(&mut self, now: Instant, near: &mut Near) -> bool {
+        self.local.as_mut().is_some_and(|local| local.exchange(now, near))
+    }
+
+    fn fire(&mut self, now: Instant) -> bool {
+        self.local.as_mut().is_some_and(|local| fire(&mut local.function, now))
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        self.local.as_ref().and_then(|local| next_wake(&local.function, now))
     }
 }
 
@@ -246,6 +229,7 @@ impl Local {
         let mut moved = false;
         loop {
             while let Some(completion) = self.completions.pop_front() {
+                moved = true;
                 self.function.handle_input(now, function::Input::Media(completion));
             }
             let Self { function, media, completions, .. } = self;
@@ -283,34 +267,31 @@ impl Driver for NearDriver {
         let sources = context.sources();
         let mut busy = core::mem::take(&mut self.touched);
         if busy {
-            self.near.advance(now);
-            self.exchange(now);
-            self.flush(sources);
+            self.near.engine_mut().advance(now);
+            self.near.exchange(now, &mut self.world);
+            self.world.flush(sources);
         }
         let dialled = self.dial(now, sources);
         busy |= dialled;
         // Nothing else comes soon from anywhere else.
-        let looks = if busy || self.local.is_some() { 1 } else { LOOKS };
+        let is_local = self.world.local.is_some();
+        let looks = if busy || is_local { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
         // The engines have been told later times since the turn began, and their time never goes
         // back. Whoever waits for what came in should not also wait for a look at the clock.
         let later = |busy| if busy { context.clock.now() } else { now };
-        if let Some(local) = &mut self.local {
-            busy |= local.reap(sources)?;
-        }
+        busy |= self.world.reap(sources)?;
         // What a local function has to say. Deadlines are looked at only when nobody waits for
         // anything else.
-        if dialled || self.local.is_some() {
-            busy |= self.exchange(later(busy));
+        if dialled || is_local {
+            busy |= self.near.exchange(later(busy), &mut self.world);
         }
-        if !busy || self.wake.is_some_and(|at| at <= now) {
-            busy |= self.settle(later(busy));
+        if self.near.wants_settling(now, busy) {
+            busy |= self.near.settle(later(busy), &mut self.world);
         }
-        busy |= self.flush(sources);
-        if let Some(local) = &mut self.local {
-            busy |= local.reap(sources)?;
-        }
-        let done = || self.ports.iter().all(|port| !port.link.is_connected());
+        busy |= self.world.flush(sources);
+        busy |= self.world.reap(sources)?;
+        let done = || self.world.ports.iter().all(|port| !port.link.is_connected());
         if self.stopping && done() {
             return Ok(Turn::Done);
         }
@@ -318,14 +299,14 @@ impl Driver for NearDriver {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let dialling = self.ports.iter().filter_map(|port| port.link.poll_timeout());
-        self.wake.into_iter().chain(dialling).min()
+        let dialling = self.world.ports.iter().filter_map(|port| port.link.poll_timeout());
+        self.near.poll_timeout().into_iter().chain(dialling).min()
     }
 
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
-        self.near.close(now, "the host is done");
-        self.exchange(now);
+        self.near.engine_mut().close(now, "the host is done");
+        self.near.exchange(now, &mut self.world);
     }
 }
 
@@ -333,15 +314,15 @@ impl Application for NearDriver {
     type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.world.events.pop_front()
     }
     fn has_events(&self) -> bool {
-        !self.events.is_empty() || self.is_hopeless()
+        !self.world.events.is_empty() || self.is_hopeless()
     }
 }
 
 impl fmt::Debug for NearDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NearDriver").field("near", &self.near).finish_non_exhaustive()
+        f.debug_struct("NearDriver").field("near", self.near.engine()).finish_non_exhaustive()
     }
 }

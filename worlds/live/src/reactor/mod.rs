@@ -7,6 +7,7 @@
 //! registered descriptor has news, a deadline is due, or another thread wakes it.
 
 mod processor;
+mod pump;
 mod several;
 mod stop;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use mio::{Events, Interest, Poll, Token};
 use crate::sys::clock::Clock;
 
 pub use processor::{PinError, pin, processors, spin_default};
+pub(crate) use pump::{Pump, Shell};
 pub use several::Several;
 pub use stop::{HangUp, Stop};
 

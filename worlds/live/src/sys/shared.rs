@@ -429,7 +429,7 @@ mod tests {
     fn a_fault_of_our_own_still_ends_the_process() {
         use std::os::unix::process::ExitStatusExt;
         let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["shared::tests::child_that_is_broken", "--exact"])
+            .args(["sys::shared::tests::child_that_is_broken", "--exact"])
             .env("FARLANE_LIVE_TEST_SHARED_CHILD", "1")
             .stdout(std::process::Stdio::null())
             .status()

@@ -37,7 +37,7 @@ pub trait Backing {
     fn reap<F: FnMut(Event)>(
         &mut self,
         device: &Self::Device,
-        world: &mut World<'_, Self::Device, F>,
+        world: &mut Reaping<'_, Self::Device, F>,
     ) -> io::Result<bool>;
 
     /// Sends what waits to be sent; returns whether the system took any of it.
@@ -63,7 +63,7 @@ pub trait Backing {
 }
 
 /// What [`Backing::reap`] may use in a turn.
-pub struct World<'a, D: Device, F> {
+pub struct Reaping<'a, D: Device, F> {
     /// The time of the turn.
     pub now: Instant,
     /// The descriptors whose news end a sleep.
@@ -74,8 +74,8 @@ pub struct World<'a, D: Device, F> {
     pub report: &'a mut F,
 }
 
-impl<D: Device, F> fmt::Debug for World<'_, D, F> {
+impl<D: Device, F> fmt::Debug for Reaping<'_, D, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("now", &self.now).finish_non_exhaustive()
+        f.debug_struct("Reaping").field("now", &self.now).finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ mod opening;
 mod server;
 mod ssd;
 
-pub use backing::{Backing, World};
+pub use backing::{Backing, Reaping};
 pub use server::Server;
 pub use ssd::Ssd;
 
@@ -16,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use engine::{Engine, Instant, Pool, drain, fire, next_wake};
+use engine::{Engine, Instant, Pool};
 use machine::far::{ConnectionId, Device, Far, Input, Output};
 use machine::foreign::{self, Foreign};
 use nvme::subsystem::Notification;
@@ -28,7 +28,7 @@ use crate::carrier::tcp::Listener;
 use crate::carrier::{ACCEPTS_PER_TURN, LOOKS, Received};
 use crate::media::Media;
 use crate::media::state;
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
 
 /// Number of pieces taken from one connection in a turn, so that none starves the others or the
 /// media.
@@ -65,27 +65,29 @@ struct Peer {
     closing: bool,
 }
 
+/// What is around the engines of a far box.
+struct World<F, B: Backing> {
+    peers: Vec<Peer>,
+    backing: B,
+    /// Inputs from the backing for the device.
+    inputs: VecDeque<<B::Device as Device>::Input>,
+    report: F,
+}
+
 /// Drives a far box: a listener, its connections, the engines and the backing.
 pub struct FarDriver<F, B: Backing = Ssd> {
-    far: Far<B::Device>,
+    far: Pump<Far<B::Device>>,
+    world: World<F, B>,
     listener: Listener,
     /// The listener for QUIC connections, if any.
     quic: Option<quic::Listener>,
     listening: bool,
-    peers: Vec<Peer>,
     next_id: u32,
-    backing: B,
-    /// Inputs from the backing for the device.
-    inputs: VecDeque<<B::Device as Device>::Input>,
     pool: Pool,
     /// Whether it has been reported that connections are turned away.
     is_refusing: bool,
-    report: F,
     /// The latest time that the engines were given within a turn: their time never goes back.
     told: Instant,
-    wake: Option<Instant>,
-    /// Deadlines may have changed since `wake` was computed. They are looked at when there is time.
-    unsettled: bool,
     stopping: bool,
 }
 
@@ -108,20 +110,15 @@ impl<F: FnMut(Event)> FarDriver<F, Server> {
 impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     fn around(far: Far<B::Device>, listener: Listener, backing: B, report: F) -> Self {
         Self {
-            far,
+            far: Pump::new(far),
+            world: World { peers: Vec::new(), backing, inputs: VecDeque::new(), report },
             listener,
             quic: None,
             listening: false,
-            peers: Vec::new(),
             next_id: 0,
-            backing,
-            inputs: VecDeque::new(),
             pool: Pool::default(),
             is_refusing: false,
-            report,
             told: Instant::ZERO,
-            wake: None,
-            unsettled: true,
             stopping: false,
         }
     }
@@ -135,7 +132,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
 
     /// The far box's engines.
     pub const fn far(&self) -> &Far<B::Device> {
-        &self.far
+        self.far.engine()
     }
 
     /// The address of the TCP listener.
@@ -151,7 +148,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             }
             self.listening = true;
         }
-        self.backing.register(sources)
+        self.world.backing.register(sources)
     }
 
     fn accept(&mut self, context: &Context<'_>) -> bool {
@@ -191,7 +188,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Reports that connections are turned away, once until a connection is admitted.
     fn refuse(&mut self, error: io::Error) {
         if !core::mem::replace(&mut self.is_refusing, true) {
-            (self.report)(Event::AcceptFailed(error));
+            (self.world.report)(Event::AcceptFailed(error));
         }
     }
 
@@ -205,13 +202,14 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         // Only a TCP connection may be one of several paths.
         let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
         let address = stream.peer().ip();
-        self.peers.push(Peer { id, stream, opening, closing: false });
+        self.world.peers.push(Peer { id, stream, opening, closing: false });
         let now = context.now.max(self.told);
-        self.far.handle_input(now, Input::Network(downstream::Input::Accepted(id, address)));
-        self.exchange(now);
+        let input = Input::Network(downstream::Input::Accepted(id, address));
+        self.far.engine_mut().handle_input(now, input);
+        self.far.exchange(now, &mut self.world);
         // A host that has said Hello keeps its place before hosts that come behind it in the same
         // turn.
-        self.receive_from(self.peers.len() - 1, context);
+        self.receive_from(self.world.peers.len() - 1, context);
     }
 
     /// Whether new connections may wait, or a QUIC connection that is being made has a deadline
@@ -226,7 +224,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Handles what the peers have sent; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
-        for index in 0..self.peers.len() {
+        for index in 0..self.world.peers.len() {
             busy |= self.receive_from(index, context);
         }
         busy
@@ -238,8 +236,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let mut now = context.now.max(self.told);
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
-            let Some(peer) = self.peers.get_mut(index) else { return busy };
-            if !self.backing.has_room() {
+            let Some(peer) = self.world.peers.get_mut(index) else { return busy };
+            if !self.world.backing.has_room() {
                 peer.stream.keep_up();
                 break;
             }
@@ -266,18 +264,19 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 }
             };
             busy = true;
-            if self.far.is_timed() {
+            let far = self.far.engine_mut();
+            if far.is_timed() {
                 now = context.clock.now();
             }
-            self.far.handle_input(now, Input::Network(input));
-            if self.far.is_timed() {
+            far.handle_input(now, Input::Network(input));
+            if far.is_timed() {
                 now = context.clock.now();
-                self.far.advance(now);
+                far.advance(now);
             }
             // An answer is sent before anything else is looked at.
             self.told = now;
-            self.exchange(now);
-            if let Some(peer) = self.peers.get_mut(index) {
+            self.far.exchange(now, &mut self.world);
+            if let Some(peer) = self.world.peers.get_mut(index) {
                 // The next receive finds a failure.
                 let _ = peer.stream.flush();
             }
@@ -288,58 +287,16 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         busy
     }
 
-    /// Passes outputs to the world, and answers that come at once back in, until both sides are
-    /// quiet. Afterwards, deadlines may have changed.
-    fn exchange(&mut self, now: Instant) {
-        self.unsettled = true;
-        loop {
-            while let Some(input) = self.inputs.pop_front() {
-                self.far.handle_input(now, Input::Device(input));
-            }
-            let Self { far, peers, backing, inputs, report, .. } = self;
-            drain(far, |output| match output {
-                Output::Transmit(id, bytes) => {
-                    if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
-                        peer.stream.send(bytes);
-                    }
-                }
-                Output::Close(id) => {
-                    if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
-                        peer.closing = true;
-                    }
-                }
-                Output::Device(output) => backing.on_output(output, inputs, report),
-                Output::Event(id, event) => {
-                    let peer = id.and_then(|id| peers.iter().find(|peer| peer.id == id));
-                    report(Event::Link(peer.map(|peer| peer.stream.peer()), event));
-                }
-            });
-            if self.inputs.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Fires the deadlines that are due, and computes the next deadline.
-    fn settle(&mut self, now: Instant) {
-        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
-            fire(&mut self.far, now);
-            self.exchange(now);
-            self.wake = next_wake(&self.far, now);
-            self.unsettled = false;
-        }
-    }
-
     /// Takes the backing's inputs for the device.
     fn reap(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
-        let Self { far, backing, inputs, report, .. } = self;
-        backing.reap(far.function(), &mut World { now, sources, inputs, report })
+        let World { backing, inputs, report, .. } = &mut self.world;
+        backing.reap(self.far.engine().function(), &mut Reaping { now, sources, inputs, report })
     }
 
     /// Sends what waits, and drops closed connections that have nothing more to send.
     fn flush(&mut self, sources: &Sources) -> bool {
-        let mut busy = self.backing.flush();
-        self.peers.retain_mut(|peer| {
+        let mut busy = self.world.backing.flush();
+        self.world.peers.retain_mut(|peer| {
             let sent = peer.stream.flush();
             busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
             let said_all = sent.is_err() || peer.stream.unsent() == 0;
@@ -353,6 +310,37 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     }
 }
 
+impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for World<F, B> {
+    fn pass(&mut self, _: Instant, output: Output<<B::Device as Device>::Output>, _: &mut Far<B::Device>) {
+        let Self { peers, backing, inputs, report } = self;
+        match output {
+            Output::Transmit(id, bytes) => {
+                if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
+                    peer.stream.send(bytes);
+                }
+            }
+            Output::Close(id) => {
+                if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
+                    peer.closing = true;
+                }
+            }
+            Output::Device(output) => backing.on_output(output, inputs, report),
+            Output::Event(id, event) => {
+                let peer = id.and_then(|id| peers.iter().find(|peer| peer.id == id));
+                report(Event::Link(peer.map(|peer| peer.stream.peer()), event));
+            }
+        }
+    }
+
+    fn answer(&mut self, now: Instant, far: &mut Far<B::Device>) -> bool {
+        let has_answers = !self.inputs.is_empty();
+        while let Some(input) = self.inputs.pop_front() {
+            far.handle_input(now, Input::Device(input));
+        }
+        has_answers
+    }
+}
+
 impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let sources = context.sources();
@@ -363,42 +351,48 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             busy = self.receive(context);
             busy |= self.accept(context);
         }
-        for peer in &mut self.peers {
+        for peer in &mut self.world.peers {
             busy |= peer.stream.turn(context.now, sources);
         }
         // Further looks pay only when nothing else is likely to happen soon.
-        let looks = if busy || self.backing.is_busy() { 1 } else { LOOKS };
+        let looks = if busy || self.world.backing.is_busy() { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
         // The engines were given later times during the turn, and their time never goes back.
         let now = if busy { context.clock.now() } else { context.now };
         busy |= self.reap(now, sources)?;
-        if !self.inputs.is_empty() {
-            self.exchange(now);
+        if !self.world.inputs.is_empty() {
+            self.far.exchange(now, &mut self.world);
         }
-        if !busy || self.wake.is_some_and(|at| at <= now) {
-            self.settle(now);
+        if self.far.wants_settling(now, busy) {
+            self.far.settle(now, &mut self.world);
         }
         busy |= self.flush(sources);
         // Only this call starts the requests that were submitted last.
         busy |= self.reap(now, sources)?;
-        if self.stopping && self.peers.is_empty() && !self.backing.is_busy() {
+        if self.stopping && self.world.peers.is_empty() && !self.world.backing.is_busy() {
             return Ok(Turn::Done);
         }
-        Ok(if busy || !self.inputs.is_empty() { Turn::Busy } else { Turn::Idle })
+        Ok(if busy || !self.world.inputs.is_empty() { Turn::Busy } else { Turn::Idle })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let streams = self.peers.iter().filter_map(|peer| peer.stream.poll_timeout());
+        let streams = self.world.peers.iter().filter_map(|peer| peer.stream.poll_timeout());
         let quic = self.quic.as_ref().and_then(quic::Listener::poll_timeout);
-        self.wake.into_iter().chain(self.backing.poll_timeout()).chain(streams).chain(quic).min()
+        self.far
+            .poll_timeout()
+            .into_iter()
+            .chain(self.world.backing.poll_timeout())
+            .chain(streams)
+            .chain(quic)
+            .min()
     }
 
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
-        self.far.close(now, "the far end is shutting down");
-        self.exchange(now);
-        self.backing.on_stop(self.far.function());
-        for peer in &mut self.peers {
+        self.far.engine_mut().close(now, "the far end is shutting down");
+        self.far.exchange(now, &mut self.world);
+        self.world.backing.on_stop(self.far.engine().function());
+        for peer in &mut self.world.peers {
             peer.closing = true;
         }
     }
@@ -409,6 +403,6 @@ where
     Far<B::Device>: fmt::Debug,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FarDriver").field("far", &self.far).finish_non_exhaustive()
+        f.debug_struct("FarDriver").field("far", self.far.engine()).finish_non_exhaustive()
     }
 }

@@ -14,7 +14,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Until the connection's kind is known, the engine counts and times it as a connection whose
     /// Hello is awaited.
     pub(super) fn open(&mut self, now: Instant, index: usize, bytes: Buffer) -> Option<Buffer> {
-        let peer = &mut self.peers[index];
+        let peer = &mut self.world.peers[index];
         let collected = peer.opening.get_or_insert_default();
         let had = collected.len();
         collected.extend_from_slice(&bytes[..bytes.len().min(PREAMBLE_LENGTH - had)]);
@@ -42,7 +42,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     fn join(&mut self, now: Instant, index: usize, preamble: &Preamble, rest: Buffer) {
         let is_known = self.bundle(preamble).is_some();
         if !is_known && preamble.token.is_none() {
-            let peer = &mut self.peers[index];
+            let peer = &mut self.world.peers[index];
             let bundle = Box::new(Bundle::accepting(preamble, peer.stream.peer(), now));
             if let Stream::Tcp(first) = core::mem::replace(&mut peer.stream, Stream::Paths(bundle))
                 && let Stream::Paths(bundle) = &mut peer.stream
@@ -52,18 +52,18 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             return;
         }
         // Dropping `stream` closes a path whose stream no longer exists.
-        let Peer { id, stream, .. } = self.peers.swap_remove(index);
+        let Peer { id, stream, .. } = self.world.peers.swap_remove(index);
         if let (Stream::Tcp(path), Some(bundle)) = (stream, self.bundle(preamble)) {
             bundle.accept(preamble.path, path, rest);
         }
         // The engine need not know of the path.
-        self.far.handle_input(now, Input::Network(downstream::Input::Disconnected(id)));
-        self.exchange(now);
+        self.far.engine_mut().handle_input(now, Input::Network(downstream::Input::Disconnected(id)));
+        self.far.exchange(now, &mut self.world);
     }
 
     /// The stream that the path with `preamble` belongs to.
     fn bundle(&mut self, preamble: &Preamble) -> Option<&mut Bundle> {
-        self.peers.iter_mut().find_map(|peer| match &mut peer.stream {
+        self.world.peers.iter_mut().find_map(|peer| match &mut peer.stream {
             Stream::Paths(bundle) if !peer.closing && bundle.is_ours(preamble) => Some(&mut **bundle),
             _ => None,
         })

@@ -10,7 +10,7 @@ use machine::foreign::{self, Foreign, Input, Output};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::Event;
-use super::backing::{Backing, World};
+use super::backing::{Backing, Reaping};
 use crate::reactor::{Attention, Sources};
 use crate::sys::unix::{Connection, Received};
 
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Connects if it is time to; returns whether a connection was made.
-    fn dial<F: FnMut(Event)>(&mut self, world: &mut World<'_, Foreign<OwnedFd>, F>) -> bool {
+    fn dial<F: FnMut(Event)>(&mut self, world: &mut Reaping<'_, Foreign<OwnedFd>, F>) -> bool {
         if self.connection.is_some() || world.now < self.redial_at {
             return false;
         }
@@ -236,7 +236,7 @@ impl Backing for Server {
     fn reap<F: FnMut(Event)>(
         &mut self,
         device: &Foreign<OwnedFd>,
-        world: &mut World<'_, Foreign<OwnedFd>, F>,
+        world: &mut Reaping<'_, Foreign<OwnedFd>, F>,
     ) -> io::Result<bool> {
         let busy = self.dial(world);
         match self.receive(device.is_throttled(), world.inputs)? {

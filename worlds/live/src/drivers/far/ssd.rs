@@ -10,7 +10,7 @@ use nvme::media::Completion;
 use nvme_pcie::function::Function;
 
 use super::Event;
-use super::backing::{Backing, World};
+use super::backing::{Backing, Reaping};
 use crate::media::Media;
 use crate::reactor::{Attention, Sources};
 
@@ -59,7 +59,7 @@ impl Backing for Ssd {
     fn reap<F: FnMut(Event)>(
         &mut self,
         device: &Function,
-        world: &mut World<'_, Function, F>,
+        world: &mut Reaping<'_, Function, F>,
     ) -> io::Result<bool> {
         self.media.keep(world.now, || device.controller().counters());
         if let Some(notice) = self.media.notice() {

@@ -55,7 +55,8 @@ impl Local {
         self.media.poll_timeout()
     }
 
-    /// Passes on the function's outputs, and returns whether there were any.
+    /// Gives the function its media's completions, and passes on its outputs. Returns whether there
+    /// were any of either.
     ///
     /// Memory that the client shares is read and written in place; for other memory, packets are
     /// sent.
@@ -68,6 +69,7 @@ impl Local {
         let mut moved = false;
         let Self { function, media, completions, pool, .. } = self;
         while let Some(completion) = completions.pop_front() {
+            moved = true;
             function.handle_input(now, function::Input::Media(completion));
         }
         while let Some(output) = function.poll_output_within(|dma| reach(guest, memory, pool, dma)) {

@@ -10,12 +10,12 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use engine::{Engine, Instant, Nanos, Pool, fire, next_wake};
+use engine::{Engine, Instant, Nanos, Pool};
 use machine::vfio_user_client::{Event, Input, Output, User};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::drivers::attached::Application;
-use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Glance, Pump, Shell, Sources, Turn};
 use crate::sys::clock::Clock;
 use crate::sys::doorbells::Doorbells;
 use crate::sys::shared::SharedMemory;
@@ -32,40 +32,47 @@ const LOOK: Nanos = Nanos::from_micros(500);
 
 /// Whether the server signals completions, so that this process may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ears {
+enum Signals {
     /// Completions are not signalled.
-    Deaf,
+    Off,
     /// The server was asked to signal completions (`true`), or to stop signalling (`false`).
-    Answering(bool),
+    Requested(bool),
     /// Completions are signalled.
-    Listening,
+    On,
     /// The server cannot signal completions.
-    Unable,
+    Unsupported,
 }
 
-/// Drives a user of another process's function: its socket, shared memory and doorbells.
-pub struct UserDriver {
-    user: User<OwnedFd, SharedMemory>,
+/// The engine of a function that another process offers.
+type Engines = User<OwnedFd, SharedMemory>;
+
+/// What is around the engine: the server's socket, the doorbells, and how completions are noticed.
+struct World {
     connection: Option<Connection>,
-    registered: bool,
+    /// The engine has ended the connection, which is closed once everything is sent.
     closing: bool,
     doorbells: Option<Doorbells>,
     /// The descriptor by which the server signals completions.
     signal: OwnedFd,
-    ears: Ears,
+    signals: Signals,
     spin: Nanos,
-    /// When the last command was submitted.
-    submitted_at: Instant,
     /// Number of commands of the application that have not completed.
     under_way: usize,
     /// When a doorbell was last rung or a command last completed.
     active_at: Instant,
+    events: VecDeque<Event>,
+}
+
+/// Drives a user of another process's function: its socket, shared memory and doorbells.
+pub struct UserDriver {
+    user: Pump<Engines>,
+    world: World,
+    registered: bool,
+    /// When the last command was submitted.
+    submitted_at: Instant,
     /// When to look for completions next, without a signal.
     look_at: Option<Instant>,
-    events: VecDeque<Event>,
     pool: Pool,
-    wake: Option<Instant>,
-    unsettled: bool,
     touched: bool,
     stopping: bool,
 }
@@ -83,49 +90,49 @@ impl UserDriver {
     ) -> io::Result<Self> {
         let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mut driver = Self {
-            user,
-            connection: Some(connection),
+            user: Pump::new(user),
+            world: World {
+                connection: Some(connection),
+                closing: false,
+                doorbells: None,
+                signal,
+                signals: Signals::Off,
+                spin,
+                under_way: 0,
+                active_at: now,
+                events: VecDeque::new(),
+            },
             registered: false,
-            closing: false,
-            doorbells: None,
-            signal,
-            ears: Ears::Deaf,
-            spin,
             submitted_at: now,
-            under_way: 0,
-            active_at: now,
             look_at: None,
-            events: VecDeque::new(),
             pool: Pool::default(),
-            wake: None,
-            unsettled: true,
             touched: true,
             stopping: false,
         };
-        driver.user.handle_input(now, Input::Connected);
+        driver.user.engine_mut().handle_input(now, Input::Connected);
         Ok(driver)
     }
 
     /// The engine of the user.
     pub const fn user(&self) -> &User<OwnedFd, SharedMemory> {
-        &self.user
+        self.user.engine()
     }
     /// The engine of the user, for submitting commands. The next turn counts as busy.
     pub const fn user_mut(&mut self) -> &mut User<OwnedFd, SharedMemory> {
         self.touched = true;
-        &mut self.user
+        self.user.engine_mut()
     }
     /// Notes that the application has submitted a command at `now`.
     const fn on_submitted(&mut self, now: Instant) {
         self.submitted_at = now;
-        self.under_way += 1;
+        self.world.under_way += 1;
     }
 
     fn register(&mut self, sources: &Sources) -> io::Result<()> {
         if !self.registered {
             self.registered = true;
-            sources.add(self.signal.as_raw_fd(), Attention::OnNews)?;
-            if let Some(connection) = &self.connection {
+            sources.add(self.world.signal.as_raw_fd(), Attention::OnNews)?;
+            if let Some(connection) = &self.world.connection {
                 sources.add(connection.as_raw_fd(), Attention::OnNews)?;
             }
         }
@@ -135,149 +142,142 @@ impl UserDriver {
     /// Handles what the server has sent; returns whether there was anything.
     fn receive(&mut self, clock: Clock, sources: &Sources) -> bool {
         for piece in 0..PIECES_PER_TURN {
-            let Some(connection) = &mut self.connection else { return piece > 0 };
+            let Some(connection) = &mut self.world.connection else { return piece > 0 };
             match connection.receive(&mut self.pool) {
                 Ok(Received::Nothing) => return piece > 0,
-                Ok(Received::Data(..)) if self.closing => continue,
+                Ok(Received::Data(..)) if self.world.closing => continue,
                 Ok(Received::Data(bytes, descriptors)) => {
-                    self.user.handle_input(clock.now(), Input::Received { bytes: &bytes, descriptors });
+                    let input = Input::Received { bytes: &bytes, descriptors };
+                    self.user.engine_mut().handle_input(clock.now(), input);
                 }
                 Ok(Received::Closed) | Err(_) => self.disconnect(clock.now(), sources),
             }
-            self.exchange(clock.now());
+            self.user.exchange(clock.now(), &mut self.world);
         }
         true
     }
 
     fn disconnect(&mut self, now: Instant, sources: &Sources) {
-        if let Some(connection) = self.connection.take() {
-            sources.remove(connection.as_raw_fd());
-        }
-        self.doorbells = None;
-        self.user.handle_input(now, Input::Disconnected);
-    }
-
-    /// Passes outputs to the world until the engine is quiet. Returns whether there were any.
-    fn exchange(&mut self, now: Instant) -> bool {
-        let mut busy = false;
-        while let Some(output) = self.user.poll_output() {
-            busy = true;
-            self.unsettled = true;
-            match output {
-                Output::Doorbell { offset, value } => self.ring(now, offset, value),
-                Output::Event(event) => self.on_event(now, event),
-                Output::Transmit { bytes, descriptors } => {
-                    if let Some(connection) = &mut self.connection
-                        && connection.send(bytes, descriptors).is_err()
-                    {
-                        // The server no longer reads; the next receive finds the end of the
-                        // connection.
-                        connection.abort();
-                    }
-                }
-                Output::Close => self.closing = true,
-                Output::MapDoorbells { descriptor, offset, length } => {
-                    // Where the doorbells cannot be mapped, messages ring them.
-                    self.doorbells = Doorbells::map(&descriptor, offset, length).ok();
-                    self.user.doorbells_mapped(self.doorbells.is_some());
-                }
-            }
-        }
-        busy
-    }
-
-    fn ring(&mut self, now: Instant, offset: u64, value: u32) {
-        if let Some(doorbells) = &self.doorbells {
-            doorbells.ring(offset, value);
-            if now - self.active_at >= QUIET {
-                self.user.nudge(now);
-            }
-        }
-        self.active_at = now;
-    }
-
-    fn on_event(&mut self, now: Instant, event: Event) {
-        match &event {
-            Event::Completed(_) => {
-                self.under_way = self.under_way.saturating_sub(1);
-                self.active_at = now;
-                if self.ears == Ears::Listening && self.spin > Nanos::ZERO {
-                    // Signals are expensive, and a spinning loop does not need them.
-                    self.ears = Ears::Answering(false);
-                    self.user.listen(now, Vec::new());
-                }
-            }
-            Event::Listening(true) => {
-                self.ears = if self.ears == Ears::Answering(true) { Ears::Listening } else { Ears::Deaf };
-                return;
-            }
-            Event::Listening(false) => {
-                self.ears = Ears::Unable;
-                return;
-            }
-            _ => {}
-        }
-        self.events.push_back(event);
+        self.world.disconnect(sources);
+        self.user.engine_mut().handle_input(now, Input::Disconnected);
     }
 
     /// Whether a command may complete without a message.
     fn awaits_completion(&self) -> bool {
-        self.under_way > 0 || self.user.driver().is_some_and(|driver| !driver.is_ready())
+        self.world.under_way > 0 || self.user().driver().is_some_and(|driver| !driver.is_ready())
     }
 
     /// After a turn without work, makes sure that a completion ends the sleep. Returns whether this
     /// caused work.
     fn prepare_sleep(&mut self, now: Instant) -> io::Result<bool> {
         self.look_at = None;
-        if !self.awaits_completion() || self.ears == Ears::Listening {
+        if !self.awaits_completion() || self.world.signals == Signals::On {
             return Ok(false);
         }
         self.look_at = Some(now + LOOK);
-        if self.ears != Ears::Deaf || now - self.active_at < self.spin {
+        if self.world.signals != Signals::Off || now - self.world.active_at < self.world.spin {
             return Ok(false);
         }
-        if self.user.vectors() == 0 {
-            self.ears = Ears::Unable;
+        let vectors = self.user().vectors();
+        if vectors == 0 {
+            self.world.signals = Signals::Unsupported;
             return Ok(false);
         }
-        let signals = (0..self.user.vectors()).map(|_| self.signal.try_clone());
+        let signals = (0..vectors).map(|_| self.world.signal.try_clone());
         let signals: Vec<OwnedFd> = signals.collect::<Result<_, _>>()?;
-        self.ears = Ears::Answering(true);
-        self.user.listen(now, signals);
+        self.world.signals = Signals::Requested(true);
+        self.user.engine_mut().listen(now, signals);
         Ok(true)
-    }
-
-    /// Fires the deadlines that are due, and computes the next deadline.
-    fn settle(&mut self, now: Instant) -> bool {
-        let mut busy = false;
-        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
-            busy |= fire(&mut self.user, now);
-            busy |= self.exchange(now);
-            self.wake = next_wake(&self.user, now);
-            self.unsettled = false;
-        }
-        busy
     }
 
     /// Sends what waits, and closes a connection that is to end.
     fn flush(&mut self, now: Instant, sources: &Sources) -> bool {
-        let Some(connection) = &mut self.connection else { return false };
-        if connection.unsent() == 0 && !self.closing {
+        let World { connection, closing, .. } = &mut self.world;
+        let Some(connection) = connection else { return false };
+        if connection.unsent() == 0 && !*closing {
             return false;
         }
         let sent = connection.flush();
-        if self.closing && (sent.is_err() || connection.unsent() == 0) {
+        if *closing && (sent.is_err() || connection.unsent() == 0) {
             self.disconnect(now, sources);
-            self.exchange(now);
+            self.user.exchange(now, &mut self.world);
             return true;
         }
         sent.is_ok_and(|sent| sent > 0)
     }
 
-    fn hear(&self) {
+    /// Takes the server's signals, which have ended the sleep.
+    fn clear_signal(&self) {
         let mut count = [0; 8];
         // A read that finds nothing is harmless.
-        let _ = rustix::io::read(&self.signal, &mut count);
+        let _ = rustix::io::read(&self.world.signal, &mut count);
+    }
+}
+
+impl World {
+    fn disconnect(&mut self, sources: &Sources) {
+        if let Some(connection) = self.connection.take() {
+            sources.remove(connection.as_raw_fd());
+        }
+        self.doorbells = None;
+    }
+
+    fn ring(&mut self, now: Instant, offset: u64, value: u32, user: &mut Engines) {
+        if let Some(doorbells) = &self.doorbells {
+            doorbells.ring(offset, value);
+            if now - self.active_at >= QUIET {
+                user.nudge(now);
+            }
+        }
+        self.active_at = now;
+    }
+
+    fn on_event(&mut self, now: Instant, event: Event, user: &mut Engines) {
+        match &event {
+            Event::Completed(_) => {
+                self.under_way = self.under_way.saturating_sub(1);
+                self.active_at = now;
+                if self.signals == Signals::On && self.spin > Nanos::ZERO {
+                    // Signals are expensive, and a spinning loop does not need them.
+                    self.signals = Signals::Requested(false);
+                    user.listen(now, Vec::new());
+                }
+            }
+            Event::Listening(true) => {
+                let is_wanted = self.signals == Signals::Requested(true);
+                self.signals = if is_wanted { Signals::On } else { Signals::Off };
+                return;
+            }
+            Event::Listening(false) => {
+                self.signals = Signals::Unsupported;
+                return;
+            }
+            _ => {}
+        }
+        self.events.push_back(event);
+    }
+}
+
+impl Shell<Engines> for World {
+    fn pass(&mut self, now: Instant, output: Output<OwnedFd>, user: &mut Engines) {
+        match output {
+            Output::Doorbell { offset, value } => self.ring(now, offset, value, user),
+            Output::Event(event) => self.on_event(now, event, user),
+            Output::Transmit { bytes, descriptors } => {
+                if let Some(connection) = &mut self.connection
+                    && connection.send(bytes, descriptors).is_err()
+                {
+                    // The server no longer reads; the next receive finds the end of the connection.
+                    connection.abort();
+                }
+            }
+            Output::Close => self.closing = true,
+            Output::MapDoorbells { descriptor, offset, length } => {
+                // Where the doorbells cannot be mapped, messages ring them.
+                self.doorbells = Doorbells::map(&descriptor, offset, length).ok();
+                user.doorbells_mapped(self.doorbells.is_some());
+            }
+        }
     }
 }
 
@@ -287,23 +287,23 @@ impl Driver for UserDriver {
         self.register(sources)?;
         let mut busy = core::mem::take(&mut self.touched);
         if context.news {
-            self.hear();
+            self.clear_signal();
         }
-        if context.news || self.user.awaits_answer() {
+        if context.news || self.user().awaits_answer() {
             busy |= self.receive(context.clock, sources);
         }
         // The engine was given later times during the turn, and its time never goes back.
         let now = if busy { context.clock.now() } else { now };
-        self.user.poll_completions(now);
-        busy |= self.exchange(now);
+        self.user.engine_to_poll().poll_completions(now);
+        busy |= self.user.exchange(now, &mut self.world);
         if !busy {
             busy |= self.prepare_sleep(now)?;
         }
-        if !busy || self.wake.is_some_and(|at| at <= now) {
-            busy |= self.settle(now);
+        if self.user.wants_settling(now, busy) {
+            busy |= self.user.settle(now, &mut self.world);
         }
         busy |= self.flush(now, sources);
-        if self.stopping && self.connection.is_none() {
+        if self.stopping && self.world.connection.is_none() {
             return Ok(Turn::Done);
         }
         Ok(if busy { Turn::Busy } else { Turn::Idle })
@@ -312,24 +312,24 @@ impl Driver for UserDriver {
     fn glance(&mut self, now: Instant) -> Glance {
         // Where doorbells are messages, a completion is worth no more than a message: a turn looks
         // for both.
-        if self.doorbells.is_none() || self.under_way == 0 {
+        if self.world.doorbells.is_none() || self.world.under_way == 0 {
             return Glance::Blind;
         }
-        if !self.user.poll_io_completions(now) {
+        if !self.user.engine_to_poll().poll_io_completions(now) {
             return Glance::Nothing;
         }
-        self.exchange(now);
+        self.user.exchange(now, &mut self.world);
         Glance::Done
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.wake.into_iter().chain(self.look_at).min()
+        self.user.poll_timeout().into_iter().chain(self.look_at).min()
     }
 
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
-        self.user.close(now);
-        self.exchange(now);
+        self.user.engine_mut().close(now);
+        self.user.exchange(now, &mut self.world);
     }
 }
 
@@ -337,24 +337,25 @@ impl Application for UserDriver {
     type Event = Event;
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.world.events.pop_front()
     }
     fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        !self.world.events.is_empty()
     }
     /// Rings the doorbells before everything else.
     fn before_wait(&mut self) {
-        if self.doorbells.is_none() {
+        if self.world.doorbells.is_none() {
             return;
         }
-        while let Some((offset, value)) = self.user.poll_doorbell() {
-            self.ring(self.submitted_at, offset, value);
+        let user = self.user.engine_mut();
+        while let Some((offset, value)) = user.poll_doorbell() {
+            self.world.ring(self.submitted_at, offset, value, user);
         }
     }
 }
 
 impl fmt::Debug for UserDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UserDriver").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("UserDriver").field("user", self.user()).finish_non_exhaustive()
     }
 }

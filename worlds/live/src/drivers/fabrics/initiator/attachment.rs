@@ -100,10 +100,10 @@ impl Application for InitiatorDriver {
     type Event = Output;
 
     fn poll_event(&mut self) -> Option<Output> {
-        self.events.pop_front()
+        self.world.events.pop_front()
     }
     fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        !self.world.events.is_empty()
     }
     /// Commands leave before everything else.
     fn before_wait(&mut self) {

@@ -11,22 +11,22 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
-use engine::{Engine, Instant, Nanos, Pool, fire};
+use engine::{Engine, Instant, Nanos, Pool};
 use machine::initiator::{ConnectionId, Initiator, Input, Output};
 use nvme_tcp::SharedPool;
 
 use super::{Received, Socket};
 use crate::carrier::LOOKS;
 use crate::carrier::tcp::connect;
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
 
 /// The most pieces taken from a connection in a turn.
 const PIECES_PER_TURN: usize = 4;
 /// A connection that was silent for this long, and on which nothing is awaited, is looked at only
 /// when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
-/// How often deadlines are looked at while there is always something else to do.
-const SETTLE_EVERY: Nanos = Nanos::from_millis(1);
+/// How often it is looked at which connections are at rest.
+const ATTEND_EVERY: Nanos = Nanos::from_millis(1);
 /// The longest time that one attempt to connect may take.
 const DIAL_MAX: Nanos = Nanos::from_secs(5);
 /// How often an attempt is looked at when nothing else wakes the loop.
@@ -34,14 +34,14 @@ const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// A connection of the initiator.
 #[derive(Debug)]
-enum Line {
+enum Connection {
     Dialling { id: ConnectionId, socket: socket2::Socket, until: Instant, look: Instant, registered: bool },
-    Connected(Connected),
+    Established(Established),
 }
 
 /// An established connection.
 #[derive(Debug)]
-struct Connected {
+struct Established {
     id: ConnectionId,
     socket: Socket,
     /// When either side last sent something; `None` if it was just now.
@@ -50,7 +50,7 @@ struct Connected {
     attention: Attention,
 }
 
-impl Connected {
+impl Established {
     /// Lets the kernel tell of a connection at rest; any other is looked at in each turn.
     fn attend(&mut self, now: Instant, sources: &Sources, pool: &mut Pool, is_awaited: bool) {
         let heard = *self.heard.get_or_insert(now);
@@ -71,66 +71,69 @@ impl Connected {
     }
 }
 
-impl Line {
+impl Connection {
     const fn id(&self) -> ConnectionId {
         match self {
-            Self::Dialling { id, .. } | Self::Connected(Connected { id, .. }) => *id,
+            Self::Dialling { id, .. } | Self::Established(Established { id, .. }) => *id,
         }
     }
+}
+
+/// What is around the engine: connections, and how they are dialled.
+#[derive(Debug)]
+struct World {
+    /// The addresses of each path. A path with several addresses tries them in turn.
+    addresses: Vec<Vec<SocketAddr>>,
+    attempts: Vec<usize>,
+    connections: Vec<Connection>,
+    events: VecDeque<Output>,
+    /// The last failure to reach each path, if any.
+    failures: Vec<Option<io::Error>>,
 }
 
 /// The driver of an initiator: it joins the engine to sockets and dialling.
 #[derive(Debug)]
 pub struct InitiatorDriver {
-    initiator: Initiator,
-    /// The addresses of each path. A path with several addresses tries them in turn.
-    addresses: Vec<Vec<SocketAddr>>,
-    attempts: Vec<usize>,
-    lines: Vec<Line>,
-    events: VecDeque<Output>,
+    initiator: Pump<Initiator>,
+    world: World,
     next_cookie: u64,
     pool: SharedPool,
     /// The latest time that the engine was told in a turn.
     now: Instant,
-    wake: Option<Instant>,
-    /// Deadlines may have changed.
-    unsettled: bool,
-    settled: Instant,
+    attended_at: Instant,
     stopping: bool,
-    /// The last failure to reach each path, if any.
-    failures: Vec<Option<io::Error>>,
 }
 
 impl InitiatorDriver {
     /// Drives `initiator`, whose paths are at `addresses`; received blocks come from `pool`.
     pub fn new(initiator: Initiator, addresses: Vec<Vec<SocketAddr>>, pool: SharedPool) -> Self {
         let count = addresses.len();
-        Self {
-            initiator,
+        let world = World {
             addresses,
             attempts: vec![0; count],
-            lines: Vec::new(),
+            connections: Vec::new(),
             events: VecDeque::new(),
+            failures: (0..count).map(|_| None).collect(),
+        };
+        Self {
+            initiator: Pump::new(initiator),
+            world,
             next_cookie: 1 << 62,
             pool,
             now: Instant::ZERO,
-            wake: None,
-            unsettled: true,
-            settled: Instant::ZERO,
+            attended_at: Instant::ZERO,
             stopping: false,
-            failures: (0..count).map(|_| None).collect(),
         }
     }
 
     /// The engine, which speaks NVMe/TCP as a host.
     pub const fn initiator(&self) -> &Initiator {
-        &self.initiator
+        self.initiator.engine()
     }
 
     /// The engine, for commands. Its deadlines are looked at again afterwards.
     pub const fn initiator_mut(&mut self) -> &mut Initiator {
-        self.unsettled = true;
-        &mut self.initiator
+        self.initiator.engine_mut()
     }
 
     /// The latest time that the engine was told in a turn.
@@ -146,57 +149,16 @@ impl InitiatorDriver {
 
     /// Why the path of this index could not be reached at the last attempt, if it failed.
     pub fn failure(&self, path: usize) -> Option<&io::Error> {
-        self.failures.get(path)?.as_ref()
-    }
-
-    /// Passes outputs to the world; returns whether there were any.
-    fn exchange(&mut self, now: Instant) -> bool {
-        let mut busy = false;
-        while let Some(output) = self.initiator.poll_output() {
-            busy = true;
-            match output {
-                Output::Dial(id) => self.dial(now, id),
-                Output::Close { connection, abort, last } => self.close(connection, abort, &last),
-                event => self.events.push_back(event),
-            }
-        }
-        busy
-    }
-
-    fn dial(&mut self, now: Instant, id: ConnectionId) {
-        let path = usize::from(id.path.0);
-        let addresses = &self.addresses[path];
-        let address = addresses[self.attempts[path] % addresses.len()];
-        match connect::begin(address, |_| Ok(())) {
-            Ok(socket) => {
-                let (until, look, registered) = (now + DIAL_MAX, now + LOOK_EVERY, false);
-                self.lines.push(Line::Dialling { id, socket, until, look, registered });
-            }
-            Err(error) => self.on_failed(now, id, error),
-        }
-    }
-
-    fn on_failed(&mut self, now: Instant, id: ConnectionId, error: io::Error) {
-        let path = usize::from(id.path.0);
-        self.attempts[path] += 1;
-        self.failures[path] = Some(error);
-        self.initiator.handle_input(now, Input::Closed(id));
-    }
-
-    fn close(&mut self, id: ConnectionId, abort: bool, last: &[u8]) {
-        let Some(index) = self.lines.iter().position(|line| line.id() == id) else { return };
-        match self.lines.swap_remove(index) {
-            Line::Connected(line) if abort => line.socket.abort(),
-            Line::Connected(line) => line.socket.close(last),
-            Line::Dialling { .. } => {}
-        }
+        self.world.failures.get(path)?.as_ref()
     }
 
     /// Looks at the attempts to connect; returns whether any has ended.
     fn dialling(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = false;
-        for index in (0..self.lines.len()).rev() {
-            let Line::Dialling { id, socket, until, look, registered } = &mut self.lines[index] else {
+        for index in (0..self.world.connections.len()).rev() {
+            let Connection::Dialling { id, socket, until, look, registered } =
+                &mut self.world.connections[index]
+            else {
                 continue;
             };
             if !*registered {
@@ -212,16 +174,23 @@ impl InitiatorDriver {
                 outcome => outcome,
             };
             busy = true;
-            let Line::Dialling { socket, .. } = self.lines.swap_remove(index) else { continue };
+            let Connection::Dialling { socket, .. } = self.world.connections.swap_remove(index) else {
+                continue;
+            };
             let _ = sources.change(socket.as_raw_fd(), Attention::EachTurn);
             match outcome.and_then(|_| Socket::new(TcpStream::from(socket))) {
                 Ok(socket) => {
-                    self.failures[usize::from(id.path.0)] = None;
+                    self.world.failures[usize::from(id.path.0)] = None;
                     let (heard, attention) = (None, Attention::EachTurn);
-                    self.lines.push(Line::Connected(Connected { id, socket, heard, attention }));
-                    self.initiator.handle_input(now, Input::Connected(id));
+                    self.world.connections.push(Connection::Established(Established {
+                        id,
+                        socket,
+                        heard,
+                        attention,
+                    }));
+                    self.initiator.engine_mut().handle_input(now, Input::Connected(id));
                 }
-                Err(error) => self.on_failed(now, id, error),
+                Err(error) => self.world.on_failed(now, id, error, self.initiator.engine_mut()),
             }
         }
         busy
@@ -230,11 +199,11 @@ impl InitiatorDriver {
     /// Takes what has come; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
-        let mut index = self.lines.len();
+        let mut index = self.world.connections.len();
         while let Some(next) = index.checked_sub(1) {
             // Input on one connection may cause others to be closed.
-            index = next.min(self.lines.len());
-            let Some(Line::Connected(line)) = self.lines.get(index) else { continue };
+            index = next.min(self.world.connections.len());
+            let Some(Connection::Established(line)) = self.world.connections.get(index) else { continue };
             let id = line.id;
             if !line.is_due(context.news) {
                 continue;
@@ -243,10 +212,10 @@ impl InitiatorDriver {
                 Ok(moved) => busy |= moved,
                 Err(error) => {
                     busy = true;
-                    self.failures[usize::from(id.path.0)] = Some(error);
-                    self.lines.retain(|line| line.id() != id);
+                    self.world.failures[usize::from(id.path.0)] = Some(error);
+                    self.world.connections.retain(|line| line.id() != id);
                     self.now = context.clock.now();
-                    self.initiator.handle_input(self.now, Input::Closed(id));
+                    self.initiator.engine_mut().handle_input(self.now, Input::Closed(id));
                 }
             }
         }
@@ -256,8 +225,8 @@ impl InitiatorDriver {
     fn receive_from(&mut self, context: &Context<'_>, id: ConnectionId) -> io::Result<bool> {
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
-            let Some(line) = connected(&mut self.lines, id) else { return Ok(busy) };
-            let place = self.initiator.landing(id);
+            let Some(line) = connected(&mut self.world.connections, id) else { return Ok(busy) };
+            let place = self.initiator.engine_to_poll().landing(id);
             let (landed, bytes, is_all) = match line.socket.receive(&mut self.pool.borrow_mut(), place)? {
                 Received::Nothing => break,
                 Received::Closed => return Err(io::ErrorKind::ConnectionReset.into()),
@@ -268,12 +237,14 @@ impl InitiatorDriver {
             let now = context.clock.now();
             self.now = now;
             if landed > 0 {
-                self.initiator.handle_input(now, Input::Landed { connection: id, count: landed });
+                self.initiator
+                    .engine_mut()
+                    .handle_input(now, Input::Landed { connection: id, count: landed });
             }
             if !bytes.is_empty() {
-                self.initiator.handle_input(now, Input::Received { connection: id, bytes });
+                self.initiator.engine_mut().handle_input(now, Input::Received { connection: id, bytes });
             }
-            self.exchange(now);
+            self.initiator.exchange(now, &mut self.world);
             if is_all {
                 break;
             }
@@ -284,41 +255,78 @@ impl InitiatorDriver {
     /// Sends what connections have to send; returns whether any of it was taken.
     fn send(&mut self) -> bool {
         let mut busy = false;
-        for line in &mut self.lines {
-            if let Line::Connected(line) = line {
-                busy |= send(&mut self.initiator, line);
+        for line in &mut self.world.connections {
+            if let Connection::Established(line) = line {
+                busy |= send(self.initiator.engine_to_poll(), line);
             }
         }
         busy
     }
 
-    /// Fires what is due, and determines when something is due next.
-    fn settle(&mut self, now: Instant, sources: &Sources) -> bool {
-        let mut busy = fire(&mut self.initiator, now);
-        busy |= self.exchange(now);
-        self.wake = self.initiator.poll_timeout();
-        (self.unsettled, self.settled) = (false, now);
-        let is_awaited = self.initiator.multipath().outstanding() > 0;
-        for line in &mut self.lines {
-            if let Line::Connected(line) = line {
+    /// Looks only now and then at connections that are at rest.
+    fn attend(&mut self, now: Instant, sources: &Sources) {
+        self.attended_at = now;
+        let is_awaited = self.initiator().multipath().outstanding() > 0;
+        for connection in &mut self.world.connections {
+            if let Connection::Established(line) = connection {
                 let is_admin = line.id.queue.is_admin();
                 line.attend(now, sources, &mut self.pool.borrow_mut(), is_awaited && !is_admin);
             }
         }
-        busy
     }
 }
 
-fn connected(lines: &mut [Line], wanted: ConnectionId) -> Option<&mut Connected> {
-    lines.iter_mut().find_map(|line| match line {
-        Line::Connected(line) if line.id == wanted => Some(line),
+impl World {
+    fn dial(&mut self, now: Instant, id: ConnectionId, initiator: &mut Initiator) {
+        let path = usize::from(id.path.0);
+        let addresses = &self.addresses[path];
+        let address = addresses[self.attempts[path] % addresses.len()];
+        match connect::begin(address, |_| Ok(())) {
+            Ok(socket) => {
+                let (until, look, registered) = (now + DIAL_MAX, now + LOOK_EVERY, false);
+                self.connections.push(Connection::Dialling { id, socket, until, look, registered });
+            }
+            Err(error) => self.on_failed(now, id, error, initiator),
+        }
+    }
+
+    fn on_failed(&mut self, now: Instant, id: ConnectionId, error: io::Error, initiator: &mut Initiator) {
+        let path = usize::from(id.path.0);
+        self.attempts[path] += 1;
+        self.failures[path] = Some(error);
+        initiator.handle_input(now, Input::Closed(id));
+    }
+
+    fn close(&mut self, id: ConnectionId, abort: bool, last: &[u8]) {
+        let Some(index) = self.connections.iter().position(|one| one.id() == id) else { return };
+        match self.connections.swap_remove(index) {
+            Connection::Established(line) if abort => line.socket.abort(),
+            Connection::Established(line) => line.socket.close(last),
+            Connection::Dialling { .. } => {}
+        }
+    }
+}
+
+impl Shell<Initiator> for World {
+    fn pass(&mut self, now: Instant, output: Output, initiator: &mut Initiator) {
+        match output {
+            Output::Dial(id) => self.dial(now, id, initiator),
+            Output::Close { connection, abort, last } => self.close(connection, abort, &last),
+            event => self.events.push_back(event),
+        }
+    }
+}
+
+fn connected(connections: &mut [Connection], wanted: ConnectionId) -> Option<&mut Established> {
+    connections.iter_mut().find_map(|one| match one {
+        Connection::Established(line) if line.id == wanted => Some(line),
         _ => None,
     })
 }
 
 /// Sends what a connection has to send, as far as the system takes it at once. The next receive
 /// sees a failure.
-fn send(initiator: &mut Initiator, line: &mut Connected) -> bool {
+fn send(initiator: &mut Initiator, line: &mut Established) -> bool {
     let mut busy = false;
     while let Some(outbox) = initiator.outbox(line.id).filter(|outbox| !outbox.is_empty()) {
         match line.socket.send(outbox) {
@@ -340,36 +348,38 @@ fn send(initiator: &mut Initiator, line: &mut Connected) -> bool {
 impl Driver for InitiatorDriver {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         self.now = self.now.max(context.now);
-        let mut busy = self.exchange(self.now);
+        let mut busy = self.initiator.exchange(self.now, &mut self.world);
         busy |= self.dialling(self.now, context.sources());
         // Nothing else comes soon from anywhere.
         let looks = if busy { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
-        busy |= self.exchange(self.now);
+        busy |= self.initiator.exchange(self.now, &mut self.world);
         let now = self.now;
-        self.unsettled |= busy;
-        let is_due = self.wake.is_some_and(|at| at <= now) || now - self.settled >= SETTLE_EVERY;
-        if is_due || (!busy && self.unsettled) {
-            busy |= self.settle(now, context.sources());
+        let settles = self.initiator.wants_settling(now, busy);
+        if settles {
+            busy |= self.initiator.settle(now, &mut self.world);
+        }
+        if settles || now - self.attended_at >= ATTEND_EVERY {
+            self.attend(now, context.sources());
         }
         busy |= self.send();
-        if self.stopping && self.initiator.multipath().is_over() {
-            self.events.clear();
+        if self.stopping && self.initiator().multipath().is_over() {
+            self.world.events.clear();
             return Ok(Turn::Done);
         }
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let looks = self.lines.iter().filter_map(|line| match line {
-            Line::Dialling { look, .. } => Some(*look),
-            Line::Connected(_) => None,
+        let looks = self.world.connections.iter().filter_map(|line| match line {
+            Connection::Dialling { look, .. } => Some(*look),
+            Connection::Established(_) => None,
         });
-        looks.chain(self.wake).min()
+        looks.chain(self.initiator.poll_timeout()).min()
     }
 
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
-        self.initiator.shut_down(now);
+        self.initiator.engine_mut().shut_down(now);
     }
 }

@@ -24,7 +24,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             }
         }
         for key in core::mem::take(&mut self.unregistered) {
-            let Some(media) = &self.media[key.0 as usize] else { continue };
+            let Some(media) = &self.world.media[key.0 as usize] else { continue };
             for descriptor in media.poll_fds() {
                 if self.registered.contains(&(key, descriptor)) {
                     continue;
@@ -82,12 +82,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Reports that connections are turned away, once until a connection is let in again.
     fn refuse(&mut self, error: io::Error) {
         if !core::mem::replace(&mut self.is_refusing, true) {
-            (self.report)(Event::AcceptFailed(error));
+            (self.world.report)(Event::AcceptFailed(error));
         }
     }
 
     fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) {
-        let free = self.links.iter().position(Option::is_none).unwrap_or(self.links.len());
+        let free = self.world.links.iter().position(Option::is_none).unwrap_or(self.world.links.len());
         let (Ok(index), Ok(local)) = (u32::try_from(free), link.socket.local()) else { return };
         if index >= CONNECTIONS_MAX {
             return self.refuse(io::ErrorKind::QuotaExceeded.into());
@@ -97,13 +97,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         if let Err(error) = sources.add(link.socket.as_raw_fd(), Attention::EachTurn) {
             return self.refuse(error);
         }
-        if free == self.links.len() {
-            self.links.push(None);
+        if free == self.world.links.len() {
+            self.world.links.push(None);
         }
-        self.links[free] = Some(link);
+        self.world.links[free] = Some(link);
         self.lively.push(connection);
         let accepted = Accepted { connection, port, peer, local, resume };
-        self.target.handle_input(now, Input::Accepted(accepted));
-        self.exchange(now);
+        self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
+        self.target.exchange(now, &mut self.world);
     }
 }

@@ -13,7 +13,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Adds a medium to a subsystem that is here. `None` if there is no such subsystem, or it has
     /// [`crate::media::MEDIA_MAX`] media.
     pub fn add_medium(&mut self, key: SubsystemKey, medium: impl Into<Medium>) -> Option<MediumId> {
-        let media = self.media.get_mut(key.0 as usize)?.as_mut()?;
+        let media = self.world.media_of(key)?;
         if media.is_full() {
             return None;
         }
@@ -56,8 +56,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         group: u32,
         state: AnaState,
     ) {
-        self.target.set_port_access(now, key, port, group, state);
-        self.exchange(now);
+        self.target.engine_mut().set_port_access(now, key, port, group, state);
+        self.target.exchange(now, &mut self.world);
     }
 
     /// Sets how one controller reaches a group of namespaces, as [`Target::set_controller_access`]
@@ -72,21 +72,21 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         group: u32,
         state: AnaState,
     ) -> bool {
-        let is_there = self.target.set_controller_access(now, key, controller, group, state);
-        self.exchange(now);
+        let is_there = self.target.engine_mut().set_controller_access(now, key, controller, group, state);
+        self.target.exchange(now, &mut self.world);
         is_there
     }
 
     /// The media of a subsystem that is here.
     pub fn media_of(&mut self, key: SubsystemKey) -> Option<&mut Media> {
-        self.media.get_mut(key.0 as usize)?.as_mut()
+        self.world.media_of(key)
     }
 
     /// Forgets descriptors of closed media: they end no sleep any more, and their numbers may soon
     /// be reused.
     fn forget_closed(&mut self, key: SubsystemKey) {
-        let Self { media, registered, unregistered, .. } = self;
-        let Some(media) = media.get(key.0 as usize).and_then(Option::as_ref) else { return };
+        let Self { world, registered, unregistered, .. } = self;
+        let Some(media) = world.media_of(key) else { return };
         registered.retain(|(of, descriptor)| *of != key || media.poll_fds().any(|one| one == *descriptor));
         unregistered.push(key);
     }

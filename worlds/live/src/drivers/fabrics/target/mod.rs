@@ -4,10 +4,10 @@ mod arrivals;
 mod changes;
 mod link;
 mod mailbox;
+mod world;
 
 pub use mailbox::{Mailbox, Moved};
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -16,9 +16,8 @@ use std::rc::Rc;
 
 use std::cell::RefCell;
 
-use engine::{Engine, Instant, Nanos, Pool, drain, fire, next_wake};
-use machine::target::{Config, ConnectionId, Input, Output, Target};
-use nvme::media::Completion;
+use engine::{Engine, Instant, Nanos, Pool};
+use machine::target::{Config, ConnectionId, Input, Target};
 use nvme::subsystem::{Config as SubsystemConfig, Notification, Subsystem};
 use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::PortId;
@@ -29,17 +28,14 @@ use crate::carrier::tcp::Listener;
 use crate::drivers::fabrics::Received;
 use crate::media::Media;
 use crate::media::state::Notice;
-use crate::reactor::{Attention, Context, Driver, Sources, Turn};
-use link::Link;
+use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
+use world::World;
 
 /// The most pieces taken from one connection in a turn, so that none starves the others or the
 /// media.
 const PIECES_PER_TURN: usize = 16;
 /// A connection that was silent for this long is looked at only when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
-/// How long a host may take to close a connection that we have ended before it is dropped.
-const LINGER: Nanos = Nanos::from_secs(1);
-
 /// How long to wait before asking the system again to let a port or medium end a sleep.
 const REGISTER_AGAIN: Nanos = Nanos::from_millis(10);
 
@@ -66,38 +62,22 @@ struct Port {
 
 /// The driver of a target: it joins the engines to listeners, connections and media.
 pub struct TargetDriver<F> {
-    target: Target,
+    target: Pump<Target>,
+    world: World<F>,
     ports: Vec<Port>,
-    /// The links, by connection.
-    links: Vec<Option<Link>>,
     /// Connections that are looked at in each turn.
     lively: Vec<ConnectionId>,
-    /// Connections with something to send.
-    sending: Vec<ConnectionId>,
-    /// Connections whose input was not wanted for some time and is wanted again.
-    wanted: Vec<ConnectionId>,
-    /// Connections that we have ended and that the host has not closed, with when each is dropped.
-    lingering: Vec<(Instant, ConnectionId)>,
-    /// The media, by subsystem.
-    media: Vec<Option<Media>>,
     /// Subsystems with media whose descriptors may not end a sleep yet.
     unregistered: Vec<SubsystemKey>,
     /// The descriptors of media that end a sleep, with their subsystems.
     registered: Vec<(SubsystemKey, RawFd)>,
-    /// Completions that media have given at once.
-    inputs: VecDeque<(SubsystemKey, Completion)>,
     pool: SharedPool,
     /// The exchange of accepted connections with other reactors.
     mailbox: Option<Mailbox>,
-    /// Connections that will go to the mailbox.
-    leaving: Vec<(SubsystemKey, Moved)>,
     /// The application was told that connections are turned away.
     is_refusing: bool,
-    report: F,
     /// The latest time that the engines were told.
     now: Instant,
-    wake: Option<Instant>,
-    unsettled: bool,
     stopping: bool,
 }
 
@@ -108,26 +88,18 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let pool: SharedPool = Rc::new(RefCell::new(Pool::default()));
         let mut connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
         connection.crc32c = crate::sys::digest::crc32c;
+        let config = Config { connection, directory, rng: crate::sys::entropy::system() };
         Self {
-            target: Target::new(now, Config { connection, directory, rng: crate::sys::entropy::system() }),
+            target: Pump::new(Target::new(now, config)),
+            world: World::new(report),
             ports: Vec::new(),
-            links: Vec::new(),
             lively: Vec::new(),
-            sending: Vec::new(),
-            wanted: Vec::new(),
-            lingering: Vec::new(),
-            media: Vec::new(),
             unregistered: Vec::new(),
             registered: Vec::new(),
-            inputs: VecDeque::new(),
             pool,
             mailbox: None,
-            leaving: Vec::new(),
             is_refusing: false,
-            report,
             now,
-            wake: None,
-            unsettled: true,
             stopping: false,
         }
     }
@@ -140,13 +112,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Adds a subsystem that the directory says is here, with the media that its namespaces name.
     pub fn add_subsystem(&mut self, now: Instant, key: SubsystemKey, config: SubsystemConfig, media: Media) {
         let index = key.0 as usize;
-        if self.media.len() <= index {
-            self.media.resize_with(index + 1, || None);
+        if self.world.media.len() <= index {
+            self.world.media.resize_with(index + 1, || None);
         }
-        self.media[index] = Some(media);
+        self.world.media[index] = Some(media);
         self.unregistered.push(key);
-        self.target.add_subsystem(now, key, config);
-        self.exchange(now);
+        self.target.engine_mut().add_subsystem(now, key, config);
+        self.target.exchange(now, &mut self.world);
     }
 
     /// Takes connections from `mailbox`, and gives it the connections that belong to other
@@ -157,12 +129,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// Limits the memory held for hosts to about `bytes`, as [`Target::set_memory_max`] does.
     pub const fn set_memory_max(&mut self, bytes: u64) {
-        self.target.set_memory_max(bytes);
+        self.target.engine_mut().set_memory_max(bytes);
     }
 
     /// The engines of the target.
     pub const fn target(&self) -> &Target {
-        &self.target
+        self.target.engine()
     }
 
     /// Applies `change` to the core of a subsystem that is here; `None` if the subsystem is not
@@ -173,8 +145,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         key: SubsystemKey,
         change: impl FnOnce(&mut Subsystem) -> T,
     ) -> Option<T> {
-        let result = self.target.with_subsystem(now, key, change);
-        self.exchange(now);
+        let result = self.target.engine_mut().with_subsystem(now, key, change);
+        self.target.exchange(now, &mut self.world);
         result
     }
 
@@ -186,11 +158,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Replaces what is offered, as [`Target::set_directory`] does. Media of subsystems that are
     /// gone are closed.
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
-        self.target.set_directory(now, directory);
-        self.exchange(now);
-        for (index, media) in (0..).zip(&mut self.media) {
+        self.target.engine_mut().set_directory(now, directory);
+        self.target.exchange(now, &mut self.world);
+        for (index, media) in (0..).zip(&mut self.world.media) {
             let key = SubsystemKey(index);
-            if self.target.subsystem(key).is_none() {
+            if self.target.engine().subsystem(key).is_none() {
                 *media = None;
                 self.registered.retain(|(of, _)| *of != key);
             }
@@ -206,16 +178,16 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// whether there was anything.
     fn receive_at_rest(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
-        for index in 0..self.links.len() {
+        for index in 0..self.world.links.len() {
             let id = ConnectionId(u32::try_from(index).expect("connections are fewer than 2^32"));
-            let at_rest = self.links[index].as_ref().is_some_and(|link| !link.is_lively);
+            let at_rest = self.world.links[index].as_ref().is_some_and(|link| !link.is_lively);
             if !at_rest {
                 continue;
             }
             if self.receive_from(id, context) {
                 busy = true;
                 self.wake_up(id, context.sources());
-            } else if let Some(link) = self.links[index].as_mut() {
+            } else if let Some(link) = self.world.links[index].as_mut() {
                 link.socket.rest(&mut self.pool.borrow_mut());
             }
         }
@@ -234,7 +206,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     }
 
     fn wake_up(&mut self, id: ConnectionId, sources: &Sources) {
-        if let Some(link) = self.links[id.0 as usize].as_mut() {
+        if let Some(link) = self.world.links[id.0 as usize].as_mut() {
             link.is_lively = true;
             // If this fails, the registration stays as it is, and each turn looks at the connection
             // all the same.
@@ -246,9 +218,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Looks again at connections whose hosts were made to wait, because the kernel does not report
     /// their input twice.
     fn listen_again(&mut self, sources: &Sources) -> bool {
-        let wanted = core::mem::take(&mut self.wanted);
+        let wanted = core::mem::take(&mut self.world.wanted);
         for id in &wanted {
-            if let Some(link) = self.links[id.0 as usize].as_mut() {
+            if let Some(link) = self.world.links[id.0 as usize].as_mut() {
                 link.heard = self.now;
                 if !link.is_lively {
                     self.wake_up(*id, sources);
@@ -259,7 +231,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     }
 
     fn put_to_rest(&mut self, context: &Context<'_>) {
-        let Self { lively, links, now, pool, .. } = self;
+        let Self { lively, world: World { links, .. }, now, pool, .. } = self;
         lively.retain(|id| {
             let Some(link) = links[id.0 as usize].as_mut() else { return false };
             if *now - link.heard < SILENT {
@@ -277,11 +249,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     fn receive_from(&mut self, id: ConnectionId, context: &Context<'_>) -> bool {
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
-            let Some(link) = self.links[id.0 as usize].as_mut() else { break };
-            if !link.is_ended && !self.target.wants_input(id) {
+            let Some(link) = self.world.links[id.0 as usize].as_mut() else { break };
+            if !link.is_ended && !self.target.engine().wants_input(id) {
                 break;
             }
-            let place = self.target.landing(id);
+            let place = self.target.engine_to_poll().landing(id);
             let received = link.socket.receive(&mut self.pool.borrow_mut(), place);
             let (landed, bytes, is_all) = match received {
                 Ok(Received::Nothing) => break,
@@ -297,13 +269,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             let now = context.clock.now();
             (self.now, link.heard) = (now, now);
             if landed > 0 {
-                self.target.landed(now, id, landed);
+                self.target.engine_mut().landed(now, id, landed);
             }
             if !bytes.is_empty() {
-                self.target.handle_input(now, Input::Received { connection: id, bytes });
+                self.target.engine_mut().handle_input(now, Input::Received { connection: id, bytes });
             }
             // An answer leaves before anything else is looked at.
-            self.exchange(now);
+            self.target.exchange(now, &mut self.world);
             self.send(now, id);
             if is_all {
                 break;
@@ -314,55 +286,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// Forgets a connection that is gone.
     fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
-        if let Some(link) = self.links[id.0 as usize].take() {
+        if let Some(link) = self.world.links[id.0 as usize].take() {
             sources.remove(link.socket.as_raw_fd());
             self.lively.retain(|one| *one != id);
-            self.lingering.retain(|(_, one)| *one != id);
-            self.target.handle_input(now, Input::Closed(id));
-            self.exchange(now);
-        }
-    }
-
-    /// Passes outputs to the world, and the immediate answers of memory back in, until both are
-    /// quiet. Deadlines may have changed afterwards.
-    fn exchange(&mut self, now: Instant) {
-        self.unsettled = true;
-        loop {
-            while let Some((subsystem, completion)) = self.inputs.pop_front() {
-                self.target.handle_input(now, Input::Media { subsystem, completion });
-            }
-            let Self { target, links, sending, wanted, lingering, media, inputs, leaving, report, .. } = self;
-            drain(target, |output| match output {
-                Output::Media { subsystem, request } => {
-                    if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
-                        media.submit(request, &mut |completion| inputs.push_back((subsystem, completion)));
-                    }
-                }
-                Output::Send(id) => sending.push(id),
-                Output::Listen(id) => wanted.push(id),
-                Output::Close(id) => {
-                    if let Some(link) = links[id.0 as usize].as_mut() {
-                        link.is_ended = true;
-                        lingering.push((now + LINGER, id));
-                    }
-                }
-                Output::HandOver { connection, subsystem, handover } => {
-                    if let Some(link) = links[connection.0 as usize].take() {
-                        let (port, socket) = (link.port, link.socket.into_stream());
-                        leaving.push((subsystem, Moved { socket, port, handover }));
-                    }
-                }
-                Output::Notify { subsystem, notification } => {
-                    if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
-                        media.note(&notification);
-                    }
-                    report(Event::Notify(subsystem, notification));
-                }
-                Output::Event(event) => report(Event::Target(event)),
-            });
-            if self.inputs.is_empty() {
-                return;
-            }
+            self.world.lingering.retain(|(_, one)| *one != id);
+            self.target.engine_mut().handle_input(now, Input::Closed(id));
+            self.target.exchange(now, &mut self.world);
         }
     }
 
@@ -370,16 +299,17 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     fn send(&mut self, now: Instant, id: ConnectionId) -> bool {
         let mut busy = false;
         loop {
-            let Some(link) = self.links[id.0 as usize].as_mut() else { return busy };
-            let Some(outbox) = self.target.outbox(id).filter(|outbox| !outbox.is_empty()) else {
+            let Some(link) = self.world.links[id.0 as usize].as_mut() else { return busy };
+            let Some(outbox) = self.target.engine_to_poll().outbox(id).filter(|outbox| !outbox.is_empty())
+            else {
                 return busy;
             };
             match link.socket.send(outbox) {
                 Ok(0) => return busy,
                 Ok(count) => {
                     busy = true;
-                    self.target.sent(now, id, count);
-                    self.exchange(now);
+                    self.target.engine_mut().sent(now, id, count);
+                    self.target.exchange(now, &mut self.world);
                 }
                 Err(_) => {
                     // The next receive sees the end of the connection.
@@ -393,16 +323,18 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Sends what waits, and shuts down ended connections that have nothing more to send.
     fn flush(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        let mut sending = core::mem::take(&mut self.sending);
+        let mut sending = core::mem::take(&mut self.world.sending);
         sending.retain(|id| {
             busy |= self.send(now, *id);
-            self.target.outbox(*id).is_some_and(|outbox| !outbox.is_empty())
+            self.target.engine_to_poll().outbox(*id).is_some_and(|outbox| !outbox.is_empty())
         });
-        sending.append(&mut self.sending);
-        self.sending = sending;
-        for (_, id) in &self.lingering {
-            let is_said = self.target.outbox(*id).is_none_or(nvme_tcp::Outbox::is_empty);
-            if let Some(link) = self.links[id.0 as usize].as_mut().filter(|link| is_said && !link.is_shut) {
+        sending.append(&mut self.world.sending);
+        self.world.sending = sending;
+        for (_, id) in &self.world.lingering {
+            let is_said = self.target.engine_to_poll().outbox(*id).is_none_or(nvme_tcp::Outbox::is_empty);
+            if let Some(link) =
+                self.world.links[id.0 as usize].as_mut().filter(|link| is_said && !link.is_shut)
+            {
                 link.is_shut = true;
                 link.socket.shut();
                 busy = true;
@@ -414,12 +346,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Gives connections to the reactors of the subsystems that they want. Their news no longer
     /// ends this reactor's sleep.
     fn see_off(&mut self, sources: &Sources) {
-        if self.leaving.is_empty() {
+        if self.world.leaving.is_empty() {
             return;
         }
-        let Self { lively, links, .. } = self;
+        let Self { lively, world: World { links, .. }, .. } = self;
         lively.retain(|id| links[id.0 as usize].is_some());
-        for (subsystem, moved) in self.leaving.drain(..) {
+        for (subsystem, moved) in self.world.leaving.drain(..) {
             sources.remove(moved.socket.as_raw_fd());
             if let Some(mailbox) = &self.mailbox {
                 mailbox.post(subsystem, moved);
@@ -429,27 +361,18 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// Drops ended connections that hosts have had time to close.
     fn drop_lingering(&mut self, now: Instant, sources: &Sources) {
-        while let Some((at, id)) = self.lingering.first().copied()
+        while let Some((at, id)) = self.world.lingering.first().copied()
             && at <= now
         {
-            self.lingering.remove(0);
+            self.world.lingering.remove(0);
             self.forget(now, id, sources);
-        }
-    }
-
-    /// Fires what is due, and determines when something is due next.
-    fn settle(&mut self, now: Instant) {
-        while self.wake.is_some_and(|at| at <= now) || self.unsettled {
-            fire(&mut self.target, now);
-            self.exchange(now);
-            self.wake = next_wake(&self.target, now);
-            self.unsettled = false;
         }
     }
 
     /// Takes the completions and notices of media.
     fn reap(&mut self, now: Instant) -> io::Result<bool> {
-        let Self { target, media, inputs, report, .. } = self;
+        let World { media, inputs, report, .. } = &mut self.world;
+        let target = self.target.engine();
         let mut done = 0;
         for (index, media) in (0..).zip(media) {
             let subsystem = SubsystemKey(index);
@@ -461,14 +384,14 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 done += media.reap(&mut |completion| inputs.push_back((subsystem, completion)))?;
             }
         }
-        if !self.inputs.is_empty() {
-            self.exchange(now);
+        if !self.world.inputs.is_empty() {
+            self.target.exchange(now, &mut self.world);
         }
         Ok(done > 0)
     }
 
     fn is_media_busy(&self) -> bool {
-        self.media.iter().flatten().any(|media| media.in_flight() > 0)
+        self.world.media.iter().flatten().any(|media| media.in_flight() > 0)
     }
 }
 
@@ -478,7 +401,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         self.register(sources);
         self.now = self.now.max(context.now);
         let mut busy = context.news && !self.stopping && self.accept(self.now, sources);
-        if context.news && self.lively.len() < self.links.len() {
+        if context.news && self.lively.len() < self.world.links.len() {
             busy |= self.receive_at_rest(context);
         }
         // Nothing else comes soon from anywhere.
@@ -491,8 +414,8 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         // back.
         let now = self.now;
         busy |= self.reap(now)?;
-        if !busy || self.wake.is_some_and(|at| at <= now) {
-            self.settle(now);
+        if self.target.wants_settling(now, busy) {
+            self.target.settle(now, &mut self.world);
         }
         busy |= self.flush(now);
         if self.is_media_busy() {
@@ -500,34 +423,34 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
             busy |= self.reap(now)?;
         }
         self.drop_lingering(now, sources);
-        if self.stopping && self.links.iter().all(Option::is_none) && !self.is_media_busy() {
+        if self.stopping && self.world.links.iter().all(Option::is_none) && !self.is_media_busy() {
             return Ok(Turn::Done);
         }
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let lingering = self.lingering.first().map(|(at, _)| *at);
-        let media = self.media.iter().flatten().filter_map(Media::poll_timeout);
+        let lingering = self.world.lingering.first().map(|(at, _)| *at);
+        let media = self.world.media.iter().flatten().filter_map(Media::poll_timeout);
         let again = (!self.is_registered()).then(|| self.now + REGISTER_AGAIN);
-        media.chain(self.wake).chain(lingering).chain(again).min()
+        media.chain(self.target.poll_timeout()).chain(lingering).chain(again).min()
     }
 
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
-        let Self { target, media, .. } = self;
-        for (index, media) in (0..).zip(media) {
+        let target = self.target.engine();
+        for (index, media) in (0..).zip(&mut self.world.media) {
             if let (Some(media), Some(core)) = (media, target.subsystem(SubsystemKey(index))) {
                 media.on_stop(&core.counters());
             }
         }
-        self.target.shut_down(now);
-        self.exchange(now);
+        self.target.engine_mut().shut_down(now);
+        self.target.exchange(now, &mut self.world);
     }
 }
 
 impl<F> fmt::Debug for TargetDriver<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TargetDriver").field("target", &self.target).finish_non_exhaustive()
+        f.debug_struct("TargetDriver").field("target", self.target.engine()).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,98 @@
+//! What is around the engines of a target: connections, media, and whoever hears of events.
+
+use std::collections::VecDeque;
+
+use engine::{Engine, Instant, Nanos};
+use machine::target::{ConnectionId, Input, Output, Target};
+use nvme::media::Completion;
+use nvme_fabrics::target::SubsystemKey;
+
+use super::Event;
+use super::link::Link;
+use super::mailbox::Moved;
+use crate::media::Media;
+use crate::reactor::Shell;
+
+/// How long a host may take to close a connection that we have ended before it is dropped.
+const LINGER: Nanos = Nanos::from_secs(1);
+
+/// The connections and media of a target.
+pub(super) struct World<F> {
+    /// The links, by connection.
+    pub(super) links: Vec<Option<Link>>,
+    /// Connections with something to send.
+    pub(super) sending: Vec<ConnectionId>,
+    /// Connections whose input was not wanted for some time and is wanted again.
+    pub(super) wanted: Vec<ConnectionId>,
+    /// Connections that we have ended and that the host has not closed, with when each is dropped.
+    pub(super) lingering: Vec<(Instant, ConnectionId)>,
+    /// The media, by subsystem.
+    pub(super) media: Vec<Option<Media>>,
+    /// Completions that media have given at once.
+    pub(super) inputs: VecDeque<(SubsystemKey, Completion)>,
+    /// Connections that will go to the mailbox.
+    pub(super) leaving: Vec<(SubsystemKey, Moved)>,
+    pub(super) report: F,
+}
+
+impl<F: FnMut(Event)> World<F> {
+    pub(super) const fn new(report: F) -> Self {
+        Self {
+            links: Vec::new(),
+            sending: Vec::new(),
+            wanted: Vec::new(),
+            lingering: Vec::new(),
+            media: Vec::new(),
+            inputs: VecDeque::new(),
+            leaving: Vec::new(),
+            report,
+        }
+    }
+
+    /// The media of a subsystem that is here.
+    pub(super) fn media_of(&mut self, key: SubsystemKey) -> Option<&mut Media> {
+        self.media.get_mut(key.0 as usize)?.as_mut()
+    }
+}
+
+impl<F: FnMut(Event)> Shell<Target> for World<F> {
+    fn pass(&mut self, now: Instant, output: Output, _: &mut Target) {
+        match output {
+            Output::Media { subsystem, request } => {
+                let Self { media, inputs, .. } = self;
+                if let Some(media) = media.get_mut(subsystem.0 as usize).and_then(Option::as_mut) {
+                    media.submit(request, &mut |completion| inputs.push_back((subsystem, completion)));
+                }
+            }
+            Output::Send(id) => self.sending.push(id),
+            Output::Listen(id) => self.wanted.push(id),
+            Output::Close(id) => {
+                if let Some(link) = self.links[id.0 as usize].as_mut() {
+                    link.is_ended = true;
+                    self.lingering.push((now + LINGER, id));
+                }
+            }
+            Output::HandOver { connection, subsystem, handover } => {
+                if let Some(link) = self.links[connection.0 as usize].take() {
+                    let (port, socket) = (link.port, link.socket.into_stream());
+                    self.leaving.push((subsystem, Moved { socket, port, handover }));
+                }
+            }
+            Output::Notify { subsystem, notification } => {
+                if let Some(media) = self.media_of(subsystem) {
+                    media.note(&notification);
+                }
+                (self.report)(Event::Notify(subsystem, notification));
+            }
+            Output::Event(event) => (self.report)(Event::Target(event)),
+        }
+    }
+
+    fn answer(&mut self, now: Instant, target: &mut Target) -> bool {
+        let has_answers = !self.inputs.is_empty();
+        while let Some((subsystem, completion)) = self.inputs.pop_front() {
+            target.handle_input(now, Input::Media { subsystem, completion });
+        }
+        has_answers
+    }
+}

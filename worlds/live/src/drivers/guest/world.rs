@@ -1,0 +1,238 @@
+//! What is around the engines of a guest's device slot: its client, the client's memory and
+//! interrupts, and the side on which the function is.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use engine::{Buffer, Engine, Instant, Pool, fire, next_wake};
+use machine::guest::{Guest, Output};
+use nvme_pcie::function;
+use tunnel::upstream::PortIndex;
+
+use super::Event;
+use super::doorbells::Doorbells;
+use super::local::Local;
+use super::memory::errno_of;
+use super::signal::Signaller;
+use crate::carrier::Link;
+use crate::reactor::{Shell, Sources};
+use crate::sys::shared::{Mapping, SharedMemory};
+use crate::sys::unix::Connection;
+
+/// Where the slot's function is.
+pub(super) enum Side {
+    Local(Box<Local>),
+    /// At a far end, over these connections.
+    Far(Vec<Link>),
+}
+
+pub(super) struct Client {
+    pub(super) connection: Connection,
+    /// The connection is to be closed when everything is sent.
+    pub(super) closing: bool,
+    /// The client rings by stores and seldom sends bytes: its socket is looked at on news only.
+    pub(super) at_rest: bool,
+}
+
+/// The client, its memory, and the function's side.
+pub(super) struct World<F> {
+    pub(super) side: Side,
+    pub(super) client: Option<Client>,
+    pub(super) memory: SharedMemory,
+    vectors: Vec<Option<Signaller>>,
+    pub(super) doorbells: Option<Doorbells>,
+    /// A client may have the doorbells mapped, and then rings them without a message.
+    pub(super) shared: bool,
+    pub(super) pool: Pool,
+    pub(super) report: F,
+}
+
+impl<F: FnMut(Event)> World<F> {
+    pub(super) fn new(side: Side, report: F) -> Self {
+        Self {
+            side,
+            client: None,
+            memory: SharedMemory::new(),
+            vectors: Vec::new(),
+            doorbells: None,
+            shared: false,
+            pool: Pool::default(),
+            report,
+        }
+    }
+
+    pub(super) fn drop_client(&mut self, sources: &Sources) {
+        if let Some(client) = self.client.take() {
+            sources.remove(client.connection.as_raw_fd());
+        }
+        self.memory.clear();
+        self.vectors.clear();
+        // The next client gets a file of its own: whoever has this one may go on writing to it.
+        (self.doorbells, self.shared) = (None, false);
+    }
+
+    /// The file of doorbells, to be sent with the description of its region.
+    fn share(&mut self, guest: &Guest<OwnedFd>) -> Vec<OwnedFd> {
+        let Some(place) = guest.doorbells() else { return Vec::new() };
+        if self.doorbells.as_ref().is_none_or(|doorbells| doorbells.place() != place) {
+            match Doorbells::new(place) {
+                Ok(doorbells) => self.doorbells = Some(doorbells),
+                Err(error) => (self.report)(Event::NoDoorbells(error)),
+            }
+        }
+        let shared = self.doorbells.as_ref().and_then(|doorbells| doorbells.share().ok());
+        self.shared |= shared.is_some();
+        shared.into_iter().collect()
+    }
+
+    fn signal(&mut self, vector: usize) {
+        let Some(Some(signaller)) = self.vectors.get(vector) else { return };
+        if let Err(error) = signaller.signal() {
+            (self.report)(Event::SignalFailed(vector, error));
+            // One report is enough.
+            self.vectors[vector] = None;
+        }
+    }
+
+    /// Sends what waits, and closes a client's connection that is to end.
+    pub(super) fn flush(&mut self, sources: &Sources) -> bool {
+        let mut busy = false;
+        if let Some(client) = &mut self.client {
+            let sent = client.connection.flush();
+            busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
+            if client.closing && (sent.is_err() || client.connection.unsent() == 0) {
+                self.drop_client(sources);
+                busy = true;
+            }
+        }
+        if let Side::Far(far) = &mut self.side {
+            for link in far {
+                busy |= link.flush(sources);
+            }
+        }
+        busy
+    }
+
+    pub(super) fn reap(&mut self, now: Instant) -> io::Result<bool> {
+        let Side::Local(local) = &mut self.side else { return Ok(false) };
+        if let Some(notice) = local.notice() {
+            (self.report)(Event::State(notice));
+        }
+        local.reap(now)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.client.is_none()
+            && match &self.side {
+                Side::Local(local) => !local.is_busy(),
+                Side::Far(far) => !far.iter().any(Link::is_connected),
+            }
+    }
+
+    /// Sends `bytes` to the client, with the file of doorbells if they describe it.
+    fn reply(&mut self, bytes: Buffer, describes_doorbells: bool, guest: &Guest<OwnedFd>) {
+        let descriptors = if describes_doorbells { self.share(guest) } else { Vec::new() };
+        if let Some(client) = &mut self.client
+            && client.connection.send(bytes, descriptors).is_err()
+        {
+            // The client no longer reads; the next receive finds the end of the connection.
+            client.connection.abort();
+        }
+    }
+
+    /// The connection to the far end that the engines call `port`.
+    fn link(&mut self, port: PortIndex) -> Option<&mut Link> {
+        match &mut self.side {
+            Side::Far(far) => Some(&mut far[usize::from(port.0)]),
+            Side::Local(_) => None,
+        }
+    }
+}
+
+impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
+    fn pass(&mut self, now: Instant, output: Output<OwnedFd>, guest: &mut Guest<OwnedFd>) {
+        match output {
+            Output::ReadMemory { token, address, length } => {
+                let length = usize::try_from(length).expect("at most 4 KiB");
+                let mut bytes = self.pool.take(length);
+                let data = self.memory.read(address, &mut bytes).ok().map(|()| self.pool.seal(bytes));
+                guest.memory_read_done(token, address, length, data);
+            }
+            Output::WriteMemory { address, data } => {
+                if self.memory.write(address, &data).is_err() {
+                    guest.memory_write_failed(address, data.len());
+                }
+            }
+            Output::Signal { vector } => self.signal(vector),
+            Output::Packet(packet) => {
+                if let Side::Local(local) = &mut self.side {
+                    local.function.handle_input(now, function::Input::Packet(packet));
+                }
+            }
+            Output::Transmit(port, bytes) => {
+                if let Some(link) = self.link(port) {
+                    link.send(bytes);
+                }
+            }
+            Output::Connect(port) => {
+                if let Some(link) = self.link(port) {
+                    link.connect(now);
+                }
+            }
+            Output::Close(port) => {
+                if let Some(link) = self.link(port) {
+                    link.close();
+                }
+            }
+            Output::Reply { bytes, shared } => self.reply(bytes, shared.is_some(), guest),
+            Output::CloseClient => {
+                if let Some(client) = &mut self.client {
+                    client.closing = true;
+                }
+            }
+            Output::Map { token, address, length, offset, readable, writable, descriptor } => {
+                let mapping = Mapping { address, length, offset, readable, writable };
+                let result = self.memory.map(descriptor, mapping).map_err(|error| {
+                    let errno = errno_of(&error);
+                    (self.report)(Event::MapFailed(address, error));
+                    errno
+                });
+                guest.map_done(token, result);
+            }
+            Output::Unmap { address, length } => self.memory.unmap(address, length),
+            Output::Vector { vector, descriptor } => {
+                if vector >= self.vectors.len() {
+                    self.vectors.resize_with(vector + 1, || None);
+                }
+                self.vectors[vector] = descriptor.map(Signaller::new);
+            }
+            Output::ClearDoorbells => {
+                if let Some(doorbells) = &self.doorbells {
+                    doorbells.clear();
+                }
+            }
+            Output::Event(event) => (self.report)(Event::Guest(event)),
+        }
+    }
+
+    fn answer(&mut self, now: Instant, guest: &mut Guest<OwnedFd>) -> bool {
+        match &mut self.side {
+            Side::Local(local) => local.exchange(now, guest, &self.memory),
+            Side::Far(_) => false,
+        }
+    }
+
+    fn fire(&mut self, now: Instant) -> bool {
+        match &mut self.side {
+            Side::Local(local) => fire(&mut local.function, now),
+            Side::Far(_) => false,
+        }
+    }
+
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        match &self.side {
+            Side::Local(local) => next_wake(&local.function, now),
+            Side::Far(_) => None,
+        }
+    }
+}
