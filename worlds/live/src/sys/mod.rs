@@ -19,3 +19,4 @@ pub mod shared;
 pub mod telling;
 pub mod unix;
 pub mod vfio;
+mod volatile;

@@ -2,25 +2,22 @@
 //! addresses.
 //!
 //! The other process changes this memory at any time, so no reference to it is ever made. Bytes are
-//! copied out of it and into it through raw pointers.
+//! copied out of it and into it as memory that others write.
 
 use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::sys::faults::Guard;
 use crate::sys::pages::Pages;
+use crate::sys::volatile;
 use pcie::memory::{Memory, Unmapped};
 use rustix::fs::{FileType, SealFlags};
 use rustix::mm::ProtFlags;
 
-/// Accesses of up to this many bytes are made in whole words, so that whoever polls a completion
-/// sees all of a word or none of it.
-const SMALL: usize = 64;
-/// Bytes of a word.
+/// Number of bytes that a prefetch names; a whole line comes.
 const WORD: usize = 8;
 
 /// Why memory can't be mapped.
@@ -214,25 +211,9 @@ impl SharedMemory {
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unmapped> {
         let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.readable);
         let (region, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
-        // The bytes were written before whatever told us to read them.
-        fence(Ordering::Acquire);
-        let aligned = place.as_ptr().addr().is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
-        if bytes.len() <= SMALL && aligned {
-            // Backwards: a last word that says that everything is there is seen before what it
-            // speaks of.
-            for (index, word) in bytes.as_chunks_mut::<WORD>().0.iter_mut().enumerate().rev() {
-                // SAFETY: the word lies within a readable mapping and is aligned; it is only
-                // reached through atomics and raw copies on this side.
-                let word_place = unsafe { AtomicU64::from_ptr(place.as_ptr().add(index * WORD).cast()) };
-                *word = word_place.load(Ordering::Acquire).to_ne_bytes();
-            }
-            return region.unless_lost(address, bytes.len());
-        }
-        // SAFETY: `place..place + length` lies within a readable mapping, and `bytes` is memory of
-        // ours that the mapping, being new when it was made, does not overlap. The other process
-        // may change the bytes meanwhile: then those of before and after are mixed, and any value
-        // is valid for a u8.
-        unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+        // SAFETY: `place..place + length` lies within a readable mapping, which is only reached
+        // through raw copies and atomics on this side.
+        unsafe { volatile::read(place, bytes) };
         region.unless_lost(address, bytes.len())
     }
 
@@ -244,19 +225,8 @@ impl SharedMemory {
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
         let found = self.find(address, bytes.len()).filter(|(region, _)| region.mapping.writable);
         let (region, place) = found.ok_or(Unmapped { address, length: bytes.len() })?;
-        fence(Ordering::Release);
-        let aligned = place.as_ptr().addr().is_multiple_of(WORD) && bytes.len().is_multiple_of(WORD);
-        if bytes.len() <= SMALL && aligned {
-            for (index, word) in bytes.as_chunks::<WORD>().0.iter().enumerate() {
-                // SAFETY: the word lies within a writable mapping and is aligned; it is only
-                // reached through atomics and raw copies on this side.
-                let word_place = unsafe { AtomicU64::from_ptr(place.as_ptr().add(index * WORD).cast()) };
-                word_place.store(u64::from_ne_bytes(*word), Ordering::Release);
-            }
-            return region.unless_lost(address, bytes.len());
-        }
-        // SAFETY: as for `read`, the other way.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
+        // SAFETY: as for `read`, in a writable mapping.
+        unsafe { volatile::write(bytes, place) };
         region.unless_lost(address, bytes.len())
     }
 }

@@ -1,20 +1,15 @@
 //! Memory of this process that a device reaches at addresses of its own.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::ptr::NonNull;
 
 use pcie::memory::{Memory, Unmapped};
 
 use crate::sys::pages::Pages;
-
-/// Bytes of a word.
-const WORD: usize = 8;
-/// Bytes of a completion. Its Phase Tag is in the second word and says that the first word is valid
-/// too.
-const COMPLETION: usize = 16;
+use crate::sys::volatile;
 
 /// Pages that a device reads and writes at any time. No reference to them is ever made; bytes are
-/// copied through raw pointers. The kernel holds the pages as long as the device can reach them,
+/// copied as memory that others write. The kernel holds the pages as long as the device can reach them,
 /// even when they are unmapped here.
 #[derive(Debug)]
 pub struct DmaMemory {
@@ -43,12 +38,11 @@ impl DmaMemory {
     }
 
     /// The place where the access begins, if all of it is in this memory.
-    fn place(&self, address: u64, length: usize) -> Result<*mut u8, Unmapped> {
+    fn place(&self, address: u64, length: usize) -> Result<NonNull<u8>, Unmapped> {
         address
             .checked_sub(self.iova)
             .and_then(|offset| usize::try_from(offset).ok())
             .and_then(|offset| self.pages.place(offset, length))
-            .map(|place| place.as_ptr())
             .ok_or(Unmapped { address, length })
     }
 }
@@ -56,29 +50,17 @@ impl DmaMemory {
 impl Memory for DmaMemory {
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Unmapped> {
         let place = self.place(address, bytes.len())?;
-        if bytes.len() == COMPLETION && place.addr().is_multiple_of(COMPLETION) {
-            for index in [1, 0] {
-                // SAFETY: the word lies within the mapping and is aligned; this side only reaches
-                // it through atomics and raw copies.
-                let word = unsafe { AtomicU64::from_ptr(place.add(index * WORD).cast()) };
-                let word = word.load(Ordering::Acquire);
-                bytes[index * WORD..][..WORD].copy_from_slice(&word.to_ne_bytes());
-            }
-            return Ok(());
-        }
-        fence(Ordering::Acquire);
-        // SAFETY: `place..place + length` lies within the mapping, and `bytes` is memory that it
-        // does not overlap. If the device writes meanwhile, bytes of before and after are mixed,
-        // and any value is valid for a u8.
-        unsafe { std::ptr::copy_nonoverlapping(place, bytes.as_mut_ptr(), bytes.len()) };
+        // SAFETY: `place..place + length` lies within the mapping, which is only reached through
+        // raw copies and atomics on this side.
+        unsafe { volatile::read(place, bytes) };
         Ok(())
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Unmapped> {
         let place = self.place(address, bytes.len())?;
-        // SAFETY: as for `read`, the other way. The device looks only after a register is written,
-        // and that write comes behind this one.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+        // SAFETY: as for `read`. The device looks only after a register is written, and that write
+        // comes behind this one.
+        unsafe { volatile::write(bytes, place) };
         Ok(())
     }
 }
