@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use engine::Nanos;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// A spin budget for this machine: 200 µs, which is long enough for a round trip on a local
 /// network. Zero where spinning would take the only processor from the peer that is waited for.
@@ -54,17 +55,8 @@ pub fn processors() -> io::Result<usize> {
 
 /// The system's numbers of the processors that this thread may use.
 fn allowed() -> io::Result<Vec<usize>> {
-    let mut allowed = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
-    // SAFETY: the kernel writes at most one `cpu_set_t`; 0 is the calling thread.
-    let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), allowed.as_mut_ptr()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: all zeroes is a valid `cpu_set_t`, and the kernel has overwritten it with one.
-    let allowed = unsafe { allowed.assume_init() };
-    let most = usize::try_from(libc::CPU_SETSIZE).expect("a constant of the system");
-    // SAFETY: every processor asked about is below the size of the set.
-    Ok((0..most).filter(|&number| unsafe { libc::CPU_ISSET(number, &allowed) }).collect())
+    let allowed = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number)).collect())
 }
 
 /// Keeps this thread on the processor at `index` among those that the thread may use. Two ends that
@@ -77,15 +69,9 @@ pub fn pin(index: usize) -> Result<(), PinError> {
     let Some(&chosen) = allowed.get(index) else {
         return Err(PinError::NoSuch { index, count: allowed.len() });
     };
-    // SAFETY: all zeroes is a valid `cpu_set_t`, the empty one.
-    let mut one = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
-    // SAFETY: the processor is below the size of the set.
-    unsafe { libc::CPU_SET(chosen, &mut one) };
-    // SAFETY: the kernel reads one `cpu_set_t`; 0 is the calling thread.
-    match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &one) } {
-        0 => Ok(()),
-        _ => Err(PinError::Io(io::Error::last_os_error())),
-    }
+    let mut one = CpuSet::new();
+    one.set(chosen);
+    sched_setaffinity(None, &one).map_err(|error| PinError::Io(error.into()))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod entropy;
 mod faults;
 pub(crate) mod lock;
 pub mod memory;
+pub(crate) mod option;
 pub(crate) mod pages;
 pub mod shared;
 pub mod telling;

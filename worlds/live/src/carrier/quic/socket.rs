@@ -11,6 +11,8 @@ use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
 
+use crate::sys::option::set_option;
+
 /// The most pieces received in one call, and the room in bytes for each. Datagrams that follow each
 /// other from one sender form one piece.
 const PIECES: usize = 4;
@@ -214,12 +216,7 @@ fn report_refusals(socket: &Raw, address: SocketAddr) -> io::Result<()> {
         SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_RECVERR),
         SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_RECVERR),
     };
-    let on: libc::c_int = 1;
-    let length = libc::socklen_t::try_from(size_of_val(&on)).expect("four bytes");
-    // SAFETY: the option's value is the integer that outlives the call.
-    let result =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const on).cast(), length) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_option(socket, level, option, 1)
 }
 
 /// The network's report about one datagram.

@@ -13,6 +13,8 @@ use rustix::net::sockopt::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::sys::option::set_option;
+
 /// Linux's socket option for the least time in µs that a retransmission waits beyond the smoothed
 /// round trip. Linux has it since 6.15; the C library's headers do not have it yet.
 const TCP_RTO_MIN_US: libc::c_int = 45;
@@ -140,26 +142,17 @@ fn bound_silence(socket: &(impl AsFd + AsRawFd)) -> io::Result<()> {
 /// Limits the unsent bytes that the kernel takes from us: waiting bytes that are still ours can be
 /// dropped when they turn out to be of no use.
 pub(crate) fn keep_short(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
-    set(socket, libc::TCP_NOTSENT_LOWAT, libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX))
+    set_option(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_NOTSENT_LOWAT,
+        libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX),
+    )
 }
 
 fn set_rto_min(socket: &impl AsRawFd, rto_min: Nanos) -> io::Result<()> {
     let microseconds = libc::c_int::try_from(rto_min.get() / 1_000).unwrap_or(libc::c_int::MAX);
-    set(socket, TCP_RTO_MIN_US, microseconds)
-}
-
-fn set(socket: &impl AsRawFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    // SAFETY: the option's value is the integer that outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const value).cast(),
-            u32::try_from(size_of_val(&value)).expect("four bytes"),
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_option(socket, libc::IPPROTO_TCP, TCP_RTO_MIN_US, microseconds)
 }
 
 #[cfg(test)]

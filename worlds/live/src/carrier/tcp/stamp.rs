@@ -7,6 +7,8 @@ use std::os::fd::AsRawFd;
 
 use engine::Nanos;
 
+use crate::sys::option::set_option;
+
 /// Stamps older than this are not believed: their clock is the wall clock, which people may set.
 const AGE_MAX: Nanos = Nanos::from_millis(50);
 /// Room for one stamp and its header, in words of 8 bytes.
@@ -17,18 +19,7 @@ const CONTROL_WORDS: usize = 8;
 /// # Errors
 /// When the system has no such stamps.
 pub(super) fn enable(socket: &TcpStream) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the option's value is the integer that outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPNS,
-            (&raw const on).cast(),
-            u32::try_from(size_of_val(&on)).expect("four bytes"),
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
 /// Reads without waiting. Returns the number of bytes, and how long ago the last of them arrived.
@@ -74,20 +65,17 @@ fn stamp(message: &libc::msghdr) -> Option<Nanos> {
     }
     // SAFETY: a message of this type has one `timespec` behind its header.
     let time: libc::timespec = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
-    Some(nanoseconds(time))
+    Some(nanoseconds(time.tv_sec, time.tv_nsec))
 }
 
 fn real_time() -> Nanos {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the system writes one `timespec`.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
-    debug_assert!(result == 0, "every Linux has this clock");
-    nanoseconds(time)
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    nanoseconds(time.tv_sec, time.tv_nsec)
 }
 
-fn nanoseconds(time: libc::timespec) -> Nanos {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Nanos::new(seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0)))
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> Nanos {
+    let [seconds, nanoseconds] = [seconds, nanoseconds].map(|part| u64::try_from(part).unwrap_or(0));
+    Nanos::new(seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use engine::{Buffer, BufferMut};
 use io_uring::{IoUring, opcode, types};
+use rustix::fs::FallocateFlags;
 
 /// The most calls under way at once.
 pub(super) const CALLS_MAX: u32 = 256;
@@ -23,8 +24,8 @@ pub(super) enum Call {
     Read { offset: u64, buffer: BufferMut, filled: usize },
     /// Writes `data`. If `durable`, the data are durable before the call ends.
     Write { offset: u64, data: Buffer, durable: bool },
-    /// Changes the space behind a range, as the mode (`FALLOC_FL_*`) says.
-    Allocate { offset: u64, length: u64, mode: i32 },
+    /// Changes the space behind a range, as the mode says.
+    Allocate { offset: u64, length: u64, mode: FallocateFlags },
     /// Makes everything that was written before durable.
     Sync,
 }
@@ -185,7 +186,7 @@ fn entry_of(file: types::Fd, call: &mut Call) -> io_uring::squeue::Entry {
                 .build()
         }
         Call::Allocate { offset, length, mode } => {
-            opcode::Fallocate::new(file, *length).offset(*offset).mode(*mode).build()
+            opcode::Fallocate::new(file, *length).offset(*offset).mode(mode.bits().cast_signed()).build()
         }
         Call::Sync => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
     }
@@ -212,13 +213,6 @@ fn carry_out(file: &File, call: &mut Call) -> io::Result<usize> {
 }
 
 /// `fallocate(2)`.
-pub(super) fn allocate(file: &File, offset: u64, length: u64, mode: i32) -> io::Result<()> {
-    let too_long = |_| io::Error::from_raw_os_error(libc::EFBIG);
-    let offset = i64::try_from(offset).map_err(too_long)?;
-    let length = i64::try_from(length).map_err(too_long)?;
-    // SAFETY: the descriptor is open for as long as `file` is borrowed; no memory is passed.
-    match unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+pub(super) fn allocate(file: &File, offset: u64, length: u64, mode: FallocateFlags) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, mode, offset, length)?)
 }

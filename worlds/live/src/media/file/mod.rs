@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 use engine::{Buffer, Pool};
 use nvme::media::{Completion, IoId, MediaError, Operation, Request};
+use rustix::fs::FallocateFlags;
 
 use kernel::{CALLS_MAX, Call, Kernel};
 use open::MEMORY_ALIGNMENT;
@@ -285,8 +286,8 @@ impl FileMedium {
                     *how = Zeroing::ByWriting;
                 }
                 let mode = match how {
-                    Zeroing::Punch => libc::FALLOC_FL_PUNCH_HOLE,
-                    Zeroing::InPlace => libc::FALLOC_FL_ZERO_RANGE,
+                    Zeroing::Punch => FallocateFlags::PUNCH_HOLE,
+                    Zeroing::InPlace => FallocateFlags::ZERO_RANGE,
                     Zeroing::ByWriting => {
                         let length = memory_length(job.left.min(ZERO_PIECE_MAX));
                         return Some(Call::Write {
@@ -296,7 +297,7 @@ impl FileMedium {
                         });
                     }
                 };
-                Some(Call::Allocate { offset, length: job.left, mode: mode | libc::FALLOC_FL_KEEP_SIZE })
+                Some(Call::Allocate { offset, length: job.left, mode: mode | FallocateFlags::KEEP_SIZE })
             }
             Goal::Zero { durable: true, .. } => {
                 job.goal = Goal::Sync;
@@ -416,7 +417,7 @@ impl FileMedium {
         let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::ENODEV);
         let meaning = match (&call, errno) {
             (Call::Allocate { mode, .. }, _) if unsupported => {
-                if mode & libc::FALLOC_FL_PUNCH_HOLE != 0 {
+                if mode.contains(FallocateFlags::PUNCH_HOLE) {
                     self.can_punch = false;
                 } else {
                     self.can_zero = false;

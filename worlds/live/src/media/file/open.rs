@@ -1,12 +1,12 @@
 //! Opening a file or block device as a medium, with every check that can be made beforehand.
 
-use std::ffi::CString;
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 
 use super::kernel::allocate;
 use crate::sys::lock::lock;
@@ -226,7 +226,7 @@ fn try_open(path: &Path, options: &Options, made: &mut bool) -> Result<Opened, O
         file.seek(SeekFrom::End(0)).map_err(|error| OpenCause::Io { doing: "find its size", error })?;
     let size = settle_size(&file, found, device, options)?;
     if options.reserve && !device && !options.readonly {
-        match allocate(&file, 0, size, 0) {
+        match allocate(&file, 0, size, FallocateFlags::empty()) {
             // Where space can't be reserved, a write may still find the disk full, and then says
             // so.
             Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
@@ -337,11 +337,8 @@ fn set_direct(path: &Path, file: &File, block: u32) -> (Option<usize>, Option<No
         }
         _ => {}
     }
-    // SAFETY: reads the flags of a descriptor that is open for as long as `file` is borrowed.
-    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    // SAFETY: sets the flags of the same descriptor; no memory is passed.
-    if flags < 0 || unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) } != 0 {
-        return buffered(format!("direct transfers are refused: {}", io::Error::last_os_error()));
+    if let Err(error) = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags | OFlags::DIRECT)) {
+        return buffered(format!("direct transfers are refused: {}", io::Error::from(error)));
     }
     (Some(block), None)
 }
@@ -349,25 +346,8 @@ fn set_direct(path: &Path, file: &File, block: u32) -> (Option<usize>, Option<No
 /// The alignment of memory and of offsets for direct transfers, in bytes. Both are 0 where there
 /// are no direct transfers; `None` where the kernel can't tell.
 fn direct_alignment(file: &File) -> Option<(usize, usize)> {
-    let mut status = std::mem::MaybeUninit::<libc::statx>::zeroed();
-    let empty = CString::default();
-    // SAFETY: the path is an empty C string, which with AT_EMPTY_PATH means the open descriptor
-    // itself; the kernel writes at most one `statx`.
-    let result = unsafe {
-        libc::statx(
-            file.as_raw_fd(),
-            empty.as_ptr(),
-            libc::AT_EMPTY_PATH,
-            libc::STATX_DIOALIGN,
-            status.as_mut_ptr(),
-        )
-    };
-    if result != 0 {
-        return None;
-    }
-    // SAFETY: all zeroes is a valid `statx`, and the kernel has overwritten it with one.
-    let status = unsafe { status.assume_init() };
-    let known = status.stx_mask & libc::STATX_DIOALIGN != 0;
+    let status = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let known = StatxFlags::from_bits_retain(status.stx_mask).contains(StatxFlags::DIOALIGN);
     let bytes = |value: u32| usize::try_from(value).ok();
     known.then(|| Some((bytes(status.stx_dio_mem_align)?, bytes(status.stx_dio_offset_align)?)))?
 }
