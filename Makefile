@@ -34,7 +34,7 @@ release: setup ## the fastest binary, target/guided/farlane: built twice, guided
 
 test: setup ## every test, the fault campaign of 1,000 seeds included, 200 with lookahead on and off, and all that ever failed
 	@scripts/setup --tests
-	$(CARGO) build --release --package farlane --package farlane-scenarios
+	$(CARGO) build --release --package farlane --package farlane-campaigns
 	$(CARGO) test --workspace --no-fail-fast
 	scripts/deterministic
 	target/release/campaign --seeds 0..1000 $(FAULTS)
@@ -66,7 +66,7 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench lookahead
 
 soak: setup ## the fault campaign with seeds that nobody has run, for MINUTES (10); with SEEDS=COUNT so many seeds of each scenario
-	$(CARGO) build --release --package farlane-scenarios
+	$(CARGO) build --release --package farlane-campaigns
 	target/release/campaign --fresh $(if $(SEEDS),--seeds 0..$(SEEDS),--minutes $(MINUTES))
 
 package: setup ## the crates of pure/ as they would be published, each built from its package alone

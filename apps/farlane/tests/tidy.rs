@@ -22,7 +22,7 @@ fn root() -> PathBuf {
 /// Every crate's manifest by the crate's place: `pure/engine`, `worlds/live` and so on.
 fn crates() -> BTreeMap<String, toml::Table> {
     let mut crates = BTreeMap::new();
-    for storey in ["pure", "worlds", "apps"] {
+    for storey in ["pure", "worlds", "apps", "tools"] {
         for entry in fs::read_dir(root().join(storey)).unwrap() {
             let folder = entry.unwrap().path();
             if let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) {
@@ -107,7 +107,12 @@ fn arrows_run_from_apps_to_worlds_to_pure() {
             };
             assert!(allowed.contains(&storey_of(dependency)), "{place} may not depend on {dependency}");
         }
-        for (one, other) in [("worlds/live", "sim"), ("worlds/sim", "live"), ("worlds/live", "scenarios")] {
+        for (one, other) in [
+            ("worlds/live", "sim"),
+            ("worlds/sim", "live"),
+            ("worlds/live", "scenarios"),
+            ("worlds/live", "campaigns"),
+        ] {
             for table in ["dependencies", "dev-dependencies"] {
                 let crossed = place == one && dependencies(manifest, table).any(|name| name == other);
                 assert!(!crossed, "{one} and {other} must not know each other");
@@ -149,7 +154,7 @@ fn only_the_live_world_has_unsafe_code() {
 #[test]
 fn files_and_functions_are_small_enough_to_hold() {
     let mut long = Vec::new();
-    for storey in ["pure", "worlds", "apps"] {
+    for storey in ["pure", "worlds", "apps", "tools"] {
         for (name, text) in sources(storey).iter().filter(|(name, _)| !is_test(name)) {
             let body = without_tests(text);
             let lines = body.lines().count();
@@ -188,7 +193,7 @@ fn long_functions(text: &str) -> Vec<(usize, usize)> {
 
 #[test]
 fn comments_are_narrow_enough_to_read() {
-    let folders = ["pure", "worlds", "apps", "examples", "fuzz/fuzz_targets"];
+    let folders = ["pure", "worlds", "apps", "tools", "examples", "fuzz/fuzz_targets"];
     for (name, text) in folders.into_iter().flat_map(sources) {
         for (number, line) in (1..).zip(text.lines()) {
             let columns = line.chars().count();
@@ -209,7 +214,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// others.
 #[test]
 fn no_public_function_is_used_by_nobody() {
-    let files: Vec<_> = ["pure", "worlds", "apps", "fuzz"].into_iter().flat_map(sources).collect();
+    let files: Vec<_> = ["pure", "worlds", "apps", "tools", "fuzz"].into_iter().flat_map(sources).collect();
     let mut counts = BTreeMap::<&str, usize>::new();
     for word in files.iter().flat_map(|(_, text)| words(text)) {
         *counts.entry(word).or_default() += 1;
@@ -230,7 +235,7 @@ fn no_public_function_is_used_by_nobody() {
 fn nothing_is_left_for_later_in_the_code() {
     // The words are spelled in two halves so that this file does not find itself.
     let words = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X:"), concat!("/ro", "ot/")];
-    for storey in ["pure", "worlds", "apps"] {
+    for storey in ["pure", "worlds", "apps", "tools"] {
         for (name, text) in sources(storey) {
             for (number, line) in text.lines().enumerate() {
                 for word in words {
@@ -258,7 +263,7 @@ fn pages(folder: &Path) -> Vec<(PathBuf, String)> {
 
 #[test]
 fn the_documentation_names_what_exists() {
-    let code: String = ["pure", "worlds", "apps"]
+    let code: String = ["pure", "worlds", "apps", "tools"]
         .into_iter()
         .flat_map(sources)
         .map(|(_, text)| text)

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accepted;
 mod digest;
 pub mod direct;
 pub mod faults;

@@ -1,6 +1,10 @@
 //! Reliable byte streams between nodes, like TCP's: ordered, with bounded data in flight, and lost
 //! at any byte.
 
+mod outbox;
+
+pub use outbox::Outbox;
+
 use std::collections::VecDeque;
 
 use engine::{Buffer, Instant, Nanos, Pool, Rng};

@@ -22,8 +22,8 @@ use super::Cargo;
 use super::chain::Place;
 use super::journal::{Cause, Journal, Step};
 use super::port::Port;
-use crate::lines::Lines;
-use crate::outbox::Outbox;
+use sim::accepted::AcceptedConnections;
+use sim::stream::Outbox;
 
 /// Packets on their way between the port and the tunnel.
 #[derive(Debug)]
@@ -264,7 +264,7 @@ pub(super) struct DownstreamNode {
     engine: Downstream,
     port: Port,
     pipeline: Pipeline,
-    lines: Lines,
+    lines: AcceptedConnections,
     /// The journal's mark of the arrival of the last bytes.
     cause: Cause,
 }
@@ -281,7 +281,7 @@ impl DownstreamNode {
             engine: Downstream::new(session, rng),
             port,
             pipeline: Pipeline::new(latency, Side::Far, journal),
-            lines: Lines::default(),
+            lines: AcceptedConnections::default(),
             cause: None,
         }
     }

@@ -12,10 +12,10 @@ use tunnel::session::{Config, Input, Output};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig, Trouble};
-use crate::outbox::Outbox;
+use crate::joined_paths::{JoinedPaths, LANES};
 use crate::session::{impatient, instance};
-use crate::ways::{LANES, Ways};
 use crate::workload::Phase;
+use sim::stream::Outbox;
 
 /// How long a session is held without a connection.
 const HOLD: Nanos = Nanos::from_millis(400);
@@ -69,7 +69,7 @@ pub struct End {
     dialled: Option<ConnectionId>,
     outbox: Outbox,
     /// Several links at once, which take the place of `connection`, `dialled` and `outbox`.
-    ways: Option<Ways>,
+    joined: Option<JoinedPaths>,
     rng: Rng,
     phase: Phase,
     incarnation: u64,
@@ -100,7 +100,7 @@ impl End {
             connection: None,
             dialled: None,
             outbox: Outbox::default(),
-            ways: (lanes > 1).then(|| Ways::new(peer, rng.fork("ways"))),
+            joined: (lanes > 1).then(|| JoinedPaths::new(peer, rng.fork("ways"))),
             rng,
             phase: Phase::Chaos,
             incarnation: 0,
@@ -174,10 +174,10 @@ impl End {
     }
 
     fn on_output(&mut self, context: &mut Context<'_, ()>, output: Output) {
-        match (output, &mut self.ways) {
-            (Output::Transmit(bytes), Some(ways)) => ways.send(context.now(), bytes),
-            (Output::Connect, Some(ways)) => ways.connect(context),
-            (Output::CloseConnection, Some(ways)) => ways.close(context),
+        match (output, &mut self.joined) {
+            (Output::Transmit(bytes), Some(joined)) => joined.send(context.now(), bytes),
+            (Output::Connect, Some(joined)) => joined.connect(context),
+            (Output::CloseConnection, Some(joined)) => joined.close(context),
             (output, _) => self.on_plain(context, output),
         }
     }
@@ -206,11 +206,11 @@ impl End {
     }
 
     /// Lets the links and the session exchange what they have, until both are quiet.
-    fn settle_ways(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+    fn settle_paths(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
         loop {
-            let ways = self.ways.as_mut()?;
-            let wake = ways.settle(context);
-            let Some(input) = ways.poll_input() else { return wake };
+            let joined = self.joined.as_mut()?;
+            let wake = joined.settle(context);
+            let Some(input) = joined.poll_input() else { return wake };
             self.session.handle_input(context.now(), input);
             self.speak(context.now());
             while let Some(output) = self.session.poll_output() {
@@ -250,9 +250,9 @@ impl Node for End {
     fn handle(&mut self, context: &mut Context<'_, ()>, event: Event<()>) {
         let Event::Stream { connection, event } = event else { return };
         let now = context.now();
-        if let Some(ways) = &mut self.ways {
-            ways.handle(context, connection, event);
-            while let Some(input) = ways.poll_input() {
+        if let Some(joined) = &mut self.joined {
+            joined.handle(context, connection, event);
+            while let Some(input) = joined.poll_input() {
                 self.session.handle_input(now, input);
             }
             return;
@@ -294,15 +294,15 @@ impl Node for End {
         if let Some(connection) = self.connection {
             self.outbox.flush(context, connection);
         }
-        let ways_at = self.settle_ways(context);
+        let paths_at = self.settle_paths(context);
         let speak_at = (self.link_up && self.phase == Phase::Chaos).then_some(self.next_at);
-        self.session.poll_timeout().into_iter().chain(speak_at).chain(ways_at).min()
+        self.session.poll_timeout().into_iter().chain(speak_at).chain(paths_at).min()
     }
 
     fn restart(&mut self, now: Instant, rng: Rng) {
         let mut config = self.config.clone();
         config.identity.instance = instance(&mut rng.fork("instance"));
-        let lanes = if self.ways.is_some() { LANES } else { 1 };
+        let lanes = if self.joined.is_some() { LANES } else { 1 };
         let old = std::mem::replace(self, Self::new(config, self.peer, lanes, rng));
         self.phase = old.phase;
         self.incarnation = old.incarnation + 1;

@@ -15,9 +15,9 @@ use super::memory::Shared;
 use super::station::{Found, Ground, Station};
 use super::tap::Tap;
 use crate::campaign::Outcome;
-use crate::outbox::Outbox;
 use crate::session::instance;
 use crate::workload::Phase;
+use sim::stream::Outbox;
 
 const NVME_CLASS: u32 = 0x01_0802;
 /// The pause before a failed enumeration is tried again.

@@ -6,18 +6,18 @@ use nvme::media::Completion;
 use sim::Context;
 use sim::stream::{ConnectionId, StreamEvent};
 
-use crate::lines::Lines;
+use sim::accepted::AcceptedConnections;
 
 /// A far end with its device, and the connections to it.
 #[derive(Debug)]
 pub(crate) struct FarBox<F: Device<Input = Completion, Output = Storage>> {
     far: Far<F>,
-    lines: Lines,
+    lines: AcceptedConnections,
 }
 
 impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
     pub(crate) fn new(far: Far<F>) -> Self {
-        Self { far, lines: Lines::default() }
+        Self { far, lines: AcceptedConnections::default() }
     }
 
     pub(crate) const fn far(&self) -> &Far<F> {
@@ -58,6 +58,6 @@ impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
     }
 
     pub(crate) fn describe(&self) -> String {
-        format!("{:?}, {} connections", self.far.downstream().session(), self.lines.len())
+        format!("{:?}, {} connections", self.far.downstream().session(), self.lines.count())
     }
 }

@@ -2,8 +2,8 @@
 
 #![allow(missing_docs, reason = "a test is its own documentation")]
 
-use scenarios::campaign::{Outcome, run_seeds};
-use scenarios::{ahead, disk, fabrics, sessions};
+use campaigns::campaign::{Outcome, run_seeds};
+use campaigns::{ahead, disk, fabrics, sessions};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();

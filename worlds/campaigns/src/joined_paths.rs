@@ -8,7 +8,7 @@ use sim::{Context, NodeId};
 use tunnel::paths::{self, GroupId, Opening, Output, PREAMBLE_LENGTH, PathIndex, Paths, Token, opening};
 use tunnel::session::Input;
 
-use crate::outbox::Outbox;
+use sim::stream::Outbox;
 
 /// Number of links between the two ends.
 pub(crate) const LANES: u8 = 2;
@@ -16,7 +16,7 @@ pub(crate) const LANES: u8 = 2;
 const REDIAL: Nanos = Nanos::from_millis(5);
 
 #[derive(Debug, Default)]
-struct Way {
+struct PathState {
     dialled: Option<ConnectionId>,
     connection: Option<ConnectionId>,
     outbox: Outbox,
@@ -25,12 +25,12 @@ struct Way {
 
 /// One end of a session's connection over several links, with the paths' connections.
 #[derive(Debug)]
-pub(crate) struct Ways {
+pub(crate) struct JoinedPaths {
     /// The node to dial; `None` at the end that waits.
     peer: Option<NodeId>,
     rng: Rng,
     paths: Option<Paths>,
-    ways: Vec<Way>,
+    states: Vec<PathState>,
     /// Accepted connections whose first bytes have not yet told which path they are.
     opening: Vec<(ConnectionId, Vec<u8>)>,
     /// Inputs for the session.
@@ -38,11 +38,11 @@ pub(crate) struct Ways {
     is_connected: bool,
 }
 
-impl Ways {
+impl JoinedPaths {
     pub(crate) fn new(peer: Option<NodeId>, rng: Rng) -> Self {
-        let ways = (0..LANES).map(|_| Way::default()).collect();
+        let states = (0..LANES).map(|_| PathState::default()).collect();
         let (opening, inputs) = (Vec::new(), VecDeque::new());
-        Self { peer, rng, paths: None, ways, opening, inputs, is_connected: false }
+        Self { peer, rng, paths: None, states, opening, inputs, is_connected: false }
     }
 
     pub(crate) fn poll_input(&mut self) -> Option<Input> {
@@ -61,8 +61,8 @@ impl Ways {
 
     fn dial(&mut self, context: &mut Context<'_, ()>, lane: u8) {
         let peer = self.peer.expect("only the upstream end dials");
-        let way = &mut self.ways[usize::from(lane)];
-        (way.dialled, way.redial_at) = (Some(context.dial_lane(peer, Lane(lane))), None);
+        let state = &mut self.states[usize::from(lane)];
+        (state.dialled, state.redial_at) = (Some(context.dial_lane(peer, Lane(lane))), None);
     }
 
     pub(crate) fn send(&mut self, now: Instant, bytes: Buffer) {
@@ -81,11 +81,11 @@ impl Ways {
     }
 
     fn leave(&mut self, context: &mut Context<'_, ()>) {
-        for way in &mut self.ways {
-            for connection in way.connection.take().into_iter().chain(way.dialled.take()) {
+        for state in &mut self.states {
+            for connection in state.connection.take().into_iter().chain(state.dialled.take()) {
                 context.close(connection);
             }
-            *way = Way::default();
+            *state = PathState::default();
         }
         (self.paths, self.is_connected) = (None, false);
         self.inputs.clear();
@@ -96,13 +96,13 @@ impl Ways {
         match event {
             StreamEvent::Accepted { .. } => self.opening.push((id, Vec::new())),
             StreamEvent::Opened => {
-                if let Some(index) = self.ways.iter().position(|way| way.dialled == Some(id)) {
-                    self.ways[index].dialled = None;
+                if let Some(index) = self.states.iter().position(|state| state.dialled == Some(id)) {
+                    self.states[index].dialled = None;
                     self.join(context, index, id);
                 }
             }
             StreamEvent::Data(bytes) => {
-                if let Some(index) = self.ways.iter().position(|way| way.connection == Some(id)) {
+                if let Some(index) = self.states.iter().position(|state| state.connection == Some(id)) {
                     self.input(now, paths::Input::Received(path_index(index), bytes));
                 } else if let Some(index) = self.opening.iter().position(|(other, _)| *other == id) {
                     self.open(context, index, &bytes);
@@ -110,8 +110,8 @@ impl Ways {
             }
             StreamEvent::Closed(_) => {
                 self.opening.retain(|(other, _)| *other != id);
-                let is_its = |way: &Way| way.connection == Some(id) || way.dialled == Some(id);
-                if let Some(index) = self.ways.iter().position(is_its) {
+                let is_its = |state: &PathState| state.connection == Some(id) || state.dialled == Some(id);
+                if let Some(index) = self.states.iter().position(is_its) {
                     self.lose(now, index);
                     self.input(now, paths::Input::Lost(path_index(index)));
                 }
@@ -150,8 +150,8 @@ impl Ways {
     }
 
     fn join(&mut self, context: &mut Context<'_, ()>, index: usize, id: ConnectionId) {
-        let way = Way { connection: Some(id), ..Way::default() };
-        let before = std::mem::replace(&mut self.ways[index], way);
+        let state = PathState { connection: Some(id), ..PathState::default() };
+        let before = std::mem::replace(&mut self.states[index], state);
         if let Some(before) = before.connection {
             context.close(before);
         }
@@ -163,10 +163,11 @@ impl Ways {
 
     fn lose(&mut self, now: Instant, index: usize) {
         let redial_at = self.peer.map(|_| now + REDIAL);
-        self.ways[index] = Way { redial_at, ..Way::default() };
+        self.states[index] = PathState { redial_at, ..PathState::default() };
         // While no path has ever been connected, the session dials again when all attempts have
         // failed.
-        let is_hopeless = self.ways.iter().all(|way| way.dialled.is_none() && way.connection.is_none());
+        let is_hopeless =
+            self.states.iter().all(|state| state.dialled.is_none() && state.connection.is_none());
         if !self.is_connected && is_hopeless && self.paths.take().is_some() {
             self.inputs.push_back(Input::Disconnected);
         }
@@ -183,10 +184,10 @@ impl Ways {
         loop {
             while let Some(output) = self.paths.as_mut().and_then(Engine::poll_output) {
                 match output {
-                    Output::Transmit(path, bytes) => self.ways[usize::from(path.0)].outbox.push(bytes),
+                    Output::Transmit(path, bytes) => self.states[usize::from(path.0)].outbox.push(bytes),
                     Output::Deliver(bytes) => self.inputs.push_back(Input::Received(bytes)),
                     Output::Drop(path, _) => {
-                        if let Some(connection) = self.ways[usize::from(path.0)].connection {
+                        if let Some(connection) = self.states[usize::from(path.0)].connection {
                             context.close(connection);
                         }
                         self.lose(now, usize::from(path.0));
@@ -200,11 +201,11 @@ impl Ways {
                 }
             }
             let mut again = false;
-            for index in 0..self.ways.len() {
-                let (way, path) = (&mut self.ways[index], path_index(index));
-                let Some(connection) = way.connection else { continue };
-                way.outbox.flush(context, connection);
-                if way.outbox.is_empty() && self.paths.as_ref().is_some_and(|paths| paths.is_filled(path)) {
+            for index in 0..self.states.len() {
+                let (state, path) = (&mut self.states[index], path_index(index));
+                let Some(connection) = state.connection else { continue };
+                state.outbox.flush(context, connection);
+                if state.outbox.is_empty() && self.paths.as_ref().is_some_and(|paths| paths.is_filled(path)) {
                     self.input(now, paths::Input::Drained(path));
                     again = true;
                 }
@@ -224,14 +225,14 @@ impl Ways {
             paths.handle_timeout(now);
         }
         for lane in 0..LANES {
-            let is_due = self.ways[usize::from(lane)].redial_at.is_some_and(|at| at <= now);
+            let is_due = self.states[usize::from(lane)].redial_at.is_some_and(|at| at <= now);
             if is_due && self.paths.is_some() {
                 self.dial(context, lane);
             }
         }
         self.exchange(context);
         let paths = self.paths.as_ref()?;
-        let redials = self.ways.iter().filter_map(|way| way.redial_at);
+        let redials = self.states.iter().filter_map(|state| state.redial_at);
         redials.chain(paths.poll_timeout()).min()
     }
 }

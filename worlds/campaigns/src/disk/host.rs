@@ -16,9 +16,9 @@ use tunnel::upstream::PortIndex;
 
 use crate::campaign::Outcome;
 use crate::checker::{End, Kind, OperationId};
-use crate::outbox::Outbox;
 use crate::session::instance;
 use crate::workload::{Operation, Phase, Work};
+use sim::stream::Outbox;
 
 /// Fills the memory of a read in advance, so that missing bytes are noticed.
 const UNFILLED: u8 = 0xee;

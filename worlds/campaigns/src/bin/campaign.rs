@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use campaigns::campaign::{Outcome, run_seeds};
+use campaigns::{ahead, disk, fabrics, sessions};
 use clap::Parser;
-use scenarios::campaign::{Outcome, run_seeds};
-use scenarios::{ahead, disk, fabrics, sessions};
 
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale
 /// or stuck.

@@ -69,7 +69,7 @@ impl Outcome {
     pub fn replay(&self) -> String {
         let Self { scenario, seed, .. } = self;
         format!(
-            "cargo run --release -p farlane-scenarios --bin campaign -- --scenario {scenario} --seed {seed}"
+            "cargo run --release -p farlane-campaigns --bin campaign -- --scenario {scenario} --seed {seed}"
         )
     }
 }

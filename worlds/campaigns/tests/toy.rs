@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use campaigns::campaign::{Limits, Outcome, Subject, run_seeds, trial};
+use campaigns::chaos::{ChaosConfig, plan};
+use campaigns::checker::{End, Kind, OperationId};
+use campaigns::workload::{Operation, Phase, Workload, WorkloadConfig};
 use engine::{Buffer, Instant, Nanos, Rng};
 use nvme::media::{Completion, IoId, MediumId, Operation as MediaOperation, Request};
-use scenarios::campaign::{Limits, Outcome, Subject, run_seeds, trial};
-use scenarios::chaos::{ChaosConfig, plan};
-use scenarios::checker::{End, Kind, OperationId};
-use scenarios::workload::{Operation, Phase, Workload, WorkloadConfig};
 use sim::media::MediaProfile;
 use sim::stream::{ConnectionId, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};

@@ -1,0 +1,22 @@
+//! Fault campaigns: virtual worlds in which things go wrong, run over many seeds.
+//!
+//! [`workload`] is what hosts do, [`chaos`] what goes wrong, and [`checker`] what must hold all the
+//! same. The worlds are [`disk`], [`fabrics`], [`sessions`] and [`ahead`]. A [`campaign`] runs their
+//! seeds, and prints the command that repeats a failure.
+
+#![forbid(unsafe_code)]
+
+pub mod ahead;
+pub mod campaign;
+pub mod chaos;
+pub mod checker;
+mod digest;
+pub mod disk;
+pub mod fabrics;
+mod far_box;
+mod joined_paths;
+pub mod script;
+mod session;
+pub mod sessions;
+pub mod stamp;
+pub mod workload;
