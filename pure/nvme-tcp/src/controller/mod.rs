@@ -21,42 +21,26 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine, Instant};
 use nvme::wire::{CompletionQueueEntry, Status};
 
-pub use types::{Closed, Config, Held, Input, Output, Parameters, Permission, Queue, Slot, Statistics};
+pub use types::{Closed, Config, Held, Output, Permission, Queue, Slot, Statistics};
 
-use crate::emit::Sender;
-use crate::reader::{Reader, Step};
-use crate::wire::{Agreement, Fault, Receiver, TerminateRequest};
+use crate::connection::Core;
+pub use crate::connection::{Input, Parameters};
+use crate::reader::Step;
+use crate::wire::{Fault, Receiver};
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, Outbox, QUEUE_SIZE_MAX, TRANSFER_BYTES_MAX};
-use receive::Arrival;
+use receive::Target;
 use slots::Slots;
 use transmit::{Early, HeldData};
-
-/// The state of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    AwaitingRequest {
-        deadline: Instant,
-    },
-    Ready,
-    /// The owner is told next; then the connection is over.
-    Closing(Closed),
-    Over,
-}
 
 /// A controller's end of a connection, which carries one queue.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
-    state: State,
-    reader: Reader,
-    /// Data of a PDU that are still coming.
-    arrival: Option<Arrival>,
-    sender: Sender,
+    core: Core<Closed, Target>,
     queue: Queue,
     /// Maximum number of R2Ts of one command outstanding at a time.
     ready_to_transfer_max: usize,
     slots: Slots,
-    outbox: Outbox,
     held: Option<HeldData>,
     /// The held data.
     pieces: Vec<Buffer>,
@@ -82,14 +66,10 @@ impl Connection {
     pub fn new(now: Instant, config: Config) -> Self {
         config.check();
         Self {
-            state: State::AwaitingRequest { deadline: now + config.initialise_timeout },
-            reader: Reader::new(Receiver::Controller, config.crc32c),
-            arrival: None,
-            sender: Sender { agreement: Agreement::NONE, crc32c: config.crc32c },
+            core: Core::new(Receiver::Controller, config.crc32c, now, config.initialise_timeout),
             queue: Queue { size: 1, capsule_data_max: ADMIN_CAPSULE_DATA_MAX, success_flag: false },
             ready_to_transfer_max: 1,
             slots: Slots::new(1),
-            outbox: Outbox::default(),
             held: None,
             pieces: Vec::new(),
             early: Vec::new(),
@@ -119,13 +99,13 @@ impl Connection {
     /// The bytes to send.
     pub fn outbox(&mut self) -> &Outbox {
         self.release_held();
-        &self.outbox
+        &self.core.outbox
     }
 
     /// The bytes to send, for a world that takes them out as buffers.
     pub fn outbox_mut(&mut self) -> &mut Outbox {
         self.release_held();
-        &mut self.outbox
+        &mut self.core.outbox
     }
 
     /// The first `count` bytes of the outbox were sent. Outputs may follow, because commands may
@@ -134,28 +114,19 @@ impl Connection {
     /// # Panics
     /// When the outbox has fewer than `count` bytes.
     pub fn sent(&mut self, count: usize) {
-        self.outbox.advance(count);
+        self.core.outbox.advance(count);
     }
 
     /// Whether bytes from the host are wanted now. Bytes that come nevertheless are kept.
     pub fn wants_input(&self) -> bool {
-        match self.state {
-            State::Closing(_) | State::Over => false,
-            State::AwaitingRequest { .. } | State::Ready => {
-                self.reader.inbound.is_empty() || !self.is_stuffed()
-            }
-        }
+        !self.is_over() && (self.core.reader.inbound.is_empty() || !self.is_stuffed())
     }
 
     /// Where the next bytes from the host belong, if they are data that are being assembled. A
     /// driver may receive straight into this place, and into a block what exceeds it. Report the
     /// received bytes by [`Connection::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
-        if !self.reader.inbound.is_empty() {
-            return None;
-        }
-        let Arrival { target, span } = self.arrival.as_mut()?;
-        receive::place_of(&mut self.slots, target, span)
+        self.core.landing(&mut self.slots)
     }
 
     /// The first `count` bytes of [`Connection::landing`] were received.
@@ -163,16 +134,12 @@ impl Connection {
     /// # Panics
     /// When [`Connection::landing`] has fewer than `count` bytes.
     pub fn landed(&mut self, count: usize) {
-        if count == 0 {
-            return;
-        }
-        let arrival = self.arrival.as_mut().expect("bytes land only where a place was named");
-        arrival.span.advance(count);
+        self.core.landed(count);
     }
 
     /// How many bytes the connection holds for its host.
     pub fn held(&self) -> Held {
-        let to_host = self.backlog() + self.reader.inbound.len() as u64;
+        let to_host = self.backlog() + self.core.reader.inbound.len() as u64;
         Held { to_host, from_host: self.pulled }
     }
 
@@ -191,13 +158,10 @@ impl Connection {
 
     /// Ends the connection at once and silently: what the outbox holds is dropped.
     pub fn give_up(&mut self) {
-        self.state = State::Over;
-        self.outbox = Outbox::default();
+        self.core.give_up();
         self.held = None;
         self.pieces.clear();
         self.early.clear();
-        self.reader.inbound.clear();
-        self.arrival = None;
     }
 
     /// Number of commands that were not completed.
@@ -293,8 +257,8 @@ impl Connection {
         self.fail(fault, 0);
     }
 
-    fn is_over(&self) -> bool {
-        matches!(self.state, State::Closing(_) | State::Over)
+    const fn is_over(&self) -> bool {
+        self.core.is_over()
     }
 
     /// Whether no further command may be taken: the host leaves too much unread, has too much
@@ -304,25 +268,13 @@ impl Connection {
     }
 
     const fn backlog(&self) -> u64 {
-        self.outbox.len() as u64 + self.reserved
+        self.core.outbox.len() as u64 + self.reserved
     }
 
     /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
     fn fail(&mut self, fault: Fault, shown: usize) {
-        if self.is_over() {
-            return;
-        }
         self.release_held();
-        let header = self.reader.inbound.head(shown).unwrap_or_default();
-        let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Host, header);
-        self.outbox.write(&bytes[..length]);
-        self.close(Closed::HostFault(fault));
-    }
-
-    fn close(&mut self, why: Closed) {
-        self.state = State::Closing(why);
-        self.reader.inbound.clear();
-        self.arrival = None;
+        self.core.fail(fault, shown, Closed::HostFault(fault));
     }
 }
 
@@ -343,44 +295,27 @@ impl Engine for Connection {
     type Output = Output;
 
     #[inline]
-    fn handle_input(&mut self, _now: Instant, input: Input) {
-        let Input::Received(bytes) = input;
-        if !self.is_over() {
-            self.reader.inbound.push(bytes);
-        }
+    fn handle_input(&mut self, _now: Instant, Input::Received(bytes): Input) {
+        self.core.on_received(bytes);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let State::AwaitingRequest { deadline } = self.state
-            && deadline <= now
-        {
-            self.close(Closed::InitialiseTimeout);
-        }
+        self.core.on_timeout(now, Closed::InitialiseTimeout);
     }
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        loop {
-            match self.state {
-                State::Closing(why) => {
-                    self.state = State::Over;
-                    return Some(Output::Closed(why));
-                }
-                State::Over => return None,
-                State::AwaitingRequest { .. } | State::Ready => {}
-            }
+        while !self.core.is_over() {
             match self.receive() {
                 Step::Output(output) => return Some(output),
                 Step::Again => {}
                 Step::Idle => return None,
             }
         }
+        self.core.take_closed().map(Output::Closed)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match self.state {
-            State::AwaitingRequest { deadline } => Some(deadline),
-            _ => None,
-        }
+        self.core.deadline()
     }
 }

@@ -1,13 +1,16 @@
 //! What a controller receives: one PDU at a time.
 
+use core::ops::Range;
+
 use engine::{Buffer, BufferMut};
 use nvme::wire::{CompletionQueueEntry, Status, StatusCode, SubmissionQueueEntry};
 
 use super::slots::{Command, Pull, Slots};
-use super::{Closed, Connection, Output, Parameters, Slot, State};
-use crate::reader::{Digest, Span};
+use super::{Closed, Connection, Output, Parameters, Slot};
+use crate::connection;
+use crate::reader::Digest;
 use crate::wire::{
-    Agreement, CommandCapsule, CommonHeader, Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH,
+    CommandCapsule, CommonHeader, Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH,
     InitializeRequest, InitializeResponse, PduKind, TerminateRequest,
 };
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, R2TS_PER_COMMAND_MAX, TRANSFER_BYTES_MAX};
@@ -23,51 +26,33 @@ pub(super) enum Target {
     Transfer { slot: u16, window: usize },
 }
 
-/// Data of a PDU that are still coming.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) target: Target,
-    pub(super) span: Span,
-}
+impl connection::Target for Target {
+    type Slots = Slots;
 
-/// Where the bytes of `span` that are still to come belong.
-pub(super) fn place_of<'a>(
-    slots: &'a mut Slots,
-    target: &'a mut Target,
-    span: &Span,
-) -> Option<&'a mut [u8]> {
-    let range = span.rest();
-    let place = match target {
-        Target::Capsule { place, .. } => &mut place[range],
-        Target::Transfer { slot, .. } => slots.get(*slot)?.pull.place.as_mut()?.get_mut(range)?,
-    };
-    (!place.is_empty()).then_some(place)
+    fn place<'a>(&'a mut self, slots: &'a mut Slots, range: Range<usize>) -> Option<&'a mut [u8]> {
+        match self {
+            Self::Capsule { place, .. } => place.get_mut(range),
+            Self::Transfer { slot, .. } => slots.get(*slot)?.pull.place.as_mut()?.get_mut(range),
+        }
+    }
 }
 
 impl Connection {
     /// Processes what comes next.
     #[inline]
     pub(super) fn receive(&mut self) -> Step {
-        if self.arrival.is_some() {
+        if self.core.has_arrival() {
             return self.receive_data();
         }
-        let is_first = matches!(self.state, State::AwaitingRequest { .. });
-        let (header, framing) = match self.reader.next(is_first) {
-            Ok(Some(next)) => next,
-            Ok(None) => return Step::Idle,
-            Err(fault) => return self.refuse(fault, CommonHeader::LENGTH),
-        };
         // This check comes before the command's data: a host that leaves too much unread gets no
         // further command done.
-        if header.kind == PduKind::CommandCapsule && self.is_stuffed() {
-            return Step::Idle;
-        }
-        let shown = usize::from(framing.header_length);
-        match self.reader.has_head(framing) {
-            Ok(true) => {}
-            Ok(false) => return Step::Idle,
-            Err(fault) => return self.refuse(fault, shown),
-        }
+        let is_stuffed = self.is_stuffed();
+        let next = self.core.receive_head(|kind| kind != PduKind::CommandCapsule || !is_stuffed);
+        let (header, framing) = match next {
+            Ok(Some(next)) => next,
+            Ok(None) => return Step::Idle,
+            Err((fault, shown)) => return self.refuse(fault, shown),
+        };
         let step = match header.kind {
             PduKind::CommandCapsule => self.on_command(framing),
             PduKind::HostData => self.on_host_data(header, framing),
@@ -75,7 +60,7 @@ impl Connection {
             // Framing lets only a host's PDUs through.
             _ => self.on_terminate(framing),
         };
-        step.unwrap_or_else(|fault| self.refuse(fault, shown))
+        step.unwrap_or_else(|fault| self.refuse(fault, framing.header_length.into()))
     }
 
     #[cold]
@@ -85,14 +70,13 @@ impl Connection {
     }
 
     fn on_initialize(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let request = InitializeRequest::parse(self.reader.header(framing))?;
-        self.reader.inbound.consume(INITIALISE_LENGTH);
+        let request = InitializeRequest::parse(self.core.reader.header(framing))?;
+        self.core.reader.inbound.consume(INITIALISE_LENGTH);
         let parameters = Parameters {
             header_digest: request.header_digest && self.config.header_digest,
             data_digest: request.data_digest && self.config.data_digest,
             host_alignment: request.alignment,
             controller_alignment: self.config.alignment,
-            ready_to_transfer_max: request.ready_to_transfer_max,
         };
         let response = InitializeResponse {
             alignment: self.config.alignment,
@@ -100,21 +84,18 @@ impl Connection {
             data_digest: parameters.data_digest,
             host_data_max: self.config.host_data_max,
         };
-        self.outbox.write(&response.emit());
-        let Parameters { header_digest, data_digest, .. } = parameters;
-        self.reader.agreement = Agreement { header_digest, data_digest, alignment: self.config.alignment };
-        self.sender.agreement = Agreement { header_digest, data_digest, alignment: request.alignment };
+        self.core.outbox.write(&response.emit());
+        self.core.begin(parameters);
         self.ready_to_transfer_max = usize::try_from(request.ready_to_transfer_max)
             .unwrap_or(R2TS_PER_COMMAND_MAX)
             .clamp(1, R2TS_PER_COMMAND_MAX);
-        self.state = State::Ready;
         Ok(Step::Output(Output::Initialized(parameters)))
     }
 
     fn on_terminate(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let request = TerminateRequest::parse(self.reader.header(framing));
+        let request = TerminateRequest::parse(self.core.reader.header(framing));
         self.release_held();
-        self.close(Closed::Terminated(request.fault));
+        self.core.close(Closed::Terminated(request.fault));
         Ok(Step::Again)
     }
 
@@ -124,14 +105,14 @@ impl Connection {
         if framing.data_length > limit {
             return Err(Fault::LIMIT);
         }
-        let entry = CommandCapsule::parse(self.reader.header(framing)).entry;
-        self.reader.inbound.consume(framing.head());
+        let entry = CommandCapsule::parse(self.core.reader.header(framing)).entry;
+        self.core.reader.inbound.consume(framing.head());
         self.statistics.commands += 1;
         if framing.data_length == 0 {
             return Ok(self.begin(entry, Buffer::EMPTY));
         }
         let length = framing.data_length as usize;
-        if let Some(whole) = self.reader.inbound.take(length + framing.tail()) {
+        if let Some(whole) = self.core.reader.inbound.take(length + framing.tail()) {
             let intact = self.is_intact(&whole[..length], Digest::behind(&whole, length, framing));
             let step =
                 if intact { self.begin(entry, whole.slice(0..length)) } else { self.begin_broken(entry) };
@@ -139,7 +120,7 @@ impl Connection {
         }
         let place = self.config.pool.borrow_mut().take(length);
         let target = Target::Capsule { entry, place };
-        self.arrival = Some(Arrival { target, span: Span::new(0..length, framing) });
+        self.core.expect(target, 0..length, framing);
         Ok(Step::Again)
     }
 
@@ -197,14 +178,14 @@ impl Connection {
     }
 
     fn on_host_data(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
-        let pdu = HostToControllerData::parse(self.reader.header(framing));
+        let pdu = HostToControllerData::parse(self.core.reader.header(framing));
         let (slot, window) = self.check_host_data(header, framing, &pdu)?;
-        self.reader.inbound.consume(framing.head());
+        self.core.reader.inbound.consume(framing.head());
         let length = pdu.length as usize;
         let Some(command) = self.slots.get(slot) else { return Err(Fault::field(10)) };
         let pull = &mut command.pull;
         if pull.length == pdu.length
-            && let Some(whole) = self.reader.inbound.take(length + framing.tail())
+            && let Some(whole) = self.core.reader.inbound.take(length + framing.tail())
         {
             // The usual case: all of the data in one PDU, and the PDU in one block.
             let intact = self.is_intact(&whole[..length], Digest::behind(&whole, length, framing));
@@ -215,7 +196,7 @@ impl Connection {
         }
         let start = pdu.offset as usize;
         let target = Target::Transfer { slot, window };
-        self.arrival = Some(Arrival { target, span: Span::new(start..start + length, framing) });
+        self.core.expect(target, start..start + length, framing);
         Ok(Step::Again)
     }
 
@@ -268,15 +249,9 @@ impl Connection {
 
     /// Takes data of a PDU whose header was processed.
     fn receive_data(&mut self) -> Step {
-        let Some(mut arrival) = self.arrival.take() else { return Step::Again };
-        let Arrival { target, span } = &mut arrival;
-        let place = place_of(&mut self.slots, target, span);
-        let Some(digest) = self.reader.fill(span, place) else {
-            self.arrival = Some(arrival);
+        let Some((target, range, digest)) = self.core.receive_data(&mut self.slots) else {
             return Step::Idle;
         };
-        let Arrival { target, span } = arrival;
-        let range = span.range();
         match target {
             Target::Capsule { entry, place } => {
                 if !self.is_intact(&place, digest) {

@@ -9,8 +9,8 @@ use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode, SubmissionQueueEnt
 
 use super::*;
 use crate::wire::{
-    CommonHeader, FatalErrorStatus, Flags, HostToControllerData, InitializeRequest, PduKind, ResponseCapsule,
-    crc32c,
+    Agreement, CommonHeader, FatalErrorStatus, Flags, HostToControllerData, InitializeRequest, PduKind,
+    ResponseCapsule, TerminateRequest, crc32c,
 };
 
 const NOW: Instant = Instant::ZERO;

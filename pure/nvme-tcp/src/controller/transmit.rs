@@ -82,13 +82,7 @@ impl Connection {
             self.pulling += u64::from(length);
             let tag = Self::tag(slot, window);
             let pdu = ReadyToTransfer { command: id, tag, offset, length };
-            self.sender.send(
-                &mut self.outbox,
-                PduKind::ReadyToTransfer,
-                Flags::NONE,
-                Buffer::EMPTY,
-                |common| pdu.emit(common),
-            );
+            self.core.send(PduKind::ReadyToTransfer, Flags::NONE, Buffer::EMPTY, |common| pdu.emit(common));
         }
         true
     }
@@ -151,7 +145,7 @@ impl Connection {
         let flags = flags.with(Flags::LAST_PDU, is_last);
         let data = (length, self.pieces.drain(..));
         let header = |common: &_| pdu.emit(common);
-        self.sender.send_pieces(&mut self.outbox, PduKind::ControllerData, flags, data, header);
+        self.core.send_pieces(PduKind::ControllerData, flags, data, header);
     }
 
     /// Frees the slot and sends the completion of its command.
@@ -181,8 +175,6 @@ impl Connection {
 
     pub(super) fn send_response(&mut self, entry: CompletionQueueEntry) {
         let pdu = ResponseCapsule { entry };
-        self.sender.send(&mut self.outbox, PduKind::ResponseCapsule, Flags::NONE, Buffer::EMPTY, |common| {
-            pdu.emit(common)
-        });
+        self.core.send(PduKind::ResponseCapsule, Flags::NONE, Buffer::EMPTY, |common| pdu.emit(common));
     }
 }

@@ -6,7 +6,8 @@ use engine::{Buffer, Nanos};
 use nvme::wire::{CommandId, Status, SubmissionQueueEntry};
 
 use crate::SharedPool;
-use crate::wire::{ALIGNMENT_MAX, Crc32c, Fault, MAXH2CDATA_MIN, crc32c};
+use crate::connection::{Parameters, check_alignment};
+use crate::wire::{Crc32c, Fault, MAXH2CDATA_MIN, crc32c};
 
 /// Names a command of a connection from its arrival to its completion: 0..queue size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,8 +60,7 @@ impl Config {
     }
 
     pub(super) fn check(&self) {
-        let aligned = self.alignment.is_multiple_of(4) && (4..=ALIGNMENT_MAX).contains(&self.alignment);
-        assert!(aligned, "an alignment of 4 to 128 bytes, in double words");
+        check_alignment(self.alignment);
         let host_data = self.host_data_max;
         assert!(host_data >= MAXH2CDATA_MIN && host_data.is_multiple_of(4), "MAXH2CDATA of at least 4096 B");
         let r2t = self.ready_to_transfer_bytes_max;
@@ -115,13 +115,6 @@ impl Permission {
     pub const ALL: Self = Self { commands: true, data: true };
 }
 
-/// What the world tells the connection.
-#[derive(Debug)]
-pub enum Input {
-    /// Bytes from the host, in order. The block is held as long as data in it are in use.
-    Received(Buffer),
-}
-
 /// What the connection tells its owner.
 #[derive(Debug)]
 pub enum Output {
@@ -151,21 +144,6 @@ pub enum Output {
     },
     /// The connection is over: send what the outbox holds, then close. Nothing follows.
     Closed(Closed),
-}
-
-/// The parameters that both ends have agreed upon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameters {
-    /// Whether digests follow headers.
-    pub header_digest: bool,
-    /// Whether digests follow data.
-    pub data_digest: bool,
-    /// Alignment of data towards the host (HPDA), in bytes.
-    pub host_alignment: u8,
-    /// Alignment of data towards the controller (CPDA), in bytes.
-    pub controller_alignment: u8,
-    /// R2Ts of one command that the host takes at a time (MAXR2T).
-    pub ready_to_transfer_max: u64,
 }
 
 /// Why a connection is over.

@@ -16,45 +16,27 @@ use engine::{Buffer, Engine, Instant};
 use nvme::host::Data;
 use nvme::wire::{CommandId, SubmissionQueueEntry};
 
-pub use types::{Closed, Completed, Config, DigestUse, Input, Output, Parameters, Statistics, SubmitError};
+pub use types::{Closed, Completed, Config, DigestUse, Output, Statistics, SubmitError};
 
-use crate::emit::Sender;
-use crate::reader::{Reader, Step};
-use crate::wire::{
-    Agreement, CommandCapsule, Fault, Flags, InitializeRequest, PduKind, Receiver, TerminateRequest,
-};
+use crate::connection::Core;
+pub use crate::connection::{Input, Parameters};
+use crate::reader::Step;
+use crate::wire::{CommandCapsule, Fault, Flags, InitializeRequest, PduKind, Receiver};
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, Outbox, R2TS_PER_COMMAND_MAX, TRANSFER_BYTES_MAX};
-use receive::Arrival;
+use receive::Target;
 use slots::{Command, Incoming, Moving, Slots};
 
 /// The opcode of every fabrics command.
 const FABRICS_OPCODE: u8 = 0x7f;
 
-/// The state of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    AwaitingResponse {
-        deadline: Instant,
-    },
-    Ready,
-    /// The owner is told next; then the connection is over.
-    Closing(Closed),
-    Over,
-}
-
 /// A host's end of a connection, which carries one queue.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
-    state: State,
-    reader: Reader,
-    /// Data of a PDU that are still coming.
-    arrival: Option<Arrival>,
-    sender: Sender,
+    core: Core<Closed, Target>,
     /// Maximum length of the data in one H2CData PDU, in bytes.
     host_data_max: u32,
     slots: Slots,
-    outbox: Outbox,
     statistics: Statistics,
 }
 
@@ -71,16 +53,12 @@ impl Connection {
             data_digest: config.data_digest.is_asked(),
             ready_to_transfer_max: config.ready_to_transfer_max.into(),
         };
-        let mut outbox = Outbox::default();
-        outbox.write(&request.emit());
+        let mut core = Core::new(Receiver::Host, config.crc32c, now, config.initialise_timeout);
+        core.outbox.write(&request.emit());
         Self {
-            state: State::AwaitingResponse { deadline: now + config.initialise_timeout },
-            reader: Reader::new(Receiver::Host, config.crc32c),
-            arrival: None,
-            sender: Sender { agreement: Agreement::NONE, crc32c: config.crc32c },
+            core,
             host_data_max: 0,
             slots: Slots::new(config.queue_size),
-            outbox,
             statistics: Statistics::default(),
             config,
         }
@@ -101,7 +79,7 @@ impl Connection {
         entry: SubmissionQueueEntry,
         data: Data,
     ) -> Result<CommandId, SubmitError> {
-        if self.state != State::Ready {
+        if !self.is_ready() {
             return Err(SubmitError::NotReady);
         }
         assert!(data.len() <= TRANSFER_BYTES_MAX as usize, "a command moves {TRANSFER_BYTES_MAX} B at most");
@@ -109,8 +87,7 @@ impl Connection {
         let command_id = self.slots.issue(Command { cookie, moving }).ok_or(SubmitError::Busy)?;
         let pdu = CommandCapsule { entry: pointer.put(SubmissionQueueEntry { command_id, ..entry }) };
         self.statistics.submitted += 1;
-        self.sender
-            .send(&mut self.outbox, PduKind::CommandCapsule, Flags::NONE, capsule, |common| pdu.emit(common));
+        self.core.send(PduKind::CommandCapsule, Flags::NONE, capsule, |common| pdu.emit(common));
         Ok(command_id)
     }
 
@@ -143,12 +120,12 @@ impl Connection {
 
     /// The bytes to send.
     pub const fn outbox(&self) -> &Outbox {
-        &self.outbox
+        &self.core.outbox
     }
 
     /// The bytes to send, for a world that takes them out as buffers.
     pub const fn outbox_mut(&mut self) -> &mut Outbox {
-        &mut self.outbox
+        &mut self.core.outbox
     }
 
     /// The first `count` bytes of the outbox were sent.
@@ -156,18 +133,14 @@ impl Connection {
     /// # Panics
     /// When the outbox has fewer than `count` bytes.
     pub fn sent(&mut self, count: usize) {
-        self.outbox.advance(count);
+        self.core.outbox.advance(count);
     }
 
     /// Where the next bytes from the controller belong, if they are data that are being assembled.
     /// A driver may receive straight into this place, and into a block what exceeds it. Report the
     /// received bytes by [`Connection::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
-        if !self.reader.inbound.is_empty() {
-            return None;
-        }
-        let arrival = self.arrival.as_ref()?;
-        receive::place_of(&mut self.slots, arrival)
+        self.core.landing(&mut self.slots)
     }
 
     /// The first `count` bytes of [`Connection::landing`] were received.
@@ -175,15 +148,12 @@ impl Connection {
     /// # Panics
     /// When [`Connection::landing`] has fewer than `count` bytes.
     pub fn landed(&mut self, count: usize) {
-        if count == 0 {
-            return;
-        }
-        self.arrival.as_mut().expect("bytes land only where a place was named").span.advance(count);
+        self.core.landed(count);
     }
 
     /// Whether commands can be submitted.
-    pub fn is_ready(&self) -> bool {
-        self.state == State::Ready
+    pub const fn is_ready(&self) -> bool {
+        self.core.is_ready()
     }
 
     /// Whether one more command can be submitted.
@@ -206,30 +176,9 @@ impl Connection {
         self.fail(fault, 0);
     }
 
-    fn is_over(&self) -> bool {
-        matches!(self.state, State::Closing(_) | State::Over)
-    }
-
     /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
     fn fail(&mut self, fault: Fault, shown: usize) {
-        self.end(fault, shown, Closed::ControllerFault(fault));
-    }
-
-    /// Ends the connection for the reason `why`, which the controller is told as `fault`.
-    fn end(&mut self, fault: Fault, shown: usize, why: Closed) {
-        if self.is_over() {
-            return;
-        }
-        let header = self.reader.inbound.head(shown).unwrap_or_default();
-        let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Controller, header);
-        self.outbox.write(&bytes[..length]);
-        self.close(why);
-    }
-
-    fn close(&mut self, why: Closed) {
-        self.state = State::Closing(why);
-        self.reader.inbound.clear();
-        self.arrival = None;
+        self.core.fail(fault, shown, Closed::ControllerFault(fault));
     }
 }
 
@@ -238,44 +187,27 @@ impl Engine for Connection {
     type Output = Output;
 
     #[inline]
-    fn handle_input(&mut self, _now: Instant, input: Input) {
-        let Input::Received(bytes) = input;
-        if !self.is_over() {
-            self.reader.inbound.push(bytes);
-        }
+    fn handle_input(&mut self, _now: Instant, Input::Received(bytes): Input) {
+        self.core.on_received(bytes);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if let State::AwaitingResponse { deadline } = self.state
-            && deadline <= now
-        {
-            self.close(Closed::InitialiseTimeout);
-        }
+        self.core.on_timeout(now, Closed::InitialiseTimeout);
     }
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        loop {
-            match self.state {
-                State::Closing(why) => {
-                    self.state = State::Over;
-                    return Some(Output::Closed(why));
-                }
-                State::Over => return None,
-                State::AwaitingResponse { .. } | State::Ready => {}
-            }
+        while !self.core.is_over() {
             match self.receive() {
                 Step::Output(output) => return Some(output),
                 Step::Again => {}
                 Step::Idle => return None,
             }
         }
+        self.core.take_closed().map(Output::Closed)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match self.state {
-            State::AwaitingResponse { deadline } => Some(deadline),
-            _ => None,
-        }
+        self.core.deadline()
     }
 }

@@ -1,14 +1,17 @@
 //! What a host receives: one PDU at a time.
 
+use core::ops::Range;
+
 use engine::Buffer;
 use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode};
 
 use super::slots::{Command, Incoming, Moving, Slots};
-use super::{Closed, Completed, Connection, Output, Parameters, State};
-use crate::reader::{Digest, Span};
+use super::{Closed, Completed, Connection, Output, Parameters};
+use crate::connection;
+use crate::reader::Digest;
 use crate::wire::{
-    Agreement, CommonHeader, ControllerToHostData, Fault, Flags, Framing, HostToControllerData,
-    INITIALISE_LENGTH, InitializeResponse, PduKind, ReadyToTransfer, ResponseCapsule, TerminateRequest,
+    CommonHeader, ControllerToHostData, Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH,
+    InitializeResponse, PduKind, ReadyToTransfer, ResponseCapsule, TerminateRequest,
 };
 
 type Step = crate::reader::Step<Output>;
@@ -16,44 +19,38 @@ type Step = crate::reader::Step<Output>;
 /// Offset of the field in which ICResp enables digests.
 const DIGEST_FIELD: u32 = 11;
 
-/// Data of a PDU that are still coming.
+/// The command to which data belong that are still coming, and the flags of their PDU.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(super) struct Target {
     command: CommandId,
-    pub(super) span: Span,
     flags: Flags,
 }
 
-/// Where the bytes of `arrival` that are still to come belong.
-pub(super) fn place_of<'a>(slots: &'a mut Slots, arrival: &Arrival) -> Option<&'a mut [u8]> {
-    let Moving::In(incoming) = &mut slots.get(arrival.command)?.moving else { return None };
-    let place = incoming.place.as_mut()?.get_mut(arrival.span.rest())?;
-    (!place.is_empty()).then_some(place)
+impl connection::Target for Target {
+    type Slots = Slots;
+
+    fn place<'a>(&'a mut self, slots: &'a mut Slots, range: Range<usize>) -> Option<&'a mut [u8]> {
+        let Moving::In(incoming) = &mut slots.get(self.command)?.moving else { return None };
+        incoming.place.as_mut()?.get_mut(range)
+    }
 }
 
 impl Connection {
     /// Processes what comes next.
     #[inline]
     pub(super) fn receive(&mut self) -> Step {
-        if self.arrival.is_some() {
+        if self.core.has_arrival() {
             return self.receive_data();
         }
-        let is_first = matches!(self.state, State::AwaitingResponse { .. });
-        let (header, framing) = match self.reader.next(is_first) {
+        let (header, framing) = match self.core.receive_head(|_| true) {
             Ok(Some(next)) => next,
             Ok(None) => return Step::Idle,
-            Err(fault) if is_first && fault != Fault::SEQUENCE => {
-                self.end(fault, CommonHeader::LENGTH, Closed::Stranger(fault));
+            Err((fault, shown)) if self.core.is_initialising() && fault != Fault::SEQUENCE => {
+                self.core.fail(fault, shown, Closed::Stranger(fault));
                 return Step::Again;
             }
-            Err(fault) => return self.refuse(fault, CommonHeader::LENGTH),
+            Err((fault, shown)) => return self.refuse(fault, shown),
         };
-        let shown = usize::from(framing.header_length);
-        match self.reader.has_head(framing) {
-            Ok(true) => {}
-            Ok(false) => return Step::Idle,
-            Err(fault) => return self.refuse(fault, shown),
-        }
         let step = match header.kind {
             PduKind::ResponseCapsule => self.on_response(framing),
             PduKind::ControllerData => self.on_controller_data(header, framing),
@@ -62,7 +59,7 @@ impl Connection {
             // Framing lets only a controller's PDUs through.
             _ => self.on_terminate(framing),
         };
-        step.unwrap_or_else(|fault| self.refuse(fault, shown))
+        step.unwrap_or_else(|fault| self.refuse(fault, framing.header_length.into()))
     }
 
     #[cold]
@@ -72,7 +69,7 @@ impl Connection {
     }
 
     fn on_initialized(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let response = InitializeResponse::parse(self.reader.header(framing))?;
+        let response = InitializeResponse::parse(self.core.reader.header(framing))?;
         let InitializeResponse { alignment, header_digest, data_digest, host_data_max } = response;
         // A digest that the host did not ask for.
         let asked = (self.config.header_digest.is_asked(), self.config.data_digest.is_asked());
@@ -80,36 +77,34 @@ impl Connection {
             return Err(Fault::unsupported(DIGEST_FIELD));
         }
         if let Some(why) = self.config.refuses(header_digest, data_digest) {
-            self.end(Fault::unsupported(DIGEST_FIELD), INITIALISE_LENGTH, why);
+            self.core.fail(Fault::unsupported(DIGEST_FIELD), INITIALISE_LENGTH, why);
             return Ok(Step::Again);
         }
-        self.reader.inbound.consume(INITIALISE_LENGTH);
+        self.core.reader.inbound.consume(INITIALISE_LENGTH);
         self.host_data_max = host_data_max;
-        self.reader.agreement = Agreement { header_digest, data_digest, alignment: self.config.alignment };
-        self.sender.agreement = Agreement { header_digest, data_digest, alignment };
-        self.state = State::Ready;
-        Ok(Step::Output(Output::Initialized(Parameters {
+        let parameters = Parameters {
             header_digest,
             data_digest,
             host_alignment: self.config.alignment,
             controller_alignment: alignment,
-            host_data_max,
-        })))
+        };
+        self.core.begin(parameters);
+        Ok(Step::Output(Output::Initialized(parameters)))
     }
 
     fn on_terminate(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let request = TerminateRequest::parse(self.reader.header(framing));
-        self.close(Closed::Terminated(request.fault));
+        let request = TerminateRequest::parse(self.core.reader.header(framing));
+        self.core.close(Closed::Terminated(request.fault));
         Ok(Step::Again)
     }
 
     #[inline]
     fn on_response(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let entry = ResponseCapsule::parse(self.reader.header(framing)).entry;
+        let entry = ResponseCapsule::parse(self.core.reader.header(framing)).entry;
         let command = self.slots.retire(entry.command_id);
         // The identifier is in the last double word of the completion.
         let command = command.ok_or(Fault::field(20))?;
-        self.reader.inbound.consume(framing.head());
+        self.core.reader.inbound.consume(framing.head());
         Ok(self.completed(command, entry))
     }
 
@@ -131,7 +126,7 @@ impl Connection {
     }
 
     fn on_ready_to_transfer(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let pdu = ReadyToTransfer::parse(self.reader.header(framing));
+        let pdu = ReadyToTransfer::parse(self.core.reader.header(framing));
         let limit = usize::from(self.config.ready_to_transfer_max);
         let command = self.slots.get(pdu.command).ok_or(Fault::field(8))?;
         let Moving::Out { data, asked, ends } = &mut command.moving else { return Err(Fault::field(8)) };
@@ -145,7 +140,7 @@ impl Connection {
         if pdu.offset != *asked {
             return Err(Fault::SEQUENCE);
         }
-        let sent = self.outbox.sent();
+        let sent = self.core.outbox.sent();
         let place = ends[..limit].iter_mut().find(|end| **end <= sent).ok_or(Fault::LIMIT)?;
         *asked = end;
         let mut offset = pdu.offset;
@@ -154,17 +149,17 @@ impl Connection {
             let flags = Flags::NONE.with(Flags::LAST_PDU, offset + length == end);
             let piece = data.slice(offset as usize..(offset + length) as usize);
             let part = HostToControllerData { command: pdu.command, tag: pdu.tag, offset, length };
-            self.sender.send(&mut self.outbox, PduKind::HostData, flags, piece, |common| part.emit(common));
+            self.core.send(PduKind::HostData, flags, piece, |common| part.emit(common));
             offset += length;
         }
-        *place = self.outbox.end();
-        self.reader.inbound.consume(framing.head());
+        *place = self.core.outbox.end();
+        self.core.reader.inbound.consume(framing.head());
         Ok(Step::Again)
     }
 
     #[inline]
     fn on_controller_data(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
-        let pdu = ControllerToHostData::parse(self.reader.header(framing));
+        let pdu = ControllerToHostData::parse(self.core.reader.header(framing));
         let command = self.slots.get(pdu.command).ok_or(Fault::field(8))?;
         let Moving::In(incoming) = &mut command.moving else { return Err(Fault::field(8)) };
         if pdu.length == 0 || pdu.length != framing.data_length {
@@ -177,10 +172,10 @@ impl Connection {
         if pdu.offset != incoming.arrived || incoming.ended {
             return Err(Fault::SEQUENCE);
         }
-        self.reader.inbound.consume(framing.head());
+        self.core.reader.inbound.consume(framing.head());
         let length = pdu.length as usize;
         if pdu.length == incoming.length
-            && let Some(whole) = self.reader.inbound.take(length + framing.tail())
+            && let Some(whole) = self.core.reader.inbound.take(length + framing.tail())
         {
             // The usual case: all of the data in one PDU, and the PDU in one block.
             incoming.whole = whole.slice(0..length);
@@ -192,26 +187,23 @@ impl Connection {
             incoming.place = Some(self.config.pool.borrow_mut().take(incoming.length as usize));
         }
         let start = pdu.offset as usize;
-        let span = Span::new(start..start + length, framing);
-        self.arrival = Some(Arrival { command: pdu.command, span, flags: header.flags });
+        let target = Target { command: pdu.command, flags: header.flags };
+        self.core.expect(target, start..start + length, framing);
         Ok(Step::Again)
     }
 
     /// Takes data of a PDU whose header was processed.
     fn receive_data(&mut self) -> Step {
-        let Some(mut arrival) = self.arrival.take() else { return Step::Again };
-        let place = place_of(&mut self.slots, &arrival);
-        let Some(digest) = self.reader.fill(&mut arrival.span, place) else {
-            self.arrival = Some(arrival);
+        let Some((target, range, digest)) = self.core.receive_data(&mut self.slots) else {
             return Step::Idle;
         };
-        let Arrival { command, span, flags } = arrival;
+        let Target { command, flags } = target;
         let place = self.slots.get(command).and_then(|command| match &command.moving {
-            Moving::In(incoming) => incoming.place.as_ref()?.get(span.range()),
+            Moving::In(incoming) => incoming.place.as_ref()?.get(range.clone()),
             _ => None,
         });
         let intact = place.is_none_or(|place| digest.is_of(self.config.crc32c, place));
-        self.on_arrived(command, span.range().len(), intact, flags)
+        self.on_arrived(command, range.len(), intact, flags)
     }
 
     /// All data of a PDU have come.

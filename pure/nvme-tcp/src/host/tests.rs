@@ -8,7 +8,9 @@ use engine::{Engine, Instant, Pool};
 use nvme::wire::CompletionQueueEntry;
 
 use super::*;
-use crate::wire::{ControllerToHostData, InitializeResponse, PduKind, ReadyToTransfer, ResponseCapsule};
+use crate::wire::{
+    Agreement, ControllerToHostData, InitializeResponse, PduKind, ReadyToTransfer, ResponseCapsule,
+};
 
 const NOW: Instant = Instant::ZERO;
 

@@ -5,7 +5,8 @@ use core::fmt;
 use engine::{Buffer, Nanos};
 use nvme::wire::{CommandId, CompletionQueueEntry};
 
-use crate::wire::{ALIGNMENT_MAX, Crc32c, Fault, crc32c};
+use crate::connection::{Parameters, check_alignment};
+use crate::wire::{Crc32c, Fault, crc32c};
 use crate::{ADMIN_CAPSULE_DATA_MAX, QUEUE_SIZE_MAX, R2TS_PER_COMMAND_MAX, SharedPool};
 
 /// Whether a kind of digest is used on a connection.
@@ -92,19 +93,11 @@ impl Config {
     }
 
     pub(super) fn check(&self) {
-        let aligned = self.alignment.is_multiple_of(4) && (4..=ALIGNMENT_MAX).contains(&self.alignment);
-        assert!(aligned, "an alignment of 4 to 128 bytes, in double words");
+        check_alignment(self.alignment);
         let r2ts = usize::from(self.ready_to_transfer_max);
         assert!((1..=R2TS_PER_COMMAND_MAX).contains(&r2ts), "1..={R2TS_PER_COMMAND_MAX} R2Ts of a command");
         assert!((1..=QUEUE_SIZE_MAX).contains(&self.queue_size), "1..={QUEUE_SIZE_MAX} commands");
     }
-}
-
-/// What the world tells the connection.
-#[derive(Debug)]
-pub enum Input {
-    /// Bytes from the controller, in order. The block is held as long as data in it are in use.
-    Received(Buffer),
 }
 
 /// What the connection tells its owner.
@@ -130,21 +123,6 @@ pub struct Completed {
     /// The data that the command has read, from the start. The controller may have sent fewer bytes
     /// than asked for.
     pub data: Buffer,
-}
-
-/// The parameters that both ends have agreed upon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameters {
-    /// Whether digests follow headers.
-    pub header_digest: bool,
-    /// Whether digests follow data.
-    pub data_digest: bool,
-    /// Alignment of data towards the host (HPDA), in bytes.
-    pub host_alignment: u8,
-    /// Alignment of data towards the controller (CPDA), in bytes.
-    pub controller_alignment: u8,
-    /// Maximum length of the data in one H2CData PDU (MAXH2CDATA), in bytes.
-    pub host_data_max: u32,
 }
 
 /// Why a connection is over.

@@ -11,6 +11,16 @@ pub enum Receiver {
     Host,
 }
 
+impl Receiver {
+    /// Who receives what this receiver sends.
+    pub(crate) const fn peer(self) -> Self {
+        match self {
+            Self::Controller => Self::Host,
+            Self::Host => Self::Controller,
+        }
+    }
+}
+
 /// What ICReq and ICResp have settled for the PDUs of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
