@@ -10,8 +10,8 @@ use super::{Closed, Connection, Output, Parameters, Slot};
 use crate::connection;
 use crate::reader::Digest;
 use crate::wire::{
-    CommandCapsule, CommonHeader, Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH,
-    InitializeRequest, InitializeResponse, PduKind, TerminateRequest,
+    CommandCapsule, CommonHeader, DataHeader, Fault, Flags, Framing, INITIALISE_LENGTH, InitializeRequest,
+    InitializeResponse, PduKind, TerminateRequest,
 };
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, R2TS_PER_COMMAND_MAX, TRANSFER_BYTES_MAX};
 
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     fn on_host_data(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
-        let pdu = HostToControllerData::parse(self.core.reader.header(framing));
+        let pdu = DataHeader::parse(self.core.reader.header(framing));
         let (slot, window) = self.check_host_data(header, framing, &pdu)?;
         self.core.reader.inbound.consume(framing.head());
         let length = pdu.length as usize;
@@ -205,7 +205,7 @@ impl Connection {
         &mut self,
         header: CommonHeader,
         framing: Framing,
-        pdu: &HostToControllerData,
+        pdu: &DataHeader,
     ) -> Result<(u16, usize), Fault> {
         let (slot, window) = Self::untag(pdu.tag);
         let known = self.slots.get(slot).filter(|command| command.pull.is_active());

@@ -9,7 +9,7 @@ use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode, SubmissionQueueEnt
 
 use super::*;
 use crate::wire::{
-    Agreement, CommonHeader, FatalErrorStatus, Flags, HostToControllerData, InitializeRequest, PduKind,
+    Agreement, CommonHeader, DataHeader, FatalErrorStatus, Flags, InitializeRequest, PduKind,
     ResponseCapsule, TerminateRequest, crc32c,
 };
 
@@ -83,7 +83,7 @@ fn capsule(entry: SubmissionQueueEntry, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn host_data(pdu: HostToControllerData, last: bool) -> Vec<u8> {
+fn host_data(pdu: DataHeader, last: bool) -> Vec<u8> {
     let flags = Flags::NONE.with(Flags::LAST_PDU, last);
     let (common, framing) = Agreement::NONE.frame(PduKind::HostData, pdu.length.min(1 << 20), flags);
     let mut bytes = pdu.emit(&common).to_vec();
@@ -91,18 +91,18 @@ fn host_data(pdu: HostToControllerData, last: bool) -> Vec<u8> {
     bytes
 }
 
-const fn part(offset: u32, length: u32) -> HostToControllerData {
-    HostToControllerData { command: CommandId(9), tag: 0, offset, length }
+const fn part(offset: u32, length: u32) -> DataHeader {
+    DataHeader { command: CommandId(9), tag: 0, offset, length }
 }
 
 #[test]
 fn data_that_do_not_fit_their_leave_end_the_connection() {
-    let second = |offset, length| HostToControllerData { tag: 1024, ..part(offset, length) };
+    let second = |offset, length| DataHeader { tag: 1024, ..part(offset, length) };
     let cases = [
-        (HostToControllerData { command: CommandId(8), ..part(0, 4096) }, false, Fault::field(8)),
-        (HostToControllerData { tag: 1, ..part(0, 4096) }, false, Fault::field(10)),
-        (HostToControllerData { tag: 2048, ..part(0, 4096) }, false, Fault::field(10)),
-        (HostToControllerData { tag: u16::MAX, ..part(0, 4096) }, false, Fault::field(10)),
+        (DataHeader { command: CommandId(8), ..part(0, 4096) }, false, Fault::field(8)),
+        (DataHeader { tag: 1, ..part(0, 4096) }, false, Fault::field(10)),
+        (DataHeader { tag: 2048, ..part(0, 4096) }, false, Fault::field(10)),
+        (DataHeader { tag: u16::MAX, ..part(0, 4096) }, false, Fault::field(10)),
         // More than MAXH2CDATA.
         (part(0, 8192), true, Fault::LIMIT),
         // Data before, behind and across the range that was asked for.

@@ -6,7 +6,7 @@ use nvme::wire::{CommandId, CompletionQueueEntry};
 use super::slots::Window;
 use super::{Connection, Slot};
 use crate::QUEUE_SIZE_MAX;
-use crate::wire::{ControllerToHostData, Flags, PduKind, ReadyToTransfer, ResponseCapsule};
+use crate::wire::{DataHeader, Flags, PduKind, ResponseCapsule};
 
 /// Consecutive data of a command that were not sent yet. Data that follow directly go in the same
 /// PDU, and the completion of the command may go with it (the SUCCESS flag).
@@ -81,7 +81,7 @@ impl Connection {
             pull.asked += length;
             self.pulling += u64::from(length);
             let tag = Self::tag(slot, window);
-            let pdu = ReadyToTransfer { command: id, tag, offset, length };
+            let pdu = DataHeader { command: id, tag, offset, length };
             self.core.send(PduKind::ReadyToTransfer, Flags::NONE, Buffer::EMPTY, |common| pdu.emit(common));
         }
         true
@@ -141,7 +141,7 @@ impl Connection {
 
     fn send_held(&mut self, held: &HeldData, flags: Flags) {
         let HeldData { command, offset, length, is_last, .. } = *held;
-        let pdu = ControllerToHostData { command, offset, length };
+        let pdu = DataHeader { command, tag: 0, offset, length };
         let flags = flags.with(Flags::LAST_PDU, is_last);
         let data = (length, self.pieces.drain(..));
         let header = |common: &_| pdu.emit(common);

@@ -10,8 +10,8 @@ use super::{Closed, Completed, Connection, Output, Parameters};
 use crate::connection;
 use crate::reader::Digest;
 use crate::wire::{
-    CommonHeader, ControllerToHostData, Fault, Flags, Framing, HostToControllerData, INITIALISE_LENGTH,
-    InitializeResponse, PduKind, ReadyToTransfer, ResponseCapsule, TerminateRequest,
+    CommonHeader, DataHeader, Fault, Flags, Framing, INITIALISE_LENGTH, InitializeResponse, PduKind,
+    ResponseCapsule, TerminateRequest,
 };
 
 type Step = crate::reader::Step<Output>;
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     fn on_ready_to_transfer(&mut self, framing: Framing) -> Result<Step, Fault> {
-        let pdu = ReadyToTransfer::parse(self.core.reader.header(framing));
+        let pdu = DataHeader::parse(self.core.reader.header(framing));
         let limit = usize::from(self.config.ready_to_transfer_max);
         let command = self.slots.get(pdu.command).ok_or(Fault::field(8))?;
         let Moving::Out { data, asked, ends } = &mut command.moving else { return Err(Fault::field(8)) };
@@ -148,7 +148,7 @@ impl Connection {
             let length = self.host_data_max.min(end - offset);
             let flags = Flags::NONE.with(Flags::LAST_PDU, offset + length == end);
             let piece = data.slice(offset as usize..(offset + length) as usize);
-            let part = HostToControllerData { command: pdu.command, tag: pdu.tag, offset, length };
+            let part = DataHeader { offset, length, ..pdu };
             self.core.send(PduKind::HostData, flags, piece, |common| part.emit(common));
             offset += length;
         }
@@ -159,7 +159,7 @@ impl Connection {
 
     #[inline]
     fn on_controller_data(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
-        let pdu = ControllerToHostData::parse(self.core.reader.header(framing));
+        let pdu = DataHeader::parse(self.core.reader.header(framing));
         let command = self.slots.get(pdu.command).ok_or(Fault::field(8))?;
         let Moving::In(incoming) = &mut command.moving else { return Err(Fault::field(8)) };
         if pdu.length == 0 || pdu.length != framing.data_length {

@@ -8,9 +8,7 @@ use engine::{Engine, Instant, Pool};
 use nvme::wire::CompletionQueueEntry;
 
 use super::*;
-use crate::wire::{
-    Agreement, ControllerToHostData, InitializeResponse, PduKind, ReadyToTransfer, ResponseCapsule,
-};
+use crate::wire::{Agreement, DataHeader, InitializeResponse, PduKind, ResponseCapsule};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -75,7 +73,7 @@ const fn response() -> InitializeResponse {
 
 fn data(command: u16, offset: u32, length: u32, flags: Flags) -> Vec<u8> {
     let (common, framing) = Agreement::NONE.frame(PduKind::ControllerData, length, flags);
-    let pdu = ControllerToHostData { command: CommandId(command), offset, length };
+    let pdu = DataHeader { command: CommandId(command), tag: 0, offset, length };
     let mut bytes = pdu.emit(&common).to_vec();
     bytes.resize(framing.length() as usize, 0x77);
     bytes
@@ -83,7 +81,7 @@ fn data(command: u16, offset: u32, length: u32, flags: Flags) -> Vec<u8> {
 
 fn leave(command: u16, offset: u32, length: u32) -> Vec<u8> {
     let (common, _) = Agreement::NONE.frame(PduKind::ReadyToTransfer, 0, Flags::NONE);
-    ReadyToTransfer { command: CommandId(command), tag: 5, offset, length }.emit(&common).to_vec()
+    DataHeader { command: CommandId(command), tag: 5, offset, length }.emit(&common).to_vec()
 }
 
 fn completion(command: u16) -> Vec<u8> {

@@ -20,18 +20,14 @@ impl CommandCapsule {
     /// Decodes the header of a CapsuleCmd whose framing was checked.
     #[inline]
     pub fn parse(bytes: &[u8; COMMAND_CAPSULE_LENGTH]) -> Self {
-        let mut entry = [0; SubmissionQueueEntry::LENGTH];
-        entry.copy_from_slice(&bytes[CommonHeader::LENGTH..]);
-        Self { entry: SubmissionQueueEntry::parse(&entry) }
+        let entry = bytes.last_chunk().expect("a command fits behind the common header");
+        Self { entry: SubmissionQueueEntry::parse(entry) }
     }
 
     /// Encodes the header, with `common` at its front.
     #[inline]
     pub fn emit(&self, common: &CommonHeader) -> [u8; COMMAND_CAPSULE_LENGTH] {
-        let mut bytes = [0; COMMAND_CAPSULE_LENGTH];
-        bytes[..CommonHeader::LENGTH].copy_from_slice(&common.emit());
-        bytes[CommonHeader::LENGTH..].copy_from_slice(&self.entry.emit());
-        bytes
+        common.before(&self.entry.emit())
     }
 }
 
@@ -46,17 +42,13 @@ impl ResponseCapsule {
     /// Decodes the header of a CapsuleResp whose framing was checked.
     #[inline]
     pub fn parse(bytes: &[u8; RESPONSE_CAPSULE_LENGTH]) -> Self {
-        let mut entry = [0; CompletionQueueEntry::LENGTH];
-        entry.copy_from_slice(&bytes[CommonHeader::LENGTH..]);
-        Self { entry: CompletionQueueEntry::parse(&entry) }
+        let entry = bytes.last_chunk().expect("a completion fits behind the common header");
+        Self { entry: CompletionQueueEntry::parse(entry) }
     }
 
     /// Encodes the header, with `common` at its front.
     #[inline]
     pub fn emit(&self, common: &CommonHeader) -> [u8; RESPONSE_CAPSULE_LENGTH] {
-        let mut bytes = [0; RESPONSE_CAPSULE_LENGTH];
-        bytes[..CommonHeader::LENGTH].copy_from_slice(&common.emit());
-        bytes[CommonHeader::LENGTH..].copy_from_slice(&self.entry.emit());
-        bytes
+        common.before(&self.entry.emit())
     }
 }

@@ -202,4 +202,13 @@ impl CommonHeader {
         let [a, b, c, d] = self.length.to_le_bytes();
         [self.kind.raw(), self.flags.0, self.header_length, self.data_offset, a, b, c, d]
     }
+
+    /// The common header and `rest`, which together are a PDU's header.
+    #[inline]
+    pub(super) fn before<const N: usize>(&self, rest: &[u8]) -> [u8; N] {
+        let mut bytes = [0; N];
+        bytes[..Self::LENGTH].copy_from_slice(&self.emit());
+        bytes[Self::LENGTH..].copy_from_slice(rest);
+        bytes
+    }
 }

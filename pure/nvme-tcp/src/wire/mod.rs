@@ -15,7 +15,7 @@ mod tests;
 pub use capsule::{COMMAND_CAPSULE_LENGTH, CommandCapsule, RESPONSE_CAPSULE_LENGTH, ResponseCapsule};
 pub use engine::{Crc32c, crc32c};
 
-pub use data::{ControllerToHostData, DATA_HEADER_LENGTH, HostToControllerData, ReadyToTransfer};
+pub use data::{DATA_HEADER_LENGTH, DataHeader};
 pub use fault::{FatalErrorStatus, Fault};
 pub use framing::{Agreement, Framing, Receiver};
 pub use header::{CommonHeader, Flags, HEADER_LENGTH_MAX, PduKind};

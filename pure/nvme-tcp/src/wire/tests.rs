@@ -84,19 +84,18 @@ fn data_and_leave_to_send_them_have_their_fields_in_place() {
         data_offset: 24,
         length: 24 + 0x1000,
     };
-    let pdu =
-        HostToControllerData { command: CommandId(0x1122), tag: 0x3344, offset: 0x2000, length: 0x1000 };
+    let pdu = DataHeader { command: CommandId(0x1122), tag: 0x3344, offset: 0x2000, length: 0x1000 };
     let bytes = pdu.emit(&common);
     let expected = [
         0x06, 0b100, 24, 24, 0x18, 0x10, 0, 0, 0x22, 0x11, 0x44, 0x33, 0, 0x20, 0, 0, 0, 0x10, 0, 0, 0, 0, 0,
         0,
     ];
     assert_eq!(bytes, expected);
-    assert_eq!(HostToControllerData::parse(&bytes), pdu);
-    let read = ControllerToHostData { command: CommandId(5), offset: 512, length: 1024 };
+    assert_eq!(DataHeader::parse(&bytes), pdu);
+    let read = DataHeader { command: CommandId(5), tag: 0, offset: 512, length: 1024 };
     let common = CommonHeader { kind: PduKind::ControllerData, flags: Flags(0b1100), ..common };
     assert_eq!(read.emit(&common)[..16], [7, 12, 24, 24, 0x18, 0x10, 0, 0, 5, 0, 0, 0, 0, 2, 0, 0]);
-    let leave = ReadyToTransfer { command: CommandId(5), tag: 9, offset: 4096, length: 8192 };
+    let leave = DataHeader { command: CommandId(5), tag: 9, offset: 4096, length: 8192 };
     let bytes = sent(
         plain(),
         PduKind::ReadyToTransfer,
@@ -105,7 +104,7 @@ fn data_and_leave_to_send_them_have_their_fields_in_place() {
         &[5, 0, 9, 0, 0, 16, 0, 0, 0, 32, 0, 0, 0, 0, 0, 0],
     );
     assert_eq!(bytes[..8], [0x09, 0, 24, 0, 24, 0, 0, 0]);
-    assert_eq!(ReadyToTransfer::parse(bytes.first_chunk().unwrap()), leave);
+    assert_eq!(DataHeader::parse(bytes.first_chunk().unwrap()), leave);
 }
 
 #[test]
