@@ -162,7 +162,7 @@ impl<'a> Runner<'a> {
         let chunks = job.range / u64::from(job.bytes);
         let region = session.data_region();
         let depth = usize::try_from(job.depth).expect("32 bits fit");
-        let queues = session.identity()?.queue_pairs.max(1);
+        let queues = session.identity()?.io_queues.max(1);
         let mut rng = Rng::from_seed(job.seed);
         // Without --verify, commands write noise, so that nothing on the way can compress it.
         for slot in 0..depth {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use engine::{Buffer, Instant, Nanos, Pool};
 use live::drivers::fabrics::initiator::{AttachError, Attachment, Options};
 use machine::initiator::Output;
-use nvme::host::Data;
+use nvme::host::{Data, Origin};
 use nvme::wire::CompletionQueueEntry;
 use nvme_fabrics::host;
-use nvme_fabrics::host::multipath::{self, Origin, PathIndex, Request};
+use nvme_fabrics::host::multipath::{self, PathIndex, Request};
 use nvme_fabrics::wire::{FabricsCommand, HostId, Nqn, PropertyGet, PropertySize, property};
 use nvme_pcie::host as pcie_host;
 use nvme_pcie::host::{Completed, DataRegion, Identity, Submission};
@@ -180,17 +180,12 @@ impl Fabrics {
         }
     }
 
-    /// Takes the controller's identity, in the form that a controller behind PCI Express would
-    /// have.
+    /// Takes the controller's identity, with the limit of this host.
     fn take_identity(&mut self) {
         let Some(identity) = self.attachment.identity() else { return };
         self.identity = Some(Identity {
-            version: identity.version,
-            capabilities: identity.capabilities,
-            controller: identity.controller.clone(),
-            namespaces: identity.namespaces.clone(),
-            queue_pairs: identity.io_queues,
-            transfer_bytes_max: identity.transfer_bytes_max().min(128 << 10),
+            transfer_bytes_max: identity.transfer_bytes_max.min(128 << 10),
+            ..identity.clone()
         });
     }
 
@@ -274,10 +269,7 @@ impl Fabrics {
             status: entry.status(),
             dw0: entry.dw0,
             dw1: entry.dw1,
-            origin: match origin {
-                Origin::Controller => pcie_host::Origin::Controller,
-                Origin::Host => pcie_host::Origin::Driver,
-            },
+            origin,
             submitted,
             completed: self.attachment.turned(),
         })

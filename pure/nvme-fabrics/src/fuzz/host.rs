@@ -7,7 +7,7 @@ use nvme::wire::{CompletionQueueEntry, NamespaceId, Status, SubmissionQueueEntry
 
 use crate::host::discovery::{Reader, Step};
 use crate::host::multipath::{Config, Output, Request};
-use crate::host::{self, Association, Multipath, ana_states};
+use crate::host::{self, Association, Multipath};
 use crate::wire::{HostId, Nqn};
 use nvme::host::Data;
 
@@ -45,7 +45,7 @@ impl Source<'_> {
 
 /// Runs a host whose completions, data, lost connections and time follow `bytes`.
 pub fn host(bytes: &[u8]) {
-    let _ = ana_states(bytes);
+    let _ = nvme::host::ana_states(bytes);
     discovery(bytes);
     let mut source = Source(bytes);
     let name = if source.byte() & 1 == 0 { "nqn.2014-08.org.example:x" } else { Nqn::DISCOVERY };

@@ -1,13 +1,11 @@
 //! The host's side. [`Association`] brings one controller up and keeps it, [`Multipath`] uses
 //! several as one, and [`discovery`] reads the log of a discovery controller.
 
-mod ana;
 mod association;
 pub mod discovery;
 mod identity;
 pub mod multipath;
 
-pub use ana::{AnaState, ana_states};
 pub use association::{Association, Config, Failure, Loss, Output, SubmitError};
 pub use identity::{Identity, ImpactedController};
 pub use multipath::Multipath;

@@ -1,27 +1,7 @@
 //! Connect: the command, its data, and its response.
 
 use super::bytes::{array, low_u16, put, u16_at};
-use super::{HostId, NQN_FIELD_LENGTH, Nqn, WireError};
-
-/// Queue ID (QID); 0 is the Admin Queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueId(pub u16);
-
-impl QueueId {
-    /// The Admin Queue.
-    pub const ADMIN: Self = Self(0);
-
-    /// Whether this is the Admin Queue.
-    pub const fn is_admin(self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl core::fmt::Display for QueueId {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.0.fmt(f)
-    }
-}
+use super::{HostId, NQN_FIELD_LENGTH, Nqn, QueueId, WireError};
 
 /// Controller ID (CNTLID).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,7 +19,7 @@ pub use address::{AddressFamily, SERVICE_LENGTH, TRANSPORT_ADDRESS_LENGTH, Trans
 pub use command::{FABRICS_OPCODE, FabricsCommand, FabricsCommandType};
 pub use connect::{
     ConnectAttributes, ConnectCommand, ConnectData, ConnectResponse, ControllerChoice, ControllerId,
-    Parameter, QueueId,
+    Parameter,
 };
 pub use discovery::{
     DISCOVERY_LOG_PAGE, DiscoveryEntry, DiscoveryHeader, EntryFlags, PortId, SecureChannel, SecurityType,
@@ -29,5 +29,6 @@ pub use error::WireError;
 pub use event::{DISCOVERY_LOG_CHANGED, DISCOVERY_LOG_CHANGED_ENABLE};
 pub use host_id::HostId;
 pub use nqn::{NQN_FIELD_LENGTH, NQN_LENGTH_MAX, Nqn, NqnError};
+pub use nvme::wire::QueueId;
 pub use property_access::{PropertyGet, PropertySet, PropertySize};
 pub use status::FabricsStatus;

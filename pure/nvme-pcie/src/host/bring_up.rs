@@ -7,11 +7,12 @@ use engine::{Instant, Step};
 use nvme::wire::CompletionQueueEntry;
 use pcie::memory::Memory;
 
-use super::initialise::{Answer, Identity, InitError, Question};
+use super::initialise::{Answer, InitError, Question};
 use super::layout::PAGE;
 use super::queue::{Command, Owner};
 use super::{
-    Awaiting, Data, Host, InitScript, Output, Pending, QueueId, RegisterBytes, State, SubmitError, Timer,
+    Awaiting, Data, Host, Identity, InitScript, Output, Pending, QueueId, RegisterBytes, State, SubmitError,
+    Timer,
 };
 
 impl Host {
@@ -119,7 +120,7 @@ impl Host {
 
     fn on_ready(&mut self, _now: Instant, identity: Identity) {
         self.state = State::Ready;
-        self.active = usize::from(identity.queue_pairs) + 1;
+        self.active = usize::from(identity.io_queues) + 1;
         self.pending.push(Pending::RequestEvents);
         self.pending.push(Pending::Resubmit);
         self.identity = Some(identity.clone());

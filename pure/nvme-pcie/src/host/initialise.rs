@@ -5,20 +5,18 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use engine::{Asker, Instant, Nanos};
-use nvme::host::command::{granted_queues, identify, set_number_of_queues};
-use nvme::host::{NAMESPACES_MAX, Namespace, transfer_limit};
+use nvme::host::command::{
+    create_completion_queue, create_submission_queue, granted_queues, identify, set_number_of_queues,
+};
+use nvme::host::{Identity, NAMESPACES_MAX, Namespace, queue_entries_max, ready_timeout, transfer_limit};
 use nvme::wire::identify::{IdentifyController, cns, namespace_list};
-use nvme::wire::{AdminOpcode, NamespaceId, Status, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, NamespaceId, QueueId, Status, SubmissionQueueEntry};
 
 use super::layout::{ADMIN_ENTRIES, Layout};
-use crate::registers::{
-    admin_queue_attributes, capabilities, configuration, low_16, low_half, offset, status,
-};
+use crate::registers::{admin_queue_attributes, capabilities, configuration, low_half, offset, status};
 
 /// Interval between reads of CSTS while the script waits for a change of CSTS.RDY.
 const READY_POLL: Nanos = Nanos::from_millis(1);
-/// The unit of CAP.TO.
-const TIMEOUT_UNIT: Nanos = Nanos::from_millis(500);
 
 /// What the script asks of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,24 +113,6 @@ impl fmt::Display for InitError {
 
 impl core::error::Error for InitError {}
 
-/// What a controller reported about itself during the initialisation.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// Version (VS) of the specification that the controller implements.
-    pub version: u32,
-    /// Controller Capabilities (CAP).
-    pub capabilities: u64,
-    /// The Identify Controller data structure.
-    pub controller: Box<IdentifyController>,
-    /// The active namespaces, at most [`nvme::host::NAMESPACES_MAX`].
-    pub namespaces: Vec<Namespace>,
-    /// Number of I/O queue pairs that were created.
-    pub queue_pairs: u16,
-    /// The most bytes that one command may transfer, within the driver's configuration and the
-    /// controller's MDTS.
-    pub transfer_bytes_max: u32,
-}
-
 /// The driver's parameters for the script.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameters {
@@ -210,21 +190,20 @@ pub(super) async fn initialise(ask: Ask, parameters: Parameters) -> Result<Ident
     let (_, page) = admin(&ask, identify(cns::CONTROLLER, NamespaceId::NONE), true).await?;
     let controller =
         Box::new(page.map_or_else(IdentifyController::default, |page| IdentifyController::parse(&page)));
-    let queue_pairs = create_queues(&ask, &parameters, capabilities).await?;
+    let io_queues = create_queues(&ask, &parameters, capabilities).await?;
     let namespaces = namespaces(&ask).await?;
-    let limit = transfer_limit(&controller, capabilities).unwrap_or(u32::MAX);
-    let transfer_bytes_max = parameters.transfer_bytes_max.min(limit);
-    Ok(Identity { version, capabilities, controller, namespaces, queue_pairs, transfer_bytes_max })
+    let transfer_bytes_max = transfer_limit(&controller, capabilities, parameters.transfer_bytes_max);
+    Ok(Identity { version, capabilities, controller, namespaces, io_queues, transfer_bytes_max })
 }
 
 async fn enable(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result<(), InitError> {
-    let limit = TIMEOUT_UNIT * capabilities::TIMEOUT.of(capabilities).max(1);
+    let limit = ready_timeout(capabilities);
     let before = read(ask, offset::CONFIGURATION, 4).await?;
     if configuration::ENABLE.of(before) == 1 {
         write(ask, offset::CONFIGURATION, configuration::ENABLE.replace(before, 0), 4).await;
     }
     ready(ask, false, limit).await?;
-    let entries = u32::from(low_16(low_half(capabilities::QUEUE_ENTRIES_MAX.of(capabilities)))) + 1;
+    let entries = queue_entries_max(capabilities);
     if !matches!(ask.ask(Question::RestartQueues { entries }).await, Answer::Value(_)) {
         return Err(InitError::Memory);
     }
@@ -246,28 +225,13 @@ async fn enable(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result
 async fn create_queues(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result<u16, InitError> {
     let (granted, _) = admin(ask, set_number_of_queues(parameters.queue_pairs), false).await?;
     let pairs = parameters.queue_pairs.min(granted_queues(granted));
-    let entries_max = low_half(capabilities::QUEUE_ENTRIES_MAX.of(capabilities)) + 1;
-    let size = (parameters.queue_entries.min(entries_max) - 1) << 16;
+    let entries = parameters.queue_entries.min(queue_entries_max(capabilities));
     for pair in 1..=pairs {
         let queue = parameters.layout.queue(pair);
-        let id = u32::from(pair);
-        let interrupts = if parameters.interrupts { id << 16 | 0b10 } else { 0 };
-        let completion = SubmissionQueueEntry {
-            opcode: AdminOpcode::CreateIoCompletionQueue.into(),
-            data_pointer: [queue.completion, 0],
-            cdw10: size | id,
-            cdw11: interrupts | 1,
-            ..SubmissionQueueEntry::default()
-        };
-        admin(ask, completion, false).await?;
-        let submission = SubmissionQueueEntry {
-            opcode: AdminOpcode::CreateIoSubmissionQueue.into(),
-            data_pointer: [queue.submission, 0],
-            cdw10: size | id,
-            cdw11: id << 16 | 1,
-            ..SubmissionQueueEntry::default()
-        };
-        admin(ask, submission, false).await?;
+        let id = QueueId(pair);
+        let vector = parameters.interrupts.then_some(pair);
+        admin(ask, create_completion_queue(id, queue.completion, entries, vector), false).await?;
+        admin(ask, create_submission_queue(id, queue.submission, entries), false).await?;
     }
     Ok(pairs)
 }

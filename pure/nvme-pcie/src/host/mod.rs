@@ -26,15 +26,18 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Deadlines, Engine, Instant, Script};
-use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
+use nvme::host::command;
+use nvme::wire::{CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 use pcie::memory::{Memory, Unmapped};
 
-pub use initialise::{Identity, InitError};
+pub use nvme::host::{AsynchronousEvent, Identity, Origin};
+pub use nvme::wire::QueueId;
+
+pub use initialise::InitError;
 pub use layout::{ArenaTooSmall, DataRegion};
 pub use queue::Data;
 pub use types::{
-    AsynchronousEvent, Completed, Config, Input, Origin, Output, QueueId, RegisterBytes, ResetReason,
-    Statistics, Submission, SubmitError,
+    Completed, Config, Input, Output, RegisterBytes, ResetReason, Statistics, Submission, SubmitError,
 };
 
 use crate::registers::{DOORBELL_BYTES, low_16, offset};
@@ -385,9 +388,9 @@ impl Host {
             }
             Owner::Script => self.on_script_command(now, memory, entry),
             Owner::Event if entry.status().is_success() => {
-                let [kind, information, log_page, _] = entry.dw0.to_le_bytes();
-                self.outputs.push_back(Output::Event(AsynchronousEvent { kind, information, log_page }));
-                self.pending.push(Pending::ClearEvent { log_page });
+                let event = AsynchronousEvent::from_dw0(entry.dw0);
+                self.outputs.push_back(Output::Event(event));
+                self.pending.push(Pending::ClearEvent { log_page: event.log_page });
                 self.pending.push(Pending::RequestEvents);
             }
             // An Abort that came too late reports that, and the command's own completion is on its
@@ -404,18 +407,18 @@ impl Host {
             let done = match pending {
                 Pending::Resubmit => self.resubmit_all(now, memory).map_err(SubmitError::Memory),
                 Pending::RequestEvents => {
-                    let opcode = AdminOpcode::AsynchronousEventRequest;
-                    self.submit_own(now, memory, Owner::Event, opcode, [0; 2], None)
+                    let entry = command::asynchronous_event_request();
+                    self.submit_own(now, memory, Owner::Event, entry, None)
                 }
                 Pending::ClearEvent { log_page } => {
                     let length = u32::try_from(PAGE).expect("a page is small");
-                    let words = (length / 4 - 1) << 16 | u32::from(log_page);
+                    let entry = command::get_log_page(NamespaceId::ALL, log_page, 0, length);
                     let data = Some(Data { address: self.layout.admin_page, length });
-                    self.submit_own(now, memory, Owner::ClearEvent, AdminOpcode::GetLogPage, [words, 0], data)
+                    self.submit_own(now, memory, Owner::ClearEvent, entry, data)
                 }
                 Pending::Abort { queue, command } => {
-                    let which = u32::from(command.0) << 16 | u32::from(queue.0);
-                    self.submit_own(now, memory, Owner::Abort, AdminOpcode::Abort, [which, 0], None)
+                    let entry = command::abort(queue, command);
+                    self.submit_own(now, memory, Owner::Abort, entry, None)
                 }
             };
             match done {
@@ -431,14 +434,9 @@ impl Host {
         now: Instant,
         memory: &mut impl Memory,
         owner: Owner,
-        opcode: AdminOpcode,
-        words: [u32; 2],
+        entry: SubmissionQueueEntry,
         data: Option<Data>,
     ) -> Result<(), SubmitError> {
-        let namespace = if owner == Owner::ClearEvent { NamespaceId::ALL } else { NamespaceId::NONE };
-        let [cdw10, cdw11] = words;
-        let entry =
-            SubmissionQueueEntry { opcode: opcode.into(), namespace, cdw10, cdw11, ..Default::default() };
         let command = Command { owner, entry, submitted: now, on_ring: true, aborted: false };
         self.place(now, memory, QueueId::ADMIN, command, data).map(|_| ())
     }

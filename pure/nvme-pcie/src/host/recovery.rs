@@ -91,7 +91,7 @@ impl Host {
             status: Status::from(StatusCode::HostPathingError),
             dw0: 0,
             dw1: 0,
-            origin: Origin::Driver,
+            origin: Origin::Host,
             submitted,
             completed: now,
         }));

@@ -30,7 +30,7 @@ fn a_controller_comes_up_and_tells_who_it_is() {
     let rig = Rig::ready();
     let identity = rig.host.identity().unwrap();
     assert_eq!(std::format!("{}", identity.controller.serial_number), "TEST");
-    assert_eq!(identity.queue_pairs, 1);
+    assert_eq!(identity.io_queues, 1);
     let namespace = identity.namespaces[0];
     assert_eq!((namespace.id, namespace.block_bytes), (NAMESPACE, 512));
     assert_eq!(namespace.blocks, DISK_BYTES as u64 / 512);
@@ -184,7 +184,7 @@ fn commands_fail_with_a_status_when_resets_do_not_help() {
     }
     rig.pass(Nanos::from_secs(300));
     assert_eq!(rig.completed.len(), 3);
-    assert!(rig.completed.iter().all(|completed| completed.origin == Origin::Driver));
+    assert!(rig.completed.iter().all(|completed| completed.origin == Origin::Host));
     assert!(rig.completed.iter().all(|completed| completed.status.code() == StatusCode::HostPathingError));
     assert!(rig.failed.is_some());
     let read = rig.read_of(1, 0, rig.data(0, 512), 9);
@@ -241,7 +241,7 @@ fn a_device_that_stays_away_fails_what_was_held() {
     rig.settle();
     rig.host.handle_input(rig.now, Input::DeviceLost);
     rig.pass(Nanos::from_secs(6));
-    assert_eq!((rig.completed.len(), rig.completed[0].origin), (1, Origin::Driver));
+    assert_eq!((rig.completed.len(), rig.completed[0].origin), (1, Origin::Host));
     assert_eq!(rig.failed, Some(super::InitError::Lost));
     rig.controller.reset();
     rig.faults.dead = false;
@@ -340,7 +340,7 @@ fn fewer_queues_and_entries_than_wanted_are_used_as_granted() {
     let mut controller = controller_config();
     controller = controller::Config { io_queues: 2, queue_entries_max: 16, ..controller };
     let mut rig = Rig::up(config, controller);
-    assert_eq!(rig.host.identity().unwrap().queue_pairs, 2);
+    assert_eq!(rig.host.identity().unwrap().io_queues, 2);
     for cookie in 0..15 {
         rig.submit(rig.read_of(2, 0, rig.data(0, 512), cookie));
     }

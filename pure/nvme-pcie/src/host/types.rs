@@ -4,22 +4,13 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use engine::{Instant, Nanos};
-use nvme::host::command;
-use nvme::wire::{CommandId, IoOpcode, NamespaceId, Status, SubmissionQueueEntry};
+use nvme::host::{AsynchronousEvent, Identity, Origin, command};
+use nvme::wire::{CommandId, IoOpcode, NamespaceId, QueueId, Status, SubmissionQueueEntry};
 use pcie::memory::Unmapped;
 
-use super::initialise::{Identity, InitError};
+use super::initialise::InitError;
 use super::queue::Data;
 use crate::controller::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
-
-/// The number of a queue pair; 0 for the admin queues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueId(pub u16);
-
-impl QueueId {
-    /// The number of the admin queues.
-    pub const ADMIN: Self = Self(0);
-}
 
 /// The configuration of a driver.
 #[derive(Clone, Copy, Debug)]
@@ -201,27 +192,6 @@ pub enum Output {
     Event(AsynchronousEvent),
     /// The driver is resetting the controller, and commands wait.
     Resetting(ResetReason),
-}
-
-/// An asynchronous event, from DW0 of the completion of an Asynchronous Event Request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AsynchronousEvent {
-    /// Asynchronous Event Type (0 error, 1 SMART / health, 2 notice, 6 I/O command set).
-    pub kind: u8,
-    /// Asynchronous Event Information, a code within the type.
-    pub information: u8,
-    /// Log Page Identifier of the page with details.
-    pub log_page: u8,
-}
-
-/// The origin of the status with which a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The controller, in a completion.
-    Controller,
-    /// The driver, which gave the command up. The controller may or may not have executed the
-    /// command.
-    Driver,
 }
 
 /// The result of a command.

@@ -1,8 +1,9 @@
 //! Commands that hosts send. Counts here are ordinary numbers; these functions alone convert them
 //! to the specification's 0's based form.
 
-use crate::wire::bits::{low_u16, low_u32};
-use crate::wire::{AdminOpcode, IoOpcode, NamespaceId, SubmissionQueueEntry};
+use crate::subsystem::Instance;
+use crate::wire::bits::{high_u32, low_u16, low_u32};
+use crate::wire::{AdminOpcode, CommandId, IoOpcode, NamespaceId, QueueId, SubmissionQueueEntry};
 
 /// Feature Identifier (FID) of Number of Queues.
 const NUMBER_OF_QUEUES: u32 = 0x07;
@@ -47,7 +48,7 @@ pub fn get_log_page(namespace: NamespaceId, page: u8, offset: u64, length: u32) 
         cdw10: u32::from_le_bytes([page, 0, a, b]),
         cdw11: u32::from_le_bytes([c, d, 0, 0]),
         cdw12: low_u32(offset),
-        cdw13: low_u32(offset >> 32),
+        cdw13: high_u32(offset),
         ..SubmissionQueueEntry::default()
     }
 }
@@ -75,6 +76,73 @@ pub fn granted_queues(dw0: u32) -> u16 {
     low_u16(dw0).min(low_u16(dw0 >> 16)).saturating_add(1)
 }
 
+/// An Asynchronous Event Request, which completes when the controller has an event to report.
+pub fn asynchronous_event_request() -> SubmissionQueueEntry {
+    SubmissionQueueEntry { opcode: AdminOpcode::AsynchronousEventRequest.into(), ..Default::default() }
+}
+
+/// An Abort of `command` on `queue`.
+pub fn abort(queue: QueueId, command: CommandId) -> SubmissionQueueEntry {
+    SubmissionQueueEntry {
+        opcode: AdminOpcode::Abort.into(),
+        cdw10: u32::from(command.0) << 16 | u32::from(queue.0),
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+/// A Create I/O Completion Queue for a queue of `entries` (2..=65,536) physically contiguous entries
+/// from `address`. The queue raises interrupt `vector`, if there is one.
+pub fn create_completion_queue(
+    queue: QueueId,
+    address: u64,
+    entries: u32,
+    vector: Option<u16>,
+) -> SubmissionQueueEntry {
+    // Interrupt Vector (IV) and Interrupts Enabled (IEN).
+    let interrupts = vector.map_or(0, |vector| u32::from(vector) << 16 | 0b10);
+    create_queue(AdminOpcode::CreateIoCompletionQueue, queue, address, entries, interrupts)
+}
+
+/// A Create I/O Submission Queue for a queue of `entries` (2..=65,536) physically contiguous entries
+/// from `address`, which completes to the completion queue with the same identifier.
+pub fn create_submission_queue(queue: QueueId, address: u64, entries: u32) -> SubmissionQueueEntry {
+    // Completion Queue Identifier (CQID).
+    let completion_queue = u32::from(queue.0) << 16;
+    create_queue(AdminOpcode::CreateIoSubmissionQueue, queue, address, entries, completion_queue)
+}
+
+fn create_queue(
+    opcode: AdminOpcode,
+    queue: QueueId,
+    address: u64,
+    entries: u32,
+    attributes: u32,
+) -> SubmissionQueueEntry {
+    /// Physically Contiguous (PC).
+    const CONTIGUOUS: u32 = 1;
+    SubmissionQueueEntry {
+        opcode: opcode.into(),
+        data_pointer: [address, 0],
+        // Queue Size (QSIZE) is 0's based.
+        cdw10: entries.wrapping_sub(1) << 16 | u32::from(queue.0),
+        cdw11: attributes | CONTIGUOUS,
+        ..SubmissionQueueEntry::default()
+    }
+}
+
+/// A Cross-Controller Reset that ends the life `instance` of another controller of the subsystem,
+/// which has the identifier `controller` (CNTLID).
+pub fn cross_controller_reset(controller: u16, instance: Instance) -> SubmissionQueueEntry {
+    let [a, b] = controller.to_le_bytes();
+    SubmissionQueueEntry {
+        opcode: AdminOpcode::CrossControllerReset.into(),
+        cdw10: u32::from_le_bytes([a, b, instance.uniquifier, 0]),
+        cdw12: low_u32(instance.random),
+        cdw13: high_u32(instance.random),
+        ..SubmissionQueueEntry::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +156,10 @@ mod tests {
         let log = get_log_page(NamespaceId::ALL, 2, 0x1_0000_0200, 512 << 10);
         assert_eq!((log.cdw10, log.cdw11), (0xffff_0002, 1));
         assert_eq!((log.cdw12, log.cdw13), (0x200, 1));
+        let created = create_completion_queue(QueueId(3), 0x1000, 65_536, Some(5));
+        assert_eq!((created.cdw10, created.cdw11, created.data_pointer[0]), (0xffff_0003, 0x5_0003, 0x1000));
+        let created = create_submission_queue(QueueId(3), 0x2000, 2);
+        assert_eq!((created.cdw10, created.cdw11, created.data_pointer[0]), (0x1_0003, 0x3_0001, 0x2000));
         let queues = set_number_of_queues(4);
         assert_eq!((queues.cdw10, queues.cdw11), (7, 3 << 16 | 3));
         assert_eq!(

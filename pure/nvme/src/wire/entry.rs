@@ -10,17 +10,24 @@ use super::{Bits, Status};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u16);
 
-/// Submission Queue Identifier (SQID).
+/// Queue Identifier (QID, SQID): names a submission queue, and the completion queue that a host pairs
+/// with it; 0 names the admin queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SubmissionQueueId(pub u16);
+pub struct QueueId(pub u16);
 
-impl SubmissionQueueId {
-    /// The identifier of the Admin Submission Queue.
+impl QueueId {
+    /// The identifier of the admin queues.
     pub const ADMIN: Self = Self(0);
 
-    /// Whether this is the Admin Submission Queue.
+    /// Whether this names the admin queues.
     pub const fn is_admin(self) -> bool {
         self.0 == 0
+    }
+}
+
+impl core::fmt::Display for QueueId {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -205,7 +212,7 @@ pub struct CompletionQueueEntry {
     /// SQ Head Pointer (SQHD): the next submission queue entry that the controller will consume.
     pub submission_queue_head: u16,
     /// SQ Identifier (SQID) of the command's submission queue.
-    pub submission_queue: SubmissionQueueId,
+    pub submission_queue: QueueId,
     /// Command Identifier (CID) of the command that ended.
     pub command_id: CommandId,
     /// Phase Tag (P, [`Self::phase`]) in bit 0, and the Status Field ([`Self::status`]) in bits
@@ -227,7 +234,7 @@ impl CompletionQueueEntry {
             dw0: u32::from_le_bytes([a, b, c, d]),
             dw1: u32::from_le_bytes([e, f, g, h]),
             submission_queue_head: u16::from_le_bytes([i, j]),
-            submission_queue: SubmissionQueueId(u16::from_le_bytes([k, l])),
+            submission_queue: QueueId(u16::from_le_bytes([k, l])),
             command_id: CommandId(u16::from_le_bytes([m, n])),
             status_and_phase: u16::from_le_bytes([o, p]),
         }

@@ -1,6 +1,7 @@
 //! The data structures of NVM Express in bytes: queue entries, Identify structures, features and
 //! log pages.
 
+mod ana;
 pub(crate) mod bits;
 mod copy;
 mod dataset;
@@ -13,12 +14,13 @@ mod opcode;
 mod status;
 mod text;
 
+pub use ana::AnaState;
 pub use bits::Bits;
 pub use copy::{CopyRange, LongCopyRange};
 pub use dataset::DatasetRange;
 pub use entry::{
-    CommandId, CompletionQueueEntry, DataTransfer, FusedOperation, NamespaceId, SubmissionQueueEntry,
-    SubmissionQueueId,
+    CommandId, CompletionQueueEntry, DataTransfer, FusedOperation, NamespaceId, QueueId,
+    QueueId as SubmissionQueueId, SubmissionQueueEntry,
 };
 pub use opcode::{AdminOpcode, IoOpcode};
 pub use status::{Status, StatusCode};

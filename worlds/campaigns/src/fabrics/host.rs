@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use engine::{Buffer, Engine, Instant};
 use machine::initiator::Output;
-use nvme::host::{self, Data};
+use nvme::host::{self, Data, Origin};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
-use nvme_fabrics::host::multipath::{Completed, Origin, Request, SubmitError};
+use nvme_fabrics::host::multipath::{Completed, Request, SubmitError};
 use sim::Context;
 use sim::stream::{self, StreamEvent};
 

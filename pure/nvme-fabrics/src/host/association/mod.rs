@@ -19,23 +19,17 @@ pub use types::{Config, Failure, Loss, Output, SubmitError};
 use super::{Identity, ImpactedController};
 use crate::wire::QueueId;
 use admin::{Admin, Owner};
-use nvme::host::Data;
+use nvme::host::{AsynchronousEvent, Data, command};
 use script::{Answer, Outcome, Question, Refresh};
 
-/// DW0 of an event: Asynchronous Event Type.
-const EVENT_TYPE: Bits = Bits::new(2, 0);
-/// DW0 of an event: Asynchronous Event Information.
-const EVENT_INFORMATION: Bits = Bits::new(15, 8);
-/// DW0 of an event: Log Page Identifier.
-const EVENT_LOG_PAGE: Bits = Bits::new(23, 16);
-/// Type: Notice.
-const NOTICE: u32 = 2;
+/// Asynchronous Event Type: Notice.
+const NOTICE: u8 = 2;
 /// Notice: Namespace Attribute Changed.
-const NAMESPACE_CHANGED: u32 = 0;
+const NAMESPACE_CHANGED: u8 = 0;
 /// Notice: Asymmetric Namespace Access Change.
-const ANA_CHANGED: u32 = 3;
+const ANA_CHANGED: u8 = 3;
 /// Notice: Discovery Log Page Change.
-const DISCOVERY_CHANGED: u32 = 0xf0;
+const DISCOVERY_CHANGED: u8 = 0xf0;
 
 /// DW0 of a Cross-Controller Reset: Immediate Reset Successful (IRS).
 const IMMEDIATE_RESET: Bits = Bits::bit(0);
@@ -190,7 +184,7 @@ impl Association {
         if self.state != State::Live {
             return Err(SubmitError::NotReady);
         }
-        let limit = self.identity.as_ref().map_or(0, |identity| identity.transfer_bytes_max());
+        let limit = self.identity.as_ref().map_or(0, |identity| identity.reported.transfer_bytes_max);
         if data.len() as u64 > u64::from(limit) {
             return Err(SubmitError::Length(alloc::format!("{} B, {limit} B at most", data.len())));
         }
@@ -211,7 +205,7 @@ impl Association {
     /// Timeouts (three where any command counts as a sign of life) and ends its commands within CQT
     /// (NVM Express Base Specification, Communication Loss Handling).
     pub fn quiesce_time(&self) -> Option<Nanos> {
-        let identity = self.identity.as_ref()?;
+        let identity = &self.identity.as_ref()?.reported;
         let quiesce = identity.quiesce_time()?;
         let wanted = self.config.keep_alive;
         let keep_alive = if wanted > Nanos::ZERO { wanted } else { KEEP_ALIVE_BELIEVED };
@@ -364,10 +358,7 @@ impl Association {
     }
 
     fn request_event(&mut self, now: Instant) {
-        let entry = SubmissionQueueEntry {
-            opcode: AdminOpcode::AsynchronousEventRequest.into(),
-            ..SubmissionQueueEntry::default()
-        };
+        let entry = command::asynchronous_event_request();
         // Without room there are no events, as with a controller that does not support them.
         let _ = self.send(now, QueueId::ADMIN, Owner::Event, entry, Data::None);
     }
@@ -378,15 +369,13 @@ impl Association {
         }
         self.request_event(now);
         self.outputs.push_back(Output::Event(dw0));
-        match (EVENT_TYPE.of(dw0), EVENT_INFORMATION.of(dw0)) {
+        let AsynchronousEvent { kind, information, log_page } = AsynchronousEvent::from_dw0(dw0);
+        match (kind, information) {
             (NOTICE, NAMESPACE_CHANGED) => self.refresh.namespaces = true,
             (NOTICE, ANA_CHANGED) => self.refresh.ana = true,
             // Users that are interested in the log read it.
             (NOTICE, DISCOVERY_CHANGED) => {}
-            _ => {
-                let [page, ..] = EVENT_LOG_PAGE.of(dw0).to_le_bytes();
-                self.refresh.log_page = Some(page);
-            }
+            _ => self.refresh.log_page = Some(log_page),
         }
         self.refresh_if_needed(now);
     }
@@ -411,14 +400,14 @@ impl Association {
 
     fn arm_keep_alive(&mut self, now: Instant) {
         let wanted = self.config.keep_alive > Nanos::ZERO;
-        if wanted && self.identity.as_ref().is_some_and(|identity| identity.keeps_alive()) {
+        if wanted && self.identity.as_ref().is_some_and(|identity| identity.reported.keeps_alive()) {
             self.traffic = false;
             self.timers.arm(Timer::KeepAlive, now + self.config.keep_alive / 2);
         }
     }
 
     fn on_keep_alive_due(&mut self, now: Instant) {
-        let counts = self.identity.as_ref().is_some_and(|identity| identity.counts_traffic());
+        let counts = self.identity.as_ref().is_some_and(|identity| identity.reported.counts_traffic());
         let spared = counts && self.traffic;
         self.arm_keep_alive(now);
         if spared {

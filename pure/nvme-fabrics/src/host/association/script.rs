@@ -4,12 +4,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::{Asker, Buffer, Nanos};
-use nvme::host::{Data, NAMESPACES_MAX, Namespace, command as host_command};
+use nvme::host::{
+    Data, NAMESPACES_MAX, Namespace, ana_states, command as host_command, queue_entries_max, ready_timeout,
+    transfer_limit,
+};
 use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyController, cns, namespace_list};
-use nvme::wire::{CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
+use nvme::wire::{AnaState, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 
 use super::types::{Config, Failure};
-use crate::host::{Identity, ana_states};
+use crate::host::{Identity, TRANSFER_BYTES_MAX};
 use crate::wire::property::{self, SHUTDOWN_COMPLETE};
 use crate::wire::{
     ConnectAttributes, ConnectCommand, ConnectData, ConnectResponse, ControllerId,
@@ -18,8 +21,6 @@ use crate::wire::{
 
 /// How often CSTS is read while a change is awaited.
 const STATUS_POLL: Nanos = Nanos::from_millis(10);
-/// Unit of CAP.TO.
-const TIMEOUT_UNIT: Nanos = Nanos::from_millis(500);
 /// How long a controller may take to shut down.
 const SHUTDOWN_MAX: Nanos = Nanos::from_secs(5);
 /// Asynchronous Event Configuration (feature 0Bh).
@@ -176,7 +177,7 @@ async fn enable(ask: &Ask, capabilities: u64) -> Result<(), Failure> {
         | property::SUBMISSION_ENTRY_SIZE.put(6)
         | property::COMPLETION_ENTRY_SIZE.put(4);
     configure(ask, configuration).await?;
-    let limit = TIMEOUT_UNIT * u64::from(property::TIMEOUT.of(low_half(capabilities)).max(1));
+    let limit = ready_timeout(capabilities);
     let mut waited = Nanos::ZERO;
     loop {
         let status = property_get_low(ask, "Property Get (CSTS)", property::STATUS).await?;
@@ -204,25 +205,26 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
     let version = property_get_low(&ask, "Property Get (VS)", property::VERSION).await?;
     enable(&ask, capabilities).await?;
     let page = identify(&ask, "Identify (controller)", cns::CONTROLLER, NamespaceId::NONE).await?;
-    let mut identity = Identity {
-        controller_id: admin,
+    let controller = Box::new(IdentifyController::parse(&page));
+    let mut events = controller.optional_events;
+    let transfer_bytes_max = transfer_limit(&controller, capabilities, TRANSFER_BYTES_MAX);
+    let reported = nvme::host::Identity {
         version,
         capabilities,
-        controller: Box::new(IdentifyController::parse(&page)),
+        controller,
         namespaces: Vec::new(),
-        ana: Vec::new(),
         io_queues: 0,
-        queue_size: 0,
+        transfer_bytes_max,
     };
-    let mut events = identity.optional_events();
+    let mut identity = Identity { reported, controller_id: admin, ana: Vec::new(), queue_size: 0 };
     if config.subsystem.is_discovery() {
         events &= DISCOVERY_LOG_CHANGED_ENABLE.put(1);
     } else {
         events &= NAMESPACE_NOTICES | ANA_NOTICES;
         connect_io_queues(&ask, &config, &mut identity).await?;
-        identity.namespaces = namespaces(&ask).await?;
-        if identity.has_ana() {
-            identity.ana = ana(&ask, &identity).await?;
+        identity.reported.namespaces = namespaces(&ask).await?;
+        if identity.reported.has_ana() {
+            identity.ana = ana(&ask, &identity.reported).await?;
         }
     }
     if events != 0 {
@@ -240,15 +242,15 @@ async fn connect_io_queues(ask: &Ask, config: &Config, identity: &mut Identity) 
     let entry = host_command::set_number_of_queues(config.io_queues);
     let (granted, _) = command(ask, "Set Features (Number of Queues)", entry, Data::None).await?;
     let granted = host_command::granted_queues(granted.dw0);
-    let entries = property::QUEUE_ENTRIES_MAX.of(low_half(identity.capabilities)).saturating_add(1);
+    let entries = queue_entries_max(identity.reported.capabilities);
     let mut size = config.queue_size.min(u16::try_from(entries).unwrap_or(u16::MAX));
-    size = size.min(identity.commands_max().unwrap_or(u16::MAX)).max(2);
+    size = size.min(identity.reported.commands_max().unwrap_or(u16::MAX)).max(2);
     let queues = config.io_queues.min(granted);
     for queue in 1..=queues {
         let capsule = identity.capsule_data_max();
         connect(ask, config, QueueId(queue), size, identity.controller_id.0, capsule).await?;
     }
-    (identity.io_queues, identity.queue_size) = (queues, size);
+    (identity.reported.io_queues, identity.queue_size) = (queues, size);
     Ok(())
 }
 
@@ -268,8 +270,8 @@ async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, Failure> {
     Ok(namespaces)
 }
 
-async fn ana(ask: &Ask, identity: &Identity) -> Result<Vec<(NamespaceId, crate::host::AnaState)>, Failure> {
-    let length = identity.ana_log_bytes();
+async fn ana(ask: &Ask, reported: &nvme::host::Identity) -> Result<Vec<(NamespaceId, AnaState)>, Failure> {
+    let length = reported.ana_log_bytes();
     let entry = host_command::get_log_page(NamespaceId::NONE, ANA_LOG, 0, length);
     let (_, log) = command(ask, "Get Log Page (ANA)", entry, Data::Read(length)).await?;
     Ok(ana_states(&log))
@@ -295,10 +297,10 @@ pub(super) async fn refresh(
         // namespaces.
         let log = host_command::get_log_page(NamespaceId::ALL, CHANGED_NAMESPACES, 0, 4096);
         let _ = command(&ask, "Get Log Page (changed namespaces)", log, Data::Read(4096)).await;
-        identity.namespaces = namespaces(&ask).await?;
+        identity.reported.namespaces = namespaces(&ask).await?;
     }
-    if identity.has_ana() && (what.ana || what.namespaces) {
-        identity.ana = ana(&ask, &identity).await?;
+    if identity.reported.has_ana() && (what.ana || what.namespaces) {
+        identity.ana = ana(&ask, &identity.reported).await?;
     }
     Ok(Outcome::Refreshed(identity))
 }

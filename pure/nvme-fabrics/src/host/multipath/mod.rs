@@ -17,16 +17,16 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant};
-use nvme::host::Data;
-use nvme::wire::{CompletionQueueEntry, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
+use nvme::host::{Data, Origin};
+use nvme::wire::{AnaState, CompletionQueueEntry, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 
 pub use types::{
-    Completed, Config, Dispatch, Origin, Output, PATHS_MAX, PathIndex, PathStatus, Policy, Request,
-    Statistics, SubmitError,
+    Completed, Config, Dispatch, Output, PATHS_MAX, PathIndex, PathStatus, Policy, Request, Statistics,
+    SubmitError,
 };
 
 use super::association::{self, Association, Loss};
-use super::{AnaState, Identity, TRANSFER_BYTES_MAX};
+use super::{Identity, TRANSFER_BYTES_MAX};
 use crate::wire::QueueId;
 use commands::{Command, Commands, Place};
 use fence::{Fence, Fences, is_harmless};
@@ -99,10 +99,11 @@ impl Multipath {
 
     /// The identity of a live path's controller, or else the last one that any path's controller
     /// reported.
-    pub fn identity(&self) -> Option<&Identity> {
+    pub fn identity(&self) -> Option<&nvme::host::Identity> {
         let live = self.paths.iter().find(|path| path.is_live());
         let any = || self.paths.iter().find(|path| path.association.identity().is_some());
-        live.or_else(any).and_then(|path| path.association.identity())
+        let identity = live.or_else(any).and_then(|path| path.association.identity());
+        identity.map(|identity| &identity.reported)
     }
 
     /// The state of every path.
@@ -258,7 +259,7 @@ impl Multipath {
     fn transfer_bytes_max(&self) -> u32 {
         let limits = self.paths.iter().filter(|path| path.is_live());
         let limits = limits.filter_map(|path| path.association.identity());
-        limits.map(Identity::transfer_bytes_max).min().unwrap_or(TRANSFER_BYTES_MAX)
+        limits.map(|identity| identity.reported.transfer_bytes_max).min().unwrap_or(TRANSFER_BYTES_MAX)
     }
 
     /// Whether a path to `namespace` may come, so that a command may wait for it.

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use engine::Nanos;
-use nvme::wire::NamespaceId;
+use nvme::wire::{AnaState, NamespaceId};
 
-use crate::host::{AnaState, Association};
+use crate::host::Association;
 use crate::wire::QueueId;
 
 /// A new sample counts as one part in this many of the average latency.
@@ -47,7 +47,7 @@ impl Path {
         if let Some(identity) = self.association.identity() {
             self.size = identity.queue_size;
             self.queues.clear();
-            self.queues.resize(usize::from(identity.io_queues), 0);
+            self.queues.resize(usize::from(identity.reported.io_queues), 0);
         }
         self.on_identity();
     }
@@ -55,7 +55,7 @@ impl Path {
     /// The controller's identity has changed.
     pub(super) fn on_identity(&mut self) {
         self.ana.clear();
-        if let Some(identity) = self.association.identity().filter(|identity| identity.has_ana()) {
+        if let Some(identity) = self.association.identity().filter(|identity| identity.reported.has_ana()) {
             self.ana.extend_from_slice(&identity.ana);
         }
     }

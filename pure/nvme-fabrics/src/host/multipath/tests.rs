@@ -357,10 +357,11 @@ fn up(paths: usize) -> World {
 #[test]
 fn a_controller_is_brought_up_kept_alive_and_shut_down() {
     let mut world = up(1);
-    let identity = world.host.identity().unwrap();
-    assert_eq!((identity.io_queues, identity.queue_size, identity.controller_id.0), (2, 8, 100));
-    assert_eq!((identity.capsule_data_max(), identity.transfer_bytes_max()), (8192, 1 << 20));
-    assert_eq!((identity.namespaces[0].blocks, identity.namespaces[0].block_bytes), (1000, 512));
+    let identity = world.host.paths().next().unwrap().identity.unwrap();
+    assert_eq!((identity.queue_size, identity.controller_id.0, identity.capsule_data_max()), (8, 100, 8192));
+    let reported = world.host.identity().unwrap();
+    assert_eq!((reported.io_queues, reported.transfer_bytes_max), (2, 1 << 20));
+    assert_eq!((reported.namespaces[0].blocks, reported.namespaces[0].block_bytes), (1000, 512));
     assert_eq!(world.controllers[0].queues.len(), 3);
     world.run(Nanos::from_secs(26), |_| false);
     assert_eq!(world.controllers[0].keep_alives, 10);

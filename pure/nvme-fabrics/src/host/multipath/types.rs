@@ -3,7 +3,7 @@
 use core::fmt;
 
 use engine::{Buffer, Instant, Nanos};
-use nvme::host::Data;
+use nvme::host::{Data, Origin};
 use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 
 use crate::host::Identity;
@@ -84,16 +84,6 @@ pub struct Dispatch {
     pub entry: SubmissionQueueEntry,
     /// The data that the command moves.
     pub data: Data,
-}
-
-/// Who reports how a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The controller.
-    Controller,
-    /// The host, which gave the command up or found its data incomplete. Controllers may have
-    /// carried it out or not.
-    Host,
 }
 
 /// How a command ended.

@@ -6,9 +6,9 @@ use std::os::fd::RawFd;
 
 use engine::Nanos;
 use machine::initiator::Output;
-use nvme::host::Data;
+use nvme::host::{Data, Origin};
 use nvme::wire::SubmissionQueueEntry;
-use nvme_fabrics::host::multipath::{Origin, PathIndex, Request, SubmitError};
+use nvme_fabrics::host::multipath::{PathIndex, Request, SubmitError};
 
 use super::OpenError;
 use super::way::{Device, Ended, Happened};
@@ -114,7 +114,7 @@ impl Fabrics {
         Some(Device {
             serial: controller.serial_number.to_string(),
             namespaces: identity.namespaces.clone(),
-            abilities: Abilities::new(controller, identity.transfer_bytes_max()),
+            abilities: Abilities::new(controller, identity.transfer_bytes_max),
         })
     }
 }

@@ -91,7 +91,7 @@ impl Pcie {
                         status if status.is_success() => Ok(engine::Buffer::EMPTY),
                         status => Err(status),
                     };
-                    Happened::Ended(Ended { piece, result, is_unheard: completed.origin == Origin::Driver })
+                    Happened::Ended(Ended { piece, result, is_unheard: completed.origin == Origin::Host })
                 }
                 Event::Ready { controller } => {
                     self.controller = controller;

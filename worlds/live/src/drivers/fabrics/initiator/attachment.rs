@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use engine::{Buffer, Instant, Nanos, Pool};
 use machine::initiator::{self, Initiator, Output};
-use nvme::host::Data;
 use nvme::host::command::on_blocks;
+use nvme::host::{Data, Identity};
 use nvme::wire::{CompletionQueueEntry, IoOpcode, NamespaceId, Status, SubmissionQueueEntry};
 use nvme_fabrics::host::multipath::{self, Completed, Request, SubmitError};
-use nvme_fabrics::host::{self, Failure, Identity};
+use nvme_fabrics::host::{self, Failure};
 use nvme_tcp::host::{self as tcp, DigestUse};
 
 use super::InitiatorDriver;
