@@ -93,6 +93,7 @@
 extern crate alloc;
 
 pub mod client;
+mod connection;
 mod errno;
 #[doc(hidden)]
 pub mod fuzz;

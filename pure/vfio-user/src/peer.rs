@@ -1,12 +1,8 @@
-//! The other end: how well it is known, and its messages one by one.
-
-use alloc::vec::Vec;
+//! The other end: how well it is known.
 
 use engine::Instant;
 
-use crate::stream::{Message, Piece, Stream};
 use crate::version::Negotiated;
-use crate::wire::HeaderError;
 
 /// Whether there is another end, and whether its version is known.
 #[derive(Clone, Copy, Debug)]
@@ -37,32 +33,6 @@ impl Peer {
             Self::Away => None,
             Self::AwaitingVersion { until } => Some(*until),
             Self::Ready(_) => owed,
-        }
-    }
-}
-
-/// An end that handles the other end's messages.
-pub(crate) trait End<D> {
-    fn peer(&self) -> &Peer;
-    fn stream(&mut self) -> &mut Stream<D>;
-    fn on_message(&mut self, now: Instant, message: Message<'_, D>);
-    /// Handles a bad header. The start of the next message is unknown, so the connection must end.
-    fn on_bad_header(&mut self, error: HeaderError);
-
-    /// Handles all messages in a piece of the stream.
-    fn on_received(&mut self, now: Instant, bytes: &[u8], descriptors: Vec<D>) {
-        let mut piece = Piece::new(bytes, descriptors);
-        // The stream lends out a message while the end works on it.
-        let mut stream = core::mem::take(self.stream());
-        while !self.peer().is_away() {
-            match stream.next(&mut piece) {
-                Ok(Some(message)) => self.on_message(now, message),
-                Ok(None) => {
-                    *self.stream() = stream;
-                    return;
-                }
-                Err(error) => self.on_bad_header(error),
-            }
         }
     }
 }

@@ -58,6 +58,12 @@ impl<R> Pending<R> {
         self.slots.get_mut(slot_of(token))?.as_mut().filter(|(found, ..)| *found == token)
     }
 
+    /// Takes the request called `token` if it is still waiting and `is` holds for it.
+    pub(crate) fn take(&mut self, token: Token, is: impl Fn(Asked, &R) -> bool) -> Option<(Asked, R)> {
+        self.find(token).filter(|(_, asked, request)| is(*asked, request))?;
+        self.remove(token)
+    }
+
     pub(crate) fn remove(&mut self, token: Token) -> Option<(Asked, R)> {
         self.find(token)?;
         let slot = slot_of(token);

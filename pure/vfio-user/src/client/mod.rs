@@ -12,19 +12,19 @@ pub use crate::input::Input;
 pub use output::{Answer, Output, RequestId};
 pub use reason::CloseReason;
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant, Nanos, Pool};
+use engine::{Engine, Instant, Nanos};
 
+use crate::connection::{Core, End};
 use crate::errno::Errno;
 use crate::index::{InterruptIndex, RegionIndex};
 use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::WRITES_MAX;
 use crate::message;
-use crate::peer::{End, Peer};
-use crate::pending::{Asked, Pending, Token};
-use crate::stream::{Message, Stream};
+use crate::peer::Peer;
+use crate::pending::{Asked, Token};
+use crate::stream::Message;
 use crate::version::{self, Negotiated};
 use crate::wire::{
     Command, DeviceInfo, DmaAccess, DmaMap, DmaUnmap, Header, HeaderError, InterruptInfo, RegionAccess,
@@ -54,14 +54,10 @@ const REGION_ROOM: u32 = 4064;
 #[derive(Debug)]
 pub struct Client<D> {
     config: Config,
-    peer: Peer,
-    stream: Stream<D>,
+    /// The connection to the server, whose requests are accesses to our memory.
+    core: Core<D, DmaAccess, Output<D>>,
     waiting: Waiting,
-    /// Accesses by the server to our memory.
-    pending: Pending<DmaAccess>,
     requests: u64,
-    pool: Pool,
-    outputs: VecDeque<Output<D>>,
 }
 
 impl<D: 'static> Client<D> {
@@ -71,21 +67,12 @@ impl<D: 'static> Client<D> {
     /// When `config.answer` is zero.
     pub fn new(config: Config) -> Self {
         assert!(config.answer > Nanos::ZERO, "a server has time to answer");
-        Self {
-            config,
-            peer: Peer::Away,
-            stream: Stream::default(),
-            waiting: Waiting::default(),
-            pending: Pending::default(),
-            requests: 0,
-            pool: Pool::default(),
-            outputs: VecDeque::new(),
-        }
+        Self { config, core: Core::default(), waiting: Waiting::default(), requests: 0 }
     }
 
     /// The agreement with the present server, once the server has sent its version.
     pub const fn negotiated(&self) -> Option<Negotiated> {
-        self.peer.negotiated()
+        self.core.peer.negotiated()
     }
 
     /// Asks for information about the device. The answer is [`Answer::Device`].
@@ -147,8 +134,7 @@ impl<D: 'static> Client<D> {
         let access = self.write_access(region, offset, data).expect("a posted write fits in a message");
         let length = RegionAccess::LENGTH + data.len();
         let header = Header::command(self.waiting.unanswered(), Command::RegionWrite, length, true);
-        let bytes = message::build(&mut self.pool, &header, [&access.emit(), data]);
-        self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
+        self.core.send(&header, [&access.emit(), data]);
     }
 
     /// Writes several times, at most 8 B each, in one message. Fails with `EOPNOTSUPP` if the
@@ -202,33 +188,28 @@ impl<D: 'static> Client<D> {
     /// # Panics
     /// When the number of bytes is not the requested one.
     pub fn dma_read_done(&mut self, token: Token, result: Result<&[u8], Errno>) {
-        let Some((_, asked, access)) = self.pending.find(token) else { return };
-        if asked.command != Command::DmaRead {
-            return;
-        }
-        let (asked, access) = (*asked, *access);
-        self.pending.remove(token);
+        let Some((asked, access)) = self.take(token, Command::DmaRead) else { return };
         match result {
             Ok(data) => {
                 assert_eq!(data.len() as u64, access.count, "memory is read as far as was asked for");
-                self.reply(asked, [&access.emit(), data]);
+                self.core.reply(asked, [&access.emit(), data]);
             }
-            Err(error) => self.reply_error(asked, error),
+            Err(error) => self.core.refuse(asked, error),
         }
     }
 
     /// Answers an [`Output::DmaWrite`] that carries this token.
     pub fn dma_write_done(&mut self, token: Token, result: Result<(), Errno>) {
-        let Some((_, asked, access)) = self.pending.find(token) else { return };
-        if asked.command != Command::DmaWrite {
-            return;
-        }
-        let (asked, access) = (*asked, *access);
-        self.pending.remove(token);
+        let Some((asked, access)) = self.take(token, Command::DmaWrite) else { return };
         match result {
-            Ok(()) => self.reply(asked, [&access.emit(), &[]]),
-            Err(error) => self.reply_error(asked, error),
+            Ok(()) => self.core.reply(asked, [&access.emit(), &[]]),
+            Err(error) => self.core.refuse(asked, error),
         }
+    }
+
+    /// Takes the access called `token`, if it is still waiting and was asked for by `command`.
+    fn take(&mut self, token: Token, command: Command) -> Option<(Asked, DmaAccess)> {
+        self.core.pending.take(token, |asked, _| asked.command == command)
     }
 
     fn write_access(&self, region: RegionIndex, offset: u64, data: &[u8]) -> Option<RegionAccess> {
@@ -250,7 +231,7 @@ impl<D: 'static> Client<D> {
     }
 
     fn answer(&mut self, request: RequestId, result: Result<Answer<D>, Errno>) {
-        self.outputs.push_back(Output::Answered { request, result });
+        self.core.outputs.push_back(Output::Answered { request, result });
     }
 
     fn ask(&mut self, now: Instant, ask: Ask, parts: [&[u8]; 2], descriptors: Vec<D>) -> RequestId {
@@ -265,7 +246,7 @@ impl<D: 'static> Client<D> {
     }
 
     fn send(&mut self, now: Instant, request: RequestId, ask: Ask, parts: [&[u8]; 2], descriptors: Vec<D>) {
-        let Peer::Ready(server) = self.peer else { return self.answer(request, Err(Errno::ENOTCONN)) };
+        let Peer::Ready(server) = self.core.peer else { return self.answer(request, Err(Errno::ENOTCONN)) };
         if self.waiting.is_full() {
             return self.answer(request, Err(Errno::EBUSY));
         }
@@ -274,65 +255,47 @@ impl<D: 'static> Client<D> {
         }
         let id = self.waiting.push(request, ask, now + self.config.answer);
         let header = Header::command(id, ask.command(), parts[0].len() + parts[1].len(), false);
-        let bytes = message::build(&mut self.pool, &header, parts);
-        self.outputs.push_back(Output::Transmit { bytes, descriptors });
-    }
-
-    fn transmit(&mut self, message: Option<Buffer>) {
-        if let Some(bytes) = message {
-            self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
-        }
-    }
-
-    fn reply(&mut self, asked: Asked, parts: [&[u8]; 2]) {
-        let message = message::reply(&mut self.pool, asked, parts);
-        self.transmit(message);
-    }
-
-    fn reply_error(&mut self, asked: Asked, error: Errno) {
-        let message = message::refusal(&mut self.pool, asked, error);
-        self.transmit(message);
-    }
-
-    fn on_connected(&mut self, now: Instant) {
-        self.forget();
-        self.peer = Peer::AwaitingVersion { until: now + self.config.answer };
-        let version =
-            Version { major: version::MAJOR, minor: version::MINOR, capabilities: Some(version::ours()) }
-                .emit();
-        let header = Header::command(self.waiting.unanswered(), Command::Version, version.len(), false);
-        let bytes = message::build(&mut self.pool, &header, [&version, &[]]);
-        self.outputs.push_back(Output::Transmit { bytes, descriptors: Vec::new() });
+        let bytes = message::build(&mut self.core.pool, &header, parts);
+        self.core.outputs.push_back(Output::Transmit { bytes, descriptors });
     }
 
     fn close(&mut self, reason: CloseReason) {
         self.forget();
-        self.outputs.push_back(Output::Close { reason });
-    }
-
-    /// Forgets the server, which has gone or is left. All requests fail.
-    fn forget(&mut self) {
-        self.peer = Peer::Away;
-        self.stream = Stream::default();
-        self.pending.clear();
-        while let Some(request) = self.waiting.pop() {
-            self.answer(request, Err(Errno::ENOTCONN));
-        }
+        self.core.outputs.push_back(Output::Close { reason });
     }
 }
 
 impl<D: 'static> End<D> for Client<D> {
-    fn peer(&self) -> &Peer {
-        &self.peer
+    type Request = DmaAccess;
+    type Sent = Output<D>;
+
+    fn core(&mut self) -> &mut Core<D, DmaAccess, Output<D>> {
+        &mut self.core
     }
-    fn stream(&mut self) -> &mut Stream<D> {
-        &mut self.stream
+
+    fn on_connected(&mut self, now: Instant) {
+        self.forget();
+        self.core.peer = Peer::AwaitingVersion { until: now + self.config.answer };
+        let version =
+            Version { major: version::MAJOR, minor: version::MINOR, capabilities: Some(version::ours()) }
+                .emit();
+        let header = Header::command(self.waiting.unanswered(), Command::Version, version.len(), false);
+        self.core.send(&header, [&version, &[]]);
     }
+
     fn on_message(&mut self, now: Instant, message: Message<'_, D>) {
         self.on_message(now, message);
     }
     fn on_bad_header(&mut self, error: HeaderError) {
         self.close(CloseReason::Header(error));
+    }
+
+    /// Forgets the server, which has gone or is left. All requests fail.
+    fn forget(&mut self) {
+        self.core.forget();
+        while let Some(request) = self.waiting.pop() {
+            self.answer(request, Err(Errno::ENOTCONN));
+        }
     }
 }
 
@@ -341,15 +304,11 @@ impl<D: 'static> Engine for Client<D> {
     type Output = Output<D>;
 
     fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
-        match input {
-            Input::Connected => self.on_connected(now),
-            Input::Received { bytes, descriptors } => self.on_received(now, bytes, descriptors),
-            Input::Disconnected => self.forget(),
-        }
+        self.on_input(now, input);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.peer.is_late(now) {
+        if self.core.peer.is_late(now) {
             self.close(CloseReason::Handshake);
         }
         while let Some(request) = self.waiting.expire(now) {
@@ -358,10 +317,10 @@ impl<D: 'static> Engine for Client<D> {
     }
 
     fn poll_output(&mut self) -> Option<Output<D>> {
-        self.outputs.pop_front()
+        self.core.outputs.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.peer.deadline(self.waiting.earliest())
+        self.core.peer.deadline(self.waiting.earliest())
     }
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use engine::Buffer;
 
 use super::CloseReason;
+use crate::connection::Transmit;
 use crate::errno::Errno;
 use crate::pending::Token;
 use crate::version::Negotiated;
@@ -62,6 +63,12 @@ pub enum Output<D> {
         /// Why the client ends the connection.
         reason: CloseReason,
     },
+}
+
+impl<D> Transmit for Output<D> {
+    fn transmit(bytes: Buffer) -> Self {
+        Self::Transmit { bytes, descriptors: Vec::new() }
+    }
 }
 
 /// A server's answer to a request.

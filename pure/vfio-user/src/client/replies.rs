@@ -25,7 +25,7 @@ const REGION_INFO_MAX: u32 = 1 << 16;
 impl<D: 'static> Client<D> {
     pub(super) fn on_message(&mut self, now: Instant, message: Message<'_, D>) {
         let Message { header, payload, attached } = message;
-        match (header.kind, self.peer) {
+        match (header.kind, self.core.peer) {
             (Kind::Reply { error }, Peer::AwaitingVersion { .. }) if header.command == Command::Version => {
                 self.on_version(error, payload);
             }
@@ -36,7 +36,7 @@ impl<D: 'static> Client<D> {
                 let alone = attached.list.is_empty() && !attached.too_many;
                 let result = if alone { self.on_request(asked, payload) } else { Err(Errno::EINVAL) };
                 if let Err(error) = result {
-                    self.reply_error(asked, error);
+                    self.core.refuse(asked, error);
                 }
             }
         }
@@ -53,8 +53,8 @@ impl<D: 'static> Client<D> {
         };
         match Negotiated::with(&theirs) {
             Ok(negotiated) => {
-                self.peer = Peer::Ready(negotiated);
-                self.outputs.push_back(Output::Negotiated(negotiated));
+                self.core.peer = Peer::Ready(negotiated);
+                self.core.outputs.push_back(Output::Negotiated(negotiated));
             }
             Err(error) => self.close(CloseReason::Version(error)),
         }
@@ -117,7 +117,7 @@ impl<D: 'static> Client<D> {
                     (read.offset, read.region) == (access.offset, access.region)
                         && read.count <= access.count,
                 )?;
-                Answer::Data(self.pool.copy(data))
+                Answer::Data(self.core.pool.copy(data))
             }
             Ask::WriteMultiple { count } => {
                 check(payload == count.to_le_bytes())?;
@@ -130,13 +130,13 @@ impl<D: 'static> Client<D> {
 
     /// Handles a request by the server.
     fn on_request(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
-        if !matches!(self.peer, Peer::Ready(_)) {
+        if !matches!(self.core.peer, Peer::Ready(_)) {
             return Err(Errno::EINVAL);
         }
         if !matches!(asked.command, Command::DmaRead | Command::DmaWrite) {
             return Err(Errno::ENOSYS);
         }
-        if self.pending.is_full() {
+        if self.core.pending.is_full() {
             return Err(Errno::EBUSY);
         }
         let (access, data) = DmaAccess::parse(payload)?;
@@ -148,13 +148,13 @@ impl<D: 'static> Client<D> {
         let address = access.address;
         if asked.command == Command::DmaRead {
             ParseError::exact(0, data.len() as u64)?;
-            let token = self.pending.insert(asked, access);
-            self.outputs.push_back(Output::DmaRead { token, address, length });
+            let token = self.core.pending.insert(asked, access);
+            self.core.outputs.push_back(Output::DmaRead { token, address, length });
         } else {
             ParseError::exact(access.count, data.len() as u64)?;
-            let token = (!asked.no_reply).then(|| self.pending.insert(asked, access));
-            let data = self.pool.copy(data);
-            self.outputs.push_back(Output::DmaWrite { token, address, data });
+            let token = (!asked.no_reply).then(|| self.core.pending.insert(asked, access));
+            let data = self.core.pool.copy(data);
+            self.core.outputs.push_back(Output::DmaWrite { token, address, data });
         }
         Ok(())
     }

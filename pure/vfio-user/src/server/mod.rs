@@ -20,19 +20,18 @@ pub use config::{Config, InterruptConfig, RegionConfig};
 pub use output::{Cookie, Output};
 pub use reason::CloseReason;
 
-use alloc::collections::VecDeque;
-
 use engine::{Buffer, Engine, Instant, Nanos, Pool};
 
+use crate::connection::{Core, End};
 use crate::errno::Errno;
 use crate::index::{INTERRUPTS, InterruptIndex, RegionIndex};
 pub use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::{AREAS_MAX, DATA_MAX};
 use crate::message;
-use crate::peer::{End, Peer};
+use crate::peer::Peer;
+use crate::pending::Asked;
 pub use crate::pending::Token;
-use crate::pending::{Asked, Pending};
-use crate::stream::{Message, Stream};
+use crate::stream::Message;
 pub use crate::version::Negotiated;
 use crate::wire::{Command, DmaAccess, Header, HeaderError, Kind, RegionAccess, WriteMultiple};
 use dma::{Dma, Job};
@@ -43,15 +42,11 @@ use requests::Request;
 #[derive(Debug)]
 pub struct Server<D> {
     config: Config,
-    peer: Peer,
-    stream: Stream<D>,
+    core: Core<D, Request, Output<D>>,
     memory: Memory,
     /// The kinds of interrupts for which the client has given descriptors.
     set_up: [bool; INTERRUPTS],
-    pending: Pending<Request>,
     dma: Dma,
-    pool: Pool,
-    outputs: VecDeque<Output<D>>,
 }
 
 impl<D: 'static> Server<D> {
@@ -79,14 +74,10 @@ impl<D: 'static> Server<D> {
         }
         Self {
             config,
-            peer: Peer::Away,
-            stream: Stream::default(),
+            core: Core::default(),
             memory: Memory::default(),
             set_up: [false; INTERRUPTS],
-            pending: Pending::default(),
             dma: Dma::default(),
-            pool: Pool::default(),
-            outputs: VecDeque::new(),
         }
     }
 
@@ -94,27 +85,29 @@ impl<D: 'static> Server<D> {
     /// [`Output::Unmap`] comes for it unless the client had already taken it back.
     pub fn map_done(&mut self, token: Token, result: Result<(), Errno>) {
         let Some((asked, Request::Map { address })) =
-            self.take(token, |request| matches!(request, Request::Map { .. }))
+            self.core.pending.take(token, |_, request| matches!(request, Request::Map { .. }))
         else {
             return;
         };
         match result {
-            Ok(()) => self.reply(asked, [&[], &[]]),
+            Ok(()) => self.core.reply(asked, [&[], &[]]),
             Err(error) => {
                 self.memory.retract(address, token);
-                self.refuse(asked, error);
+                self.core.refuse(asked, error);
             }
         }
     }
 
     /// Answers one [`Output::Unmap`] that carries this token.
     pub fn unmap_done(&mut self, token: Token) {
-        let Some((_, asked, Request::Unmap { remaining, unmap })) = self.pending.find(token) else { return };
+        let Some((_, asked, Request::Unmap { remaining, unmap })) = self.core.pending.find(token) else {
+            return;
+        };
         *remaining -= 1;
         if *remaining == 0 {
             let (asked, unmap) = (*asked, *unmap);
-            self.pending.remove(token);
-            self.reply(asked, [&unmap.emit(), &[]]);
+            self.core.pending.remove(token);
+            self.core.reply(asked, [&unmap.emit(), &[]]);
         }
     }
 
@@ -125,7 +118,7 @@ impl<D: 'static> Server<D> {
     /// When there are more bytes than requested.
     pub fn read_done(&mut self, token: Token, result: Result<&[u8], Errno>) {
         let Some((asked, Request::Read(access))) =
-            self.take(token, |request| matches!(request, Request::Read(_)))
+            self.core.pending.take(token, |_, request| matches!(request, Request::Read(_)))
         else {
             return;
         };
@@ -133,15 +126,15 @@ impl<D: 'static> Server<D> {
             Ok(data) => {
                 let count = u32::try_from(data.len()).ok().filter(|count| *count <= access.count);
                 let count = count.expect("a region's read has at most as many bytes as were asked for");
-                self.reply(asked, [&RegionAccess { count, ..access }.emit(), data]);
+                self.core.reply(asked, [&RegionAccess { count, ..access }.emit(), data]);
             }
-            Err(error) => self.refuse(asked, error),
+            Err(error) => self.core.refuse(asked, error),
         }
     }
 
     /// Answers an [`Output::RegionWrite`] that carries this token.
     pub fn write_done(&mut self, token: Token, result: Result<(), Errno>) {
-        let Some((_, asked, request)) = self.pending.find(token) else { return };
+        let Some((_, asked, request)) = self.core.pending.find(token) else { return };
         let (asked, outcome) = match request {
             Request::Write(access) => (*asked, result.map(|()| Written::One(*access))),
             Request::WriteMultiple { remaining, count, failure } => {
@@ -154,20 +147,23 @@ impl<D: 'static> Server<D> {
             }
             _ => return,
         };
-        self.pending.remove(token);
+        self.core.pending.remove(token);
         match outcome {
-            Ok(Written::One(access)) => self.reply(asked, [&access.emit(), &[]]),
-            Ok(Written::Multiple(count)) => self.reply(asked, [&count.to_le_bytes(), &[]]),
-            Err(error) => self.refuse(asked, error),
+            Ok(Written::One(access)) => self.core.reply(asked, [&access.emit(), &[]]),
+            Ok(Written::Multiple(count)) => self.core.reply(asked, [&count.to_le_bytes(), &[]]),
+            Err(error) => self.core.refuse(asked, error),
         }
     }
 
     /// Answers [`Output::Reset`].
     pub fn reset_done(&mut self, token: Token, result: Result<(), Errno>) {
-        let Some((asked, _)) = self.take(token, |request| matches!(request, Request::Reset)) else { return };
+        let Some((asked, _)) = self.core.pending.take(token, |_, request| matches!(request, Request::Reset))
+        else {
+            return;
+        };
         match result {
-            Ok(()) => self.reply(asked, [&[], &[]]),
-            Err(error) => self.refuse(asked, error),
+            Ok(()) => self.core.reply(asked, [&[], &[]]),
+            Err(error) => self.core.refuse(asked, error),
         }
     }
 
@@ -186,37 +182,22 @@ impl<D: 'static> Server<D> {
 
     /// The agreement with the present client, once the client has sent its version.
     pub const fn negotiated(&self) -> Option<Negotiated> {
-        self.peer.negotiated()
+        self.core.peer.negotiated()
     }
     /// The configuration of the function.
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    fn take(&mut self, token: Token, is: impl Fn(&Request) -> bool) -> Option<(Asked, Request)> {
-        self.pending.find(token).filter(|(_, _, request)| is(request))?;
-        self.pending.remove(token)
-    }
-
-    fn reply(&mut self, asked: Asked, parts: [&[u8]; 2]) {
-        self.reply_sharing(asked, parts, None);
-    }
-
     fn reply_sharing(&mut self, asked: Asked, parts: [&[u8]; 2], shared: Option<RegionIndex>) {
-        if let Some(bytes) = message::reply(&mut self.pool, asked, parts) {
-            self.outputs.push_back(Output::Transmit { bytes, shared });
-        }
-    }
-
-    fn refuse(&mut self, asked: Asked, error: Errno) {
-        if let Some(bytes) = message::refusal(&mut self.pool, asked, error) {
-            self.outputs.push_back(Output::Transmit { bytes, shared: None });
+        if let Some(bytes) = message::reply(&mut self.core.pool, asked, parts) {
+            self.core.outputs.push_back(Output::Transmit { bytes, shared });
         }
     }
 
     fn start_dma(&mut self, now: Instant, job: Job) {
         let access = if job.data.is_some() { Access::Write } else { Access::Read };
-        let checked = match self.peer {
+        let checked = match self.core.peer {
             Peer::Ready(_) if self.dma.is_full() => Err(Errno::EBUSY),
             Peer::Ready(_) => self.memory.allows(job.address, job.length as u64, access),
             _ => Err(Errno::ENOTCONN),
@@ -226,21 +207,20 @@ impl<D: 'static> Server<D> {
                 self.dma.push(job);
                 self.launch(now);
             }
-            Err(error) => self.outputs.push_back(Output::DmaFailed { cookie: job.cookie, error }),
+            Err(error) => self.core.outputs.push_back(Output::DmaFailed { cookie: job.cookie, error }),
         }
     }
 
     /// Sends as many messages about the client's memory as the window allows.
     fn launch(&mut self, now: Instant) {
-        let Peer::Ready(negotiated) = self.peer else { return };
+        let Peer::Ready(negotiated) = self.core.peer else { return };
         let deadline = now + self.config.answer;
         while let Some((flight, job)) = self.dma.launch(negotiated.data_max as usize, deadline) {
             let access =
                 DmaAccess { address: job.address + flight.offset as u64, count: flight.length as u64 };
             let data = job.data.as_ref().map_or(&[][..], |data| &data[flight.offset..][..flight.length]);
             let header = Header::command(flight.id, job.command(), DmaAccess::LENGTH + data.len(), false);
-            let bytes = message::build(&mut self.pool, &header, [&access.emit(), data]);
-            self.outputs.push_back(Output::Transmit { bytes, shared: None });
+            self.core.send(&header, [&access.emit(), data]);
         }
     }
 
@@ -251,7 +231,7 @@ impl<D: 'static> Server<D> {
             Kind::Command { no_reply } => no_reply,
         };
         let asked = Asked { id: header.id, command: header.command, no_reply };
-        if let Peer::AwaitingVersion { .. } = self.peer {
+        if let Peer::AwaitingVersion { .. } = self.core.peer {
             match header.command {
                 Command::Version => self.on_version(asked, payload),
                 command => self.close(CloseReason::NotVersion { command }),
@@ -260,13 +240,13 @@ impl<D: 'static> Server<D> {
         }
         let result = if attached.too_many {
             Err(Errno::EINVAL)
-        } else if self.pending.is_full() && !is_posted(asked) {
+        } else if self.core.pending.is_full() && !is_posted(asked) {
             Err(Errno::EBUSY)
         } else {
             self.on_command(asked, payload, attached.list)
         };
         if let Err(error) = result {
-            self.refuse(asked, error);
+            self.core.refuse(asked, error);
         }
     }
 
@@ -292,10 +272,15 @@ impl<D: 'static> Server<D> {
             Ok(data) => {
                 let last = self.dma.land(flight);
                 if is_read {
-                    let data = self.pool.copy(data);
-                    self.outputs.push_back(Output::DmaData { cookie, offset: flight.offset, data, last });
+                    let data = self.core.pool.copy(data);
+                    self.core.outputs.push_back(Output::DmaData {
+                        cookie,
+                        offset: flight.offset,
+                        data,
+                        last,
+                    });
                 } else if last {
-                    self.outputs.push_back(Output::DmaWritten { cookie });
+                    self.core.outputs.push_back(Output::DmaWritten { cookie });
                 }
             }
         }
@@ -304,32 +289,13 @@ impl<D: 'static> Server<D> {
 
     fn fail_dma(&mut self, flight: dma::Flight, error: Errno) {
         if let Some(cookie) = self.dma.fail(flight) {
-            self.outputs.push_back(Output::DmaFailed { cookie, error });
+            self.core.outputs.push_back(Output::DmaFailed { cookie, error });
         }
     }
 
     fn close(&mut self, reason: CloseReason) {
         self.forget();
-        self.outputs.push_back(Output::Close { reason });
-    }
-
-    /// Takes back everything that the client had, since it has gone or is sent away.
-    fn forget(&mut self) {
-        self.peer = Peer::Away;
-        self.stream = Stream::default();
-        self.pending.clear();
-        for cookie in self.dma.clear() {
-            self.outputs.push_back(Output::DmaFailed { cookie, error: Errno::ENOTCONN });
-        }
-        for index in InterruptIndex::ALL {
-            if core::mem::take(&mut self.set_up[index.slot()]) {
-                let (action, data) = (InterruptAction::Trigger, InterruptData::None);
-                self.outputs.push_back(Output::SetInterrupts { index, action, start: 0, count: 0, data });
-            }
-        }
-        while let Some((address, length)) = self.memory.pop() {
-            self.outputs.push_back(Output::Unmap { token: None, address, length });
-        }
+        self.core.outputs.push_back(Output::Close { reason });
     }
 }
 
@@ -356,17 +322,46 @@ fn read_reply(payload: &[u8], expected: DmaAccess) -> Result<&[u8], Errno> {
 }
 
 impl<D: 'static> End<D> for Server<D> {
-    fn peer(&self) -> &Peer {
-        &self.peer
+    type Request = Request;
+    type Sent = Output<D>;
+
+    fn core(&mut self) -> &mut Core<D, Request, Output<D>> {
+        &mut self.core
     }
-    fn stream(&mut self) -> &mut Stream<D> {
-        &mut self.stream
+
+    fn on_connected(&mut self, now: Instant) {
+        self.forget();
+        self.core.peer = Peer::AwaitingVersion { until: now + self.config.handshake };
     }
+
     fn on_message(&mut self, now: Instant, message: Message<'_, D>) {
         self.on_message(now, message);
     }
     fn on_bad_header(&mut self, error: HeaderError) {
         self.close(CloseReason::Header(error));
+    }
+
+    /// Takes back everything that the client had, since it has gone or is sent away.
+    fn forget(&mut self) {
+        self.core.forget();
+        for cookie in self.dma.clear() {
+            self.core.outputs.push_back(Output::DmaFailed { cookie, error: Errno::ENOTCONN });
+        }
+        for index in InterruptIndex::ALL {
+            if core::mem::take(&mut self.set_up[index.slot()]) {
+                let (action, data) = (InterruptAction::Trigger, InterruptData::None);
+                self.core.outputs.push_back(Output::SetInterrupts {
+                    index,
+                    action,
+                    start: 0,
+                    count: 0,
+                    data,
+                });
+            }
+        }
+        while let Some((address, length)) = self.memory.pop() {
+            self.core.outputs.push_back(Output::Unmap { token: None, address, length });
+        }
     }
 }
 
@@ -375,18 +370,11 @@ impl<D: 'static> Engine for Server<D> {
     type Output = Output<D>;
 
     fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
-        match input {
-            Input::Connected => {
-                self.forget();
-                self.peer = Peer::AwaitingVersion { until: now + self.config.handshake };
-            }
-            Input::Received { bytes, descriptors } => self.on_received(now, bytes, descriptors),
-            Input::Disconnected => self.forget(),
-        }
+        self.on_input(now, input);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.peer.is_late(now) {
+        if self.core.peer.is_late(now) {
             self.close(CloseReason::Handshake);
         }
         while let Some(flight) = self.dma.overdue(now) {
@@ -396,11 +384,11 @@ impl<D: 'static> Engine for Server<D> {
     }
 
     fn poll_output(&mut self) -> Option<Output<D>> {
-        self.outputs.pop_front()
+        self.core.outputs.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.peer.deadline(self.dma.earliest())
+        self.core.peer.deadline(self.dma.earliest())
     }
 }
 

@@ -3,6 +3,7 @@
 use engine::Buffer;
 
 use super::CloseReason;
+use crate::connection::Transmit;
 use crate::errno::Errno;
 use crate::index::{InterruptIndex, RegionIndex};
 use crate::interrupt::{InterruptAction, InterruptData};
@@ -131,4 +132,10 @@ pub enum Output<D> {
         /// Why the server ends the connection.
         reason: CloseReason,
     },
+}
+
+impl<D> Transmit for Output<D> {
+    fn transmit(bytes: Buffer) -> Self {
+        Self::Transmit { bytes, shared: None }
+    }
 }

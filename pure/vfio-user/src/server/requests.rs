@@ -19,7 +19,7 @@ use crate::wire::{
 
 /// A client's request that the world must answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     Map { address: u64 },
     Unmap { remaining: usize, unmap: DmaUnmap },
     Read(RegionAccess),
@@ -42,7 +42,7 @@ impl<D: 'static> Server<D> {
         if let Ok(Version { major, .. }) = parsed
             && major != version::MAJOR
         {
-            self.refuse(asked, Errno::EOPNOTSUPP);
+            self.core.refuse(asked, Errno::EOPNOTSUPP);
             return self.close(CloseReason::Major { major });
         }
         match parsed.and_then(|theirs| Negotiated::with(&theirs).map(|negotiated| (theirs, negotiated))) {
@@ -50,16 +50,16 @@ impl<D: 'static> Server<D> {
                 // Only capabilities that the client has named may be named to it.
                 let capabilities = theirs.capabilities.map(|theirs| version::ours().in_common_with(&theirs));
                 let Negotiated { major, minor, .. } = negotiated;
-                self.reply(asked, [&Version { major, minor, capabilities }.emit(), &[]]);
-                self.peer = Peer::Ready(negotiated);
-                self.outputs.push_back(Output::Negotiated(negotiated));
+                self.core.reply(asked, [&Version { major, minor, capabilities }.emit(), &[]]);
+                self.core.peer = Peer::Ready(negotiated);
+                self.core.outputs.push_back(Output::Negotiated(negotiated));
             }
             Err(error) => self.on_bad_version(asked, error),
         }
     }
 
     fn on_bad_version(&mut self, asked: Asked, error: VersionError) {
-        self.refuse(asked, Errno::EINVAL);
+        self.core.refuse(asked, Errno::EINVAL);
         self.close(CloseReason::Version(error));
     }
 
@@ -104,11 +104,11 @@ impl<D: 'static> Server<D> {
             return Err(Errno::EINVAL);
         }
         self.memory.check(&map)?;
-        let token = self.pending.insert(asked, Request::Map { address: map.address });
+        let token = self.core.pending.insert(asked, Request::Map { address: map.address });
         self.memory.insert(&map, token);
         let DmaMap { readable, writable, offset, address, length } = map;
         let descriptor = descriptors.pop();
-        self.outputs.push_back(Output::Map {
+        self.core.outputs.push_back(Output::Map {
             token,
             address,
             length,
@@ -124,18 +124,22 @@ impl<D: 'static> Server<D> {
         let unmap = DmaUnmap::parse(payload)?;
         if !unmap.all {
             self.memory.remove(unmap.address, unmap.length)?;
-            let token = Some(self.pending.insert(asked, Request::Unmap { remaining: 1, unmap }));
-            self.outputs.push_back(Output::Unmap { token, address: unmap.address, length: unmap.length });
+            let token = Some(self.core.pending.insert(asked, Request::Unmap { remaining: 1, unmap }));
+            self.core.outputs.push_back(Output::Unmap {
+                token,
+                address: unmap.address,
+                length: unmap.length,
+            });
             return Ok(());
         }
         let remaining = self.memory.len();
         if remaining == 0 {
-            self.reply(asked, [&unmap.emit(), &[]]);
+            self.core.reply(asked, [&unmap.emit(), &[]]);
             return Ok(());
         }
-        let token = Some(self.pending.insert(asked, Request::Unmap { remaining, unmap }));
+        let token = Some(self.core.pending.insert(asked, Request::Unmap { remaining, unmap }));
         while let Some((address, length)) = self.memory.pop() {
-            self.outputs.push_back(Output::Unmap { token, address, length });
+            self.core.outputs.push_back(Output::Unmap { token, address, length });
         }
         Ok(())
     }
@@ -144,7 +148,7 @@ impl<D: 'static> Server<D> {
         DeviceInfo::parse(payload)?;
         let [regions, interrupts] = [REGIONS, INTERRUPTS].map(|count| u32::try_from(count).expect("a few"));
         let info = DeviceInfo { resettable: self.config.resettable, pci: true, regions, interrupts };
-        self.reply(asked, [&info.emit(), &[]]);
+        self.core.reply(asked, [&info.emit(), &[]]);
         Ok(())
     }
 
@@ -154,7 +158,7 @@ impl<D: 'static> Server<D> {
         let request = RegionInfo::parse(payload.get(..RegionInfo::LENGTH).unwrap_or(payload))?;
         let region = self.region(request.index)?;
         // Without its descriptor, no part of a region can be mapped.
-        let takes_descriptors = matches!(self.peer, Peer::Ready(client) if client.descriptors_max > 0);
+        let takes_descriptors = matches!(self.core.peer, Peer::Ready(client) if client.descriptors_max > 0);
         let areas = if takes_descriptors { region.areas.clone() } else { Vec::new() };
         let info = RegionInfo {
             argsz: 0,
@@ -174,7 +178,7 @@ impl<D: 'static> Server<D> {
     fn on_region_descriptors(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
         let request = RegionIoDescriptors::parse(payload)?;
         self.region(request.index)?;
-        self.reply(asked, [&RegionIoDescriptors { index: request.index, count: 0 }.emit(), &[]]);
+        self.core.reply(asked, [&RegionIoDescriptors { index: request.index, count: 0 }.emit(), &[]]);
         Ok(())
     }
 
@@ -191,7 +195,7 @@ impl<D: 'static> Server<D> {
             masks_itself: pin,
             all_at_once: config.all_at_once,
         };
-        self.reply(asked, [&info.emit(), &[]]);
+        self.core.reply(asked, [&info.emit(), &[]]);
         Ok(())
     }
 
@@ -225,14 +229,14 @@ impl<D: 'static> Server<D> {
             SetInterrupts::DESCRIPTORS => InterruptData::Descriptors(descriptors),
             _ => InterruptData::None,
         };
-        self.outputs.push_back(Output::SetInterrupts {
+        self.core.outputs.push_back(Output::SetInterrupts {
             index,
             action,
             start: set.start,
             count: set.count,
             data,
         });
-        self.reply(asked, [&[], &[]]);
+        self.core.reply(asked, [&[], &[]]);
         Ok(())
     }
 
@@ -240,9 +244,9 @@ impl<D: 'static> Server<D> {
         let (access, rest) = RegionAccess::parse(payload)?;
         ParseError::exact(0, rest.len() as u64)?;
         self.check_access(&access, |region| region.readable)?;
-        let token = self.pending.insert(asked, Request::Read(access));
+        let token = self.core.pending.insert(asked, Request::Read(access));
         let RegionAccess { offset, region, count } = access;
-        self.outputs.push_back(Output::RegionRead {
+        self.core.outputs.push_back(Output::RegionRead {
             token,
             region: RegionIndex(region),
             offset,
@@ -255,10 +259,10 @@ impl<D: 'static> Server<D> {
         let (access, data) = RegionAccess::parse(payload)?;
         ParseError::exact(access.count.into(), data.len() as u64)?;
         self.check_access(&access, |region| region.writable)?;
-        let token = (!asked.no_reply).then(|| self.pending.insert(asked, Request::Write(access)));
-        let data = self.pool.copy(data);
+        let token = (!asked.no_reply).then(|| self.core.pending.insert(asked, Request::Write(access)));
+        let data = self.core.pool.copy(data);
         let RegionAccess { offset, region, .. } = access;
-        self.outputs.push_back(Output::RegionWrite { token, region: RegionIndex(region), offset, data });
+        self.core.outputs.push_back(Output::RegionWrite { token, region: RegionIndex(region), offset, data });
         Ok(())
     }
 
@@ -272,11 +276,16 @@ impl<D: 'static> Server<D> {
             self.check_access(&write.access, |region| region.writable)?;
         }
         let request = Request::WriteMultiple { remaining: count, count, failure: None };
-        let token = (!asked.no_reply).then(|| self.pending.insert(asked, request));
+        let token = (!asked.no_reply).then(|| self.core.pending.insert(asked, request));
         for write in multiple.writes() {
-            let data = self.pool.copy(write.data());
+            let data = self.core.pool.copy(write.data());
             let RegionAccess { offset, region, .. } = write.access;
-            self.outputs.push_back(Output::RegionWrite { token, region: RegionIndex(region), offset, data });
+            self.core.outputs.push_back(Output::RegionWrite {
+                token,
+                region: RegionIndex(region),
+                offset,
+                data,
+            });
         }
         Ok(())
     }
@@ -286,8 +295,8 @@ impl<D: 'static> Server<D> {
         if !self.config.resettable {
             return Err(Errno::EOPNOTSUPP);
         }
-        let token = self.pending.insert(asked, Request::Reset);
-        self.outputs.push_back(Output::Reset { token });
+        let token = self.core.pending.insert(asked, Request::Reset);
+        self.core.outputs.push_back(Output::Reset { token });
         Ok(())
     }
 
