@@ -104,56 +104,15 @@ impl Hop for AnyHop {
     }
 }
 
-impl From<Wire> for AnyHop {
-    fn from(hop: Wire) -> Self {
-        Self::Wire(hop)
-    }
+macro_rules! from {
+    ($($hop:ident)*) => {
+        $(impl From<$hop> for AnyHop {
+            fn from(hop: $hop) -> Self {
+                // Some hops are boxed.
+                Self::$hop(hop.into())
+            }
+        })*
+    };
 }
 
-impl From<Port> for AnyHop {
-    fn from(hop: Port) -> Self {
-        Self::Port(Box::new(hop))
-    }
-}
-
-impl From<Faults> for AnyHop {
-    fn from(hop: Faults) -> Self {
-        Self::Faults(hop)
-    }
-}
-
-impl From<Replicated> for AnyHop {
-    fn from(hop: Replicated) -> Self {
-        Self::Replicated(hop)
-    }
-}
-
-impl From<Stage> for AnyHop {
-    fn from(hop: Stage) -> Self {
-        Self::Stage(hop)
-    }
-}
-
-impl From<Uplink> for AnyHop {
-    fn from(hop: Uplink) -> Self {
-        Self::Uplink(Box::new(hop))
-    }
-}
-
-impl From<Core> for AnyHop {
-    fn from(hop: Core) -> Self {
-        Self::Core(hop)
-    }
-}
-
-impl From<Downlink> for AnyHop {
-    fn from(hop: Downlink) -> Self {
-        Self::Downlink(Box::new(hop))
-    }
-}
-
-impl From<Path> for AnyHop {
-    fn from(hop: Path) -> Self {
-        Self::Path(hop)
-    }
-}
+from!(Wire Port Faults Replicated Stage Uplink Downlink Core Path);

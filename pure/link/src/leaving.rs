@@ -1,10 +1,49 @@
-//! Frames that leave in the order in which they came.
+//! Frames that leave in the order in which they came, and hops that only delay them.
 
 use alloc::collections::VecDeque;
 
 use engine::Instant;
 
-use crate::{Counts, Frame};
+use crate::{Counts, Frame, Hop};
+
+/// A hop that knows when a frame leaves as soon as the frame enters.
+pub(crate) trait Delay {
+    /// Maximum number of frames inside; further frames are lost.
+    const INSIDE_MAX: usize;
+
+    /// When a frame of `length` bytes leaves whose last bit arrives at `arrived`; `None` if the
+    /// frame is lost.
+    fn delay(&mut self, arrived: Instant, length: u32) -> Option<Instant>;
+
+    fn leaving(&self) -> &Leaving;
+    fn leaving_mut(&mut self) -> &mut Leaving;
+}
+
+impl<T: Delay> Hop for T {
+    fn enter(&mut self, now: Instant, mut frame: Frame) {
+        if !self.leaving_mut().admit(0, T::INSIDE_MAX) {
+            return;
+        }
+        // The whole frame must have arrived.
+        let arrived = now + core::mem::take(&mut frame.tail);
+        match self.delay(arrived, frame.length) {
+            Some(at) => self.leaving_mut().push(at, frame),
+            None => self.leaving_mut().lose(),
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Frame> {
+        self.leaving_mut().poll(now)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.leaving().next()
+    }
+
+    fn counts(&self) -> Counts {
+        self.leaving().counts()
+    }
+}
 
 /// Frames inside a hop that knows when a frame leaves as soon as the frame enters, and the hop's
 /// counters.

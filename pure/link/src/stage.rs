@@ -2,8 +2,7 @@
 
 use engine::{Instant, Nanos};
 
-use crate::leaving::Leaving;
-use crate::{Counts, Frame, Hop};
+use crate::leaving::{Delay, Leaving};
 
 /// Timing of a [`Stage`]. A frame occupies the stage for [`Settings::occupancy`], during which the
 /// next one waits. The frame leaves after the latency, which grows with its length.
@@ -108,38 +107,32 @@ impl Stage {
     }
 }
 
-impl Hop for Stage {
-    fn enter(&mut self, now: Instant, mut frame: Frame) {
-        if !self.leaving.admit(0, Self::INSIDE_MAX) {
-            return;
-        }
-        let arrived = now + core::mem::take(&mut frame.tail);
+impl Delay for Stage {
+    const INSIDE_MAX: usize = Self::INSIDE_MAX;
+
+    fn delay(&mut self, arrived: Instant, length: u32) -> Option<Instant> {
         let mut start = arrived.max(self.busy_until);
         if self.settings.interval > Nanos::ZERO {
             let interval = self.settings.interval.get();
             start = Instant::from_nanos(start.as_nanos().div_ceil(interval).saturating_mul(interval));
         }
         self.busy_until = start + self.settings.occupancy;
-        self.leaving.push(start + self.settings.of(frame.length), frame);
+        Some(start + self.settings.of(length))
     }
 
-    fn poll(&mut self, now: Instant) -> Option<Frame> {
-        self.leaving.poll(now)
+    fn leaving(&self) -> &Leaving {
+        &self.leaving
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.leaving.next()
-    }
-
-    fn counts(&self) -> Counts {
-        self.leaving.counts()
+    fn leaving_mut(&mut self) -> &mut Leaving {
+        &mut self.leaving
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Class;
+    use crate::{Class, Frame, Hop};
     use alloc::vec::Vec;
     use engine::Buffer;
 

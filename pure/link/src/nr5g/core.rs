@@ -2,8 +2,8 @@
 
 use engine::{Instant, Nanos, Rng};
 
-use crate::leaving::Leaving;
-use crate::{Chance, Counts, Frame, Hop, sample};
+use crate::leaving::{Delay, Leaving};
+use crate::{Chance, sample};
 
 /// Delay and losses of a core network. The delay depends on the momentary load of its machines, so
 /// frames that come close together take equally long.
@@ -59,32 +59,26 @@ impl Core {
     }
 }
 
-impl Hop for Core {
-    fn enter(&mut self, now: Instant, mut frame: Frame) {
-        if !self.leaving.admit(0, Self::INSIDE_MAX) {
-            return;
-        }
+impl Delay for Core {
+    const INSIDE_MAX: usize = Self::INSIDE_MAX;
+
+    fn delay(&mut self, arrived: Instant, _length: u32) -> Option<Instant> {
         if self.settings.loss.happens(&mut self.rng) {
-            return self.leaving.lose();
+            return None;
         }
-        let arrived = now + core::mem::take(&mut frame.tail);
         let time = match self.last {
             Some((before, time)) if arrived - before < self.settings.coherence => time,
             _ => self.settings.delay + sample::uniform(&mut self.rng, self.settings.spread),
         };
         self.last = Some((arrived, time));
-        self.leaving.push(arrived + time, frame);
+        Some(arrived + time)
     }
 
-    fn poll(&mut self, now: Instant) -> Option<Frame> {
-        self.leaving.poll(now)
+    fn leaving(&self) -> &Leaving {
+        &self.leaving
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.leaving.next()
-    }
-
-    fn counts(&self) -> Counts {
-        self.leaving.counts()
+    fn leaving_mut(&mut self) -> &mut Leaving {
+        &mut self.leaving
     }
 }

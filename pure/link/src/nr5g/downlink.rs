@@ -3,8 +3,7 @@
 use engine::{Instant, Nanos, Rng};
 
 use super::cell::{Cell, Direction};
-use crate::leaving::Leaving;
-use crate::{Counts, Frame, Hop};
+use crate::leaving::{Delay, Leaving};
 
 /// One direction of a radio link, from base station to device: the base station schedules and
 /// sends, and the device decodes.
@@ -35,13 +34,12 @@ impl Downlink {
     }
 }
 
-impl Hop for Downlink {
-    fn enter(&mut self, now: Instant, mut frame: Frame) {
-        if !self.leaving.admit(0, Self::INSIDE_MAX) {
-            return;
-        }
-        let ready = now + core::mem::take(&mut frame.tail) + self.cell.station;
-        let mut bytes = frame.length;
+impl Delay for Downlink {
+    const INSIDE_MAX: usize = Self::INSIDE_MAX;
+
+    fn delay(&mut self, arrived: Instant, length: u32) -> Option<Instant> {
+        let ready = arrived + self.cell.station;
+        let mut bytes = length;
         let (mut start, mut end) = self.cell.next(Direction::Down, ready.max(self.slot));
         loop {
             if start != self.slot {
@@ -57,18 +55,14 @@ impl Hop for Downlink {
             let after = start + Nanos::new(1);
             (start, end) = self.cell.next(Direction::Down, after);
         }
-        self.leaving.push(end + self.failures + self.cell.symbols(self.cell.n1), frame);
+        Some(end + self.failures + self.cell.symbols(self.cell.n1))
     }
 
-    fn poll(&mut self, now: Instant) -> Option<Frame> {
-        self.leaving.poll(now)
+    fn leaving(&self) -> &Leaving {
+        &self.leaving
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.leaving.next()
-    }
-
-    fn counts(&self) -> Counts {
-        self.leaving.counts()
+    fn leaving_mut(&mut self) -> &mut Leaving {
+        &mut self.leaving
     }
 }
