@@ -17,6 +17,7 @@ use nvme::media::{Completion, MediumId};
 use nvme::wire::NamespaceId;
 use pcie::device::{Dma, DmaResult};
 use pcie::memory::{Memory, Ram};
+use pcie::requester::Answer;
 use pcie::root_complex::{self, Plan, RootComplex};
 
 const BASE: u64 = 0x1_0000_0000;
@@ -241,7 +242,7 @@ impl Linked {
             root_complex::Output::MemoryWrite { address, data } => {
                 self.memory.write(address, &data).expect("mapped");
             }
-            root_complex::Output::ReadData { cookie, data, .. } => {
+            root_complex::Output::Answer(Answer::ReadData { cookie, data, .. }) => {
                 self.host.handle_input(now, host::Input::RegisterRead { cookie, bytes: Some(&data) });
             }
             root_complex::Output::Enumerated(result) => {

@@ -19,7 +19,7 @@
 //! use engine::{Buffer, Engine, Instant};
 //! use farlane_pcie::config::{Bar, Identity, Link};
 //! use farlane_pcie::endpoint::{self, Endpoint, EndpointConfig};
-//! use farlane_pcie::requester::{self, Requester, Settings};
+//! use farlane_pcie::requester::{self, Answer, ConfigRegister, Requester, Settings};
 //! use farlane_pcie::wire::{Bdf, ConfigType};
 //!
 //! let mut bars = [None; 6];
@@ -42,18 +42,19 @@
 //!
 //! let (now, function) = (Instant::ZERO, Bdf::new(1, 0, 0));
 //! // The first BAR decodes at c000_0000h, and the command register enables memory accesses.
-//! host.config_write(now, 0, ConfigType::Type0, function, 0x10, 0b1111, 0xc000_0000)?;
-//! host.config_write(now, 1, ConfigType::Type0, function, 0x04, 0b0011, 0x0002)?;
+//! let register = |offset| ConfigRegister { routing: ConfigType::Type0, target: function, offset };
+//! host.config(now, 0, register(0x10), Some((0b1111, 0xc000_0000)))?;
+//! host.config(now, 1, register(0x04), Some((0b0011, 0x0002)))?;
 //! let mut read = None;
 //! let mut asked = 0;
 //! while read.is_none() {
 //!     while let Some(output) = host.poll_output() {
 //!         match output {
 //!             requester::Output::Packet(packet) => device.handle_input(now, packet),
-//!             requester::Output::Register { cookie: 1, result: Ok(_) } => {
+//!             requester::Output::Answer(Answer::Register { cookie: 1, result: Ok(_) }) => {
 //!                 host.read(now, 2, 0xc000_0010, 4)?;
 //!             }
-//!             requester::Output::ReadData { cookie: 2, data, .. } => read = Some(data),
+//!             requester::Output::Answer(Answer::ReadData { cookie: 2, data, .. }) => read = Some(data),
 //!             _ => {}
 //!         }
 //!     }

@@ -9,7 +9,7 @@ use std::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Nanos};
 use pcie::config::{express, header, msix};
-use pcie::requester::RequestError;
+use pcie::requester::{Answer, RequestError};
 use pcie::root_complex::{self, CapabilityId, INTERRUPT_WINDOW, Plan, RootComplex, Topology};
 use pcie::wire::Bdf;
 use vfio_user::server;
@@ -112,14 +112,14 @@ impl Rig {
         use root_complex::Output as From;
         match output {
             From::Packet(packet) => self.foreign.on_packet(self.now, &packet),
-            From::ReadData { cookie, offset, data, .. } => {
+            From::Answer(Answer::ReadData { cookie, offset, data, .. }) => {
                 let read = self.reads.entry(cookie).or_insert_with(|| Ok(Vec::new()));
                 let bytes = read.as_mut().unwrap();
                 bytes.resize(bytes.len().max(offset as usize + data.len()), 0);
                 bytes[offset as usize..][..data.len()].copy_from_slice(&data);
             }
-            From::ReadFailed { cookie, error } => drop(self.reads.insert(cookie, Err(error))),
-            From::Register { cookie, result } => drop(self.registers.insert(cookie, result)),
+            From::Answer(Answer::ReadFailed { cookie, error }) => drop(self.reads.insert(cookie, Err(error))),
+            From::Answer(Answer::Register { cookie, result }) => drop(self.registers.insert(cookie, result)),
             From::MemoryRead { token, address, length } => {
                 let start = usize::try_from(address).unwrap();
                 let bytes = self.memory.get(start..start + length as usize).map(Buffer::copy_from_slice);

@@ -1,6 +1,7 @@
 //! What comes from the function: reads and writes of the guest's memory, interrupts, answers.
 
 use engine::{Buffer, Engine, Nanos};
+use pcie::requester;
 use pcie::root_complex::{self, MemoryReadToken};
 use tunnel::Upstream;
 
@@ -25,9 +26,11 @@ impl<D: 'static> Guest<D> {
             From::MemoryWrite { address, data } => self.on_memory_write(address, data),
             // The message data is the vector's number, as `setup::interrupts` has set it.
             From::Interrupt { data, .. } => self.on_interrupt(usize::try_from(data).unwrap_or(usize::MAX)),
-            From::ReadData { cookie, offset, data, last } => self.on_data(cookie, Some((offset, data)), last),
-            From::ReadFailed { cookie, .. } => self.on_data(cookie, None, true),
-            From::Register { cookie, result } => self.on_register(cookie, result),
+            From::Answer(requester::Answer::ReadData { cookie, offset, data, last }) => {
+                self.on_data(cookie, Some((offset, data)), last)
+            }
+            From::Answer(requester::Answer::ReadFailed { cookie, .. }) => self.on_data(cookie, None, true),
+            From::Answer(requester::Answer::Register { cookie, result }) => self.on_register(cookie, result),
             From::Enumerated(result) => self.on_enumerated(result),
             // The tunnel itself reports hot-plug. The function logs errors, and the guest reads
             // them there.

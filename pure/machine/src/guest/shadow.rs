@@ -145,15 +145,7 @@ impl Shadow {
         self.far(header::MASTER_DATA_PARITY);
         self.through(header::STATUS_ERRORS);
         self.through(header::MASTER_DATA_PARITY);
-        for field in [
-            header::MEMORY_SPACE,
-            header::BUS_MASTER,
-            header::PARITY_RESPONSE,
-            header::SERR,
-            header::INTERRUPT_DISABLE,
-            header::CACHE_LINE_SIZE,
-            header::INTERRUPT_LINE,
-        ] {
+        for field in header::WRITABLE {
             self.near(field, true);
         }
         // The guest's Bus Master Enable reaches the function by way of `Effect`. Memory Space stays

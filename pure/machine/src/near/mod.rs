@@ -24,7 +24,7 @@ use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool};
 use nvme::wire::CommandId;
 use nvme_pcie::host::{self, Submission, SubmitError};
 use pcie::memory::{Memory, Ram};
-use pcie::requester::Busy;
+use pcie::requester::{Answer, Busy};
 use pcie::root_complex::{self, Received, RootComplex, Topology};
 use pcie::wire::{Bdf, Packet};
 use tunnel::session::{self, Arrival};
@@ -383,19 +383,19 @@ impl Near {
                 self.root.memory_read_done(token, data);
             }
             root_complex::Output::Interrupt { address, data } => self.on_interrupt(address, data),
-            root_complex::Output::ReadData { cookie, offset, data, last } => {
+            root_complex::Output::Answer(Answer::ReadData { cookie, offset, data, last }) => {
                 self.stir = true;
                 if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
                     driver.on_register_data(self.now, cookie, offset, &data, last);
                 }
             }
-            root_complex::Output::ReadFailed { cookie, .. } => {
+            root_complex::Output::Answer(Answer::ReadFailed { cookie, .. }) => {
                 self.stir = true;
                 if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
                     driver.on_register_failed(self.now, cookie);
                 }
             }
-            root_complex::Output::Register { cookie, result } => {
+            root_complex::Output::Answer(Answer::Register { cookie, result }) => {
                 let cookie = driver::config_cookie_of(cookie);
                 self.outputs.push_back(Output::Event(Event::ConfigRead { cookie, result }));
             }

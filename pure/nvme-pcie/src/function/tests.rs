@@ -7,6 +7,7 @@ use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
 use nvme::wire::NamespaceId;
 use pcie::memory::{Memory, Ram};
+use pcie::requester::Answer;
 use pcie::root_complex::{self, INTERRUPT_WINDOW, Plan, RootComplex};
 use pcie::wire::Bdf;
 
@@ -142,10 +143,10 @@ impl Machine {
                 let _ = self.memory.write(address, &data);
             }
             root_complex::Output::Interrupt { data, .. } => self.interrupts.push(data),
-            root_complex::Output::ReadData { cookie, data, .. } => {
+            root_complex::Output::Answer(Answer::ReadData { cookie, data, .. }) => {
                 self.host.handle_input(self.now, host::Input::RegisterRead { cookie, bytes: Some(&data) });
             }
-            root_complex::Output::ReadFailed { cookie, .. } => {
+            root_complex::Output::Answer(Answer::ReadFailed { cookie, .. }) => {
                 self.host.handle_input(self.now, host::Input::RegisterRead { cookie, bytes: None });
             }
             root_complex::Output::Enumerated(result) => {

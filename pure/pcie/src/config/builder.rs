@@ -400,15 +400,7 @@ fn define_common(space: &mut ConfigSpace, identity: Identity, layout: u32) {
     ] {
         space.define(field, Access::ReadOnly, value);
     }
-    for field in [
-        header::MEMORY_SPACE,
-        header::BUS_MASTER,
-        header::PARITY_RESPONSE,
-        header::SERR,
-        header::INTERRUPT_DISABLE,
-        header::CACHE_LINE_SIZE,
-        header::INTERRUPT_LINE,
-    ] {
+    for field in header::WRITABLE {
         space.define(field, Access::ReadWrite, 0);
     }
     space.define(header::MASTER_DATA_PARITY, Access::WriteOneToClear, 0);

@@ -73,6 +73,9 @@ pub mod header {
     pub const INTERRUPT_LINE: Field = Field::new(0x3c, 7, 0);
     /// Interrupt Pin: 0 is no pin.
     pub const INTERRUPT_PIN: Field = Field::new(0x3c, 15, 8);
+    /// The fields that software can write in every function, without I/O Space Enable.
+    pub const WRITABLE: [Field; 7] =
+        [MEMORY_SPACE, BUS_MASTER, PARITY_RESPONSE, SERR, INTERRUPT_DISABLE, CACHE_LINE_SIZE, INTERRUPT_LINE];
 }
 
 /// The registers that only a type 1 header (a bridge) has.

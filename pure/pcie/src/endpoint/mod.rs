@@ -23,7 +23,7 @@ use crate::config::{
     header, msix as msix_register, offset, report_error,
 };
 use crate::device::{Dma, DmaId, DmaResult};
-use crate::requester::{self, CompletionTimeout, RequestError, Requester, TagWidth};
+use crate::requester::{self, Answer, CompletionTimeout, RequestError, Requester, TagWidth};
 use crate::wire::{Bdf, CompletionStatus, Header, Kind, MessageRouting, Packet, message};
 use access::BarReads;
 use msix::MsixTable;
@@ -503,10 +503,10 @@ impl Endpoint {
         let id = |cookie: u64| DmaId(u32::try_from(cookie).unwrap_or(u32::MAX));
         match output {
             requester::Output::Packet(packet) => Some(Output::Packet(packet)),
-            requester::Output::ReadData { cookie, offset, data, last } => {
+            requester::Output::Answer(Answer::ReadData { cookie, offset, data, last }) => {
                 Some(Output::Dma(DmaResult::Data { id: id(cookie), offset, data, last }))
             }
-            requester::Output::ReadFailed { cookie, error } => {
+            requester::Output::Answer(Answer::ReadFailed { cookie, error }) => {
                 self.on_read_failed(error);
                 Some(Output::Dma(DmaResult::Failed { id: id(cookie) }))
             }
@@ -515,7 +515,7 @@ impl Endpoint {
                 self.report(FunctionError::UnexpectedCompletion, true, Some(&blamed));
                 None
             }
-            requester::Output::Register { .. } => None,
+            requester::Output::Answer(Answer::Register { .. }) => None,
         }
     }
 

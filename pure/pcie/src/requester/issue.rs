@@ -2,88 +2,70 @@
 
 use engine::{Buffer, Instant};
 
-use super::{Busy, DWORD, Flight, Output, Purpose, REQUESTS_MAX, Request, RequestError, Requester, Settings};
-use crate::wire::{Bdf, ConfigRequest, ConfigType, Header, IoRequest, Kind, Packet, Tag};
+use super::{
+    Answer, Busy, ConfigRegister, DWORD, Flight, Output, Purpose, REQUESTS_MAX, Request, RequestError,
+    Requester, Settings,
+};
+use crate::wire::{ConfigRequest, Header, IoRequest, Kind, Packet, Tag};
 
 /// Requests must not cross a multiple of this many bytes.
 const PAGE: u32 = 4096;
 
 impl Requester {
-    /// Reads `length` bytes of memory at `address`. The answer is [`Output::ReadData`] or
-    /// [`Output::ReadFailed`] with `cookie`. A read of length 0 is answered at once.
+    /// Reads `length` bytes of memory at `address`. The answer is [`Answer::ReadData`] or
+    /// [`Answer::ReadFailed`] with `cookie`. A read of length 0 is answered at once.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
     pub fn read(&mut self, now: Instant, cookie: u64, address: u64, length: u32) -> Result<(), Busy> {
         if length == 0 {
-            self.outputs.push_back(Output::ReadData { cookie, offset: 0, data: Buffer::EMPTY, last: true });
+            self.outputs.push_back(Output::Answer(Answer::ReadData {
+                cookie,
+                offset: 0,
+                data: Buffer::EMPTY,
+                last: true,
+            }));
             return Ok(());
         }
         if address.checked_add(u64::from(length) - 1).is_none() {
-            self.outputs.push_back(Output::ReadFailed { cookie, error: RequestError::AddressOverflow });
+            self.outputs.push_back(Output::Answer(Answer::ReadFailed {
+                cookie,
+                error: RequestError::AddressOverflow,
+            }));
             return Ok(());
         }
         self.start(now, cookie, Purpose::MemoryRead { address, length })
     }
 
-    /// Reads the double word at byte `offset` of `target`'s configuration space. The answer is
-    /// [`Output::Register`] with `cookie`.
+    /// Reads a double word of a configuration space, or writes the bytes of it that the byte enables
+    /// and the value in `write` give. The answer is [`Answer::Register`] with `cookie`.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
-    pub fn config_read(
+    pub fn config(
         &mut self,
         now: Instant,
         cookie: u64,
-        routing: ConfigType,
-        target: Bdf,
-        offset: u16,
+        register: ConfigRegister,
+        write: Option<(u8, u32)>,
     ) -> Result<(), Busy> {
-        self.start(now, cookie, Purpose::Config { routing, target, offset, enables: 0b1111, write: None })
+        self.start(now, cookie, Purpose::Config { register, write })
     }
 
-    /// Writes the bytes selected by `enables` to the double word at byte `offset` of `target`'s
-    /// configuration space. The answer is [`Output::Register`] with `cookie`.
+    /// Reads the double word at I/O address `address`, or writes the value in `write` there. The
+    /// answer is [`Answer::Register`] with `cookie`.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
-    #[expect(clippy::too_many_arguments, reason = "a configuration write says all of this")]
-    pub fn config_write(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        routing: ConfigType,
-        target: Bdf,
-        offset: u16,
-        enables: u8,
-        value: u32,
-    ) -> Result<(), Busy> {
-        self.start(now, cookie, Purpose::Config { routing, target, offset, enables, write: Some(value) })
-    }
-
-    /// Reads the double word at I/O address `address`. The answer is [`Output::Register`] with
-    /// `cookie`.
-    ///
-    /// # Errors
-    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
-    pub fn io_read(&mut self, now: Instant, cookie: u64, address: u32, enables: u8) -> Result<(), Busy> {
-        self.start(now, cookie, Purpose::Io { address, enables, write: None })
-    }
-
-    /// Writes the double word at I/O address `address`. The answer is [`Output::Register`] with
-    /// `cookie`.
-    ///
-    /// # Errors
-    /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.
-    pub fn io_write(
+    pub fn io(
         &mut self,
         now: Instant,
         cookie: u64,
         address: u32,
         enables: u8,
-        value: u32,
+        write: Option<u32>,
     ) -> Result<(), Busy> {
-        self.start(now, cookie, Purpose::Io { address, enables, write: Some(value) })
+        self.start(now, cookie, Purpose::Io { address, enables, write })
     }
 
     /// Writes `data` to memory at `address`, split by Max_Payload_Size and at 4 KiB boundaries. The
@@ -153,17 +135,17 @@ impl Requester {
                 let count = left.min(u32::try_from(span).unwrap_or(PAGE));
                 (address, count, Packet::memory_read(id, tag, address, count))
             }
-            Purpose::Config { routing, target, offset, enables, write } => {
+            Purpose::Config { register: ConfigRegister { routing, target, offset }, write } => {
                 let kind = ConfigRequest {
                     write: write.is_some(),
                     routing,
                     requester: id,
                     tag,
-                    enables,
+                    enables: write.map_or(0b1111, |(enables, _)| enables),
                     target,
                     offset,
                 };
-                (0, left, self.register_packet(Kind::Config(kind), write))
+                (0, left, self.register_packet(Kind::Config(kind), write.map(|(_, value)| value)))
             }
             Purpose::Io { address, enables, write } => {
                 let kind = IoRequest { write: write.is_some(), requester: id, tag, enables, address };

@@ -108,11 +108,32 @@ impl fmt::Display for RequestError {
 
 impl core::error::Error for RequestError {}
 
+/// A double word of a function's configuration space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigRegister {
+    /// The type of the request, which depends on where the function is.
+    pub routing: ConfigType,
+    /// The function.
+    pub target: Bdf,
+    /// Offset of the double word in bytes.
+    pub offset: u16,
+}
+
 /// What a requester tells its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// A packet to be sent.
     Packet(Packet),
+    /// News of a request.
+    Answer(Answer),
+    /// An Unexpected Completion, which was dropped: it matches no outstanding request, or not in
+    /// the way it should.
+    Unexpected(Header),
+}
+
+/// News of a request: a part of its data, or its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
     /// Some bytes of a memory read, as a slice of the completion's payload.
     ReadData {
         /// The name that the caller gave the read.
@@ -138,9 +159,6 @@ pub enum Output {
         /// The double word that was read (little-endian, as registers are); 0 for a write.
         result: Result<u32, RequestError>,
     },
-    /// An Unexpected Completion, which was dropped: it matches no outstanding request, or not in
-    /// the way it should.
-    Unexpected(Header),
 }
 
 /// Counters since the start.
@@ -163,9 +181,20 @@ pub struct Statistics {
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    MemoryRead { address: u64, length: u32 },
-    Config { routing: ConfigType, target: Bdf, offset: u16, enables: u8, write: Option<u32> },
-    Io { address: u32, enables: u8, write: Option<u32> },
+    MemoryRead {
+        address: u64,
+        length: u32,
+    },
+    /// A write has byte enables and a value.
+    Config {
+        register: ConfigRegister,
+        write: Option<(u8, u32)>,
+    },
+    Io {
+        address: u32,
+        enables: u8,
+        write: Option<u32>,
+    },
 }
 
 impl Purpose {
@@ -175,7 +204,7 @@ impl Purpose {
     const fn timed_out(self) -> TimedOut {
         match self {
             Self::MemoryRead { address, length } => TimedOut::Memory { address, length },
-            Self::Config { target, offset, .. } => {
+            Self::Config { register: ConfigRegister { target, offset, .. }, .. } => {
                 TimedOut::Config { target, offset, write: self.is_write() }
             }
             Self::Io { address, .. } => TimedOut::Io { address, write: self.is_write() },
@@ -379,7 +408,12 @@ impl Requester {
         request.arrived += count;
         if !request.failed {
             let last = request.arrived == request.purpose.length();
-            self.outputs.push_back(Output::ReadData { cookie: request.cookie, offset, data, last });
+            self.outputs.push_back(Output::Answer(Answer::ReadData {
+                cookie: request.cookie,
+                offset,
+                data,
+                last,
+            }));
         }
     }
 
@@ -393,7 +427,8 @@ impl Requester {
         };
         request.arrived = request.purpose.length();
         if !request.failed {
-            self.outputs.push_back(Output::Register { cookie: request.cookie, result: Ok(value) });
+            self.outputs
+                .push_back(Output::Answer(Answer::Register { cookie: request.cookie, result: Ok(value) }));
         }
         self.statistics.completions += 1;
         self.end_packet(tag, index, None);
@@ -440,8 +475,8 @@ impl Requester {
         request.failed = true;
         let cookie = request.cookie;
         self.outputs.push_back(match request.purpose {
-            Purpose::MemoryRead { .. } => Output::ReadFailed { cookie, error },
-            _ => Output::Register { cookie, result: Err(error) },
+            Purpose::MemoryRead { .. } => Output::Answer(Answer::ReadFailed { cookie, error }),
+            _ => Output::Answer(Answer::Register { cookie, result: Err(error) }),
         });
         // Only the first request in line can have packets outstanding and bytes still to ask for.
         if self.waiting.front() == Some(&index) {

@@ -62,7 +62,7 @@ proptest! {
                 requester.handle_input(NOW, answer);
             }
             for output in drain(&mut requester) {
-                let Output::ReadData { cookie: 5, offset, data, last } = output else { panic!("{output:?}") };
+                let Output::Answer(Answer::ReadData { cookie: 5, offset, data, last }) = output else { panic!("{output:?}") };
                 for (index, byte) in data.iter().enumerate() {
                     let slot = &mut found[offset as usize + index];
                     prop_assert_eq!(*slot, None);
@@ -131,7 +131,10 @@ fn ten_bit_tags_never_have_two_upper_zeros_and_outstanding_ones_stay_taken() {
     assert_eq!(sent.len(), 768);
     assert!(sent.iter().all(|packet| packet.header.tag().get() >> 8 != 0));
     requester.handle_input(NOW, answers(&old).remove(0));
-    assert!(matches!(drain(&mut requester)[..], [Output::ReadData { cookie: 1, last: true, .. }]));
+    assert!(matches!(
+        drain(&mut requester)[..],
+        [Output::Answer(Answer::ReadData { cookie: 1, last: true, .. })]
+    ));
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn duplicates_strangers_and_wrong_counts_are_unexpected_and_do_no_harm() {
     let pieces = answers(&request);
     assert_eq!(pieces.len(), 2);
     requester.handle_input(NOW, pieces[0].clone());
-    assert!(matches!(drain(&mut requester)[..], [Output::ReadData { last: false, .. }]));
+    assert!(matches!(drain(&mut requester)[..], [Output::Answer(Answer::ReadData { last: false, .. })]));
     let mut elsewhere = pieces[1].clone();
     let Kind::Completion(completion) = &mut elsewhere.header.kind else { panic!() };
     completion.lower_address = 64;
@@ -154,7 +157,10 @@ fn duplicates_strangers_and_wrong_counts_are_unexpected_and_do_no_harm() {
         assert!(matches!(drain(&mut requester)[..], [Output::Unexpected(_)]));
     }
     requester.handle_input(NOW, pieces[1].clone());
-    assert!(matches!(drain(&mut requester)[..], [Output::ReadData { offset: 128, last: true, .. }]));
+    assert!(matches!(
+        drain(&mut requester)[..],
+        [Output::Answer(Answer::ReadData { offset: 128, last: true, .. })]
+    ));
     requester.handle_input(NOW, pieces[1].clone());
     assert!(matches!(drain(&mut requester)[..], [Output::Unexpected(_)]));
     assert_eq!(requester.statistics().unexpected, 5);
@@ -176,7 +182,7 @@ fn statuses_and_poison_fail_a_read_once() {
         for request in packets(&mut requester) {
             requester.handle_input(NOW, status(&request, answer));
         }
-        assert_eq!(drain(&mut requester), [Output::ReadFailed { cookie: 1, error }]);
+        assert_eq!(drain(&mut requester), [Output::Answer(Answer::ReadFailed { cookie: 1, error })]);
         assert!(requester.is_idle());
     }
     let mut requester = requester(TagWidth::Bits8);
@@ -185,7 +191,7 @@ fn statuses_and_poison_fail_a_read_once() {
     pieces[0].header.traits = pieces[0].header.traits.with_poison(true);
     pieces.into_iter().for_each(|piece| requester.handle_input(NOW, piece));
     let error = RequestError::Poisoned;
-    assert_eq!(drain(&mut requester), [Output::ReadFailed { cookie: 1, error }]);
+    assert_eq!(drain(&mut requester), [Output::Answer(Answer::ReadFailed { cookie: 1, error })]);
     assert!(requester.is_idle());
 }
 
@@ -198,7 +204,7 @@ fn a_missing_completion_times_out_and_its_late_coming_is_counted() {
     assert_eq!(requester.poll_timeout(), Some(due));
     let mut outputs = Vec::new();
     assert_eq!(settle(&mut requester, due, |output| outputs.push(output)), None);
-    assert_eq!(outputs, [Output::ReadFailed { cookie: 1, error: RequestError::Timeout }]);
+    assert_eq!(outputs, [Output::Answer(Answer::ReadFailed { cookie: 1, error: RequestError::Timeout })]);
     requester.handle_input(due, answers(&request).remove(0));
     assert_eq!(drain(&mut requester), []);
     assert_eq!((requester.statistics().late, requester.statistics().timeouts), (1, 1));
@@ -226,7 +232,7 @@ fn link_down_fails_everything_at_once() {
     let mut failed: Vec<_> = drain(&mut requester)
         .into_iter()
         .map(|output| match output {
-            Output::ReadFailed { cookie, error: RequestError::LinkDown } => cookie,
+            Output::Answer(Answer::ReadFailed { cookie, error: RequestError::LinkDown }) => cookie,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -243,10 +249,11 @@ fn link_down_fails_everything_at_once() {
 fn registers_are_read_and_written_and_may_ask_for_patience() {
     let mut requester = requester(TagWidth::Bits8);
     let target = Bdf::new(1, 0, 0);
-    requester.config_read(NOW, 1, ConfigType::Type0, target, 0x10).unwrap();
-    requester.config_write(NOW, 2, ConfigType::Type1, target, 0x10, 0b1111, 0x1234_5678).unwrap();
-    requester.config_read(NOW, 3, ConfigType::Type0, target, 0).unwrap();
-    requester.io_read(NOW, 4, 0x3f8, 1).unwrap();
+    let bar = |routing| ConfigRegister { routing, target, offset: 0x10 };
+    requester.config(NOW, 1, bar(ConfigType::Type0), None).unwrap();
+    requester.config(NOW, 2, bar(ConfigType::Type1), Some((0b1111, 0x1234_5678))).unwrap();
+    requester.config(NOW, 3, ConfigRegister { offset: 0, ..bar(ConfigType::Type0) }, None).unwrap();
+    requester.io(NOW, 4, 0x3f8, 1, None).unwrap();
     let sent = packets(&mut requester);
     assert_eq!(sent[1].payload[..], [0x78, 0x56, 0x34, 0x12]);
     let mut completer = Completer::default();
@@ -263,8 +270,10 @@ fn registers_are_read_and_written_and_may_ask_for_patience() {
         Err(RequestError::ConfigRequestRetry),
         Err(RequestError::UnsupportedRequest),
     ];
-    let expected =
-        [1, 2, 3, 4].into_iter().zip(results).map(|(cookie, result)| Output::Register { cookie, result });
+    let expected = [1, 2, 3, 4]
+        .into_iter()
+        .zip(results)
+        .map(|(cookie, result)| Output::Answer(Answer::Register { cookie, result }));
     assert_eq!(drain(&mut requester), expected.collect::<Vec<_>>());
 }
 
@@ -276,7 +285,7 @@ fn a_range_beyond_the_last_address_fails() {
     requester.read(NOW, 2, u64::MAX - 3, 5).unwrap();
     assert_eq!(
         drain(&mut requester),
-        [Output::ReadFailed { cookie: 2, error: RequestError::AddressOverflow }]
+        [Output::Answer(Answer::ReadFailed { cookie: 2, error: RequestError::AddressOverflow })]
     );
     requester.write(u64::MAX - 3, &Buffer::zeroed(64));
     assert_eq!(packets(&mut requester).len(), 1);

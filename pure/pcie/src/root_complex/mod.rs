@@ -24,9 +24,9 @@ use core::ops::Range;
 use engine::{Buffer, Engine, Instant, Nanos, Step};
 
 use crate::completer::{self, Completer};
-use crate::requester::{self, Busy, CompletionTimeout, RequestError, Requester, TagWidth, TimedOut};
+use crate::requester::{self, Answer, Busy, CompletionTimeout, Requester, TagWidth, TimedOut};
 use crate::wire::{Bdf, CompletionStatus, ConfigType, Header, Message, Packet};
-use enumerate::{Answer, Question, Running};
+use enumerate::{Question, Running};
 use retry::{Access, Accesses};
 
 /// Writes to these addresses are interrupts (MSI and MSI-X), as on a PC, unless
@@ -67,7 +67,7 @@ pub struct Config {
     /// requests, the root complex issues the request again without the host's knowledge.
     pub retry_visible: bool,
     /// How long a request that is answered with Configuration Request Retry Status (CRS) is issued
-    /// again before it fails with [`RequestError::ConfigRequestRetry`].
+    /// again before it fails with [`requester::RequestError::ConfigRequestRetry`].
     pub retry_deadline: Nanos,
 }
 
@@ -103,32 +103,8 @@ pub enum Input {
 pub enum Output {
     /// A packet to be sent down the link.
     Packet(Packet),
-    /// Some bytes of a host read that [`RootComplex::read`] started; see
-    /// [`requester::Output::ReadData`].
-    ReadData {
-        /// The cookie that the host gave the read.
-        cookie: u64,
-        /// Position of the bytes in the read.
-        offset: u32,
-        /// The bytes that arrived.
-        data: Buffer,
-        /// Whether every byte of the read has now arrived.
-        last: bool,
-    },
-    /// A host read failed.
-    ReadFailed {
-        /// The cookie that the host gave the read.
-        cookie: u64,
-        /// Why the read failed.
-        error: RequestError,
-    },
-    /// A configuration request of the host ended.
-    Register {
-        /// The cookie that the host gave the request.
-        cookie: u64,
-        /// The double word that was read; 0 for a write.
-        result: Result<u32, RequestError>,
-    },
+    /// News of a request of the host.
+    Answer(Answer),
     /// A device reads host memory; answer with [`RootComplex::memory_read_done`]. The read is of
     /// whole double words: the address and the length are multiples of 4.
     MemoryRead {
@@ -395,11 +371,10 @@ impl RootComplex {
         let cookie = ENUMERATION | self.question;
         let sent = match question {
             Question::Read { target, offset } => {
-                self.requester.config_read(now, cookie, self.routing(target), target, offset)
+                self.issue(now, &Access { cookie, target, offset, write: None })
             }
             Question::Write { target, offset, enables, value } => {
-                let routing = self.routing(target);
-                self.requester.config_write(now, cookie, routing, target, offset, enables, value)
+                self.issue(now, &Access { cookie, target, offset, write: Some((enables, value)) })
             }
             Question::Wait(length) => {
                 self.sleep(now + length, None);
@@ -418,7 +393,7 @@ impl RootComplex {
         }
     }
 
-    fn answer(&mut self, now: Instant, answer: Answer) {
+    fn answer(&mut self, now: Instant, answer: enumerate::Answer) {
         if let Some(running) = &mut self.enumeration {
             let step = running.script.answer(answer);
             self.on_step(now, step);
@@ -430,12 +405,14 @@ impl RootComplex {
     fn collect(&mut self, now: Instant) {
         while let Some(output) = self.requester.poll_output() {
             match output {
-                requester::Output::Register { cookie, result } if cookie >= ENUMERATION => {
+                requester::Output::Answer(Answer::Register { cookie, result }) if cookie >= ENUMERATION => {
                     if cookie == ENUMERATION | self.question {
                         self.answer(now, result);
                     }
                 }
-                requester::Output::Register { cookie, result } => self.on_register(now, cookie, result),
+                requester::Output::Answer(Answer::Register { cookie, result }) => {
+                    self.on_register(now, cookie, result);
+                }
                 output => self.pass_on(output),
             }
         }
@@ -451,11 +428,7 @@ impl RootComplex {
     fn pass_on(&mut self, output: requester::Output) {
         self.outputs.push_back(match output {
             requester::Output::Packet(packet) => Output::Packet(packet),
-            requester::Output::ReadData { cookie, offset, data, last } => {
-                Output::ReadData { cookie, offset, data, last }
-            }
-            requester::Output::ReadFailed { cookie, error } => Output::ReadFailed { cookie, error },
-            requester::Output::Register { cookie, result } => Output::Register { cookie, result },
+            requester::Output::Answer(answer) => Output::Answer(answer),
             requester::Output::Unexpected(header) => Output::Unexpected(header),
         });
     }

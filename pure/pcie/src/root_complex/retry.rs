@@ -8,7 +8,7 @@ use engine::{Instant, Nanos};
 
 use super::enumerate::{RETRY_PAUSE, RETRY_PAUSE_MAX};
 use super::{Config, Output, RootComplex};
-use crate::requester::{Busy, REQUESTS_MAX, RequestError};
+use crate::requester::{Answer, Busy, ConfigRegister, REQUESTS_MAX, RequestError};
 use crate::wire::Bdf;
 
 /// Value of the Vendor ID and Device ID double word that software with CRS visibility reads: Vendor
@@ -107,7 +107,7 @@ impl RootComplex {
     pub(super) fn on_register(&mut self, now: Instant, cookie: u64, result: Result<u32, RequestError>) {
         self.statistics.retries += u64::from(result == Err(RequestError::ConfigRequestRetry));
         if let Some(result) = self.accesses.on_answer(now, &self.config, cookie, result) {
-            self.outputs.push_back(Output::Register { cookie, result });
+            self.outputs.push_back(Output::Answer(Answer::Register { cookie, result }));
         }
     }
 
@@ -124,20 +124,15 @@ impl RootComplex {
 
     pub(super) fn issue(&mut self, now: Instant, access: &Access) -> Result<(), Busy> {
         let Access { cookie, target, offset, write } = *access;
-        let routing = self.routing(target);
-        match write {
-            None => self.requester.config_read(now, cookie, routing, target, offset),
-            Some((enables, value)) => {
-                self.requester.config_write(now, cookie, routing, target, offset, enables, value)
-            }
-        }
+        let register = ConfigRegister { routing: self.routing(target), target, offset };
+        self.requester.config(now, cookie, register, write)
     }
 
     /// Fails all waiting accesses: the link is down, so no function can become ready any more.
     pub(super) fn give_up_retries(&mut self) {
         for (_, retry) in self.accesses.waiting.drain(..) {
             let result = Err(RequestError::LinkDown);
-            self.outputs.push_back(Output::Register { cookie: retry.access.cookie, result });
+            self.outputs.push_back(Output::Answer(Answer::Register { cookie: retry.access.cookie, result }));
         }
     }
 }

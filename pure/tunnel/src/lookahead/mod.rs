@@ -24,7 +24,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Pool};
-use pcie::requester::{self, Requester};
+use pcie::requester::{self, Answer, Requester};
 use pcie::switch::Switch;
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
 
@@ -291,17 +291,17 @@ impl Lookahead {
     fn collect(&mut self, now: Instant, switch: &Switch, sessions: &mut [Bundle]) {
         while let Some(output) = self.requester.poll_output() {
             match output {
-                requester::Output::ReadData { cookie, offset, data, last } => {
+                requester::Output::Answer(Answer::ReadData { cookie, offset, data, last }) => {
                     let bytes = self.reads.on_data(cookie, offset, data, last, &mut self.pool);
                     if bytes.is_some() {
                         self.on_read(now, cookie, bytes, switch, sessions);
                     }
                 }
-                requester::Output::ReadFailed { cookie, .. } => {
+                requester::Output::Answer(Answer::ReadFailed { cookie, .. }) => {
                     self.on_read(now, cookie, None, switch, sessions);
                 }
                 requester::Output::Packet(packet) => self.requests.push_back(packet),
-                requester::Output::Register { .. } | requester::Output::Unexpected(_) => {}
+                requester::Output::Answer(Answer::Register { .. }) | requester::Output::Unexpected(_) => {}
             }
         }
     }

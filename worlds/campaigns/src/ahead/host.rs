@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
+use pcie::requester::Answer;
 use pcie::root_complex::{self, MemoryReadToken, Plan, RootComplex, Topology};
 use pcie::switch::SwitchConfig;
 use sim::stream::{ConnectionId, StreamEvent};
@@ -172,13 +173,13 @@ impl HostNode {
         use root_complex::Output as From;
         match output {
             From::Packet(packet) => self.upstream.handle_input(now, upstream::Input::Tlp(packet)),
-            From::ReadData { cookie, data, last, .. } => {
+            From::Answer(Answer::ReadData { cookie, data, last, .. }) => {
                 let index = usize::try_from(cookie >> 32).expect("few stations");
                 if last && index < self.stations.len() {
                     self.with(now, index, |station, ground| station.on_register(ground, cookie, Some(&data)));
                 }
             }
-            From::ReadFailed { cookie, .. } => {
+            From::Answer(Answer::ReadFailed { cookie, .. }) => {
                 let index = usize::try_from(cookie >> 32).expect("few stations");
                 if index < self.stations.len() {
                     self.with(now, index, |station, ground| station.on_register(ground, cookie, None));
@@ -201,7 +202,7 @@ impl HostNode {
                 self.scan_at = Some(now + AGAIN);
                 self.scanning = None;
             }
-            From::Register { cookie, .. } => {
+            From::Answer(Answer::Register { cookie, .. }) => {
                 self.stations.iter_mut().for_each(|station| station.forbidding.retain(|one| *one != cookie));
             }
             From::Interrupt { .. } | From::Message(_) | From::Unexpected(_) => {}

@@ -221,7 +221,9 @@ fn the_host_reaches_each_devices_memory_and_only_that() {
     world.run();
     let mut found = vec![0; 5000];
     for event in world.events.drain(..) {
-        let Output::ReadData { cookie: 1, offset, data, .. } = event else { panic!("{event:?}") };
+        let Output::Answer(Answer::ReadData { cookie: 1, offset, data, .. }) = event else {
+            panic!("{event:?}")
+        };
         found[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
     }
     assert_eq!(found, bytes);
@@ -229,7 +231,7 @@ fn the_host_reaches_each_devices_memory_and_only_that() {
     world.root.read(world.now, 2, 0xc800_0000, 4).unwrap();
     world.run();
     let error = RequestError::UnsupportedRequest;
-    assert_eq!(world.events.pop_front(), Some(Output::ReadFailed { cookie: 2, error }));
+    assert_eq!(world.events.pop_front(), Some(Output::Answer(Answer::ReadFailed { cookie: 2, error })));
 }
 
 #[test]
@@ -256,7 +258,7 @@ fn devices_reach_host_memory_and_interrupt() {
     let (control, bytes) = (enable.with(0, 1), enable.enables());
     world.root.config_write(world.now, 9, device.bdf, enable.offset(), bytes, control).unwrap();
     world.run();
-    assert_eq!(world.events.pop_front(), Some(Output::Register { cookie: 9, result: Ok(0) }));
+    assert_eq!(world.events.pop_front(), Some(Output::Answer(Answer::Register { cookie: 9, result: Ok(0) })));
     let data = Buffer::copy_from_slice(b"before the interrupt");
     world.dma(0, Dma::Write { address: HOST_MEMORY, data });
     world.dma(0, Dma::Interrupt { vector: 1 });

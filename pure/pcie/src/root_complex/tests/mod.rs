@@ -7,6 +7,7 @@ use std::vec::Vec;
 
 use super::*;
 use crate::config::{bridge, express, header};
+use crate::requester::RequestError;
 use crate::wire::Kind;
 use crate::wire::Tag;
 use fake::{EXPRESS, World, ssd, switch};

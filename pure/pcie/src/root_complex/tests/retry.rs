@@ -54,7 +54,7 @@ fn a_request_that_is_asked_for_patience_is_issued_again() {
     assert!(matches!(host.answer(late)[..], [Output::Unexpected(_)]));
     let data = Buffer::copy_from_slice(&[1, 2, 3, 4]);
     let answered = host.answer(Packet::completion_with_data(DEVICE, &again.header, 0, data));
-    assert_eq!(answered, [Output::Register { cookie: 7, result: Ok(0x0403_0201) }]);
+    assert_eq!(answered, [Output::Answer(Answer::Register { cookie: 7, result: Ok(0x0403_0201) })]);
 
     host.root.config_write(host.now, 8, DEVICE, 0x10, 0b0011, 0xabcd).unwrap();
     let write = host.packet();
@@ -63,7 +63,7 @@ fn a_request_that_is_asked_for_patience_is_issued_again() {
     let again = host.packet();
     assert_eq!((config_request(&again).enables, &again.payload), (0b0011, &write.payload));
     let done = Packet::completion(DEVICE, CompletionStatus::Success, &again.header);
-    assert_eq!(host.answer(done), [Output::Register { cookie: 8, result: Ok(0) }]);
+    assert_eq!(host.answer(done), [Output::Answer(Answer::Register { cookie: 8, result: Ok(0) })]);
     assert_eq!(host.root.statistics().retries, 2);
     assert_eq!(host.root.poll_timeout(), None);
 }
@@ -73,7 +73,10 @@ fn software_that_wants_to_sees_it_where_the_vendor_is() {
     let mut host = Host::new(Config { retry_visible: true, ..Config::default() });
     host.root.config_read(NOW, 1, DEVICE, 0).unwrap();
     let read = host.packet();
-    assert_eq!(host.ask_for_patience(&read), [Output::Register { cookie: 1, result: Ok(NOT_READY) }]);
+    assert_eq!(
+        host.ask_for_patience(&read),
+        [Output::Answer(Answer::Register { cookie: 1, result: Ok(NOT_READY) })]
+    );
     // A read of another register, and a write to the Vendor ID.
     host.root.config_read(NOW, 2, DEVICE, 4).unwrap();
     let read = host.packet();
@@ -99,7 +102,7 @@ fn nobody_is_waited_for_without_end() {
         host.wait();
     };
     let result = Err(RequestError::ConfigRequestRetry);
-    assert_eq!(end, Output::Register { cookie: 1, result });
+    assert_eq!(end, Output::Answer(Answer::Register { cookie: 1, result }));
     let within = RETRY_DEADLINE..RETRY_DEADLINE + Nanos::from_millis(64);
     assert!(within.contains(&(host.now - NOW)), "{:?} and {tries} tries", host.now);
 }
@@ -121,7 +124,7 @@ fn a_link_that_goes_down_ends_the_patience() {
     let mut ended: Vec<_> = outputs(&mut host.root)
         .into_iter()
         .map(|output| match output {
-            Output::Register { cookie, result: Err(RequestError::LinkDown) } => cookie,
+            Output::Answer(Answer::Register { cookie, result: Err(RequestError::LinkDown) }) => cookie,
             other => panic!("{other:?}"),
         })
         .collect();
