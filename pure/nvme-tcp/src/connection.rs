@@ -7,7 +7,7 @@ use engine::{Buffer, Instant, Nanos};
 
 use crate::Outbox;
 use crate::emit::Sender;
-use crate::reader::{Digest, Reader, Span};
+use crate::reader::{Digest, Reader, Span, Step};
 use crate::wire::{
     ALIGNMENT_MAX, Agreement, CommonHeader, Crc32c, Fault, Flags, Framing, PduKind, Receiver,
     TerminateRequest,
@@ -51,8 +51,12 @@ pub(crate) fn check_alignment(alignment: u8) {
     assert!(legal, "an alignment of 4 to 128 bytes, in double words");
 }
 
-/// Where the data of a PDU belong that come in parts.
+/// Where the data of a PDU belong that come in parts, and the other types of an end.
 pub(crate) trait Target {
+    /// Why a connection is over.
+    type Why: Copy;
+    /// What the end tells its owner.
+    type Output;
     /// The commands of the end.
     type Slots;
 
@@ -80,19 +84,18 @@ enum State<Why> {
     Over,
 }
 
-/// One end of a connection, without the commands. `Why` says why a connection is over; `T` says
-/// where data belong that come in parts.
+/// One end of a connection, without the commands.
 #[derive(Debug)]
-pub(crate) struct Core<Why, T> {
+pub(crate) struct Core<T: Target> {
     receiver: Receiver,
-    state: State<Why>,
+    state: State<T::Why>,
     pub(crate) reader: Reader,
     arrival: Option<Arrival<T>>,
     sender: Sender,
     pub(crate) outbox: Outbox,
 }
 
-impl<Why: Copy, T: Target> Core<Why, T> {
+impl<T: Target> Core<T> {
     /// The end of `receiver`, which waits for the other end to initialise the connection.
     pub(crate) fn new(receiver: Receiver, crc32c: Crc32c, now: Instant, timeout: Nanos) -> Self {
         Self {
@@ -132,7 +135,7 @@ impl<Why: Copy, T: Target> Core<Why, T> {
     }
 
     /// Ends the connection because of `why` if the other end has not initialised it in time.
-    pub(crate) fn on_timeout(&mut self, now: Instant, why: Why) {
+    pub(crate) fn on_timeout(&mut self, now: Instant, why: T::Why) {
         if self.deadline().is_some_and(|deadline| deadline <= now) {
             self.close(why);
         }
@@ -146,7 +149,7 @@ impl<Why: Copy, T: Target> Core<Why, T> {
     }
 
     /// Why the connection is over. Returned once.
-    pub(crate) const fn take_closed(&mut self) -> Option<Why> {
+    pub(crate) const fn take_closed(&mut self) -> Option<T::Why> {
         let State::Closing(why) = self.state else { return None };
         self.state = State::Over;
         Some(why)
@@ -192,28 +195,6 @@ impl<Why: Copy, T: Target> Core<Why, T> {
         Some((arrival.target, arrival.span.range(), digest))
     }
 
-    /// The next PDU, once everything before its data has come. `None` also if `is_wanted` is false
-    /// for its kind.
-    ///
-    /// # Errors
-    /// The fault to answer with, and how many bytes of the PDU's header show it.
-    #[inline]
-    pub(crate) fn receive_head(
-        &mut self,
-        is_wanted: impl FnOnce(PduKind) -> bool,
-    ) -> Result<Option<(CommonHeader, Framing)>, (Fault, usize)> {
-        let next = self.reader.next(self.is_initialising());
-        let Some((header, framing)) = next.map_err(|fault| (fault, CommonHeader::LENGTH))? else {
-            return Ok(None);
-        };
-        if !is_wanted(header.kind) {
-            return Ok(None);
-        }
-        let shown = usize::from(framing.header_length);
-        let has_come = self.reader.has_head(framing).map_err(|fault| (fault, shown))?;
-        Ok(has_come.then_some((header, framing)))
-    }
-
     /// Sends a PDU of `kind` with `data`. `header` makes the whole header from the common header.
     #[inline]
     pub(crate) fn send<const N: usize>(
@@ -240,7 +221,7 @@ impl<Why: Copy, T: Target> Core<Why, T> {
 
     /// Ends the connection for the reason `why`, which the other end is told as `fault` of a PDU,
     /// with the first `shown` bytes of the PDU.
-    pub(crate) fn fail(&mut self, fault: Fault, shown: usize, why: Why) {
+    pub(crate) fn fail(&mut self, fault: Fault, shown: usize, why: T::Why) {
         if self.is_over() {
             return;
         }
@@ -251,7 +232,7 @@ impl<Why: Copy, T: Target> Core<Why, T> {
     }
 
     /// Ends the connection for the reason `why`. The other end is told nothing.
-    pub(crate) fn close(&mut self, why: Why) {
+    pub(crate) fn close(&mut self, why: T::Why) {
         self.forget(State::Closing(why));
     }
 
@@ -262,9 +243,74 @@ impl<Why: Copy, T: Target> Core<Why, T> {
         self.outbox = Outbox::default();
     }
 
-    fn forget(&mut self, state: State<Why>) {
+    fn forget(&mut self, state: State<T::Why>) {
         self.state = state;
         self.reader.inbound.clear();
         self.arrival = None;
+    }
+}
+
+type WhyOf<E> = <<E as End>::Target as Target>::Why;
+type OutputOf<E> = <<E as End>::Target as Target>::Output;
+
+/// An end of a connection, with its commands.
+pub(crate) trait End {
+    type Target: Target;
+
+    fn core(&mut self) -> &mut Core<Self::Target>;
+    /// Whether a PDU of `kind` may be processed now.
+    fn takes(&self, kind: PduKind) -> bool;
+    /// Processes a PDU, everything of which before its data has come.
+    fn on_pdu(&mut self, header: CommonHeader, framing: Framing) -> Result<Step<OutputOf<Self>>, Fault>;
+    /// Takes data of a PDU whose header was processed.
+    fn receive_data(&mut self) -> Step<OutputOf<Self>>;
+    /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
+    fn fail(&mut self, fault: Fault, shown: usize);
+    /// Answers a broken common header, and ends the connection.
+    fn fail_header(&mut self, fault: Fault) {
+        self.fail(fault, CommonHeader::LENGTH);
+    }
+    /// Tells the owner that the connection is over.
+    fn closed(why: WhyOf<Self>) -> OutputOf<Self>;
+
+    #[inline]
+    fn poll(&mut self) -> Option<OutputOf<Self>> {
+        while !self.core().is_over() {
+            match self.receive() {
+                Step::Output(output) => return Some(output),
+                Step::Again => {}
+                Step::Idle => return None,
+            }
+        }
+        self.core().take_closed().map(Self::closed)
+    }
+
+    /// Processes what comes next.
+    #[inline]
+    fn receive(&mut self) -> Step<OutputOf<Self>> {
+        if self.core().has_arrival() {
+            return self.receive_data();
+        }
+        let is_first = self.core().is_initialising();
+        let (header, framing) = match self.core().reader.next(is_first) {
+            Ok(Some(next)) => next,
+            Ok(None) => return Step::Idle,
+            Err(fault) => {
+                self.fail_header(fault);
+                return Step::Again;
+            }
+        };
+        if !self.takes(header.kind) {
+            return Step::Idle;
+        }
+        let step = match self.core().reader.has_head(framing) {
+            Ok(true) => self.on_pdu(header, framing),
+            Ok(false) => return Step::Idle,
+            Err(fault) => Err(fault),
+        };
+        step.unwrap_or_else(|fault| {
+            self.fail(fault, framing.header_length.into());
+            Step::Again
+        })
     }
 }

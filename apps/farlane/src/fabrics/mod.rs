@@ -283,8 +283,8 @@ impl Fabrics {
                 let multipath::Completed { cookie, entry, data, origin, .. } = completed;
                 return Ok(self.on_completed(cookie, entry, &data, origin));
             }
-            Output::AdminCompleted { cookie, entry, data } if cookie & ADMIN != 0 => {
-                return Ok(self.on_completed(cookie, entry, &data, Origin::Controller));
+            Output::AdminCompleted(admin) if admin.cookie & ADMIN != 0 => {
+                return Ok(self.on_completed(admin.cookie, admin.entry, &admin.data, Origin::Controller));
             }
             Output::PathLost(path, why) => {
                 tell!("farlane: path {} is lost: {why}", path.0 + 1);

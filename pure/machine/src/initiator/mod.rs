@@ -197,7 +197,7 @@ impl Initiator {
             From::PathLost(path, why) => Output::PathLost(path, why),
             From::PathEnded(path, why) => Output::PathEnded(path, why),
             From::Completed(completed) => Output::Completed(completed),
-            From::AdminCompleted { cookie, entry, data } => Output::AdminCompleted { cookie, entry, data },
+            From::AdminCompleted(completed) => Output::AdminCompleted(completed),
             From::Event(path, dw0) => Output::Event(path, dw0),
             From::IdentityChanged(path) => Output::IdentityChanged(path),
         });

@@ -385,8 +385,8 @@ fn admin_commands_end_once_even_when_the_path_is_lost() {
     world.initiator.handle_input(world.now, Input::Closed(id));
     let mut ended = 0;
     while let Some(output) = world.initiator.poll_output() {
-        if let Output::AdminCompleted { cookie: 7, entry, .. } = output {
-            assert!(!entry.status().is_success());
+        if let Output::AdminCompleted(completed) = output {
+            assert!(completed.cookie == 7 && !completed.entry.status().is_success());
             ended += 1;
         }
     }

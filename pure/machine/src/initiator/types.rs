@@ -1,7 +1,6 @@
 //! What passes between an initiator and its world.
 
 use engine::Buffer;
-use nvme::wire::CompletionQueueEntry;
 use nvme_fabrics::host::multipath::{self, Completed, PathIndex};
 use nvme_fabrics::host::{Failure, Loss};
 use nvme_fabrics::wire::QueueId;
@@ -79,14 +78,7 @@ pub enum Output {
     /// An I/O command has ended.
     Completed(Completed),
     /// An admin command has ended.
-    AdminCompleted {
-        /// The caller's name for the command.
-        cookie: u64,
-        /// The completion queue entry of the command.
-        entry: CompletionQueueEntry,
-        /// The data that the command has read.
-        data: Buffer,
-    },
+    AdminCompleted(nvme::host::Completed),
     /// A controller reports an event (DW0 of the Asynchronous Event Request).
     Event(PathIndex, u32),
     /// What a controller of this path says about itself has changed.

@@ -23,9 +23,8 @@ use nvme::wire::{CompletionQueueEntry, Status};
 
 pub use types::{Closed, Config, Held, Output, Permission, Queue, Slot, Statistics};
 
-use crate::connection::Core;
+use crate::connection::{Core, End};
 pub use crate::connection::{Input, Parameters};
-use crate::reader::Step;
 use crate::wire::{Fault, Receiver};
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, Outbox, QUEUE_SIZE_MAX, TRANSFER_BYTES_MAX};
 use receive::Target;
@@ -36,7 +35,7 @@ use transmit::{Early, HeldData};
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
-    core: Core<Closed, Target>,
+    core: Core<Target>,
     queue: Queue,
     /// Maximum number of R2Ts of one command outstanding at a time.
     ready_to_transfer_max: usize,
@@ -270,12 +269,6 @@ impl Connection {
     const fn backlog(&self) -> u64 {
         self.core.outbox.len() as u64 + self.reserved
     }
-
-    /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
-    fn fail(&mut self, fault: Fault, shown: usize) {
-        self.release_held();
-        self.core.fail(fault, shown, Closed::HostFault(fault));
-    }
 }
 
 /// The data of a capsule that a command uses.
@@ -305,14 +298,7 @@ impl Engine for Connection {
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        while !self.core.is_over() {
-            match self.receive() {
-                Step::Output(output) => return Some(output),
-                Step::Again => {}
-                Step::Idle => return None,
-            }
-        }
-        self.core.take_closed().map(Output::Closed)
+        self.poll()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

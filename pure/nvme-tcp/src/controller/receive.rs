@@ -7,7 +7,7 @@ use nvme::wire::{CompletionQueueEntry, Status, StatusCode, SubmissionQueueEntry}
 
 use super::slots::{Command, Pull, Slots};
 use super::{Closed, Connection, Output, Parameters, Slot};
-use crate::connection;
+use crate::connection::{self, Core, End};
 use crate::reader::Digest;
 use crate::wire::{
     CommandCapsule, CommonHeader, DataHeader, Fault, Flags, Framing, INITIALISE_LENGTH, InitializeRequest,
@@ -19,7 +19,7 @@ type Step = crate::reader::Step<Output>;
 
 /// Where the data of a PDU belong that are still coming.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// In the capsule of this command, which begins when all of the data have come.
     Capsule { entry: SubmissionQueueEntry, place: BufferMut },
     /// In the transfer of this slot, in the window of its R2T.
@@ -27,6 +27,8 @@ pub(super) enum Target {
 }
 
 impl connection::Target for Target {
+    type Why = Closed;
+    type Output = Output;
     type Slots = Slots;
 
     fn place<'a>(&'a mut self, slots: &'a mut Slots, range: Range<usize>) -> Option<&'a mut [u8]> {
@@ -37,38 +39,66 @@ impl connection::Target for Target {
     }
 }
 
-impl Connection {
-    /// Processes what comes next.
+impl End for Connection {
+    type Target = Target;
+
     #[inline]
-    pub(super) fn receive(&mut self) -> Step {
-        if self.core.has_arrival() {
-            return self.receive_data();
-        }
-        // This check comes before the command's data: a host that leaves too much unread gets no
-        // further command done.
-        let is_stuffed = self.is_stuffed();
-        let next = self.core.receive_head(|kind| kind != PduKind::CommandCapsule || !is_stuffed);
-        let (header, framing) = match next {
-            Ok(Some(next)) => next,
-            Ok(None) => return Step::Idle,
-            Err((fault, shown)) => return self.refuse(fault, shown),
-        };
-        let step = match header.kind {
+    fn core(&mut self) -> &mut Core<Target> {
+        &mut self.core
+    }
+
+    #[inline]
+    fn takes(&self, kind: PduKind) -> bool {
+        // A host that leaves too much unread gets no further command done.
+        kind != PduKind::CommandCapsule || !self.is_stuffed()
+    }
+
+    #[inline]
+    fn on_pdu(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
+        match header.kind {
             PduKind::CommandCapsule => self.on_command(framing),
             PduKind::HostData => self.on_host_data(header, framing),
             PduKind::InitializeRequest => self.on_initialize(framing),
             // Framing lets only a host's PDUs through.
             _ => self.on_terminate(framing),
+        }
+    }
+
+    fn receive_data(&mut self) -> Step {
+        let Some((target, range, digest)) = self.core.receive_data(&mut self.slots) else {
+            return Step::Idle;
         };
-        step.unwrap_or_else(|fault| self.refuse(fault, framing.header_length.into()))
+        match target {
+            Target::Capsule { entry, place } => {
+                if !self.is_intact(&place, digest) {
+                    return self.begin_broken(entry);
+                }
+                let capsule = self.config.pool.borrow_mut().seal(place);
+                self.begin(entry, capsule)
+            }
+            Target::Transfer { slot, window } => {
+                let place = self.slots.get(slot).and_then(|command| command.pull.place.take());
+                let Some(place) = place else { return Step::Again };
+                let intact = self.is_intact(&place[range.clone()], digest);
+                if let Some(command) = self.slots.get(slot) {
+                    command.pull.place = Some(place);
+                }
+                self.on_arrived(slot, window, range.len(), intact, None)
+            }
+        }
     }
 
-    #[cold]
-    fn refuse(&mut self, fault: Fault, shown: usize) -> Step {
-        self.fail(fault, shown);
-        Step::Again
+    fn fail(&mut self, fault: Fault, shown: usize) {
+        self.release_held();
+        self.core.fail(fault, shown, Closed::HostFault(fault));
     }
 
+    fn closed(why: Closed) -> Output {
+        Output::Closed(why)
+    }
+}
+
+impl Connection {
     fn on_initialize(&mut self, framing: Framing) -> Result<Step, Fault> {
         let request = InitializeRequest::parse(self.core.reader.header(framing))?;
         self.core.reader.inbound.consume(INITIALISE_LENGTH);
@@ -153,7 +183,10 @@ impl Connection {
             }
             // More commands than the queue has entries. The header was consumed already, so it is
             // not reported.
-            Err(None) => self.refuse(Fault::SEQUENCE, 0),
+            Err(None) => {
+                self.fail(Fault::SEQUENCE, 0);
+                Step::Again
+            }
         }
     }
 
@@ -244,31 +277,6 @@ impl Connection {
         match end % limit {
             0 => limit,
             rest => rest,
-        }
-    }
-
-    /// Takes data of a PDU whose header was processed.
-    fn receive_data(&mut self) -> Step {
-        let Some((target, range, digest)) = self.core.receive_data(&mut self.slots) else {
-            return Step::Idle;
-        };
-        match target {
-            Target::Capsule { entry, place } => {
-                if !self.is_intact(&place, digest) {
-                    return self.begin_broken(entry);
-                }
-                let capsule = self.config.pool.borrow_mut().seal(place);
-                self.begin(entry, capsule)
-            }
-            Target::Transfer { slot, window } => {
-                let place = self.slots.get(slot).and_then(|command| command.pull.place.take());
-                let Some(place) = place else { return Step::Again };
-                let intact = self.is_intact(&place[range.clone()], digest);
-                if let Some(command) = self.slots.get(slot) {
-                    command.pull.place = Some(place);
-                }
-                self.on_arrived(slot, window, range.len(), intact, None)
-            }
         }
     }
 

@@ -73,7 +73,7 @@ enum Entry {
 
 /// Commands by slot, and the set of their identifiers.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     entries: Vec<Entry>,
     free: u16,
     live: u16,

@@ -16,11 +16,11 @@ use engine::{Buffer, Engine, Instant};
 use nvme::host::Data;
 use nvme::wire::{CommandId, SubmissionQueueEntry};
 
-pub use types::{Closed, Completed, Config, DigestUse, Output, Statistics, SubmitError};
+pub use nvme::host::Completed;
+pub use types::{Closed, Config, DigestUse, Output, Statistics, SubmitError};
 
-use crate::connection::Core;
+use crate::connection::{Core, End};
 pub use crate::connection::{Input, Parameters};
-use crate::reader::Step;
 use crate::wire::{CommandCapsule, Fault, Flags, InitializeRequest, PduKind, Receiver};
 use crate::{ADMIN_CAPSULE_DATA_MAX, DataPointer, Outbox, R2TS_PER_COMMAND_MAX, TRANSFER_BYTES_MAX};
 use receive::Target;
@@ -33,7 +33,7 @@ const FABRICS_OPCODE: u8 = 0x7f;
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
-    core: Core<Closed, Target>,
+    core: Core<Target>,
     /// Maximum length of the data in one H2CData PDU, in bytes.
     host_data_max: u32,
     slots: Slots,
@@ -175,11 +175,6 @@ impl Connection {
     pub fn terminate(&mut self, fault: Fault) {
         self.fail(fault, 0);
     }
-
-    /// Answers a broken PDU, of whose header `shown` bytes have come, and ends the connection.
-    fn fail(&mut self, fault: Fault, shown: usize) {
-        self.core.fail(fault, shown, Closed::ControllerFault(fault));
-    }
 }
 
 impl Engine for Connection {
@@ -197,14 +192,7 @@ impl Engine for Connection {
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        while !self.core.is_over() {
-            match self.receive() {
-                Step::Output(output) => return Some(output),
-                Step::Again => {}
-                Step::Idle => return None,
-            }
-        }
-        self.core.take_closed().map(Output::Closed)
+        self.poll()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

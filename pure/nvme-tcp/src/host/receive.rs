@@ -7,7 +7,7 @@ use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode};
 
 use super::slots::{Command, Incoming, Moving, Slots};
 use super::{Closed, Completed, Connection, Output, Parameters};
-use crate::connection;
+use crate::connection::{self, Core, End};
 use crate::reader::Digest;
 use crate::wire::{
     CommonHeader, DataHeader, Fault, Flags, Framing, INITIALISE_LENGTH, InitializeResponse, PduKind,
@@ -21,12 +21,14 @@ const DIGEST_FIELD: u32 = 11;
 
 /// The command to which data belong that are still coming, and the flags of their PDU.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(crate) struct Target {
     command: CommandId,
     flags: Flags,
 }
 
 impl connection::Target for Target {
+    type Why = Closed;
+    type Output = Output;
     type Slots = Slots;
 
     fn place<'a>(&'a mut self, slots: &'a mut Slots, range: Range<usize>) -> Option<&'a mut [u8]> {
@@ -35,39 +37,60 @@ impl connection::Target for Target {
     }
 }
 
-impl Connection {
-    /// Processes what comes next.
+impl End for Connection {
+    type Target = Target;
+
     #[inline]
-    pub(super) fn receive(&mut self) -> Step {
-        if self.core.has_arrival() {
-            return self.receive_data();
-        }
-        let (header, framing) = match self.core.receive_head(|_| true) {
-            Ok(Some(next)) => next,
-            Ok(None) => return Step::Idle,
-            Err((fault, shown)) if self.core.is_initialising() && fault != Fault::SEQUENCE => {
-                self.core.fail(fault, shown, Closed::Stranger(fault));
-                return Step::Again;
-            }
-            Err((fault, shown)) => return self.refuse(fault, shown),
-        };
-        let step = match header.kind {
+    fn core(&mut self) -> &mut Core<Target> {
+        &mut self.core
+    }
+
+    #[inline]
+    fn takes(&self, _kind: PduKind) -> bool {
+        true
+    }
+
+    #[inline]
+    fn on_pdu(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
+        match header.kind {
             PduKind::ResponseCapsule => self.on_response(framing),
             PduKind::ControllerData => self.on_controller_data(header, framing),
             PduKind::ReadyToTransfer => self.on_ready_to_transfer(framing),
             PduKind::InitializeResponse => self.on_initialized(framing),
             // Framing lets only a controller's PDUs through.
             _ => self.on_terminate(framing),
+        }
+    }
+
+    fn receive_data(&mut self) -> Step {
+        let Some((target, range, digest)) = self.core.receive_data(&mut self.slots) else {
+            return Step::Idle;
         };
-        step.unwrap_or_else(|fault| self.refuse(fault, framing.header_length.into()))
+        let Target { command, flags } = target;
+        let place = self.slots.get(command).and_then(|command| match &command.moving {
+            Moving::In(incoming) => incoming.place.as_ref()?.get(range.clone()),
+            _ => None,
+        });
+        let intact = place.is_none_or(|place| digest.is_of(self.config.crc32c, place));
+        self.on_arrived(command, range.len(), intact, flags)
     }
 
-    #[cold]
-    fn refuse(&mut self, fault: Fault, shown: usize) -> Step {
-        self.fail(fault, shown);
-        Step::Again
+    fn fail(&mut self, fault: Fault, shown: usize) {
+        self.core.fail(fault, shown, Closed::ControllerFault(fault));
     }
 
+    fn fail_header(&mut self, fault: Fault) {
+        let is_strange = self.core.is_initialising() && fault != Fault::SEQUENCE;
+        let why = if is_strange { Closed::Stranger(fault) } else { Closed::ControllerFault(fault) };
+        self.core.fail(fault, CommonHeader::LENGTH, why);
+    }
+
+    fn closed(why: Closed) -> Output {
+        Output::Closed(why)
+    }
+}
+
+impl Connection {
     fn on_initialized(&mut self, framing: Framing) -> Result<Step, Fault> {
         let response = InitializeResponse::parse(self.core.reader.header(framing))?;
         let InitializeResponse { alignment, header_digest, data_digest, host_data_max } = response;
@@ -190,20 +213,6 @@ impl Connection {
         let target = Target { command: pdu.command, flags: header.flags };
         self.core.expect(target, start..start + length, framing);
         Ok(Step::Again)
-    }
-
-    /// Takes data of a PDU whose header was processed.
-    fn receive_data(&mut self) -> Step {
-        let Some((target, range, digest)) = self.core.receive_data(&mut self.slots) else {
-            return Step::Idle;
-        };
-        let Target { command, flags } = target;
-        let place = self.slots.get(command).and_then(|command| match &command.moving {
-            Moving::In(incoming) => incoming.place.as_ref()?.get(range.clone()),
-            _ => None,
-        });
-        let intact = place.is_none_or(|place| digest.is_of(self.config.crc32c, place));
-        self.on_arrived(command, range.len(), intact, flags)
     }
 
     /// All data of a PDU have come.

@@ -60,7 +60,7 @@ struct Entry {
 /// Commands by slot. The identifier of a slot changes with each use, so that a late response finds
 /// no other command.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     entries: Vec<Entry>,
     free: u16,
     live: u16,

@@ -2,8 +2,9 @@
 
 use core::fmt;
 
-use engine::{Buffer, Nanos};
-use nvme::wire::{CommandId, CompletionQueueEntry};
+use engine::Nanos;
+use nvme::host::Completed;
+use nvme::wire::CommandId;
 
 use crate::connection::{Parameters, check_alignment};
 use crate::wire::{Crc32c, Fault, crc32c};
@@ -105,24 +106,12 @@ impl Config {
 pub enum Output {
     /// The connection is initialised: commands can be submitted.
     Initialized(Parameters),
-    /// A command has ended.
+    /// A command has ended. If a data digest did not match, a success becomes Transient Transport
+    /// Error.
     Completed(Completed),
     /// The connection is over: send what the outbox holds, then close. Nothing follows. How
     /// outstanding commands ended is unknown.
     Closed(Closed),
-}
-
-/// How a command ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// The caller's name for the command.
-    pub cookie: u64,
-    /// The completion queue entry. If a data digest did not match, a success becomes Transient
-    /// Transport Error.
-    pub entry: CompletionQueueEntry,
-    /// The data that the command has read, from the start. The controller may have sent fewer bytes
-    /// than asked for.
-    pub data: Buffer,
 }
 
 /// Why a connection is over.

@@ -4,6 +4,7 @@
 
 mod ana;
 pub mod command;
+mod completed;
 mod data;
 mod event;
 mod identity;
@@ -11,6 +12,7 @@ mod namespace;
 mod origin;
 
 pub use ana::ana_states;
+pub use completed::Completed;
 pub use data::Data;
 pub use event::AsynchronousEvent;
 pub use identity::{Identity, queue_entries_max, ready_timeout, transfer_limit};

@@ -42,7 +42,7 @@ impl HostNode {
             match self.wires.poll(context) {
                 None => break,
                 Some(Output::Completed(completed)) => self.on_completed(&completed),
-                Some(Output::AdminCompleted { .. }) => unreachable!("no admin command was submitted"),
+                Some(Output::AdminCompleted(_)) => unreachable!("no admin command was submitted"),
                 Some(event) => self.wires.note(now, &event),
             }
         }

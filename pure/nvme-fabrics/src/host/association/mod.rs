@@ -19,7 +19,7 @@ pub use types::{Config, Failure, Loss, Output, SubmitError};
 use super::{Identity, ImpactedController};
 use crate::wire::QueueId;
 use admin::{Admin, Owner};
-use nvme::host::{AsynchronousEvent, Data, command};
+use nvme::host::{AsynchronousEvent, Completed, Data, command};
 use script::{Answer, Outcome, Question, Refresh};
 
 /// Asynchronous Event Type: Notice.
@@ -238,7 +238,7 @@ impl Association {
             }
             Some(Owner::Event) if entry.status().is_success() => self.on_event(now, entry.dw0),
             Some(Owner::Caller(cookie)) => {
-                self.outputs.push_back(Output::AdminCompleted { cookie, entry, data });
+                self.outputs.push_back(Output::AdminCompleted(Completed { cookie, entry, data }));
             }
             Some(Owner::Reset(impacted)) => {
                 let done = entry.status().is_success() && IMMEDIATE_RESET.is_set(entry.dw0);
@@ -428,7 +428,8 @@ impl Association {
         let entry = CompletionQueueEntry::default();
         let entry = entry.with_status(StatusCode::CommandAbortedByHost.into(), false);
         for cookie in self.admin.abandon() {
-            self.outputs.push_back(Output::AdminCompleted { cookie, entry, data: Buffer::EMPTY });
+            let completed = Completed { cookie, entry, data: Buffer::EMPTY };
+            self.outputs.push_back(Output::AdminCompleted(completed));
         }
     }
 

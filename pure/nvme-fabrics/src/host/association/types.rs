@@ -3,9 +3,9 @@
 use alloc::string::String;
 use core::fmt;
 
-use engine::{Buffer, Nanos};
-use nvme::host::Data;
-use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
+use engine::Nanos;
+use nvme::host::{Completed, Data};
+use nvme::wire::{Status, SubmissionQueueEntry};
 
 use crate::host::ImpactedController;
 use crate::wire::{ControllerChoice, FabricsStatus, HostId, Nqn, Parameter, QueueId};
@@ -235,14 +235,7 @@ pub enum Output {
     /// The association has ended for good: given up with this failure, or shut down (`None`).
     Ended(Option<Failure>),
     /// An admin command of the caller has ended.
-    AdminCompleted {
-        /// The caller's name for the command.
-        cookie: u64,
-        /// The completion queue entry of the command.
-        entry: CompletionQueueEntry,
-        /// The data that the command has read.
-        data: Buffer,
-    },
+    AdminCompleted(Completed),
     /// A Cross-Controller Reset of another controller has ended.
     ControllerReset {
         /// The life of the controller that was to be ended.

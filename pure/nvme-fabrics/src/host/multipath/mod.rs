@@ -433,7 +433,7 @@ impl Multipath {
                 self.outputs.push_back(Output::PathEnded(path, why));
                 return self.on_path_gone(now, path);
             }
-            From::AdminCompleted { cookie, entry, data } => Output::AdminCompleted { cookie, entry, data },
+            From::AdminCompleted(completed) => Output::AdminCompleted(completed),
             From::ControllerReset { impacted, done } => {
                 let commands = self.fences.on_reset(impacted, done);
                 return self.on_fence_down(now, commands);

@@ -133,14 +133,7 @@ pub enum Output {
     /// An I/O command has ended.
     Completed(Completed),
     /// An admin command has ended.
-    AdminCompleted {
-        /// The caller's name for the command.
-        cookie: u64,
-        /// The completion queue entry of the command.
-        entry: CompletionQueueEntry,
-        /// The data that the command has read.
-        data: Buffer,
-    },
+    AdminCompleted(nvme::host::Completed),
     /// The controller of a path reports an event (DW0 of the Asynchronous Event Request).
     Event(PathIndex, u32),
     /// The identity of the path's controller has changed.

@@ -245,12 +245,12 @@ impl Attached<InitiatorDriver> {
         let wanted = self.driver.cookie();
         self.submit_admin(wanted, entry, data)?;
         loop {
-            if let Some(Output::AdminCompleted { cookie, entry, data }) = self.next_event(None)?
-                && cookie == wanted
+            if let Some(Output::AdminCompleted(admin)) = self.next_event(None)?
+                && admin.cookie == wanted
             {
-                let status = entry.status();
+                let status = admin.entry.status();
                 return if status.is_success() {
-                    Ok((entry, data))
+                    Ok((admin.entry, admin.data))
                 } else {
                     Err(AttachError::Command(status))
                 };
