@@ -3,6 +3,7 @@
 
 use engine::{Instant, Nanos, Rng};
 use nvme::host::Namespace;
+use nvme::wire::IoOpcode;
 use nvme_pcie::host::{Completed, Data, QueueId, Submission};
 
 use crate::args::Workload;
@@ -277,8 +278,8 @@ impl<'a> Runner<'a> {
         self.slots[slot] = Some(Under { chunk, writes, intended });
         let (queue, cookie) = (self.queue(slot), slot as u64);
         let (command, submission) = match write {
-            true => ("a write", Submission::write(queue, id, lba, blocks, data, cookie)),
-            false => ("a read", Submission::read(queue, id, lba, blocks, data, cookie)),
+            true => ("a write", Submission::on_blocks(IoOpcode::Write, queue, id, lba, blocks, data, cookie)),
+            false => ("a read", Submission::on_blocks(IoOpcode::Read, queue, id, lba, blocks, data, cookie)),
         };
         self.session.submit(command, submission)
     }

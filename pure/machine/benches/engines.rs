@@ -11,7 +11,7 @@ use engine::{Engine, Instant, Nanos, Rng};
 use farlane_machine::far::{self, ConnectionId, Far};
 use farlane_machine::near::{self, ControllerIndex, Event, Near};
 use nvme::media::{self, MediumId, ram::RamDisk};
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission};
 use nvme_pcie::{controller, function};
 use tunnel::downstream;
@@ -141,8 +141,8 @@ fn main() {
             let data = Data { address: base + u64::from(slot) * 4096, length: 4096 };
             let (queue, namespace, lba) = (QueueId(1), NamespaceId(1), u64::from(slot) * 8);
             let submission = match write {
-                true => Submission::write(queue, namespace, lba, 8, data, 0),
-                false => Submission::read(queue, namespace, lba, 8, data, 0),
+                true => Submission::on_blocks(IoOpcode::Write, queue, namespace, lba, 8, data, 0),
+                false => Submission::on_blocks(IoOpcode::Read, queue, namespace, lba, 8, data, 0),
             };
             pair.near.submit(pair.now, controller, submission).unwrap();
         };

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use engine::{Engine, Instant, Nanos, Rng};
 use nvme::media::{self, MediumId, ram::RamDisk};
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission};
 use nvme_pcie::{controller, function};
 use pcie::memory::Memory;
@@ -173,11 +173,17 @@ fn a_far_ssd_is_enumerated_written_and_read_back() {
     let queue = QueueId(1);
     let data = Data { address: region.base, length: 128 << 10 };
     let back = Data { address: region.base + (128 << 10), ..data };
-    let write = Submission::write(queue, NamespaceId(1), 8, 256, data, 7);
+    let write = Submission::on_blocks(IoOpcode::Write, queue, NamespaceId(1), 8, 256, data, 7);
     pair.near.submit(pair.now, controller, write).unwrap();
     pair.run(|events| completed(events, 7));
     pair.near.set_trace(true);
-    pair.near.submit(pair.now, controller, Submission::read(queue, NamespaceId(1), 8, 256, back, 8)).unwrap();
+    pair.near
+        .submit(
+            pair.now,
+            controller,
+            Submission::on_blocks(IoOpcode::Read, queue, NamespaceId(1), 8, 256, back, 8),
+        )
+        .unwrap();
     pair.run(|events| completed(events, 8));
     assert_eq!(pair.near.memory().slice(back.address, 128 << 10).unwrap(), pattern);
     let points: Vec<_> = pair.near.take_observations().iter().map(|seen| seen.point).collect();
@@ -214,7 +220,7 @@ fn a_connection_cut_in_the_middle_of_commands_is_noticed_by_nobody() {
     let region = pair.near.driver(controller).unwrap().data_region();
     for round in 0..20 {
         let data = Data { address: region.base, length: 4096 };
-        let read = Submission::read(QueueId(1), NamespaceId(1), round, 8, data, round);
+        let read = Submission::on_blocks(IoOpcode::Read, QueueId(1), NamespaceId(1), round, 8, data, round);
         pair.near.submit(pair.now, controller, read).unwrap();
         for _ in 0..round {
             pair.now = pair.now + Nanos::from_micros(1);

@@ -14,7 +14,7 @@ use farlane_nvme_pcie::function::{self, Function};
 use farlane_nvme_pcie::host::{self, Data, Host, QueueId, Submission};
 use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediumId};
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use pcie::device::{Dma, DmaResult};
 use pcie::memory::{Memory, Ram};
 use pcie::requester::Answer;
@@ -78,7 +78,7 @@ trait Machine {
 
 fn submission(host: &Host, bytes: u64, command: u64) -> Submission {
     let data = Data { address: host.data_region().base + command % DEPTH * 4096, length: 4096 };
-    Submission::read(QueueId(1), NamespaceId(1), lba(bytes, command), 8, data, command)
+    Submission::on_blocks(IoOpcode::Read, QueueId(1), NamespaceId(1), lba(bytes, command), 8, data, command)
 }
 
 fn run(machine: &mut impl Machine, bytes: u64, commands: u64) -> f64 {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use engine::fuzz::Source;
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::{Completion, MediaError, MediumId, Operation, Request};
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use pcie::device::{Dma, DmaResult};
 use pcie::memory::{Memory, Ram};
 
@@ -141,7 +141,8 @@ pub fn host(bytes: &[u8]) {
                 let data = host::Data { address: host.data_region().base, length: 4096 };
                 let queue = host::QueueId(u16::from(source.byte() & 1));
                 let namespace = NamespaceId(1);
-                let submission = Submission::read(queue, namespace, 0, 8, data, step as u64);
+                let submission =
+                    Submission::on_blocks(IoOpcode::Read, queue, namespace, 0, 8, data, step as u64);
                 // A refusal is a valid answer.
                 let _ = host.submit(now, &mut memory, submission);
             }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::{self, MediumId, Operation};
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use pcie::device::{Dma, DmaResult};
 use pcie::memory::{Memory, Ram};
 
@@ -267,10 +267,26 @@ impl Rig {
 
     /// A write of `data.length` bytes at byte `at` of the namespace, which has 512 B blocks.
     pub(crate) fn write_of(&self, queue: u16, at: u64, data: Data, cookie: u64) -> Submission {
-        Submission::write(QueueId(queue), NAMESPACE, at / 512, data.length / 512, data, cookie)
+        Submission::on_blocks(
+            IoOpcode::Write,
+            QueueId(queue),
+            NAMESPACE,
+            at / 512,
+            data.length / 512,
+            data,
+            cookie,
+        )
     }
 
     pub(crate) fn read_of(&self, queue: u16, at: u64, data: Data, cookie: u64) -> Submission {
-        Submission::read(QueueId(queue), NAMESPACE, at / 512, data.length / 512, data, cookie)
+        Submission::on_blocks(
+            IoOpcode::Read,
+            QueueId(queue),
+            NAMESPACE,
+            at / 512,
+            data.length / 512,
+            data,
+            cookie,
+        )
     }
 }

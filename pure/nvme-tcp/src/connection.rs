@@ -259,7 +259,10 @@ pub(crate) trait End {
 
     fn core(&mut self) -> &mut Core<Self::Target>;
     /// Whether a PDU of `kind` may be processed now.
-    fn takes(&self, kind: PduKind) -> bool;
+    #[inline]
+    fn takes(&self, _kind: PduKind) -> bool {
+        true
+    }
     /// Processes a PDU, everything of which before its data has come.
     fn on_pdu(&mut self, header: CommonHeader, framing: Framing) -> Result<Step<OutputOf<Self>>, Fault>;
     /// Takes data of a PDU whose header was processed.

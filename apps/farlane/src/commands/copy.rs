@@ -10,6 +10,7 @@ use std::time::Duration;
 use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use nvme::host::Namespace;
+use nvme::wire::IoOpcode;
 use nvme_pcie::host::{Data, QueueId, Submission};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -221,11 +222,13 @@ impl<'a> Copy<'a> {
         let (queue, namespace, cookie) = (QueueId(1), self.namespace.id, slot as u64);
         match write {
             true => {
-                let submission = Submission::write(queue, namespace, lba, blocks, data, cookie);
+                let submission =
+                    Submission::on_blocks(IoOpcode::Write, queue, namespace, lba, blocks, data, cookie);
                 self.session.submit("a write", submission)
             }
             false => {
-                let submission = Submission::read(queue, namespace, lba, blocks, data, cookie);
+                let submission =
+                    Submission::on_blocks(IoOpcode::Read, queue, namespace, lba, blocks, data, cookie);
                 self.session.submit("a read", submission)
             }
         }
@@ -393,7 +396,7 @@ impl<'a> Copy<'a> {
         let mut data = self.data(slot, block);
         data.address += u64::from(whole);
         let lba = (self.offset + position + u64::from(whole)) / u64::from(block);
-        let read = Submission::read(QueueId(1), self.namespace.id, lba, 1, data, 0);
+        let read = Submission::on_blocks(IoOpcode::Read, QueueId(1), self.namespace.id, lba, 1, data, 0);
         self.session.execute("a read", read)?;
         data.length = bytes % block;
         self.session.put(data, |bytes| bytes.copy_from_slice(&kept));

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use engine::fuzz::Source;
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::{MediumId, ram::RamDisk};
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::host::{Data, QueueId, Submission};
 use pcie::device::{Dma, DmaResult};
@@ -171,8 +171,10 @@ impl World {
         self.submitted += 1;
         let block = u64::from(how >> 2);
         let submission = match how & 2 {
-            0 => Submission::read(queue, NamespaceId(1), block, 8, data, self.submitted),
-            _ => Submission::write(queue, NamespaceId(1), block, 8, data, self.submitted),
+            0 => Submission::on_blocks(IoOpcode::Read, queue, NamespaceId(1), block, 8, data, self.submitted),
+            _ => {
+                Submission::on_blocks(IoOpcode::Write, queue, NamespaceId(1), block, 8, data, self.submitted)
+            }
         };
         // A refusal is a valid result, too.
         let _ = self.user.submit(self.now, submission);

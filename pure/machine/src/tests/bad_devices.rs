@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::ram::RamDisk;
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::function::{self, Function};
 use nvme_pcie::host::{Completed, Data, QueueId, Submission};
 use pcie::requester::CompletionTimeout;
@@ -130,7 +130,15 @@ impl Direct {
 
     /// Asserts that the device carries out a read.
     fn assert_well(&mut self, cookie: u64) {
-        self.submit(Submission::read(QueueId(1), NamespaceId(1), 0, 8, self.data(), cookie));
+        self.submit(Submission::on_blocks(
+            IoOpcode::Read,
+            QueueId(1),
+            NamespaceId(1),
+            0,
+            8,
+            self.data(),
+            cookie,
+        ));
         let end = self.end_of(cookie);
         assert!(end.status.is_success(), "{end:?}");
     }
@@ -176,7 +184,7 @@ fn a_device_that_reaches_outside_host_memory_is_refused_and_harms_nothing() {
 fn a_command_that_never_ends_is_aborted_and_fails_with_a_status() {
     let mut direct = Direct::new();
     direct.health = Health::Stuck;
-    direct.submit(Submission::read(QueueId(1), NamespaceId(1), 0, 8, direct.data(), 1));
+    direct.submit(Submission::on_blocks(IoOpcode::Read, QueueId(1), NamespaceId(1), 0, 8, direct.data(), 1));
     let end = direct.end_of(1);
     assert!(!end.status.is_success());
     assert!(direct.near.driver(CONTROLLER).unwrap().statistics().aborts > 0);
@@ -190,7 +198,15 @@ fn a_device_that_never_answers_is_reset_and_its_commands_fail_with_a_status() {
     let mut direct = Direct::new();
     direct.health = Health::Dead;
     for cookie in 0..3 {
-        direct.submit(Submission::read(QueueId(1), NamespaceId(1), cookie, 8, direct.data(), cookie));
+        direct.submit(Submission::on_blocks(
+            IoOpcode::Read,
+            QueueId(1),
+            NamespaceId(1),
+            cookie,
+            8,
+            direct.data(),
+            cookie,
+        ));
     }
     for cookie in 0..3 {
         assert!(!direct.end_of(cookie).status.is_success());
@@ -198,6 +214,6 @@ fn a_device_that_never_answers_is_reset_and_its_commands_fail_with_a_status() {
     let statistics = direct.near.driver(CONTROLLER).unwrap().statistics();
     assert!(statistics.aborts > 0 && statistics.resets > 0, "{statistics:?}");
     assert!(direct.events.iter().any(|event| matches!(event, Event::Failed(_))));
-    let late = Submission::read(QueueId(1), NamespaceId(1), 0, 8, direct.data(), 9);
+    let late = Submission::on_blocks(IoOpcode::Read, QueueId(1), NamespaceId(1), 0, 8, direct.data(), 9);
     assert!(direct.near.submit(direct.now, CONTROLLER, late).is_err(), "nobody is kept waiting");
 }

@@ -28,8 +28,8 @@ fn write_and_read(pair: &mut Pair, length: u32, cookie: u64) -> [u64; 2] {
     let (queue, namespace) = (QueueId(1), NamespaceId(1));
     let mut misses = [0; 2];
     let commands = [
-        Submission::write(queue, namespace, 8, blocks, data, cookie),
-        Submission::read(queue, namespace, 8, blocks, back, cookie + 1),
+        Submission::on_blocks(IoOpcode::Write, queue, namespace, 8, blocks, data, cookie),
+        Submission::on_blocks(IoOpcode::Read, queue, namespace, 8, blocks, back, cookie + 1),
     ];
     for (submission, misses) in commands.into_iter().zip(&mut misses) {
         let cookie = submission.cookie;

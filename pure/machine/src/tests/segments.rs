@@ -54,8 +54,8 @@ fn command(pair: &mut Pair, length: u32, write: bool, cookie: u64) -> [Vec<Vec<u
     let data = Data { address: region.base, length };
     let (queue, namespace, blocks) = (QueueId(1), NamespaceId(1), length / 512);
     let submission = match write {
-        true => Submission::write(queue, namespace, 8, blocks, data, cookie),
-        false => Submission::read(queue, namespace, 8, blocks, data, cookie),
+        true => Submission::on_blocks(IoOpcode::Write, queue, namespace, 8, blocks, data, cookie),
+        false => Submission::on_blocks(IoOpcode::Read, queue, namespace, 8, blocks, data, cookie),
     };
     pair.pieces = Default::default();
     pair.near.submit(pair.now, controller, submission).unwrap();
@@ -115,8 +115,8 @@ fn together(pair: &mut Pair, count: u64, write: bool, first: u64) -> [Vec<Buffer
         let data = Data { address: region.base + (cookie - first) * 4096, length: 4096 };
         let (queue, namespace) = (QueueId(1), NamespaceId(1));
         let submission = match write {
-            true => Submission::write(queue, namespace, 8, 8, data, cookie),
-            false => Submission::read(queue, namespace, 8, 8, data, cookie),
+            true => Submission::on_blocks(IoOpcode::Write, queue, namespace, 8, 8, data, cookie),
+            false => Submission::on_blocks(IoOpcode::Read, queue, namespace, 8, 8, data, cookie),
         };
         pair.near.submit(pair.now, controller, submission).unwrap();
     }

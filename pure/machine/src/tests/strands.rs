@@ -40,9 +40,9 @@ fn write_and_read(pair: &mut Pair, round: u64, mut trouble: impl FnMut(&mut Pair
             let (id, namespace) = (QueueId(u16::try_from(turn).unwrap()), NamespaceId(1));
             let submission = if back == 0 {
                 pair.near.memory_mut().write(place(queue, 0).address, &pattern(queue)).unwrap();
-                Submission::write(id, namespace, lba, 16, place(queue, 0), cookie)
+                Submission::on_blocks(IoOpcode::Write, id, namespace, lba, 16, place(queue, 0), cookie)
             } else {
-                Submission::read(id, namespace, lba, 16, place(queue, 1), cookie)
+                Submission::on_blocks(IoOpcode::Read, id, namespace, lba, 16, place(queue, 1), cookie)
             };
             pair.near.submit(pair.now, controller, submission).unwrap();
         }

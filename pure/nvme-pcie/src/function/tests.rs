@@ -5,7 +5,7 @@ use std::vec::Vec;
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use pcie::memory::{Memory, Ram};
 use pcie::requester::Answer;
 use pcie::root_complex::{self, INTERRUPT_WINDOW, Plan, RootComplex};
@@ -199,12 +199,28 @@ fn write_and_read_back(machine: &mut Machine) {
     let source = machine.data(512, 131_072);
     machine.memory.write(source.address, &bytes).unwrap();
     for cookie in 0..8 {
-        machine.submit(Submission::write(QueueId(1), namespace, cookie * 256, 256, source, cookie));
+        machine.submit(Submission::on_blocks(
+            IoOpcode::Write,
+            QueueId(1),
+            namespace,
+            cookie * 256,
+            256,
+            source,
+            cookie,
+        ));
     }
     machine.settle();
     for cookie in 0..8 {
         let place = machine.data(262_144 * (1 + cookie), 131_072);
-        machine.submit(Submission::read(QueueId(1), namespace, cookie * 256, 256, place, 100 + cookie));
+        machine.submit(Submission::on_blocks(
+            IoOpcode::Read,
+            QueueId(1),
+            namespace,
+            cookie * 256,
+            256,
+            place,
+            100 + cookie,
+        ));
     }
     machine.settle();
     assert_eq!(machine.completed.len(), 16);
@@ -239,7 +255,15 @@ fn a_hot_reset_in_the_middle_of_writes_loses_none() {
     let mut machine = Machine::new(config());
     let source = machine.data(0, 8192);
     for cookie in 0..20 {
-        machine.submit(Submission::write(QueueId(1), NamespaceId(1), cookie * 16, 16, source, cookie));
+        machine.submit(Submission::on_blocks(
+            IoOpcode::Write,
+            QueueId(1),
+            NamespaceId(1),
+            cookie * 16,
+            16,
+            source,
+            cookie,
+        ));
     }
     // Commands reach the function, but its answers are lost.
     machine.cut = true;

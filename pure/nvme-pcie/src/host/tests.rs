@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use engine::{Engine, Nanos, Rng};
-use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{IoOpcode, Status, StatusCode, SubmissionQueueEntry};
 use pcie::memory::Memory;
 
 use super::{Config, Input, Origin, QueueId, ResetReason, Submission, SubmitError};
@@ -121,7 +121,7 @@ fn commands_that_make_no_sense_are_refused_with_their_reason() {
     let mut rig = Rig::ready();
     let mut submit = |submission| rig.host.submit(rig.now, &mut rig.memory, submission).unwrap_err();
     let data = |address, length| super::Data { address, length };
-    let read = |data| Submission::read(QueueId(1), NAMESPACE, 0, 1, data, 1);
+    let read = |data| Submission::on_blocks(IoOpcode::Read, QueueId(1), NAMESPACE, 0, 1, data, 1);
     assert_eq!(submit(read(data(0x1002, 512))), SubmitError::Address(0x1002));
     assert_eq!(submit(read(data(0x1000, 0))), SubmitError::Length { length: 0, limit: 131_072 });
     assert_eq!(submit(read(data(0x1000, 1 << 20))), SubmitError::Length { length: 1 << 20, limit: 131_072 });

@@ -231,36 +231,8 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// A Read of `blocks` (1..=65,536) logical blocks from `lba`.
-    pub fn read(
-        queue: QueueId,
-        namespace: NamespaceId,
-        lba: u64,
-        blocks: u32,
-        data: Data,
-        cookie: u64,
-    ) -> Self {
-        Self::transfer(IoOpcode::Read, queue, namespace, lba, blocks, data, cookie)
-    }
-
-    /// A Write of `blocks` (1..=65,536) logical blocks from `lba`.
-    pub fn write(
-        queue: QueueId,
-        namespace: NamespaceId,
-        lba: u64,
-        blocks: u32,
-        data: Data,
-        cookie: u64,
-    ) -> Self {
-        Self::transfer(IoOpcode::Write, queue, namespace, lba, blocks, data, cookie)
-    }
-
-    /// A Flush, which makes all completed writes to the namespace durable.
-    pub fn flush(queue: QueueId, namespace: NamespaceId, cookie: u64) -> Self {
-        Self { queue, entry: command::flush(namespace), data: None, cookie }
-    }
-
-    fn transfer(
+    /// A command such as Read or Write on `blocks` (1..=65,536) logical blocks from `lba`.
+    pub fn on_blocks(
         opcode: IoOpcode,
         queue: QueueId,
         namespace: NamespaceId,
@@ -271,6 +243,11 @@ impl Submission {
     ) -> Self {
         let entry = command::on_blocks(opcode, namespace, lba, blocks);
         Self { queue, entry, data: Some(data), cookie }
+    }
+
+    /// A Flush, which makes all completed writes to the namespace durable.
+    pub fn flush(queue: QueueId, namespace: NamespaceId, cookie: u64) -> Self {
+        Self { queue, entry: command::flush(namespace), data: None, cookie }
     }
 }
 

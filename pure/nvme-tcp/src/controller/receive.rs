@@ -43,11 +43,6 @@ impl End for Connection {
     type Target = Target;
 
     #[inline]
-    fn core(&mut self) -> &mut Core<Target> {
-        &mut self.core
-    }
-
-    #[inline]
     fn takes(&self, kind: PduKind) -> bool {
         // A host that leaves too much unread gets no further command done.
         kind != PduKind::CommandCapsule || !self.is_stuffed()
@@ -95,6 +90,11 @@ impl End for Connection {
 
     fn closed(why: Closed) -> Output {
         Output::Closed(why)
+    }
+
+    #[inline]
+    fn core(&mut self) -> &mut Core<Target> {
+        &mut self.core
     }
 }
 

@@ -41,16 +41,6 @@ impl End for Connection {
     type Target = Target;
 
     #[inline]
-    fn core(&mut self) -> &mut Core<Target> {
-        &mut self.core
-    }
-
-    #[inline]
-    fn takes(&self, _kind: PduKind) -> bool {
-        true
-    }
-
-    #[inline]
     fn on_pdu(&mut self, header: CommonHeader, framing: Framing) -> Result<Step, Fault> {
         match header.kind {
             PduKind::ResponseCapsule => self.on_response(framing),
@@ -87,6 +77,11 @@ impl End for Connection {
 
     fn closed(why: Closed) -> Output {
         Output::Closed(why)
+    }
+
+    #[inline]
+    fn core(&mut self) -> &mut Core<Target> {
+        &mut self.core
     }
 }
 

@@ -296,8 +296,8 @@ fn submission(operation: &Operation, queue: QueueId, address: u64, length: usize
     let blocks = u32::try_from(operation.blocks.end - first).expect("few blocks");
     let data = Data { address, length: u32::try_from(length).expect("a short transfer") };
     match operation.kind {
-        Kind::Read => Submission::read(queue, NAMESPACE, first, blocks, data, cookie),
-        Kind::Write => Submission::write(queue, NAMESPACE, first, blocks, data, cookie),
+        Kind::Read => Submission::on_blocks(IoOpcode::Read, queue, NAMESPACE, first, blocks, data, cookie),
+        Kind::Write => Submission::on_blocks(IoOpcode::Write, queue, NAMESPACE, first, blocks, data, cookie),
         Kind::Flush => Submission::flush(queue, NAMESPACE, cookie),
         Kind::WriteZeroes => {
             let entry = command::on_blocks(IoOpcode::WriteZeroes, NAMESPACE, first, blocks);

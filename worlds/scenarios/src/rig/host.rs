@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use engine::{Engine, Instant, Nanos, Rng};
 use link::trail::Part;
 use machine::near::{self, ControllerIndex, Near};
-use nvme::wire::NamespaceId;
+use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission};
 use pcie::memory::Memory as _;
 use pcie::wire::{Kind as TlpKind, MemoryOperation, Packet};
@@ -363,12 +363,12 @@ impl HostNode {
         let lba = operation.offset / BLOCK;
         let blocks = operation.length / u32::try_from(BLOCK).expect("a block is short");
         let submission = match operation.kind {
-            Kind::Read => Submission::read(QUEUE, NAMESPACE, lba, blocks, data, cookie),
+            Kind::Read => Submission::on_blocks(IoOpcode::Read, QUEUE, NAMESPACE, lba, blocks, data, cookie),
             Kind::Write => {
                 self.memory.map(data.address, u64::from(data.length));
                 let stamp = cookie.to_le_bytes();
                 near.memory_mut().write(data.address, &stamp).expect("a slot is in the data region");
-                Submission::write(QUEUE, NAMESPACE, lba, blocks, data, cookie)
+                Submission::on_blocks(IoOpcode::Write, QUEUE, NAMESPACE, lba, blocks, data, cookie)
             }
             Kind::Flush => Submission::flush(QUEUE, NAMESPACE, cookie),
         };
