@@ -3,10 +3,8 @@
 
 use crate::subsystem::Instance;
 use crate::wire::bits::{high_u32, low_u16, low_u32};
+use crate::wire::feature::FeatureId;
 use crate::wire::{AdminOpcode, CommandId, IoOpcode, NamespaceId, QueueId, SubmissionQueueEntry};
-
-/// Feature Identifier (FID) of Number of Queues.
-const NUMBER_OF_QUEUES: u32 = 0x07;
 
 /// A command such as Read, Write or Write Zeroes on `blocks` (1..=65,536) logical blocks from
 /// `lba`.
@@ -53,11 +51,11 @@ pub fn get_log_page(namespace: NamespaceId, page: u8, offset: u64, length: u32) 
     }
 }
 
-/// A Set Features that sets `feature` (FID) to `value` until the next controller level reset.
-pub fn set_features(feature: u32, value: u32) -> SubmissionQueueEntry {
+/// A Set Features that sets `feature` to `value` until the next controller level reset.
+pub fn set_features(feature: FeatureId, value: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry {
         opcode: AdminOpcode::SetFeatures.into(),
-        cdw10: feature,
+        cdw10: u8::from(feature).into(),
         cdw11: value,
         ..SubmissionQueueEntry::default()
     }
@@ -67,7 +65,7 @@ pub fn set_features(feature: u32, value: u32) -> SubmissionQueueEntry {
 /// the same number of completion queues.
 pub fn set_number_of_queues(pairs: u16) -> SubmissionQueueEntry {
     let wanted = u32::from(pairs.saturating_sub(1));
-    set_features(NUMBER_OF_QUEUES, wanted << 16 | wanted)
+    set_features(FeatureId::NumberOfQueues, wanted << 16 | wanted)
 }
 
 /// Number of I/O queue pairs that the controller grants, from DW0 of the completion of

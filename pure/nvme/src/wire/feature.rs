@@ -1,67 +1,32 @@
 //! Features: their identifiers, the Select values of Get Features, and the fields of their values.
 
 use super::Bits;
+use super::code::codes;
 
-/// Feature Identifier (FID), NVMe Base 2.0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FeatureId {
-    /// Arbitration (01h).
-    Arbitration,
-    /// Power Management (02h).
-    PowerManagement,
-    /// Temperature Threshold (04h).
-    TemperatureThreshold,
-    /// Error Recovery (05h), per namespace.
-    ErrorRecovery,
-    /// Volatile Write Cache (06h).
-    VolatileWriteCache,
-    /// Number of Queues (07h).
-    NumberOfQueues,
-    /// Interrupt Coalescing (08h).
-    InterruptCoalescing,
-    /// Interrupt Vector Configuration (09h).
-    InterruptVectorConfiguration,
-    /// Write Atomicity Normal (0Ah).
-    WriteAtomicity,
-    /// Asynchronous Event Configuration (0Bh).
-    AsynchronousEventConfiguration,
-    /// Timestamp (0Eh).
-    Timestamp,
-    /// Keep Alive Timer (0Fh).
-    KeepAliveTimer,
-    /// Host Identifier (81h).
-    HostIdentifier,
-    /// Reservation Notification Mask (82h), per namespace.
-    ReservationMask,
-    /// Reservation Persistence (83h), per namespace.
-    ReservationPersistence,
-    /// Namespace Write Protection Config (84h), per namespace.
-    WriteProtection,
-    /// Any other feature identifier.
-    Other(u8),
+codes! {
+    /// Feature Identifier (FID), NVMe Base 2.0.
+    #[derive(PartialOrd, Ord)]
+    FeatureId, "feature", {
+        Arbitration = 0x01, "Arbitration";
+        PowerManagement = 0x02, "Power Management";
+        TemperatureThreshold = 0x04, "Temperature Threshold";
+        ErrorRecovery = 0x05, "Error Recovery";
+        VolatileWriteCache = 0x06, "Volatile Write Cache";
+        NumberOfQueues = 0x07, "Number of Queues";
+        InterruptCoalescing = 0x08, "Interrupt Coalescing";
+        InterruptVectorConfiguration = 0x09, "Interrupt Vector Configuration";
+        WriteAtomicity = 0x0a, "Write Atomicity Normal";
+        AsynchronousEventConfiguration = 0x0b, "Asynchronous Event Configuration";
+        Timestamp = 0x0e, "Timestamp";
+        KeepAliveTimer = 0x0f, "Keep Alive Timer";
+        HostIdentifier = 0x81, "Host Identifier";
+        ReservationMask = 0x82, "Reservation Notification Mask";
+        ReservationPersistence = 0x83, "Reservation Persistence";
+        WriteProtection = 0x84, "Namespace Write Protection Config";
+    }
 }
 
 impl FeatureId {
-    /// Every feature with its own variant.
-    pub const ALL: [Self; 16] = [
-        Self::Arbitration,
-        Self::PowerManagement,
-        Self::TemperatureThreshold,
-        Self::ErrorRecovery,
-        Self::VolatileWriteCache,
-        Self::NumberOfQueues,
-        Self::InterruptCoalescing,
-        Self::InterruptVectorConfiguration,
-        Self::WriteAtomicity,
-        Self::AsynchronousEventConfiguration,
-        Self::Timestamp,
-        Self::KeepAliveTimer,
-        Self::HostIdentifier,
-        Self::ReservationMask,
-        Self::ReservationPersistence,
-        Self::WriteProtection,
-    ];
-
     /// Whether values of the feature belong to namespaces rather than to the controller.
     pub const fn is_namespace_specific(self) -> bool {
         matches!(
@@ -71,39 +36,6 @@ impl FeatureId {
                 | Self::ReservationPersistence
                 | Self::WriteProtection
         )
-    }
-}
-
-impl From<FeatureId> for u8 {
-    fn from(feature: FeatureId) -> Self {
-        match feature {
-            FeatureId::Arbitration => 0x01,
-            FeatureId::PowerManagement => 0x02,
-            FeatureId::TemperatureThreshold => 0x04,
-            FeatureId::ErrorRecovery => 0x05,
-            FeatureId::VolatileWriteCache => 0x06,
-            FeatureId::NumberOfQueues => 0x07,
-            FeatureId::InterruptCoalescing => 0x08,
-            FeatureId::InterruptVectorConfiguration => 0x09,
-            FeatureId::WriteAtomicity => 0x0a,
-            FeatureId::AsynchronousEventConfiguration => 0x0b,
-            FeatureId::Timestamp => 0x0e,
-            FeatureId::KeepAliveTimer => 0x0f,
-            FeatureId::HostIdentifier => 0x81,
-            FeatureId::ReservationMask => 0x82,
-            FeatureId::ReservationPersistence => 0x83,
-            FeatureId::WriteProtection => 0x84,
-            FeatureId::Other(identifier) => identifier,
-        }
-    }
-}
-
-impl From<u8> for FeatureId {
-    fn from(identifier: u8) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|feature| u8::from(*feature) == identifier)
-            .unwrap_or(Self::Other(identifier))
     }
 }
 

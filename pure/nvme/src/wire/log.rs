@@ -1,96 +1,28 @@
 //! Log pages: their identifiers and contents.
 
 use super::Text;
+use super::code::codes;
 use super::layout::layout;
 
-/// Log Page Identifier (LID).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LogPage {
-    /// Supported Log Pages (00h).
-    SupportedLogPages,
-    /// Error Information (01h).
-    ErrorInformation,
-    /// SMART / Health Information (02h).
-    Smart,
-    /// Firmware Slot Information (03h).
-    FirmwareSlot,
-    /// Changed Namespace List (04h).
-    ChangedNamespaces,
-    /// Commands Supported and Effects (05h).
-    CommandEffects,
-    /// Device Self-test (06h).
-    DeviceSelfTest,
-    /// Telemetry Host-Initiated (07h).
-    TelemetryHost,
-    /// Telemetry Controller-Initiated (08h).
-    TelemetryController,
-    /// Asymmetric Namespace Access (0Ch).
-    AsymmetricAccess,
-    /// Persistent Event (0Dh).
-    PersistentEvent,
-    /// Feature Identifiers Supported and Effects (12h).
-    FeatureEffects,
-    /// NVMe-MI Commands Supported and Effects (13h).
-    ManagementEffects,
-    /// Cross-Controller Reset (1Eh).
-    CrossControllerReset,
-    /// Reservation Notification (80h).
-    ReservationNotification,
-    /// Sanitize Status (81h).
-    SanitizeStatus,
-    /// Any other log page.
-    Other(u8),
-}
-
-impl LogPage {
-    /// Every log page with its own variant.
-    pub const ALL: [Self; 16] = [
-        Self::SupportedLogPages,
-        Self::ErrorInformation,
-        Self::Smart,
-        Self::FirmwareSlot,
-        Self::ChangedNamespaces,
-        Self::CommandEffects,
-        Self::DeviceSelfTest,
-        Self::TelemetryHost,
-        Self::TelemetryController,
-        Self::AsymmetricAccess,
-        Self::PersistentEvent,
-        Self::FeatureEffects,
-        Self::ManagementEffects,
-        Self::CrossControllerReset,
-        Self::ReservationNotification,
-        Self::SanitizeStatus,
-    ];
-}
-
-impl From<LogPage> for u8 {
-    fn from(page: LogPage) -> Self {
-        match page {
-            LogPage::SupportedLogPages => 0x00,
-            LogPage::ErrorInformation => 0x01,
-            LogPage::Smart => 0x02,
-            LogPage::FirmwareSlot => 0x03,
-            LogPage::ChangedNamespaces => 0x04,
-            LogPage::CommandEffects => 0x05,
-            LogPage::DeviceSelfTest => 0x06,
-            LogPage::TelemetryHost => 0x07,
-            LogPage::TelemetryController => 0x08,
-            LogPage::AsymmetricAccess => 0x0c,
-            LogPage::PersistentEvent => 0x0d,
-            LogPage::FeatureEffects => 0x12,
-            LogPage::ManagementEffects => 0x13,
-            LogPage::CrossControllerReset => 0x1e,
-            LogPage::ReservationNotification => 0x80,
-            LogPage::SanitizeStatus => 0x81,
-            LogPage::Other(identifier) => identifier,
-        }
-    }
-}
-
-impl From<u8> for LogPage {
-    fn from(identifier: u8) -> Self {
-        Self::ALL.into_iter().find(|page| u8::from(*page) == identifier).unwrap_or(Self::Other(identifier))
+codes! {
+    /// Log Page Identifier (LID).
+    LogPage, "log page", {
+        SupportedLogPages = 0x00, "Supported Log Pages";
+        ErrorInformation = 0x01, "Error Information";
+        Smart = 0x02, "SMART / Health Information";
+        FirmwareSlot = 0x03, "Firmware Slot Information";
+        ChangedNamespaces = 0x04, "Changed Namespace List";
+        CommandEffects = 0x05, "Commands Supported and Effects";
+        DeviceSelfTest = 0x06, "Device Self-test";
+        TelemetryHost = 0x07, "Telemetry Host-Initiated";
+        TelemetryController = 0x08, "Telemetry Controller-Initiated";
+        AsymmetricAccess = 0x0c, "Asymmetric Namespace Access";
+        PersistentEvent = 0x0d, "Persistent Event";
+        FeatureEffects = 0x12, "Feature Identifiers Supported and Effects";
+        ManagementEffects = 0x13, "NVMe-MI Commands Supported and Effects";
+        CrossControllerReset = 0x1e, "Cross-Controller Reset";
+        ReservationNotification = 0x80, "Reservation Notification";
+        SanitizeStatus = 0x81, "Sanitize Status";
     }
 }
 

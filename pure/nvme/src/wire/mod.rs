@@ -3,6 +3,7 @@
 
 mod ana;
 pub(crate) mod bits;
+mod code;
 mod copy;
 mod dataset;
 mod entry;

@@ -8,7 +8,9 @@ use nvme::host::{
     Data, NAMESPACES_MAX, Namespace, ana_states, command as host_command, queue_entries_max, ready_timeout,
     transfer_limit,
 };
+use nvme::wire::feature::{self, FeatureId};
 use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyController, cns, namespace_list};
+use nvme::wire::log::LogPage;
 use nvme::wire::{AnaState, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 
 use super::types::{Config, Failure};
@@ -23,18 +25,6 @@ use crate::wire::{
 const STATUS_POLL: Nanos = Nanos::from_millis(10);
 /// How long a controller may take to shut down.
 const SHUTDOWN_MAX: Nanos = Nanos::from_secs(5);
-/// Asynchronous Event Configuration (feature 0Bh).
-const EVENT_CONFIGURATION: u32 = 0x0b;
-/// Namespace Attribute Notices: bit in OAES and in the Asynchronous Event Configuration feature.
-const NAMESPACE_NOTICES: u32 = 1 << 8;
-/// Asymmetric Namespace Access Change Notices: bit in OAES and in the Asynchronous Event
-/// Configuration feature.
-const ANA_NOTICES: u32 = 1 << 11;
-/// Changed Attached Namespace List (log page 04h).
-const CHANGED_NAMESPACES: u8 = 0x04;
-/// Asymmetric Namespace Access (log page 0Ch).
-const ANA_LOG: u8 = 0x0c;
-
 /// What a script asks of the association.
 #[derive(Debug)]
 pub(super) enum Question {
@@ -220,7 +210,7 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
     if config.subsystem.is_discovery() {
         events &= DISCOVERY_LOG_CHANGED_ENABLE.put(1);
     } else {
-        events &= NAMESPACE_NOTICES | ANA_NOTICES;
+        events &= feature::EVENT_NAMESPACE_ATTRIBUTE.put(1) | feature::EVENT_ASYMMETRIC_ACCESS.put(1);
         connect_io_queues(&ask, &config, &mut identity).await?;
         identity.reported.namespaces = namespaces(&ask).await?;
         if identity.reported.has_ana() {
@@ -228,7 +218,7 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
         }
     }
     if events != 0 {
-        let entry = host_command::set_features(EVENT_CONFIGURATION, events);
+        let entry = host_command::set_features(FeatureId::AsynchronousEventConfiguration, events);
         // Without events, the next command that fails shows the change.
         let _ = command(&ask, "Set Features (events)", entry, Data::None).await;
     }
@@ -272,7 +262,7 @@ async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, Failure> {
 
 async fn ana(ask: &Ask, reported: &nvme::host::Identity) -> Result<Vec<(NamespaceId, AnaState)>, Failure> {
     let length = reported.ana_log_bytes();
-    let entry = host_command::get_log_page(NamespaceId::NONE, ANA_LOG, 0, length);
+    let entry = host_command::get_log_page(NamespaceId::NONE, LogPage::AsymmetricAccess.into(), 0, length);
     let (_, log) = command(ask, "Get Log Page (ANA)", entry, Data::Read(length)).await?;
     Ok(ana_states(&log))
 }
@@ -295,7 +285,7 @@ pub(super) async fn refresh(
     if what.namespaces {
         // Reading the list has the event reported again. The changes are found by reading all
         // namespaces.
-        let log = host_command::get_log_page(NamespaceId::ALL, CHANGED_NAMESPACES, 0, 4096);
+        let log = host_command::get_log_page(NamespaceId::ALL, LogPage::ChangedNamespaces.into(), 0, 4096);
         let _ = command(&ask, "Get Log Page (changed namespaces)", log, Data::Read(4096)).await;
         identity.reported.namespaces = namespaces(&ask).await?;
     }
