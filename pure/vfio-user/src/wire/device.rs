@@ -1,6 +1,6 @@
 //! Information about a device.
 
-use super::fields::{Emitter, Fields, ParseError};
+use super::fields::{Emitter, Fields, ParseError, flags};
 use super::memory::{argsz, check_argsz};
 
 /// The reply to `VFIO_USER_DEVICE_GET_INFO`. The request has the same form, with zeros.
@@ -35,7 +35,7 @@ impl DeviceInfo {
 
     /// Encodes the payload.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
-        let flags = if self.resettable { Self::RESET } else { 0 } | if self.pci { Self::PCI } else { 0 };
+        let flags = flags([(self.resettable, Self::RESET), (self.pci, Self::PCI)]);
         Emitter::new().u32(argsz(Self::LENGTH)).u32(flags).u32(self.regions).u32(self.interrupts).done()
     }
 }

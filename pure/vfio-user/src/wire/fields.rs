@@ -54,6 +54,11 @@ impl fmt::Display for ParseError {
     }
 }
 
+/// The word of those bits that are set.
+pub(super) fn flags<const N: usize>(bits: [(bool, u32); N]) -> u32 {
+    bits.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit)
+}
+
 /// Reads fields one after another.
 pub(crate) struct Fields<'a>(&'a [u8]);
 

@@ -1,6 +1,6 @@
 //! Kinds of interrupts, and operations on interrupts.
 
-use super::fields::{Emitter, Fields, ParseError};
+use super::fields::{Emitter, Fields, ParseError, flags};
 use super::memory::{argsz, check_argsz};
 
 /// The reply to `VFIO_USER_DEVICE_GET_IRQ_INFO`. The request has the same form, with zeros except
@@ -50,13 +50,12 @@ impl InterruptInfo {
 
     /// Encodes the payload.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
-        let flags = [
+        let flags = flags([
             (self.descriptors, Self::EVENTFD),
             (self.maskable, Self::MASKABLE),
             (self.masks_itself, Self::AUTOMASKED),
             (self.all_at_once, Self::NORESIZE),
-        ];
-        let flags = flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
+        ]);
         Emitter::new().u32(argsz(Self::LENGTH)).u32(flags).u32(self.index).u32(self.count).done()
     }
 }

@@ -66,33 +66,32 @@ impl<'a> Reader<'a> {
         mut member: impl FnMut(&mut Self, &'a [u8]) -> Result<(), JsonError>,
     ) -> Result<(), JsonError> {
         self.expect(b'{', "an object")?;
-        self.deeper()?;
-        if !self.accept(b'}') {
-            loop {
-                let name = self.string()?;
-                self.expect(b':', "a colon")?;
-                member(self, name)?;
-                if !self.accept(b',') {
-                    break;
-                }
-            }
-            self.expect(b'}', "a comma or the end of an object")?;
-        }
-        self.depth -= 1;
-        Ok(())
+        self.list(b'}', "a comma or the end of an object", |reader| {
+            let name = reader.string()?;
+            reader.expect(b':', "a colon")?;
+            member(reader, name)
+        })
     }
 
     fn array(&mut self) -> Result<(), JsonError> {
         self.expect(b'[', "an array")?;
+        self.list(b']', "a comma or the end of an array", Self::skip)
+    }
+
+    /// Walks what stands between commas up to the byte `end`.
+    fn list(
+        &mut self,
+        end: u8,
+        expected: &'static str,
+        mut item: impl FnMut(&mut Self) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
         self.deeper()?;
-        if !self.accept(b']') {
-            loop {
-                self.skip()?;
-                if !self.accept(b',') {
-                    break;
-                }
+        if !self.accept(end) {
+            item(self)?;
+            while self.accept(b',') {
+                item(self)?;
             }
-            self.expect(b']', "a comma or the end of an array")?;
+            self.expect(end, expected)?;
         }
         self.depth -= 1;
         Ok(())

@@ -1,6 +1,6 @@
 //! Memory that a client shares.
 
-use super::fields::{Emitter, Fields, ParseError};
+use super::fields::{Emitter, Fields, ParseError, flags};
 
 /// The payload of `VFIO_USER_DMA_MAP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +52,7 @@ impl DmaMap {
 
     /// Encodes the payload.
     pub fn emit(&self) -> [u8; Self::LENGTH] {
-        let flags = [(self.readable, Self::READABLE), (self.writable, Self::WRITABLE)];
-        let flags = flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
+        let flags = flags([(self.readable, Self::READABLE), (self.writable, Self::WRITABLE)]);
         let fixed = Emitter::new().u32(argsz(Self::LENGTH)).u32(flags);
         fixed.u64(self.offset).u64(self.address).u64(self.length).done()
     }

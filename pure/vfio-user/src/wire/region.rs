@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::fields::{Emitter, Fields, ParseError};
+use super::fields::{Emitter, Fields, ParseError, flags};
 use super::memory::{argsz, check_argsz};
 use crate::index::Area;
 use crate::limits::AREAS_MAX;
@@ -86,13 +86,12 @@ impl RegionInfo {
     /// bytes. Both forms tell where the capability is.
     pub fn emit(&self, room: u32) -> Vec<u8> {
         let full = self.full_length();
-        let flags = [
+        let flags = flags([
             (self.readable, READ),
             (self.writable, WRITE),
             (self.mappable, MMAP),
             (!self.areas.is_empty(), CAPS),
-        ];
-        let flags = flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit);
+        ]);
         let at = if self.areas.is_empty() { 0 } else { argsz(Self::LENGTH) };
         let fixed = Emitter::<{ Self::LENGTH }>::new().u32(argsz(full)).u32(flags).u32(self.index).u32(at);
         let mut bytes = Vec::with_capacity(full);
