@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos, Rng};
 
+use crate::leaving::take_due;
 use crate::sample::{self, Chance};
 use crate::{Counts, Frame, Hop, Rate, Transmitter};
 
@@ -208,12 +209,7 @@ impl Hop for Faults {
     }
 
     fn poll(&mut self, now: Instant) -> Option<Frame> {
-        if self.inside.front()?.0 > now {
-            return None;
-        }
-        let (_, frame) = self.inside.pop_front()?;
-        self.counts.left += 1;
-        Some(frame)
+        take_due(&mut self.inside, &mut self.counts, now)
     }
 
     fn next(&self) -> Option<Instant> {

@@ -84,9 +84,7 @@ impl Leaving {
 
     /// The next frame that has left by `now`.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Frame> {
-        self.inside.front().filter(|(at, _)| *at <= now)?;
-        self.counts.left += 1;
-        self.inside.pop_front().map(|(_, frame)| frame)
+        take_due(&mut self.inside, &mut self.counts, now)
     }
 
     /// When the next frame leaves.
@@ -101,4 +99,15 @@ impl Leaving {
     pub(crate) const fn counts(&self) -> Counts {
         self.counts
     }
+}
+
+/// Takes the next of the frames `inside` if it has left by `now`, and counts it.
+pub(crate) fn take_due(
+    inside: &mut VecDeque<(Instant, Frame)>,
+    counts: &mut Counts,
+    now: Instant,
+) -> Option<Frame> {
+    inside.front().filter(|(at, _)| *at <= now)?;
+    counts.left += 1;
+    inside.pop_front().map(|(_, frame)| frame)
 }

@@ -78,8 +78,9 @@ impl Requester {
         cut_write(&self.settings, address, data, |packet| outputs.push_back(Output::Packet(packet)));
     }
 
-    /// Writes as [`Requester::write`] does, but gives the packets to `send`. Must not be called
-    /// while outputs are waiting, because these go first.
+    /// Writes as [`Requester::write`] does, but gives the packets to `send`, which spares each
+    /// packet the way through the queue of outputs. Must not be called while outputs are waiting,
+    /// because these go first.
     #[inline]
     pub fn write_into(&mut self, address: u64, data: &Buffer, send: &mut impl FnMut(Packet)) {
         debug_assert!(self.outputs.is_empty(), "a packet must not overtake outputs");

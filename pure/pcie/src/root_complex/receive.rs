@@ -41,8 +41,8 @@ pub enum Received {
 
 impl RootComplex {
     /// Takes a packet from the link, as [`Input::Packet`](super::Input::Packet) does. If no output
-    /// is waiting, a read, write or interrupt is returned at once instead of being queued as an
-    /// output.
+    /// is waiting, a read, write or interrupt is returned at once, which spares the packet the way
+    /// through the queue of outputs.
     #[inline]
     pub fn receive(&mut self, now: Instant, packet: &Packet) -> Received {
         let header = &packet.header;
@@ -68,7 +68,8 @@ impl RootComplex {
     }
 
     /// Answers `request`, which came as a [`Received::MemoryRead`], and gives `send` the packets
-    /// for the link. `None` says that there is no memory; the device then gets Unsupported Request.
+    /// for the link, which spares the packets the way through the queue of outputs. `None` says that
+    /// there is no memory; the device then gets Unsupported Request.
     ///
     /// # Panics
     /// When the number of bytes differs from the length asked for.

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Instant, Nanos, Rng};
 
 use super::settings::{Forwarding, PortSettings};
+use crate::leaving::take_due;
 use crate::tsn::credit::Credit;
 use crate::tsn::traffic::Running;
 use crate::{Class, Counts, Frame, Hop, Transmitter};
@@ -244,12 +245,7 @@ impl Hop for Port {
         if self.own > 0 {
             self.advance(now);
         }
-        if self.leaving.front()?.0 > now {
-            return None;
-        }
-        let (_, frame) = self.leaving.pop_front()?;
-        self.counts.left += 1;
-        Some(frame)
+        take_due(&mut self.leaving, &mut self.counts, now)
     }
 
     fn next(&self) -> Option<Instant> {
