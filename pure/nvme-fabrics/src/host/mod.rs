@@ -5,6 +5,7 @@ mod association;
 pub mod discovery;
 mod identity;
 pub mod multipath;
+mod table;
 
 pub use association::{Association, Config, Failure, Loss, Output, SubmitError};
 pub use identity::{Identity, ImpactedController};

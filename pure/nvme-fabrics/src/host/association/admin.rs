@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
-use engine::{DeadlineList, Instant};
+use engine::Instant;
 
 use crate::host::ImpactedController;
+use crate::host::table::Table;
 
 /// Who sent a command, or what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,28 +18,18 @@ pub(super) enum Owner {
     Reset(ImpactedController),
 }
 
-#[derive(Debug)]
-struct Entry {
-    generation: u32,
-    owner: Option<Owner>,
-}
-
 /// This bit of a token marks the association's commands; I/O commands do not have it.
 const OWN: u64 = 1 << 63;
 /// Maximum number of admin commands at a time.
 pub(super) const ADMIN_COMMANDS_MAX: u32 = 32;
 
-/// The outstanding admin commands, by token.
+/// The owners of the outstanding admin commands.
 #[derive(Debug)]
-pub(super) struct Admin {
-    entries: Vec<Entry>,
-    deadlines: DeadlineList,
-}
+pub(super) struct Admin(Table<Owner>);
 
 impl Default for Admin {
     fn default() -> Self {
-        let entries = (0..ADMIN_COMMANDS_MAX).map(|_| Entry { generation: 0, owner: None }).collect();
-        Self { entries, deadlines: DeadlineList::new(ADMIN_COMMANDS_MAX) }
+        Self(Table::new(ADMIN_COMMANDS_MAX))
     }
 }
 
@@ -51,51 +42,34 @@ impl Admin {
     /// Issues a token for a command of `owner` that must end by `deadline`. `None` if there is no
     /// room.
     pub(super) fn issue(&mut self, owner: Owner, deadline: Option<Instant>) -> Option<u64> {
-        let index = self.entries.iter().position(|entry| entry.owner.is_none())?;
-        let entry = &mut self.entries[index];
-        entry.owner = Some(owner);
-        let index = u32::try_from(index).expect("admin commands are few");
+        let index = self.0.issue(owner)?;
         if let Some(deadline) = deadline {
-            self.deadlines.arm(index, deadline);
+            self.0.arm(index, deadline);
         }
-        Some(OWN | u64::from(entry.generation & 0x7fff_ffff) << 32 | u64::from(index))
+        Some(OWN | self.0.token(index))
     }
 
     /// The owner of the command that has ended; `None` if the command was forgotten.
     pub(super) fn retire(&mut self, token: u64) -> Option<Owner> {
-        let [a, b, c, d, e, f, g, h] = token.to_le_bytes();
-        let (index, generation) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h & 0x7f]));
-        let entry = self.entries.get_mut(usize::try_from(index).ok()?)?;
-        if entry.generation & 0x7fff_ffff != generation {
-            return None;
-        }
-        let owner = entry.owner.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
-        self.deadlines.disarm(index);
-        Some(owner)
+        let index = self.0.find(token & !OWN)?;
+        self.0.retire(index)
     }
 
     /// Forgets every command. Returns the cookies of the callers' commands among them.
     pub(super) fn abandon(&mut self) -> impl Iterator<Item = u64> {
-        let mut callers = Vec::new();
-        for (index, entry) in (0_u32..).zip(&mut self.entries) {
-            if let Some(owner) = entry.owner.take() {
-                entry.generation = entry.generation.wrapping_add(1);
-                self.deadlines.disarm(index);
-                if let Owner::Caller(cookie) = owner {
-                    callers.push(cookie);
-                }
-            }
-        }
-        callers.into_iter()
+        let indices: Vec<u32> = self.0.iter().map(|(index, _)| index).collect();
+        let owners: Vec<Owner> = indices.into_iter().filter_map(|index| self.0.retire(index)).collect();
+        owners
+            .into_iter()
+            .filter_map(|owner| if let Owner::Caller(cookie) = owner { Some(cookie) } else { None })
     }
 
     /// Whether a command is overdue.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
-        self.deadlines.expire(now).is_some()
+        self.0.expire(now).is_some()
     }
 
     pub(super) fn earliest(&self) -> Option<Instant> {
-        self.deadlines.earliest()
+        self.0.earliest()
     }
 }

@@ -307,7 +307,7 @@ impl Multipath {
 
     #[inline]
     fn dispatch(&mut self, now: Instant, index: u32, path: PathIndex, queue: QueueId) -> Option<Dispatch> {
-        let token = self.commands.token(now, index, self.config.io_timeout);
+        let token = self.commands.on_sent(index, now + self.config.io_timeout);
         let command = self.commands.get(index)?;
         (command.place, command.sent) = (Place::On { path, queue }, now);
         let Request { entry, ref data, .. } = command.request;
