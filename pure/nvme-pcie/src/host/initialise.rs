@@ -12,6 +12,7 @@ use nvme::host::{Identity, NAMESPACES_MAX, Namespace, queue_entries_max, ready_t
 use nvme::wire::identify::{IdentifyController, cns, namespace_list};
 use nvme::wire::{AdminOpcode, NamespaceId, QueueId, Status, SubmissionQueueEntry};
 
+use super::Config;
 use super::layout::{ADMIN_ENTRIES, Layout};
 use crate::registers::{admin_queue_attributes, capabilities, configuration, low_half, offset, status};
 
@@ -113,17 +114,6 @@ impl fmt::Display for InitError {
 
 impl core::error::Error for InitError {}
 
-/// The driver's parameters for the script.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parameters {
-    pub(super) layout: Layout,
-    pub(super) queue_pairs: u16,
-    pub(super) queue_entries: u32,
-    pub(super) transfer_bytes_max: u32,
-    /// Whether completion queue `n` interrupts on vector `n`.
-    pub(super) interrupts: bool,
-}
-
 type Ask = Asker<Question, Answer>;
 
 async fn read(ask: &Ask, offset: u32, length: u32) -> Result<u64, InitError> {
@@ -175,7 +165,7 @@ async fn ready(ask: &Ask, awaited: bool, limit: Nanos) -> Result<(), InitError> 
 }
 
 /// Brings the controller up, and returns what it reported about itself.
-pub(super) async fn initialise(ask: Ask, parameters: Parameters) -> Result<Identity, InitError> {
+pub(super) async fn initialise(ask: Ask, config: Config, layout: Layout) -> Result<Identity, InitError> {
     let capabilities = read(&ask, offset::CAPABILITIES, 8).await?;
     let version = low_half(read(&ask, offset::VERSION, 4).await?);
     let supported = capabilities::NVM_COMMAND_SET.of(capabilities) == 1
@@ -186,17 +176,17 @@ pub(super) async fn initialise(ask: Ask, parameters: Parameters) -> Result<Ident
     if !supported {
         return Err(InitError::Unsupported { capabilities });
     }
-    enable(&ask, &parameters, capabilities).await?;
+    enable(&ask, &layout, capabilities).await?;
     let (_, page) = admin(&ask, identify(cns::CONTROLLER, NamespaceId::NONE), true).await?;
     let controller =
         Box::new(page.map_or_else(IdentifyController::default, |page| IdentifyController::parse(&page)));
-    let io_queues = create_queues(&ask, &parameters, capabilities).await?;
+    let io_queues = create_queues(&ask, &config, &layout, capabilities).await?;
     let namespaces = namespaces(&ask).await?;
-    let transfer_bytes_max = transfer_limit(&controller, capabilities, parameters.transfer_bytes_max);
+    let transfer_bytes_max = transfer_limit(&controller, capabilities, config.transfer_bytes_max);
     Ok(Identity { version, capabilities, controller, namespaces, io_queues, transfer_bytes_max })
 }
 
-async fn enable(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result<(), InitError> {
+async fn enable(ask: &Ask, layout: &Layout, capabilities: u64) -> Result<(), InitError> {
     let limit = ready_timeout(capabilities);
     let before = read(ask, offset::CONFIGURATION, 4).await?;
     if configuration::ENABLE.of(before) == 1 {
@@ -211,7 +201,7 @@ async fn enable(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result
     let attributes = admin_queue_attributes::SUBMISSION_ENTRIES.put(admin_entries)
         | admin_queue_attributes::COMPLETION_ENTRIES.put(admin_entries);
     write(ask, offset::ADMIN_QUEUE_ATTRIBUTES, attributes, 4).await;
-    let queue = parameters.layout.queue(0);
+    let queue = layout.queue(0);
     write(ask, offset::ADMIN_SUBMISSION_QUEUE, queue.submission, 8).await;
     write(ask, offset::ADMIN_COMPLETION_QUEUE, queue.completion, 8).await;
     let configured = configuration::ENABLE.put(1)
@@ -222,14 +212,19 @@ async fn enable(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result
 }
 
 /// Sets Number of Queues and creates the I/O queues. Returns the number of queue pairs.
-async fn create_queues(ask: &Ask, parameters: &Parameters, capabilities: u64) -> Result<u16, InitError> {
-    let (granted, _) = admin(ask, set_number_of_queues(parameters.queue_pairs), false).await?;
-    let pairs = parameters.queue_pairs.min(granted_queues(granted));
-    let entries = parameters.queue_entries.min(queue_entries_max(capabilities));
+async fn create_queues(
+    ask: &Ask,
+    config: &Config,
+    layout: &Layout,
+    capabilities: u64,
+) -> Result<u16, InitError> {
+    let (granted, _) = admin(ask, set_number_of_queues(config.queue_pairs), false).await?;
+    let pairs = config.queue_pairs.min(granted_queues(granted));
+    let entries = config.queue_entries.min(queue_entries_max(capabilities));
     for pair in 1..=pairs {
-        let queue = parameters.layout.queue(pair);
+        let queue = layout.queue(pair);
         let id = QueueId(pair);
-        let vector = parameters.interrupts.then_some(pair);
+        let vector = config.interrupts.then_some(pair);
         admin(ask, create_completion_queue(id, queue.completion, entries, vector), false).await?;
         admin(ask, create_submission_queue(id, queue.submission, entries), false).await?;
     }

@@ -41,7 +41,7 @@ pub use types::{
 };
 
 use crate::registers::{DOORBELL_BYTES, low_16, offset};
-use initialise::{Answer, Parameters, Question};
+use initialise::{Answer, Question};
 use layout::{Layout, PAGE};
 use queue::{Command, Owner, Queue};
 use watch::Watch;
@@ -178,20 +178,14 @@ impl Host {
     pub fn start(&mut self, now: Instant) {
         self.timers.disarm(Timer::Retry);
         self.timers.disarm(Timer::Hold);
-        let parameters = Parameters {
-            layout: self.layout,
-            queue_pairs: self.config.queue_pairs,
-            queue_entries: self.config.queue_entries,
-            transfer_bytes_max: self.config.transfer_bytes_max,
-            interrupts: self.config.interrupts,
-        };
         self.abandon_admin(now);
         self.pending.clear();
         self.active = 1;
         for queue in &mut self.queues {
             queue.hush();
         }
-        let (script, step) = Script::start(|asker| initialise::initialise(asker, parameters));
+        let (config, layout) = (self.config, self.layout);
+        let (script, step) = Script::start(|asker| initialise::initialise(asker, config, layout));
         self.on_step(now, Box::new(script), step);
     }
 

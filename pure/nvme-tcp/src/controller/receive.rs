@@ -88,13 +88,13 @@ impl End for Connection {
         self.core.fail(fault, shown, Closed::HostFault(fault));
     }
 
-    fn closed(why: Closed) -> Output {
-        Output::Closed(why)
-    }
-
     #[inline]
     fn core(&mut self) -> &mut Core<Target> {
         &mut self.core
+    }
+
+    fn closed(why: Closed) -> Output {
+        Output::Closed(why)
     }
 }
 

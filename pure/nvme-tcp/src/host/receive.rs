@@ -69,6 +69,11 @@ impl End for Connection {
         self.core.fail(fault, shown, Closed::ControllerFault(fault));
     }
 
+    #[inline]
+    fn core(&mut self) -> &mut Core<Target> {
+        &mut self.core
+    }
+
     fn fail_header(&mut self, fault: Fault) {
         let is_strange = self.core.is_initialising() && fault != Fault::SEQUENCE;
         let why = if is_strange { Closed::Stranger(fault) } else { Closed::ControllerFault(fault) };
@@ -77,11 +82,6 @@ impl End for Connection {
 
     fn closed(why: Closed) -> Output {
         Output::Closed(why)
-    }
-
-    #[inline]
-    fn core(&mut self) -> &mut Core<Target> {
-        &mut self.core
     }
 }
 
