@@ -94,6 +94,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod assembly;
 mod connection;
 pub mod controller;
 mod data_pointer;

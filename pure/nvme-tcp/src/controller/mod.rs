@@ -23,6 +23,7 @@ use nvme::wire::{CompletionQueueEntry, Status};
 
 pub use types::{Closed, Config, Held, Output, Permission, Queue, Slot, Statistics};
 
+use crate::assembly::Assembly;
 use crate::connection::{Core, End};
 pub use crate::connection::{Input, Parameters};
 use crate::wire::{Fault, Receiver};
@@ -196,7 +197,7 @@ impl Connection {
                 if over {
                     return Ok(None);
                 }
-                command.pull.length = length;
+                command.pull.data = Assembly::new(length);
                 self.waiting.push_back(slot.0);
                 self.ask_waiting();
                 Ok(None)
@@ -240,7 +241,7 @@ impl Connection {
         let command = self.slots.get(slot.0).expect("a completion is for a command in flight");
         let entry = CompletionQueueEntry { command_id: command.id, ..entry };
         if command.pull.is_active() {
-            let coming = command.pull.asked > command.pull.arrived;
+            let coming = command.pull.asked > command.pull.data.arrived;
             command.response = coming.then_some(entry);
             // Data that were not asked for yet are no longer needed.
             self.waiting.retain(|waiting| *waiting != slot.0);

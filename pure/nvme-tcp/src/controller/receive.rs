@@ -34,7 +34,7 @@ impl connection::Target for Target {
     fn place<'a>(&'a mut self, slots: &'a mut Slots, range: Range<usize>) -> Option<&'a mut [u8]> {
         match self {
             Self::Capsule { place, .. } => place.get_mut(range),
-            Self::Transfer { slot, .. } => slots.get(*slot)?.pull.place.as_mut()?.get_mut(range),
+            Self::Transfer { slot, .. } => slots.get(*slot)?.pull.data.place(range),
         }
     }
 }
@@ -72,13 +72,11 @@ impl End for Connection {
                 self.begin(entry, capsule)
             }
             Target::Transfer { slot, window } => {
-                let place = self.slots.get(slot).and_then(|command| command.pull.place.take());
-                let Some(place) = place else { return Step::Again };
-                let intact = self.is_intact(&place[range.clone()], digest);
-                if let Some(command) = self.slots.get(slot) {
-                    command.pull.place = Some(place);
-                }
-                self.on_arrived(slot, window, range.len(), intact, None)
+                let part = self.slots.get(slot).and_then(|command| command.pull.data.part(range.clone()));
+                let Some(part) = part else { return Step::Again };
+                let intact = digest.is_of(self.config.crc32c, part);
+                self.statistics.data_digest_errors += u64::from(!intact);
+                self.on_arrived(slot, window, range.len(), intact)
             }
         }
     }
@@ -217,16 +215,15 @@ impl Connection {
         let length = pdu.length as usize;
         let Some(command) = self.slots.get(slot) else { return Err(Fault::field(10)) };
         let pull = &mut command.pull;
-        if pull.length == pdu.length
+        if pull.data.length == pdu.length
             && let Some(whole) = self.core.reader.inbound.take(length + framing.tail())
         {
             // The usual case: all of the data in one PDU, and the PDU in one block.
+            pull.data.take_whole(&whole);
             let intact = self.is_intact(&whole[..length], Digest::behind(&whole, length, framing));
-            return Ok(self.on_arrived(slot, window, length, intact, Some(whole.slice(0..length))));
+            return Ok(self.on_arrived(slot, window, length, intact));
         }
-        if pull.place.is_none() {
-            pull.place = Some(self.config.pool.borrow_mut().take(pull.length as usize));
-        }
+        pull.data.make_room(&self.config.pool);
         let start = pdu.offset as usize;
         let target = Target::Transfer { slot, window };
         self.core.expect(target, start..start + length, framing);
@@ -280,25 +277,16 @@ impl Connection {
         }
     }
 
-    /// All data of a PDU of a transfer have come. `whole` has all data of the transfer, if they are
-    /// not in the transfer's place.
-    fn on_arrived(
-        &mut self,
-        slot: u16,
-        window: usize,
-        length: usize,
-        intact: bool,
-        whole: Option<Buffer>,
-    ) -> Step {
+    /// All data of a PDU of a transfer have come.
+    fn on_arrived(&mut self, slot: u16, window: usize, length: usize, intact: bool) -> Step {
         let count = u32::try_from(length).expect("DATAL has 32 bits");
         self.pulling -= u64::from(count);
         let Some(command) = self.slots.get(slot) else { return Step::Again };
         let pull = &mut command.pull;
         pull.windows[window].next += count;
-        pull.arrived += count;
-        pull.broken |= !intact;
-        let done = pull.arrived == pull.length;
-        let given_up = command.response.is_some() && pull.arrived == pull.asked;
+        pull.data.on_arrived(count, intact);
+        let done = pull.data.arrived == pull.data.length;
+        let given_up = command.response.is_some() && pull.data.arrived == pull.asked;
         if given_up && let Some(entry) = command.response.take() {
             self.respond(Slot(slot), entry);
             self.ask_waiting();
@@ -308,18 +296,14 @@ impl Connection {
             self.ask_waiting();
             return Step::Again;
         }
-        let Pull { place, broken, .. } = core::mem::take(pull);
+        let Pull { data, .. } = core::mem::take(pull);
         self.ask_waiting();
         let slot = Slot(slot);
-        if broken {
+        if data.broken {
             let status = StatusCode::TransientTransportError.into();
             return Step::Output(Output::HostDataFailed { slot, status });
         }
-        let data = match (whole, place) {
-            (Some(whole), _) => whole,
-            (None, Some(place)) => self.config.pool.borrow_mut().seal(place),
-            (None, None) => Buffer::EMPTY,
-        };
+        let data = data.finish(&self.config.pool);
         Step::Output(Output::HostData { slot, data })
     }
 }

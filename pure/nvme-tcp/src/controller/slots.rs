@@ -3,9 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use engine::{Buffer, BufferMut};
+use engine::Buffer;
 use nvme::wire::{CommandId, CompletionQueueEntry, StatusCode};
 
+use crate::assembly::Assembly;
 use crate::{DataPointer, R2TS_PER_COMMAND_MAX};
 
 const NONE: u16 = u16::MAX;
@@ -28,22 +29,15 @@ impl Window {
 /// Data that are fetched from the host.
 #[derive(Debug, Default)]
 pub(super) struct Pull {
-    /// Length of the transfer in bytes; 0 when there is none.
-    pub(super) length: u32,
+    pub(super) data: Assembly,
     /// Bytes that were asked for.
     pub(super) asked: u32,
-    /// Bytes that have come.
-    pub(super) arrived: u32,
     pub(super) windows: [Window; R2TS_PER_COMMAND_MAX],
-    /// Where the data are assembled; `None` while none have come.
-    pub(super) place: Option<BufferMut>,
-    /// A data digest did not match.
-    pub(super) broken: bool,
 }
 
 impl Pull {
     pub(super) const fn is_active(&self) -> bool {
-        self.length > 0
+        self.data.length > 0
     }
 }
 

@@ -68,14 +68,14 @@ impl Connection {
         let windows_max = self.ready_to_transfer_max;
         let Some(command) = self.slots.get(slot) else { return true };
         if command.pulled == 0 {
-            command.pulled = command.pull.length;
+            command.pulled = command.pull.data.length;
             self.pulled += u64::from(command.pulled);
         }
         let (id, pull) = (command.id, &mut command.pull);
-        while pull.asked < pull.length {
+        while pull.asked < pull.data.length {
             let open = pull.windows[..windows_max].iter().position(|window| !window.is_open());
             let Some(window) = open else { return false };
-            let length = limit.min(pull.length - pull.asked);
+            let length = limit.min(pull.data.length - pull.asked);
             let offset = pull.asked;
             pull.windows[window] = Window { next: offset, end: offset + length };
             pull.asked += length;

@@ -19,6 +19,7 @@ use nvme::wire::{CommandId, SubmissionQueueEntry};
 pub use nvme::host::Completed;
 pub use types::{Closed, Config, DigestUse, Output, Statistics, SubmitError};
 
+use crate::assembly::Assembly;
 use crate::connection::{Core, End};
 pub use crate::connection::{Input, Parameters};
 use crate::wire::{CommandCapsule, Fault, Flags, InitializeRequest, PduKind, Receiver};
@@ -97,8 +98,7 @@ impl Connection {
         match data {
             Data::None => (DataPointer::Transport { length: 0 }, Moving::Nothing, Buffer::EMPTY),
             Data::Read(length) => {
-                let (place, whole) = (None, Buffer::EMPTY);
-                let incoming = Incoming { length, arrived: 0, ended: false, broken: false, whole, place };
+                let incoming = Incoming { data: Assembly::new(length), ended: false };
                 (DataPointer::Transport { length }, Moving::In(incoming), Buffer::EMPTY)
             }
             Data::Write(data) => {

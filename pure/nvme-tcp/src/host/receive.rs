@@ -33,7 +33,7 @@ impl connection::Target for Target {
 
     fn place<'a>(&'a mut self, slots: &'a mut Slots, range: Range<usize>) -> Option<&'a mut [u8]> {
         let Moving::In(incoming) = &mut slots.get(self.command)?.moving else { return None };
-        incoming.place.as_mut()?.get_mut(range)
+        incoming.data.place(range)
     }
 }
 
@@ -58,7 +58,7 @@ impl End for Connection {
         };
         let Target { command, flags } = target;
         let place = self.slots.get(command).and_then(|command| match &command.moving {
-            Moving::In(incoming) => incoming.place.as_ref()?.get(range.clone()),
+            Moving::In(incoming) => incoming.data.part(range.clone()),
             _ => None,
         });
         let intact = place.is_none_or(|place| digest.is_of(self.config.crc32c, place));
@@ -131,11 +131,9 @@ impl Connection {
         self.statistics.completed += 1;
         self.statistics.last_completed = Some(entry.command_id);
         let mut data = Buffer::EMPTY;
-        if let Moving::In(Incoming { arrived, broken, whole, place, .. }) = command.moving {
-            data = whole;
-            if let Some(place) = place {
-                data = self.config.pool.borrow_mut().seal(place).slice(0..arrived as usize);
-            }
+        if let Moving::In(Incoming { data: assembly, .. }) = command.moving {
+            let broken = assembly.broken;
+            data = assembly.finish(&self.config.pool);
             if broken && entry.status().is_success() {
                 entry = entry.with_status(StatusCode::TransientTransportError.into(), false);
             }
@@ -184,26 +182,24 @@ impl Connection {
             return Err(Fault::field(16));
         }
         let end = pdu.offset.checked_add(pdu.length).ok_or(Fault::OUT_OF_RANGE)?;
-        if end > incoming.length {
+        if end > incoming.data.length {
             return Err(Fault::OUT_OF_RANGE);
         }
-        if pdu.offset != incoming.arrived || incoming.ended {
+        if pdu.offset != incoming.data.arrived || incoming.ended {
             return Err(Fault::SEQUENCE);
         }
         self.core.reader.inbound.consume(framing.head());
         let length = pdu.length as usize;
-        if pdu.length == incoming.length
+        if pdu.length == incoming.data.length
             && let Some(whole) = self.core.reader.inbound.take(length + framing.tail())
         {
             // The usual case: all of the data in one PDU, and the PDU in one block.
-            incoming.whole = whole.slice(0..length);
+            incoming.data.take_whole(&whole);
             let digest = Digest::behind(&whole, length, framing);
             let intact = digest.is_of(self.config.crc32c, &whole[..length]);
             return Ok(self.on_arrived(pdu.command, length, intact, header.flags));
         }
-        if incoming.place.is_none() {
-            incoming.place = Some(self.config.pool.borrow_mut().take(incoming.length as usize));
-        }
+        incoming.data.make_room(&self.config.pool);
         let start = pdu.offset as usize;
         let target = Target { command: pdu.command, flags: header.flags };
         self.core.expect(target, start..start + length, framing);
@@ -216,8 +212,7 @@ impl Connection {
         self.statistics.data_digest_errors += u64::from(!intact);
         let Some(command) = self.slots.get(id) else { return Step::Again };
         if let Moving::In(incoming) = &mut command.moving {
-            incoming.arrived += u32::try_from(length).expect("DATAL has 32 bits");
-            incoming.broken |= !intact;
+            incoming.data.on_arrived(u32::try_from(length).expect("DATAL has 32 bits"), intact);
             incoming.ended = flags.has(Flags::LAST_PDU);
         }
         if !flags.has(Flags::SUCCESS) {

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
-use engine::{Buffer, BufferMut};
+use engine::Buffer;
 use nvme::wire::CommandId;
 
+use crate::assembly::Assembly;
 use crate::{QUEUE_SIZE_MAX, R2TS_PER_COMMAND_MAX};
 
 const NONE: u16 = u16::MAX;
@@ -29,17 +30,9 @@ pub(super) enum Moving {
 /// Data that the controller sends.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    pub(super) length: u32,
-    /// Bytes that have come.
-    pub(super) arrived: u32,
+    pub(super) data: Assembly,
     /// The data have ended (LAST_PDU).
     pub(super) ended: bool,
-    /// A data digest did not match.
-    pub(super) broken: bool,
-    /// All of the data, if they came in one block.
-    pub(super) whole: Buffer,
-    /// Where the data are assembled otherwise.
-    pub(super) place: Option<BufferMut>,
 }
 
 #[derive(Debug)]
