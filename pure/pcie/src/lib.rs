@@ -54,7 +54,9 @@
 //!             requester::Output::Answer(Answer::Register { cookie: 1, result: Ok(_) }) => {
 //!                 host.read(now, 2, 0xc000_0010, 4)?;
 //!             }
-//!             requester::Output::Answer(Answer::ReadData { cookie: 2, data, .. }) => read = Some(data),
+//!             requester::Output::Answer(Answer::ReadData { cookie: 2, data, .. }) => {
+//!                 read = Some(data);
+//!             }
 //!             _ => {}
 //!         }
 //!     }

@@ -88,8 +88,8 @@ pub fn abort(queue: QueueId, command: CommandId) -> SubmissionQueueEntry {
     }
 }
 
-/// A Create I/O Completion Queue for a queue of `entries` (2..=65,536) physically contiguous entries
-/// from `address`. The queue raises interrupt `vector`, if there is one.
+/// A Create I/O Completion Queue for a queue of `entries` (2..=65,536) physically contiguous
+/// entries from `address`. The queue raises interrupt `vector`, if there is one.
 pub fn create_completion_queue(
     queue: QueueId,
     address: u64,
@@ -101,8 +101,8 @@ pub fn create_completion_queue(
     create_queue(AdminOpcode::CreateIoCompletionQueue, queue, address, entries, interrupts)
 }
 
-/// A Create I/O Submission Queue for a queue of `entries` (2..=65,536) physically contiguous entries
-/// from `address`, which completes to the completion queue with the same identifier.
+/// A Create I/O Submission Queue for a queue of `entries` (2..=65,536) physically contiguous
+/// entries from `address`. Its commands complete to the completion queue with the same identifier.
 pub fn create_submission_queue(queue: QueueId, address: u64, entries: u32) -> SubmissionQueueEntry {
     // Completion Queue Identifier (CQID).
     let completion_queue = u32::from(queue.0) << 16;

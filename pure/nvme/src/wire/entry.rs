@@ -10,8 +10,8 @@ use super::{Bits, Status};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u16);
 
-/// Queue Identifier (QID, SQID): names a submission queue, and the completion queue that a host pairs
-/// with it; 0 names the admin queues.
+/// Queue Identifier (QID, SQID): names a submission queue, and the completion queue that a host
+/// pairs with it; 0 names the admin queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u16);
 

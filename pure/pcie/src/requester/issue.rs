@@ -37,8 +37,8 @@ impl Requester {
         self.start(now, cookie, Purpose::MemoryRead { address, length })
     }
 
-    /// Reads a double word of a configuration space, or writes the bytes of it that the byte enables
-    /// and the value in `write` give. The answer is [`Answer::Register`] with `cookie`.
+    /// Reads a double word of a configuration space, or writes it with the byte enables and the
+    /// value in `write`. The answer is [`Answer::Register`] with `cookie`.
     ///
     /// # Errors
     /// [`Busy`] when [`REQUESTS_MAX`] requests are under way.

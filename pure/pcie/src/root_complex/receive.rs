@@ -68,8 +68,8 @@ impl RootComplex {
     }
 
     /// Answers `request`, which came as a [`Received::MemoryRead`], and gives `send` the packets
-    /// for the link, which spares the packets the way through the queue of outputs. `None` says that
-    /// there is no memory; the device then gets Unsupported Request.
+    /// for the link, which spares each packet the way through the queue of outputs. `None` says
+    /// that there is no memory; the device then gets Unsupported Request.
     ///
     /// # Panics
     /// When the number of bytes differs from the length asked for.
