@@ -1,9 +1,9 @@
 //! NVM Express Base Specification 2.0 and NVM Command Set Specification 1.0, as pure engines.
 //!
 //! Start at [`subsystem::Subsystem`], the command core that every transport shares. [`host`] has
-//! the parts that hosts of every transport share, [`wire`] the data structures in bytes, and
-//! [`media`] the storage behind namespaces. The crates `farlane-nvme-pcie` and `farlane-nvme-tcp`
-//! are transports.
+//! the parts that hosts of every transport share, [`wire`] the data structures in bytes, [`media`]
+//! the storage behind namespaces, and [`pointer`] follows PRP entries and SGLs through host memory.
+//! The crates `farlane-nvme-pcie` and `farlane-nvme-tcp` are transports.
 //!
 //! # The run loop
 //!
@@ -98,5 +98,6 @@ extern crate std;
 pub mod fuzz;
 pub mod host;
 pub mod media;
+pub mod pointer;
 pub mod subsystem;
 pub mod wire;

@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 
 use engine::Buffer;
+use nvme::pointer::DataPointer;
 use nvme::subsystem::{
     CommandToken, Direction as CoreDirection, Input as CoreInput, Transfer as CoreTransfer,
 };
-use nvme::wire::{DataTransfer, SubmissionQueueEntry, SubmissionQueueId};
+use nvme::wire::{SubmissionQueueEntry, SubmissionQueueId};
 use pcie::device::Dma;
 
 use super::dma::{Assembly, Piece, Purpose};
-use super::pointer::DataPointer;
 use super::{Controller, Output};
 use crate::registers::SUBMISSION_ENTRY_BYTES;
 
@@ -160,17 +160,7 @@ impl Controller {
         let slot = self.slots.slot(index);
         slot.queue = queue;
         slot.entry = entry;
-        let [first, second] = entry.data_pointer;
-        slot.pointer = match entry.data_transfer() {
-            DataTransfer::Prp => DataPointer::Prp(first, second),
-            DataTransfer::Reserved => DataPointer::Reserved,
-            DataTransfer::SglContiguousMetadata | DataTransfer::SglSegmentMetadata => {
-                let mut descriptor = [0; 16];
-                descriptor[..8].copy_from_slice(&first.to_le_bytes());
-                descriptor[8..].copy_from_slice(&second.to_le_bytes());
-                DataPointer::Sgl(descriptor)
-            }
-        };
+        slot.pointer = DataPointer::of(&entry);
         if queue == 0 && self.on_queue_command(index, &entry) {
             return;
         }

@@ -10,7 +10,6 @@ mod dma;
 mod fetch;
 mod interrupts;
 mod memory;
-mod pointer;
 mod posting;
 mod properties;
 mod queues;
@@ -27,6 +26,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Pool};
 use nvme::media;
+use nvme::pointer::PageSize;
 use nvme::subsystem::{
     AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Counters, Input as CoreInput,
     Notification, Output as CoreOutput, Subsystem as Core, Transport,
@@ -39,7 +39,7 @@ pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
 pub use memory::{MEMORY_BUFFER_BAR, MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
 pub use rings::CompletionQueueId;
 
-use crate::registers::{PageSize, status};
+use crate::registers::status;
 use arbitration::Classes;
 use dma::{Piece, Purpose, Reads};
 use fetch::Fetches;

@@ -1,14 +1,15 @@
 //! The register file: properties, which are read and written in any size and alignment, and
 //! doorbells.
 
+use nvme::pointer::PageSize;
 use nvme::wire::SubmissionQueueId;
 
 use super::arbitration::Classes;
 use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
 use super::{Controller, DoorbellFault};
 use crate::registers::{
-    DOORBELL_BYTES, PageSize, SUBMISSION_ENTRY_BYTES, VERSION_2_0, admin_queue_attributes, capabilities,
-    configuration, low_half, offset, status,
+    DOORBELL_BYTES, SUBMISSION_ENTRY_BYTES, VERSION_2_0, admin_queue_attributes, capabilities, configuration,
+    low_half, offset, status,
 };
 
 /// The largest memory page (CAP.MPSMAX): 4 KiB times 2 to this power.

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use engine::{Buffer, BufferMut};
+use nvme::pointer::{DataPointer, Direction, PageSize, Segments, Step, Walk};
 use nvme::wire::{StatusCode, SubmissionQueueEntry};
 
 use super::dma::Assembly;
-use super::pointer::{DataPointer, Walk};
 
 /// The state of a command's data transfer.
 #[derive(Debug, Default)]
@@ -58,6 +58,8 @@ pub(super) struct Slot {
     pub(super) entry: SubmissionQueueEntry,
     pub(super) pointer: DataPointer,
     pub(super) walk: Walk,
+    /// The pieces that the walk has found.
+    pub(super) segments: Segments,
     pub(super) transfer: Transfer,
     /// The list that is being read.
     pub(super) list: Assembly,
@@ -82,6 +84,7 @@ impl Slot {
             entry: SubmissionQueueEntry::default(),
             pointer: DataPointer::Prp(0, 0),
             walk: Walk::default(),
+            segments: Segments::default(),
             transfer: Transfer::None,
             list: Assembly::default(),
             next_list: None,
@@ -91,6 +94,16 @@ impl Slot {
             bytes: 0,
             ending: None,
         }
+    }
+
+    /// Starts to follow the data pointer of the command, which moves `total` bytes.
+    #[inline]
+    pub(super) fn start_walk(&mut self, total: u32, page: PageSize, direction: Direction) -> Step {
+        self.segments.clear();
+        let found = &mut |segment| self.segments.push(segment);
+        let (walk, step) = Walk::start(self.pointer, total.into(), page, direction, found);
+        self.walk = walk;
+        step
     }
 
     fn clear(&mut self) {

@@ -2,11 +2,11 @@
 //! in slices.
 
 use engine::Buffer;
+use nvme::pointer::{Direction, Segment, Step};
 use nvme::wire::StatusCode;
 use pcie::device::{Dma, DmaId};
 
 use super::dma::{Piece, Purpose, copy_into};
-use super::pointer::{Direction, PointerFault, Segment, Step};
 use super::slots::Transfer;
 use super::{Controller, Output};
 
@@ -29,7 +29,7 @@ impl Controller {
         let slot = self.slots.slot(index);
         slot.bytes = length;
         slot.transfer = Transfer::WalkingToController { buffer };
-        let step = slot.walk.start(slot.pointer, length, page, Direction::ToController);
+        let step = slot.start_walk(length, page, Direction::ToController);
         self.on_step(index, step);
     }
 
@@ -56,7 +56,7 @@ impl Controller {
         let slot = self.slots.slot(index);
         if matches!(slot.transfer, Transfer::None) {
             slot.transfer = Transfer::WalkingToHost;
-            let step = slot.walk.start(slot.pointer, total, page, Direction::ToHost);
+            let step = slot.start_walk(total, page, Direction::ToHost);
             self.on_step(index, step);
         }
         let slot = self.slots.slot(index);
@@ -72,7 +72,7 @@ impl Controller {
         let slot = self.slots.slot(index);
         let mut start = 0;
         while start < data.len() {
-            let Some((Segment { address, length }, skip)) = slot.walk.locate(offset) else { return };
+            let Some((Segment { address, length }, skip)) = slot.segments.locate(offset) else { return };
             let count = (data.len() - start).min((length - skip) as usize);
             if let Some(address) = address {
                 let address = address.wrapping_add(u64::from(skip));
@@ -95,7 +95,7 @@ impl Controller {
                 self.slots.slot(index).next_list = Some((address, length));
                 self.issue_reads(index);
             }
-            Step::Failed(fault) => self.fail_transfer(index, status_of(fault)),
+            Step::Failed(fault) => self.fail_transfer(index, fault.status()),
             Step::Done => self.on_walked(index),
         }
     }
@@ -137,7 +137,7 @@ impl Controller {
             return;
         }
         let Transfer::Pulling { segment, base, .. } = &mut slot.transfer else { return };
-        while let Some(piece) = slot.walk.segments().get(*segment) {
+        while let Some(piece) = slot.segments.as_slice().get(*segment) {
             // The walk leaves out a write's bit buckets, so that every piece has an address.
             let Some(address) = piece.address else { break };
             let purpose = Purpose::Data { slot: index, base: *base };
@@ -170,7 +170,7 @@ impl Controller {
         }
         let slot = self.slots.slot(index);
         if let Some(list) = slot.list.on_piece(&mut self.pool, piece) {
-            let step = slot.walk.on_list(&list);
+            let step = slot.walk.on_list(&list, &mut |segment| slot.segments.push(segment));
             self.on_step(index, step);
         }
     }
@@ -204,7 +204,7 @@ impl Controller {
         let slot = self.slots.slot(index);
         slot.reads -= 1;
         let Transfer::Pulling { segment, .. } = &slot.transfer else { return };
-        let asked = *segment == slot.walk.segments().len();
+        let asked = *segment == slot.segments.as_slice().len();
         if slot.reads > 0 || !(asked || slot.read_failed) {
             return;
         }
@@ -231,16 +231,5 @@ impl Controller {
         } else if slot.ending.is_some() {
             self.finish(index);
         }
-    }
-}
-
-const fn status_of(fault: PointerFault) -> StatusCode {
-    match fault {
-        PointerFault::PrpOffset => StatusCode::PrpOffsetInvalid,
-        PointerFault::PrpMissing | PointerFault::Transfer => StatusCode::InvalidField,
-        PointerFault::SglSegment => StatusCode::InvalidSglSegmentDescriptor,
-        PointerFault::SglDescriptorCount => StatusCode::InvalidSglDescriptorCount,
-        PointerFault::SglLength => StatusCode::DataSglLengthInvalid,
-        PointerFault::SglType => StatusCode::SglDescriptorTypeInvalid,
     }
 }
