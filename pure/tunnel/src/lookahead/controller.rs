@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use nvme::pointer::PageSize;
 use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyNamespace};
 use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 
@@ -95,8 +96,8 @@ pub(super) enum Ended {
 /// The known queues and namespaces of an enabled NVMe controller.
 #[derive(Debug)]
 pub(super) struct Controller {
-    /// Memory page size (CC.MPS) in bytes.
-    pub(super) page: u64,
+    /// Memory page size (CC.MPS).
+    pub(super) page: PageSize,
     submission: Vec<SubmissionQueue>,
     pub(super) completion: Vec<CompletionQueue>,
     /// Address range from the lowest to the highest completion queue.
@@ -111,7 +112,7 @@ pub(super) struct Controller {
 
 impl Controller {
     /// Creates the state of a controller that was just enabled, with its admin queues.
-    pub(super) fn new(page: u64, submission: (u64, u32), completion: (u64, u32)) -> Self {
+    pub(super) fn new(page: PageSize, submission: (u64, u32), completion: (u64, u32)) -> Self {
         let mut controller = Self {
             page,
             submission: Vec::new(),
@@ -204,7 +205,8 @@ impl Controller {
             }
             AdminOpcode::DeleteIoCompletionQueue => Change::DeleteCompletion(id),
             AdminOpcode::Identify if entry.cdw10 & CNS_MASK == 0 => {
-                let in_page = base % self.page + IDENTIFY_BYTES as u64 <= self.page;
+                let in_page =
+                    u64::from(self.page.bytes() - self.page.offset_of(base)) >= IDENTIFY_BYTES as u64;
                 let fits = base.checked_add(IDENTIFY_BYTES as u64).is_some();
                 // An SGL of one data block has its address in the same place as a PRP entry.
                 let data_block = entry.flags >> 6 == 0 || second >> 56 == 0;

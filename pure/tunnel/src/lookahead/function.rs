@@ -1,5 +1,6 @@
 //! What passing configuration and register accesses tell of an NVMe function.
 
+use nvme::pointer::PageSize;
 use pcie::wire::{Bdf, ConfigRequest};
 
 use super::controller::Controller;
@@ -191,7 +192,7 @@ impl Function {
         let base = |at| self.quad(at) & !ADMIN_RESERVED;
         let submission = (base(ADMIN_SUBMISSION), (attributes & ADMIN_SIZE) + 1);
         let completion = (base(ADMIN_COMPLETION), (attributes >> ADMIN_COMPLETION_SHIFT & ADMIN_SIZE) + 1);
-        let page = 4096 << field(PAGE_SIZE_SHIFT);
+        let page = PageSize::from_mps(u64::from(field(PAGE_SIZE_SHIFT)));
         self.controller = usual.then(|| Controller::new(page, submission, completion));
     }
 

@@ -4,13 +4,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Instant, Nanos};
+use nvme::pointer::PageSize;
 use nvme::wire::SubmissionQueueEntry;
 use pcie::wire::{Bdf, Kind, Packet, Tag};
 
 use super::controller::Controller;
 use super::function::Function;
 use super::store::Store;
-use super::walk::{Next, Transfer, Walk};
+use super::transfer::Transfer;
+use super::walk::{Next, Walk};
 use crate::frame::{Ahead, AheadKey};
 
 /// Size of the memory that the store's target uses, in double words.
@@ -81,7 +83,7 @@ pub fn store(bytes: &[u8]) {
 /// send. The only expectation is that it ends.
 pub fn learn(bytes: &[u8]) {
     let mut function = Function::new(Bdf::new(1, 0, 0));
-    let mut controller = Controller::new(4096, (0x1000, 32), (0x2000, 32));
+    let mut controller = Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32));
     let mut rest = bytes;
     while let [what, offset, length, after @ ..] = rest {
         let (piece, after) = after.split_at(usize::from(*length).min(after.len()));
@@ -117,7 +119,7 @@ fn walk(entry: &SubmissionQueueEntry, bytes: &[u8]) {
     let Some(transfer) = Transfer::of(entry, 512) else { return };
     let mut total = 0_u64;
     let mut data = |_, length| total += length;
-    let (mut walk, mut next) = Walk::start(entry, transfer.length, 4096, &mut data);
+    let (mut walk, mut next) = Walk::start(entry, transfer, PageSize::KIB4, &mut data);
     for _ in 0..LISTS_MAX {
         let Next::List { length, .. } = next else { break };
         let list: Vec<u8> = bytes.iter().copied().cycle().take(length as usize).collect();

@@ -9,7 +9,8 @@ use pcie::wire::Bdf;
 
 use super::port::{Command, Gathering};
 use super::reads::{Purpose, Read};
-use super::walk::{Next, Transfer, Walk};
+use super::transfer::Transfer;
+use super::walk::{Next, Walk};
 use super::{Lookahead, READ_MAX};
 use crate::frame::{Ahead, AheadKey};
 use crate::strands::{Bundle, Strand};
@@ -175,7 +176,7 @@ impl Lookahead {
         self.statistics.over_budget += u64::from(transfer.to_controller && !fits);
         let mut found = core::mem::take(&mut self.found);
         let (walk, next) =
-            Walk::start(entry, transfer.length, page, &mut |address, length| found.push((address, length)));
+            Walk::start(entry, transfer, page, &mut |address, length| found.push((address, length)));
         self.found = found;
         let command = self.ports[number].commands.len();
         let back = !transfer.to_controller && strand != 0;
@@ -285,7 +286,7 @@ impl Lookahead {
 }
 
 /// The pieces of a command's data, with adjoining pieces joined.
-fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
+pub(super) fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
     let follows = |one: &(u64, u64), next: &(u64, u64)| one.0 + one.1 == next.0;
     found.chunk_by(follows).map(|pieces| {
         let length: u64 = pieces.iter().map(|(_, length)| length).sum();

@@ -16,6 +16,7 @@ mod reads;
 mod store;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod walk;
 
 pub use store::{KEPT_FOR, PIECES_MAX, Store};

@@ -491,6 +491,7 @@ fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, session: &mut Bundle, over: imp
 #[cfg(test)]
 mod tests {
     use engine::Rng;
+    use nvme::pointer::PageSize;
 
     use super::*;
     use crate::lookahead::controller::Controller;
@@ -503,7 +504,7 @@ mod tests {
         let [one, other] = [Bdf::new(1, 0, 0), Bdf::new(1, 0, 1)];
         for id in [one, other] {
             let mut function = Function::new(id);
-            function.controller = Some(Controller::new(4096, (0x1000, 32), (0x2000, 32)));
+            function.controller = Some(Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32)));
             port.functions.push(function);
             let key = port.begin_command(id, 1, CommandId(7), &mut bundle).unwrap();
             port.charge(key, 64);

@@ -1,15 +1,17 @@
 use std::vec::Vec;
 
 use engine::{Buffer, Instant, Nanos};
+use nvme::pointer::{self, DataPointer, Direction, PageSize, Segments, Step};
 use nvme::wire::SubmissionQueueEntry;
 use pcie::wire::{Bdf, Kind, Packet, Tag};
-use proptest::prelude::{ProptestConfig, any, prop, proptest};
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
 use super::controller::{Controller, Ended};
 use super::function::{Function, Seen};
-use super::gather::double_words;
+use super::gather::{double_words, joined};
 use super::store::{KEPT_FOR, Store};
-use super::walk::{Next, Transfer, Walk};
+use super::transfer::Transfer;
+use super::walk::{Next, Walk};
 use crate::frame::{Ahead, AheadKey};
 
 const ROOT: Bdf = Bdf::new(0, 0, 0);
@@ -111,7 +113,7 @@ fn follow(entry: &SubmissionQueueEntry, lists: &[(u64, Vec<u8>)]) -> Vec<(u64, u
     let transfer = Transfer::of(entry, 512).unwrap();
     let mut found = Vec::new();
     let (mut walk, mut next) =
-        Walk::start(entry, transfer.length, 4096, &mut |at, length| found.push((at, length)));
+        Walk::start(entry, transfer, PageSize::KIB4, &mut |at, length| found.push((at, length)));
     for (at, list) in lists {
         assert_eq!(next, Next::List { address: *at, length: u32::try_from(list.len()).unwrap() });
         next = walk.on_list(list, &mut |at, length| found.push((at, length)));
@@ -156,10 +158,11 @@ fn a_list_that_goes_over_the_end_of_a_page_is_left_to_the_device() {
     assert_eq!(follow(&entry, &[]), []);
     // A PRP list with pages of 8 KiB.
     let entry = SubmissionQueueEntry { flags: 0, cdw12: 1023, data_pointer: [0x2000, 0x4100], ..entry };
-    let (_, next) = Walk::start(&entry, 1 << 19, 8192, &mut |_, _| ());
+    let (transfer, page) = (Transfer { length: 1 << 19, to_controller: true }, PageSize::from_mps(1));
+    let (_, next) = Walk::start(&entry, transfer, page, &mut |_, _| ());
     assert_eq!(next, Next::List { address: 0x4100, length: 63 * 8 });
     let entry = SubmissionQueueEntry { data_pointer: [0x2000, 0x4f80], ..entry };
-    assert_eq!(Walk::start(&entry, 1 << 19, 8192, &mut |_, _| ()).1, Next::Done);
+    assert_eq!(Walk::start(&entry, transfer, page, &mut |_, _| ()).1, Next::Done);
 }
 
 #[test]
@@ -208,7 +211,7 @@ fn admin(opcode: u8, command: u16, [cdw10, cdw11]: [u32; 2], base: u64) -> Submi
 
 #[test]
 fn queues_come_and_go_with_the_commands_that_succeed() {
-    let mut controller = Controller::new(4096, (0x1000, 32), (0x2000, 32));
+    let mut controller = Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32));
     let mut ended = Vec::new();
     let mut complete = |controller: &mut Controller, command, status| {
         ended.clear();
@@ -249,7 +252,7 @@ fn queues_come_and_go_with_the_commands_that_succeed() {
 #[test]
 fn block_sizes_come_from_identify_and_go_with_format() {
     let namespace = nvme::wire::NamespaceId(1);
-    let mut controller = Controller::new(4096, (0x1000, 32), (0x2000, 32));
+    let mut controller = Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32));
     let mut identify = admin(6, 1, [0, 0], 0x9000);
     identify.namespace = namespace;
     controller.on_admin(&identify);
@@ -270,7 +273,7 @@ fn block_sizes_come_from_identify_and_go_with_format() {
 
 #[test]
 fn what_would_reach_the_end_of_all_addresses_is_left_alone() {
-    let mut controller = Controller::new(4096, (0x1000, 32), (0x2000, 32));
+    let mut controller = Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32));
     for address in [u64::MAX - 383, u64::MAX - 4095] {
         controller.on_admin(&admin(6, 1, [0, 0], address));
         controller.on_write(address, &[1; 64], &mut |_| ());
@@ -301,8 +304,99 @@ fn an_enabled_controller_rings_and_a_reset_is_seen() {
     assert_eq!((queue.base, queue.entries), (0x1_0000_1000, 32));
 }
 
+/// The pieces of a transfer of `length` bytes in the order of the data: as a controller sees them,
+/// and as lookahead does. Also whether lookahead has read all lists that the controller reads.
+fn pieces(
+    entry: &SubmissionQueueEntry,
+    transfer: Transfer,
+    list_at: impl Fn(u64, u32) -> Vec<u8>,
+) -> ([Vec<(u64, u64)>; 2], bool) {
+    let direction = if transfer.to_controller { Direction::ToController } else { Direction::ToHost };
+    let (mut segments, mut found, mut lists) = (Segments::default(), Vec::new(), [0; 2]);
+    let (mut walk, mut step) = pointer::Walk::start(
+        DataPointer::of(entry),
+        transfer.length,
+        PageSize::KIB4,
+        direction,
+        &mut |one| {
+            segments.push(one);
+        },
+    );
+    while let Step::ReadList { address, length } = step {
+        lists[0] += 1;
+        step = walk.on_list(&list_at(address, length), &mut |one| segments.push(one));
+    }
+    let (mut walk, mut next) =
+        Walk::start(entry, transfer, PageSize::KIB4, &mut |at, length| found.push((at, length)));
+    while let Next::List { address, length } = next {
+        lists[1] += 1;
+        next = walk.on_list(&list_at(address, length), &mut |at, length| found.push((at, length)));
+    }
+    let named = segments.as_slice().iter().filter_map(|one| Some((one.address?, u64::from(one.length))));
+    let of_controller: Vec<_> = named.filter(|(at, length)| at.checked_add(*length).is_some()).collect();
+    // Joins pieces that adjoin once the bit buckets between them are left out.
+    let [of_controller, of_lookahead] = [&of_controller, &found]
+        .map(|pieces| joined(pieces).map(|(at, length)| (at, u64::from(length))).collect());
+    ([of_controller, of_lookahead], lists[0] == lists[1])
+}
+
+/// Addresses: mostly of pages, some of lists in pages.
+fn address() -> impl Strategy<Value = u64> {
+    let page = (1..64_u64).prop_map(|page| page << 12);
+    let slot = (1..64_u64, 0..512_u64).prop_map(|(page, slot)| page << 12 | slot << 3);
+    prop_oneof![60 => page, 10 => slot, 1 => Just(0), 1 => any::<u64>()]
+}
+
+/// Second halves of SGL descriptors: a length, and the type.
+fn descriptor() -> impl Strategy<Value = u64> {
+    let data = (prop::sample::select(&[0x00_u64, 0x00, 0x10][..]), 0..2000_u64);
+    let list = (prop::sample::select(&[0x20_u64, 0x30][..]), 1..20_u64);
+    let wrong = (prop::sample::select(&[0x01_u64, 0x40, 0x20][..]), 0..9_u64);
+    let list = list.prop_map(|(kind, count)| (kind, count * 16));
+    prop_oneof![20 => data, 4 => list, 1 => wrong].prop_map(|(kind, length)| kind << 56 | length)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
+    #[test]
+    fn lookahead_sees_the_pieces_that_the_controller_sees(
+        addresses in prop::collection::vec(address(), 7),
+        descriptors in prop::collection::vec(descriptor(), 11),
+        first in prop::sample::select(&[0x20_u64, 0x30][..]),
+        count in 1_u64..40,
+        sgl: bool,
+        length in 1_u64..1 << 17,
+        to_controller: bool,
+    ) {
+        let second = if sgl { first << 56 | (count * 16) } else { addresses[1] };
+        let entry = SubmissionQueueEntry {
+            flags: u8::from(sgl) << 6,
+            data_pointer: [addresses[0], second],
+            ..SubmissionQueueEntry::default()
+        };
+        // The word at an address is the same, whoever reads it.
+        let word_at = |at: u64| {
+            let at = usize::try_from(at / 8).unwrap();
+            if sgl && at % 2 == 1 { descriptors[at / 2 % 11] } else { addresses[at % 7] }
+        };
+        let list_at = |at: u64, length: u32| {
+            (0..u64::from(length) / 8).flat_map(|index| word_at(at.wrapping_add(index * 8)).to_le_bytes()).collect()
+        };
+        let ([of_controller, of_lookahead], whole) = pieces(&entry, Transfer { length, to_controller }, list_at);
+        // What lookahead leaves to the device comes last.
+        let total: u64 = of_lookahead.iter().map(|(_, length)| length).sum();
+        let mut left = total;
+        let first = of_controller.iter().map_while(|(at, length)| {
+            let length = left.min(*length);
+            left -= length;
+            (length > 0).then_some((*at, length))
+        });
+        assert!(first.eq(of_lookahead.iter().copied()), "{of_controller:x?} {of_lookahead:x?}");
+        if whole {
+            assert_eq!(of_controller, of_lookahead);
+        }
+    }
+
     #[test]
     fn nothing_is_answered_but_what_was_sent(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         super::fuzz::store(&bytes);
