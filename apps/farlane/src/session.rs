@@ -118,7 +118,7 @@ impl Session {
         // A caller that asks for time stamps wants to see each hop.
         let spread = target.spread.is_on() && !needs.stamps;
         options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
-        options.session.shadow = target.shadow.is_on() && !needs.stamps && !needs.round_trips;
+        options.session.config_cache = target.shadow.is_on() && !needs.stamps && !needs.round_trips;
         if spread {
             let queues = target.spread.queues();
             options.session.strands = target.spread.connections();
@@ -204,9 +204,9 @@ impl Session {
             }
         }
     }
-    /// What the tunnel has answered at the near end; none without a tunnel or without a shadow.
+    /// What the tunnel has answered at the near end; none without a tunnel or without a config cache.
     pub(crate) fn shadow(&self) -> Option<Shadowed> {
-        self.near()?.upstream()?.shadow().map(Shadowed::from)
+        self.near()?.upstream()?.config_cache().map(Shadowed::from)
     }
     /// The host on PCI Express, for what only such a host can do.
     ///

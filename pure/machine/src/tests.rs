@@ -2,9 +2,9 @@
 
 mod away;
 mod bad_devices;
+mod config_cache;
 mod lookahead;
 pub(crate) mod segments;
-mod shadow;
 mod strands;
 
 use alloc::vec::Vec;

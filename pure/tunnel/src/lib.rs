@@ -99,6 +99,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod config_cache;
 pub mod credits;
 #[cfg(test)]
 mod document;
@@ -112,7 +113,6 @@ pub mod lookahead;
 mod pair;
 pub mod paths;
 pub mod session;
-pub mod shadow;
 mod strands;
 mod stream;
 pub mod upstream;

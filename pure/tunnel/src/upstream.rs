@@ -11,10 +11,10 @@ use engine::{Buffer, Engine, Entropy, Instant};
 use pcie::switch::{self, PortId, Switch, SwitchConfig};
 use pcie::wire::{Kind, Packet};
 
+use crate::config_cache::{self, ConfigCache};
 use crate::event::Event;
 use crate::lookahead::{self, Lookahead};
 use crate::session::{self, Arrival, Config, Session};
-use crate::shadow::{self, Shadow};
 use crate::strands::{Bundle, Strand};
 
 /// A downstream port and the session below it, counted from 0. In inputs and outputs about
@@ -84,7 +84,7 @@ pub struct Upstream {
     /// For each port, whether it is to look ahead.
     looks_ahead: Vec<bool>,
     /// Present if any of the ports is to answer for its device.
-    shadow: Option<Box<Shadow>>,
+    config_cache: Option<Box<ConfigCache>>,
     /// The port that is polled first.
     turn: usize,
     /// Port and arrival of the packet that the switch is handling.
@@ -107,7 +107,7 @@ impl Upstream {
             switch.ports
         );
         let looks_ahead: Vec<bool> = ports.iter().map(|config| config.lookahead).collect();
-        let answers: Vec<bool> = ports.iter().map(|config| config.shadow).collect();
+        let answers: Vec<bool> = ports.iter().map(|config| config.config_cache).collect();
         let mut entropy = entropy.into().fork("ports");
         let session = |config| Bundle::upstream(config, entropy.split());
         let ports: Vec<Bundle> = ports.into_iter().map(session).collect();
@@ -120,7 +120,7 @@ impl Upstream {
             ports,
             lookahead: looks_ahead.contains(&true).then(|| Box::new(Lookahead::new(looks_ahead.len()))),
             looks_ahead,
-            shadow: answers.contains(&true).then(|| Box::new(Shadow::new(&answers))),
+            config_cache: answers.contains(&true).then(|| Box::new(ConfigCache::new(&answers))),
             turn: 0,
             from: None,
             outputs: VecDeque::new(),
@@ -137,8 +137,8 @@ impl Upstream {
         self.lookahead.as_ref().map(|lookahead| lookahead.statistics())
     }
     /// Statistics of the answers given in the devices' place; `None` if no port gives such answers.
-    pub fn shadow(&self) -> Option<&shadow::Statistics> {
-        self.shadow.as_ref().map(|shadow| shadow.statistics())
+    pub fn config_cache(&self) -> Option<&config_cache::Statistics> {
+        self.config_cache.as_ref().map(|cache| cache.statistics())
     }
     /// The main session below `port`, if there is such a port.
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
@@ -225,8 +225,8 @@ impl Upstream {
                 if let Some(lookahead) = &mut self.lookahead {
                     lookahead.on_up(self.turn, packet, &mut self.ports[self.turn]);
                 }
-                if let Some(shadow) = &mut self.shadow {
-                    shadow.on_up(self.turn, packet);
+                if let Some(cache) = &mut self.config_cache {
+                    cache.on_up(self.turn, packet);
                 }
                 let ingress = PortId::Downstream(port.0);
                 let passed = self.switch.pass(ingress, &mut packet.header);
@@ -269,13 +269,13 @@ impl Upstream {
     /// Sends a packet down to a port.
     #[inline]
     fn down(&mut self, port: u8, mut packet: Packet) {
-        if let Some(shadow) = &mut self.shadow
+        if let Some(cache) = &mut self.config_cache
             && packet.is_non_posted()
         {
             let index = usize::from(port);
             if !self.ports[index].main().is_open() {
                 // A function whose device is not connected asks for patience.
-                let Some(back) = shadow.wait(self.now, index, packet) else { return };
+                let Some(back) = cache.wait(self.now, index, packet) else { return };
                 packet = back;
             }
             if self.answer(index, &packet) {
@@ -291,7 +291,7 @@ impl Upstream {
     /// Answers a request for what is below a port, if the device's answer is known. Returns whether
     /// it did.
     fn answer(&mut self, port: usize, packet: &Packet) -> bool {
-        let Some(shadow) = &mut self.shadow else { return false };
+        let Some(cache) = &mut self.config_cache else { return false };
         let (session, lookahead) = (&mut self.ports[port], &mut self.lookahead);
         // Only the root complex sends configuration requests. Memory requests may come from another
         // device.
@@ -302,7 +302,7 @@ impl Upstream {
                 && session.is_flushed()
                 && !lookahead.as_ref().is_some_and(|lookahead| lookahead.is_holding(port))
         };
-        let Some(answer) = shadow.on_down(port, packet, flushed) else { return false };
+        let Some(answer) = cache.on_down(port, packet, flushed) else { return false };
         if let Some(lookahead) = lookahead {
             lookahead.on_answered(port, packet, &answer, session);
         }
@@ -352,8 +352,8 @@ impl Upstream {
                     if let Some(lookahead) = &mut self.lookahead {
                         lookahead.on_reset(usize::from(port));
                     }
-                    if let Some(shadow) = &mut self.shadow {
-                        shadow.forget(usize::from(port));
+                    if let Some(cache) = &mut self.config_cache {
+                        cache.forget(usize::from(port));
                     }
                     self.ports[usize::from(port)].reset(self.now);
                 }
@@ -380,8 +380,8 @@ impl Upstream {
                 if let Some(lookahead) = &mut self.lookahead {
                     lookahead.on_up(usize::from(port.0), &packet, &mut self.ports[usize::from(port.0)]);
                 }
-                if let Some(shadow) = &mut self.shadow {
-                    shadow.on_up(usize::from(port.0), &packet);
+                if let Some(cache) = &mut self.config_cache {
+                    cache.on_up(usize::from(port.0), &packet);
                 }
                 let from = Some((port, arrival));
                 let ingress = PortId::Downstream(port.0);
@@ -422,8 +422,8 @@ impl Upstream {
             }
             From::HandshakeFailed(error) => event(Event::HandshakeFailed(error)),
             From::Registers(registers) => {
-                if let Some(shadow) = &mut self.shadow {
-                    shadow.on_registers(usize::from(port.0), registers);
+                if let Some(cache) = &mut self.config_cache {
+                    cache.on_registers(usize::from(port.0), registers);
                 }
                 None
             }
@@ -451,8 +451,8 @@ impl Upstream {
             let window = if self.looks_ahead[index] { self.ports[index].main().ahead_window() } else { 0 };
             lookahead.on_link(index, window);
         }
-        if let Some(shadow) = &mut self.shadow {
-            shadow.forget(index);
+        if let Some(cache) = &mut self.config_cache {
+            cache.forget(index);
         }
     }
 
@@ -460,7 +460,7 @@ impl Upstream {
     fn send_waiting(&mut self, port: PortIndex) {
         let index = usize::from(port.0);
         while self.ports[index].main().is_open()
-            && let Some(packet) = self.shadow.as_mut().and_then(|shadow| shadow.take_waiting(index))
+            && let Some(packet) = self.config_cache.as_mut().and_then(|cache| cache.take_waiting(index))
         {
             self.down(port.0, packet);
         }
@@ -512,7 +512,7 @@ impl Engine for Upstream {
             lookahead.handle_timeout(now, &self.switch, &mut self.ports);
             self.ask_ahead();
         }
-        while let Some(packet) = self.shadow.as_mut().and_then(|shadow| shadow.give_up(now)) {
+        while let Some(packet) = self.config_cache.as_mut().and_then(|cache| cache.give_up(now)) {
             self.outputs.push_back(Output::Tlp { packet, from: None });
         }
     }
@@ -540,8 +540,8 @@ impl Engine for Upstream {
     fn poll_timeout(&self) -> Option<Instant> {
         let ports = self.ports.iter().filter_map(Bundle::poll_timeout);
         let lookahead = self.lookahead.as_ref().and_then(|lookahead| lookahead.poll_timeout());
-        let shadow = self.shadow.as_ref().and_then(|shadow| shadow.poll_timeout());
-        ports.chain(self.switch.poll_timeout()).chain(lookahead).chain(shadow).min()
+        let cache = self.config_cache.as_ref().and_then(|cache| cache.poll_timeout());
+        ports.chain(self.switch.poll_timeout()).chain(lookahead).chain(cache).min()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use tunnel::shadow::Statistics;
+use tunnel::config_cache::Statistics;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Shadow {

@@ -134,7 +134,7 @@ fn tell_tunnel(upstream: Option<&tunnel::Upstream>) -> (Option<Ahead>, Option<Sh
     if let Some(lookahead) = &lookahead {
         tell!("farlane: lookahead: {lookahead}");
     }
-    let shadow = upstream.and_then(tunnel::Upstream::shadow).map(Shadowed::from);
+    let shadow = upstream.and_then(tunnel::Upstream::config_cache).map(Shadowed::from);
     if let Some(shadow) = &shadow {
         tell!("farlane: {shadow}");
     }

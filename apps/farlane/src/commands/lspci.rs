@@ -15,7 +15,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     // Nothing here is worth spinning on a processor for.
     let needs = Needs { data_bytes: 0, ..Needs::default() };
     let mut options = session::options(needs, Nanos::ZERO, args.timeout.into());
-    options.session.shadow = args.shadow.is_on();
+    options.session.config_cache = args.shadow.is_on();
     let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
     options.transport = args.transport.checked_for(args.urls.len())?;
     if let Some((_, twice)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
@@ -25,12 +25,12 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     attachment.stop().on_signals().map_err(AttachError::Io)?;
     attachment.wait_enumerated(options.timeout)?;
     let topology = attachment.near().topology().cloned().unwrap_or_default();
-    let shadow = attachment.near().upstream().and_then(tunnel::Upstream::shadow).map(Shadowed::from);
+    let shadow = attachment.near().upstream().and_then(tunnel::Upstream::config_cache).map(Shadowed::from);
     attachment.close().map_err(AttachError::Io)?;
     tell_missing(args, &topology);
     if args.output.json {
         let mut root = function_json(&topology.root, &topology);
-        // Counts of the shadow, over all far ends below this root.
+        // Counts of the config cache, over all far ends below this root.
         root["shadow"] = json!(shadow);
         return print_json(&[root]);
     }

@@ -19,8 +19,8 @@ fn host_like_others() -> near::Config {
 
 /// A host of two ports that waits a second for the second port, which never comes up. Meanwhile the
 /// first port's connection is lost for 3 s.
-fn lost_before_enumeration(shadow: bool) -> Pair {
-    let session = tunnel::session::Config { shadow, ..tunnel::session::Config::default() };
+fn lost_before_enumeration(config_cache: bool) -> Pair {
+    let session = tunnel::session::Config { config_cache, ..tunnel::session::Config::default() };
     let mut pair = Pair::with(host_like_others(), &session, 2);
     pair.unreachable = [SECOND].into();
     pair.run_for(Nanos::from_millis(500));
@@ -40,7 +40,7 @@ fn timeouts(pair: &Pair) -> u64 {
 #[test]
 fn enumeration_waits_for_a_far_end_that_is_away() {
     let mut pair = lost_before_enumeration(true);
-    let retries = pair.near.upstream().unwrap().shadow().unwrap().retries;
+    let retries = pair.near.upstream().unwrap().config_cache().unwrap().retries;
     assert!(pair.near.root().is_enumerating() && retries > 20, "{retries}: {:?}", pair.events);
     pair.run_for(Nanos::from_secs(5));
     assert!(ready(&pair.events), "{:?}", pair.events);
@@ -50,7 +50,7 @@ fn enumeration_waits_for_a_far_end_that_is_away() {
 }
 
 #[test]
-fn without_a_shadow_enumeration_runs_into_the_completion_timeout() {
+fn without_a_config_cache_enumeration_runs_into_the_completion_timeout() {
     let mut pair = lost_before_enumeration(false);
     pair.run_for(Nanos::from_secs(5));
     assert!(timeouts(&pair) > 0 && !ready(&pair.events), "{:?}", pair.events);

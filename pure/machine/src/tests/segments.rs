@@ -33,7 +33,7 @@ pub(crate) fn tlps(bytes: &[u8]) -> Vec<usize> {
 fn pair() -> Pair {
     let now = Instant::from_nanos(1_000);
     let rng = Rng::from_seed(1);
-    let session = Config { lookahead: true, shadow: true, ..Config::default() };
+    let session = Config { lookahead: true, config_cache: true, ..Config::default() };
     let mut pair = Pair::new();
     pair.near = Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng);
     pair.far = Far::new(now, session, function_config(), rng.fork("far"));
@@ -186,7 +186,7 @@ fn nobody_waits_for_the_doorbell_of_a_completion_queue() {
 #[test]
 fn enumeration_asks_little_of_the_far_end() {
     let pair = pair();
-    let found = *pair.near.upstream().unwrap().shadow().unwrap();
+    let found = *pair.near.upstream().unwrap().config_cache().unwrap();
     std::println!("{found:?}");
     assert!(found.reads_near > found.reads_far, "{found:?}");
     assert!(found.properties_near > 0, "{found:?}");

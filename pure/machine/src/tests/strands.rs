@@ -8,7 +8,7 @@ const QUEUES: u16 = 3;
 fn pair() -> Pair {
     let session = tunnel::session::Config {
         lookahead: true,
-        shadow: true,
+        config_cache: true,
         strands: STRANDS,
         ..tunnel::session::Config::default()
     };
@@ -61,7 +61,7 @@ fn write_and_read(pair: &mut Pair, round: u64, mut trouble: impl FnMut(&mut Pair
 fn each_queue_has_a_connection_and_the_main_one_nothing_to_carry() {
     let mut pair = pair();
     pair.run(ready);
-    assert!(pair.near.upstream().unwrap().shadow().unwrap().reads_near > 0);
+    assert!(pair.near.upstream().unwrap().config_cache().unwrap().reads_near > 0);
     write_and_read(&mut pair, 0, |_| {});
     let before = carried(&pair);
     assert_eq!(before.len(), usize::from(STRANDS));

@@ -48,7 +48,7 @@ pub struct Config {
     pub tally: bool,
     /// At the host's end: whether to answer reads in the device's place, for registers that the
     /// device's end shows and that cannot change by themselves.
-    pub shadow: bool,
+    pub config_cache: bool,
     /// At the host's end: over how many connections to spread a link, 1 to 8, if the device's end
     /// takes several. Only traffic that lookahead can tell apart is spread.
     pub strands: u8,
@@ -82,7 +82,7 @@ impl Default for Config {
             ahead: AHEAD_DEFAULT,
             lookahead: false,
             tally: false,
-            shadow: false,
+            config_cache: false,
             strands: 1,
             strands_max: 8,
             digests: false,

@@ -175,7 +175,7 @@ impl Session {
             secret: if outcome == Outcome::Resumed { None } else { self.secret },
             ahead: if self.role == Role::Downstream { config.ahead } else { 0 },
             wants_tally: self.role == Role::Upstream && config.tally,
-            wants_registers: self.role == Role::Upstream && config.shadow,
+            wants_registers: self.role == Role::Upstream && config.config_cache,
             strands: self.strands_told(),
             member: self.member,
             digests: if self.role == Role::Upstream { config.digests } else { self.peer_digests },

@@ -169,7 +169,7 @@ impl Session {
                 self.on_tally(tally);
                 Ok(())
             }
-            Frame::Registers(registers) if self.role == Role::Upstream && self.config.shadow => {
+            Frame::Registers(registers) if self.role == Role::Upstream && self.config.config_cache => {
                 self.on_registers(registers, body.len());
                 Ok(())
             }

@@ -49,7 +49,7 @@ impl Bundle {
         }
         name(&mut config, &mut entropy);
         // Information about the link and registers of the device come over the main strand.
-        let of_others = Config { tally: false, shadow: false, ..config.clone() };
+        let of_others = Config { tally: false, config_cache: false, ..config.clone() };
         let others = (1..count).map(|strand| {
             let mut session =
                 Session::upstream(of_others.clone(), entropy.fork(&alloc::format!("strand {strand}")));

@@ -85,7 +85,7 @@ impl Net {
 
     fn joined(seed: u64) -> Self {
         let strands = u8::try_from(STRANDS).unwrap();
-        let host = Config { strands, shadow: true, ..config("host", 1) };
+        let host = Config { strands, config_cache: true, ..config("host", 1) };
         let mut net = Self::new(seed, host, config("box", 2));
         net.run_for(Nanos::from_millis(200));
         assert_eq!((net.ups, net.downs), ([1, 1], [0, 0]));

@@ -161,7 +161,7 @@ impl Scene {
         SessionConfig {
             stamps: self.rng.one_in(2),
             lookahead: self.lookahead,
-            shadow: self.lookahead,
+            config_cache: self.lookahead,
             strands: self.strands,
             digests: self.world.rng("digests").one_in(2),
             ahead: AHEAD[usize::try_from(self.world.rng(name).below(3)).expect("one of three")],

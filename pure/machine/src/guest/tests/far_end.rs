@@ -296,10 +296,10 @@ fn a_reset_that_the_link_interrupts_comes_to_an_end() {
 /// The client resets the function, and the connection is lost when the function should be ready,
 /// for longer than the root complex waits. Returns how often the function was asked for patience,
 /// and how many requests timed out.
-fn lost_during_reset(shadow: bool) -> (Option<u64>, u64) {
+fn lost_during_reset(config_cache: bool) -> (Option<u64>, u64) {
     let mut config = config();
     config.root.timeout = CompletionTimeout::A2;
-    let session = session::Config { shadow, ..session::Config::default() };
+    let session = session::Config { config_cache, ..session::Config::default() };
     let mut pair = Pair::with(config, Nanos::ZERO, session);
     pair.connect();
     let asked = pair.rig.now;
@@ -313,11 +313,11 @@ fn lost_during_reset(shadow: bool) -> (Option<u64>, u64) {
     pair.far = Some(far);
     pair.until(|rig| rig.answers.contains_key(&reset));
     assert!(!pair.has_event(|event| matches!(event, Event::Gone)));
-    if shadow {
+    if config_cache {
         assert!(pair.rig.answers[&reset].is_ok(), "{:?}", pair.rig.events);
         assert_eq!(pair.read(RegionIndex::CONFIG, 0), 0x0010_fa1a);
     }
-    let retries = pair.rig.guest.upstream().unwrap().shadow().map(|shadow| shadow.retries);
+    let retries = pair.rig.guest.upstream().unwrap().config_cache().map(|cache| cache.retries);
     (retries, timeouts(&pair))
 }
 

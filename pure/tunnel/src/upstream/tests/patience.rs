@@ -7,7 +7,7 @@ const WRITE_TAG: Tag = Tag::new(1);
 const READ_TAG: Tag = Tag::new(2);
 
 fn world() -> World {
-    let mut world = World::with(&Config { shadow: true, ..config("host", 1) });
+    let mut world = World::with(&Config { config_cache: true, ..config("host", 1) });
     world.to_root.clear();
     world
 }
@@ -26,7 +26,7 @@ fn read(world: &mut World) {
 }
 
 fn retries(world: &World) -> u64 {
-    world.upstream.shadow().unwrap().retries
+    world.upstream.config_cache().unwrap().retries
 }
 
 const fn retry(tag: Tag) -> (Tag, CompletionStatus, Vec<u8>) {

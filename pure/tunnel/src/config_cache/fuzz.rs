@@ -1,29 +1,29 @@
-//! Fuzz target for the config shadow.
+//! Fuzz target for the config cache.
 
 use pcie::wire::{Bdf, ConfigRequest, ConfigType, Header, Kind, Packet, Tag};
 
 use engine::{Instant, Nanos};
 
-use super::Shadow;
+use super::ConfigCache;
 use crate::frame::{FrameHeader, FrameKind, HEADER_LENGTH, Registers};
 
-/// Feeds a shadow with steps of a first byte, a length, and that many bytes: registers that are
+/// Feeds a cache with steps of a first byte, a length, and that many bytes: registers that are
 /// shown, or requests and answers that pass.
-pub fn shadow(bytes: &[u8]) {
-    let mut shadow = Shadow::new(&[true]);
+pub fn config_cache(bytes: &[u8]) {
+    let mut cache = ConfigCache::new(&[true]);
     let mut now = Instant::ZERO;
     let mut rest = bytes;
     while let [kind, length, stream @ ..] = rest {
         let (piece, after) = stream.split_at(usize::from(*length).min(stream.len()));
         rest = after;
         now = now + Nanos::from_millis(1);
-        while shadow.give_up(now).is_some() {}
+        while cache.give_up(now).is_some() {}
         match kind & 3 {
-            0 => show(&mut shadow, piece),
+            0 => show(&mut cache, piece),
             1 => {
                 if let Ok(packet) = Packet::parse(&engine::Buffer::copy_from_slice(piece)) {
-                    shadow.on_up(0, &packet);
-                    down(&mut shadow, now, kind & LOST != 0, packet);
+                    cache.on_up(0, &packet);
+                    down(&mut cache, now, kind & LOST != 0, packet);
                 }
             }
             2 => {
@@ -38,10 +38,10 @@ pub fn shadow(bytes: &[u8]) {
                     offset: u16::from_be_bytes([high & 0xf, low & 0xfc]),
                 });
                 let packet = Packet::new(Header::new(request, 1), engine::Buffer::EMPTY);
-                down(&mut shadow, now, kind & LOST != 0, packet);
+                down(&mut cache, now, kind & LOST != 0, packet);
             }
-            _ if kind & LOST != 0 => while shadow.take_waiting(0).is_some() {},
-            _ => shadow.forget(0),
+            _ if kind & LOST != 0 => while cache.take_waiting(0).is_some() {},
+            _ => cache.forget(0),
         }
     }
 }
@@ -49,14 +49,14 @@ pub fn shadow(bytes: &[u8]) {
 /// Bit of the first byte: the connection is lost.
 const LOST: u8 = 4;
 
-fn down(shadow: &mut Shadow, now: Instant, lost: bool, packet: Packet) {
-    let packet = if lost { shadow.wait(now, 0, packet) } else { Some(packet) };
+fn down(cache: &mut ConfigCache, now: Instant, lost: bool, packet: Packet) {
+    let packet = if lost { cache.wait(now, 0, packet) } else { Some(packet) };
     if let Some(packet) = packet {
-        let _ = shadow.on_down(0, &packet, || true);
+        let _ = cache.on_down(0, &packet, || true);
     }
 }
 
-fn show(shadow: &mut Shadow, body: &[u8]) {
+fn show(cache: &mut ConfigCache, body: &[u8]) {
     let Ok(length) = u16::try_from(body.len()) else { return };
     let [high, low] = length.to_be_bytes();
     let mut head = [0; HEADER_LENGTH];
@@ -64,6 +64,6 @@ fn show(shadow: &mut Shadow, body: &[u8]) {
     if let Ok(header) = FrameHeader::parse(&head)
         && let Ok(registers) = Registers::parse(&header, body)
     {
-        shadow.on_registers(0, registers);
+        cache.on_registers(0, registers);
     }
 }

@@ -52,8 +52,8 @@ fn request(tag: u16, offset: u16, write: Option<u32>) -> Packet {
     Packet::new(Header::new(Kind::Config(request), 1), payload)
 }
 
-fn read(shadow: &mut Shadow, offset: u16) -> Option<u32> {
-    let answer = shadow.on_down(0, &request(1, offset, None), || true)?;
+fn read(cache: &mut ConfigCache, offset: u16) -> Option<u32> {
+    let answer = cache.on_down(0, &request(1, offset, None), || true)?;
     Some(u32::from_le_bytes(*answer.payload.first_chunk().unwrap()))
 }
 
@@ -100,57 +100,57 @@ fn lists_in_circles_end() {
 
 #[test]
 fn a_write_that_fails_or_is_never_answered_leaves_its_register_to_the_device() {
-    let mut shadow = Shadow::new(&[true]);
+    let mut cache = ConfigCache::new(&[true]);
     let mut registers = space(&[]);
     registers[4] = Register { value: 0, writable: !0xfff };
     registers[5] = Register { value: 0, writable: !0xfff };
-    shadow.on_registers(0, shown(registers));
-    assert_eq!((read(&mut shadow, 0x10), read(&mut shadow, 0x14)), (Some(0), Some(0)));
+    cache.on_registers(0, shown(registers));
+    assert_eq!((read(&mut cache, 0x10), read(&mut cache, 0x14)), (Some(0), Some(0)));
     let write = request(2, 0x10, Some(0x1234_5678));
-    assert!(shadow.on_down(0, &write, || true).is_none());
-    assert_eq!(read(&mut shadow, 0x14), None, "from the first write on it answers in this name");
-    shadow.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
-    assert!(shadow.on_down(0, &write, || true).is_none());
-    assert_eq!((read(&mut shadow, 0x10), read(&mut shadow, 0x14)), (None, Some(0)));
-    shadow.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
-    assert_eq!(read(&mut shadow, 0x10), Some(0x1234_5000));
-    let _ = shadow.on_down(0, &write, || true);
-    shadow.on_up(0, &Packet::completion(DEVICE, CompletionStatus::ConfigRequestRetry, &write.header));
-    assert_eq!(read(&mut shadow, 0x10), Some(0x1234_5000));
-    let _ = shadow.on_down(0, &write, || true);
-    shadow.on_up(0, &Packet::completion(DEVICE, CompletionStatus::UnsupportedRequest, &write.header));
-    assert_eq!((read(&mut shadow, 0x10), read(&mut shadow, 0x14)), (None, Some(0)));
+    assert!(cache.on_down(0, &write, || true).is_none());
+    assert_eq!(read(&mut cache, 0x14), None, "from the first write on it answers in this name");
+    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
+    assert!(cache.on_down(0, &write, || true).is_none());
+    assert_eq!((read(&mut cache, 0x10), read(&mut cache, 0x14)), (None, Some(0)));
+    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
+    assert_eq!(read(&mut cache, 0x10), Some(0x1234_5000));
+    let _ = cache.on_down(0, &write, || true);
+    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::ConfigRequestRetry, &write.header));
+    assert_eq!(read(&mut cache, 0x10), Some(0x1234_5000));
+    let _ = cache.on_down(0, &write, || true);
+    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::UnsupportedRequest, &write.header));
+    assert_eq!((read(&mut cache, 0x10), read(&mut cache, 0x14)), (None, Some(0)));
     // The name of a pending write is used again.
-    let _ = shadow.on_down(0, &request(1, 0x14, Some(0)), || true);
-    assert_eq!((read(&mut shadow, 0x14), read(&mut shadow, 0)), (None, Some(0)));
+    let _ = cache.on_down(0, &request(1, 0x14, Some(0)), || true);
+    assert_eq!((read(&mut cache, 0x14), read(&mut cache, 0)), (None, Some(0)));
 }
 
 #[test]
 fn a_write_to_what_is_not_known_may_change_anything_until_it_is_done() {
-    let mut shadow = Shadow::new(&[true]);
-    shadow.on_registers(0, shown(space(&[])));
+    let mut cache = ConfigCache::new(&[true]);
+    cache.on_registers(0, shown(space(&[])));
     let write = request(2, 0x48, Some(1));
-    let _ = shadow.on_down(0, &write, || true);
-    assert_eq!(read(&mut shadow, 0), None);
-    shadow.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
-    assert_eq!(read(&mut shadow, 0), Some(0));
+    let _ = cache.on_down(0, &write, || true);
+    assert_eq!(read(&mut cache, 0), None);
+    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
+    assert_eq!(read(&mut cache, 0), Some(0));
     for tag in 2..=66 {
-        let _ = shadow.on_down(0, &request(tag, 0x10, Some(1)), || true);
+        let _ = cache.on_down(0, &request(tag, 0x10, Some(1)), || true);
     }
-    assert_eq!(read(&mut shadow, 0), None, "too many writes are under way");
+    assert_eq!(read(&mut cache, 0), None, "too many writes are under way");
 }
 
 #[test]
 fn what_may_not_have_arrived_is_pushed_by_a_read() {
-    let mut shadow = Shadow::new(&[true]);
-    shadow.on_registers(0, shown(space(&[])));
-    assert!(shadow.on_down(0, &request(1, 0, None), || false).is_none());
-    assert_eq!((shadow.statistics().reads_near, shadow.statistics().reads_far), (0, 1));
+    let mut cache = ConfigCache::new(&[true]);
+    cache.on_registers(0, shown(space(&[])));
+    assert!(cache.on_down(0, &request(1, 0, None), || false).is_none());
+    assert_eq!((cache.statistics().reads_near, cache.statistics().reads_far), (0, 1));
 }
 
 #[test]
 fn registers_are_shown_to_who_asks_and_survive_a_cut() {
-    let host = crate::session::Config { shadow: true, ..config("host", 1) };
+    let host = crate::session::Config { config_cache: true, ..config("host", 1) };
     for (host, expected) in [(host, "up box,registers"), (config("host", 1), "up box")] {
         let mut pair = Pair::new(host, config("box", 2), 3);
         pair.run_for(Nanos::from_millis(100));
@@ -168,7 +168,7 @@ fn registers_are_shown_to_who_asks_and_survive_a_cut() {
 proptest! {
     #[test]
     fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        super::fuzz::shadow(&bytes);
+        super::fuzz::config_cache(&bytes);
         // A space of random bytes, with every kind of access to it.
         let mut steps = std::vec![0, 0];
         let body: Vec<u8> = [0, 0, 0, 0].into_iter().chain(bytes.iter().copied().take(240)).collect();
@@ -178,6 +178,6 @@ proptest! {
         for offset in (0..=255).step_by(4) {
             steps.extend_from_slice(&[2, 3, 0xf, 0, offset]);
         }
-        super::fuzz::shadow(&steps);
+        super::fuzz::config_cache(&steps);
     }
 }

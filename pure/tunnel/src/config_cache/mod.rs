@@ -1,9 +1,9 @@
-//! The config shadow: reads of registers that cannot change by themselves are answered near the
+//! The config cache: reads of registers that cannot change by themselves are answered near the
 //! host.
 //!
 //! The device's end shows the registers of its functions when the link comes up and after each
 //! reset. This module decides which of these registers are steady. Writes by the host go to the
-//! device, and their values are known once the device has answered. `docs/shadow.md` says when
+//! device, and their values are known once the device has answered. `docs/config-cache.md` says when
 //! known values are dropped.
 
 mod function;
@@ -23,7 +23,7 @@ use pcie::wire::{CompletionStatus, Kind, Packet};
 use crate::frame::Registers;
 use port::{Answer, Port};
 
-/// What the config shadow has answered since the start.
+/// What the config cache has answered since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Reads of configuration space that were answered near the host.
@@ -41,17 +41,17 @@ pub struct Statistics {
     pub shown: u64,
 }
 
-/// The config shadow for all ports of a switch.
+/// The config cache for all ports of a switch.
 #[derive(Debug)]
-pub(crate) struct Shadow {
+pub(crate) struct ConfigCache {
     ports: Vec<Port>,
     completer: Completer,
     pool: Pool,
     statistics: Statistics,
 }
 
-impl Shadow {
-    /// Creates the shadow. `answers` tells for each port whether it is to answer.
+impl ConfigCache {
+    /// Creates the cache. `answers` tells for each port whether it is to answer.
     pub(crate) fn new(answers: &[bool]) -> Self {
         Self {
             ports: answers.iter().map(|answers| Port::new(*answers)).collect(),

@@ -1,4 +1,4 @@
-//! The config shadow against the device itself: both give the same answers, whatever software does.
+//! The config cache against the device itself: both give the same answers, whatever software does.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -68,9 +68,9 @@ enum Step {
 }
 
 impl World {
-    fn new(shadow: bool, lookahead: bool) -> Self {
+    fn new(config_cache: bool, lookahead: bool) -> Self {
         let rng = Rng::from_seed(7);
-        let session = Config { shadow, lookahead, ..Config::default() };
+        let session = Config { config_cache, lookahead, ..Config::default() };
         let now = Instant::from_nanos(1_000);
         let mut world = Self {
             now,
@@ -240,7 +240,7 @@ impl World {
         self.run_for(DELAY * 3);
     }
     fn near(&self) -> u64 {
-        self.upstream.shadow().unwrap().reads_near
+        self.upstream.config_cache().unwrap().reads_near
     }
 }
 
@@ -317,14 +317,14 @@ fn lockstep(seed: u64, count: usize) -> u64 {
         answers.sort_by_key(|answer| answer.0);
         answers
     });
-    let [plain, shadowed, alone] = answers;
-    for with in [&shadowed, &alone] {
+    let [plain, cached, alone] = answers;
+    for with in [&cached, &alone] {
         for one in &plain {
             let other = with.iter().find(|other| other.0 == one.0);
             assert_eq!(Some(one), other, "seed {seed}: {:?}", steps[usize::from(one.0)]);
         }
         // Answers that a reset or a loss of the link has swallowed on the way were given earlier by
-        // the shadow.
+        // the cache.
         let more = with.iter().filter(|other| !plain.iter().any(|one| one.0 == other.0));
         for (tag, ..) in more {
             let step = &steps[usize::from(*tag)];
@@ -335,7 +335,7 @@ fn lockstep(seed: u64, count: usize) -> u64 {
 }
 
 #[test]
-fn the_device_and_its_shadow_give_the_same_answers() {
+fn the_device_and_its_config_cache_give_the_same_answers() {
     let near: u64 = (0..200).map(|seed| lockstep(seed, 120)).sum();
     assert!(near > 200, "{near} reads were answered near");
 }
@@ -374,7 +374,7 @@ fn a_bar_is_sized_near_once_the_write_has_been_answered() {
 }
 
 #[test]
-fn after_a_reset_of_the_function_its_shadow_is_that_of_a_fresh_one() {
+fn after_a_reset_of_the_function_its_config_cache_is_that_of_a_fresh_one() {
     let mut world = World::new(true, false);
     let control = express::INITIATE_RESET.at(offset::EXPRESS).offset();
     world.write_and_wait(0x10, 0b1111, BAR);
