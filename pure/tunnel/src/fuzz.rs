@@ -1,7 +1,8 @@
 //! Fuzz targets: each takes any bytes and must not panic.
 
 pub use crate::config_cache::fuzz::config_cache;
-pub use crate::lookahead::fuzz::{learn, store};
+pub use crate::downstream::store::fuzz::store;
+pub use crate::lookahead::fuzz::learn;
 pub use crate::paths::fuzz::paths;
 pub use crate::strands::fuzz::strands;
 

@@ -89,7 +89,7 @@
 //! the device's end, at most [`downstream::WAITING_MAX`] connections wait for their Hello, at most
 //! [`downstream::WAITING_PER_ADDRESS_MAX`] of them from one address. The device's end keeps at most
 //! [`Config::ahead`](session::Config::ahead) bytes of host memory, in at most
-//! [`lookahead::PIECES_MAX`] pieces. A link has at most [`STRANDS_MAX`] strands. A stream has at
+//! [`downstream::PIECES_MAX`] pieces. A link has at most [`STRANDS_MAX`] strands. A stream has at
 //! most [`paths::PATHS_MAX`] paths, and keeps at most [`paths::KEPT_BYTES_MAX`] bytes for them.
 
 #![no_std]

@@ -6,10 +6,12 @@
 //! given.
 
 mod gate;
+pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
 pub use gate::{WAITING_MAX, WAITING_PER_ADDRESS_MAX};
+pub use store::{KEPT_FOR, PIECES_MAX, Store};
 
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
@@ -22,7 +24,6 @@ use pcie::wire::Packet;
 
 use crate::event::Event;
 use crate::frame::{Keys, RefuseCode, Registers, Tally};
-use crate::lookahead::Store;
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
 use crate::strands::{Bundle, STRANDS_MAX, Strand};
 use gate::{Caller, Gate, Origin, Verdict};

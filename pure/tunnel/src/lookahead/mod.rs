@@ -3,9 +3,9 @@
 //!
 //! Near the host, `Lookahead` learns from passing packets where the queues are. When a submission
 //! doorbell passes, it reads the new entries and the lists and data that they name, and sends this
-//! memory ahead of the doorbell. At the device, [`Store`] answers the device's reads from the
-//! memory sent ahead. All other reads go to the host as usual. `docs/lookahead.md` says what is
-//! dropped when, and why nobody can notice.
+//! memory ahead of the doorbell. At the device, a [store](crate::downstream::Store) answers the
+//! device's reads from the memory sent ahead. All other reads go to the host as usual.
+//! `docs/lookahead.md` says what is dropped when, and why nobody can notice.
 
 mod controller;
 mod function;
@@ -13,13 +13,10 @@ pub(crate) mod fuzz;
 mod gather;
 mod port;
 mod reads;
-mod store;
 #[cfg(test)]
 mod tests;
 mod transfer;
 mod walk;
-
-pub use store::{KEPT_FOR, PIECES_MAX, Store};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

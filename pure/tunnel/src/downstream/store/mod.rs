@@ -1,5 +1,9 @@
 //! At the device's end: memory that was sent ahead, kept until the device reads it.
 
+pub(crate) mod fuzz;
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 
 use engine::{Buffer, Instant, Nanos, Pool};
