@@ -2,8 +2,8 @@
 //!
 //! Start at [`subsystem::Subsystem`], the command core that every transport shares. [`host`] has
 //! the parts that hosts of every transport share, [`wire`] the data structures in bytes, [`media`]
-//! the storage behind namespaces, and [`pointer`] follows PRP entries and SGLs through host memory.
-//! The crates `farlane-nvme-pcie` and `farlane-nvme-tcp` are transports.
+//! the storage behind namespaces. Module [`mod@pointer`] follows PRP entries and SGLs through host
+//! memory. The crates `farlane-nvme-pcie` and `farlane-nvme-tcp` are transports.
 //!
 //! # The run loop
 //!

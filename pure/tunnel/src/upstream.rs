@@ -8,14 +8,14 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Entropy, Instant};
-use pcie::switch::{self, PortId, Switch, SwitchConfig};
+use pcie::switch::{self, Interposer, Passage, PortId, Strand, Surroundings, Switch, SwitchConfig};
 use pcie::wire::{Kind, Packet};
 
 use crate::config_cache::{self, ConfigCache};
 use crate::event::Event;
 use crate::lookahead::{self, Lookahead};
 use crate::session::{self, Arrival, Config, Session};
-use crate::strands::{Bundle, Strand};
+use crate::strands::Bundle;
 
 /// A downstream port and the session below it, counted from 0. In inputs and outputs about
 /// connections, the further connections of spread links have the numbers after those of the ports.
@@ -81,8 +81,6 @@ pub struct Upstream {
     further: Vec<(PortIndex, Strand)>,
     /// Present if any of the ports is to look ahead.
     lookahead: Option<Box<Lookahead>>,
-    /// For each port, whether it is to look ahead.
-    looks_ahead: Vec<bool>,
     /// Present if any of the ports is to answer for its device.
     config_cache: Option<Box<ConfigCache>>,
     /// The port that is polled first.
@@ -106,7 +104,7 @@ impl Upstream {
             ports.len(),
             switch.ports
         );
-        let looks_ahead: Vec<bool> = ports.iter().map(|config| config.lookahead).collect();
+        let looks_ahead = ports.iter().any(|config| config.lookahead);
         let answers: Vec<bool> = ports.iter().map(|config| config.config_cache).collect();
         let mut entropy = entropy.into().fork("ports");
         let session = |config| Bundle::upstream(config, entropy.split());
@@ -118,8 +116,7 @@ impl Upstream {
             switch: Switch::new(switch),
             further: further.collect(),
             ports,
-            lookahead: looks_ahead.contains(&true).then(|| Box::new(Lookahead::new(looks_ahead.len()))),
-            looks_ahead,
+            lookahead: looks_ahead.then(|| Box::new(Lookahead::new(usize::from(switch.ports)))),
             config_cache: answers.contains(&true).then(|| Box::new(ConfigCache::new(&answers))),
             turn: 0,
             from: None,
@@ -188,7 +185,7 @@ impl Upstream {
     /// behind everything.
     pub const fn set_interrupts(&mut self, first: u64) {
         if let Some(lookahead) = &mut self.lookahead {
-            lookahead.interrupts = Some(first);
+            lookahead.set_interrupts(first);
         }
     }
     /// Bytes on all connections of `port` that wait for credits or to be sent.
@@ -222,12 +219,7 @@ impl Upstream {
         for _ in 0..self.ports.len() {
             while let Some(arrival) = self.ports[self.turn].poll_packet(packet) {
                 let port = PortIndex(u8::try_from(self.turn).expect("a switch has at most 32 ports"));
-                if let Some(lookahead) = &mut self.lookahead {
-                    lookahead.on_up(self.turn, packet, &mut self.ports[self.turn]);
-                }
-                if let Some(cache) = &mut self.config_cache {
-                    cache.on_up(self.turn, packet);
-                }
+                self.on_up(self.turn, packet);
                 let ingress = PortId::Downstream(port.0);
                 let passed = self.switch.pass(ingress, &mut packet.header);
                 if passed == Some(PortId::Upstream) {
@@ -247,6 +239,16 @@ impl Upstream {
         }
         None
     }
+    /// Shows a packet that comes up from a port to the interposers.
+    #[inline]
+    fn on_up(&mut self, port: usize, packet: &Packet) {
+        if let Some(lookahead) = &mut self.lookahead {
+            lookahead.on_up(self.now, port, packet, &mut self.ports[port]);
+        }
+        if let Some(cache) = &mut self.config_cache {
+            cache.on_up(self.now, port, packet, &mut self.ports[port]);
+        }
+    }
     const fn next_turn(&mut self) {
         self.turn = if self.turn + 1 < self.ports.len() { self.turn + 1 } else { 0 };
     }
@@ -258,8 +260,9 @@ impl Upstream {
             && let Kind::Completion(completion) = &packet.header.kind
             && completion.requester == self.switch.id(PortId::Upstream)
         {
-            lookahead.on_completion(now, &packet, &self.switch, &mut self.ports);
-            return self.ask_ahead();
+            let around = &mut around(now, &self.switch, &mut self.ports, true);
+            lookahead.on_completion(around, &packet);
+            return self.take_packets();
         }
         match self.switch.pass(PortId::Upstream, &mut packet.header) {
             Some(PortId::Downstream(port)) => self.down(port, packet),
@@ -269,49 +272,38 @@ impl Upstream {
     /// Sends a packet down to a port.
     #[inline]
     fn down(&mut self, port: u8, mut packet: Packet) {
-        if let Some(cache) = &mut self.config_cache
-            && packet.is_non_posted()
-        {
-            let index = usize::from(port);
-            if !self.ports[index].main().is_open() {
-                // A function whose device is not connected asks for patience.
-                let Some(back) = cache.wait(self.now, index, packet) else { return };
-                packet = back;
-            }
-            if self.answer(index, &packet) {
-                return;
+        let index = usize::from(port);
+        if let Some(cache) = &mut self.config_cache {
+            let is_clear = self.lookahead.as_ref().is_none_or(|lookahead| !lookahead.is_holding(index));
+            let around = &mut around(self.now, &self.switch, &mut self.ports, is_clear);
+            match cache.on_down(around, index, &mut packet) {
+                Passage::On(_) => {}
+                Passage::Kept => return,
+                Passage::Answered(answer) => {
+                    if let Some(lookahead) = &mut self.lookahead {
+                        lookahead.on_answered(index, &packet, &answer, &mut self.ports[index]);
+                    }
+                    return self.outputs.push_back(Output::Tlp { packet: answer, from: None });
+                }
             }
         }
         let Some(lookahead) = &mut self.lookahead else {
-            return self.ports[usize::from(port)].send(self.now, packet);
+            return self.ports[index].send(self.now, packet);
         };
-        lookahead.send(self.now, usize::from(port), packet, &self.switch, &mut self.ports);
-        self.ask_ahead();
-    }
-    /// Answers a request for what is below a port, if the device's answer is known. Returns whether
-    /// it did.
-    fn answer(&mut self, port: usize, packet: &Packet) -> bool {
-        let Some(cache) = &mut self.config_cache else { return false };
-        let (session, lookahead) = (&mut self.ports[port], &mut self.lookahead);
-        // Only the root complex sends configuration requests. Memory requests may come from another
-        // device.
-        let below = self.switch.is_below(packet.requester());
-        // A read flushes earlier writes: its answer tells the reader that they have arrived.
-        let flushed = || {
-            !below
-                && session.is_flushed()
-                && !lookahead.as_ref().is_some_and(|lookahead| lookahead.is_holding(port))
-        };
-        let Some(answer) = cache.on_down(port, packet, flushed) else { return false };
-        if let Some(lookahead) = lookahead {
-            lookahead.on_answered(port, packet, &answer, session);
+        let around = &mut around(self.now, &self.switch, &mut self.ports, true);
+        match lookahead.on_down(around, index, &mut packet) {
+            Passage::On(strand) => self.ports[index].send_on(self.now, strand, packet),
+            Passage::Kept => {}
+            Passage::Answered(packet) => self.outputs.push_back(Output::Tlp { packet, from: None }),
         }
-        self.outputs.push_back(Output::Tlp { packet: answer, from: None });
-        true
+        self.take_packets();
     }
-    /// Hands the reads of lookahead to the root complex.
-    fn ask_ahead(&mut self) {
-        while let Some(packet) = self.lookahead.as_mut().and_then(|lookahead| lookahead.poll_request()) {
+    /// Hands packets of the interposers to the root complex.
+    fn take_packets(&mut self) {
+        while let Some(packet) = self.lookahead.as_mut().and_then(|lookahead| lookahead.poll_packet()) {
+            self.outputs.push_back(Output::Tlp { packet, from: None });
+        }
+        while let Some(packet) = self.config_cache.as_mut().and_then(|cache| cache.poll_packet()) {
             self.outputs.push_back(Output::Tlp { packet, from: None });
         }
     }
@@ -353,7 +345,7 @@ impl Upstream {
                         lookahead.on_reset(usize::from(port));
                     }
                     if let Some(cache) = &mut self.config_cache {
-                        cache.forget(usize::from(port));
+                        cache.on_reset(usize::from(port));
                     }
                     self.ports[usize::from(port)].reset(self.now);
                 }
@@ -377,12 +369,7 @@ impl Upstream {
         let event = |event| Some(Output::Event { port, event });
         match output {
             From::Tlp { mut packet, arrival } => {
-                if let Some(lookahead) = &mut self.lookahead {
-                    lookahead.on_up(usize::from(port.0), &packet, &mut self.ports[usize::from(port.0)]);
-                }
-                if let Some(cache) = &mut self.config_cache {
-                    cache.on_up(usize::from(port.0), &packet);
-                }
+                self.on_up(usize::from(port.0), &packet);
                 let from = Some((port, arrival));
                 let ingress = PortId::Downstream(port.0);
                 match self.switch.pass(ingress, &mut packet.header) {
@@ -436,10 +423,8 @@ impl Upstream {
     /// go over it, and is told again. Returns whether there is nothing else to do.
     fn lays_again(&mut self, port: PortIndex, strand: Strand) -> bool {
         let index = usize::from(port.0);
-        if let Some(lookahead) = &mut self.lookahead
-            && self.ports[index].is_spread()
-        {
-            lookahead.lay_again(self.now, index, strand, &mut self.ports[index]);
+        if let Some(lookahead) = &mut self.lookahead {
+            lookahead.on_strand(self.now, index, strand, &mut self.ports[index]);
         }
         strand > 0
     }
@@ -448,11 +433,10 @@ impl Upstream {
     fn on_link(&mut self, port: PortIndex) {
         let index = usize::from(port.0);
         if let Some(lookahead) = &mut self.lookahead {
-            let window = if self.looks_ahead[index] { self.ports[index].main().ahead_window() } else { 0 };
-            lookahead.on_link(index, window);
+            lookahead.on_link(index, &self.ports[index]);
         }
         if let Some(cache) = &mut self.config_cache {
-            cache.forget(index);
+            cache.on_link(index, &self.ports[index]);
         }
     }
 
@@ -509,12 +493,12 @@ impl Engine for Upstream {
         if let Some(lookahead) = &mut self.lookahead
             && lookahead.poll_timeout().is_some_and(|at| at <= now)
         {
-            lookahead.handle_timeout(now, &self.switch, &mut self.ports);
-            self.ask_ahead();
+            lookahead.handle_timeout(&mut around(now, &self.switch, &mut self.ports, true));
         }
-        while let Some(packet) = self.config_cache.as_mut().and_then(|cache| cache.give_up(now)) {
-            self.outputs.push_back(Output::Tlp { packet, from: None });
+        if let Some(cache) = &mut self.config_cache {
+            cache.handle_timeout(&mut around(now, &self.switch, &mut self.ports, true));
         }
+        self.take_packets();
     }
 
     fn poll_output(&mut self) -> Option<Output> {
@@ -543,6 +527,16 @@ impl Engine for Upstream {
         let cache = self.config_cache.as_ref().and_then(|cache| cache.poll_timeout());
         ports.chain(self.switch.poll_timeout()).chain(lookahead).chain(cache).min()
     }
+}
+
+/// What an interposer works with.
+const fn around<'a>(
+    now: Instant,
+    switch: &'a Switch,
+    links: &'a mut [Bundle],
+    is_clear: bool,
+) -> Surroundings<'a, Bundle> {
+    Surroundings { now, switch, links, is_clear }
 }
 
 impl core::fmt::Debug for Upstream {

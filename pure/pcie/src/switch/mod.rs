@@ -7,11 +7,14 @@
 
 #[doc(hidden)]
 pub mod fuzz;
+mod interposer;
 mod message;
 mod port;
 mod routing;
 #[cfg(test)]
 mod tests;
+
+pub use interposer::{Ahead, AheadKey, FarLink, Interposer, Passage, Strand, Surroundings};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -22,7 +22,7 @@ pub fn config_cache(bytes: &[u8]) {
             0 => show(&mut cache, piece),
             1 => {
                 if let Ok(packet) = Packet::parse(&engine::Buffer::copy_from_slice(piece)) {
-                    cache.on_up(0, &packet);
+                    cache.on_answer(0, &packet);
                     down(&mut cache, now, kind & LOST != 0, packet);
                 }
             }
@@ -49,10 +49,9 @@ pub fn config_cache(bytes: &[u8]) {
 /// Bit of the first byte: the connection is lost.
 const LOST: u8 = 4;
 
-fn down(cache: &mut ConfigCache, now: Instant, lost: bool, packet: Packet) {
-    let packet = if lost { cache.wait(now, 0, packet) } else { Some(packet) };
-    if let Some(packet) = packet {
-        let _ = cache.on_down(0, &packet, || true);
+fn down(cache: &mut ConfigCache, now: Instant, lost: bool, mut packet: Packet) {
+    if !lost || !cache.wait(now, 0, &mut packet) {
+        let _ = cache.answer(0, &packet, || true);
     }
 }
 

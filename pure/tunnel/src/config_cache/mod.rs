@@ -14,10 +14,12 @@ mod steady;
 #[cfg(test)]
 mod tests;
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Instant, Pool};
 use pcie::completer::{self, Completer};
+use pcie::switch::{FarLink, Interposer, Passage, Surroundings};
 use pcie::wire::{CompletionStatus, Kind, Packet};
 
 use crate::frame::Registers;
@@ -47,6 +49,8 @@ pub(crate) struct ConfigCache {
     ports: Vec<Port>,
     completer: Completer,
     pool: Pool,
+    /// Answers to packets that have waited long enough.
+    answers: VecDeque<Packet>,
     statistics: Statistics,
 }
 
@@ -57,6 +61,7 @@ impl ConfigCache {
             ports: answers.iter().map(|answers| Port::new(*answers)).collect(),
             completer: Completer::default(),
             pool: Pool::default(),
+            answers: VecDeque::new(),
             statistics: Statistics::default(),
         }
     }
@@ -66,7 +71,7 @@ impl ConfigCache {
     }
 
     /// Forgets what is known below a port, since its session begins or ends or the device is reset.
-    pub(crate) fn forget(&mut self, port: usize) {
+    fn forget(&mut self, port: usize) {
         self.ports[port].forget();
     }
 
@@ -76,15 +81,9 @@ impl ConfigCache {
         self.ports[port].on_registers(registers);
     }
 
-    /// Handles a packet that goes down to a port. Returns the answer if the packet need not go.
-    /// `flushed` tells whether the device has everything that was sent before.
-    #[inline]
-    pub(crate) fn on_down(
-        &mut self,
-        port: usize,
-        packet: &Packet,
-        flushed: impl FnOnce() -> bool,
-    ) -> Option<Packet> {
+    /// The answer to a packet that goes down to a port, if the packet need not go. `flushed` tells
+    /// whether the device has everything that was sent before.
+    fn answer(&mut self, port: usize, packet: &Packet, flushed: impl FnOnce() -> bool) -> Option<Packet> {
         match &packet.header.kind {
             Kind::Config(_) => self.on_config(port, packet, flushed),
             Kind::Memory(_) if packet.header.is_non_posted() => self.on_memory(port, packet, flushed),
@@ -111,17 +110,17 @@ impl ConfigCache {
                 self.ports[port].on_far_read(request);
             }
         }
-        answer.map(|answer| self.answer(packet, answer))
+        answer.map(|answer| self.complete(packet, answer))
     }
 
     fn on_memory(&mut self, port: usize, packet: &Packet, flushed: impl FnOnce() -> bool) -> Option<Packet> {
         self.ports[port].on_request(packet);
         let answer = self.ports[port].read_properties(packet).filter(|_| flushed())?;
         self.statistics.properties_near += 1;
-        Some(self.answer(packet, answer))
+        Some(self.complete(packet, answer))
     }
 
-    fn answer(&mut self, packet: &Packet, answer: Answer) -> Packet {
+    fn complete(&mut self, packet: &Packet, answer: Answer) -> Packet {
         self.completer.set(completer::Settings { id: answer.id, ..completer::Settings::default() });
         let bytes: [[u8; 4]; 3] = answer.values.map(u32::to_le_bytes);
         let bytes = bytes.as_flattened();
@@ -139,11 +138,19 @@ impl ConfigCache {
         answered
     }
 
-    /// Handles a packet for a port whose connection is lost. `None` means that the packet waits
-    /// here for the connection.
-    pub(crate) fn wait(&mut self, now: Instant, port: usize, packet: Packet) -> Option<Packet> {
+    /// Takes in a packet that comes up from a port, if it is an answer.
+    #[inline]
+    fn on_answer(&mut self, port: usize, packet: &Packet) {
+        if let Kind::Completion(completion) = &packet.header.kind {
+            self.ports[port].on_completion(completion);
+        }
+    }
+
+    /// Handles a packet for a port whose connection is lost. Returns whether the packet waits here
+    /// for the connection; then it has left a blank one.
+    fn wait(&mut self, now: Instant, port: usize, packet: &mut Packet) -> bool {
         let port = &mut self.ports[port];
-        if port.answers() { port.patience.wait(now, packet) } else { Some(packet) }
+        port.answers() && port.patience.wait(now, packet)
     }
     /// The next packet that waited for the connection of a port, now that it is back.
     pub(crate) fn take_waiting(&mut self, port: usize) -> Option<Packet> {
@@ -151,7 +158,7 @@ impl ConfigCache {
     }
     /// The next answer to a packet that has waited long enough, in which its function asks for
     /// patience.
-    pub(crate) fn give_up(&mut self, now: Instant) -> Option<Packet> {
+    fn give_up(&mut self, now: Instant) -> Option<Packet> {
         let (id, packet) = self.ports.iter_mut().find_map(|port| {
             let packet = port.patience.give_up(now)?;
             let Kind::Config(request) = &packet.header.kind else { return None };
@@ -161,15 +168,59 @@ impl ConfigCache {
         self.completer.set(completer::Settings { id, ..completer::Settings::default() });
         Some(self.completer.status(&packet.header, CompletionStatus::ConfigRequestRetry))
     }
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+}
+
+impl Interposer for ConfigCache {
+    fn on_link(&mut self, port: usize, _link: &impl FarLink) {
+        self.forget(port);
+    }
+
+    fn on_reset(&mut self, port: usize) {
+        self.forget(port);
+    }
+
+    #[inline]
+    fn on_down<L: FarLink>(
+        &mut self,
+        around: &mut Surroundings<'_, L>,
+        port: usize,
+        packet: &mut Packet,
+    ) -> Passage {
+        if !packet.is_non_posted() {
+            return Passage::On(0);
+        }
+        let link = &around.links[port];
+        // A function whose device is not connected asks for patience.
+        if !link.is_open() && self.wait(around.now, port, packet) {
+            return Passage::Kept;
+        }
+        // Only the root complex sends configuration requests. Memory requests may come from another
+        // device.
+        let below = around.switch.is_below(packet.requester());
+        // A read flushes earlier writes: its answer tells the reader that they have arrived.
+        let flushed = || !below && around.is_clear && link.is_flushed();
+        match self.answer(port, packet, flushed) {
+            Some(answer) => Passage::Answered(answer),
+            None => Passage::On(0),
+        }
+    }
+
+    #[inline]
+    fn on_up(&mut self, _now: Instant, port: usize, packet: &Packet, _link: &mut impl FarLink) {
+        self.on_answer(port, packet);
+    }
+
+    fn handle_timeout<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>) {
+        while let Some(answer) = self.give_up(around.now) {
+            self.answers.push_back(answer);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
         self.ports.iter().filter_map(|port| port.patience.deadline()).min()
     }
 
-    /// Handles a packet that comes up from a port.
-    #[inline]
-    pub(crate) fn on_up(&mut self, port: usize, packet: &Packet) {
-        if let Kind::Completion(completion) = &packet.header.kind {
-            self.ports[port].on_completion(completion);
-        }
+    fn poll_packet(&mut self) -> Option<Packet> {
+        self.answers.pop_front()
     }
 }

@@ -114,17 +114,17 @@ impl Patience {
         }
     }
 
-    /// While the connection is lost: keeps `packet` if its function may ask for patience, or
-    /// returns it.
-    pub(super) fn wait(&mut self, now: Instant, packet: Packet) -> Option<Packet> {
-        let Kind::Config(request) = &packet.header.kind else { return Some(packet) };
+    /// While the connection is lost: keeps `packet` if its function may ask for patience, and
+    /// leaves a blank one. Returns whether it does.
+    pub(super) fn wait(&mut self, now: Instant, packet: &mut Packet) -> bool {
+        let Kind::Config(request) = &packet.header.kind else { return false };
         let may = asked(request).is_some_and(|function| !self.has_answered(function));
         if !may || self.waiting.len() == WAITING_MAX {
-            return Some(packet);
+            return false;
         }
         self.forget(request.requester, request.tag);
-        self.waiting.push_back((now + PATIENCE, packet));
-        None
+        self.waiting.push_back((now + PATIENCE, core::mem::replace(packet, Packet::blank())));
+        true
     }
 
     /// The next request that waited for the connection, now that it is back.

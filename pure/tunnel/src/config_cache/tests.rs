@@ -53,7 +53,7 @@ fn request(tag: u16, offset: u16, write: Option<u32>) -> Packet {
 }
 
 fn read(cache: &mut ConfigCache, offset: u16) -> Option<u32> {
-    let answer = cache.on_down(0, &request(1, offset, None), || true)?;
+    let answer = cache.answer(0, &request(1, offset, None), || true)?;
     Some(u32::from_le_bytes(*answer.payload.first_chunk().unwrap()))
 }
 
@@ -107,21 +107,21 @@ fn a_write_that_fails_or_is_never_answered_leaves_its_register_to_the_device() {
     cache.on_registers(0, shown(registers));
     assert_eq!((read(&mut cache, 0x10), read(&mut cache, 0x14)), (Some(0), Some(0)));
     let write = request(2, 0x10, Some(0x1234_5678));
-    assert!(cache.on_down(0, &write, || true).is_none());
+    assert!(cache.answer(0, &write, || true).is_none());
     assert_eq!(read(&mut cache, 0x14), None, "from the first write on it answers in this name");
-    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
-    assert!(cache.on_down(0, &write, || true).is_none());
+    cache.on_answer(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
+    assert!(cache.answer(0, &write, || true).is_none());
     assert_eq!((read(&mut cache, 0x10), read(&mut cache, 0x14)), (None, Some(0)));
-    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
+    cache.on_answer(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
     assert_eq!(read(&mut cache, 0x10), Some(0x1234_5000));
-    let _ = cache.on_down(0, &write, || true);
-    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::ConfigRequestRetry, &write.header));
+    let _ = cache.answer(0, &write, || true);
+    cache.on_answer(0, &Packet::completion(DEVICE, CompletionStatus::ConfigRequestRetry, &write.header));
     assert_eq!(read(&mut cache, 0x10), Some(0x1234_5000));
-    let _ = cache.on_down(0, &write, || true);
-    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::UnsupportedRequest, &write.header));
+    let _ = cache.answer(0, &write, || true);
+    cache.on_answer(0, &Packet::completion(DEVICE, CompletionStatus::UnsupportedRequest, &write.header));
     assert_eq!((read(&mut cache, 0x10), read(&mut cache, 0x14)), (None, Some(0)));
     // The name of a pending write is used again.
-    let _ = cache.on_down(0, &request(1, 0x14, Some(0)), || true);
+    let _ = cache.answer(0, &request(1, 0x14, Some(0)), || true);
     assert_eq!((read(&mut cache, 0x14), read(&mut cache, 0)), (None, Some(0)));
 }
 
@@ -130,12 +130,12 @@ fn a_write_to_what_is_not_known_may_change_anything_until_it_is_done() {
     let mut cache = ConfigCache::new(&[true]);
     cache.on_registers(0, shown(space(&[])));
     let write = request(2, 0x48, Some(1));
-    let _ = cache.on_down(0, &write, || true);
+    let _ = cache.answer(0, &write, || true);
     assert_eq!(read(&mut cache, 0), None);
-    cache.on_up(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
+    cache.on_answer(0, &Packet::completion(DEVICE, CompletionStatus::Success, &write.header));
     assert_eq!(read(&mut cache, 0), Some(0));
     for tag in 2..=66 {
-        let _ = cache.on_down(0, &request(tag, 0x10, Some(1)), || true);
+        let _ = cache.answer(0, &request(tag, 0x10, Some(1)), || true);
     }
     assert_eq!(read(&mut cache, 0), None, "too many writes are under way");
 }
@@ -144,7 +144,7 @@ fn a_write_to_what_is_not_known_may_change_anything_until_it_is_done() {
 fn what_may_not_have_arrived_is_pushed_by_a_read() {
     let mut cache = ConfigCache::new(&[true]);
     cache.on_registers(0, shown(space(&[])));
-    assert!(cache.on_down(0, &request(1, 0, None), || false).is_none());
+    assert!(cache.answer(0, &request(1, 0, None), || false).is_none());
     assert_eq!((cache.statistics().reads_near, cache.statistics().reads_far), (0, 1));
 }
 

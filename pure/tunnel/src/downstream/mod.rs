@@ -20,12 +20,13 @@ use alloc::string::String;
 use core::net::IpAddr;
 
 use engine::{Buffer, Engine, Entropy, Instant, Nanos};
+use pcie::switch::Strand;
 use pcie::wire::Packet;
 
 use crate::event::Event;
 use crate::frame::{Keys, RefuseCode, Registers, Tally};
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
-use crate::strands::{Bundle, STRANDS_MAX, Strand};
+use crate::strands::{Bundle, STRANDS_MAX};
 use gate::{Caller, Gate, Origin, Verdict};
 
 /// Names an accepted connection. The world chooses the number and does not use it again while input

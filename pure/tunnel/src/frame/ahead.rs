@@ -2,6 +2,7 @@
 //! that is no longer useful.
 
 use super::{FrameError, FrameHeader, FrameKind, Reader, Writer};
+use pcie::switch::{Ahead, AheadKey};
 use pcie::wire::Bdf;
 
 /// Bytes of the body of an Ahead before the memory.
@@ -21,31 +22,6 @@ const PAYLOAD_CODE_MAX: u8 = 5;
 const PAYLOAD_LEAST: u16 = 128;
 const FLAG_ONCE: u8 = 1;
 const KEY_BYTES: usize = 4;
-
-/// Names pieces of memory that are forgotten together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AheadKey(pub u32);
-
-impl AheadKey {
-    /// All pieces of memory, in a Forget.
-    pub const ALL: Self = Self(0);
-}
-
-/// What an Ahead says about its piece of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    /// First address of the memory, a multiple of 4.
-    pub address: u64,
-    /// Key by which the memory is forgotten; never [`AheadKey::ALL`].
-    pub key: AheadKey,
-    /// The function that answers reads of this memory.
-    pub completer: Bdf,
-    /// The longest payload of a completion for this memory, in bytes: a power of two from 128 to
-    /// 4096.
-    pub payload_size: u16,
-    /// Whether the memory is useless as soon as any of it was read.
-    pub once: bool,
-}
 
 /// The keys of a Forget, encoded as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ mod registers;
 mod sequence;
 mod tally;
 
-pub use ahead::{AHEAD_HEAD, AHEAD_MAX, Ahead, AheadKey, FORGET_KEYS_MAX, Keys};
+pub use ahead::{AHEAD_HEAD, AHEAD_MAX, FORGET_KEYS_MAX, Keys};
 pub use codes::{CloseCode, RefuseCode};
 pub use digest::{DIGEST_LENGTH, sign};
 pub(crate) use digest::{is_of, is_signed, seal, trailer};
@@ -21,6 +21,7 @@ pub(crate) use hello::is_same;
 pub use hello::{
     HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, Member, NAME_MAX, Outcome, Role, Secret, SessionId,
 };
+pub use pcie::switch::{Ahead, AheadKey};
 pub use registers::{REGISTERS_MAX, Register, RegisterSpace, Registers};
 pub use sequence::Sequence;
 pub use tally::{TALLY_BODY, Tally};

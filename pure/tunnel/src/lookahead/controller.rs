@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 use nvme::pointer::PageSize;
 use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyNamespace};
 use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
-
-use crate::frame::AheadKey;
+use pcie::switch::AheadKey;
 
 /// The most queues of either kind that are remembered, the admin queue among them. Other queues
 /// work without lookahead.

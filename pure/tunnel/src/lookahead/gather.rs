@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use engine::{Buffer, Instant, Nanos};
+use engine::{Buffer, Nanos};
 use nvme::wire::SubmissionQueueEntry;
-use pcie::switch::{PortId, Switch};
+use pcie::switch::{Ahead, AheadKey, FarLink, PortId, Strand, Surroundings};
 use pcie::wire::Bdf;
 
 use super::port::{Command, Gathering};
@@ -12,8 +12,6 @@ use super::reads::{Purpose, Read};
 use super::transfer::Transfer;
 use super::walk::{Next, Walk};
 use super::{Lookahead, READ_MAX};
-use crate::frame::{Ahead, AheadKey};
-use crate::strands::{Bundle, Strand};
 
 /// How long a doorbell waits for what goes ahead of it, since the doorbell itself or the latest
 /// read that ended.
@@ -31,16 +29,17 @@ const ENTRY: u64 = SubmissionQueueEntry::LENGTH as u64;
 
 impl Lookahead {
     /// Begins to read what goes ahead of a doorbell of `queue`. False if nothing does.
-    pub(super) fn begin(
+    pub(super) fn begin<L: FarLink>(
         &mut self,
-        now: Instant,
+        around: &mut Surroundings<'_, L>,
         port: usize,
         id: Bdf,
         (queue, tail, strand): (u16, u32, Strand),
-        switch: &Switch,
     ) -> bool {
-        self.requester
-            .set(pcie::requester::Settings { id: switch.id(PortId::Upstream), ..*self.requester.settings() });
+        self.requester.set(pcie::requester::Settings {
+            id: around.switch.id(PortId::Upstream),
+            ..*self.requester.settings()
+        });
         let Some(function) = self.ports[port].function(id) else { return false };
         let may_read = function.may_read();
         let Some(controller) = &mut function.controller else { return false };
@@ -55,7 +54,7 @@ impl Lookahead {
             return false;
         }
         let (hold, most) = if queue == 0 { (HOLD_ADMIN, HOLD_ADMIN) } else { (HOLD, HOLD_MAX) };
-        let (deadline, last) = (now + hold, now + most);
+        let (deadline, last) = (around.now + hold, around.now + most);
         self.ports[port].held_strand = strand;
         self.ports[port].gathering = Some(Gathering {
             function: id,
@@ -74,7 +73,7 @@ impl Lookahead {
         for (slot, entries) in [(before.tail, first), (0, taken - first)] {
             if entries > 0 {
                 let address = before.base + u64::from(slot) * ENTRY;
-                self.read(now, port, Purpose::Entries, (address, u64::from(entries) * ENTRY), switch);
+                self.read(around, port, Purpose::Entries, (address, u64::from(entries) * ENTRY));
             }
         }
         let begun = self.ports[port].gathering.as_ref().is_some_and(|gathering| gathering.reads > 0);
@@ -89,13 +88,12 @@ impl Lookahead {
     }
 
     /// Reads memory that the function may read, in pieces that fit in an Ahead.
-    fn read(
+    fn read<L: FarLink>(
         &mut self,
-        now: Instant,
+        around: &mut Surroundings<'_, L>,
         port: usize,
         purpose: Purpose,
         (address, length): (u64, u64),
-        switch: &Switch,
     ) {
         // Reads whole double words, as a device would.
         let Some((mut at, end)) = double_words(address, length) else { return };
@@ -106,12 +104,12 @@ impl Lookahead {
             let page = u64::from(READ_MAX);
             let stop = end.min((at / page + 1).saturating_mul(page));
             // Windows are larger than pages, and begin and end on page boundaries.
-            let reaches = switch.may_read(number, function, at);
+            let reaches = around.switch.may_read(number, function, at);
             let length = usize::try_from(stop - at).unwrap_or(usize::MAX);
             let read = Read { port, purpose, address: at, length };
             if reaches && let Some(cookie) = self.reads.begin(read) {
                 let length = u32::try_from(length).unwrap_or(READ_MAX);
-                match self.requester.read(now, cookie, at, length) {
+                match self.requester.read(around.now, cookie, at, length) {
                     Ok(()) => self.ports[port].read_begun(purpose),
                     Err(_busy) => {
                         self.reads.end(cookie);
@@ -125,31 +123,27 @@ impl Lookahead {
     }
 
     /// Handles entries of a submission queue that were read.
-    pub(super) fn on_entries(
+    pub(super) fn on_entries<L: FarLink>(
         &mut self,
-        now: Instant,
+        around: &mut Surroundings<'_, L>,
         read: &Read,
         bytes: &Buffer,
-        switch: &Switch,
-        session: &mut Bundle,
     ) {
         for (index, entry) in bytes.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0.iter().enumerate() {
             let entry = SubmissionQueueEntry::parse(entry);
             let start = index * SubmissionQueueEntry::LENGTH;
             let address = read.address + start as u64;
             let bytes = bytes.slice(start..start + SubmissionQueueEntry::LENGTH);
-            self.on_entry(now, read.port, (address, bytes), &entry, switch, session);
+            self.on_entry(around, read.port, (address, bytes), &entry);
         }
     }
 
-    fn on_entry(
+    fn on_entry<L: FarLink>(
         &mut self,
-        now: Instant,
+        around: &mut Surroundings<'_, L>,
         number: usize,
         (address, bytes): (u64, Buffer),
         entry: &SubmissionQueueEntry,
-        switch: &Switch,
-        session: &mut Bundle,
     ) {
         let port = &mut self.ports[number];
         let Some(Gathering { function: id, queue, strand, before, .. }) = port.gathering else { return };
@@ -163,9 +157,11 @@ impl Lookahead {
         } else {
             controller.block(entry.namespace).and_then(|block| Transfer::of(entry, block))
         };
-        let Some(key) = port.begin_command(id, queue, entry.command_id, session) else { return };
+        let Some(key) = port.begin_command(id, queue, entry.command_id, &mut around.links[number]) else {
+            return;
+        };
         // A command whose entry has no room has no room for its data either.
-        if !self.send_piece(number, key, (address, bytes), true, switch, session) {
+        if !self.send_piece(around, number, key, (address, bytes), true) {
             return;
         }
         self.statistics.entries += 1;
@@ -183,40 +179,36 @@ impl Lookahead {
         let slot = u32::try_from((address - before.base) / ENTRY).unwrap_or(0);
         let distance = (slot + before.entries - before.tail) % before.entries + 1;
         self.ports[number].commands.push(Command { key, walk, data, back, distance, reads: 0 });
-        self.follow(now, number, command, next, switch, session);
+        self.follow(around, number, command, next);
     }
 
     /// Handles a list that was read.
-    pub(super) fn on_list(
+    pub(super) fn on_list<L: FarLink>(
         &mut self,
-        now: Instant,
+        around: &mut Surroundings<'_, L>,
         read: &Read,
         command: usize,
         bytes: &Buffer,
-        switch: &Switch,
-        session: &mut Bundle,
     ) {
         let mut found = core::mem::take(&mut self.found);
         let Some(of) = self.ports[read.port].commands.get_mut(command) else { return };
         let key = of.key;
         let next = of.walk.on_list(bytes, &mut |address, length| found.push((address, length)));
         self.found = found;
-        if self.send_piece(read.port, key, (read.address, bytes.clone()), false, switch, session) {
-            self.follow(now, read.port, command, next, switch, session);
+        if self.send_piece(around, read.port, key, (read.address, bytes.clone()), false) {
+            self.follow(around, read.port, command, next);
         } else {
             self.found.clear();
         }
     }
 
     /// Reads the data that was found, if it goes ahead, and the next list.
-    fn follow(
+    fn follow<L: FarLink>(
         &mut self,
-        now: Instant,
+        around: &mut Surroundings<'_, L>,
         port: usize,
         command: usize,
         next: Next,
-        switch: &Switch,
-        bundle: &mut Bundle,
     ) {
         let mut found = core::mem::take(&mut self.found);
         let of = self.ports[port].commands.get(command);
@@ -225,57 +217,55 @@ impl Lookahead {
             && let Some(Gathering { strand, .. }) = self.ports[port].gathering
         {
             let ranges: Vec<_> = joined(&found).collect();
-            bundle.lay(now, (strand, strand), *key, &ranges);
+            around.links[port].lay(around.now, strand, strand, *key, &ranges);
         }
         for piece in found.drain(..) {
             if data {
-                self.read(now, port, Purpose::Data(command), piece, switch);
+                self.read(around, port, Purpose::Data(command), piece);
             }
         }
         self.found = found;
         if let Next::List { address, length } = next {
-            self.read(now, port, Purpose::List(command), (address, u64::from(length)), switch);
+            self.read(around, port, Purpose::List(command), (address, u64::from(length)));
         }
     }
 
     /// Handles data that was read.
-    pub(super) fn on_piece(
+    pub(super) fn on_piece<L: FarLink>(
         &mut self,
+        around: &mut Surroundings<'_, L>,
         read: &Read,
         command: usize,
         bytes: Buffer,
-        switch: &Switch,
-        session: &mut Bundle,
     ) {
         if let Some(key) = self.ports[read.port].commands.get(command).map(|command| command.key) {
-            self.send_piece(read.port, key, (read.address, bytes), false, switch, session);
+            self.send_piece(around, read.port, key, (read.address, bytes), false);
         }
     }
 
     /// Sends a piece ahead, if it has room at the other end and on the way, and if its command has
     /// not ended.
-    fn send_piece(
+    fn send_piece<L: FarLink>(
         &mut self,
+        around: &mut Surroundings<'_, L>,
         port: usize,
         key: AheadKey,
         (address, bytes): (u64, Buffer),
         once: bool,
-        switch: &Switch,
-        session: &mut Bundle,
     ) -> bool {
         let length = bytes.len();
         if !self.ports[port].may_charge(key, length) {
             return false;
         }
         let number = u8::try_from(port).expect("a switch has at most 32 ports");
-        let payload_size = switch.config(PortId::Downstream(number)).payload_size();
+        let payload_size = around.switch.config(PortId::Downstream(number)).payload_size();
         let payload_size = u16::try_from(payload_size).unwrap_or(128);
         let ahead = Ahead { address, key, completer: self.completer, payload_size, once };
         let strand = self.ports[port].gathering.as_mut().map_or(0, |gathering| {
             gathering.bytes += length;
             gathering.strand
         });
-        let sent = session.send_ahead_on(strand, ahead, bytes);
+        let sent = around.links[port].send_ahead_on(strand, ahead, bytes);
         if sent {
             self.ports[port].charge(key, length);
             self.statistics.pieces += 1;

@@ -23,11 +23,9 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Pool};
 use pcie::requester::{self, Answer, Requester};
-use pcie::switch::Switch;
+use pcie::switch::{AheadKey, FarLink, Interposer, Passage, Strand, Surroundings};
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
 
-use crate::frame::AheadKey;
-use crate::strands::{Bundle, Strand};
 use port::{Down, Port};
 use reads::{Purpose, Reads};
 
@@ -71,7 +69,7 @@ pub(crate) struct Lookahead {
     completer: Bdf,
     /// Address that every function's first interrupt vector is written to, with further vectors
     /// behind it. `None` if the host has not told it.
-    pub(crate) interrupts: Option<u64>,
+    interrupts: Option<u64>,
     statistics: Statistics,
 }
 
@@ -99,127 +97,175 @@ impl Lookahead {
         &self.statistics
     }
 
-    /// The session of a port begins or ends: forgets what is below the port.
-    pub(crate) fn on_link(&mut self, port: usize, window: u32) {
-        self.reads.drop_port(port);
-        self.ports[port] = Port::default();
-        self.ports[port].window = window;
+    /// Tells that the host has its functions write vector *n* of their MSI-X tables to `first` +
+    /// 4*n*. On a spread link, each interrupt then travels with its completion queue instead of
+    /// behind everything.
+    pub(crate) const fn set_interrupts(&mut self, first: u64) {
+        self.interrupts = Some(first);
     }
 
-    /// What is below a port is reset: drops packets that waited to go there, like all that have not
-    /// been sent.
-    pub(crate) fn on_reset(&mut self, port: usize) {
-        self.reads.drop_port(port);
-        self.ports[port].reset();
-    }
-
-    /// Sends a packet down to a port, now or as soon as the memory that goes ahead of it is there.
-    #[inline]
-    pub(crate) fn send(
+    /// Examines a packet for a port. Returns the strand for the packet, or `None` if memory is to
+    /// go ahead of it.
+    fn examine<L: FarLink>(
         &mut self,
-        now: Instant,
+        around: &mut Surroundings<'_, L>,
         port: usize,
-        packet: Packet,
-        switch: &Switch,
-        sessions: &mut [Bundle],
-    ) {
-        if self.ports[port].window == 0 {
-            return sessions[port].send(now, packet);
-        }
-        if self.ports[port].is_holding() {
-            if !packet.is_non_posted() && self.ports[port].has_room() {
-                return self.ports[port].hold(packet);
-            }
-            // Whoever waits for an answer may be who must answer our reads.
-            self.release(now, port, switch, sessions);
-        }
-        if let Some(packet) = self.pass(now, port, packet, switch, &mut sessions[port]) {
-            self.ports[port].hold(packet);
-            self.collect(now, switch, sessions);
-        }
-    }
-
-    /// Whether packets wait to go down to a port.
-    pub(crate) fn is_holding(&self, port: usize) -> bool {
-        self.ports[port].is_holding()
-    }
-
-    /// Notes that a request for a port was answered before it was sent.
-    pub(crate) fn on_answered(
-        &mut self,
-        port: usize,
-        request: &Packet,
-        answer: &Packet,
-        session: &mut Bundle,
-    ) {
-        if self.ports[port].window > 0 {
-            // A read needs no action: `on_down` only notes what was asked for.
-            let _ = self.ports[port].on_down(request);
-            self.ports[port].on_up(answer, session);
-        }
-    }
-
-    /// Examines a packet for a port and sends it. Returns the packet if memory is to go ahead of
-    /// it.
-    fn pass(
-        &mut self,
-        now: Instant,
-        port: usize,
-        packet: Packet,
-        switch: &Switch,
-        session: &mut Bundle,
-    ) -> Option<Packet> {
-        match self.ports[port].on_down(&packet) {
+        packet: &Packet,
+    ) -> Option<Strand> {
+        let link = &mut around.links[port];
+        match self.ports[port].on_down(packet) {
             Down::Nothing => {}
             Down::Forget(function) => {
-                if self.ports[port].forget_function(function) || session.is_spread() {
-                    session.forget_ahead(AheadKey::ALL);
+                if self.ports[port].forget_function(function) || link.is_spread() {
+                    link.forget_ahead(AheadKey::ALL);
                     // The queues of the other functions are where they were.
-                    self.ports[port].lay_queues(now, Some(0), self.interrupts, session);
+                    self.ports[port].lay_queues(around.now, Some(0), self.interrupts, link);
                 }
             }
             Down::Doorbell { function, queue, tail } => {
-                let strand = self.ports[port].strand_of(&packet, session);
-                if self.begin(now, port, function, (queue, tail, strand), switch) {
-                    return Some(packet);
+                let strand = self.ports[port].strand_of(packet, link);
+                if self.begin(around, port, function, (queue, tail, strand)) {
+                    return None;
                 }
             }
         }
-        self.ports[port].forget_lost(session);
-        let strand = self.ports[port].strand_of(&packet, session);
-        session.send_on(now, strand, packet);
-        None
+        let link = &mut around.links[port];
+        self.ports[port].forget_lost(link);
+        Some(self.ports[port].strand_of(packet, link))
     }
 
     /// Sends the packets that a port holds, without waiting for more memory to go ahead of them.
-    fn release(&mut self, now: Instant, port: usize, switch: &Switch, sessions: &mut [Bundle]) {
+    fn release<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, port: usize) {
         while self.ports[port].is_holding() {
             self.statistics.given_up += 1;
             self.reads.drop_port(port);
             self.ports[port].give_up();
-            self.go_on(now, port, switch, &mut sessions[port]);
+            self.go_on(around, port);
         }
     }
 
     /// Sends the packets that a port holds, up to the next doorbell with entries. All that was to
     /// go ahead of the first packet has been sent.
-    fn go_on(&mut self, now: Instant, port: usize, switch: &Switch, session: &mut Bundle) {
+    fn go_on<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, port: usize) {
+        let link = &mut around.links[port];
         // The next doorbell may be that of a queue deletion that was not seen.
-        self.ports[port].forget_lost(session);
+        self.ports[port].forget_lost(link);
         // This doorbell itself has been examined before.
         if let Some(doorbell) = self.ports[port].take_held() {
-            session.send_on(now, self.ports[port].held_strand, doorbell);
+            link.send_on(around.now, self.ports[port].held_strand, doorbell);
         }
         while let Some(packet) = self.ports[port].take_held() {
-            if let Some(packet) = self.pass(now, port, packet, switch, session) {
-                return self.ports[port].hold_first(packet);
+            match self.examine(around, port, &packet) {
+                Some(strand) => around.links[port].send_on(around.now, strand, packet),
+                None => return self.ports[port].hold_first(packet),
             }
         }
     }
 
-    /// Examines a packet that comes up from a port.
+    /// Tells on which strands newly created completion queues are.
     #[inline]
-    pub(crate) fn on_up(&mut self, port: usize, packet: &Packet, session: &mut Bundle) {
+    fn lay_queues(&mut self, now: Instant, port: usize, link: &mut impl FarLink) {
+        self.ports[port].forget_lost(link);
+        if link.is_spread() && core::mem::take(&mut self.ports[port].queues_changed) {
+            self.ports[port].lay_queues(now, None, self.interrupts, link);
+        }
+    }
+
+    /// Handles the outputs of the requester.
+    fn collect<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>) {
+        while let Some(output) = self.requester.poll_output() {
+            match output {
+                requester::Output::Answer(Answer::ReadData { cookie, offset, data, last }) => {
+                    let bytes = self.reads.on_data(cookie, offset, data, last, &mut self.pool);
+                    if bytes.is_some() {
+                        self.on_read(around, cookie, bytes);
+                    }
+                }
+                requester::Output::Answer(Answer::ReadFailed { cookie, .. }) => self.on_read(around, cookie, None),
+                requester::Output::Packet(packet) => self.requests.push_back(packet),
+                requester::Output::Answer(Answer::Register { .. }) | requester::Output::Unexpected(_) => {}
+            }
+        }
+    }
+
+    /// Handles the end of a read of lookahead, with its bytes unless it failed.
+    fn on_read<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, cookie: u64, bytes: Option<Buffer>) {
+        let Some(read) = self.reads.end(cookie) else { return };
+        let port = read.port;
+        match (read.purpose, bytes) {
+            (Purpose::Entries, Some(bytes)) => self.on_entries(around, &read, &bytes),
+            (Purpose::List(command), Some(bytes)) => self.on_list(around, &read, command, &bytes),
+            (Purpose::Data(command), Some(bytes)) => self.on_piece(around, &read, command, bytes),
+            (Purpose::Entries, None) => {
+                let gathering = self.ports[port].gathering.as_ref();
+                if let Some(function) = gathering.filter(|at| at.queue == 0).map(|at| at.function) {
+                    self.ports[port].lose(function);
+                }
+            }
+            (_, None) => {}
+        }
+        if self.ports[port].read_ended(around.now, read.purpose) {
+            self.go_on(around, port);
+        } else if let Some(doorbell) = self.ports[port].ring_early(&mut self.pool) {
+            around.links[port].send_on(around.now, self.ports[port].held_strand, doorbell);
+        }
+    }
+}
+
+impl Interposer for Lookahead {
+    fn on_link(&mut self, port: usize, link: &impl FarLink) {
+        self.reads.drop_port(port);
+        self.ports[port] = Port::default();
+        self.ports[port].window = link.ahead_window();
+    }
+
+    fn on_reset(&mut self, port: usize) {
+        self.reads.drop_port(port);
+        self.ports[port].reset();
+    }
+
+    fn on_strand(&mut self, now: Instant, port: usize, strand: Strand, link: &mut impl FarLink) {
+        if link.is_spread() {
+            self.ports[port].lay_queues(now, Some(strand), self.interrupts, link);
+        }
+    }
+
+    #[inline]
+    fn on_down<L: FarLink>(
+        &mut self,
+        around: &mut Surroundings<'_, L>,
+        port: usize,
+        packet: &mut Packet,
+    ) -> Passage {
+        if self.ports[port].window == 0 {
+            return Passage::On(0);
+        }
+        if self.ports[port].is_holding() {
+            if !packet.is_non_posted() && self.ports[port].has_room() {
+                self.ports[port].hold(core::mem::replace(packet, Packet::blank()));
+                return Passage::Kept;
+            }
+            // Whoever waits for an answer may be who must answer our reads.
+            self.release(around, port);
+        }
+        if let Some(strand) = self.examine(around, port, packet) {
+            return Passage::On(strand);
+        }
+        self.ports[port].hold(core::mem::replace(packet, Packet::blank()));
+        self.collect(around);
+        Passage::Kept
+    }
+
+    fn on_answered(&mut self, port: usize, request: &Packet, answer: &Packet, link: &mut impl FarLink) {
+        if self.ports[port].window > 0 {
+            // A read needs no action: `on_down` only notes what was asked for.
+            let _ = self.ports[port].on_down(request);
+            self.ports[port].on_up(answer, link);
+        }
+    }
+
+    #[inline]
+    fn on_up(&mut self, now: Instant, port: usize, packet: &Packet, link: &mut impl FarLink) {
         if self.ports[port].window == 0 {
             return;
         }
@@ -229,113 +275,41 @@ impl Lookahead {
             self.statistics.reads += 1;
             self.statistics.bytes_read += u64::from(packet.header.length) * 4;
         }
-        self.statistics.commands += self.ports[port].on_up(packet, session);
-        self.lay_queues(session.main().now(), port, session);
+        self.statistics.commands += self.ports[port].on_up(packet, link);
+        self.lay_queues(now, port, link);
     }
 
-    /// Tells on which strands newly created completion queues are.
-    #[inline]
-    fn lay_queues(&mut self, now: Instant, port: usize, bundle: &mut Bundle) {
-        self.ports[port].forget_lost(bundle);
-        if bundle.is_spread() && core::mem::take(&mut self.ports[port].queues_changed) {
-            self.ports[port].lay_queues(now, None, self.interrupts, bundle);
-        }
-    }
-
-    /// Tells the device's end again which queues a strand carries, since the strand has come up or
-    /// come back.
-    pub(crate) fn lay_again(&mut self, now: Instant, port: usize, strand: Strand, bundle: &mut Bundle) {
-        self.ports[port].lay_queues(now, Some(strand), self.interrupts, bundle);
-    }
-
-    /// Handles an answer to a read of lookahead.
-    pub(crate) fn on_completion(
-        &mut self,
-        now: Instant,
-        packet: &Packet,
-        switch: &Switch,
-        sessions: &mut [Bundle],
-    ) {
+    fn on_completion<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, packet: &Packet) {
         if let Kind::Completion(completion) = &packet.header.kind {
             self.completer = completion.completer;
         }
-        self.requester.receive(now, packet);
-        self.collect(now, switch, sessions);
+        self.requester.receive(around.now, packet);
+        self.collect(around);
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant, switch: &Switch, sessions: &mut [Bundle]) {
-        if self.requester.poll_timeout().is_some_and(|at| at <= now) {
-            self.requester.handle_timeout(now);
+    fn is_holding(&self, port: usize) -> bool {
+        self.ports[port].is_holding()
+    }
+
+    fn handle_timeout<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>) {
+        if self.requester.poll_timeout().is_some_and(|at| at <= around.now) {
+            self.requester.handle_timeout(around.now);
         }
         for port in 0..self.ports.len() {
-            if self.ports[port].deadline().is_some_and(|at| at <= now) {
-                self.release(now, port, switch, sessions);
+            if self.ports[port].deadline().is_some_and(|at| at <= around.now) {
+                self.release(around, port);
             }
         }
-        self.collect(now, switch, sessions);
+        self.collect(around);
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+    fn poll_timeout(&self) -> Option<Instant> {
         let holds = self.ports.iter().filter_map(Port::deadline);
         holds.chain(self.requester.poll_timeout()).min()
     }
 
-    /// The next read of lookahead for the root complex.
-    pub(crate) fn poll_request(&mut self) -> Option<Packet> {
+    fn poll_packet(&mut self) -> Option<Packet> {
         self.requests.pop_front()
-    }
-
-    /// Handles the outputs of the requester.
-    fn collect(&mut self, now: Instant, switch: &Switch, sessions: &mut [Bundle]) {
-        while let Some(output) = self.requester.poll_output() {
-            match output {
-                requester::Output::Answer(Answer::ReadData { cookie, offset, data, last }) => {
-                    let bytes = self.reads.on_data(cookie, offset, data, last, &mut self.pool);
-                    if bytes.is_some() {
-                        self.on_read(now, cookie, bytes, switch, sessions);
-                    }
-                }
-                requester::Output::Answer(Answer::ReadFailed { cookie, .. }) => {
-                    self.on_read(now, cookie, None, switch, sessions);
-                }
-                requester::Output::Packet(packet) => self.requests.push_back(packet),
-                requester::Output::Answer(Answer::Register { .. }) | requester::Output::Unexpected(_) => {}
-            }
-        }
-    }
-
-    /// Handles the end of a read of lookahead, with its bytes unless it failed.
-    fn on_read(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        bytes: Option<Buffer>,
-        switch: &Switch,
-        sessions: &mut [Bundle],
-    ) {
-        let Some(read) = self.reads.end(cookie) else { return };
-        let (port, session) = (read.port, &mut sessions[read.port]);
-        match (read.purpose, bytes) {
-            (Purpose::Entries, Some(bytes)) => self.on_entries(now, &read, &bytes, switch, session),
-            (Purpose::List(command), Some(bytes)) => {
-                self.on_list(now, &read, command, &bytes, switch, session);
-            }
-            (Purpose::Data(command), Some(bytes)) => {
-                self.on_piece(&read, command, bytes, switch, session);
-            }
-            (Purpose::Entries, None) => {
-                let gathering = self.ports[port].gathering.as_ref();
-                if let Some(function) = gathering.filter(|at| at.queue == 0).map(|at| at.function) {
-                    self.ports[port].lose(function);
-                }
-            }
-            (_, None) => {}
-        }
-        if self.ports[port].read_ended(now, read.purpose) {
-            self.go_on(now, port, switch, session);
-        } else if let Some(doorbell) = self.ports[port].ring_early(&mut self.pool) {
-            session.send_on(now, self.ports[port].held_strand, doorbell);
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Pool};
 use nvme::wire::CommandId;
+use pcie::switch::{AheadKey, FarLink, Strand};
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet, Tag};
 
 use super::controller::{Ended, SubmissionQueue};
@@ -12,8 +13,6 @@ use super::function::{CAPABILITIES_HIGH, CLASS, Function, Seen};
 use super::gather::HOLD;
 use super::reads::Purpose;
 use super::walk::Walk;
-use crate::frame::AheadKey;
-use crate::strands::{Bundle, Strand};
 
 /// Bytes of an interrupt's message.
 const MESSAGE: u32 = 4;
@@ -270,8 +269,8 @@ impl Port {
 
     /// The strand for a packet to the device.
     #[inline]
-    pub(super) fn strand_of(&self, packet: &Packet, bundle: &Bundle) -> Strand {
-        if !bundle.is_spread() {
+    pub(super) fn strand_of(&self, packet: &Packet, link: &impl FarLink) -> Strand {
+        if !link.is_spread() {
             return 0;
         }
         let Kind::Memory(request) = &packet.header.kind else { return 0 };
@@ -286,7 +285,7 @@ impl Port {
         let queue = nearest.and_then(|(offset, function)| {
             function.completion_queue(offset + u64::from(packet.header.lead()))
         });
-        queue.map_or(0, |queue| bundle.strand_of_queue(queue))
+        queue.map_or(0, |queue| link.strand_of_queue(queue))
     }
 
     /// Tells the device's end on which strands completions and their interrupts come. It tells of
@@ -296,13 +295,13 @@ impl Port {
         now: Instant,
         again: Option<Strand>,
         interrupts: Option<u64>,
-        bundle: &mut Bundle,
+        link: &mut impl FarLink,
     ) {
         let Self { functions, key, .. } = self;
         let controllers = functions.iter_mut().filter_map(|function| function.controller.as_mut());
         let known = controllers.filter(|controller| !controller.lost);
         for queue in known.flat_map(|controller| &mut controller.completion) {
-            let strand = bundle.strand_of_queue(queue.id);
+            let strand = link.strand_of_queue(queue.id);
             if queue.id == 0 || strand == 0 || (again.is_none() && queue.key.is_some()) {
                 continue;
             }
@@ -317,14 +316,14 @@ impl Port {
                 vector.map_or((0, 0), |(first, vector)| (message_address(first, vector), MESSAGE)),
             ];
             let ranges = &ranges[..1 + usize::from(vector.is_some())];
-            bundle.lay(now, (again.unwrap_or(0), strand), name, ranges);
+            link.lay(now, again.unwrap_or(0), strand, name, ranges);
         }
     }
 
     /// Forgets what was sent ahead for controllers that are no longer understood. Nobody would
     /// notice when a queue of theirs is deleted with all its commands.
     #[inline]
-    pub(super) fn forget_lost(&mut self, bundle: &mut Bundle) {
+    pub(super) fn forget_lost(&mut self, link: &mut impl FarLink) {
         let Self { functions, sent, sent_bytes, .. } = self;
         for function in functions {
             let id = function.id;
@@ -332,10 +331,10 @@ impl Port {
                 continue;
             };
             for key in controller.completion.iter_mut().filter_map(|queue| queue.key.take()) {
-                bundle.forget_ahead(key);
+                link.forget_ahead(key);
             }
             if !sent.is_empty() {
-                forget(sent, sent_bytes, bundle, |one| one.function == id);
+                forget(sent, sent_bytes, link, |one| one.function == id);
             }
         }
     }
@@ -350,7 +349,7 @@ impl Port {
 
     /// Examines a packet that comes up. Returns how many I/O commands it completes.
     #[inline]
-    pub(super) fn on_up(&mut self, packet: &Packet, session: &mut Bundle) -> u64 {
+    pub(super) fn on_up(&mut self, packet: &Packet, link: &mut impl FarLink) -> u64 {
         let mut commands = 0;
         match &packet.header.kind {
             Kind::Completion(completion) if !self.asked.is_empty() => {
@@ -373,7 +372,7 @@ impl Port {
                     commands += u64::from(matches!(ended, Ended::Command { queue: 1.., .. }));
                     match ended {
                         Ended::Created => *queues_changed = true,
-                        Ended::Deleted(key) => session.forget_ahead(key),
+                        Ended::Deleted(key) => link.forget_ahead(key),
                         _ => {}
                     }
                     let over = |one: &Sent| match ended {
@@ -382,7 +381,7 @@ impl Port {
                         Ended::Unclear => true,
                         Ended::Created | Ended::Deleted(_) => false,
                     };
-                    forget(sent, sent_bytes, session, |one| one.function == id && over(one));
+                    forget(sent, sent_bytes, link, |one| one.function == id && over(one));
                 });
             }
             _ => {}
@@ -436,10 +435,10 @@ impl Port {
         function: Bdf,
         queue: u16,
         command: CommandId,
-        session: &mut Bundle,
+        link: &mut impl FarLink,
     ) -> Option<AheadKey> {
         // The host uses the command's identifier again, so the earlier command has ended unnoticed.
-        forget(&mut self.sent, &mut self.sent_bytes, session, |one| {
+        forget(&mut self.sent, &mut self.sent_bytes, link, |one| {
             (one.function, one.queue, one.command) == (function, queue, command)
         });
         if self.sent.len() == COMMANDS_MAX {
@@ -475,12 +474,12 @@ pub(crate) fn message_address(first: u64, vector: u16) -> u64 {
 }
 
 /// Forgets the memory of the commands for which `over` returns true.
-fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, session: &mut Bundle, over: impl Fn(&Sent) -> bool) {
+fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, link: &mut impl FarLink, over: impl Fn(&Sent) -> bool) {
     let mut index = 0;
     while let Some(one) = sent.get(index) {
         if over(one) {
             *bytes -= one.bytes;
-            session.forget_ahead(one.key);
+            link.forget_ahead(one.key);
             sent.swap_remove(index);
         } else {
             index += 1;
@@ -496,6 +495,7 @@ mod tests {
     use super::*;
     use crate::lookahead::controller::Controller;
     use crate::session::Config;
+    use crate::strands::Bundle;
 
     #[test]
     fn what_is_out_for_a_controller_that_is_no_longer_understood_is_forgotten() {

@@ -1,9 +1,11 @@
 //! Fuzz target for the strands of a link.
 
 use engine::{Buffer, Instant, Nanos, Pool, Rng};
+use pcie::switch::{AheadKey, FarLink};
 use pcie::wire::{Bdf, Kind, Packet};
 
 use super::courses::COURSES_MAX;
+use super::message::Message;
 use super::*;
 
 const STRANDS: usize = 4;
@@ -90,7 +92,7 @@ impl World {
                         .iter()
                         .map(|range| (u64::from(*range) << 10, u32::from(*range) << 4))
                         .collect();
-                    self.ends[UP].lay(now, (strand, strand), key, &ranges);
+                    self.ends[UP].lay(now, strand, strand, key, &ranges);
                     self.ends[UP].forget_ahead(AheadKey(key.0 / 2));
                 } else {
                     self.now = self.now + Nanos::from_millis(100);

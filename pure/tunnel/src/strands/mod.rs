@@ -3,10 +3,11 @@
 //!
 //! The first strand is the link. Packets that are not known to belong elsewhere go there, and stay
 //! in order with everything. The further strands come and go with the link. They carry packets that
-//! need no order among each other, because they belong to different queues of an NVMe controller.
+//! need no order among each other, because they belong to different queues of the device.
 //! `docs/tunnel-protocol.md` specifies the rules.
 
 mod courses;
+mod far_link;
 pub(crate) mod fuzz;
 mod message;
 mod order;
@@ -18,18 +19,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Entropy, Instant};
+use pcie::switch::{Ahead, Strand};
 use pcie::wire::Packet;
 
-use crate::frame::{Ahead, AheadKey, InstanceId, Member, Registers, Role, Secret};
+use crate::frame::{InstanceId, Member, Registers, Role, Secret};
 use crate::session::{self, Arrival, Config, Output, Session};
-use message::Message;
 use others::{Other, Others};
 
 /// The most strands of a link.
 pub const STRANDS_MAX: usize = 8;
-
-/// Number of a strand of a link; the main strand is 0.
-pub(crate) type Strand = usize;
 
 /// One end of a link that may be spread over several sessions. With one strand, it is a session and
 /// nothing else.
@@ -95,16 +93,6 @@ impl Bundle {
     pub(crate) fn count(&self) -> usize {
         1 + self.others.as_ref().map_or(0, |others| others.others.len())
     }
-    /// The strand of a queue, or the main one if that strand is not open. Queue 1 is the first I/O
-    /// queue.
-    pub(crate) fn strand_of_queue(&self, queue: u16) -> Strand {
-        let Some(others) = self.others.as_ref().filter(|others| others.active) else { return 0 };
-        let strand = match usize::from(queue).checked_sub(1) {
-            Some(queue) => 1 + queue % others.others.len().max(1),
-            None => 0,
-        };
-        if others.is_open(strand) { strand } else { 0 }
-    }
     /// At the device's end: the strand for a packet that the device sends.
     #[inline]
     pub(crate) fn strand_of(&self, packet: &Packet) -> Strand {
@@ -148,57 +136,6 @@ impl Bundle {
     /// [`Session::show`].
     pub(crate) fn show(&mut self, registers: Registers) {
         self.main.show(registers);
-    }
-    /// Whether the device's end is known to have received all posted requests that were sent, on
-    /// all strands. It has passed them on, too: nothing that they could wait for is still to come.
-    pub(crate) fn is_flushed(&self) -> bool {
-        let others = self.others.iter().flat_map(|others| &others.others);
-        self.main.is_flushed() && others.filter(|other| other.open).all(|other| other.session.is_flushed())
-    }
-    /// Sends memory ahead on a strand, or on the main one if that strand is not open; see
-    /// [`Session::send_ahead`].
-    #[inline]
-    pub(crate) fn send_ahead_on(&mut self, strand: Strand, ahead: Ahead, bytes: Buffer) -> bool {
-        match &mut self.others {
-            Some(others) if others.is_open(strand) => {
-                others.others[strand - 1].session.send_ahead(ahead, bytes)
-            }
-            _ => self.main.send_ahead(ahead, bytes),
-        }
-    }
-    /// Makes the device's end forget what it knows by `key` before it sees any packet that is sent
-    /// from now on.
-    #[inline]
-    pub(crate) fn forget_ahead(&mut self, key: AheadKey) {
-        let now = self.now();
-        if let Some(others) = &mut self.others
-            && others.active
-        {
-            for strand in 1..=others.others.len() {
-                if others.is_open(strand) {
-                    others.forget(&mut self.main, now, strand, key);
-                }
-            }
-            return others.forget(&mut self.main, now, 0, key);
-        }
-        self.main.forget_ahead(key);
-    }
-    /// Tells the device's end, on strand `via`, that writes to `ranges` need only the order of
-    /// `strand`, until `key` is forgotten.
-    pub(crate) fn lay(
-        &mut self,
-        now: Instant,
-        (via, strand): (Strand, Strand),
-        key: AheadKey,
-        ranges: &[(u64, u32)],
-    ) {
-        let Some(others) = self.others.as_mut().filter(|others| others.is_open(strand)) else { return };
-        let via = if others.is_open(via) { via } else { 0 };
-        let number = u8::try_from(strand).expect("there are few strands");
-        for ranges in ranges.chunks(message::RANGES_MAX) {
-            let message = Message::Courses { key, strand: number, ranges: ranges.to_vec() };
-            others.tell(&mut self.main, now, via, &message);
-        }
     }
 
     /// Resets the device; see [`Session::reset`]. The further strands begin anew afterwards.

@@ -4,12 +4,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Entropy, Instant, Pool};
+use pcie::switch::Strand;
 use pcie::wire::Packet;
 
+use super::STRANDS_MAX;
 use super::courses::Courses;
 use super::message::{self, After, Message};
 use super::order::Order;
-use super::{STRANDS_MAX, Strand};
 use crate::frame::{Ahead, AheadKey, CloseCode, Keys, Member, Registers, Role, SessionId};
 use crate::session::{Arrival, Config, DownReason, Kept, Output, ProtocolError, Session};
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use engine::{Buffer, Instant, Nanos, Pool, Rng};
+use pcie::switch::{AheadKey, FarLink};
 use pcie::wire::{Bdf, Packet, Tag};
 
 use super::courses::{COURSES_MAX, Courses};

@@ -12,7 +12,7 @@ const INITIATE_RESET: u32 = 1 << 15;
 
 /// Whether a request to function 0 would wait for the connection.
 fn waits(cache: &mut ConfigCache) -> bool {
-    let waits = cache.wait(NOW, 0, request(900, 0, None)).is_none();
+    let waits = cache.wait(NOW, 0, &mut request(900, 0, None));
     while cache.take_waiting(0).is_some() {}
     waits
 }
@@ -26,7 +26,7 @@ fn shown_express() -> ConfigCache {
 }
 
 fn answer(cache: &mut ConfigCache, request: &Packet, status: CompletionStatus) {
-    cache.on_up(0, &Packet::completion(DEVICE, status, &request.header));
+    cache.on_answer(0, &Packet::completion(DEVICE, status, &request.header));
 }
 
 #[test]
@@ -40,16 +40,16 @@ fn it_must_not_once_it_has_answered() {
     assert!(waits(&mut cache));
     // The answer comes from the far end.
     let far = request(2, 0x7c, None);
-    assert!(cache.on_down(0, &far, || true).is_none());
+    assert!(cache.answer(0, &far, || true).is_none());
     answer(&mut cache, &far, CompletionStatus::ConfigRequestRetry);
     assert!(waits(&mut cache));
-    assert!(cache.on_down(0, &far, || true).is_none());
+    assert!(cache.answer(0, &far, || true).is_none());
     answer(&mut cache, &far, CompletionStatus::Success);
     assert!(!waits(&mut cache));
     // The answer to a request whose name has been used again does not count.
     cache.forget(0);
-    let _ = cache.on_down(0, &far, || true);
-    let _ = cache.on_down(0, &Packet::memory_read(HOST, far.tag(), 0x1000, 4), || true);
+    let _ = cache.answer(0, &far, || true);
+    let _ = cache.answer(0, &Packet::memory_read(HOST, far.tag(), 0x1000, 4), || true);
     answer(&mut cache, &far, CompletionStatus::Success);
     assert!(waits(&mut cache));
 }
@@ -60,13 +60,13 @@ fn it_may_again_after_a_function_level_reset() {
     for (status, may) in [(CompletionStatus::Success, true), (CompletionStatus::UnsupportedRequest, false)] {
         let mut cache = shown_express();
         assert!(read(&mut cache, 0).is_some());
-        assert!(cache.on_down(0, &reset, || true).is_none());
+        assert!(cache.answer(0, &reset, || true).is_none());
         answer(&mut cache, &reset, status);
         assert_eq!(waits(&mut cache), may, "{status:?}");
     }
     let mut cache = shown_express();
     let other = request(2, CONTROL, Some(1));
-    assert!(cache.on_down(0, &other, || true).is_none());
+    assert!(cache.answer(0, &other, || true).is_none());
     answer(&mut cache, &other, CompletionStatus::Success);
     assert!(!waits(&mut cache));
 }
@@ -74,17 +74,17 @@ fn it_may_again_after_a_function_level_reset() {
 #[test]
 fn nothing_else_waits_and_no_more_than_there_is_room_for() {
     let mut cache = ConfigCache::new(&[true, false]);
-    assert!(cache.wait(NOW, 1, request(1, 0, None)).is_some(), "that port's registers are all the device's");
-    assert!(cache.wait(NOW, 0, Packet::memory_read(HOST, Tag::new(1), 0, 4)).is_some());
+    assert!(!cache.wait(NOW, 1, &mut request(1, 0, None)), "that port's registers are all the device's");
+    assert!(!cache.wait(NOW, 0, &mut Packet::memory_read(HOST, Tag::new(1), 0, 4)));
     let mut beyond = request(1, 0, None);
     if let Kind::Config(request) = &mut beyond.header.kind {
         request.routing = ConfigType::Type1;
     }
-    assert!(cache.wait(NOW, 0, beyond).is_some());
+    assert!(!cache.wait(NOW, 0, &mut beyond));
     for tag in 0..u16::try_from(WAITING_MAX).unwrap() {
-        assert!(cache.wait(NOW, 0, request(tag, 0, None)).is_none());
+        assert!(cache.wait(NOW, 0, &mut request(tag, 0, None)));
     }
-    assert!(cache.wait(NOW, 0, request(500, 0, None)).is_some());
+    assert!(!cache.wait(NOW, 0, &mut request(500, 0, None)));
     assert_eq!(cache.poll_timeout(), Some(NOW + PATIENCE));
     assert!(cache.give_up(NOW).is_none());
     let mut given_up = core::iter::from_fn(|| cache.give_up(NOW + PATIENCE));
@@ -97,7 +97,7 @@ fn nothing_else_waits_and_no_more_than_there_is_room_for() {
 fn a_name_that_is_used_again_is_answered_once() {
     let mut cache = ConfigCache::new(&[true]);
     for offset in [0, 4] {
-        assert!(cache.wait(NOW, 0, request(1, offset, None)).is_none());
+        assert!(cache.wait(NOW, 0, &mut request(1, offset, None)));
     }
     assert!(cache.give_up(NOW + PATIENCE).is_some());
     assert!(cache.give_up(NOW + PATIENCE).is_none());
@@ -108,7 +108,7 @@ fn too_many_that_have_not_answered_count_as_having_answered() {
     let mut cache = ConfigCache::new(&[true]);
     for tag in 0..=64 {
         assert!(waits(&mut cache), "{tag}");
-        assert!(cache.on_down(0, &request(tag, 0, None), || true).is_none());
+        assert!(cache.answer(0, &request(tag, 0, None), || true).is_none());
     }
     assert!(!waits(&mut cache));
 }

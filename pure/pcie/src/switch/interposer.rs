@@ -1,0 +1,128 @@
+//! What may stand between a switch and the links below its downstream ports.
+//!
+//! Where such a link is long, an [`Interposer`] saves round trips. It sees every packet that
+//! passes. It may answer a request in the device's place, keep a packet for a moment, and send host
+//! memory ahead of a packet that makes the device read this memory. [`FarLink`] is what it can do
+//! with a link. Whoever has the switch and the links calls the interposer.
+
+use engine::{Buffer, Instant};
+
+use super::Switch;
+use crate::wire::{Bdf, Packet};
+
+/// Number of a strand of a link. All packets keep their order with those of the main strand, which
+/// is 0. Packets of two further strands need no order.
+pub type Strand = usize;
+
+/// Names pieces of memory that are forgotten together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AheadKey(pub u32);
+
+impl AheadKey {
+    /// All pieces of memory, where memory is forgotten.
+    pub const ALL: Self = Self(0);
+}
+
+/// A piece of host memory that is sent to the device's end of a link, which then answers the
+/// device's reads of this memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// First address of the memory, a multiple of 4.
+    pub address: u64,
+    /// Key by which the memory is forgotten; never [`AheadKey::ALL`].
+    pub key: AheadKey,
+    /// The function that answers reads of this memory.
+    pub completer: Bdf,
+    /// The longest payload of a completion for this memory, in bytes: a power of two from 128 to
+    /// 4096.
+    pub payload_size: u16,
+    /// Whether the memory is useless as soon as any of it was read.
+    pub once: bool,
+}
+
+/// A link below a downstream port, as an [`Interposer`] uses it.
+pub trait FarLink {
+    /// Whether what is sent now goes out at once, and not only after a lost connection is back.
+    fn is_open(&self) -> bool;
+    /// Whether the device's end is known to have received all posted requests that were sent.
+    fn is_flushed(&self) -> bool;
+    /// How many bytes of memory sent ahead the device's end keeps. With 0, none is to be sent.
+    fn ahead_window(&self) -> u32;
+    /// Whether the link has several strands now.
+    fn is_spread(&self) -> bool;
+    /// The strand of a queue of the device, or the main one if that strand is not open. Queue 0 is
+    /// in order with everything.
+    fn strand_of_queue(&self, queue: u16) -> Strand;
+    /// Sends a packet on a strand, or on the main one if that strand is not open.
+    fn send_on(&mut self, now: Instant, strand: Strand, packet: Packet);
+    /// Sends memory ahead of the packets that are sent on a strand from now on. The caller keeps to
+    /// the [window](FarLink::ahead_window). False if the memory is not sent.
+    fn send_ahead_on(&mut self, strand: Strand, ahead: Ahead, bytes: Buffer) -> bool;
+    /// Makes the device's end forget what it knows by `key` before it sees any packet that is sent
+    /// from now on.
+    fn forget_ahead(&mut self, key: AheadKey);
+    /// Tells the device's end, on strand `via`, that its writes to `ranges` need only the order of
+    /// `strand`, until `key` is forgotten. A range is an address and a length.
+    fn lay(&mut self, now: Instant, via: Strand, strand: Strand, key: AheadKey, ranges: &[(u64, u32)]);
+}
+
+/// What an [`Interposer`] works with.
+pub struct Surroundings<'a, L> {
+    /// The time of the call.
+    pub now: Instant,
+    /// The switch above.
+    pub switch: &'a Switch,
+    /// The links below the switch's downstream ports, in their order.
+    pub links: &'a mut [L],
+    /// Whether nothing waits between this interposer and the link that the call is about.
+    pub is_clear: bool,
+}
+
+/// What becomes of a packet that goes down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// The packet goes on, on this strand.
+    On(Strand),
+    /// The interposer has taken the packet, and has left a blank one. The packet goes on or is
+    /// answered later.
+    Kept,
+    /// The packet is a request, and this is its answer. It need not go on.
+    Answered(Packet),
+}
+
+/// What stands between a switch and the links below its downstream ports, which are counted from 0.
+pub trait Interposer {
+    /// Handles a link that has come up or gone down. Whatever was known of the device below is no
+    /// longer true.
+    fn on_link(&mut self, port: usize, link: &impl FarLink);
+    /// Handles a hot reset of the link: drops packets that were to go down.
+    fn on_reset(&mut self, port: usize);
+    /// Handles a strand that has come up or come back. The device's end has forgotten which writes
+    /// go over it.
+    fn on_strand(&mut self, _now: Instant, _port: usize, _strand: Strand, _link: &mut impl FarLink) {}
+    /// Handles a packet that goes down to a port.
+    fn on_down<L: FarLink>(
+        &mut self,
+        around: &mut Surroundings<'_, L>,
+        port: usize,
+        packet: &mut Packet,
+    ) -> Passage;
+    /// Handles a request for a port that was answered nearer to the switch, so that it does not
+    /// come down.
+    fn on_answered(&mut self, _port: usize, _request: &Packet, _answer: &Packet, _link: &mut impl FarLink) {}
+    /// Handles a packet that comes up from a port.
+    fn on_up(&mut self, now: Instant, port: usize, packet: &Packet, link: &mut impl FarLink);
+    /// Handles an answer to a request that the interposer itself has made.
+    fn on_completion<L: FarLink>(&mut self, _around: &mut Surroundings<'_, L>, _packet: &Packet) {}
+    /// Whether packets wait here to go down to a port.
+    fn is_holding(&self, _port: usize) -> bool {
+        false
+    }
+    /// Handles the time of [`Interposer::poll_timeout`].
+    fn handle_timeout<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>);
+    /// When [`Interposer::handle_timeout`] is due, if ever.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// The next packet for the root complex: an answer to a packet that was kept, or a request with
+    /// the upstream port's ID as its requester.
+    fn poll_packet(&mut self) -> Option<Packet>;
+}
