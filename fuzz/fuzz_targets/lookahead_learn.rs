@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tunnel::fuzz::learn(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nvme_lookahead::fuzz::learn(bytes));

@@ -182,7 +182,7 @@ impl Session {
     }
     /// What the tunnel has sent ahead; none without a tunnel or without lookahead.
     pub(crate) fn lookahead(&self) -> Option<Ahead> {
-        self.near()?.upstream()?.lookahead().map(Ahead::from)
+        self.near()?.upstream()?.interposer().map(|lookahead| lookahead.statistics().into())
     }
     /// Asks the far end what has become of its device's reads of memory until now, and waits for
     /// the answer. None without a tunnel, or when the far end does not answer.

@@ -9,6 +9,7 @@
 //! - [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
 //!   Instead of the NVMe function, it can have a [`foreign::Foreign`], which another process
 //!   emulates.
+//! - [`Upstream`] is the host's end of tunnels with lookahead, which `Near` and `Guest` have.
 //! - [`target::Target`] offers subsystems over NVMe/TCP: connections, associations, and the command
 //!   cores behind the associations.
 
@@ -27,7 +28,10 @@ pub mod guest;
 pub mod initiator;
 pub mod near;
 pub mod target;
+mod upstream;
 pub mod vfio_user_client;
+
+pub use upstream::{Upstream, upstream};
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,6 @@
 
 pub use crate::config_cache::fuzz::config_cache;
 pub use crate::downstream::store::fuzz::store;
-pub use crate::lookahead::fuzz::learn;
 pub use crate::paths::fuzz::paths;
 pub use crate::strands::fuzz::strands;
 

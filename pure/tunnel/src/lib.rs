@@ -108,7 +108,6 @@ mod event;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod lookahead;
 #[cfg(test)]
 mod pair;
 pub mod paths;

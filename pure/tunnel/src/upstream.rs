@@ -13,7 +13,6 @@ use pcie::wire::{Kind, Packet};
 
 use crate::config_cache::{self, ConfigCache};
 use crate::event::Event;
-use crate::lookahead::{self, Lookahead};
 use crate::session::{self, Arrival, Config, Session};
 use crate::strands::Bundle;
 
@@ -74,13 +73,14 @@ pub enum Output {
 }
 
 /// The host's end of the tunnel: an [`Engine`] with a switch and a session below each port.
-pub struct Upstream {
+/// Packets that pass between them pass an [`Interposer`] `I`, too; `()` stands for none.
+pub struct Upstream<I = ()> {
     switch: Switch,
     ports: Vec<Bundle>,
     /// The connections other than the main ones of the ports.
     further: Vec<(PortIndex, Strand)>,
-    /// Present if any of the ports is to look ahead.
-    lookahead: Option<Box<Lookahead>>,
+    /// Between the config cache and the links, if present.
+    interposer: Option<Box<I>>,
     /// Present if any of the ports is to answer for its device.
     config_cache: Option<Box<ConfigCache>>,
     /// The port that is polled first.
@@ -98,13 +98,28 @@ impl Upstream {
     /// # Panics
     /// When the number of `ports` differs from `switch.ports`.
     pub fn new(switch: &SwitchConfig, ports: Vec<Config>, entropy: impl Into<Entropy>) -> Self {
+        Self::with_interposer(switch, ports, None, entropy)
+    }
+}
+
+impl<I: Interposer> Upstream<I> {
+    /// Creates a switch with one downstream port for each of `ports`, and perhaps an interposer
+    /// between the switch and the links. All sessions dial when the engine is first settled.
+    ///
+    /// # Panics
+    /// When the number of `ports` differs from `switch.ports`.
+    pub fn with_interposer(
+        switch: &SwitchConfig,
+        ports: Vec<Config>,
+        interposer: Option<I>,
+        entropy: impl Into<Entropy>,
+    ) -> Self {
         assert!(
             ports.len() == usize::from(switch.ports),
             "{} sessions for {} ports",
             ports.len(),
             switch.ports
         );
-        let looks_ahead = ports.iter().any(|config| config.lookahead);
         let answers: Vec<bool> = ports.iter().map(|config| config.config_cache).collect();
         let mut entropy = entropy.into().fork("ports");
         let session = |config| Bundle::upstream(config, entropy.split());
@@ -116,7 +131,7 @@ impl Upstream {
             switch: Switch::new(switch),
             further: further.collect(),
             ports,
-            lookahead: looks_ahead.then(|| Box::new(Lookahead::new(usize::from(switch.ports)))),
+            interposer: interposer.map(Box::new),
             config_cache: answers.contains(&true).then(|| Box::new(ConfigCache::new(&answers))),
             turn: 0,
             from: None,
@@ -129,9 +144,13 @@ impl Upstream {
     pub const fn switch(&self) -> &Switch {
         &self.switch
     }
-    /// Statistics of lookahead; `None` if no port looks ahead.
-    pub fn lookahead(&self) -> Option<&lookahead::Statistics> {
-        self.lookahead.as_ref().map(|lookahead| lookahead.statistics())
+    /// What stands between the switch and the links, if anything does.
+    pub fn interposer(&self) -> Option<&I> {
+        self.interposer.as_deref()
+    }
+    /// What stands between the switch and the links, if anything does.
+    pub fn interposer_mut(&mut self) -> Option<&mut I> {
+        self.interposer.as_deref_mut()
     }
     /// Statistics of the answers given in the devices' place; `None` if no port gives such answers.
     pub fn config_cache(&self) -> Option<&config_cache::Statistics> {
@@ -179,14 +198,6 @@ impl Upstream {
     /// [`Switch::redirect`].
     pub fn redirect(&mut self) {
         self.switch.redirect();
-    }
-    /// Tells that the host has its functions write vector *n* of their MSI-X tables to `first` +
-    /// 4*n*. On a spread link, each interrupt then travels with its completion queue instead of
-    /// behind everything.
-    pub const fn set_interrupts(&mut self, first: u64) {
-        if let Some(lookahead) = &mut self.lookahead {
-            lookahead.set_interrupts(first);
-        }
     }
     /// Bytes on all connections of `port` that wait for credits or to be sent.
     pub fn queued_bytes(&self, port: PortIndex) -> usize {
@@ -242,8 +253,8 @@ impl Upstream {
     /// Shows a packet that comes up from a port to the interposers.
     #[inline]
     fn on_up(&mut self, port: usize, packet: &Packet) {
-        if let Some(lookahead) = &mut self.lookahead {
-            lookahead.on_up(self.now, port, packet, &mut self.ports[port]);
+        if let Some(interposer) = &mut self.interposer {
+            interposer.on_up(self.now, port, packet, &mut self.ports[port]);
         }
         if let Some(cache) = &mut self.config_cache {
             cache.on_up(self.now, port, packet, &mut self.ports[port]);
@@ -256,12 +267,12 @@ impl Upstream {
     #[inline]
     pub fn send(&mut self, now: Instant, mut packet: Packet) {
         self.now = now;
-        if let Some(lookahead) = &mut self.lookahead
+        if let Some(interposer) = &mut self.interposer
             && let Kind::Completion(completion) = &packet.header.kind
             && completion.requester == self.switch.id(PortId::Upstream)
         {
             let around = &mut around(now, &self.switch, &mut self.ports, true);
-            lookahead.on_completion(around, &packet);
+            interposer.on_completion(around, &packet);
             return self.take_packets();
         }
         match self.switch.pass(PortId::Upstream, &mut packet.header) {
@@ -274,24 +285,24 @@ impl Upstream {
     fn down(&mut self, port: u8, mut packet: Packet) {
         let index = usize::from(port);
         if let Some(cache) = &mut self.config_cache {
-            let is_clear = self.lookahead.as_ref().is_none_or(|lookahead| !lookahead.is_holding(index));
+            let is_clear = self.interposer.as_ref().is_none_or(|interposer| !interposer.is_holding(index));
             let around = &mut around(self.now, &self.switch, &mut self.ports, is_clear);
             match cache.on_down(around, index, &mut packet) {
                 Passage::On(_) => {}
                 Passage::Kept => return,
                 Passage::Answered(answer) => {
-                    if let Some(lookahead) = &mut self.lookahead {
-                        lookahead.on_answered(index, &packet, &answer, &mut self.ports[index]);
+                    if let Some(interposer) = &mut self.interposer {
+                        interposer.on_answered(index, &packet, &answer, &mut self.ports[index]);
                     }
                     return self.outputs.push_back(Output::Tlp { packet: answer, from: None });
                 }
             }
         }
-        let Some(lookahead) = &mut self.lookahead else {
+        let Some(interposer) = &mut self.interposer else {
             return self.ports[index].send(self.now, packet);
         };
         let around = &mut around(self.now, &self.switch, &mut self.ports, true);
-        match lookahead.on_down(around, index, &mut packet) {
+        match interposer.on_down(around, index, &mut packet) {
             Passage::On(strand) => self.ports[index].send_on(self.now, strand, packet),
             Passage::Kept => {}
             Passage::Answered(packet) => self.outputs.push_back(Output::Tlp { packet, from: None }),
@@ -300,7 +311,7 @@ impl Upstream {
     }
     /// Hands packets of the interposers to the root complex.
     fn take_packets(&mut self) {
-        while let Some(packet) = self.lookahead.as_mut().and_then(|lookahead| lookahead.poll_packet()) {
+        while let Some(packet) = self.interposer.as_mut().and_then(|interposer| interposer.poll_packet()) {
             self.outputs.push_back(Output::Tlp { packet, from: None });
         }
         while let Some(packet) = self.config_cache.as_mut().and_then(|cache| cache.poll_packet()) {
@@ -341,8 +352,8 @@ impl Upstream {
                     self.down(port, packet);
                 }
                 switch::Output::HotReset { port: PortId::Downstream(port) } => {
-                    if let Some(lookahead) = &mut self.lookahead {
-                        lookahead.on_reset(usize::from(port));
+                    if let Some(interposer) = &mut self.interposer {
+                        interposer.on_reset(usize::from(port));
                     }
                     if let Some(cache) = &mut self.config_cache {
                         cache.on_reset(usize::from(port));
@@ -423,8 +434,8 @@ impl Upstream {
     /// go over it, and is told again. Returns whether there is nothing else to do.
     fn lays_again(&mut self, port: PortIndex, strand: Strand) -> bool {
         let index = usize::from(port.0);
-        if let Some(lookahead) = &mut self.lookahead {
-            lookahead.on_strand(self.now, index, strand, &mut self.ports[index]);
+        if let Some(interposer) = &mut self.interposer {
+            interposer.on_strand(self.now, index, strand, &mut self.ports[index]);
         }
         strand > 0
     }
@@ -432,8 +443,8 @@ impl Upstream {
     /// Handles a link below a port that came up or went down.
     fn on_link(&mut self, port: PortIndex) {
         let index = usize::from(port.0);
-        if let Some(lookahead) = &mut self.lookahead {
-            lookahead.on_link(index, &self.ports[index]);
+        if let Some(interposer) = &mut self.interposer {
+            interposer.on_link(index, &self.ports[index]);
         }
         if let Some(cache) = &mut self.config_cache {
             cache.on_link(index, &self.ports[index]);
@@ -468,7 +479,7 @@ impl Upstream {
     }
 }
 
-impl Engine for Upstream {
+impl<I: Interposer> Engine for Upstream<I> {
     type Input<'a> = Input;
     type Output = Output;
 
@@ -490,10 +501,10 @@ impl Engine for Upstream {
                 session.handle_timeout(now);
             }
         }
-        if let Some(lookahead) = &mut self.lookahead
-            && lookahead.poll_timeout().is_some_and(|at| at <= now)
+        if let Some(interposer) = &mut self.interposer
+            && interposer.poll_timeout().is_some_and(|at| at <= now)
         {
-            lookahead.handle_timeout(&mut around(now, &self.switch, &mut self.ports, true));
+            interposer.handle_timeout(&mut around(now, &self.switch, &mut self.ports, true));
         }
         if let Some(cache) = &mut self.config_cache {
             cache.handle_timeout(&mut around(now, &self.switch, &mut self.ports, true));
@@ -523,9 +534,9 @@ impl Engine for Upstream {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let ports = self.ports.iter().filter_map(Bundle::poll_timeout);
-        let lookahead = self.lookahead.as_ref().and_then(|lookahead| lookahead.poll_timeout());
+        let interposer = self.interposer.as_ref().and_then(|interposer| interposer.poll_timeout());
         let cache = self.config_cache.as_ref().and_then(|cache| cache.poll_timeout());
-        ports.chain(self.switch.poll_timeout()).chain(lookahead).chain(cache).min()
+        ports.chain(self.switch.poll_timeout()).chain(interposer).chain(cache).min()
     }
 }
 
@@ -539,7 +550,7 @@ const fn around<'a>(
     Surroundings { now, switch, links, is_clear }
 }
 
-impl core::fmt::Debug for Upstream {
+impl<I> core::fmt::Debug for Upstream<I> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Upstream").field("ports", &self.ports).finish_non_exhaustive()
     }

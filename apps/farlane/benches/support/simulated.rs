@@ -2,9 +2,9 @@
 //! network inside the switch.
 
 use engine::{Instant, Nanos, Rng};
+use nvme_lookahead::Statistics;
 use scenarios::file::link::Link;
 use scenarios::rig::{Kind, Rig, Seen, Setup, Task, What};
-use tunnel::lookahead::Statistics;
 
 const SEED: u64 = 1;
 /// Most simulated time for one measurement.

@@ -1,9 +1,9 @@
 //! The options for lookahead at the near end of a tunnel, and the counters of its results.
 
 use clap::Args;
+use nvme_lookahead::Statistics;
 use serde::Serialize;
 use tunnel::frame::Tally;
-use tunnel::lookahead::Statistics;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Lookahead {

@@ -129,12 +129,13 @@ pub(crate) fn conclude<D: 'static>(
 
 /// Tells a person what a tunnel has sent ahead and what it has answered near, as far as it does
 /// either. Returns both.
-fn tell_tunnel(upstream: Option<&tunnel::Upstream>) -> (Option<Ahead>, Option<Shadowed>) {
-    let lookahead = upstream.and_then(tunnel::Upstream::lookahead).map(Ahead::from);
+fn tell_tunnel(upstream: Option<&machine::Upstream>) -> (Option<Ahead>, Option<Shadowed>) {
+    let lookahead =
+        upstream.and_then(machine::Upstream::interposer).map(|lookahead| Ahead::from(lookahead.statistics()));
     if let Some(lookahead) = &lookahead {
         tell!("farlane: lookahead: {lookahead}");
     }
-    let shadow = upstream.and_then(tunnel::Upstream::config_cache).map(Shadowed::from);
+    let shadow = upstream.and_then(machine::Upstream::config_cache).map(Shadowed::from);
     if let Some(shadow) = &shadow {
         tell!("farlane: {shadow}");
     }

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     attachment.stop().on_signals().map_err(AttachError::Io)?;
     attachment.wait_enumerated(options.timeout)?;
     let topology = attachment.near().topology().cloned().unwrap_or_default();
-    let shadow = attachment.near().upstream().and_then(tunnel::Upstream::config_cache).map(Shadowed::from);
+    let shadow = attachment.near().upstream().and_then(machine::Upstream::config_cache).map(Shadowed::from);
     attachment.close().map_err(AttachError::Io)?;
     tell_missing(args, &topology);
     if args.output.json {

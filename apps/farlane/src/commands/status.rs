@@ -38,7 +38,7 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDrive
     let upstream = guest.upstream();
     let session = upstream.and_then(|upstream| upstream.session(PortIndex(0)));
     let ours = guest.statistics();
-    let lookahead = upstream.and_then(|upstream| upstream.lookahead());
+    let lookahead = upstream.and_then(|upstream| Some(upstream.interposer()?.statistics()));
     let far_reads = session.and_then(Session::tally).map(|(_, tally)| FarReads::from(tally));
     let commands = lookahead.map(|ahead| ahead.commands);
     json!({

@@ -3,11 +3,11 @@
 use engine::{Buffer, Engine, Nanos};
 use pcie::requester;
 use pcie::root_complex::{self, MemoryReadToken};
-use tunnel::Upstream;
 
 use super::interrupts::Verdict;
 use super::memory::{Answer, Message};
 use super::{Event, Guest, Output};
+use crate::Upstream;
 
 /// Least time between two reports of accesses outside of the guest's memory.
 const TELL_EVERY: Nanos = Nanos::from_secs(1);
@@ -40,7 +40,7 @@ impl<D: 'static> Guest<D> {
 
     fn on_memory_read(&mut self, token: MemoryReadToken, address: u64, length: u32) {
         // Reads of the lookahead cost nobody a round trip.
-        let lookahead = self.upstream().and_then(Upstream::lookahead).map(|ahead| ahead.reads);
+        let lookahead = self.upstream().and_then(Upstream::interposer).map(|ahead| ahead.statistics().reads);
         let waits = lookahead.is_none_or(|reads| reads != self.reads_of_function);
         self.reads_of_function = lookahead.unwrap_or(0);
         if waits {

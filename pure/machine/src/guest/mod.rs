@@ -35,7 +35,7 @@ use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool};
 use pcie::root_complex::{self, RootComplex};
 use pcie::wire::Packet;
 use tunnel::session;
-use tunnel::upstream::{self, PortIndex, Upstream};
+use tunnel::upstream::{self, PortIndex};
 use vfio_user::server::{self, Server};
 
 use access::Accesses;
@@ -43,6 +43,7 @@ use function::Slot;
 use memory::ByMessage;
 use setup::Running;
 
+use crate::Upstream;
 use crate::near::switch;
 
 /// Limit, in bytes, on the payload queued for the link to the far end; a doorbell write has 4.
@@ -283,11 +284,13 @@ impl<D: 'static> Guest<D> {
     /// A slot whose function is at the far end of a tunnel. The slot dials the far end as soon as
     /// its outputs are first polled.
     pub fn over_tunnel(config: Config, session: session::Config, entropy: impl Into<Entropy>) -> Self {
-        let mut upstream = Upstream::new(&switch(1), [session].into(), entropy);
+        let mut upstream = crate::upstream(&switch(1), [session].into(), entropy);
         // The function uses the guest's addresses, and the guest does not know the address windows
         // of this switch.
         upstream.redirect();
-        upstream.set_interrupts(setup::INTERRUPT_WINDOW.start);
+        if let Some(lookahead) = upstream.interposer_mut() {
+            lookahead.set_interrupts(setup::INTERRUPT_WINDOW.start);
+        }
         Self::new(config, Below::Tunnel(Box::new(upstream)))
     }
 

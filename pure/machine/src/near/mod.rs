@@ -28,10 +28,12 @@ use pcie::requester::{Answer, Busy};
 use pcie::root_complex::{self, Received, RootComplex, Topology};
 use pcie::wire::{Bdf, Packet};
 use tunnel::session::{self, Arrival};
-use tunnel::upstream::{self, PortIndex, Upstream};
+use tunnel::upstream::{self, PortIndex};
 
 use driver::Driver;
 use trace::Trace;
+
+use crate::Upstream;
 
 /// What is below the root port.
 #[derive(Debug)]
@@ -120,7 +122,7 @@ impl Near {
         let count = u8::try_from(ports).ok().filter(|count| (1..=PORTS_MAX).contains(&usize::from(*count)));
         let count =
             count.unwrap_or_else(|| panic!("{ports} far ends, where a switch has 1 to {PORTS_MAX} ports"));
-        let upstream = Upstream::new(&config::switch(count), sessions, entropy);
+        let upstream = crate::upstream(&config::switch(count), sessions, entropy);
         Self::new(config, Below::Tunnel(Box::new(upstream)), ports)
     }
 

@@ -8,9 +8,10 @@ use pcie::config::{express, header, msix, offset, power};
 use pcie::wire::{Bdf, CompletionStatus, ConfigRequest, ConfigType, Header, Kind, Packet, Tag};
 use tunnel::downstream::{self, ConnectionId};
 use tunnel::session::{Config, Session};
-use tunnel::upstream::{self, PortIndex, Upstream};
+use tunnel::upstream::{self, PortIndex};
 
 use super::function_config;
+use crate::Upstream;
 use crate::far::{self, Far};
 use crate::near;
 
@@ -74,7 +75,7 @@ impl World {
         let now = Instant::from_nanos(1_000);
         let mut world = Self {
             now,
-            upstream: Upstream::new(&near::switch(1), [session.clone()].into(), &rng),
+            upstream: crate::upstream(&near::switch(1), [session.clone()].into(), &rng),
             far: Far::new(now, session, function_config(), rng.fork("far")),
             connection: None,
             count: 0,

@@ -50,7 +50,7 @@ fn the_device_finds_entries_lists_and_data_where_it_is() {
         let misses = write_and_read(&mut pair, length, number * 10);
         assert_eq!(misses, [0, 0], "{length} B");
     }
-    let lookahead = *pair.near.upstream().unwrap().lookahead().unwrap();
+    let lookahead = *pair.near.upstream().unwrap().interposer().unwrap().statistics();
     let store = *pair.far.downstream().store().tally();
     assert_eq!(lookahead.bytes, store.bytes_received, "{lookahead:?}");
     assert_eq!(store.bytes_in_vain, 0, "{store:?}");
@@ -73,5 +73,5 @@ fn without_it_each_command_asks_the_host() {
     pair.run(ready);
     let [write, read] = write_and_read(&mut pair, 4096, 0);
     assert_eq!((write, read), (2, 1));
-    assert_eq!(pair.near.upstream().unwrap().lookahead(), None);
+    assert!(pair.near.upstream().unwrap().interposer().is_none());
 }

@@ -91,6 +91,7 @@ pub enum Passage {
 }
 
 /// What stands between a switch and the links below its downstream ports, which are counted from 0.
+/// `()` stands for nothing: every packet goes on.
 pub trait Interposer {
     /// Handles a link that has come up or gone down. Whatever was known of the device below is no
     /// longer true.
@@ -125,4 +126,25 @@ pub trait Interposer {
     /// The next packet for the root complex: an answer to a packet that was kept, or a request with
     /// the upstream port's ID as its requester.
     fn poll_packet(&mut self) -> Option<Packet>;
+}
+
+impl Interposer for () {
+    fn on_link(&mut self, _port: usize, _link: &impl FarLink) {}
+    fn on_reset(&mut self, _port: usize) {}
+    fn on_down<L: FarLink>(
+        &mut self,
+        _around: &mut Surroundings<'_, L>,
+        _port: usize,
+        _packet: &mut Packet,
+    ) -> Passage {
+        Passage::On(0)
+    }
+    fn on_up(&mut self, _now: Instant, _port: usize, _packet: &Packet, _link: &mut impl FarLink) {}
+    fn handle_timeout<L: FarLink>(&mut self, _around: &mut Surroundings<'_, L>) {}
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn poll_packet(&mut self) -> Option<Packet> {
+        None
+    }
 }

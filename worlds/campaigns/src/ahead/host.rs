@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
+use machine::Upstream;
 use pcie::requester::Answer;
 use pcie::root_complex::{self, MemoryReadToken, Plan, RootComplex, Topology};
 use pcie::switch::SwitchConfig;
 use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
 use tunnel::session::Config as SessionConfig;
-use tunnel::upstream::{self, PortIndex, Upstream};
+use tunnel::upstream::{self, PortIndex};
 
 use super::memory::Shared;
 use super::station::{Found, Ground, Station};
@@ -78,7 +79,7 @@ impl HostNode {
             switch,
             root_config: root,
             plan,
-            upstream: Upstream::new(&switch, sessions, rng.fork("upstream")),
+            upstream: machine::upstream(&switch, sessions, rng.fork("upstream")),
             session,
             root: RootComplex::new(root),
             memory,
@@ -323,7 +324,7 @@ impl HostNode {
     pub(super) fn restart(&mut self, rng: Rng) {
         self.session.identity.instance = instance(&mut rng.fork("instance"));
         let sessions = self.peers.iter().map(|_| self.session.clone()).collect();
-        self.upstream = Upstream::new(&self.switch, sessions, rng.fork("upstream"));
+        self.upstream = machine::upstream(&self.switch, sessions, rng.fork("upstream"));
         self.root = RootComplex::new(self.root_config);
         self.reads.clear();
         self.lines.iter_mut().for_each(|line| *line = None);

@@ -336,7 +336,7 @@ impl Rig {
     }
 
     /// Statistics of the switch's lookahead, if it is on.
-    pub fn lookahead(&self) -> Option<tunnel::lookahead::Statistics> {
+    pub fn lookahead(&self) -> Option<nvme_lookahead::Statistics> {
         match self.world.node(self.ends?[0]) {
             Member::Upstream(end) => end.lookahead(),
             other => unreachable!("{other:?} is no end of a switch"),

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use engine::{Engine, Instant, Nanos, Rng};
 use link::network::Side;
 use link::trail::{self, Part};
+use machine::Upstream;
 use pcie::config::{Identity, Link as LinkRegisters, ids};
 use pcie::switch::SwitchConfig;
 use pcie::wire::Packet;
@@ -16,7 +17,7 @@ use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
 use tunnel::downstream::{self, Downstream};
 use tunnel::session::Config as SessionConfig;
-use tunnel::upstream::{self, PortIndex, Upstream};
+use tunnel::upstream::{self, PortIndex};
 
 use super::Cargo;
 use super::chain::Place;
@@ -159,7 +160,7 @@ impl UpstreamNode {
         rng: &Rng,
     ) -> Self {
         Self {
-            engine: Upstream::new(&switch_config(payload_max), vec![session], rng),
+            engine: machine::upstream(&switch_config(payload_max), vec![session], rng),
             port,
             pipeline: Pipeline::new(latency, Side::Near, Journal::default()),
             peer,
@@ -176,8 +177,8 @@ impl UpstreamNode {
     }
 
     /// Statistics of the lookahead, if it is on.
-    pub(super) fn lookahead(&self) -> Option<tunnel::lookahead::Statistics> {
-        self.engine.lookahead().copied()
+    pub(super) fn lookahead(&self) -> Option<nvme_lookahead::Statistics> {
+        self.engine.interposer().map(|lookahead| *lookahead.statistics())
     }
 
     /// Whether the link below the downstream port is up.

@@ -15,10 +15,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use engine::{Engine, Instant, Nanos};
+use machine::Upstream;
 use machine::guest::{Guest, Input};
 use nvme_pcie::controller::Controller;
 use nvme_pcie::function::Function;
-use tunnel::upstream::{PortIndex, Upstream};
+use tunnel::upstream::PortIndex;
 
 use crate::carrier::route::Route;
 use crate::carrier::{Dial, Link};

@@ -34,29 +34,29 @@ const FORMAT_EXTENDED: u8 = 1 << 4;
 
 /// A submission queue in host memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SubmissionQueue {
-    pub(super) id: u16,
-    pub(super) base: u64,
-    pub(super) entries: u32,
+pub(crate) struct SubmissionQueue {
+    pub(crate) id: u16,
+    pub(crate) base: u64,
+    pub(crate) entries: u32,
     /// The tail that the host has rung last.
-    pub(super) tail: u32,
+    pub(crate) tail: u32,
     /// Number of the completion queue.
     completion: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CompletionQueue {
-    pub(super) id: u16,
-    pub(super) base: u64,
-    pub(super) entries: u32,
+pub(crate) struct CompletionQueue {
+    pub(crate) id: u16,
+    pub(crate) base: u64,
+    pub(crate) entries: u32,
     /// The queue's interrupt vector, if it has interrupts.
-    pub(super) vector: Option<u16>,
+    pub(crate) vector: Option<u16>,
     /// Key by which the device's end knows the queue's place, if it was told.
-    pub(super) key: Option<AheadKey>,
+    pub(crate) key: Option<AheadKey>,
 }
 
 impl CompletionQueue {
-    pub(super) const fn end(&self) -> u64 {
+    pub(crate) const fn end(&self) -> u64 {
         self.base + self.entries as u64 * COMPLETION_BYTES
     }
 }
@@ -79,7 +79,7 @@ enum Change {
 
 /// What a completion means for lookahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// A command has ended.
     Command { queue: u16, command: CommandId },
     /// A submission queue has been deleted.
@@ -94,11 +94,11 @@ pub(super) enum Ended {
 
 /// The known queues and namespaces of an enabled NVMe controller.
 #[derive(Debug)]
-pub(super) struct Controller {
+pub(crate) struct Controller {
     /// Memory page size (CC.MPS).
-    pub(super) page: PageSize,
+    pub(crate) page: PageSize,
     submission: Vec<SubmissionQueue>,
-    pub(super) completion: Vec<CompletionQueue>,
+    pub(crate) completion: Vec<CompletionQueue>,
     /// Address range from the lowest to the highest completion queue.
     completions_at: (u64, u64),
     changes: Vec<(CommandId, Change)>,
@@ -106,12 +106,12 @@ pub(super) struct Controller {
     namespaces: Vec<(NamespaceId, u64)>,
     /// Whether something passed that was not understood. Nothing is sent ahead until the controller
     /// is enabled anew.
-    pub(super) lost: bool,
+    pub(crate) lost: bool,
 }
 
 impl Controller {
     /// Creates the state of a controller that was just enabled, with its admin queues.
-    pub(super) fn new(page: PageSize, submission: (u64, u32), completion: (u64, u32)) -> Self {
+    pub(crate) fn new(page: PageSize, submission: (u64, u32), completion: (u64, u32)) -> Self {
         let mut controller = Self {
             page,
             submission: Vec::new(),
@@ -153,7 +153,7 @@ impl Controller {
 
     /// Handles a ring of a submission queue's doorbell. Returns the queue as it was before, if
     /// lookahead can follow the queue.
-    pub(super) fn ring(&mut self, id: u16, tail: u32) -> Option<SubmissionQueue> {
+    pub(crate) fn ring(&mut self, id: u16, tail: u32) -> Option<SubmissionQueue> {
         let queue = self.submission.iter_mut().find(|queue| queue.id == id)?;
         let before = *queue;
         if tail >= queue.entries {
@@ -165,23 +165,23 @@ impl Controller {
     }
 
     /// The completion queue of a submission queue, if both exist.
-    pub(super) fn completion_of(&self, id: u16) -> Option<u16> {
+    pub(crate) fn completion_of(&self, id: u16) -> Option<u16> {
         let queue = self.submission.iter().find(|queue| queue.id == id)?;
         self.completion.iter().any(|other| other.id == queue.completion).then_some(queue.completion)
     }
 
     /// The highest number of a submission queue.
-    pub(super) fn last_queue(&self) -> u16 {
+    pub(crate) fn last_queue(&self) -> u16 {
         self.submission.iter().map(|queue| queue.id).max().unwrap_or(0)
     }
 
     /// Bytes of a block of `namespace`, including what travels with it, if known.
-    pub(super) fn block(&self, namespace: NamespaceId) -> Option<u64> {
+    pub(crate) fn block(&self, namespace: NamespaceId) -> Option<u64> {
         self.namespaces.iter().find(|known| known.0 == namespace).map(|known| known.1)
     }
 
     /// Handles an admin command that the host has submitted.
-    pub(super) fn on_admin(&mut self, entry: &SubmissionQueueEntry) {
+    pub(crate) fn on_admin(&mut self, entry: &SubmissionQueueEntry) {
         let [id, size] = halves(entry.cdw10);
         let entries = u32::from(size) + 1;
         // For a submission queue, `of` is its completion queue; for a completion queue, its vector.
@@ -233,7 +233,7 @@ impl Controller {
     /// Handles a write of `bytes` by the device to host memory at `address`. `ended` is told of
     /// everything that has ended.
     #[inline]
-    pub(super) fn on_write(&mut self, address: u64, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
+    pub(crate) fn on_write(&mut self, address: u64, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
         if !self.changes.is_empty() {
             self.capture(address, bytes);
         }

@@ -7,15 +7,15 @@ use nvme::wire::SubmissionQueueEntry;
 use pcie::switch::{Ahead, AheadKey, FarLink, PortId, Strand, Surroundings};
 use pcie::wire::Bdf;
 
-use super::port::{Command, Gathering};
-use super::reads::{Purpose, Read};
-use super::transfer::Transfer;
-use super::walk::{Next, Walk};
-use super::{Lookahead, READ_MAX};
+use crate::lookahead::{Lookahead, READ_MAX};
+use crate::port::{Command, Gathering};
+use crate::reads::{Purpose, Read};
+use crate::transfer::Transfer;
+use crate::walk::{Next, Walk};
 
 /// How long a doorbell waits for what goes ahead of it, since the doorbell itself or the latest
 /// read that ended.
-pub(super) const HOLD: Nanos = Nanos::from_millis(1);
+pub(crate) const HOLD: Nanos = Nanos::from_millis(1);
 /// How long a doorbell waits in all: a host needs 2 ms to 4 ms for 4 MiB.
 const HOLD_MAX: Nanos = Nanos::from_millis(10);
 /// How long a doorbell of admin commands waits. Nothing further can be sent ahead unless these
@@ -29,7 +29,7 @@ const ENTRY: u64 = SubmissionQueueEntry::LENGTH as u64;
 
 impl Lookahead {
     /// Begins to read what goes ahead of a doorbell of `queue`. False if nothing does.
-    pub(super) fn begin<L: FarLink>(
+    pub(crate) fn begin<L: FarLink>(
         &mut self,
         around: &mut Surroundings<'_, L>,
         port: usize,
@@ -123,7 +123,7 @@ impl Lookahead {
     }
 
     /// Handles entries of a submission queue that were read.
-    pub(super) fn on_entries<L: FarLink>(
+    pub(crate) fn on_entries<L: FarLink>(
         &mut self,
         around: &mut Surroundings<'_, L>,
         read: &Read,
@@ -183,7 +183,7 @@ impl Lookahead {
     }
 
     /// Handles a list that was read.
-    pub(super) fn on_list<L: FarLink>(
+    pub(crate) fn on_list<L: FarLink>(
         &mut self,
         around: &mut Surroundings<'_, L>,
         read: &Read,
@@ -231,7 +231,7 @@ impl Lookahead {
     }
 
     /// Handles data that was read.
-    pub(super) fn on_piece<L: FarLink>(
+    pub(crate) fn on_piece<L: FarLink>(
         &mut self,
         around: &mut Surroundings<'_, L>,
         read: &Read,
@@ -276,7 +276,7 @@ impl Lookahead {
 }
 
 /// The pieces of a command's data, with adjoining pieces joined.
-pub(super) fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
+pub(crate) fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
     let follows = |one: &(u64, u64), next: &(u64, u64)| one.0 + one.1 == next.0;
     found.chunk_by(follows).map(|pieces| {
         let length: u64 = pieces.iter().map(|(_, length)| length).sum();
@@ -286,7 +286,7 @@ pub(super) fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
 
 /// Start and end of the double words that contain `length` bytes at `address`. `None` if they reach
 /// the end of the address space, where nobody has memory.
-pub(super) fn double_words(address: u64, length: u64) -> Option<(u64, u64)> {
+pub(crate) fn double_words(address: u64, length: u64) -> Option<(u64, u64)> {
     let end = address.checked_add(length)?.checked_next_multiple_of(4)?;
     Some((address & !3, end))
 }

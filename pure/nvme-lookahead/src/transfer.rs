@@ -11,17 +11,17 @@ const RESERVATION_KEY: u64 = 8;
 
 /// How much data a command moves, and in which direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Transfer {
+pub(crate) struct Transfer {
     /// Length of the data in bytes, not 0.
-    pub(super) length: u64,
+    pub(crate) length: u64,
     /// Whether the data moves from host memory to the controller.
-    pub(super) to_controller: bool,
+    pub(crate) to_controller: bool,
 }
 
 impl Transfer {
     /// The transfer of an I/O command of the NVM Command Set, if the command is known to move data.
     /// `block` is the number of bytes of a logical block with all that travels with it.
-    pub(super) fn of(entry: &SubmissionQueueEntry, block: u64) -> Option<Self> {
+    pub(crate) fn of(entry: &SubmissionQueueEntry, block: u64) -> Option<Self> {
         let [count, format, ..] = entry.cdw12.to_le_bytes();
         // Number of Logical Blocks (NLB) and similar fields are 0's based.
         let blocks = u64::from(u16::from_le_bytes([count, format])) + 1;

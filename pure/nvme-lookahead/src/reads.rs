@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use engine::{Buffer, BufferMut, Pool};
 
 /// The most reads that may be under way, for all ports together.
-pub(super) const READS_MAX: usize = 1536;
+pub(crate) const READS_MAX: usize = 1536;
 
 /// What a read is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// Entries of a submission queue.
     Entries,
     /// A list of the command with this number in the gathering.
@@ -20,11 +20,11 @@ pub(super) enum Purpose {
 
 /// A read under way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
-    pub(super) port: usize,
-    pub(super) purpose: Purpose,
-    pub(super) address: u64,
-    pub(super) length: usize,
+pub(crate) struct Read {
+    pub(crate) port: usize,
+    pub(crate) purpose: Purpose,
+    pub(crate) address: u64,
+    pub(crate) length: usize,
 }
 
 #[derive(Debug)]
@@ -37,14 +37,14 @@ struct Slot {
 
 /// The reads of host memory that are under way.
 #[derive(Debug, Default)]
-pub(super) struct Reads {
+pub(crate) struct Reads {
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
 impl Reads {
     /// A cookie for `read`, if one more read may be under way.
-    pub(super) fn begin(&mut self, read: Read) -> Option<u64> {
+    pub(crate) fn begin(&mut self, read: Read) -> Option<u64> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < READS_MAX => {
@@ -66,7 +66,7 @@ impl Reads {
     }
 
     /// Handles bytes that were read. Returns all bytes of the read with the last of them.
-    pub(super) fn on_data(
+    pub(crate) fn on_data(
         &mut self,
         cookie: u64,
         offset: u32,
@@ -88,7 +88,7 @@ impl Reads {
     }
 
     /// Ends a read; `None` if it had been dropped.
-    pub(super) fn end(&mut self, cookie: u64) -> Option<Read> {
+    pub(crate) fn end(&mut self, cookie: u64) -> Option<Read> {
         let (index, slot) = self.slot(cookie)?;
         slot.block = None;
         let read = slot.read.take();
@@ -97,7 +97,7 @@ impl Reads {
     }
 
     /// Drops the reads of a port, since nobody waits for them any more.
-    pub(super) fn drop_port(&mut self, port: usize) {
+    pub(crate) fn drop_port(&mut self, port: usize) {
         for (index, slot) in (0..).zip(&mut self.slots) {
             if slot.read.as_ref().is_some_and(|read| read.port == port) {
                 (slot.read, slot.block) = (None, None);

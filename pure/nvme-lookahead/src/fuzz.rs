@@ -7,10 +7,10 @@ use nvme::pointer::PageSize;
 use nvme::wire::SubmissionQueueEntry;
 use pcie::wire::{Bdf, Kind, Packet};
 
-use super::controller::Controller;
-use super::function::Function;
-use super::transfer::Transfer;
-use super::walk::{Next, Walk};
+use crate::controller::Controller;
+use crate::function::Function;
+use crate::transfer::Transfer;
+use crate::walk::{Next, Walk};
 
 const LISTS_MAX: usize = 100;
 

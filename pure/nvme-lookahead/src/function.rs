@@ -3,12 +3,12 @@
 use nvme::pointer::PageSize;
 use pcie::wire::{Bdf, ConfigRequest};
 
-use super::controller::Controller;
+use crate::controller::Controller;
 
 /// Configuration space: Command, Class Code (with the revision), BAR 0 and 1, and where
 /// capabilities begin.
 const COMMAND: u16 = 0x04;
-pub(super) const CLASS: u16 = 0x08;
+pub(crate) const CLASS: u16 = 0x08;
 const BAR0: u16 = 0x10;
 const BAR1: u16 = 0x14;
 const CAPABILITIES: u16 = 0x40;
@@ -50,11 +50,11 @@ const ADMIN_COMPLETION_SHIFT: u32 = 16;
 /// ASQ and ACQ: bits that are not part of the address.
 const ADMIN_RESERVED: u64 = 0xfff;
 /// CAP, upper half: Doorbell Stride (DSTRD).
-pub(super) const CAPABILITIES_HIGH: u64 = 4;
+pub(crate) const CAPABILITIES_HIGH: u64 = 4;
 
 /// What a write to the function means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(crate) enum Seen {
     /// Nothing for lookahead.
     Nothing,
     /// Memory sent ahead for the function is of no use any more.
@@ -65,8 +65,8 @@ pub(super) enum Seen {
 
 /// What is known of an NVMe function.
 #[derive(Debug)]
-pub(super) struct Function {
-    pub(super) id: Bdf,
+pub(crate) struct Function {
+    pub(crate) id: Bdf,
     bar: u64,
     memory_space: bool,
     bus_master: bool,
@@ -74,11 +74,11 @@ pub(super) struct Function {
     stride: Option<u64>,
     properties: [u8; PROPERTIES],
     /// The controller while it is enabled.
-    pub(super) controller: Option<Controller>,
+    pub(crate) controller: Option<Controller>,
 }
 
 impl Function {
-    pub(super) const fn new(id: Bdf) -> Self {
+    pub(crate) const fn new(id: Bdf) -> Self {
         Self {
             id,
             bar: 0,
@@ -91,31 +91,31 @@ impl Function {
     }
 
     /// Whether a double word with the class code is that of an NVMe controller.
-    pub(super) const fn is_nvme(class_and_revision: u32) -> bool {
+    pub(crate) const fn is_nvme(class_and_revision: u32) -> bool {
         class_and_revision >> 8 == NVME_CLASS
     }
     /// Whether the function may read host memory at all.
-    pub(super) const fn may_read(&self) -> bool {
+    pub(crate) const fn may_read(&self) -> bool {
         self.bus_master
     }
     /// Offset of `address` in BAR 0, if it is among the properties or doorbells.
-    pub(super) fn offset_of(&self, address: u64) -> Option<u64> {
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         let offset = address.checked_sub(self.bar)?;
         (self.memory_space && self.bar != 0 && offset < DOORBELLS_END).then_some(offset)
     }
     /// Takes in the upper half of CAP, which was read.
-    pub(super) const fn on_capabilities(&mut self, high: u32) {
+    pub(crate) const fn on_capabilities(&mut self, high: u32) {
         self.stride = Some(DOORBELL << (high & NIBBLE));
     }
 
     /// Handles a reset of the function from outside. What enumeration found stays true.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         let stride = self.stride;
         *self = Self { stride, ..Self::new(self.id) };
     }
 
     /// Handles a configuration write of `value`.
-    pub(super) fn on_config(&mut self, request: &ConfigRequest, value: u32) -> Seen {
+    pub(crate) fn on_config(&mut self, request: &ConfigRequest, value: u32) -> Seen {
         let whole = request.enables == 0xf;
         match request.offset {
             COMMAND if request.enables & 1 != 0 => {
@@ -139,7 +139,7 @@ impl Function {
     }
 
     /// Handles a write of `bytes` to BAR 0.
-    pub(super) fn on_write(&mut self, offset: u64, bytes: &[u8]) -> Seen {
+    pub(crate) fn on_write(&mut self, offset: u64, bytes: &[u8]) -> Seen {
         if offset >= DOORBELLS {
             return self.on_doorbell(offset - DOORBELLS, bytes);
         }
@@ -163,7 +163,7 @@ impl Function {
 
     /// The completion queue that a doorbell write to BAR 0 concerns: that of a submission queue, or
     /// the completion queue itself.
-    pub(super) fn completion_queue(&self, offset: u64) -> Option<u16> {
+    pub(crate) fn completion_queue(&self, offset: u64) -> Option<u16> {
         let (stride, controller) = (self.stride?, self.controller.as_ref().filter(|known| !known.lost)?);
         let offset = offset.checked_sub(DOORBELLS).filter(|offset| offset.is_multiple_of(stride))?;
         let queue = u16::try_from(offset / stride / 2).ok()?;

@@ -1,16 +1,56 @@
 use std::vec::Vec;
 
-use engine::Buffer;
+use engine::{Buffer, Instant};
 use nvme::pointer::{self, DataPointer, Direction, PageSize, Segments, Step};
 use nvme::wire::SubmissionQueueEntry;
+use pcie::switch::{Ahead, AheadKey, FarLink, Strand};
 use pcie::wire::{Bdf, Kind, Packet, Tag};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
-use super::controller::{Controller, Ended};
-use super::function::{Function, Seen};
-use super::gather::{double_words, joined};
-use super::transfer::Transfer;
-use super::walk::{Next, Walk};
+use crate::controller::{Controller, Ended};
+use crate::function::{Function, Seen};
+use crate::gather::{double_words, joined};
+use crate::transfer::Transfer;
+use crate::walk::{Next, Walk};
+
+/// A link of one strand that only notes what becomes of it.
+#[derive(Default)]
+pub(crate) struct Link {
+    /// Addresses and bytes of the memory that was sent ahead, until the packet that it goes ahead
+    /// of.
+    pub(crate) ahead: Vec<(u64, Buffer)>,
+    pub(crate) sent: Vec<Packet>,
+    pub(crate) forgotten: Vec<AheadKey>,
+}
+
+impl FarLink for Link {
+    fn is_open(&self) -> bool {
+        true
+    }
+    fn is_flushed(&self) -> bool {
+        false
+    }
+    fn ahead_window(&self) -> u32 {
+        1 << 20
+    }
+    fn is_spread(&self) -> bool {
+        false
+    }
+    fn strand_of_queue(&self, _queue: u16) -> Strand {
+        0
+    }
+    fn send_on(&mut self, _now: Instant, _strand: Strand, packet: Packet) {
+        self.sent.push(packet);
+    }
+    fn send_ahead_on(&mut self, _strand: Strand, ahead: Ahead, bytes: Buffer) -> bool {
+        self.ahead.push((ahead.address, bytes));
+        true
+    }
+    fn forget_ahead(&mut self, key: AheadKey) {
+        self.forgotten.push(key);
+    }
+    fn lay(&mut self, _: Instant, _: Strand, _: Strand, _: AheadKey, _: &[(u64, u32)]) {}
+}
 
 const ROOT: Bdf = Bdf::new(0, 0, 0);
 const DEVICE: Bdf = Bdf::new(3, 0, 0);
@@ -305,6 +345,6 @@ proptest! {
 
     #[test]
     fn nothing_that_passes_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        super::fuzz::learn(&bytes);
+        crate::fuzz::learn(&bytes);
     }
 }

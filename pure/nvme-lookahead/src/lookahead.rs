@@ -1,22 +1,4 @@
-//! Lookahead: host memory that an NVMe controller is about to read travels along with the doorbell
-//! that makes the controller read.
-//!
-//! Near the host, `Lookahead` learns from passing packets where the queues are. When a submission
-//! doorbell passes, it reads the new entries and the lists and data that they name, and sends this
-//! memory ahead of the doorbell. At the device, a [store](crate::downstream::Store) answers the
-//! device's reads from the memory sent ahead. All other reads go to the host as usual.
-//! `docs/lookahead.md` says what is dropped when, and why nobody can notice.
-
-mod controller;
-mod function;
-pub(crate) mod fuzz;
-mod gather;
-mod port;
-mod reads;
-#[cfg(test)]
-mod tests;
-mod transfer;
-mod walk;
+//! The host's side of lookahead: what passes, what is read, what is sent ahead.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -26,11 +8,11 @@ use pcie::requester::{self, Answer, Requester};
 use pcie::switch::{AheadKey, FarLink, Interposer, Passage, Strand, Surroundings};
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
 
-use port::{Down, Port};
-use reads::{Purpose, Reads};
+use crate::port::{Down, Port};
+use crate::reads::{Purpose, Reads};
 
 /// The longest read that lookahead makes, in bytes: the most memory of an Ahead.
-const READ_MAX: u32 = 4096;
+pub(crate) const READ_MAX: u32 = 4096;
 
 /// What lookahead has done since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,25 +38,26 @@ pub struct Statistics {
 }
 
 /// The host's side of lookahead, for all ports of a switch.
-pub(crate) struct Lookahead {
-    ports: Vec<Port>,
-    requester: Requester,
+pub struct Lookahead {
+    pub(crate) ports: Vec<Port>,
+    pub(crate) requester: Requester,
     /// Reads of lookahead that are to go to the root complex.
     requests: VecDeque<Packet>,
-    reads: Reads,
+    pub(crate) reads: Reads,
     /// Where the data of the command at hand is: addresses and lengths.
-    found: Vec<(u64, u64)>,
+    pub(crate) found: Vec<(u64, u64)>,
     pool: Pool,
     /// The function that answers reads of host memory.
-    completer: Bdf,
+    pub(crate) completer: Bdf,
     /// Address that every function's first interrupt vector is written to, with further vectors
     /// behind it. `None` if the host has not told it.
     interrupts: Option<u64>,
-    statistics: Statistics,
+    pub(crate) statistics: Statistics,
 }
 
 impl Lookahead {
-    pub(crate) fn new(ports: usize) -> Self {
+    /// Creates the lookahead of a switch with this many downstream ports.
+    pub fn new(ports: usize) -> Self {
         let settings = requester::Settings {
             read_request_size: READ_MAX,
             payload_size: READ_MAX,
@@ -93,14 +76,15 @@ impl Lookahead {
         }
     }
 
-    pub(crate) const fn statistics(&self) -> &Statistics {
+    /// What lookahead has done since the start.
+    pub const fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
     /// Tells that the host has its functions write vector *n* of their MSI-X tables to `first` +
     /// 4*n*. On a spread link, each interrupt then travels with its completion queue instead of
     /// behind everything.
-    pub(crate) const fn set_interrupts(&mut self, first: u64) {
+    pub const fn set_interrupts(&mut self, first: u64) {
         self.interrupts = Some(first);
     }
 
@@ -181,7 +165,9 @@ impl Lookahead {
                         self.on_read(around, cookie, bytes);
                     }
                 }
-                requester::Output::Answer(Answer::ReadFailed { cookie, .. }) => self.on_read(around, cookie, None),
+                requester::Output::Answer(Answer::ReadFailed { cookie, .. }) => {
+                    self.on_read(around, cookie, None)
+                }
                 requester::Output::Packet(packet) => self.requests.push_back(packet),
                 requester::Output::Answer(Answer::Register { .. }) | requester::Output::Unexpected(_) => {}
             }

@@ -8,11 +8,11 @@ use nvme::wire::CommandId;
 use pcie::switch::{AheadKey, FarLink, Strand};
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet, Tag};
 
-use super::controller::{Ended, SubmissionQueue};
-use super::function::{CAPABILITIES_HIGH, CLASS, Function, Seen};
-use super::gather::HOLD;
-use super::reads::Purpose;
-use super::walk::Walk;
+use crate::controller::{Ended, SubmissionQueue};
+use crate::function::{CAPABILITIES_HIGH, CLASS, Function, Seen};
+use crate::gather::HOLD;
+use crate::reads::Purpose;
+use crate::walk::Walk;
 
 /// Bytes of an interrupt's message.
 const MESSAGE: u32 = 4;
@@ -30,7 +30,7 @@ const RING_BYTES: usize = 16 << 10;
 
 /// What a packet that goes down means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Down {
+pub(crate) enum Down {
     Nothing,
     /// Memory sent ahead for a function is of no use any more.
     Forget(Bdf),
@@ -70,89 +70,89 @@ struct Sent {
 
 /// A command whose data pointer is being followed.
 #[derive(Debug)]
-pub(super) struct Command {
-    pub(super) key: AheadKey,
-    pub(super) walk: Walk,
+pub(crate) struct Command {
+    pub(crate) key: AheadKey,
+    pub(crate) walk: Walk,
     /// Whether the command's data goes ahead, and not only its lists.
-    pub(super) data: bool,
+    pub(crate) data: bool,
     /// Whether the command's data comes from the device.
-    pub(super) back: bool,
+    pub(crate) back: bool,
     /// Number of entries from the previous tail to the command's entry, this entry included.
-    pub(super) distance: u32,
+    pub(crate) distance: u32,
     /// Reads of the command's lists and data under way.
-    pub(super) reads: usize,
+    pub(crate) reads: usize,
 }
 
 /// What goes ahead of the held doorbell.
 #[derive(Debug)]
-pub(super) struct Gathering {
-    pub(super) function: Bdf,
-    pub(super) queue: u16,
+pub(crate) struct Gathering {
+    pub(crate) function: Bdf,
+    pub(crate) queue: u16,
     /// When the doorbell stops waiting unless a read ends before, never later than `last`.
-    pub(super) deadline: Instant,
-    pub(super) last: Instant,
+    pub(crate) deadline: Instant,
+    pub(crate) last: Instant,
     /// Reads under way, and how many of these are of entries.
-    pub(super) reads: usize,
-    pub(super) entries: usize,
+    pub(crate) reads: usize,
+    pub(crate) entries: usize,
     /// The strand of the doorbell and of everything that goes ahead of it.
-    pub(super) strand: Strand,
+    pub(crate) strand: Strand,
     /// The submission queue as it was before the doorbell.
-    pub(super) before: SubmissionQueue,
+    pub(crate) before: SubmissionQueue,
     /// Entries that early doorbells have told the device of, and bytes sent ahead since the latest
     /// of these.
-    pub(super) rung: u32,
-    pub(super) bytes: usize,
+    pub(crate) rung: u32,
+    pub(crate) bytes: usize,
     /// How many commands, counted from the first, have gone ahead completely.
-    pub(super) whole: usize,
+    pub(crate) whole: usize,
 }
 
 /// The lookahead state of one port.
 #[derive(Debug, Default)]
-pub(super) struct Port {
+pub(crate) struct Port {
     /// Bytes that the other end keeps. With 0, packets are not examined.
-    pub(super) window: u32,
+    pub(crate) window: u32,
     functions: Vec<Function>,
     asked: VecDeque<Asked>,
     held: VecDeque<Packet>,
-    pub(super) gathering: Option<Gathering>,
-    pub(super) commands: Vec<Command>,
+    pub(crate) gathering: Option<Gathering>,
+    pub(crate) commands: Vec<Command>,
     sent: Vec<Sent>,
     sent_bytes: u32,
     key: u32,
     /// The strand of the held doorbell.
-    pub(super) held_strand: Strand,
+    pub(crate) held_strand: Strand,
     /// Whether completion queues exist that the device's end was not told of.
-    pub(super) queues_changed: bool,
+    pub(crate) queues_changed: bool,
 }
 
 impl Port {
     /// Whether a packet must wait behind others.
-    pub(super) fn is_holding(&self) -> bool {
+    pub(crate) fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }
     /// Whether one more packet can wait.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.held.len() < HELD_MAX
     }
-    pub(super) fn hold(&mut self, packet: Packet) {
+    pub(crate) fn hold(&mut self, packet: Packet) {
         self.held.push_back(packet);
     }
-    pub(super) fn hold_first(&mut self, packet: Packet) {
+    pub(crate) fn hold_first(&mut self, packet: Packet) {
         self.held.push_front(packet);
     }
-    pub(super) fn take_held(&mut self) -> Option<Packet> {
+    pub(crate) fn take_held(&mut self) -> Option<Packet> {
         self.held.pop_front()
     }
     /// Until when packets are held; `None` if there are none.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.gathering.as_ref().map(|gathering| gathering.deadline)
     }
-    pub(super) fn function(&mut self, id: Bdf) -> Option<&mut Function> {
+    pub(crate) fn function(&mut self, id: Bdf) -> Option<&mut Function> {
         self.functions.iter_mut().find(|function| function.id == id)
     }
 
     /// Handles a reset of all functions, which drops everything that waits.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.functions.iter_mut().for_each(Function::reset);
         self.held.clear();
         self.asked.clear();
@@ -162,7 +162,7 @@ impl Port {
     }
 
     /// Stops waiting for the reads under way.
-    pub(super) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         let Some(gathering) = self.gathering.take() else { return };
         self.commands.clear();
         if gathering.queue == 0 && gathering.entries > 0 {
@@ -170,13 +170,13 @@ impl Port {
         }
     }
     /// Notes that admin commands of `function` went unseen.
-    pub(super) fn lose(&mut self, function: Bdf) {
+    pub(crate) fn lose(&mut self, function: Bdf) {
         if let Some(controller) = self.function(function).and_then(|function| function.controller.as_mut()) {
             controller.lost = true;
         }
     }
     /// Counts a read that has begun for the gathering.
-    pub(super) fn read_begun(&mut self, purpose: Purpose) {
+    pub(crate) fn read_begun(&mut self, purpose: Purpose) {
         let Some(gathering) = &mut self.gathering else { return };
         gathering.reads += 1;
         match purpose {
@@ -185,7 +185,7 @@ impl Port {
         }
     }
     /// Counts a read of the gathering that has ended. Returns whether it was the last one.
-    pub(super) fn read_ended(&mut self, now: Instant, purpose: Purpose) -> bool {
+    pub(crate) fn read_ended(&mut self, now: Instant, purpose: Purpose) -> bool {
         let Some(gathering) = &mut self.gathering else { return false };
         gathering.deadline = gathering.deadline.max(now + HOLD).min(gathering.last);
         gathering.reads -= 1;
@@ -203,7 +203,7 @@ impl Port {
     /// A doorbell for the first commands of the held doorbell, as if the host had rung more often.
     /// It is due when so much has gone ahead for these commands that they should not wait for the
     /// others. Each early doorbell rings for more commands than the one before.
-    pub(super) fn ring_early(&mut self, pool: &mut Pool) -> Option<Packet> {
+    pub(crate) fn ring_early(&mut self, pool: &mut Pool) -> Option<Packet> {
         let gathering = self.gathering.as_mut().filter(|gathering| gathering.bytes >= RING_BYTES)?;
         let whole =
             self.commands.iter().skip(gathering.whole).take_while(|command| command.reads == 0).count();
@@ -220,7 +220,7 @@ impl Port {
     }
 
     /// Examines a packet that goes down.
-    pub(super) fn on_down(&mut self, packet: &Packet) -> Down {
+    pub(crate) fn on_down(&mut self, packet: &Packet) -> Down {
         let header = &packet.header;
         match &header.kind {
             Kind::Config(request) if request.write => {
@@ -269,7 +269,7 @@ impl Port {
 
     /// The strand for a packet to the device.
     #[inline]
-    pub(super) fn strand_of(&self, packet: &Packet, link: &impl FarLink) -> Strand {
+    pub(crate) fn strand_of(&self, packet: &Packet, link: &impl FarLink) -> Strand {
         if !link.is_spread() {
             return 0;
         }
@@ -290,7 +290,7 @@ impl Port {
 
     /// Tells the device's end on which strands completions and their interrupts come. It tells of
     /// queues that are not known there, or, on strand `again`, of all queues.
-    pub(super) fn lay_queues(
+    pub(crate) fn lay_queues(
         &mut self,
         now: Instant,
         again: Option<Strand>,
@@ -323,7 +323,7 @@ impl Port {
     /// Forgets what was sent ahead for controllers that are no longer understood. Nobody would
     /// notice when a queue of theirs is deleted with all its commands.
     #[inline]
-    pub(super) fn forget_lost(&mut self, link: &mut impl FarLink) {
+    pub(crate) fn forget_lost(&mut self, link: &mut impl FarLink) {
         let Self { functions, sent, sent_bytes, .. } = self;
         for function in functions {
             let id = function.id;
@@ -349,7 +349,7 @@ impl Port {
 
     /// Examines a packet that comes up. Returns how many I/O commands it completes.
     #[inline]
-    pub(super) fn on_up(&mut self, packet: &Packet, link: &mut impl FarLink) -> u64 {
+    pub(crate) fn on_up(&mut self, packet: &Packet, link: &mut impl FarLink) -> u64 {
         let mut commands = 0;
         match &packet.header.kind {
             Kind::Completion(completion) if !self.asked.is_empty() => {
@@ -413,7 +413,7 @@ impl Port {
 
     /// Forgets what was sent ahead for a function whose controller was reset. Returns whether there
     /// was anything.
-    pub(super) fn forget_function(&mut self, id: Bdf) -> bool {
+    pub(crate) fn forget_function(&mut self, id: Bdf) -> bool {
         let before = self.sent.len();
         let bytes = &mut self.sent_bytes;
         self.sent.retain(|one| {
@@ -425,12 +425,12 @@ impl Port {
     }
 
     /// Whether `bytes` more have room at the other end.
-    pub(super) const fn affords(&self, bytes: u64) -> bool {
+    pub(crate) const fn affords(&self, bytes: u64) -> bool {
         self.sent_bytes as u64 + bytes <= self.window as u64
     }
 
     /// A key for the memory of a command. `None` if too many commands are under way.
-    pub(super) fn begin_command(
+    pub(crate) fn begin_command(
         &mut self,
         function: Bdf,
         queue: u16,
@@ -451,12 +451,12 @@ impl Port {
     }
 
     /// Whether `bytes` may go ahead with `key`: its command has not ended, and there is room.
-    pub(super) fn may_charge(&mut self, key: AheadKey, bytes: usize) -> bool {
+    pub(crate) fn may_charge(&mut self, key: AheadKey, bytes: usize) -> bool {
         self.affords(bytes as u64) && self.sent_with(key).is_some()
     }
 
     /// Notes that `bytes` went ahead with `key`.
-    pub(super) fn charge(&mut self, key: AheadKey, bytes: usize) {
+    pub(crate) fn charge(&mut self, key: AheadKey, bytes: usize) {
         let bytes = u32::try_from(bytes).expect("a piece is at most a page");
         let sent = self.sent_with(key).expect("the command has not ended");
         sent.bytes += bytes;
@@ -469,7 +469,7 @@ impl Port {
 }
 
 /// Address of interrupt vector `vector`, if the first vector is written to `first`.
-pub(crate) fn message_address(first: u64, vector: u16) -> u64 {
+fn message_address(first: u64, vector: u16) -> u64 {
     first.wrapping_add(u64::from(vector) * u64::from(MESSAGE))
 }
 
@@ -489,32 +489,33 @@ fn forget(sent: &mut Vec<Sent>, bytes: &mut u32, link: &mut impl FarLink, over: 
 
 #[cfg(test)]
 mod tests {
-    use engine::Rng;
     use nvme::pointer::PageSize;
 
     use super::*;
-    use crate::lookahead::controller::Controller;
-    use crate::session::Config;
-    use crate::strands::Bundle;
+    use crate::controller::Controller;
+    use crate::tests::Link;
 
     #[test]
     fn what_is_out_for_a_controller_that_is_no_longer_understood_is_forgotten() {
-        let mut bundle = Bundle::upstream(Config::default(), Rng::from_seed(1));
+        let mut link = Link::default();
         let mut port = Port { window: 1 << 20, ..Port::default() };
         let [one, other] = [Bdf::new(1, 0, 0), Bdf::new(1, 0, 1)];
+        let mut keys = Vec::new();
         for id in [one, other] {
             let mut function = Function::new(id);
             function.controller = Some(Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32)));
             port.functions.push(function);
-            let key = port.begin_command(id, 1, CommandId(7), &mut bundle).unwrap();
+            let key = port.begin_command(id, 1, CommandId(7), &mut link).unwrap();
             port.charge(key, 64);
+            keys.push(key);
         }
-        port.forget_lost(&mut bundle);
+        port.forget_lost(&mut link);
         assert_eq!((port.sent.len(), port.sent_bytes), (2, 128));
         // Nobody will notice that the queue is deleted and its memory reused.
         port.lose(one);
-        port.forget_lost(&mut bundle);
+        port.forget_lost(&mut link);
         let left: Vec<_> = port.sent.iter().map(|one| one.function).collect();
         assert_eq!((left, port.sent_bytes), ([other].into(), 64));
+        assert_eq!(link.forgotten, keys[..1]);
     }
 }

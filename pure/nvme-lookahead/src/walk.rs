@@ -6,7 +6,7 @@
 use nvme::pointer::{self, DataPointer, Direction, PageSize, Segment, Step};
 use nvme::wire::SubmissionQueueEntry;
 
-use super::transfer::Transfer;
+use crate::transfer::Transfer;
 
 /// The longest list that is read at once, in bytes. A list does not cross a multiple of this
 /// length.
@@ -16,7 +16,7 @@ const LISTS_MAX: u32 = 64;
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Read this list, for [`Walk::on_list`].
     List { address: u64, length: u32 },
     /// All data is found, or the rest cannot be found.
@@ -25,7 +25,7 @@ pub(super) enum Next {
 
 /// The progress of following one command's data pointer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
+pub(crate) struct Walk {
     walk: pointer::Walk,
     lists: u32,
 }
@@ -33,7 +33,7 @@ pub(super) struct Walk {
 impl Walk {
     /// Begins with `entry`, which makes this transfer. `data` is called with the address and length
     /// of each piece found.
-    pub(super) fn start(
+    pub(crate) fn start(
         entry: &SubmissionQueueEntry,
         transfer: Transfer,
         page: PageSize,
@@ -48,7 +48,7 @@ impl Walk {
     }
 
     /// Continues with the bytes of the list that was asked for last.
-    pub(super) fn on_list(&mut self, bytes: &[u8], data: &mut impl FnMut(u64, u64)) -> Next {
+    pub(crate) fn on_list(&mut self, bytes: &[u8], data: &mut impl FnMut(u64, u64)) -> Next {
         let step = self.walk.on_list(bytes, &mut keep(data));
         self.next(step)
     }
