@@ -112,6 +112,9 @@ fn arrows_run_from_apps_to_worlds_to_pure() {
             ("worlds/sim", "live"),
             ("worlds/live", "scenarios"),
             ("worlds/live", "campaigns"),
+            ("pure/tunnel", "nvme"),
+            ("pure/tunnel", "nvme-lookahead"),
+            ("pure/nvme-lookahead", "tunnel"),
         ] {
             for table in ["dependencies", "dev-dependencies"] {
                 let crossed = place == one && dependencies(manifest, table).any(|name| name == other);

@@ -7,7 +7,8 @@
 //! Start at [`Session`] for one link that carries packets as they are. Start at [`Upstream`] for a
 //! host with several devices, and at [`Downstream`] for a device that anybody may dial. Module
 //! [`paths`] sends one stream over several connections. All of these are
-//! [engines](engine::Engine), which own no socket.
+//! [engines](engine::Engine), which own no socket. What an [`Interposer`](pcie::switch::Interposer)
+//! sends ahead of the device's reads, the device's end keeps and answers.
 //!
 //! # The run loop
 //! The world passes on what arrives: [`Input::Connected`](session::Input::Connected), then

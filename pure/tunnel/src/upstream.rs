@@ -271,7 +271,7 @@ impl<I: Interposer> Upstream<I> {
             && let Kind::Completion(completion) = &packet.header.kind
             && completion.requester == self.switch.id(PortId::Upstream)
         {
-            let around = &mut around(now, &self.switch, &mut self.ports, true);
+            let around = &mut surroundings(now, &self.switch, &mut self.ports, true);
             interposer.on_completion(around, &packet);
             return self.take_packets();
         }
@@ -286,7 +286,7 @@ impl<I: Interposer> Upstream<I> {
         let index = usize::from(port);
         if let Some(cache) = &mut self.config_cache {
             let is_clear = self.interposer.as_ref().is_none_or(|interposer| !interposer.is_holding(index));
-            let around = &mut around(self.now, &self.switch, &mut self.ports, is_clear);
+            let around = &mut surroundings(self.now, &self.switch, &mut self.ports, is_clear);
             match cache.on_down(around, index, &mut packet) {
                 Passage::On(_) => {}
                 Passage::Kept => return,
@@ -301,7 +301,7 @@ impl<I: Interposer> Upstream<I> {
         let Some(interposer) = &mut self.interposer else {
             return self.ports[index].send(self.now, packet);
         };
-        let around = &mut around(self.now, &self.switch, &mut self.ports, true);
+        let around = &mut surroundings(self.now, &self.switch, &mut self.ports, true);
         match interposer.on_down(around, index, &mut packet) {
             Passage::On(strand) => self.ports[index].send_on(self.now, strand, packet),
             Passage::Kept => {}
@@ -504,10 +504,10 @@ impl<I: Interposer> Engine for Upstream<I> {
         if let Some(interposer) = &mut self.interposer
             && interposer.poll_timeout().is_some_and(|at| at <= now)
         {
-            interposer.handle_timeout(&mut around(now, &self.switch, &mut self.ports, true));
+            interposer.handle_timeout(&mut surroundings(now, &self.switch, &mut self.ports, true));
         }
         if let Some(cache) = &mut self.config_cache {
-            cache.handle_timeout(&mut around(now, &self.switch, &mut self.ports, true));
+            cache.handle_timeout(&mut surroundings(now, &self.switch, &mut self.ports, true));
         }
         self.take_packets();
     }
@@ -541,7 +541,7 @@ impl<I: Interposer> Engine for Upstream<I> {
 }
 
 /// What an interposer works with.
-const fn around<'a>(
+const fn surroundings<'a>(
     now: Instant,
     switch: &'a Switch,
     links: &'a mut [Bundle],

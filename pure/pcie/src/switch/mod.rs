@@ -3,7 +3,8 @@
 //! Software sees what the specification describes: a type 1 function for the upstream port and one
 //! for each downstream port. Device n on the internal bus is downstream port n. Packets are routed
 //! by address, by ID or implicitly, and leave unchanged; the switch queues none. All registers are
-//! in the switch, so that they answer even while the far end of a link is gone.
+//! in the switch, so that they answer even while the far end of a link is gone. An [`Interposer`]
+//! may stand between a switch and long links below it.
 
 #[doc(hidden)]
 pub mod fuzz;
