@@ -1,13 +1,15 @@
 //! The admin commands: one table of their handlers and effects.
 
+use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::flow::{Handled, Step};
 use super::reservation::Touch;
-use super::{CommandToken, Handled, Step, Subsystem};
+use super::types::CommandToken;
 use crate::wire::{
-    AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId,
+    AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId, low_u8,
+    low_u16,
 };
-use crate::wire::{low_u8, low_u16};
 
 /// A double word of the Commands Supported and Effects log or of the features' log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,15 +5,15 @@ use alloc::vec::Vec;
 
 use engine::Instant;
 
+use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::events::AsynchronousEvent;
 use super::namespace::Namespace;
-use super::{AsynchronousEvent, NamespaceError, Subsystem};
+use super::run_time::NamespaceError;
 use crate::wire::log::{AnaGroupDescriptor, AnaLogHeader};
 use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
 
-/// The most ANA groups that a subsystem may have.
-pub const ANA_GROUPS_MAX: u32 = 128;
 /// The ANA group of a namespace that nobody has moved to another group.
 pub(super) const FIRST_GROUP: u32 = 1;
 /// ANA Transition Time (ANATT): the longest that a group should be in the Change state, in seconds.

@@ -4,21 +4,19 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::ana::ANA_GROUPS_MAX;
-use super::event_log::PersistentEvent;
-use super::features::SavedFeature;
-use super::firmware::FirmwareConfig;
-use super::protection::WriteProtection;
-use super::reservation::ReservationRecord;
-use super::sanitize::SanitizeRecord;
-use super::smart::Counters;
-use super::uncorrectable::UnreadableBlocks;
+use super::firmware_image::FirmwareConfig;
+use super::record::{
+    Counters, PersistentEvent, ReservationRecord, SanitizeRecord, SavedFeature, UnreadableBlocks,
+    WriteProtection,
+};
 use crate::media::MediumId;
 use crate::wire::NamespaceId;
 use crate::wire::log::SelfTestResult;
 
 /// The highest namespace identifier (NN) that a configuration may use.
 pub const NAMESPACE_ID_MAX: u32 = 1024;
+/// The most ANA groups that a subsystem may have.
+pub const ANA_GROUPS_MAX: u32 = 128;
 /// The most commands that may be in flight at once, including Asynchronous Event Requests.
 pub const COMMANDS_MAX: u32 = 65_528;
 /// The highest namespace identifier that [`Config::with_pool`] makes room for, unless configured

@@ -2,11 +2,13 @@
 
 use engine::Buffer;
 
+use super::Subsystem;
 use super::errors::{Failure, Location};
+use super::flow::{Handled, Step};
 use super::io::extent_within;
 use super::slots::{HostDataFor, MediaFor};
+use super::types::CommandToken;
 use super::uncorrectable::check_readable;
-use super::{CommandToken, Handled, Step, Subsystem};
 use crate::media::Operation;
 use crate::wire::{Bits, CopyRange, StatusCode, SubmissionQueueEntry};
 

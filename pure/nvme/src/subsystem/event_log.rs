@@ -3,11 +3,12 @@
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 
+use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::{Notification, Subsystem};
+use super::record::{HEADER_LENGTH, PersistentEvent};
+use super::types::Notification;
 use crate::wire::log::{LogPage, PersistentEventHeader, PersistentEventLogHeader, SmartLog};
 use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry, Text};
 
@@ -57,35 +58,6 @@ const SUPPORTED: [EventType; 9] = [
     EventType::SanitizeCompletion,
 ];
 
-/// An event of the Persistent Event log: its header and data in the log's format.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PersistentEvent(Vec<u8>);
-
-impl fmt::Debug for PersistentEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.0.first().copied().unwrap_or_default();
-        write!(f, "PersistentEvent(type {kind:02x}h, {} B)", self.0.len())
-    }
-}
-
-impl PersistentEvent {
-    /// The event in `bytes`, if they are exactly one whole event.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let header = PersistentEventHeader::parse(bytes.first_chunk()?);
-        let whole = header.header_length == HEADER_LENGTH
-            && bytes.len() == PersistentEventHeader::LENGTH + usize::from(header.length);
-        whole.then(|| Self(Vec::from(bytes)))
-    }
-
-    /// The bytes of the event: header and data.
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-/// Event Header Length: bytes of an event's header after this field.
-const HEADER_LENGTH: u8 = 21;
-
 /// The Persistent Event log.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
@@ -105,11 +77,11 @@ impl EventLog {
     }
 
     fn push(&mut self, event: PersistentEvent) {
-        self.bytes += event.0.len();
+        self.bytes += event.bytes().len();
         self.events.push_front(event);
         while self.bytes > EVENT_LOG_BYTES_MAX - PersistentEventLogHeader::LENGTH {
             let Some(oldest) = self.events.pop_back() else { return };
-            self.bytes -= oldest.0.len();
+            self.bytes -= oldest.bytes().len();
         }
     }
 }
@@ -127,7 +99,6 @@ impl Subsystem {
     /// one.
     fn record_event(&mut self, controller: Option<ControllerKey>, kind: EventType, data: &[u8]) {
         let controller = controller.or_else(|| self.controllers.from(0));
-        let mut event = vec![0; PersistentEventHeader::LENGTH + data.len()];
         let header = PersistentEventHeader {
             kind: kind as u8,
             revision: EVENT_REVISION,
@@ -139,10 +110,7 @@ impl Subsystem {
             vendor_length: 0,
             length: u16::try_from(data.len()).expect("events are short"),
         };
-        let (front, rest) = event.split_at_mut(PersistentEventHeader::LENGTH);
-        header.emit(front.first_chunk_mut().expect("as long as the header"));
-        rest.copy_from_slice(data);
-        let event = PersistentEvent(event);
+        let event = PersistentEvent::new(&header, data);
         self.notify(Notification::EventRecorded(event.clone()));
         self.event_log.push(event);
     }
@@ -304,7 +272,7 @@ impl Subsystem {
         };
         let mut page = vec![0; PersistentEventLogHeader::LENGTH];
         header.emit(page.first_chunk_mut().expect("as long as the header"));
-        log.events.iter().for_each(|event| page.extend_from_slice(&event.0));
+        log.events.iter().for_each(|event| page.extend_from_slice(event.bytes()));
         page.resize(length, 0);
         self.controllers.of_mut(controller).event_context = Some(page.clone());
         page

@@ -3,10 +3,12 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 
+use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::flow::{Handled, Step};
 use super::slots::State;
-use super::{CommandToken, CompletionResult, Handled, Output, Step, Subsystem};
+use super::types::{CommandToken, CompletionResult, Output};
 use crate::wire::log::{LogPage, critical_warning};
 use crate::wire::{NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 

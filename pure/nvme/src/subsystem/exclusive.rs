@@ -5,18 +5,11 @@ use alloc::collections::VecDeque;
 
 use engine::Buffer;
 
-use super::slots::{HostDataFor, State};
-use super::{CommandToken, Handled, Subsystem};
+use super::Subsystem;
+use super::flow::Handled;
+use super::slots::{Alone, HostDataFor, State};
+use super::types::CommandToken;
 use crate::wire::{IoOpcode, SubmissionQueueEntry};
-
-/// What a command does once it is alone with the media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alone {
-    Format,
-    DeleteNamespaces,
-    CompareAndWrite,
-    Protect,
-}
 
 /// Reasons for which commands must take a second look before they continue. In normal operation
 /// there is no reason.

@@ -4,35 +4,18 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
-use super::KEEP_ALIVE_MAX_MILLISECONDS;
+use super::Subsystem;
 use super::config::Config;
-use super::controller::{ControllerConfig, ControllerKey, Transport};
+use super::controller::{ControllerConfig, ControllerKey, KEEP_ALIVE_MAX_MILLISECONDS, Transport};
 use super::errors::{Failure, Location};
+use super::events::AsynchronousEvent;
+use super::flow::{Handled, Step};
+use super::record::{FeatureKey, SavedFeature};
 use super::slots::HostDataFor;
-use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
-use crate::wire::feature::{self, FeatureId, capability};
-use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
-
-/// The key of a feature value: the feature, and which of its values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FeatureKey {
-    /// The feature identifier.
-    pub feature: FeatureId,
-    /// The namespace, for a feature with one value each; otherwise [`NamespaceId::NONE`].
-    pub namespace: NamespaceId,
-    /// Index among several values: the interrupt vector, or 0 for the over and 1 for the under
-    /// temperature threshold; otherwise 0.
-    pub index: u16,
-}
-
-/// A feature value that persists through resets and power cycles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SavedFeature {
-    /// The key of the value.
-    pub key: FeatureKey,
-    /// The value: CDW11 of the Set Features command that saved it.
-    pub value: u32,
-}
+use super::types::{CommandToken, Notification};
+use crate::wire::feature::{FeatureId, capability};
+use crate::wire::log::critical_warning;
+use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry, feature, low_u8, low_u16};
 
 /// A feature value of one double word.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +113,6 @@ impl Features {
     }
 
     pub(super) fn event_is_enabled(&self, event: AsynchronousEvent) -> bool {
-        use crate::wire::log::critical_warning;
         let enabled = self.value(FeatureId::AsynchronousEventConfiguration, 0);
         let warning = match event {
             AsynchronousEvent::SpareBelowThreshold => critical_warning::SPARE,

@@ -2,12 +2,24 @@
 
 use engine::Buffer;
 
-use super::errors::Failure;
-use super::exclusive::Alone;
-use super::slots::{HostDataFor, MediaFor, Own, State};
-use super::{CommandToken, CompletionResult, Handled, Location, Notification, Output, Step, Subsystem, io};
-use crate::media::{self, MediaError, Operation, Request};
+use super::errors::{Failure, Location};
+use super::slots::{Alone, HostDataFor, MediaFor, Own, State};
+use super::types::{CommandToken, CompletionResult, Notification, Output};
+use super::{Subsystem, io};
+use crate::media;
+use crate::media::{MediaError, Operation, Request};
 use crate::wire::{Status, StatusCode};
+
+/// What a command's handler did: ended the command with a result, or left it waiting.
+pub(super) enum Step {
+    /// The command succeeded, with this DW0.
+    Done(u32),
+    /// The command waits and will be continued.
+    Waiting,
+}
+
+/// The result of a command's handler.
+pub(super) type Handled = Result<Step, Failure>;
 
 impl Subsystem {
     #[inline]

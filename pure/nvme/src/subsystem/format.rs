@@ -1,14 +1,15 @@
 //! The Format NVM command.
 
+use super::Subsystem;
 use super::config::BlockSize;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::exclusive::Alone;
+use super::flow::{Handled, Step};
 use super::namespace::{Busy, Namespace};
 use super::reservation::Touch;
 use super::self_test::Outcome;
-use super::slots::MediaFor;
-use super::{CommandToken, Handled, Notification, Step, Subsystem};
+use super::slots::{Alone, MediaFor};
+use super::types::{CommandToken, Notification};
 use crate::media::{MediaError, Operation};
 use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 

@@ -1,9 +1,10 @@
 //! Fused operations: Compare and Write, with nothing between the two commands.
 
+use super::Subsystem;
 use super::errors::{Failure, Location};
-use super::exclusive::Alone;
-use super::slots::{HostDataFor, State};
-use super::{CommandToken, Handled, Step, Subsystem};
+use super::flow::{Handled, Step};
+use super::slots::{Alone, HostDataFor, State};
+use super::types::CommandToken;
 use crate::wire::{FusedOperation, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 
 /// Fused Operation Support (FUSES): Compare and Write.

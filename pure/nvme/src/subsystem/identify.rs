@@ -5,12 +5,11 @@ use alloc::vec::Vec;
 use super::admin::{NVM_COMMAND_SET, command_set_of_identify};
 use super::config::{BlockSize, PAGE_BYTES};
 use super::controller::{ControllerConfig, ControllerKey, FabricsConfig};
-use super::errors::{Failure, Location};
+use super::errors::{ERROR_LOG_ENTRIES, Failure, Location};
+use super::flow::{Handled, Step};
 use super::namespace::Namespace;
-use super::{
-    CommandToken, ERROR_LOG_ENTRIES, Handled, Step, Subsystem, ana, copy, firmware, fused, instance,
-    protection, reservation, sanitize,
-};
+use super::types::CommandToken;
+use super::{Subsystem, ana, copy, firmware, fused, instance, protection, reservation, sanitize};
 use crate::wire::feature::{EVENT_ASYMMETRIC_ACCESS, EVENT_NAMESPACE_ATTRIBUTE};
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,

@@ -8,9 +8,11 @@
 //! gone, and a request that a medium has begun ends before another request reads or changes the
 //! same blocks (`overlap`).
 
+use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::{CommandToken, Handled, Notification, Step, Subsystem};
+use super::flow::{Handled, Step};
+use super::types::{CommandToken, Notification};
 use crate::wire::{Bits, StatusCode, SubmissionQueueEntry, join_u64, low_u8, low_u16};
 
 /// One life of a controller, which begins when CSTS.RDY becomes 1.

@@ -2,12 +2,14 @@
 
 use engine::Buffer;
 
+use super::Subsystem;
 use super::errors::{Failure, Location};
+use super::flow::{Handled, Step};
 use super::namespace::{Busy, Namespace};
 use super::reservation::Touch;
 use super::slots::{HostDataFor, MediaFor, State};
+use super::types::CommandToken;
 use super::uncorrectable::check_readable;
-use super::{CommandToken, Handled, Step, Subsystem};
 use crate::media::{MediaError, Operation};
 use crate::wire::{
     Bits, DatasetRange, FusedOperation, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry,

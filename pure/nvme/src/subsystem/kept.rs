@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Subsystem;
 use super::controller::ControllerKey;
-use super::features::FeatureKey;
+use super::record::FeatureKey;
 use crate::wire::feature::FeatureId;
 
 impl Subsystem {

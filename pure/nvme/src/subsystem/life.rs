@@ -4,10 +4,12 @@ use alloc::vec::Vec;
 
 use engine::Instant;
 
-use super::controller::{CONTROLLERS_MAX, Controller, ControllerConfig, ControllerKey};
+use super::Subsystem;
+use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey};
+use super::controllers::Controller;
 use super::namespace::Busy;
 use super::slots::{MediaFor, Own, Slot, State};
-use super::{CommandToken, Notification, Output, Subsystem};
+use super::types::{CommandToken, Notification, Output};
 use crate::media::IoId;
 use crate::wire::feature::FeatureId;
 use crate::wire::{NamespaceId, SubmissionQueueId};

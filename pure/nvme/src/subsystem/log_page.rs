@@ -3,11 +3,14 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Subsystem;
 use super::admin::Effects;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::events::AsynchronousEvent;
 use super::features::capabilities;
-use super::{AsynchronousEvent, CommandToken, Handled, Step, Subsystem};
+use super::flow::{Handled, Step};
+use super::types::CommandToken;
 use crate::wire::feature::FeatureId;
 use crate::wire::log::{
     CHANGED_NAMESPACES_MAX, ErrorEntry, FirmwareSlotLog, LogPage, SanitizeLog, SelfTestLog, SmartLog,

@@ -12,6 +12,7 @@ mod admin;
 mod ana;
 mod config;
 mod controller;
+mod controllers;
 mod copy;
 mod errors;
 mod event_log;
@@ -19,6 +20,7 @@ mod events;
 mod exclusive;
 mod features;
 mod firmware;
+mod firmware_image;
 mod flow;
 mod format;
 mod fused;
@@ -32,6 +34,7 @@ mod management;
 mod namespace;
 mod overlap;
 mod protection;
+mod record;
 mod reservation;
 mod run_time;
 mod sanitize;
@@ -45,28 +48,27 @@ mod tests;
 mod types;
 mod uncorrectable;
 
-pub use ana::{ANA_GROUPS_MAX, AnaState};
+pub use ana::AnaState;
 pub use config::{
-    BlockSize, COMMANDS_MAX, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, PAGE_BYTES,
-    POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,
+    ANA_GROUPS_MAX, BlockSize, COMMANDS_MAX, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity,
+    PAGE_BYTES, POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,
 };
 pub use controller::{
     CONTROLLERS_MAX, ControllerConfig, ControllerKey, FabricsConfig, HostIdentity,
     KEEP_ALIVE_MAX_MILLISECONDS, Transport,
 };
 pub use errors::ERROR_LOG_ENTRIES;
-pub use event_log::{EVENT_LOG_BYTES_MAX, PersistentEvent};
+pub use event_log::EVENT_LOG_BYTES_MAX;
 pub use events::AsynchronousEvent;
-pub use features::{FeatureKey, SavedFeature};
-pub use firmware::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
+pub use firmware_image::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
 pub use instance::Instance;
-pub use protection::WriteProtection;
-pub use reservation::{REGISTRANTS_MAX, Registrant, ReservationRecord, ReservationType};
+pub use record::{
+    Counters, FeatureKey, PersistentEvent, Registrant, ReservationRecord, ReservationType, SanitizeRecord,
+    SanitizeStatus, SavedFeature, UnreadableBlocks, WriteProtection,
+};
+pub use reservation::REGISTRANTS_MAX;
 pub use run_time::NamespaceError;
-pub use sanitize::{SanitizeRecord, SanitizeStatus};
-pub use smart::Counters;
 pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
-pub use uncorrectable::UnreadableBlocks;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -75,12 +77,13 @@ use engine::{Deadlines, Engine, Instant, Pool};
 
 use crate::media;
 use crate::wire::{FusedOperation, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId, Text};
-use controller::Controllers;
+use controllers::Controllers;
 use errors::{Failure, Location};
 use event_log::EventLog;
 use exclusive::Care;
 use features::SharedFeatures;
 use firmware::Firmware;
+use flow::Step;
 use life::Shutdowns;
 use namespace::Namespaces;
 use overlap::Overlaps;
@@ -94,16 +97,6 @@ use telemetry::Telemetry;
 const OUTPUTS_EXPECTED: usize = 256;
 /// Bytes of buffers for admin data that are kept for reuse, per buffer size.
 const POOL_RETAIN: usize = 64 << 10;
-
-/// What a command's handler did: ended the command with a result, or left it waiting.
-pub(crate) enum Step {
-    /// The command succeeded, with this DW0.
-    Done(u32),
-    /// The command waits and will be continued.
-    Waiting,
-}
-
-type Handled = Result<Step, Failure>;
 
 /// The command core of an NVM subsystem: executes commands for all its controllers.
 #[derive(Debug)]

@@ -7,46 +7,20 @@
 //! Express Base Specification 2.0, Namespace Write Protection). Farlane has no Replay Protected
 //! Memory Block, and so supports neither state.
 
+use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::exclusive::Alone;
+use super::flow::{Handled, Step};
 use super::namespace::Namespace;
-use super::slots::MediaFor;
-use super::{CommandToken, Handled, Notification, Step, Subsystem};
+use super::record::WriteProtection;
+use super::slots::{Alone, MediaFor};
+use super::types::{CommandToken, Notification};
 use crate::media::{MediaError, Operation};
 use crate::wire::feature::WRITE_PROTECTION_STATE;
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
 
 /// Namespace Write Protection Capabilities (NWPC): No Write Protect and Write Protect.
 pub(super) const CAPABILITIES: u8 = 0b001;
-
-/// The write protection state (WPS) of a namespace, which hosts set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum WriteProtection {
-    /// No Write Protect: writes are allowed.
-    #[default]
-    None,
-    /// Write Protect: the namespace is read-only until a host lifts the protection.
-    Protected,
-}
-
-impl WriteProtection {
-    const fn parse(value: u32) -> Option<Self> {
-        match value {
-            0 => Some(Self::None),
-            1 => Some(Self::Protected),
-            _ => None,
-        }
-    }
-
-    /// The value of the Write Protection State (WPS) field.
-    pub const fn value(self) -> u8 {
-        match self {
-            Self::None => 0,
-            Self::Protected => 1,
-        }
-    }
-}
 
 impl Subsystem {
     /// Get Features for Namespace Write Protection Config.

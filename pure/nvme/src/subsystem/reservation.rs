@@ -6,13 +6,17 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::events::AsynchronousEvent;
+use super::flow::{Handled, Step};
 use super::namespace::Namespace;
+use super::record::{Registrant, ReservationRecord, ReservationType};
 use super::slots::HostDataFor;
-use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
-use crate::wire::feature::{self, FeatureId};
-use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry, low_u8};
+use super::types::{CommandToken, Notification};
+use crate::wire::feature::FeatureId;
+use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry, feature, low_u8};
 
 /// The most hosts that may be registered with a namespace.
 pub const REGISTRANTS_MAX: usize = 128;
@@ -41,95 +45,6 @@ const PREEMPT: u32 = 1;
 const PREEMPT_AND_ABORT: u32 = 2;
 const RELEASE: u32 = 0;
 const CLEAR: u32 = 1;
-
-/// The type of a reservation: which accesses it denies to which hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReservationType {
-    /// Write Exclusive: only the holder may write.
-    WriteExclusive,
-    /// Exclusive Access: only the holder may read and write.
-    ExclusiveAccess,
-    /// Write Exclusive - Registrants Only: only registrants may write.
-    WriteExclusiveRegistrantsOnly,
-    /// Exclusive Access - Registrants Only: only registrants may read and write.
-    ExclusiveAccessRegistrantsOnly,
-    /// Write Exclusive - All Registrants: only registrants may write; each is a holder.
-    WriteExclusiveAllRegistrants,
-    /// Exclusive Access - All Registrants: only registrants may read and write; each is a holder.
-    ExclusiveAccessAllRegistrants,
-}
-
-impl ReservationType {
-    const ALL: [Self; 6] = [
-        Self::WriteExclusive,
-        Self::ExclusiveAccess,
-        Self::WriteExclusiveRegistrantsOnly,
-        Self::ExclusiveAccessRegistrantsOnly,
-        Self::WriteExclusiveAllRegistrants,
-        Self::ExclusiveAccessAllRegistrants,
-    ];
-
-    fn parse(value: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| u32::from(kind.value()) == value)
-    }
-
-    /// The type with this Reservation Type (RTYPE) value, if there is one.
-    pub fn from_value(value: u8) -> Option<Self> {
-        Self::parse(value.into())
-    }
-
-    /// The value of the Reservation Type (RTYPE) field.
-    pub const fn value(self) -> u8 {
-        match self {
-            Self::WriteExclusive => 1,
-            Self::ExclusiveAccess => 2,
-            Self::WriteExclusiveRegistrantsOnly => 3,
-            Self::ExclusiveAccessRegistrantsOnly => 4,
-            Self::WriteExclusiveAllRegistrants => 5,
-            Self::ExclusiveAccessAllRegistrants => 6,
-        }
-    }
-
-    const fn lets_others_read(self) -> bool {
-        matches!(
-            self,
-            Self::WriteExclusive | Self::WriteExclusiveRegistrantsOnly | Self::WriteExclusiveAllRegistrants
-        )
-    }
-
-    const fn lets_registrants(self) -> bool {
-        !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
-    }
-
-    const fn is_of_all(self) -> bool {
-        matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
-    }
-}
-
-/// A host that is registered with a namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Registrant {
-    /// Host Identifier (HOSTID).
-    pub host: [u8; 16],
-    /// Reservation Key (RKEY).
-    pub key: u64,
-}
-
-/// The registrants and the reservation of a namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReservationRecord {
-    /// The namespace that the record describes.
-    pub namespace: NamespaceId,
-    /// Persist Through Power Loss State (PTPLS): whether registrants and reservation persist
-    /// through a power loss.
-    pub persistent: bool,
-    /// Generation (GEN): the number of changes to the registrants, modulo 2^32.
-    pub generation: u32,
-    /// The registered hosts, at most [`REGISTRANTS_MAX`].
-    pub registrants: Vec<Registrant>,
-    /// The type of the reservation and the host that acquired it.
-    pub reservation: Option<(ReservationType, [u8; 16])>,
-}
 
 /// The kinds of notification in the Reservation Notification log (80h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,15 @@ use alloc::vec::Vec;
 
 use engine::Buffer;
 
+use super::Subsystem;
 use super::errors::{Failure, Location};
+use super::events::AsynchronousEvent;
+use super::flow::{Handled, Step};
+use super::record::{SanitizeRecord, SanitizeStatus};
 use super::reservation::Touch;
-use super::self_test::{Outcome as SelfTestOutcome, PAUSE};
+use super::self_test::{Outcome, PAUSE};
 use super::slots::{MediaFor, Own};
-use super::{AsynchronousEvent, CommandToken, Handled, Notification, Step, Subsystem};
+use super::types::{CommandToken, Notification};
 use crate::media::{MediaError, MediumId, Operation};
 use crate::wire::log::{LogPage, SanitizeLog, sanitize_status};
 use crate::wire::{AdminOpcode, Bits, IoOpcode, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
@@ -43,38 +47,6 @@ const GRAIN: u64 = 512;
 const BYTES_PER_SECOND: u64 = 1 << 30;
 /// The value that means no estimate.
 const NO_ESTIMATE: u32 = u32::MAX;
-
-/// The status of the most recent sanitize operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum SanitizeStatus {
-    /// There was never a sanitize operation.
-    #[default]
-    Never,
-    /// The operation is in progress, and is started again after a power loss.
-    InProgress,
-    /// The operation succeeded.
-    Completed,
-    /// The operation failed. Most commands fail until another operation succeeds or the host leaves
-    /// the failure mode.
-    Failed,
-    /// The operation failed, and the host has left the failure mode.
-    FailureExited,
-}
-
-/// What the next start must know about sanitize operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SanitizeRecord {
-    /// The status of the most recent operation.
-    pub status: SanitizeStatus,
-    /// CDW10 of the Sanitize command that began the operation.
-    pub cdw10: u32,
-    /// CDW11 of the Sanitize command that began the operation: the Overwrite Pattern.
-    pub cdw11: u32,
-    /// Number of completed overwrite passes.
-    pub passes: u8,
-    /// Global Data Erased: whether the operation succeeded and nothing was written since.
-    pub data_erased: bool,
-}
 
 impl SanitizeRecord {
     /// The status with which most commands fail because of the operation, if they do.
@@ -177,7 +149,7 @@ impl Subsystem {
         if self.care.is_owned() {
             return self.defer(token);
         }
-        self.end_self_test(SelfTestOutcome::AbortedBySanitize);
+        self.end_self_test(Outcome::AbortedBySanitize);
         for (_, controller) in self.controllers.iter_mut() {
             controller.events.clear(LogPage::SanitizeStatus);
         }

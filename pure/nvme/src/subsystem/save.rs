@@ -2,8 +2,9 @@
 
 use alloc::boxed::Box;
 
+use super::Subsystem;
 use super::slots::MediaFor;
-use super::{CommandToken, Notification, Subsystem};
+use super::types::{CommandToken, Notification};
 use crate::media::{MediaError, Operation};
 use crate::wire::{Status, SubmissionQueueEntry, SubmissionQueueId};
 

@@ -5,10 +5,12 @@ use alloc::collections::VecDeque;
 
 use engine::Nanos;
 
+use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::flow::{Handled, Step};
 use super::slots::{MediaFor, Own};
-use super::{CommandToken, Handled, Notification, Step, Subsystem};
+use super::types::{CommandToken, Notification};
 use crate::media::{MediaError, MediumId, Operation};
 use crate::wire::log::{SELF_TEST_RESULTS, SelfTestLog, SelfTestResult, critical_warning};
 use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry, low_u8};

@@ -4,10 +4,9 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, BufferMut};
 
-use super::CommandToken;
 use super::config::{BlockSize, COMMANDS_MAX};
 use super::controller::ControllerKey;
-use super::exclusive::Alone;
+use super::types::CommandToken;
 use crate::media::{IoId, MediaError};
 use crate::wire::{NamespaceId, SubmissionQueueEntry, SubmissionQueueId};
 
@@ -63,6 +62,15 @@ pub(super) enum MediaFor {
     /// A flush of the state that the command changed, after which the command completes with this
     /// DW0.
     Save(u32),
+}
+
+/// What a command does once it is alone with the media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alone {
+    Format,
+    DeleteNamespaces,
+    CompareAndWrite,
+    Protect,
 }
 
 /// What a command waits for.

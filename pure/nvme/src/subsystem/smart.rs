@@ -3,41 +3,13 @@
 use engine::{Instant, Nanos};
 
 use super::config::Config;
+use super::record::Counters;
 use crate::wire::log::SmartLog;
 
 /// The log's Data Units are thousands of 512 byte units, rounded up.
 const DATA_UNIT_BYTES: u64 = 512 * 1000;
 const MINUTE: Nanos = Nanos::from_secs(60);
 const HOUR: Nanos = Nanos::from_secs(3600);
-
-/// The totals of a device's life so far, as in [`Config::counters`]. A new device has zeroes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Bytes read by Read, Compare, Verify and Copy.
-    pub bytes_read: u64,
-    /// Bytes written by Write and Copy.
-    pub bytes_written: u64,
-    /// Number of Read and Compare commands that succeeded.
-    pub host_reads: u64,
-    /// Number of Write commands that succeeded.
-    pub host_writes: u64,
-    /// Time during which I/O commands were in flight.
-    pub busy: Nanos,
-    /// Number of power cycles, including the present one.
-    pub power_cycles: u64,
-    /// Time under power.
-    pub power_on: Nanos,
-    /// Number of power losses without a shutdown.
-    pub unsafe_shutdowns: u64,
-    /// Number of Media and Data Integrity Errors.
-    pub media_errors: u64,
-    /// Number of Error Information Log Entries over the device's life.
-    pub error_entries: u64,
-    /// Time at or above the warning temperature and below the critical one.
-    pub warning_temperature: Nanos,
-    /// Time at or above the critical temperature.
-    pub critical_temperature: Nanos,
-}
 
 /// The health of the device.
 #[derive(Debug)]

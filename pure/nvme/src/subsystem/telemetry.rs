@@ -1,12 +1,12 @@
 //! Telemetry: a snapshot of the controller's internal state, for the analysis of faults.
 
-use alloc::format;
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
+use super::Subsystem;
 use super::errors::{Failure, Location};
-use super::{AsynchronousEvent, Subsystem};
+use super::events::AsynchronousEvent;
 use crate::wire::log::{ErrorEntry, LogPage, SelfTestLog, SmartLog, TELEMETRY_BLOCK, TelemetryHeader};
 use crate::wire::{Bits, StatusCode, SubmissionQueueEntry, Text};
 

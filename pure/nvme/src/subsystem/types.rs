@@ -6,14 +6,11 @@ use engine::{Buffer, Nanos};
 
 use super::config::{BlockSize, NamespaceConfig};
 use super::controller::ControllerKey;
-use super::event_log::PersistentEvent;
-use super::features::SavedFeature;
-use super::firmware::FirmwareImage;
-use super::protection::WriteProtection;
-use super::reservation::ReservationRecord;
-use super::sanitize::SanitizeRecord;
-use super::smart::Counters;
-use super::uncorrectable::UnreadableBlocks;
+use super::firmware_image::FirmwareImage;
+use super::record::{
+    Counters, PersistentEvent, ReservationRecord, SanitizeRecord, SavedFeature, UnreadableBlocks,
+    WriteProtection,
+};
 use crate::media;
 use crate::wire::log::SelfTestResult;
 use crate::wire::{NamespaceId, Status, SubmissionQueueEntry, SubmissionQueueId};

@@ -2,21 +2,13 @@
 
 use alloc::collections::BTreeMap;
 
+use super::Subsystem;
 use super::errors::Failure;
+use super::flow::{Handled, Step};
 use super::namespace::Namespace;
-use super::{CommandToken, Handled, Notification, Step, Subsystem};
+use super::record::UnreadableBlocks;
+use super::types::{CommandToken, Notification};
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
-
-/// A run of logical blocks that Write Uncorrectable made unreadable, or that are readable again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnreadableBlocks {
-    /// The namespace of the blocks.
-    pub namespace: NamespaceId,
-    /// The first block of the run.
-    pub lba: u64,
-    /// Number of blocks in the run.
-    pub blocks: u64,
-}
 
 /// The most unreadable blocks in a namespace, which also bounds the number of runs.
 pub(super) const UNCORRECTABLE_BLOCKS_MAX: u64 = 65_536;
