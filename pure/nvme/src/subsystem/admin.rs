@@ -127,7 +127,7 @@ impl Subsystem {
     pub(super) fn on_admin_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let opcode = AdminOpcode::from(entry.opcode);
         self.check_sanitize(entry)?;
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         match ADMIN_COMMANDS.iter().find(|command| command.opcode == opcode) {
             Some(command) if self.offers(controller, opcode) => (command.handler)(self, token, entry),
             _ => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),
@@ -157,10 +157,10 @@ impl Subsystem {
     fn on_abort(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let queue = SubmissionQueueId(low_u16(ABORT_QUEUE.of(entry.cdw10)));
         let command = CommandId(low_u16(ABORT_COMMAND.of(entry.cdw10)));
-        let controller = self.slots.of(token).controller;
-        let found = self.slots.tokens().find(|other| {
+        let controller = self.flow.slots.of(token).controller;
+        let found = self.flow.slots.tokens().find(|other| {
             *other != token
-                && self.slots.peek(*other).is_some_and(|slot| {
+                && self.flow.slots.peek(*other).is_some_and(|slot| {
                     slot.controller == controller
                         && slot.queue == queue
                         && slot.entry.command_id == command

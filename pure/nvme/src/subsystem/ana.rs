@@ -104,7 +104,7 @@ impl Subsystem {
     /// # Panics
     /// When the group does not exist.
     pub fn set_ana_state(&mut self, now: Instant, controller: ControllerKey, group: u32, state: AnaState) {
-        self.now = now;
+        self.flow.now = now;
         assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
         let access = &mut self.controllers.of_mut(controller).access;
         if access.state(group) == state {
@@ -134,7 +134,7 @@ impl Subsystem {
         namespace: NamespaceId,
         group: u32,
     ) -> Result<(), NamespaceError> {
-        self.now = now;
+        self.flow.now = now;
         assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
         let found = self.namespaces.find_mut(namespace).ok_or(NamespaceError::Missing)?;
         let before = core::mem::replace(&mut found.ana_group, group);

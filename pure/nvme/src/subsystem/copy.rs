@@ -47,7 +47,7 @@ impl Subsystem {
         if ranges > COPY_RANGES_MAX {
             return Err(Failure::field(StatusCode::CommandSizeLimitExceeded, Location::CDW12));
         }
-        Ok(self.pull(token, ranges * length, HostDataFor::Copy))
+        Ok(self.flow.pull(token, ranges * length, HostDataFor::Copy))
     }
 
     /// Checks every range before the first block is copied.
@@ -70,7 +70,7 @@ impl Subsystem {
             check_readable(namespace, range.starting_lba, range.blocks()).map_err(at_range)?;
         }
         extent_within(namespace, entry.starting_lba(), total)?;
-        self.slots.of(token).data = data;
+        self.flow.slots.of(token).data = data;
         self.copy_from(token, entry, 0)
     }
 
@@ -80,32 +80,32 @@ impl Subsystem {
             return Ok(Step::Done(0));
         };
         let medium = self.writable_namespace(token, entry)?.medium;
-        let buffer = self.pool.take(piece.length as usize);
-        let slot = self.slots.of(token);
+        let buffer = self.flow.pool.take(piece.length as usize);
+        let slot = self.flow.slots.of(token);
         slot.cursor = copied;
         slot.gathered = Some(buffer);
         let operation = Operation::Read { offset: piece.source, length: piece.length };
-        Ok(self.ask_medium(token, MediaFor::CopyRead(piece.range), medium, piece.length, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::CopyRead(piece.range), medium, piece.length, operation))
     }
 
     /// Writes the piece that was read.
     pub(super) fn on_copy_read(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let copied = self.slots.of(token).cursor;
-        let gathered = self.slots.of(token).gathered.take();
+        let copied = self.flow.slots.of(token).cursor;
+        let gathered = self.flow.slots.of(token).gathered.take();
         let piece = self.piece_after(token, entry, copied)?;
         let (Some(piece), Some(gathered)) = (piece, gathered) else {
             return Err(Failure::new(StatusCode::InternalError));
         };
         let medium = self.writable_namespace(token, entry)?.medium;
-        let data = self.pool.seal(gathered);
+        let data = self.flow.pool.seal(gathered);
         let durable = self.must_be_durable(entry);
         let operation = Operation::Write { offset: piece.destination, data, durable };
-        Ok(self.ask_medium(token, MediaFor::CopyWrite(piece.range), medium, 0, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::CopyWrite(piece.range), medium, 0, operation))
     }
 
     /// Continues with the next piece after one was written.
     pub(super) fn on_copy_written(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let copied = self.slots.of(token).cursor;
+        let copied = self.flow.slots.of(token).cursor;
         let Some(piece) = self.piece_after(token, entry, copied)? else {
             return Err(Failure::new(StatusCode::InternalError));
         };
@@ -125,7 +125,7 @@ impl Subsystem {
     ) -> Result<Option<Piece>, Failure> {
         let namespace = self.writable_namespace(token, entry)?;
         let shift = namespace.block.shift();
-        let Some(slot) = self.slots.peek(token) else { return Ok(None) };
+        let Some(slot) = self.flow.slots.peek(token) else { return Ok(None) };
         let mut before = 0;
         for (index, range) in (0..).zip(CopyRange::list(FORMAT.of(entry.cdw12), &slot.data)) {
             let bytes = range.blocks() << shift;

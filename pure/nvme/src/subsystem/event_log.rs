@@ -111,13 +111,13 @@ impl Subsystem {
             length: u16::try_from(data.len()).expect("events are short"),
         };
         let event = PersistentEvent::new(&header, data);
-        self.notify(Notification::EventRecorded(event.clone()));
+        self.flow.notify(Notification::EventRecorded(event.clone()));
         self.event_log.push(event);
     }
 
     /// The Timestamp data structure of the controller as a number.
     pub(super) fn timestamp(&self, controller: ControllerKey) -> u64 {
-        u64::from_le_bytes(self.controllers.of(controller).features.timestamp(self.now))
+        u64::from_le_bytes(self.controllers.of(controller).features.timestamp(self.flow.now))
     }
 
     /// Records a power-on or a controller level reset. `activated` says whether the reset activated
@@ -128,7 +128,7 @@ impl Subsystem {
         let id = self.controllers.of(controller).config.controller_id;
         data[8..10].copy_from_slice(&id.to_le_bytes());
         data[10] = u8::from(activated);
-        let counters = self.smart.counters(self.now);
+        let counters = self.smart.counters(self.flow.now);
         let cycles = u32::try_from(counters.power_cycles).unwrap_or(u32::MAX);
         data[24..28].copy_from_slice(&cycles.to_le_bytes());
         let milliseconds = counters.power_on.get() / 1_000_000;
@@ -146,7 +146,7 @@ impl Subsystem {
 
     /// Records that the host set the time, which was `previous` before.
     pub(super) fn record_timestamp(&mut self, controller: ControllerKey, previous: u64) {
-        let since = (self.now - self.controllers.of(controller).last_reset).get() / 1_000_000;
+        let since = (self.flow.now - self.controllers.of(controller).last_reset).get() / 1_000_000;
         let data = [previous.to_le_bytes(), since.to_le_bytes()];
         self.record_event(Some(controller), EventType::TimestampChange, data.as_flattened());
     }
@@ -243,7 +243,7 @@ impl Subsystem {
 
     fn establish_context(&mut self, controller: ControllerKey) -> Vec<u8> {
         self.event_log.generation = self.event_log.generation.wrapping_add(1);
-        let counters = self.smart.counters(self.now);
+        let counters = self.smart.counters(self.flow.now);
         let mut supported = [0; 32];
         for kind in SUPPORTED {
             supported[usize::from(kind as u8 / 8)] |= 1 << (kind as u8 % 8);
@@ -259,7 +259,7 @@ impl Subsystem {
             revision: LOG_REVISION,
             header_length: 492,
             timestamp: self.timestamp(controller),
-            power_on_hours: self.smart.power_on_hours(self.now).into(),
+            power_on_hours: self.smart.power_on_hours(self.flow.now).into(),
             power_cycles: counters.power_cycles,
             vendor: config.vendor,
             subsystem_vendor: config.subsystem_vendor,

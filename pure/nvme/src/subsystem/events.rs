@@ -168,24 +168,24 @@ impl Events {
 
 impl Subsystem {
     pub(super) fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         let events = &mut self.controllers.of_mut(controller).events;
         if events.requests.len() >= events.requests_max {
             let code = StatusCode::AsynchronousEventRequestLimitExceeded;
             return Err(Failure::field(code, Location::OPCODE));
         }
         events.requests.push_back(token);
-        self.slots.of(token).state = State::AwaitingEvent;
+        self.flow.slots.of(token).state = State::AwaitingEvent;
         self.report_events(controller);
         Ok(Step::Waiting)
     }
 
     pub(super) fn report_events(&mut self, controller: ControllerKey) {
         while let Some((token, event)) = self.controllers.of_mut(controller).events.report() {
-            self.slots.retire(token);
+            self.flow.slots.retire(token);
             let completion =
                 CompletionResult { dw0: event.completion_dw0(), dw1: 0, status: Status::SUCCESS };
-            self.outputs.push_back(Output::Complete { token, completion });
+            self.flow.outputs.push_back(Output::Complete { token, completion });
         }
     }
 

@@ -112,19 +112,19 @@ impl Subsystem {
         assert!(self.care.owner.is_none(), "two commands want to be alone");
         self.care.owner = Some(token);
         self.care.remember();
-        self.slots.of(token).state = State::AwaitingQuiet(what);
+        self.flow.slots.of(token).state = State::AwaitingQuiet(what);
         if self.is_quiet() { self.go_alone(token, what) } else { Ok(super::Step::Waiting) }
     }
 
     /// Whether no medium is busy. An I/O command may still wait for host data for as long as its
     /// host likes: the data is kept until the command may continue.
     const fn is_quiet(&self) -> bool {
-        self.media_outstanding == 0
+        self.flow.media_outstanding == 0
     }
 
     fn go_alone(&mut self, token: CommandToken, what: Alone) -> Handled {
-        let entry = self.slots.of(token).entry;
-        self.slots.of(token).state = State::Started;
+        let entry = self.flow.slots.of(token).entry;
+        self.flow.slots.of(token).state = State::Started;
         match what {
             Alone::Format => self.format_alone(token, &entry),
             Alone::DeleteNamespaces => self.delete_alone(token, &entry),
@@ -136,7 +136,7 @@ impl Subsystem {
     /// Something has ended, which may be the last thing that a command waited for.
     #[cold]
     pub(super) fn check_quiet(&mut self) {
-        if self.media_outstanding > 0 {
+        if self.flow.media_outstanding > 0 {
             return;
         }
         self.sanitize_when_quiet();
@@ -146,7 +146,7 @@ impl Subsystem {
             return;
         }
         let Some(token) = self.care.owner else { return };
-        if let State::AwaitingQuiet(what) = self.slots.of(token).state
+        if let State::AwaitingQuiet(what) = self.flow.slots.of(token).state
             && self.is_quiet()
         {
             let handled = self.go_alone(token, what);
@@ -156,7 +156,7 @@ impl Subsystem {
 
     /// Makes the command wait until the command that is alone has ended.
     pub(super) fn defer(&mut self, token: CommandToken) -> Handled {
-        self.slots.of(token).state = State::Deferred;
+        self.flow.slots.of(token).state = State::Deferred;
         self.care.waiting.push_back(token);
         Ok(super::Step::Waiting)
     }
@@ -165,7 +165,7 @@ impl Subsystem {
     /// ended.
     #[cold]
     pub(super) fn defer_data(&mut self, token: CommandToken, purpose: HostDataFor, data: Buffer) {
-        let slot = self.slots.of(token);
+        let slot = self.flow.slots.of(token);
         slot.state = State::DeferredData(purpose);
         slot.data = data;
         self.care.waiting.push_back(token);
@@ -200,7 +200,7 @@ impl Subsystem {
 
     /// Continues a command that waited for one that was alone.
     fn resume(&mut self, token: CommandToken) {
-        let slot = self.slots.of(token);
+        let slot = self.flow.slots.of(token);
         let (queue, entry, state) = (slot.queue, slot.entry, slot.state);
         match state {
             State::Deferred => {

@@ -262,7 +262,7 @@ const fn invalid(location: Location) -> Failure {
 
 impl Subsystem {
     pub(super) fn on_get_features(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         let id = self.feature_of(controller, entry)?;
         let select = feature::SELECT.of(entry.cdw10);
         match select {
@@ -281,17 +281,17 @@ impl Subsystem {
             FeatureId::WriteProtection => self.protection_feature(controller, entry, select),
             FeatureId::Timestamp => {
                 let features = &self.controllers.of(controller).features;
-                let timestamp = if select == 0 { features.timestamp(self.now) } else { [0; 8] };
-                let data = self.pool.copy(&timestamp);
-                self.push_all(token, data);
+                let timestamp = if select == 0 { features.timestamp(self.flow.now) } else { [0; 8] };
+                let data = self.flow.pool.copy(&timestamp);
+                self.flow.push_all(token, data);
                 Ok(Step::Done(0))
             }
             FeatureId::HostIdentifier => {
                 let host = self.controllers.of(controller).features.host_identifier;
                 let identifier = if select == 0 { host } else { [0; 16] };
                 let length = host_identifier_length(entry);
-                let data = self.pool.copy(&identifier[..length]);
-                self.push_all(token, data);
+                let data = self.flow.pool.copy(&identifier[..length]);
+                self.flow.push_all(token, data);
                 Ok(Step::Done(0))
             }
             _ => {
@@ -308,7 +308,7 @@ impl Subsystem {
     }
 
     pub(super) fn on_set_features(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         let id = self.feature_of(controller, entry)?;
         let save = feature::SAVE.is_set(entry.cdw10);
         let supported = self.capabilities(controller, id);
@@ -324,10 +324,10 @@ impl Subsystem {
                 self.set_reservation_feature(controller, id, entry)
             }
             FeatureId::WriteProtection => self.set_protection(token, entry),
-            FeatureId::Timestamp => Ok(self.pull(token, TIMESTAMP_BYTES, HostDataFor::SetFeatures)),
+            FeatureId::Timestamp => Ok(self.flow.pull(token, TIMESTAMP_BYTES, HostDataFor::SetFeatures)),
             FeatureId::HostIdentifier => {
                 let length = if host_identifier_length(entry) == 16 { 16 } else { 8 };
-                Ok(self.pull(token, length, HostDataFor::SetFeatures))
+                Ok(self.flow.pull(token, length, HostDataFor::SetFeatures))
             }
             FeatureId::NumberOfQueues => self.set_number_of_queues(controller, entry.cdw11),
             _ => {
@@ -351,7 +351,7 @@ impl Subsystem {
             raw[..6].copy_from_slice(&data[..6]);
             let previous = self.timestamp(controller);
             self.controllers.of_mut(controller).features.timestamp =
-                (u64::from_le_bytes(raw), self.now, true);
+                (u64::from_le_bytes(raw), self.flow.now, true);
             self.record_timestamp(controller, previous);
             return Ok(Step::Done(0));
         }
@@ -494,8 +494,7 @@ impl Subsystem {
                     let saved = SavedFeature { key: setting.key, value };
                     self.saved_features.retain(|other| other.key != saved.key);
                     self.saved_features.push(saved);
-                    self.outputs.push_back(super::Output::Notify(Notification::FeatureSaved(saved)));
-                    self.unsaved = self.config.state.is_some();
+                    self.flow.notify(Notification::FeatureSaved(saved));
                 }
             }
         }
@@ -512,7 +511,7 @@ impl Subsystem {
             FeatureId::TemperatureThreshold => self.check_temperature(controller),
             FeatureId::AsynchronousEventConfiguration => self.recheck_conditions(controller),
             FeatureId::KeepAliveTimer => {
-                self.notify(Notification::KeepAliveTimeout { controller, milliseconds: value });
+                self.flow.notify(Notification::KeepAliveTimeout { controller, milliseconds: value });
             }
             _ => (),
         }
@@ -523,19 +522,19 @@ impl Subsystem {
         let burst = (burst != feature::ARBITRATION_UNLIMITED).then(|| 1 << burst);
         let weights = [feature::HIGH_WEIGHT, feature::MEDIUM_WEIGHT, feature::LOW_WEIGHT];
         let weights = weights.map(|weight| low_u16(weight.of(value)) + 1);
-        self.notify(Notification::Arbitration { controller, burst, weights });
+        self.flow.notify(Notification::Arbitration { controller, burst, weights });
     }
 
     fn announce_coalescing(&mut self, controller: ControllerKey, value: u32) {
         let time = AGGREGATION_UNIT * u64::from(feature::AGGREGATION_TIME.of(value));
         let threshold = if value == 0 { 0 } else { low_u16(feature::AGGREGATION_THRESHOLD.of(value)) + 1 };
-        self.notify(Notification::InterruptCoalescing { controller, threshold, time });
+        self.flow.notify(Notification::InterruptCoalescing { controller, threshold, time });
     }
 
     fn announce_vector(&mut self, controller: ControllerKey, value: u32) {
         let vector = low_u16(feature::INTERRUPT_VECTOR.of(value));
         let coalescing_disabled = feature::COALESCING_DISABLE.is_set(value);
-        self.notify(Notification::InterruptVector { controller, vector, coalescing_disabled });
+        self.flow.notify(Notification::InterruptVector { controller, vector, coalescing_disabled });
     }
 
     /// Tells the transport the values that differ from its own defaults.
@@ -566,7 +565,7 @@ impl Subsystem {
         let (submission, completion) = (submission.min(most), completion.min(most));
         let value = feature::SUBMISSION_QUEUES.put(submission) | feature::COMPLETION_QUEUES.put(completion);
         found.features.queues = value;
-        self.notify(Notification::NumberOfQueues {
+        self.flow.notify(Notification::NumberOfQueues {
             controller,
             submission: low_u16(submission) + 1,
             completion: low_u16(completion) + 1,

@@ -175,7 +175,7 @@ impl Subsystem {
         if offset + u64::from(length) > u64::from(FIRMWARE_BYTES_MAX) {
             return Err(Failure::field(StatusCode::InvalidField, Location::CDW11));
         }
-        Ok(self.pull(token, length, HostDataFor::FirmwareImage))
+        Ok(self.flow.pull(token, length, HostDataFor::FirmwareImage))
     }
 
     pub(super) fn on_firmware_piece(
@@ -208,11 +208,11 @@ impl Subsystem {
         };
         if action != STORE {
             self.firmware.next = Some(slot);
-            self.notify(Notification::FirmwareSelected { slot });
+            self.flow.notify(Notification::FirmwareSelected { slot });
         }
         let before = self.firmware.revision();
         let after = self.firmware.revision_of(slot).unwrap_or(before);
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         self.record_firmware(controller, before, after, low_u8(action), slot);
         Ok(Step::Done(0))
     }
@@ -227,7 +227,7 @@ impl Subsystem {
         };
         let invalid = Failure::new(StatusCode::InvalidFirmwareImage);
         let image = self.firmware.take_image().ok_or(invalid)?;
-        self.notify(Notification::FirmwareStored { slot, image: Box::new(image.clone()) });
+        self.flow.notify(Notification::FirmwareStored { slot, image: Box::new(image.clone()) });
         self.firmware.images[usize::from(slot) - 2] = Some(image);
         Ok(slot)
     }

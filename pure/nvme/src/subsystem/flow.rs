@@ -1,14 +1,19 @@
-//! The progress of commands: data from the host, answers of media, and completions.
+//! The flow of commands: their slots, their data, their requests to media, and what the core tells
+//! the transport and the world.
 
-use engine::Buffer;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
-use super::errors::{Failure, Location};
-use super::slots::{Alone, HostDataFor, MediaFor, Own, State};
-use super::types::{CommandToken, CompletionResult, Notification, Output};
-use super::{Subsystem, io};
+use engine::{Buffer, Deadlines, Instant, Pool};
+
+use super::config::Config;
+use super::controller::ControllerKey;
+use super::errors::Failure;
+use super::overlap::Overlaps;
+use super::slots::{HostDataFor, MediaFor, Own, Slots, State};
+use super::types::{CommandToken, Notification, Output};
 use crate::media;
-use crate::media::{MediaError, Operation, Request};
-use crate::wire::{Status, StatusCode};
+use crate::media::{IoId, Operation, Request};
 
 /// What a command's handler did: ended the command with a result, or left it waiting.
 pub(super) enum Step {
@@ -21,189 +26,79 @@ pub(super) enum Step {
 /// The result of a command's handler.
 pub(super) type Handled = Result<Step, Failure>;
 
-impl Subsystem {
+/// Outputs that the queue has room for from the start, so that steady state allocates nothing.
+const OUTPUTS_EXPECTED: usize = 256;
+/// Bytes of buffers for admin data that are kept for reuse, per buffer size.
+const POOL_RETAIN: usize = 64 << 10;
+
+/// The commands in flight, what they ask of the transport and of media, and when background work
+/// continues.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) slots: Slots,
+    pub(super) overlaps: Overlaps,
+    /// When background work continues.
+    pub(super) deadlines: Deadlines<Own>,
+    pub(super) pool: Pool,
+    pub(super) outputs: VecDeque<Output>,
+    /// The time of the latest input.
+    pub(super) now: Instant,
+    /// Number of requests that media have not answered, including requests of aborted commands,
+    /// excluding background work.
+    pub(super) media_outstanding: usize,
+    /// Unanswered requests whose commands a reset has ended.
+    pub(super) orphans: Vec<(IoId, ControllerKey)>,
+    /// Whether the operation in progress has sent a notification that must be durable before its
+    /// command completes.
+    pub(super) unsaved: bool,
+    /// Whether a medium keeps the state that notifications report.
+    keeps_state: bool,
+}
+
+impl Flow {
+    pub(super) fn new(now: Instant, config: &Config) -> Self {
+        Self {
+            slots: Slots::new(config.commands_max),
+            overlaps: Overlaps::default(),
+            deadlines: Deadlines::new(),
+            pool: Pool::new(POOL_RETAIN),
+            outputs: VecDeque::with_capacity(OUTPUTS_EXPECTED),
+            now,
+            media_outstanding: 0,
+            orphans: Vec::new(),
+            unsaved: false,
+            keeps_state: config.state.is_some(),
+        }
+    }
+
+    /// Pulls `length` bytes from the host for the command.
     #[inline]
-    pub(super) fn finish(&mut self, token: CommandToken, handled: Handled) {
-        if self.unsaved {
-            self.remember_to_save(token);
-        }
-        match handled {
-            Ok(Step::Waiting) => (),
-            Ok(Step::Done(dw0)) if self.slots.of(token).unsaved => self.save(token, dw0),
-            Ok(Step::Done(dw0)) => self.complete(token, dw0, Status::SUCCESS),
-            Err(failure) => self.fail(token, failure),
-        }
-    }
-
-    pub(super) fn on_host_data(&mut self, token: CommandToken, data: Buffer) {
+    pub(super) fn pull(&mut self, token: CommandToken, length: u32, purpose: HostDataFor) -> Step {
         let slot = self.slots.of(token);
-        let State::AwaitingHostData(purpose) = slot.state else {
-            return; // The command was aborted or reset in the meantime.
-        };
-        let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
-        assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
-        if self.care.is_needed()
-            && self.care.is_owned()
-            && !slot.queue.is_admin()
-            && !self.care.is_owner(token)
-        {
-            self.defer_data(token, purpose, data);
-            return;
-        }
-        self.on_pulled(token, purpose, data);
+        slot.length = length;
+        slot.state = State::AwaitingHostData(purpose);
+        self.outputs.push_back(Output::PullHostData { token, length });
+        Step::Waiting
     }
 
-    /// Continues a command with the data that it pulled.
-    #[inline]
-    pub(super) fn on_pulled(&mut self, token: CommandToken, purpose: HostDataFor, data: Buffer) {
-        let slot = self.slots.of(token);
-        let (controller, entry) = (slot.controller, slot.entry);
-        let handled = match purpose {
-            HostDataFor::Write => self.on_write_data(token, &entry, data),
-            HostDataFor::Compare => self.on_compare_data(token, &entry, data),
-            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, &entry, data),
-            HostDataFor::SetFeatures => self.on_feature_data(controller, &entry, &data),
-            HostDataFor::Copy => self.on_copy_ranges(token, &entry, data),
-            HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
-            HostDataFor::Reservation => self.on_reservation_keys(token, &entry, &data),
-            HostDataFor::FirmwareImage => self.on_firmware_piece(controller, &entry, &data),
-            HostDataFor::NamespaceAttachment => self.on_controller_list(controller, &entry, &data),
-        };
-        self.finish(token, handled);
-    }
-
-    pub(super) fn on_host_data_failed(&mut self, token: CommandToken, status: Status) {
-        let failure = Failure { status, location: Location::DATA_POINTER, lba: 0, dw0: 0 };
-        match self.slots.of(token).state {
-            State::Free => self.revoke_success(token, &failure),
-            _ => self.fail(token, failure),
+    /// Pushes `data` as the whole transfer of the command.
+    pub(super) fn push_all(&mut self, token: CommandToken, data: Buffer) {
+        let length = u32::try_from(data.len()).expect("at most TRANSFER_BYTES_MAX");
+        self.slots.of(token).length = length;
+        if length > 0 {
+            self.outputs.push_back(Output::PushHostData { token, offset: 0, length, data });
         }
     }
 
-    /// Turns a queued success into a failure, because the transport could not move the command's
-    /// last data. The token is not reused before its completion is polled, so that the slot still
-    /// has the command.
-    #[cold]
-    fn revoke_success(&mut self, token: CommandToken, failure: &Failure) {
-        let of_token =
-            |output: &&mut Output| matches!(output, Output::Complete { token: one, .. } if *one == token);
-        let Some(Output::Complete { completion, .. }) = self.outputs.iter_mut().find(of_token) else {
-            return;
-        };
-        if !completion.status.is_success() {
-            return;
-        }
-        *completion = CompletionResult { dw0: failure.dw0, dw1: 0, status: failure.status.with_more() };
-        let slot = self.slots.of(token);
-        let (controller, queue, entry) = (slot.controller, slot.queue, slot.entry);
-        self.record_failure(controller, queue, &entry, failure);
-    }
-
-    #[inline]
-    pub(super) fn on_media_data(&mut self, id: media::IoId, offset: u32, data: Buffer) {
-        let Some((token, purpose)) = self.slots.awaiting(id) else { return };
-        let slot = self.slots.of(token);
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let fits = offset.checked_add(length).is_some_and(|end| end <= slot.expected);
-        assert!(fits, "a medium answers {} B read with data at {offset}..+{length}", slot.expected);
-        slot.received += length;
-        match purpose {
-            MediaFor::Read => {
-                let length = slot.length;
-                self.outputs.push_back(Output::PushHostData { token, offset, length, data });
-            }
-            MediaFor::Compare { equal } => {
-                let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                let equal = equal && slot.data[start..start + data.len()] == *data;
-                slot.state = State::AwaitingMedia(MediaFor::Compare { equal });
-            }
-            MediaFor::CopyRead(_) => {
-                if let Some(gathered) = &mut slot.gathered {
-                    let start = usize::try_from(offset).unwrap_or(usize::MAX);
-                    gathered[start..start + data.len()].copy_from_slice(&data);
-                }
-            }
-            _ => (), // Verify only checks whether the bytes can be read.
-        }
-    }
-
-    #[inline]
-    pub(super) fn on_media_done(&mut self, id: media::IoId, result: Result<(), MediaError>) {
-        let background = self.slots.is_background(id);
-        if !background {
-            self.media_outstanding = self.media_outstanding.saturating_sub(1);
-            self.overlaps.end(id);
-            self.ask_those_behind();
-        }
-        match self.slots.awaiting(id) {
-            Some((token, purpose)) => self.on_awaited_media(token, purpose, result),
-            None => self.forget_orphan(id),
-        }
-        if background {
-            // No command waits for notifications that came without one.
-            self.unsaved = false;
-        }
-        if self.care.is_needed() {
-            self.check_quiet();
-        }
-    }
-
-    #[inline]
-    pub(super) fn on_awaited_media(
-        &mut self,
-        token: CommandToken,
-        purpose: MediaFor,
-        result: Result<(), MediaError>,
-    ) {
-        let slot = self.slots.of(token);
-        let short = result.is_ok() && slot.received != slot.expected;
-        let entry = slot.entry;
-        let result = if short && purpose == MediaFor::SelfTest { Err(MediaError::Read) } else { result };
-        let handled = match (purpose, result) {
-            _ if short && purpose != MediaFor::SelfTest => Err(Failure::new(StatusCode::InternalError)),
-            (MediaFor::FlushAll(namespace), _) => self.on_flushed(token, namespace, result),
-            (MediaFor::Format(namespace, block), _) => {
-                self.on_formatted(token, &entry, namespace, block, result)
-            }
-            (MediaFor::Sanitize, _) => return self.on_sanitized(result),
-            (MediaFor::SelfTest, _) => return self.on_self_tested(result),
-            (MediaFor::Save(dw0), _) => return self.on_saved(token, &entry, dw0, result),
-            (MediaFor::CopyRead(_), Ok(())) => self.on_copy_read(token, &entry),
-            (MediaFor::CopyWrite(_), Ok(())) => self.on_copy_written(token, &entry),
-            (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
-            (MediaFor::DeleteNamespace(namespace), _) => {
-                self.on_namespace_deleted(token, &entry, namespace, result)
-            }
-            (MediaFor::Protect(namespace), _) => self.on_flushed_to_protect(token, &entry, namespace, result),
-            (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),
-            (MediaFor::Read | MediaFor::Compare { equal: true }, Ok(())) => {
-                self.smart.count_read(self.slots.of(token).length);
-                match self.slots.of(token).partner {
-                    Some(second) => self.on_fused_equal(token, second),
-                    None => Ok(Step::Done(0)),
-                }
-            }
-            (MediaFor::Write, Ok(())) => {
-                self.smart.count_write(self.slots.of(token).length);
-                Ok(Step::Done(0))
-            }
-            (MediaFor::Compare { equal: false }, Ok(())) => {
-                Err(Failure::at_lba(StatusCode::CompareFailure, entry.starting_lba()))
-            }
-            (MediaFor::WriteMarked, Ok(())) => {
-                self.smart.count_write(self.slots.of(token).length);
-                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
-                Ok(Step::Done(0))
-            }
-            (MediaFor::WriteZeroes, Ok(())) => {
-                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
-                Ok(Step::Done(0))
-            }
-            (MediaFor::Flush, Ok(())) => Ok(Step::Done(0)),
-            (MediaFor::Verify, Ok(())) => self.on_verified(token, &entry),
-            (MediaFor::Deallocate(index), Ok(())) => self.on_deallocated(token, &entry, index),
-        };
-        self.finish(token, handled);
+    /// Pushes `length` bytes: the beginning of `contents`, padded with zeroes.
+    pub(super) fn push_padded(&mut self, token: CommandToken, contents: &[u8], length: u32) {
+        let length = usize::try_from(length).expect("at most TRANSFER_BYTES_MAX");
+        let mut buffer = self.pool.take(length);
+        let count = contents.len().min(length);
+        buffer[..count].copy_from_slice(&contents[..count]);
+        buffer[count..].fill(0);
+        let data = self.pool.seal(buffer);
+        self.push_all(token, data);
     }
 
     /// Sends a request to `medium` for the command. `expected` bytes are to come back.
@@ -245,74 +140,14 @@ impl Subsystem {
         self.outputs.push_back(Output::Media(Request { id, medium, operation }));
     }
 
-    /// Pulls `length` bytes from the host for the command.
-    #[inline]
-    pub(super) fn pull(&mut self, token: CommandToken, length: u32, purpose: HostDataFor) -> Step {
-        let slot = self.slots.of(token);
-        slot.length = length;
-        slot.state = State::AwaitingHostData(purpose);
-        self.outputs.push_back(Output::PullHostData { token, length });
-        Step::Waiting
-    }
-
-    /// Pushes `data` as the whole transfer of the command.
-    pub(super) fn push_all(&mut self, token: CommandToken, data: Buffer) {
-        let length = u32::try_from(data.len()).expect("at most TRANSFER_BYTES_MAX");
-        self.slots.of(token).length = length;
-        if length > 0 {
-            self.outputs.push_back(Output::PushHostData { token, offset: 0, length, data });
-        }
-    }
-
-    #[inline]
-    pub(super) fn complete(&mut self, token: CommandToken, dw0: u32, status: Status) {
-        if !self.slots.is_command(token) {
-            return self.on_own_end(token, status);
-        }
-        if !self.slots.of(token).queue.is_admin() {
-            self.smart.end_io(self.now);
-        }
-        self.slots.retire(token);
-        let completion = CompletionResult { dw0, dw1: 0, status };
-        self.outputs.push_back(Output::Complete { token, completion });
-        if self.care.is_needed() {
-            self.release(token);
-        }
-    }
-
-    /// Ends work that the controller did without a command.
-    #[cold]
-    pub(super) fn on_own_end(&mut self, token: CommandToken, status: Status) {
-        self.slots.retire(token);
-        if token == self.slots.own(Own::Shutdown) {
-            self.on_shutdown_flushed(status.is_success());
-        }
-    }
-
-    /// Ends the command with a failure, which the Error Information log records.
-    #[cold]
-    pub(super) fn fail(&mut self, token: CommandToken, failure: Failure) {
-        let slot = self.slots.of(token);
-        let (controller, queue, entry) = (slot.controller, slot.queue, slot.entry);
-        let (was, second) = (slot.state, slot.partner.take());
-        match was {
-            State::AwaitingEvent => self.controllers.of_mut(controller).events.withdraw(token),
-            State::AwaitingQuiet(Alone::Format) => self.set_formatting(controller, &entry, false),
-            State::AwaitingQuiet(Alone::DeleteNamespaces) => self.spare_namespaces(),
-            State::Deferred | State::DeferredData(_) | State::AwaitingSecond => self.care.withdraw(token),
-            _ => (),
-        }
-        if self.slots.is_command(token) {
-            self.record_failure(controller, queue, &entry, &failure);
-        }
-        self.complete(token, failure.dw0, failure.status.with_more());
-        if let Some(second) = second {
-            self.fail(second, Failure::field(StatusCode::AbortedFailedFused, Location::FUSED_OPERATION));
-        }
-    }
-
     pub(super) fn notify(&mut self, notification: Notification) {
-        self.unsaved |= self.config.state.is_some() && notification.must_last();
+        self.unsaved |= self.keeps_state && notification.must_last();
         self.outputs.push_back(Output::Notify(notification));
+    }
+
+    /// Forgets a request that has ended and whose command was gone.
+    #[cold]
+    pub(super) fn forget_orphan(&mut self, id: IoId) {
+        self.orphans.retain(|(orphan, _)| *orphan != id);
     }
 }

@@ -41,7 +41,7 @@ impl Subsystem {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(41, 1)));
         }
         let all = entry.namespace == NamespaceId::ALL;
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         if !all && self.namespaces.active(controller, entry.namespace).is_none() {
             return Err(self.missing_namespace(entry));
         }
@@ -69,7 +69,7 @@ impl Subsystem {
     pub(super) fn format_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let block = BlockSize::from_format(format).expect("checked before");
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         self.record_format_start(controller, entry);
         self.format_next(token, block)
     }
@@ -77,7 +77,7 @@ impl Subsystem {
     /// Formats the next namespace that is marked for it; ends when none is left.
     fn format_next(&mut self, token: CommandToken, block: BlockSize) -> Handled {
         let Some(next) = self.namespaces.iter().find(|one| one.busy() == Some(Busy::Formatting)) else {
-            let slot = self.slots.of(token);
+            let slot = self.flow.slots.of(token);
             let (controller, entry) = (slot.controller, slot.entry);
             self.record_format_end(controller, &entry, Status::SUCCESS);
             return Ok(Step::Done(0));
@@ -85,7 +85,7 @@ impl Subsystem {
         let (id, medium, offset, length) = (next.id, next.medium, next.offset, next.bytes);
         self.end_self_test_of(id, Outcome::AbortedByFormat);
         let operation = Operation::Deallocate { offset, length };
-        Ok(self.ask_medium(token, MediaFor::Format(id, block), medium, 0, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::Format(id, block), medium, 0, operation))
     }
 
     pub(super) fn on_formatted(
@@ -97,7 +97,7 @@ impl Subsystem {
         result: Result<(), MediaError>,
     ) -> Handled {
         if let Err(error) = result {
-            let controller = self.slots.of(token).controller;
+            let controller = self.flow.slots.of(token).controller;
             self.set_formatting(controller, entry, false);
             let failure = self.media_failure(entry, MediaFor::Format(id, block), error);
             self.record_format_end(controller, entry, failure.status);
@@ -107,7 +107,7 @@ impl Subsystem {
             namespace.format(block);
             namespace.set_busy(None);
         }
-        self.notify(Notification::NamespaceFormatted { namespace: id, block });
+        self.flow.notify(Notification::NamespaceFormatted { namespace: id, block });
         self.on_namespace_changed(id);
         self.format_next(token, block)
     }

@@ -32,7 +32,7 @@ impl Subsystem {
             }
             FusedOperation::First => {
                 self.abandon_first(token, queue);
-                self.slots.of(token).state = State::AwaitingSecond;
+                self.flow.slots.of(token).state = State::AwaitingSecond;
                 self.care.hold_first(token);
                 Ok(Step::Waiting)
             }
@@ -49,9 +49,9 @@ impl Subsystem {
 
     /// Takes the first command on the queue of `next` whose second command has not come.
     fn take_first(&mut self, next: CommandToken, queue: SubmissionQueueId) -> Option<CommandToken> {
-        let controller = self.slots.of(next).controller;
+        let controller = self.flow.slots.of(next).controller;
         let of_queue = |first: &CommandToken| {
-            let slot = self.slots.peek(*first);
+            let slot = self.flow.slots.peek(*first);
             slot.is_some_and(|slot| slot.controller == controller && slot.queue == queue)
         };
         let first = self.care.firsts().find(|first| of_queue(first))?;
@@ -62,7 +62,7 @@ impl Subsystem {
     /// Pairs both commands. The first one then proceeds like any other command, and brings the
     /// second one along.
     fn pair(&mut self, first: CommandToken, second: CommandToken, write: &SubmissionQueueEntry) -> Handled {
-        let compare = self.slots.of(first).entry;
+        let compare = self.flow.slots.of(first).entry;
         let range = |entry: &SubmissionQueueEntry| {
             (entry.namespace, entry.starting_lba(), super::io::blocks_of(entry))
         };
@@ -74,8 +74,8 @@ impl Subsystem {
             self.fail(first, invalid);
             return Err(invalid);
         }
-        self.slots.of(first).partner = Some(second);
-        self.slots.of(second).state = State::AwaitingFirst;
+        self.flow.slots.of(first).partner = Some(second);
+        self.flow.slots.of(second).state = State::AwaitingFirst;
         let handled = self.on_io_command_with_care(first, &compare);
         self.finish(first, handled);
         Ok(Step::Waiting)
@@ -93,19 +93,19 @@ impl Subsystem {
 
     pub(super) fn compare_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let length = self.compare_length(token, entry)?;
-        Ok(self.pull(token, length, HostDataFor::Compare))
+        Ok(self.flow.pull(token, length, HostDataFor::Compare))
     }
 
     /// Completes a Compare that succeeded, and continues with the Write in its place.
     pub(super) fn on_fused_equal(&mut self, token: CommandToken, second: CommandToken) -> Handled {
-        self.slots.of(token).partner = None;
+        self.flow.slots.of(token).partner = None;
         self.care.hand_over(second);
         self.complete(token, 0, crate::wire::Status::SUCCESS);
         if self.care.is_erased() {
             self.on_first_change();
         }
-        let entry = self.slots.of(second).entry;
-        self.slots.of(second).state = State::Started;
+        let entry = self.flow.slots.of(second).entry;
+        self.flow.slots.of(second).state = State::Started;
         let handled = self.on_io_command(second, &entry);
         self.finish(second, handled);
         Ok(Step::Waiting)

@@ -96,10 +96,10 @@ type Page = [u8; IDENTIFY_LENGTH];
 impl Subsystem {
     pub(super) fn on_identify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let mut page = [0; IDENTIFY_LENGTH];
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         self.identify(controller, entry, &mut page)?;
-        let data = self.pool.copy(&page);
-        self.push_all(token, data);
+        let data = self.flow.pool.copy(&page);
+        self.flow.push_all(token, data);
         Ok(Step::Done(0))
     }
 

@@ -49,7 +49,7 @@ impl Subsystem {
         token: CommandToken,
         entry: &SubmissionQueueEntry,
     ) -> Handled {
-        let own = self.slots.of(token).controller;
+        let own = self.flow.slots.of(token).controller;
         let invalid = |code| Failure::field(code, Location::CDW10);
         let config = &self.controllers.of(own).config;
         let Some(fabrics) = config.of_fabrics() else {
@@ -74,7 +74,7 @@ impl Subsystem {
             found.instance == Some(instance) && host == Some(&fabrics.host)
         };
         if let Some(controller) = self.controller_called(id).filter(is_it) {
-            self.notify(Notification::CrossControllerReset { controller });
+            self.flow.notify(Notification::CrossControllerReset { controller });
         }
         Ok(Step::Done(IMMEDIATE))
     }

@@ -65,9 +65,9 @@ impl Subsystem {
         }
         let medium = namespace.medium;
         let length = self.transfer_length(extent)?;
-        self.slots.of(token).length = length;
+        self.flow.slots.of(token).length = length;
         let operation = Operation::Read { offset: extent.offset, length };
-        Ok(self.ask_medium(token, MediaFor::Read, medium, length, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::Read, medium, length, operation))
     }
 
     #[inline]
@@ -77,7 +77,7 @@ impl Subsystem {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(50, 4)));
         }
         let length = self.transfer_length(extent)?;
-        Ok(self.pull(token, length, HostDataFor::Write))
+        Ok(self.flow.pull(token, length, HostDataFor::Write))
     }
 
     /// Continues a write whose data has arrived. The range is checked again, because the namespace
@@ -96,7 +96,7 @@ impl Subsystem {
         self.check_pulled(extent, &data)?;
         let durable = self.must_be_durable(entry);
         let operation = Operation::Write { offset: extent.offset, data, durable };
-        Ok(self.ask_medium(token, purpose, medium, 0, operation))
+        Ok(self.flow.ask_medium(token, purpose, medium, 0, operation))
     }
 
     fn on_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
@@ -104,7 +104,7 @@ impl Subsystem {
         if entry.fused() == FusedOperation::First {
             return self.on_fused_compare(token, entry);
         }
-        Ok(self.pull(token, length, HostDataFor::Compare))
+        Ok(self.flow.pull(token, length, HostDataFor::Compare))
     }
 
     pub(super) fn compare_length(
@@ -129,11 +129,11 @@ impl Subsystem {
             check_readable(namespace, entry.starting_lba(), blocks_of(entry))?;
         }
         self.check_pulled(extent, &data)?;
-        let slot = self.slots.of(token);
+        let slot = self.flow.slots.of(token);
         slot.data = data;
         let length = slot.length;
         let operation = Operation::Read { offset: extent.offset, length };
-        Ok(self.ask_medium(token, MediaFor::Compare { equal: true }, medium, length, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::Compare { equal: true }, medium, length, operation))
     }
 
     fn on_write_zeroes(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
@@ -143,7 +143,7 @@ impl Subsystem {
         let deallocate = DEALLOCATE.is_set(entry.cdw12);
         let durable = self.must_be_durable(entry);
         let operation = Operation::WriteZeroes { offset, length, deallocate, durable };
-        Ok(self.ask_medium(token, MediaFor::WriteZeroes, medium, 0, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::WriteZeroes, medium, 0, operation))
     }
 
     fn on_verify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
@@ -154,7 +154,7 @@ impl Subsystem {
     }
 
     pub(super) fn on_verified(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let slot = self.slots.of(token);
+        let slot = self.flow.slots.of(token);
         let (verified, step) = (slot.cursor + u64::from(slot.expected), slot.expected);
         self.smart.count_verified(step);
         self.verify_from(token, entry, verified)
@@ -171,16 +171,16 @@ impl Subsystem {
             return Ok(Step::Done(0));
         }
         let step = u32::try_from(left).unwrap_or(u32::MAX).min(self.config.transfer_bytes_max);
-        self.slots.of(token).cursor = verified;
+        self.flow.slots.of(token).cursor = verified;
         let operation = Operation::Read { offset: extent.offset + verified, length: step };
-        Ok(self.ask_medium(token, MediaFor::Verify, medium, step, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::Verify, medium, step, operation))
     }
 
     fn on_dataset_management(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         self.ready_namespace(token, entry)?;
         let ranges = RANGES.of(entry.cdw10) + 1;
         let length = ranges * u32::try_from(DatasetRange::LENGTH).unwrap_or(u32::MAX);
-        Ok(self.pull(token, length, HostDataFor::DatasetManagement))
+        Ok(self.flow.pull(token, length, HostDataFor::DatasetManagement))
     }
 
     /// Continues a Dataset Management command whose ranges have arrived. Only Deallocate has an
@@ -203,7 +203,7 @@ impl Subsystem {
         if !deallocate {
             return Ok(Step::Done(0));
         }
-        self.slots.of(token).data = data;
+        self.flow.slots.of(token).data = data;
         self.deallocate_from(token, entry, 0)
     }
 
@@ -216,7 +216,7 @@ impl Subsystem {
     ) -> Handled {
         let namespace = self.writable_namespace(token, entry)?;
         let medium = namespace.medium;
-        let data = self.slots.peek(token).map(|slot| slot.data.clone()).unwrap_or_default();
+        let data = self.flow.slots.peek(token).map(|slot| slot.data.clone()).unwrap_or_default();
         let ranges = DatasetRange::list(&data).skip(usize::from(index));
         let next = (index..).zip(ranges).find(|(_, range)| range.blocks > 0);
         let Some((index, range)) = next else {
@@ -225,7 +225,7 @@ impl Subsystem {
         let Extent { offset, length } =
             extent_within(namespace, range.starting_lba, u64::from(range.blocks))?;
         let operation = Operation::Deallocate { offset, length };
-        Ok(self.ask_medium(token, MediaFor::Deallocate(index), medium, 0, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::Deallocate(index), medium, 0, operation))
     }
 
     pub(super) fn on_deallocated(
@@ -234,7 +234,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         index: u16,
     ) -> Handled {
-        let data = self.slots.peek(token).map(|slot| slot.data.clone()).unwrap_or_default();
+        let data = self.flow.slots.peek(token).map(|slot| slot.data.clone()).unwrap_or_default();
         if let Some(range) = DatasetRange::list(&data).nth(usize::from(index)) {
             self.unmark(entry.namespace, range.starting_lba, u64::from(range.blocks));
         }
@@ -243,20 +243,22 @@ impl Subsystem {
 
     fn on_flush(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         if entry.namespace == NamespaceId::ALL {
-            let controller = self.slots.of(token).controller;
+            let controller = self.flow.slots.of(token).controller;
             for namespace in self.namespaces.iter() {
                 self.check_reservation(controller, namespace, Touch::Writes)?;
             }
             return Ok(self.flush_after(token, NamespaceId::NONE));
         }
         let medium = self.ready_namespace(token, entry)?.medium;
-        Ok(self.ask_medium(token, MediaFor::Flush, medium, 0, Operation::Flush))
+        Ok(self.flow.ask_medium(token, MediaFor::Flush, medium, 0, Operation::Flush))
     }
 
     /// Flushes the first namespace after `previous`; ends when none is left.
     pub(super) fn flush_after(&mut self, token: CommandToken, previous: NamespaceId) -> Step {
         match self.namespaces.after(previous).map(|namespace| (namespace.id, namespace.medium)) {
-            Some((id, medium)) => self.ask_medium(token, MediaFor::FlushAll(id), medium, 0, Operation::Flush),
+            Some((id, medium)) => {
+                self.flow.ask_medium(token, MediaFor::FlushAll(id), medium, 0, Operation::Flush)
+            }
             None => Step::Done(0),
         }
     }
@@ -269,7 +271,7 @@ impl Subsystem {
         namespace: NamespaceId,
         result: Result<(), MediaError>,
     ) -> Handled {
-        let slot = self.slots.of(token);
+        let slot = self.flow.slots.of(token);
         slot.failure = slot.failure.or(result.err());
         let (entry, failure) = (slot.entry, slot.failure);
         match (self.flush_after(token, namespace), failure) {
@@ -344,7 +346,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
     ) -> Result<&Namespace, Failure> {
         let missing = || self.missing_namespace(entry);
-        let controller = self.slots.peek(token).ok_or_else(missing)?.controller;
+        let controller = self.flow.slots.peek(token).ok_or_else(missing)?.controller;
         let namespace = self.namespaces.active(controller, entry.namespace).ok_or_else(missing)?;
         self.check_access(controller, namespace)?;
         self.check_reservation(controller, namespace, Touch::of(IoOpcode::from(entry.opcode)))?;

@@ -10,7 +10,6 @@ use super::controllers::Controller;
 use super::namespace::Busy;
 use super::slots::{MediaFor, Own, Slot, State};
 use super::types::{CommandToken, Notification, Output};
-use crate::media::IoId;
 use crate::wire::feature::FeatureId;
 use crate::wire::{NamespaceId, SubmissionQueueId};
 
@@ -32,12 +31,12 @@ impl Subsystem {
     /// When `config` exceeds a limit that its fields name, when another controller has the same
     /// identifier, or when there are already [`CONTROLLERS_MAX`] controllers.
     pub fn add_controller(&mut self, now: Instant, config: ControllerConfig) -> ControllerKey {
-        self.now = now;
+        self.flow.now = now;
         config.check();
         let id = config.controller_id;
         assert!(self.controller_called(id).is_none(), "there is a controller {id}");
         if config.of_fabrics().is_some() {
-            self.overlaps.watch();
+            self.flow.overlaps.watch();
         }
         let controller = Controller::new(now, &self.config, config, &self.saved_features);
         let key = self.controllers.insert(controller);
@@ -53,16 +52,16 @@ impl Subsystem {
 
     /// Removes a controller. Its commands in flight end without completions, as after a reset.
     pub fn remove_controller(&mut self, now: Instant, controller: ControllerKey) {
-        self.now = now;
+        self.flow.now = now;
         self.end_commands_of(controller);
         self.reset_self_test(controller);
         self.controllers.remove(controller);
         // Another controller may soon get the same key.
-        self.orphans.retain(|(_, of)| *of != controller);
+        self.flow.orphans.retain(|(_, of)| *of != controller);
         self.namespaces.iter_mut().for_each(|namespace| namespace.forget_controller(controller));
         self.remember_access();
         self.remember_write_cache();
-        self.unsaved = false;
+        self.flow.unsaved = false;
         self.check_quiet();
     }
 
@@ -87,11 +86,11 @@ impl Subsystem {
     /// ignored: a transport that must not let old requests overtake the reset waits until
     /// [`Subsystem::media_outstanding`] is 0. Other controllers are not affected.
     pub fn reset(&mut self, now: Instant, controller: ControllerKey) {
-        self.now = now;
+        self.flow.now = now;
         self.end_commands_of(controller);
         let activated = self.firmware.reset(controller);
         if let Some(slot) = activated {
-            self.notify(Notification::FirmwareActivated { slot });
+            self.flow.notify(Notification::FirmwareActivated { slot });
         }
         // The reset is recorded first, because resetting the features also resets the Timestamp.
         let found = self.controllers.of_mut(controller);
@@ -107,7 +106,7 @@ impl Subsystem {
         self.remember_write_cache();
         self.reset_self_test(controller);
         // No command waits for notifications that came without one.
-        self.unsaved = false;
+        self.flow.unsaved = false;
         self.check_quiet();
         self.announce_saved_features(controller);
     }
@@ -116,9 +115,9 @@ impl Subsystem {
     /// as a reset does. Requests that media have begun continue, and end before another request
     /// reads or changes the same blocks.
     pub fn drop_queue(&mut self, now: Instant, controller: ControllerKey, queue: SubmissionQueueId) {
-        self.now = now;
+        self.flow.now = now;
         self.end_commands(|slot| slot.controller == controller && slot.queue == queue);
-        self.unsaved = false;
+        self.flow.unsaved = false;
         self.check_quiet();
     }
 
@@ -130,7 +129,7 @@ impl Subsystem {
     /// Ends the commands that `is_gone` selects, and drops their outputs that were not polled.
     /// Notifications remain, and background work continues.
     fn end_commands(&mut self, is_gone: impl Fn(&Slot) -> bool) {
-        let slots = &self.slots;
+        let slots = &self.flow.slots;
         let is_its = |token: CommandToken| slots.is_command(token) && slots.peek(token).is_some_and(&is_gone);
         // No medium has seen these requests, so that none will ever answer them.
         let dropped = |output: &Output| match output {
@@ -141,7 +140,7 @@ impl Subsystem {
             Output::Notify(_) => false,
         };
         let mut unseen = Vec::new();
-        self.outputs.retain(|output| {
+        self.flow.outputs.retain(|output| {
             let dropped = dropped(output);
             if let (true, Output::Media(request)) = (dropped, output) {
                 unseen.push(request.id);
@@ -149,6 +148,7 @@ impl Subsystem {
             !dropped
         });
         let commands: Vec<_> = self
+            .flow
             .slots
             .in_flight()
             .filter(|(_, slot)| is_gone(slot))
@@ -157,21 +157,21 @@ impl Subsystem {
             })
             .collect();
         let requests: Vec<_> = commands.iter().filter_map(|(.., request, _)| *request).collect();
-        self.overlaps.disown(&requests, &mut unseen);
-        self.ask_those_behind();
-        self.media_outstanding -= unseen.len();
+        self.flow.overlaps.disown(&requests, &mut unseen);
+        self.flow.ask_those_behind();
+        self.flow.media_outstanding -= unseen.len();
         for (token, is_admin, state, request, controller) in commands {
             if !is_admin {
-                self.smart.end_io(self.now);
+                self.smart.end_io(self.flow.now);
             }
             let request = request.filter(|request| !unseen.contains(request));
-            self.orphans.extend(request.map(|request| (request, controller)));
+            self.flow.orphans.extend(request.map(|request| (request, controller)));
             self.end_command(token, is_admin, state);
         }
     }
 
     fn end_command(&mut self, token: CommandToken, is_admin: bool, state: State) {
-        self.slots.retire(token);
+        self.flow.slots.retire(token);
         if self.care.forget(token) {
             self.namespaces.set_at_rest();
         }
@@ -180,7 +180,7 @@ impl Subsystem {
             State::AwaitingMedia(MediaFor::Save(dw0)) => NamespaceId(dw0),
             _ => return,
         };
-        let entry = self.slots.of(token).entry;
+        let entry = self.flow.slots.of(token).entry;
         let creating = self.namespaces.find(namespace).is_some_and(|one| one.busy() == Some(Busy::Creating));
         if is_admin && self.creates_namespace(&entry) && creating {
             // The namespace's extent is free, but not before the medium has finished with it.
@@ -189,31 +189,25 @@ impl Subsystem {
         }
     }
 
-    /// Forgets a request that has ended and whose command was gone.
-    #[cold]
-    pub(super) fn forget_orphan(&mut self, id: IoId) {
-        self.orphans.retain(|(orphan, _)| *orphan != id);
-    }
-
     /// Number of unanswered media requests for commands of the controller, including commands that
     /// a reset has ended. Background work that continues through resets is not counted, because no
     /// command conflicts with it.
     pub fn media_outstanding(&self, controller: ControllerKey) -> usize {
-        let orphans = self.orphans.iter().filter(|(_, of)| *of == controller).count();
-        let of_commands = self.slots.of_controller(controller);
+        let orphans = self.flow.orphans.iter().filter(|(_, of)| *of == controller).count();
+        let of_commands = self.flow.slots.of_controller(controller);
         orphans + of_commands.filter(|(_, slot)| matches!(slot.state, State::AwaitingMedia(_))).count()
     }
 
     /// Number of unanswered media requests of all controllers.
     #[doc(hidden)]
     pub const fn all_media_outstanding(&self) -> usize {
-        self.media_outstanding
+        self.flow.media_outstanding
     }
 
     /// Begins a shutdown: makes all written data and all lasting state durable, then reports
     /// [`Notification::ShutDown`]. The shutdown does not wait for commands in flight.
     pub fn shut_down(&mut self, now: Instant, controller: ControllerKey) {
-        self.now = now;
+        self.flow.now = now;
         self.record_health(controller);
         self.forget_shutdown(controller);
         self.shutdowns.waiting.push(controller);
@@ -224,9 +218,9 @@ impl Subsystem {
 
     fn begin_flush(&mut self) {
         self.shutdowns.flushing = core::mem::take(&mut self.shutdowns.waiting);
-        let own = self.slots.own(Own::Shutdown);
-        self.slots.retire(own);
-        let slot = self.slots.of(own);
+        let own = self.flow.slots.own(Own::Shutdown);
+        self.flow.slots.retire(own);
+        let slot = self.flow.slots.of(own);
         (slot.failure, slot.unsaved) = (None, self.config.state.is_some());
         let step = self.flush_after(own, NamespaceId::NONE);
         self.finish(own, Ok(step));
@@ -234,7 +228,7 @@ impl Subsystem {
 
     pub(super) fn on_shutdown_flushed(&mut self, flushed: bool) {
         for controller in core::mem::take(&mut self.shutdowns.flushing) {
-            self.notify(Notification::ShutDown { controller, flushed });
+            self.flow.notify(Notification::ShutDown { controller, flushed });
         }
         if !self.shutdowns.waiting.is_empty() {
             self.begin_flush();
@@ -247,7 +241,7 @@ impl Subsystem {
         self.shutdowns.flushing.retain(|key| *key != controller);
         self.shutdowns.waiting.retain(|key| *key != controller);
         if was_flushing && self.shutdowns.flushing.is_empty() {
-            self.slots.retire(self.slots.own(Own::Shutdown));
+            self.flow.slots.retire(self.flow.slots.own(Own::Shutdown));
             if !self.shutdowns.waiting.is_empty() {
                 self.begin_flush();
             }

@@ -58,11 +58,11 @@ impl Subsystem {
         if matches!(page, LogPage::TelemetryHost | LogPage::TelemetryController) {
             Self::check_telemetry_blocks(offset, length)?;
         }
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         let contents = self.log_page(controller, page, entry)?;
         let start = usize::try_from(offset).ok().filter(|start| *start <= contents.len());
         let start = start.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW12))?;
-        self.push_padded(token, &contents[start..], length);
+        self.flow.push_padded(token, &contents[start..], length);
         if !RETAIN_EVENT.is_set(entry.cdw10) {
             if page == LogPage::TelemetryController {
                 self.release_telemetry();
@@ -75,17 +75,6 @@ impl Subsystem {
             self.report_events(controller);
         }
         Ok(Step::Done(0))
-    }
-
-    /// Pushes `length` bytes: the beginning of `contents`, padded with zeroes.
-    pub(super) fn push_padded(&mut self, token: CommandToken, contents: &[u8], length: u32) {
-        let length = usize::try_from(length).expect("at most TRANSFER_BYTES_MAX");
-        let mut buffer = self.pool.take(length);
-        let count = contents.len().min(length);
-        buffer[..count].copy_from_slice(&contents[..count]);
-        buffer[count..].fill(0);
-        let data = self.pool.seal(buffer);
-        self.push_all(token, data);
     }
 
     fn log_page(
@@ -173,7 +162,7 @@ impl Subsystem {
     /// The health log for one controller, or for the whole subsystem.
     pub(super) fn smart_log(&mut self, controller: Option<ControllerKey>) -> SmartLog {
         let warning = controller.map_or_else(|| self.warnings(), |key| self.critical_warning(key));
-        self.smart.log(self.now, &self.config, warning, self.errors_recorded)
+        self.smart.log(self.flow.now, &self.config, warning, self.errors_recorded)
     }
 
     /// The critical warnings of all controllers combined.

@@ -46,7 +46,7 @@ impl Subsystem {
             }
             CREATE => {
                 let length = u32::try_from(IDENTIFY_LENGTH).unwrap_or(u32::MAX);
-                Ok(self.pull(token, length, HostDataFor::CreateNamespace))
+                Ok(self.flow.pull(token, length, HostDataFor::CreateNamespace))
             }
             DELETE => self.on_delete_namespaces(token, entry),
             _ => Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
@@ -64,7 +64,7 @@ impl Subsystem {
         let block = block.ok_or(Failure::field(StatusCode::InvalidFormat, Location::DATA_POINTER))?;
         // Over fabrics every namespace may be shared. There is only one NVM Set and no ANA group to
         // choose.
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         let fabrics = self.controllers.of(controller).config.of_fabrics().is_some();
         if wanted.sharing > u8::from(fabrics) || wanted.size == 0 {
             return Err(invalid);
@@ -98,7 +98,7 @@ impl Subsystem {
         self.namespaces.insert(Namespace::new(&config, Some(Busy::Creating)));
         self.remember_access();
         let operation = Operation::Deallocate { offset, length: pages };
-        Ok(self.ask_medium(token, MediaFor::CreateNamespace(id), pool.medium, 0, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::CreateNamespace(id), pool.medium, 0, operation))
     }
 
     pub(super) fn on_namespace_created(
@@ -109,7 +109,7 @@ impl Subsystem {
     ) -> Handled {
         if let Err(error) = result {
             self.namespaces.remove(id);
-            let entry = self.slots.of(token).entry;
+            let entry = self.flow.slots.of(token).entry;
             return Err(self.media_failure(&entry, MediaFor::CreateNamespace(id), error));
         }
         let created = self.pool_config.as_mut().map_or(0, |pool| {
@@ -122,8 +122,8 @@ impl Subsystem {
             let config = namespace.config();
             self.shared_features.add_namespace(id);
             let (cdw10, blocks, format) = (CREATE, namespace.blocks, namespace.block.format());
-            self.notify(Notification::NamespaceCreated { namespace: Box::new(config), created });
-            let controller = self.slots.of(token).controller;
+            self.flow.notify(Notification::NamespaceCreated { namespace: Box::new(config), created });
+            let controller = self.flow.slots.of(token).controller;
             self.record_namespace(controller, &NamespaceChange { cdw10, namespace: id, blocks, format });
         }
         Ok(Step::Done(id.0))
@@ -142,7 +142,7 @@ impl Subsystem {
     pub(super) fn revoke_namespace(&mut self, id: NamespaceId) {
         self.namespaces.remove(id);
         self.shared_features.remove_namespace(id);
-        self.notify(Notification::NamespaceDeleted(id));
+        self.flow.notify(Notification::NamespaceDeleted(id));
     }
 
     /// Whether the command creates a namespace.
@@ -164,7 +164,7 @@ impl Subsystem {
         if chosen().any(|namespace| !self.config.is_in_pool(namespace.medium)) {
             return Err(Failure::field(StatusCode::OperationDenied, Location::NAMESPACE));
         }
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         for namespace in chosen() {
             self.check_reservation(controller, namespace, Touch::Writes)?;
         }
@@ -193,7 +193,7 @@ impl Subsystem {
             return Ok(Step::Done(0));
         };
         let operation = Operation::Deallocate { offset, length };
-        Ok(self.ask_medium(token, MediaFor::DeleteNamespace(id), medium, 0, operation))
+        Ok(self.flow.ask_medium(token, MediaFor::DeleteNamespace(id), medium, 0, operation))
     }
 
     pub(super) fn on_namespace_deleted(
@@ -211,8 +211,8 @@ impl Subsystem {
         if let Some(namespace) = self.take_namespace(id) {
             self.shared_features.remove_namespace(id);
             let (cdw10, blocks, format) = (DELETE, namespace.blocks, namespace.block.format());
-            self.notify(Notification::NamespaceDeleted(id));
-            let controller = self.slots.of(token).controller;
+            self.flow.notify(Notification::NamespaceDeleted(id));
+            let controller = self.flow.slots.of(token).controller;
             self.record_namespace(controller, &NamespaceChange { cdw10, namespace: id, blocks, format });
         }
         self.delete_alone(token, entry)
@@ -234,7 +234,7 @@ impl Subsystem {
         }
         self.allocated_namespace(entry)?;
         let length = u32::try_from(CONTROLLER_LIST_LENGTH).unwrap_or(u32::MAX);
-        Ok(self.pull(token, length, HostDataFor::NamespaceAttachment))
+        Ok(self.flow.pull(token, length, HostDataFor::NamespaceAttachment))
     }
 
     /// Removes a namespace and tells the controllers that had it attached.
@@ -282,7 +282,7 @@ impl Subsystem {
         for key in keys {
             let namespace = self.namespaces.find_mut(id);
             if namespace.is_some_and(|one| one.set_attached(key, attach, controllers)) {
-                self.notify(Notification::NamespaceAttached { namespace: id, attached: attach });
+                self.flow.notify(Notification::NamespaceAttached { namespace: id, attached: attach });
             }
             self.on_namespace_changed_for(key, id);
         }

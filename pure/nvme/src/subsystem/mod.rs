@@ -33,6 +33,7 @@ mod log_page;
 mod management;
 mod namespace;
 mod overlap;
+mod progress;
 mod protection;
 mod record;
 mod reservation;
@@ -70,10 +71,9 @@ pub use reservation::REGISTRANTS_MAX;
 pub use run_time::NamespaceError;
 pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Deadlines, Engine, Instant, Pool};
+use engine::{Engine, Instant};
 
 use crate::media;
 use crate::wire::{FusedOperation, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId, Text};
@@ -83,32 +83,26 @@ use event_log::EventLog;
 use exclusive::Care;
 use features::SharedFeatures;
 use firmware::Firmware;
+use flow::Flow;
 use flow::Step;
 use life::Shutdowns;
 use namespace::Namespaces;
-use overlap::Overlaps;
 use sanitize::Sanitize;
 use self_test::SelfTest;
-use slots::{Own, Slots, State};
+use slots::{Own, State};
 use smart::Smart;
 use telemetry::Telemetry;
-
-/// Outputs that the queue has room for from the start, so that steady state allocates nothing.
-const OUTPUTS_EXPECTED: usize = 256;
-/// Bytes of buffers for admin data that are kept for reuse, per buffer size.
-const POOL_RETAIN: usize = 64 << 10;
 
 /// The command core of an NVM subsystem: executes commands for all its controllers.
 #[derive(Debug)]
 pub struct Subsystem {
     config: Config,
     controllers: Controllers,
-    slots: Slots,
+    flow: Flow,
     namespaces: Namespaces,
     /// The pool in its present state.
     pool_config: Option<PoolConfig>,
     care: Care,
-    overlaps: Overlaps,
     /// Feature values that belong to namespaces.
     shared_features: SharedFeatures,
     /// Feature values that were saved, in this life and earlier ones.
@@ -127,20 +121,6 @@ pub struct Subsystem {
     /// Whether the Persistent Event log has recorded this power-on, which the first controller
     /// does.
     power_on_recorded: bool,
-    /// When background work continues.
-    deadlines: Deadlines<Own>,
-    pool: Pool,
-    outputs: VecDeque<Output>,
-    /// The time of the latest input.
-    now: Instant,
-    /// Number of requests that media have not answered, including requests of aborted commands,
-    /// excluding background work.
-    media_outstanding: usize,
-    /// Whether the operation in progress has sent a notification that must be durable before its
-    /// command completes.
-    unsaved: bool,
-    /// Unanswered requests whose commands a reset has ended.
-    orphans: Vec<(media::IoId, ControllerKey)>,
 }
 
 impl Engine for Subsystem {
@@ -149,7 +129,7 @@ impl Engine for Subsystem {
 
     #[inline]
     fn handle_input(&mut self, now: Instant, input: Input) {
-        self.now = now;
+        self.flow.now = now;
         match input {
             Input::Command { controller, token, queue, entry } => {
                 self.on_command(controller, token, queue, entry);
@@ -164,8 +144,8 @@ impl Engine for Subsystem {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
-        while let Some(own) = self.deadlines.expire(now) {
+        self.flow.now = now;
+        while let Some(own) = self.flow.deadlines.expire(now) {
             match own {
                 Own::Sanitize => self.step_sanitize(),
                 Own::SelfTest => self.step_self_test(),
@@ -173,18 +153,18 @@ impl Engine for Subsystem {
             }
         }
         // No command waits for notifications that came without one.
-        self.unsaved = false;
+        self.flow.unsaved = false;
     }
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.flow.outputs.pop_front()
     }
 
     /// The earliest time at which background work continues. Commands never wait for a time.
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
-        self.deadlines.earliest()
+        self.flow.deadlines.earliest()
     }
 }
 
@@ -197,11 +177,10 @@ impl Subsystem {
         config.check();
         let mut subsystem = Self {
             controllers: Controllers::default(),
-            slots: Slots::new(config.commands_max),
+            flow: Flow::new(now, &config),
             namespaces: Namespaces::new(&config.namespaces, config.namespace_id_max()),
             pool_config: config.pool,
             care: Care::default(),
-            overlaps: Overlaps::default(),
             shared_features: SharedFeatures::new(&config),
             saved_features: config.saved_features.clone(),
             write_cache: true,
@@ -214,13 +193,6 @@ impl Subsystem {
             telemetry: Telemetry::default(),
             shutdowns: Shutdowns::default(),
             power_on_recorded: false,
-            deadlines: Deadlines::new(),
-            pool: Pool::new(POOL_RETAIN),
-            outputs: VecDeque::with_capacity(OUTPUTS_EXPECTED),
-            now,
-            media_outstanding: 0,
-            unsaved: false,
-            orphans: Vec::new(),
             config,
         };
         subsystem.restore_unreadable_blocks();
@@ -229,7 +201,7 @@ impl Subsystem {
         if let Some(namespace) = subsystem.config.extended_self_test {
             subsystem.start_self_test(true, namespace, None);
         }
-        subsystem.unsaved = false;
+        subsystem.flow.unsaved = false;
         subsystem
     }
 
@@ -242,7 +214,7 @@ impl Subsystem {
     /// The transfer of the command called `token`, from arrival to completion; `None` if the
     /// command moves no data.
     pub fn transfer(&self, token: CommandToken) -> Option<Transfer> {
-        let slot = self.slots.peek(token).filter(|slot| slot.state != State::Free && slot.length > 0)?;
+        let slot = self.flow.slots.peek(token).filter(|slot| slot.state != State::Free && slot.length > 0)?;
         let from_host = slot.entry.opcode & 0b01 != 0;
         let direction = if from_host { Direction::FromHost } else { Direction::ToHost };
         Some(Transfer { direction, length: slot.length })
@@ -250,7 +222,7 @@ impl Subsystem {
 
     /// Number of commands of `queue` that have not ended.
     pub fn in_flight(&self, controller: ControllerKey, queue: SubmissionQueueId) -> usize {
-        self.slots.of_controller(controller).filter(|(_, slot)| slot.queue == queue).count()
+        self.flow.slots.of_controller(controller).filter(|(_, slot)| slot.queue == queue).count()
     }
 
     /// Ends those commands of `queue` that can end at once, for the deletion of the queue. Returns
@@ -261,11 +233,11 @@ impl Subsystem {
         controller: ControllerKey,
         queue: SubmissionQueueId,
     ) -> usize {
-        self.now = now;
-        let of_queue = self.slots.of_controller(controller).filter(|(_, slot)| slot.queue == queue);
+        self.flow.now = now;
+        let of_queue = self.flow.slots.of_controller(controller).filter(|(_, slot)| slot.queue == queue);
         let tokens: Vec<_> = of_queue.map(|(token, _)| token).collect();
         for token in tokens {
-            if self.slots.of(token).state.can_abort() {
+            if self.flow.slots.of(token).state.can_abort() {
                 self.fail(token, Failure::new(StatusCode::AbortedSubmissionQueueDeletion));
             }
         }
@@ -283,7 +255,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         status: Status,
     ) -> Status {
-        self.now = now;
+        self.flow.now = now;
         let failure = Failure { status, location: Location::UNSPECIFIED, lba: 0, dw0: 0 };
         self.record_failure(controller, queue, entry, &failure);
         status.with_more()
@@ -303,14 +275,14 @@ impl Subsystem {
     /// Reports an asynchronous event to the host of a controller, if the host enabled the event and
     /// has asked for events.
     pub fn raise_event(&mut self, now: Instant, controller: ControllerKey, event: AsynchronousEvent) {
-        self.now = now;
+        self.flow.now = now;
         self.raise_to(controller, event);
     }
 
     /// Sets the composite temperature, in kelvin. Crossing a threshold raises a critical warning
     /// and an event.
     pub fn set_temperature(&mut self, now: Instant, kelvin: u16) {
-        self.now = now;
+        self.flow.now = now;
         self.smart.set_temperature(now, kelvin, &self.config);
         let mut next = self.controllers.from(0);
         while let Some(key) = next {
@@ -326,7 +298,7 @@ impl Subsystem {
 
     /// The counters of the health log, which the next start receives as [`Config::counters`].
     pub fn counters(&self) -> Counters {
-        let mut counters = self.smart.counters(self.now);
+        let mut counters = self.smart.counters(self.flow.now);
         counters.error_entries += self.errors_recorded;
         counters
     }
@@ -339,9 +311,9 @@ impl Subsystem {
         queue: SubmissionQueueId,
         entry: SubmissionQueueEntry,
     ) {
-        self.slots.start(controller, token, queue, entry);
+        self.flow.slots.start(controller, token, queue, entry);
         if !queue.is_admin() {
-            self.smart.begin_io(self.now);
+            self.smart.begin_io(self.flow.now);
         }
         let handled = if entry.fused() != FusedOperation::Normal {
             self.on_fused_command(token, queue, &entry)

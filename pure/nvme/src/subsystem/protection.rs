@@ -40,7 +40,7 @@ impl Subsystem {
     /// of the controller.
     pub(super) fn set_protection(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let wanted = wanted_protection(entry)?;
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         if entry.namespace != NamespaceId::ALL
             && self.namespaces.active(controller, entry.namespace).is_none()
         {
@@ -63,10 +63,10 @@ impl Subsystem {
     /// is left.
     pub(super) fn protect_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let wanted = wanted_protection(entry)?;
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         match self.next_to_protect(controller, entry, wanted) {
             Some((id, medium)) => {
-                Ok(self.ask_medium(token, MediaFor::Protect(id), medium, 0, Operation::Flush))
+                Ok(self.flow.ask_medium(token, MediaFor::Protect(id), medium, 0, Operation::Flush))
             }
             None => Ok(Step::Done(0)),
         }
@@ -99,7 +99,7 @@ impl Subsystem {
     fn protect(&mut self, id: NamespaceId, protection: WriteProtection) {
         if let Some(namespace) = self.namespaces.find_mut(id) {
             namespace.protection = protection;
-            self.notify(Notification::NamespaceProtected { namespace: id, protection });
+            self.flow.notify(Notification::NamespaceProtected { namespace: id, protection });
             self.on_namespace_changed(id);
         }
     }

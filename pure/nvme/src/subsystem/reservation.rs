@@ -164,15 +164,15 @@ impl Subsystem {
     }
 
     pub(super) fn on_reservation(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         if !self.has_reservations(controller) {
             return Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE));
         }
         self.ready_namespace(token, entry)?;
         match IoOpcode::from(entry.opcode) {
             IoOpcode::ReservationReport => self.on_report(token, entry),
-            IoOpcode::ReservationRelease => Ok(self.pull(token, 8, HostDataFor::Reservation)),
-            _ => Ok(self.pull(token, 16, HostDataFor::Reservation)),
+            IoOpcode::ReservationRelease => Ok(self.flow.pull(token, 8, HostDataFor::Reservation)),
+            _ => Ok(self.flow.pull(token, 16, HostDataFor::Reservation)),
         }
     }
 
@@ -186,7 +186,7 @@ impl Subsystem {
         self.ready_namespace(token, entry)?;
         let (words, _) = data.as_chunks::<8>();
         let key = |index: usize| words.get(index).map_or(0, |raw| u64::from_le_bytes(*raw));
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         let host = self.controllers.of(controller).features.host_identifier();
         let Some(namespace) = self.namespaces.find(entry.namespace) else {
             return Err(self.missing_namespace(entry));
@@ -209,7 +209,7 @@ impl Subsystem {
         if record != before {
             self.set_reservations(record.clone());
             if record.persistent || before.persistent {
-                self.notify(Notification::ReservationsChanged(Box::new(record)));
+                self.flow.notify(Notification::ReservationsChanged(Box::new(record)));
             }
         }
         for (host, news) in told {
@@ -237,15 +237,15 @@ impl Subsystem {
     /// Aborts the hosts' commands for the namespace that can be aborted. The others run on.
     fn abort_preempted(&mut self, by: CommandToken, namespace: NamespaceId, hosts: &BTreeSet<[u8; 16]>) {
         let is_meant = |token: &CommandToken| {
-            self.slots.peek(*token).is_some_and(|slot| {
+            self.flow.slots.peek(*token).is_some_and(|slot| {
                 let host = self.controllers.of(slot.controller).features.host_identifier();
                 let of_namespace = !slot.queue.is_admin() && slot.entry.namespace == namespace;
                 of_namespace && slot.state.can_abort() && hosts.contains(&host)
             })
         };
-        let tokens: Vec<_> = self.slots.tokens().filter(|token| *token != by).filter(is_meant).collect();
+        let tokens: Vec<_> = self.flow.slots.tokens().filter(|token| *token != by).filter(is_meant).collect();
         for token in tokens {
-            if self.slots.of(token).state.can_abort() {
+            if self.flow.slots.of(token).state.can_abort() {
                 self.fail(token, Failure::new(StatusCode::AbortedPreempt));
             }
         }
@@ -318,7 +318,7 @@ impl Subsystem {
             let persistent = feature::PERSIST_THROUGH_POWER_LOSS.is_set(entry.cdw11);
             if core::mem::replace(&mut record.persistent, persistent) != persistent {
                 self.set_reservations(record.clone());
-                self.notify(Notification::ReservationsChanged(Box::new(record)));
+                self.flow.notify(Notification::ReservationsChanged(Box::new(record)));
             }
         }
         Ok(Step::Done(0))
@@ -336,7 +336,7 @@ impl Subsystem {
         let namespace = self.ready_namespace(token, entry)?;
         let record = namespace.reservations.as_deref().cloned().unwrap_or_default();
         let report = report(&record);
-        self.push_padded(token, &report, length);
+        self.flow.push_padded(token, &report, length);
         Ok(Step::Done(0))
     }
 }

@@ -46,7 +46,7 @@ impl Subsystem {
     /// [`Config::namespaces_max`](super::Config::namespaces_max) and the highest configured
     /// identifier, or when the medium is the pool.
     pub fn add_namespace(&mut self, now: Instant, config: &NamespaceConfig) -> Result<(), NamespaceError> {
-        self.now = now;
+        self.flow.now = now;
         if !self.namespaces.is_valid(config.id) {
             return Err(NamespaceError::Identifier(self.namespaces.highest()));
         }
@@ -69,7 +69,7 @@ impl Subsystem {
     /// # Errors
     /// When the namespace does not exist, or when its medium is the pool.
     pub fn remove_namespace(&mut self, now: Instant, id: NamespaceId) -> Result<(), NamespaceError> {
-        self.now = now;
+        self.flow.now = now;
         let found = self.namespaces.allocated(id).ok_or(NamespaceError::Missing)?;
         if self.config.is_in_pool(found.medium) {
             return Err(NamespaceError::Pool);
@@ -83,7 +83,7 @@ impl Subsystem {
     /// Tells the core that the part of the medium for `namespace` is now `bytes` long, and tells
     /// hosts of the change.
     pub fn resize_namespace(&mut self, now: Instant, namespace: NamespaceId, bytes: u64) {
-        self.now = now;
+        self.flow.now = now;
         if let Some(found) = self.namespaces.find_mut(namespace) {
             found.resize(bytes);
             self.on_namespace_changed(namespace);
@@ -93,7 +93,7 @@ impl Subsystem {
     /// Makes `namespace` read-only or writable, independently of the write protection that hosts
     /// set, and tells hosts of the change.
     pub fn set_read_only(&mut self, now: Instant, namespace: NamespaceId, read_only: bool) {
-        self.now = now;
+        self.flow.now = now;
         if let Some(found) = self.namespaces.find_mut(namespace) {
             found.read_only = read_only;
             self.on_namespace_changed(namespace);

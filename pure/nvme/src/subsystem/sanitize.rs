@@ -139,7 +139,7 @@ impl Subsystem {
         if self.firmware.is_activation_pending() {
             return Err(Failure::new(StatusCode::FirmwareActivationRequiresControllerLevelReset));
         }
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         for namespace in self.namespaces.iter() {
             self.check_reservation(controller, namespace, Touch::Writes)?;
         }
@@ -179,9 +179,9 @@ impl Subsystem {
 
     /// Ends the I/O commands that can be aborted. Writes under way are waited for.
     fn end_io_for_sanitize(&mut self) {
-        let tokens: Vec<_> = self.slots.tokens().collect();
+        let tokens: Vec<_> = self.flow.slots.tokens().collect();
         for token in tokens {
-            let slot = self.slots.of(token);
+            let slot = self.flow.slots.of(token);
             if slot.state.can_abort() && !slot.queue.is_admin() {
                 self.fail(token, Failure::new(StatusCode::SanitizeInProgress));
             }
@@ -190,7 +190,7 @@ impl Subsystem {
 
     /// Begins an operation that waits for media to be quiet, once they are.
     pub(super) fn sanitize_when_quiet(&mut self) {
-        if self.sanitize.awaiting_quiet && self.media_outstanding == 0 {
+        if self.sanitize.awaiting_quiet && self.flow.media_outstanding == 0 {
             self.sanitize.awaiting_quiet = false;
             self.begin_sanitize();
         }
@@ -218,7 +218,7 @@ impl Subsystem {
             pattern: Buffer::EMPTY,
         });
         self.prepare_pattern();
-        self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
+        self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
     }
 
     /// Every part of a medium as (medium, start, length) in bytes, with the length cut to whole
@@ -241,7 +241,7 @@ impl Subsystem {
         };
         let inverted = INVERT.is_set(record.cdw10) && pass % 2 == 1;
         let pattern = if inverted { !record.cdw11 } else { record.cdw11 };
-        let mut buffer = self.pool.take(usize::try_from(WRITE_STEP).unwrap_or_default());
+        let mut buffer = self.flow.pool.take(usize::try_from(WRITE_STEP).unwrap_or_default());
         for place in buffer.as_chunks_mut::<4>().0 {
             *place = pattern.to_le_bytes();
         }
@@ -259,7 +259,7 @@ impl Subsystem {
         let offset = start + running.offset;
         if left == 0 && running.sweep != Sweep::Flush {
             (running.medium, running.offset) = (running.medium + 1, 0);
-            self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
+            self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
             return;
         }
         let (step, operation) = match running.sweep {
@@ -280,7 +280,7 @@ impl Subsystem {
             }
         };
         running.step = step;
-        self.ask_medium_in_background(Own::Sanitize, MediaFor::Sanitize, medium, 0, operation);
+        self.flow.ask_medium_in_background(Own::Sanitize, MediaFor::Sanitize, medium, 0, operation);
     }
 
     pub(super) fn on_sanitized(&mut self, result: Result<(), MediaError>) {
@@ -296,7 +296,7 @@ impl Subsystem {
             running.offset += running.step;
             running.done += running.step;
         }
-        self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
+        self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
     }
 
     /// Begins the next sweep after one has covered every medium, or ends the operation with
@@ -323,7 +323,7 @@ impl Subsystem {
             }
         };
         self.prepare_pattern();
-        self.deadlines.arm(Own::Sanitize, self.now + PAUSE);
+        self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
     }
 
     fn end_sanitize(&mut self, status: SanitizeStatus) {
@@ -345,7 +345,7 @@ impl Subsystem {
     fn set_sanitize(&mut self, record: SanitizeRecord) {
         self.sanitize.record = record;
         self.care.set_sanitize(record.refusal().is_some(), record.data_erased);
-        self.notify(Notification::SanitizeChanged(record));
+        self.flow.notify(Notification::SanitizeChanged(record));
     }
 
     /// Notes the first write since the media were sanitized.

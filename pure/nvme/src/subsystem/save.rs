@@ -45,21 +45,21 @@ impl Subsystem {
     /// Notes that the latest notification belongs to the command called `token`.
     #[cold]
     pub(super) fn remember_to_save(&mut self, token: CommandToken) {
-        self.unsaved = false;
-        self.slots.of(token).unsaved = true;
+        self.flow.unsaved = false;
+        self.flow.slots.of(token).unsaved = true;
     }
 
     /// Makes all notifications so far durable, for a command that has otherwise succeeded.
     #[cold]
     pub(super) fn save(&mut self, token: CommandToken, dw0: u32) {
-        self.slots.of(token).unsaved = false;
+        self.flow.slots.of(token).unsaved = false;
         match self.config.state {
             Some(state) => {
-                if !self.slots.is_command(token) {
+                if !self.flow.slots.is_command(token) {
                     let counters = Box::new(self.counters());
-                    self.notify(Notification::ReadyForPowerLoss(counters));
+                    self.flow.notify(Notification::ReadyForPowerLoss(counters));
                 }
-                self.ask_medium(token, MediaFor::Save(dw0), state, 0, Operation::Flush);
+                self.flow.ask_medium(token, MediaFor::Save(dw0), state, 0, Operation::Flush);
             }
             None => self.complete(token, dw0, Status::SUCCESS),
         }
@@ -76,15 +76,15 @@ impl Subsystem {
         dw0: u32,
         result: Result<(), MediaError>,
     ) {
-        let slot_is_command = self.slots.is_command(token);
+        let slot_is_command = self.flow.slots.is_command(token);
         if slot_is_command
-            && self.slots.of(token).queue == SubmissionQueueId::ADMIN
+            && self.flow.slots.of(token).queue == SubmissionQueueId::ADMIN
             && self.creates_namespace(entry)
         {
             self.on_namespace_saved(crate::wire::NamespaceId(dw0), result);
         }
         // Nothing waits for the withdrawal to be durable.
-        self.unsaved = false;
+        self.flow.unsaved = false;
         match result {
             Ok(()) => self.complete(token, dw0, Status::SUCCESS),
             Err(error) => {

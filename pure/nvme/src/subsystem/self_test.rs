@@ -117,7 +117,7 @@ impl Subsystem {
         }
         let scope = entry.namespace;
         let any = scope == NamespaceId::NONE || scope == NamespaceId::ALL;
-        let controller = self.slots.of(token).controller;
+        let controller = self.flow.slots.of(token).controller;
         if !any && self.namespaces.active(controller, scope).is_none() {
             return Err(self.missing_namespace(entry));
         }
@@ -154,8 +154,8 @@ impl Subsystem {
             .map(|one| of_each(one.bytes))
             .sum();
         self.self_test.running = Some(running);
-        self.notify(Notification::SelfTestStarted { extended, namespace: scope });
-        self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
+        self.flow.notify(Notification::SelfTestStarted { extended, namespace: scope });
+        self.flow.deadlines.arm(Own::SelfTest, self.flow.now + PAUSE);
     }
 
     /// Takes the next step: tests memory or health at once, or reads from a medium.
@@ -176,16 +176,16 @@ impl Subsystem {
         if let Some(running) = &mut self.self_test.running {
             running.segment = segment;
         }
-        self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
+        self.flow.deadlines.arm(Own::SelfTest, self.flow.now + PAUSE);
     }
 
     /// Whether a buffer of the pool that carries command data gives back the patterns written to
     /// it.
     fn memory_holds(&mut self) -> bool {
         MEMORY_PATTERNS.into_iter().all(|pattern| {
-            let mut buffer = self.pool.take(MEMORY_BYTES);
+            let mut buffer = self.flow.pool.take(MEMORY_BYTES);
             buffer.fill(pattern);
-            let held = self.pool.seal(buffer);
+            let held = self.flow.pool.seal(buffer);
             held.iter().all(|byte| *byte == pattern)
         })
     }
@@ -197,7 +197,7 @@ impl Subsystem {
         };
         self.self_test.running = Some(running);
         let operation = Operation::Read { offset, length };
-        self.ask_medium_in_background(Own::SelfTest, MediaFor::SelfTest, medium, length, operation);
+        self.flow.ask_medium_in_background(Own::SelfTest, MediaFor::SelfTest, medium, length, operation);
     }
 
     /// The next place to read: the medium, the offset and the length.
@@ -222,7 +222,7 @@ impl Subsystem {
     }
 
     pub(super) fn on_self_tested(&mut self, result: Result<(), MediaError>) {
-        let slot = self.slots.of(self.slots.own(Own::SelfTest));
+        let slot = self.flow.slots.of(self.flow.slots.own(Own::SelfTest));
         let read = u64::from(slot.expected);
         let Some(mut running) = self.self_test.running else { return };
         let namespace = self.namespaces.allocated(running.namespace).filter(|one| one.is_attached());
@@ -237,7 +237,7 @@ impl Subsystem {
         let spread = (bytes / SHORT_SAMPLES) >> shift << shift;
         running.offset += if running.extended { read } else { read.max(spread) };
         self.self_test.running = Some(running);
-        self.deadlines.arm(Own::SelfTest, self.now + PAUSE);
+        self.flow.deadlines.arm(Own::SelfTest, self.flow.now + PAUSE);
     }
 
     /// Ends the self-test in progress, if any.
@@ -274,14 +274,14 @@ impl Subsystem {
 
     fn conclude_self_test(&mut self, outcome: Outcome, mut result: SelfTestResult) {
         let Some(running) = self.self_test.running.take() else { return };
-        self.deadlines.disarm(Own::SelfTest);
-        self.slots.retire(self.slots.own(Own::SelfTest));
+        self.flow.deadlines.disarm(Own::SelfTest);
+        self.flow.slots.retire(self.flow.slots.own(Own::SelfTest));
         let code = if running.extended { EXTENDED } else { SHORT };
         result.status = low_u8(code << 4 | outcome as u32);
-        result.power_on_hours = self.smart.power_on_hours(self.now);
+        result.power_on_hours = self.smart.power_on_hours(self.flow.now);
         self.self_test.results.truncate(SELF_TEST_RESULTS - 1);
         self.self_test.results.push_front(result);
-        self.notify(Notification::SelfTestEnded(Box::new(result)));
+        self.flow.notify(Notification::SelfTestEnded(Box::new(result)));
     }
 }
 

@@ -135,11 +135,11 @@ impl Subsystem {
 
     /// The controller's internal values, one name and value per line.
     fn telemetry_text(&self) -> String {
-        let counters = self.smart.counters(self.now);
+        let counters = self.smart.counters(self.flow.now);
         let lines = [
-            ("time since start in ns", self.now.as_nanos()),
-            ("commands in flight", self.slots.tokens().count() as u64),
-            ("requests to media in flight", self.media_outstanding as u64),
+            ("time since start in ns", self.flow.now.as_nanos()),
+            ("commands in flight", self.flow.slots.tokens().count() as u64),
+            ("requests to media in flight", self.flow.media_outstanding as u64),
             ("bytes read", counters.bytes_read),
             ("bytes written", counters.bytes_written),
             ("read commands", counters.host_reads),

@@ -99,7 +99,7 @@ impl Subsystem {
             return Err(Failure::at_lba(StatusCode::WriteFault, lba));
         }
         let blocks = UnreadableBlocks { namespace: entry.namespace, lba, blocks };
-        self.notify(Notification::BlocksUnreadable(blocks));
+        self.flow.notify(Notification::BlocksUnreadable(blocks));
         Ok(Step::Done(0))
     }
 
@@ -119,7 +119,7 @@ impl Subsystem {
             return;
         };
         if found.mark(|marks| marks.remove(lba, lba + blocks)) {
-            self.notify(Notification::BlocksReadable(UnreadableBlocks { namespace, lba, blocks }));
+            self.flow.notify(Notification::BlocksReadable(UnreadableBlocks { namespace, lba, blocks }));
         }
     }
 }
