@@ -146,6 +146,10 @@ impl Subsystem {
         }
     }
 
+    fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {
+        self.controllers.on_event_request(&mut self.flow, token)
+    }
+
     /// Completes a Keep Alive, whose arrival the transport has already noticed.
     const fn on_keep_alive(&mut self, _: CommandToken, _: &SubmissionQueueEntry) -> Handled {
         Ok(Step::Done(0))

@@ -157,7 +157,7 @@ impl Subsystem {
 
     fn raise_ana(&mut self, controller: ControllerKey) {
         if self.has_ana(controller) {
-            self.raise_to(controller, AsynchronousEvent::AsymmetricAccessChanged);
+            self.controllers.raise_to(&mut self.flow, controller, AsynchronousEvent::AsymmetricAccessChanged);
         }
     }
 

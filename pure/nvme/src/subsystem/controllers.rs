@@ -9,11 +9,17 @@ use super::ana::Access;
 use super::config::Config;
 use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey};
 use super::errors::ErrorLog;
-use super::events::Events;
+use super::events::{AsynchronousEvent, Events};
 use super::features::Features;
+use super::flow::{Flow, Handled, Step};
 use super::instance::Instance;
+use super::namespace::Namespace;
 use super::record::SavedFeature;
 use super::reservation::Notices;
+use super::slots::State;
+use super::types::{CommandToken, CompletionResult, Output};
+use crate::wire::log::critical_warning;
+use crate::wire::{NamespaceId, Status};
 
 /// The state of a controller.
 #[derive(Debug)]
@@ -116,5 +122,96 @@ impl Controllers {
 
     pub(super) fn count(&self) -> usize {
         self.iter().count()
+    }
+
+    /// The controller with Controller ID (CNTLID) `id`.
+    pub(super) fn called(&self, id: u16) -> Option<ControllerKey> {
+        self.iter().find(|(_, one)| one.config.controller_id == id).map(|(key, _)| key)
+    }
+
+    /// The Timestamp data structure of the controller as a number.
+    pub(super) fn timestamp(&self, now: Instant, key: ControllerKey) -> u64 {
+        u64::from_le_bytes(self.of(key).features.timestamp(now))
+    }
+
+    /// Executes an Asynchronous Event Request.
+    pub(super) fn on_event_request(&mut self, flow: &mut Flow, token: CommandToken) -> Handled {
+        let key = flow.slots.of(token).controller;
+        self.of_mut(key).events.ask(token)?;
+        flow.slots.of(token).state = State::AwaitingEvent;
+        self.report_events(flow, key);
+        Ok(Step::Waiting)
+    }
+
+    /// Completes requests of one controller with the events that wait for a request.
+    pub(super) fn report_events(&mut self, flow: &mut Flow, key: ControllerKey) {
+        while let Some((token, event)) = self.of_mut(key).events.report() {
+            flow.slots.retire(token);
+            let completion =
+                CompletionResult { dw0: event.completion_dw0(), dw1: 0, status: Status::SUCCESS };
+            flow.outputs.push_back(Output::Complete { token, completion });
+        }
+    }
+
+    /// Reports an event to one controller if its host enabled the event.
+    pub(super) fn raise_to(&mut self, flow: &mut Flow, key: ControllerKey, event: AsynchronousEvent) {
+        let found = self.of_mut(key);
+        if found.features.event_is_enabled(event) {
+            found.events.raise(event);
+            self.report_events(flow, key);
+        }
+    }
+
+    /// Reports an event to every controller whose host enabled the event.
+    pub(super) fn raise(&mut self, flow: &mut Flow, event: AsynchronousEvent) {
+        let mut next = self.from(0);
+        while let Some(key) = next {
+            self.raise_to(flow, key, event);
+            next = self.from(key.0 + 1);
+        }
+    }
+
+    /// Reports a changed namespace to the controllers that have it attached.
+    pub(super) fn on_namespace_changed(&mut self, flow: &mut Flow, namespace: &Namespace) {
+        let mut next = self.from(0);
+        while let Some(key) = next {
+            if namespace.is_attached_to(key) {
+                self.on_namespace_changed_for(flow, key, namespace.id);
+            }
+            next = self.from(key.0 + 1);
+        }
+    }
+
+    /// Reports a changed namespace to one controller, for instance after an attachment.
+    pub(super) fn on_namespace_changed_for(&mut self, flow: &mut Flow, key: ControllerKey, id: NamespaceId) {
+        self.of_mut(key).events.add_changed(id);
+        self.raise_to(flow, key, AsynchronousEvent::NamespaceAttributeChanged);
+    }
+
+    /// The present Critical Warning of the health log for one controller, at a temperature in
+    /// kelvin.
+    pub(super) fn critical_warning(&self, key: ControllerKey, kelvin: u16) -> u8 {
+        let kelvin = u32::from(kelvin);
+        let (over, under) = self.of(key).features.temperature_thresholds();
+        if kelvin >= over || kelvin <= under { critical_warning::TEMPERATURE } else { 0 }
+    }
+
+    /// The critical warnings of all controllers combined.
+    pub(super) fn critical_warnings(&self, kelvin: u16) -> u8 {
+        self.iter().fold(0, |warnings, (key, _)| warnings | self.critical_warning(key, kelvin))
+    }
+
+    /// Raises an event when the temperature has newly gone beyond a threshold of the controller.
+    pub(super) fn check_temperature(&mut self, flow: &mut Flow, key: ControllerKey, kelvin: u16) {
+        let beyond = self.critical_warning(key, kelvin) & critical_warning::TEMPERATURE != 0;
+        if self.of_mut(key).events.set_too_warm_or_cold(beyond) {
+            self.raise_to(flow, key, AsynchronousEvent::TemperatureThreshold);
+        }
+    }
+
+    /// Rechecks conditions whose events the host has only now enabled.
+    pub(super) fn recheck_conditions(&mut self, flow: &mut Flow, key: ControllerKey, kelvin: u16) {
+        self.of_mut(key).events.set_too_warm_or_cold(false);
+        self.check_temperature(flow, key, kelvin);
     }
 }

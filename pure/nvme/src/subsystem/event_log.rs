@@ -105,7 +105,7 @@ impl Subsystem {
             header_length: HEADER_LENGTH,
             additional: NO_PORT,
             controller: controller.map_or(NO_CONTROLLER, |key| self.controllers.of(key).config.controller_id),
-            timestamp: controller.map_or(0, |key| self.timestamp(key)),
+            timestamp: controller.map_or(0, |key| self.controllers.timestamp(self.flow.now, key)),
             port: 0,
             vendor_length: 0,
             length: u16::try_from(data.len()).expect("events are short"),
@@ -113,11 +113,6 @@ impl Subsystem {
         let event = PersistentEvent::new(&header, data);
         self.flow.notify(Notification::EventRecorded(event.clone()));
         self.event_log.push(event);
-    }
-
-    /// The Timestamp data structure of the controller as a number.
-    pub(super) fn timestamp(&self, controller: ControllerKey) -> u64 {
-        u64::from_le_bytes(self.controllers.of(controller).features.timestamp(self.flow.now))
     }
 
     /// Records a power-on or a controller level reset. `activated` says whether the reset activated
@@ -133,7 +128,7 @@ impl Subsystem {
         data[24..28].copy_from_slice(&cycles.to_le_bytes());
         let milliseconds = counters.power_on.get() / 1_000_000;
         data[28..36].copy_from_slice(&milliseconds.to_le_bytes());
-        data[36..44].copy_from_slice(&self.timestamp(controller).to_le_bytes());
+        data[36..44].copy_from_slice(&self.controllers.timestamp(self.flow.now, controller).to_le_bytes());
         self.record_event(Some(controller), EventType::PowerOnOrReset, &data);
     }
 
@@ -258,7 +253,7 @@ impl Subsystem {
             length: length as u64,
             revision: LOG_REVISION,
             header_length: 492,
-            timestamp: self.timestamp(controller),
+            timestamp: self.controllers.timestamp(self.flow.now, controller),
             power_on_hours: self.smart.power_on_hours(self.flow.now).into(),
             power_cycles: counters.power_cycles,
             vendor: config.vendor,

@@ -3,14 +3,10 @@
 
 use alloc::collections::{BTreeSet, VecDeque};
 
-use super::Subsystem;
-use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::flow::{Handled, Step};
-use super::slots::State;
-use super::types::{CommandToken, CompletionResult, Output};
-use crate::wire::log::{LogPage, critical_warning};
-use crate::wire::{NamespaceId, Status, StatusCode, SubmissionQueueEntry};
+use super::types::CommandToken;
+use crate::wire::log::LogPage;
+use crate::wire::{NamespaceId, StatusCode};
 
 /// The asynchronous events that can be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +125,29 @@ impl Events {
         self.too_warm_or_cold = false;
     }
 
+    /// Keeps an Asynchronous Event Request until there is an event for it. Fails if the host has as
+    /// many requests outstanding as it may have.
+    pub(super) fn ask(&mut self, token: CommandToken) -> Result<(), Failure> {
+        if self.requests.len() >= self.requests_max {
+            let code = StatusCode::AsynchronousEventRequestLimitExceeded;
+            return Err(Failure::field(code, Location::OPCODE));
+        }
+        self.requests.push_back(token);
+        Ok(())
+    }
+
+    /// Adds a namespace to the Changed Namespace List.
+    pub(super) fn add_changed(&mut self, namespace: NamespaceId) {
+        self.changed.insert(namespace);
+    }
+
+    /// Notes whether the temperature is beyond a threshold. Returns true if it newly is.
+    pub(super) const fn set_too_warm_or_cold(&mut self, beyond: bool) -> bool {
+        let crossed = beyond && !self.too_warm_or_cold;
+        self.too_warm_or_cold = beyond;
+        crossed
+    }
+
     /// Forgets the request called `token`, which ends without an event.
     pub(super) fn withdraw(&mut self, token: CommandToken) {
         self.requests.retain(|request| *request != token);
@@ -156,95 +175,12 @@ impl Events {
     }
 
     /// The next event to report, with the request that it completes.
-    fn report(&mut self) -> Option<(CommandToken, AsynchronousEvent)> {
+    pub(super) fn report(&mut self) -> Option<(CommandToken, AsynchronousEvent)> {
         let masked = self.masked;
         let index = self.pending.iter().position(|event| masked[usize::from(event.kind())].is_none())?;
         let token = self.requests.pop_front()?;
         let event = self.pending.remove(index)?;
         self.masked[usize::from(event.kind())] = Some(event.log_page());
         Some((token, event))
-    }
-}
-
-impl Subsystem {
-    pub(super) fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {
-        let controller = self.flow.slots.of(token).controller;
-        let events = &mut self.controllers.of_mut(controller).events;
-        if events.requests.len() >= events.requests_max {
-            let code = StatusCode::AsynchronousEventRequestLimitExceeded;
-            return Err(Failure::field(code, Location::OPCODE));
-        }
-        events.requests.push_back(token);
-        self.flow.slots.of(token).state = State::AwaitingEvent;
-        self.report_events(controller);
-        Ok(Step::Waiting)
-    }
-
-    pub(super) fn report_events(&mut self, controller: ControllerKey) {
-        while let Some((token, event)) = self.controllers.of_mut(controller).events.report() {
-            self.flow.slots.retire(token);
-            let completion =
-                CompletionResult { dw0: event.completion_dw0(), dw1: 0, status: Status::SUCCESS };
-            self.flow.outputs.push_back(Output::Complete { token, completion });
-        }
-    }
-
-    /// Reports an event to one controller if its host enabled the event.
-    pub(super) fn raise_to(&mut self, controller: ControllerKey, event: AsynchronousEvent) {
-        let found = self.controllers.of_mut(controller);
-        if found.features.event_is_enabled(event) {
-            found.events.raise(event);
-            self.report_events(controller);
-        }
-    }
-
-    /// Reports an event to every controller whose host enabled the event.
-    pub(super) fn raise(&mut self, event: AsynchronousEvent) {
-        let mut next = self.controllers.from(0);
-        while let Some(key) = next {
-            self.raise_to(key, event);
-            next = self.controllers.from(key.0 + 1);
-        }
-    }
-
-    /// Reports a changed namespace to the controllers that have it attached.
-    pub(super) fn on_namespace_changed(&mut self, namespace: NamespaceId) {
-        let mut next = self.controllers.from(0);
-        while let Some(key) = next {
-            if self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key)) {
-                self.on_namespace_changed_for(key, namespace);
-            }
-            next = self.controllers.from(key.0 + 1);
-        }
-    }
-
-    /// Reports a changed namespace to one controller, for instance after an attachment.
-    pub(super) fn on_namespace_changed_for(&mut self, controller: ControllerKey, namespace: NamespaceId) {
-        self.controllers.of_mut(controller).events.changed.insert(namespace);
-        self.raise_to(controller, AsynchronousEvent::NamespaceAttributeChanged);
-    }
-
-    /// The present Critical Warning of the health log for one controller.
-    pub(super) fn critical_warning(&self, controller: ControllerKey) -> u8 {
-        let temperature = u32::from(self.smart.temperature());
-        let (over, under) = self.controllers.of(controller).features.temperature_thresholds();
-        if temperature >= over || temperature <= under { critical_warning::TEMPERATURE } else { 0 }
-    }
-
-    /// Raises an event when the temperature has newly gone beyond a threshold.
-    pub(super) fn check_temperature(&mut self, controller: ControllerKey) {
-        let beyond = self.critical_warning(controller) & critical_warning::TEMPERATURE != 0;
-        let events = &mut self.controllers.of_mut(controller).events;
-        let crossed = beyond && !events.too_warm_or_cold;
-        events.too_warm_or_cold = beyond;
-        if crossed {
-            self.raise_to(controller, AsynchronousEvent::TemperatureThreshold);
-        }
-    }
-
-    /// Rechecks conditions whose events the host has only now enabled.
-    pub(super) fn recheck_conditions(&mut self, controller: ControllerKey) {
-        self.controllers.of_mut(controller).events.too_warm_or_cold = false;
-        self.check_temperature(controller);
     }
 }

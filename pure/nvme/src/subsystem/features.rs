@@ -349,7 +349,7 @@ impl Subsystem {
         if self.feature_of(controller, entry)? == FeatureId::Timestamp {
             let mut raw = [0; 8];
             raw[..6].copy_from_slice(&data[..6]);
-            let previous = self.timestamp(controller);
+            let previous = self.controllers.timestamp(self.flow.now, controller);
             self.controllers.of_mut(controller).features.timestamp =
                 (u64::from_le_bytes(raw), self.flow.now, true);
             self.record_timestamp(controller, previous);
@@ -508,8 +508,12 @@ impl Subsystem {
             FeatureId::InterruptCoalescing => self.announce_coalescing(controller, value),
             FeatureId::InterruptVectorConfiguration => self.announce_vector(controller, value),
             FeatureId::VolatileWriteCache => self.remember_write_cache(),
-            FeatureId::TemperatureThreshold => self.check_temperature(controller),
-            FeatureId::AsynchronousEventConfiguration => self.recheck_conditions(controller),
+            FeatureId::TemperatureThreshold => {
+                self.controllers.check_temperature(&mut self.flow, controller, self.smart.temperature())
+            }
+            FeatureId::AsynchronousEventConfiguration => {
+                self.controllers.recheck_conditions(&mut self.flow, controller, self.smart.temperature())
+            }
             FeatureId::KeepAliveTimer => {
                 self.flow.notify(Notification::KeepAliveTimeout { controller, milliseconds: value });
             }

@@ -108,7 +108,7 @@ impl Subsystem {
             namespace.set_busy(None);
         }
         self.flow.notify(Notification::NamespaceFormatted { namespace: id, block });
-        self.on_namespace_changed(id);
+        self.tell_of_change(id);
         self.format_next(token, block)
     }
 

@@ -73,7 +73,7 @@ impl Subsystem {
             let host = found.config.of_fabrics().map(|found| &found.host);
             found.instance == Some(instance) && host == Some(&fabrics.host)
         };
-        if let Some(controller) = self.controller_called(id).filter(is_it) {
+        if let Some(controller) = self.controllers.called(id).filter(is_it) {
             self.flow.notify(Notification::CrossControllerReset { controller });
         }
         Ok(Step::Done(IMMEDIATE))

@@ -34,7 +34,7 @@ impl Subsystem {
         self.flow.now = now;
         config.check();
         let id = config.controller_id;
-        assert!(self.controller_called(id).is_none(), "there is a controller {id}");
+        assert!(self.controllers.called(id).is_none(), "there is a controller {id}");
         if config.of_fabrics().is_some() {
             self.flow.overlaps.watch();
         }
@@ -72,7 +72,7 @@ impl Subsystem {
 
     /// The controller with Controller ID (CNTLID) `id`.
     pub fn controller_called(&self, id: u16) -> Option<ControllerKey> {
-        self.controllers.iter().find(|(_, one)| one.config.controller_id == id).map(|(key, _)| key)
+        self.controllers.called(id)
     }
 
     /// The keys of all controllers.

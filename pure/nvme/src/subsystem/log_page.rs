@@ -70,9 +70,9 @@ impl Subsystem {
             self.controllers.of_mut(controller).events.clear(page);
             let notice = AsynchronousEvent::ReservationNotice;
             if page == LogPage::ReservationNotification && self.controllers.of_mut(controller).notices.pop() {
-                self.raise_to(controller, notice);
+                self.controllers.raise_to(&mut self.flow, controller, notice);
             }
-            self.report_events(controller);
+            self.controllers.report_events(&mut self.flow, controller);
         }
         Ok(Step::Done(0))
     }
@@ -161,13 +161,11 @@ impl Subsystem {
 
     /// The health log for one controller, or for the whole subsystem.
     pub(super) fn smart_log(&mut self, controller: Option<ControllerKey>) -> SmartLog {
-        let warning = controller.map_or_else(|| self.warnings(), |key| self.critical_warning(key));
+        let warning = controller.map_or_else(
+            || self.controllers.critical_warnings(self.smart.temperature()),
+            |key| self.controllers.critical_warning(key, self.smart.temperature()),
+        );
         self.smart.log(self.flow.now, &self.config, warning, self.errors_recorded)
-    }
-
-    /// The critical warnings of all controllers combined.
-    pub(super) fn warnings(&self) -> u8 {
-        self.controllers.iter().fold(0, |warnings, (key, _)| warnings | self.critical_warning(key))
     }
 
     fn firmware_slot_log(&self) -> Vec<u8> {

@@ -240,13 +240,7 @@ impl Subsystem {
     /// Removes a namespace and tells the controllers that had it attached.
     pub(super) fn take_namespace(&mut self, id: NamespaceId) -> Option<Namespace> {
         let namespace = self.namespaces.remove(id)?;
-        let mut next = self.controllers.from(0);
-        while let Some(key) = next {
-            if namespace.is_attached_to(key) {
-                self.on_namespace_changed_for(key, id);
-            }
-            next = self.controllers.from(key.0 + 1);
-        }
+        self.controllers.on_namespace_changed(&mut self.flow, &namespace);
         Some(namespace)
     }
 
@@ -284,7 +278,7 @@ impl Subsystem {
             if namespace.is_some_and(|one| one.set_attached(key, attach, controllers)) {
                 self.flow.notify(Notification::NamespaceAttached { namespace: id, attached: attach });
             }
-            self.on_namespace_changed_for(key, id);
+            self.controllers.on_namespace_changed_for(&mut self.flow, key, id);
         }
         Ok(Step::Done(0))
     }
@@ -299,7 +293,7 @@ impl Subsystem {
             if last.replace(id).is_some_and(|last| last >= id) {
                 return Err(invalid);
             }
-            keys.push(self.controller_called(id).ok_or(invalid)?);
+            keys.push(self.controllers.called(id).ok_or(invalid)?);
         }
         if keys.is_empty() { Err(invalid) } else { Ok(keys) }
     }

@@ -276,7 +276,7 @@ impl Subsystem {
     /// has asked for events.
     pub fn raise_event(&mut self, now: Instant, controller: ControllerKey, event: AsynchronousEvent) {
         self.flow.now = now;
-        self.raise_to(controller, event);
+        self.controllers.raise_to(&mut self.flow, controller, event);
     }
 
     /// Sets the composite temperature, in kelvin. Crossing a threshold raises a critical warning
@@ -286,7 +286,7 @@ impl Subsystem {
         self.smart.set_temperature(now, kelvin, &self.config);
         let mut next = self.controllers.from(0);
         while let Some(key) = next {
-            self.check_temperature(key);
+            self.controllers.check_temperature(&mut self.flow, key, self.smart.temperature());
             next = self.controllers.from(key.0 + 1);
         }
     }

@@ -100,7 +100,7 @@ impl Subsystem {
         if let Some(namespace) = self.namespaces.find_mut(id) {
             namespace.protection = protection;
             self.flow.notify(Notification::NamespaceProtected { namespace: id, protection });
-            self.on_namespace_changed(id);
+            self.tell_of_change(id);
         }
     }
 }

@@ -266,7 +266,7 @@ impl Subsystem {
                     notices.waiting.pop_front();
                 }
                 notices.waiting.push_back((notices.count, news, namespace));
-                self.raise_to(key, AsynchronousEvent::ReservationNotice);
+                self.controllers.raise_to(&mut self.flow, key, AsynchronousEvent::ReservationNotice);
             }
             next = self.controllers.from(key.0 + 1);
         }

@@ -59,7 +59,7 @@ impl Subsystem {
         self.namespaces.insert(Namespace::new(config, None));
         self.shared_features.add_namespace(config.id);
         self.remember_access();
-        self.on_namespace_changed(config.id);
+        self.tell_of_change(config.id);
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl Subsystem {
         self.flow.now = now;
         if let Some(found) = self.namespaces.find_mut(namespace) {
             found.resize(bytes);
-            self.on_namespace_changed(namespace);
+            self.tell_of_change(namespace);
         }
     }
 
@@ -96,7 +96,14 @@ impl Subsystem {
         self.flow.now = now;
         if let Some(found) = self.namespaces.find_mut(namespace) {
             found.read_only = read_only;
-            self.on_namespace_changed(namespace);
+            self.tell_of_change(namespace);
+        }
+    }
+
+    /// Reports a changed namespace to the hosts that use it.
+    pub(super) fn tell_of_change(&mut self, id: NamespaceId) {
+        if let Some(namespace) = self.namespaces.find(id) {
+            self.controllers.on_namespace_changed(&mut self.flow, namespace);
         }
     }
 

@@ -339,7 +339,7 @@ impl Subsystem {
         if status == SanitizeStatus::Failed {
             self.capture_telemetry("a sanitize operation has failed");
         }
-        self.raise(AsynchronousEvent::SanitizeCompleted);
+        self.controllers.raise(&mut self.flow, AsynchronousEvent::SanitizeCompleted);
     }
 
     fn set_sanitize(&mut self, record: SanitizeRecord) {

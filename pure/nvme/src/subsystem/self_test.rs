@@ -164,7 +164,9 @@ impl Subsystem {
         match running.segment {
             Segment::Memory if !self.memory_holds() => self.fail_self_test(Segment::Memory, None),
             Segment::Memory => self.next_segment(Segment::Health),
-            Segment::Health if self.warnings() & FAILURES != 0 => {
+            Segment::Health
+                if self.controllers.critical_warnings(self.smart.temperature()) & FAILURES != 0 =>
+            {
                 self.fail_self_test(Segment::Health, None);
             }
             Segment::Health => self.next_segment(Segment::Media),

@@ -87,7 +87,7 @@ impl Subsystem {
         self.telemetry.controller = self.snapshot(reason);
         self.telemetry.controller_generation = self.telemetry.controller_generation.wrapping_add(1);
         self.telemetry.available = true;
-        self.raise(AsynchronousEvent::TelemetryLogChanged);
+        self.controllers.raise(&mut self.flow, AsynchronousEvent::TelemetryLogChanged);
     }
 
     /// Releases the controller's snapshot, which was read without Retain Asynchronous Event.
