@@ -4,12 +4,14 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Subsystem;
+use super::config::Config;
 use super::controller::ControllerKey;
+use super::controllers::Controllers;
 use super::errors::{Failure, Location};
-use super::record::{HEADER_LENGTH, PersistentEvent};
+use super::flow::Flow;
+use super::record::{Counters, HEADER_LENGTH, PersistentEvent};
 use super::types::Notification;
-use crate::wire::log::{LogPage, PersistentEventHeader, PersistentEventLogHeader, SmartLog};
+use crate::wire::log::{LogPage, PersistentEventHeader, PersistentEventLogHeader, SanitizeLog, SmartLog};
 use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry, Text};
 
 /// The most bytes of the log, including its header: Persistent Event Log Size (PELS) is 1, in units
@@ -94,72 +96,120 @@ pub(super) struct NamespaceChange {
     pub(super) format: u8,
 }
 
-impl Subsystem {
+/// A Firmware Commit, for the log: the revisions before and after, the action and the slot.
+pub(super) struct FirmwareChange {
+    pub(super) before: Text<8>,
+    pub(super) after: Text<8>,
+    pub(super) action: u8,
+    pub(super) slot: u8,
+}
+
+impl EventLog {
     /// Records an event. An event of the subsystem itself has no controller, and names the first
     /// one.
-    fn record_event(&mut self, controller: Option<ControllerKey>, kind: EventType, data: &[u8]) {
-        let controller = controller.or_else(|| self.controllers.from(0));
+    fn record(
+        &mut self,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: Option<ControllerKey>,
+        kind: EventType,
+        data: &[u8],
+    ) {
+        let key = key.or_else(|| controllers.from(0));
         let header = PersistentEventHeader {
             kind: kind as u8,
             revision: EVENT_REVISION,
             header_length: HEADER_LENGTH,
             additional: NO_PORT,
-            controller: controller.map_or(NO_CONTROLLER, |key| self.controllers.of(key).config.controller_id),
-            timestamp: controller.map_or(0, |key| self.controllers.timestamp(self.flow.now, key)),
+            controller: key.map_or(NO_CONTROLLER, |key| controllers.of(key).config.controller_id),
+            timestamp: key.map_or(0, |key| controllers.timestamp(flow.now, key)),
             port: 0,
             vendor_length: 0,
             length: u16::try_from(data.len()).expect("events are short"),
         };
         let event = PersistentEvent::new(&header, data);
-        self.flow.notify(Notification::EventRecorded(event.clone()));
-        self.event_log.push(event);
+        flow.notify(Notification::EventRecorded(event.clone()));
+        self.push(event);
     }
 
     /// Records a power-on or a controller level reset. `activated` says whether the reset activated
     /// firmware.
-    pub(super) fn record_reset(&mut self, controller: ControllerKey, activated: bool) {
+    pub(super) fn record_reset(
+        &mut self,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: ControllerKey,
+        running: Text<8>,
+        activated: bool,
+        counters: &Counters,
+    ) {
         let mut data = [0; 44];
-        data[..8].copy_from_slice(self.firmware_revision().bytes());
-        let id = self.controllers.of(controller).config.controller_id;
+        data[..8].copy_from_slice(running.bytes());
+        let id = controllers.of(key).config.controller_id;
         data[8..10].copy_from_slice(&id.to_le_bytes());
         data[10] = u8::from(activated);
-        let counters = self.smart.counters(self.flow.now);
         let cycles = u32::try_from(counters.power_cycles).unwrap_or(u32::MAX);
         data[24..28].copy_from_slice(&cycles.to_le_bytes());
         let milliseconds = counters.power_on.get() / 1_000_000;
         data[28..36].copy_from_slice(&milliseconds.to_le_bytes());
-        data[36..44].copy_from_slice(&self.controllers.timestamp(self.flow.now, controller).to_le_bytes());
-        self.record_event(Some(controller), EventType::PowerOnOrReset, &data);
+        data[36..44].copy_from_slice(&controllers.timestamp(flow.now, key).to_le_bytes());
+        self.record(flow, controllers, Some(key), EventType::PowerOnOrReset, &data);
     }
 
     /// Records a snapshot of the health log.
-    pub(super) fn record_health(&mut self, controller: ControllerKey) {
+    pub(super) fn record_health(
+        &mut self,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: ControllerKey,
+        health: &SmartLog,
+    ) {
         let mut data = [0; SmartLog::LENGTH];
-        self.smart_log(Some(controller)).emit(&mut data);
-        self.record_event(Some(controller), EventType::SmartSnapshot, &data);
+        health.emit(&mut data);
+        self.record(flow, controllers, Some(key), EventType::SmartSnapshot, &data);
     }
 
     /// Records that the host set the time, which was `previous` before.
-    pub(super) fn record_timestamp(&mut self, controller: ControllerKey, previous: u64) {
-        let since = (self.flow.now - self.controllers.of(controller).last_reset).get() / 1_000_000;
+    pub(super) fn record_timestamp(
+        &mut self,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: ControllerKey,
+        previous: u64,
+    ) {
+        let since = (flow.now - controllers.of(key).last_reset).get() / 1_000_000;
         let data = [previous.to_le_bytes(), since.to_le_bytes()];
-        self.record_event(Some(controller), EventType::TimestampChange, data.as_flattened());
+        self.record(flow, controllers, Some(key), EventType::TimestampChange, data.as_flattened());
     }
 
-    pub(super) fn record_namespace(&mut self, controller: ControllerKey, change: &NamespaceChange) {
+    pub(super) fn record_namespace(
+        &mut self,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: ControllerKey,
+        change: &NamespaceChange,
+    ) {
         let mut data = [0; 48];
         data[0..4].copy_from_slice(&change.cdw10.to_le_bytes());
         data[8..16].copy_from_slice(&change.blocks.to_le_bytes());
         data[24..32].copy_from_slice(&change.blocks.to_le_bytes());
         data[32] = change.format;
         data[44..48].copy_from_slice(&change.namespace.0.to_le_bytes());
-        self.record_event(Some(controller), EventType::ChangeNamespace, &data);
+        self.record(flow, controllers, Some(key), EventType::ChangeNamespace, &data);
     }
 
-    pub(super) fn record_format_start(&mut self, controller: ControllerKey, entry: &SubmissionQueueEntry) {
+    pub(super) fn record_format_start(
+        &mut self,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: ControllerKey,
+        entry: &SubmissionQueueEntry,
+    ) {
         let words = [entry.namespace.0, super::identify::FORMAT_ATTRIBUTES.into(), entry.cdw10];
-        self.record_event(
-            Some(controller),
+        self.record(
+            flow,
+            controllers,
+            Some(key),
             EventType::FormatStart,
             words.map(u32::to_le_bytes).as_flattened(),
         );
@@ -167,109 +217,130 @@ impl Subsystem {
 
     pub(super) fn record_format_end(
         &mut self,
-        controller: ControllerKey,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: ControllerKey,
         entry: &SubmissionQueueEntry,
         status: Status,
     ) {
         // Format NVM Status is 0 when there is nothing to say beyond the Status Field.
         let words = [entry.namespace.0, 0, status.raw().into()];
-        self.record_event(
-            Some(controller),
+        self.record(
+            flow,
+            controllers,
+            Some(key),
             EventType::FormatCompletion,
             words.map(u32::to_le_bytes).as_flattened(),
         );
     }
 
-    pub(super) fn record_sanitize_start(&mut self, controller: ControllerKey, cdw10: u32, cdw11: u32) {
+    pub(super) fn record_sanitize_start(
+        &mut self,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: ControllerKey,
+        cdw10: u32,
+        cdw11: u32,
+    ) {
         let words = [super::sanitize::CAPABILITIES, cdw10, cdw11];
-        self.record_event(
-            Some(controller),
+        self.record(
+            flow,
+            controllers,
+            Some(key),
             EventType::SanitizeStart,
             words.map(u32::to_le_bytes).as_flattened(),
         );
     }
 
-    pub(super) fn record_sanitize_end(&mut self) {
-        let log = self.sanitize_log();
+    pub(super) fn record_sanitize_end(
+        &mut self,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        log: &SanitizeLog,
+    ) {
         let halves = [log.progress, log.status, 0, 0];
-        self.record_event(None, EventType::SanitizeCompletion, halves.map(u16::to_le_bytes).as_flattened());
+        self.record(
+            flow,
+            controllers,
+            None,
+            EventType::SanitizeCompletion,
+            halves.map(u16::to_le_bytes).as_flattened(),
+        );
     }
 
-    /// Records a Firmware Commit that succeeded, with the revisions before and after, the action
-    /// and the slot.
+    /// Records a Firmware Commit that succeeded.
     pub(super) fn record_firmware(
         &mut self,
-        controller: ControllerKey,
-        before: Text<8>,
-        after: Text<8>,
-        action: u8,
-        slot: u8,
+        flow: &mut Flow,
+        controllers: &Controllers,
+        key: ControllerKey,
+        commit: &FirmwareChange,
     ) {
         let mut data = [0; 22];
-        data[0..8].copy_from_slice(before.bytes());
-        data[8..16].copy_from_slice(after.bytes());
-        data[16..18].copy_from_slice(&[action, slot]);
-        self.record_event(Some(controller), EventType::FirmwareCommit, &data);
+        data[0..8].copy_from_slice(commit.before.bytes());
+        data[8..16].copy_from_slice(commit.after.bytes());
+        data[16..18].copy_from_slice(&[commit.action, commit.slot]);
+        self.record(flow, controllers, Some(key), EventType::FirmwareCommit, &data);
     }
 
-    /// The log page for the action that the command names.
-    pub(super) fn persistent_event_log(
+    /// A snapshot of the log for a new reporting context.
+    pub(super) fn snapshot(
         &mut self,
-        controller: ControllerKey,
-        entry: &SubmissionQueueEntry,
-    ) -> Result<Vec<u8>, Failure> {
-        let sequence_error = Err(Failure::field(StatusCode::CommandSequenceError, Location::at(41, 0)));
-        match (ACTION.of(entry.cdw10), &self.controllers.of(controller).event_context) {
-            (READ, None) | (ESTABLISH, Some(_)) => sequence_error,
-            (READ, Some(context)) => Ok(context.clone()),
-            (ESTABLISH, None) => Ok(self.establish_context(controller)),
-            (RELEASE, _) => {
-                self.controllers.of_mut(controller).event_context = None;
-                Ok(Vec::new())
-            }
-            // The remaining action establishes a context if there is none, and reads the header.
-            (_, context) => {
-                let mut log = context.clone().unwrap_or_else(|| self.establish_context(controller));
-                log.truncate(PersistentEventLogHeader::LENGTH);
-                Ok(log)
-            }
-        }
-    }
-
-    fn establish_context(&mut self, controller: ControllerKey) -> Vec<u8> {
-        self.event_log.generation = self.event_log.generation.wrapping_add(1);
-        let counters = self.smart.counters(self.flow.now);
+        timestamp: u64,
+        hours: u64,
+        power_cycles: u64,
+        config: &Config,
+    ) -> Vec<u8> {
+        self.generation = self.generation.wrapping_add(1);
         let mut supported = [0; 32];
         for kind in SUPPORTED {
             supported[usize::from(kind as u8 / 8)] |= 1 << (kind as u8 % 8);
         }
-        let config = &self.config;
-        let log = &self.event_log;
         // Hosts read whole double words.
-        let length = (PersistentEventLogHeader::LENGTH + log.bytes).next_multiple_of(4);
+        let length = (PersistentEventLogHeader::LENGTH + self.bytes).next_multiple_of(4);
         let header = PersistentEventLogHeader {
             log_page: LogPage::PersistentEvent.into(),
-            events: u32::try_from(log.events.len()).expect("EVENT_LOG_BYTES_MAX bounds them"),
+            events: u32::try_from(self.events.len()).expect("EVENT_LOG_BYTES_MAX bounds them"),
             length: length as u64,
             revision: LOG_REVISION,
             header_length: 492,
-            timestamp: self.controllers.timestamp(self.flow.now, controller),
-            power_on_hours: self.smart.power_on_hours(self.flow.now).into(),
-            power_cycles: counters.power_cycles,
+            timestamp,
+            power_on_hours: hours.into(),
+            power_cycles,
             vendor: config.vendor,
             subsystem_vendor: config.subsystem_vendor,
             serial_number: Text::padded_with_spaces(&config.serial_number),
             model_number: Text::padded_with_spaces(&config.model_number),
             subsystem_name: Text::padded_with_nuls(&config.subsystem_name),
-            generation: log.generation,
+            generation: self.generation,
             context: CONTEXT_EXISTS,
             supported,
         };
         let mut page = vec![0; PersistentEventLogHeader::LENGTH];
         header.emit(page.first_chunk_mut().expect("as long as the header"));
-        log.events.iter().for_each(|event| page.extend_from_slice(event.bytes()));
+        self.events.iter().for_each(|event| page.extend_from_slice(event.bytes()));
         page.resize(length, 0);
-        self.controllers.of_mut(controller).event_context = Some(page.clone());
         page
+    }
+}
+
+/// Takes the action that the command names on a controller's reporting context, which `establish`
+/// makes. Returns the log page.
+pub(super) fn read_context(
+    context: &mut Option<Vec<u8>>,
+    entry: &SubmissionQueueEntry,
+    establish: impl FnOnce() -> Vec<u8>,
+) -> Result<Vec<u8>, Failure> {
+    let sequence_error = Err(Failure::field(StatusCode::CommandSequenceError, Location::at(41, 0)));
+    match (ACTION.of(entry.cdw10), &*context) {
+        (READ, None) | (ESTABLISH, Some(_)) => sequence_error,
+        (READ, Some(context)) => Ok(context.clone()),
+        (ESTABLISH, None) => Ok(context.insert(establish()).clone()),
+        (RELEASE, _) => {
+            *context = None;
+            Ok(Vec::new())
+        }
+        // The remaining action establishes a context if there is none, and reads the header.
+        _ => Ok(context.get_or_insert_with(establish)[..PersistentEventLogHeader::LENGTH].to_vec()),
     }
 }

@@ -352,7 +352,7 @@ impl Subsystem {
             let previous = self.controllers.timestamp(self.flow.now, controller);
             self.controllers.of_mut(controller).features.timestamp =
                 (u64::from_le_bytes(raw), self.flow.now, true);
-            self.record_timestamp(controller, previous);
+            self.event_log.record_timestamp(&mut self.flow, &self.controllers, controller, previous);
             return Ok(Step::Done(0));
         }
         let mut identifier = [0; 16];

@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::event_log::FirmwareChange;
 use super::firmware_image::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
 use super::flow::{Handled, Step};
 use super::slots::HostDataFor;
@@ -213,7 +214,8 @@ impl Subsystem {
         let before = self.firmware.revision();
         let after = self.firmware.revision_of(slot).unwrap_or(before);
         let controller = self.flow.slots.of(token).controller;
-        self.record_firmware(controller, before, after, low_u8(action), slot);
+        let change = FirmwareChange { before, after, action: low_u8(action), slot };
+        self.event_log.record_firmware(&mut self.flow, &self.controllers, controller, &change);
         Ok(Step::Done(0))
     }
 

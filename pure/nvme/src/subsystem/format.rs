@@ -70,7 +70,7 @@ impl Subsystem {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let block = BlockSize::from_format(format).expect("checked before");
         let controller = self.flow.slots.of(token).controller;
-        self.record_format_start(controller, entry);
+        self.event_log.record_format_start(&mut self.flow, &self.controllers, controller, entry);
         self.format_next(token, block)
     }
 
@@ -79,7 +79,13 @@ impl Subsystem {
         let Some(next) = self.namespaces.iter().find(|one| one.busy() == Some(Busy::Formatting)) else {
             let slot = self.flow.slots.of(token);
             let (controller, entry) = (slot.controller, slot.entry);
-            self.record_format_end(controller, &entry, Status::SUCCESS);
+            self.event_log.record_format_end(
+                &mut self.flow,
+                &self.controllers,
+                controller,
+                &entry,
+                Status::SUCCESS,
+            );
             return Ok(Step::Done(0));
         };
         let (id, medium, offset, length) = (next.id, next.medium, next.offset, next.bytes);
@@ -100,7 +106,13 @@ impl Subsystem {
             let controller = self.flow.slots.of(token).controller;
             self.set_formatting(controller, entry, false);
             let failure = self.media_failure(entry, MediaFor::Format(id, block), error);
-            self.record_format_end(controller, entry, failure.status);
+            self.event_log.record_format_end(
+                &mut self.flow,
+                &self.controllers,
+                controller,
+                entry,
+                failure.status,
+            );
             return Err(failure);
         }
         if let Some(namespace) = self.namespaces.find_mut(id) {

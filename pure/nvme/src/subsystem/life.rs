@@ -121,6 +121,20 @@ impl Subsystem {
         self.check_quiet();
     }
 
+    /// Records a power-on or a controller level reset. `activated` says whether the reset activated
+    /// firmware.
+    fn record_reset(&mut self, controller: ControllerKey, activated: bool) {
+        let counters = self.smart.counters(self.flow.now);
+        let (flow, running) = (&mut self.flow, self.firmware.revision());
+        self.event_log.record_reset(flow, &self.controllers, controller, running, activated, &counters);
+    }
+
+    /// Records a snapshot of the health log.
+    fn record_health(&mut self, controller: ControllerKey) {
+        let health = self.smart_log(Some(controller));
+        self.event_log.record_health(&mut self.flow, &self.controllers, controller, &health);
+    }
+
     fn end_commands_of(&mut self, controller: ControllerKey) {
         self.end_commands(|slot| slot.controller == controller);
         self.forget_shutdown(controller);

@@ -7,6 +7,7 @@ use super::Subsystem;
 use super::admin::Effects;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::event_log::read_context;
 use super::events::AsynchronousEvent;
 use super::features::capabilities;
 use super::flow::{Handled, Step};
@@ -166,6 +167,21 @@ impl Subsystem {
             |key| self.controllers.critical_warning(key, self.smart.temperature()),
         );
         self.smart.log(self.flow.now, &self.config, warning, self.errors_recorded)
+    }
+
+    /// The Persistent Event log, after the action that the command names.
+    fn persistent_event_log(
+        &mut self,
+        controller: ControllerKey,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<Vec<u8>, Failure> {
+        let now = self.flow.now;
+        let timestamp = self.controllers.timestamp(now, controller);
+        let context = &mut self.controllers.of_mut(controller).event_context;
+        read_context(context, entry, || {
+            let power_cycles = self.smart.counters(now).power_cycles;
+            self.event_log.snapshot(timestamp, self.smart.power_on_hours(now), power_cycles, &self.config)
+        })
     }
 
     fn firmware_slot_log(&self) -> Vec<u8> {

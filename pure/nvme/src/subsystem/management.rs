@@ -124,7 +124,12 @@ impl Subsystem {
             let (cdw10, blocks, format) = (CREATE, namespace.blocks, namespace.block.format());
             self.flow.notify(Notification::NamespaceCreated { namespace: Box::new(config), created });
             let controller = self.flow.slots.of(token).controller;
-            self.record_namespace(controller, &NamespaceChange { cdw10, namespace: id, blocks, format });
+            self.event_log.record_namespace(
+                &mut self.flow,
+                &self.controllers,
+                controller,
+                &NamespaceChange { cdw10, namespace: id, blocks, format },
+            );
         }
         Ok(Step::Done(id.0))
     }
@@ -213,7 +218,12 @@ impl Subsystem {
             let (cdw10, blocks, format) = (DELETE, namespace.blocks, namespace.block.format());
             self.flow.notify(Notification::NamespaceDeleted(id));
             let controller = self.flow.slots.of(token).controller;
-            self.record_namespace(controller, &NamespaceChange { cdw10, namespace: id, blocks, format });
+            self.event_log.record_namespace(
+                &mut self.flow,
+                &self.controllers,
+                controller,
+                &NamespaceChange { cdw10, namespace: id, blocks, format },
+            );
         }
         self.delete_alone(token, entry)
     }

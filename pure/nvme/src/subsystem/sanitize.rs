@@ -160,7 +160,13 @@ impl Subsystem {
             passes: 0,
             data_erased: false,
         });
-        self.record_sanitize_start(controller, entry.cdw10, entry.cdw11);
+        self.event_log.record_sanitize_start(
+            &mut self.flow,
+            &self.controllers,
+            controller,
+            entry.cdw10,
+            entry.cdw11,
+        );
         self.end_io_for_sanitize();
         self.sanitize.awaiting_quiet = true;
         self.sanitize_when_quiet();
@@ -335,7 +341,8 @@ impl Subsystem {
             }
         }
         self.set_sanitize(SanitizeRecord { status, data_erased, ..self.sanitize.record });
-        self.record_sanitize_end();
+        let log = self.sanitize_log();
+        self.event_log.record_sanitize_end(&mut self.flow, &self.controllers, &log);
         if status == SanitizeStatus::Failed {
             self.capture_telemetry("a sanitize operation has failed");
         }
