@@ -4,8 +4,8 @@ use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
-use super::reservation::Touch;
 use super::types::CommandToken;
+use super::view::Touch;
 use crate::wire::{
     AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId, low_u8,
     low_u16,

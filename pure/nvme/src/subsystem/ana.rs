@@ -1,21 +1,18 @@
 //! Asymmetric Namespace Access (ANA): how well each controller reaches each group of namespaces.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use engine::Instant;
 
 use super::Subsystem;
 use super::controller::ControllerKey;
-use super::errors::{Failure, Location};
 use super::events::AsynchronousEvent;
 use super::namespace::Namespace;
 use super::run_time::NamespaceError;
 use crate::wire::log::{AnaGroupDescriptor, AnaLogHeader};
 use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
 
-/// The ANA group of a namespace that nobody has moved to another group.
-pub(super) const FIRST_GROUP: u32 = 1;
 /// ANA Transition Time (ANATT): the longest that a group should be in the Change state, in seconds.
 pub(super) const TRANSITION_SECONDS: u8 = 10;
 /// Asymmetric Namespace Access Capabilities (ANACAP): every state may be reported.
@@ -64,7 +61,7 @@ impl AnaState {
 }
 
 /// How one controller reaches the ANA groups.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Access {
     /// States of the groups that are not optimized.
     states: BTreeMap<u32, AnaState>,
@@ -79,7 +76,26 @@ impl Access {
         self.states.get(&group).copied().unwrap_or_default()
     }
 
-    fn count_change(&mut self, group: u32) {
+    /// Sets the state of a group. Returns false if nothing changed.
+    pub(super) fn set_state(&mut self, group: u32, state: AnaState) -> bool {
+        if self.state(group) == state {
+            return false;
+        }
+        if state == AnaState::Optimized {
+            self.states.remove(&group);
+        } else {
+            self.states.insert(group, state);
+        }
+        self.count_change(group);
+        true
+    }
+
+    /// The groups that the controller does not reach.
+    pub(super) fn unreached(&self) -> impl Iterator<Item = u32> {
+        self.states.iter().filter(|(_, state)| state.refusal().is_some()).map(|(group, _)| *group)
+    }
+
+    pub(super) fn count_change(&mut self, group: u32) {
         *self.changes.entry(group).or_default() += 1;
         self.log_changes += 1;
     }
@@ -94,7 +110,7 @@ impl Subsystem {
 
     /// How the controller reaches the ANA group with identifier `group` (ANAGRPID).
     pub fn ana_state(&self, controller: ControllerKey, group: u32) -> AnaState {
-        self.controllers.of(controller).access.state(group)
+        self.namespaces.access(controller).state(group)
     }
 
     /// Sets how the controller reaches a group,
@@ -106,18 +122,9 @@ impl Subsystem {
     pub fn set_ana_state(&mut self, now: Instant, controller: ControllerKey, group: u32, state: AnaState) {
         self.flow.now = now;
         assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
-        let access = &mut self.controllers.of_mut(controller).access;
-        if access.state(group) == state {
-            return;
+        if self.namespaces.set_access(controller, group, state) {
+            self.raise_ana(controller);
         }
-        if state == AnaState::Optimized {
-            access.states.remove(&group);
-        } else {
-            access.states.insert(group, state);
-        }
-        access.count_change(group);
-        self.remember_access();
-        self.raise_ana(controller);
     }
 
     /// Moves a namespace to a group, 1..=[`Config::ana_groups`](super::Config::ana_groups), and
@@ -136,18 +143,10 @@ impl Subsystem {
     ) -> Result<(), NamespaceError> {
         self.flow.now = now;
         assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
-        let found = self.namespaces.find_mut(namespace).ok_or(NamespaceError::Missing)?;
-        let before = core::mem::replace(&mut found.ana_group, group);
-        if before == group {
-            return Ok(());
-        }
-        self.remember_access();
-        let mut next = self.controllers.from(0);
+        let before = self.namespaces.set_group(namespace, group).ok_or(NamespaceError::Missing)?;
+        let mut next = self.controllers.from(0).filter(|_| before != group);
         while let Some(key) = next {
             if self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key)) {
-                let access = &mut self.controllers.of_mut(key).access;
-                access.count_change(before);
-                access.count_change(group);
                 self.raise_ana(key);
             }
             next = self.controllers.from(key.0 + 1);
@@ -160,70 +159,39 @@ impl Subsystem {
             self.controllers.raise_to(&mut self.flow, controller, AsynchronousEvent::AsymmetricAccessChanged);
         }
     }
+}
 
-    /// Marks the namespaces that some controller can't reach, so that the hot path takes a second
-    /// look only at commands for them.
-    pub(super) fn remember_access(&mut self) {
-        let unreached: BTreeSet<u32> = self
-            .controllers
-            .iter()
-            .flat_map(|(_, controller)| &controller.access.states)
-            .filter(|(_, state)| state.refusal().is_some())
-            .map(|(group, _)| *group)
-            .collect();
-        for namespace in self.namespaces.iter_mut() {
-            namespace.set_unreached(unreached.contains(&namespace.ana_group));
-        }
+/// The ANA log page of a controller: the groups of the namespaces attached to it, and those
+/// namespaces.
+pub(super) fn log<'a>(
+    access: &Access,
+    attached: impl Iterator<Item = &'a Namespace>,
+    entry: &SubmissionQueueEntry,
+) -> Vec<u8> {
+    let mut groups: BTreeMap<u32, Vec<NamespaceId>> = BTreeMap::new();
+    for namespace in attached {
+        groups.entry(namespace.ana_group).or_default().push(namespace.id);
     }
-
-    /// Fails if the controller does not reach the namespace.
-    pub(super) fn check_access(
-        &self,
-        controller: ControllerKey,
-        namespace: &Namespace,
-    ) -> Result<(), Failure> {
-        match self.ana_state(controller, namespace.ana_group).refusal() {
-            Some(code) => Err(Failure::field(code, Location::NAMESPACE)),
-            None => Ok(()),
+    let mut log = [0; AnaLogHeader::LENGTH].to_vec();
+    let header = AnaLogHeader {
+        change_count: access.log_changes,
+        groups: u16::try_from(groups.len()).expect("ANA_GROUPS_MAX bounds them"),
+    };
+    header.emit(log.first_chunk_mut().expect("as long as the header"));
+    for (group, mut namespaces) in groups {
+        if GROUPS_ONLY.is_set(entry.cdw10) {
+            namespaces.clear();
         }
-    }
-
-    /// The ANA log page: the groups of the namespaces attached to the controller, and those
-    /// namespaces.
-    pub(super) fn ana_log(
-        &self,
-        controller: ControllerKey,
-        entry: &SubmissionQueueEntry,
-    ) -> Result<Vec<u8>, Failure> {
-        if !self.has_ana(controller) {
-            return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10));
-        }
-        let access = &self.controllers.of(controller).access;
-        let mut groups: BTreeMap<u32, Vec<NamespaceId>> = BTreeMap::new();
-        for namespace in self.namespaces.iter().filter(|one| one.is_attached_to(controller)) {
-            groups.entry(namespace.ana_group).or_default().push(namespace.id);
-        }
-        let mut log = [0; AnaLogHeader::LENGTH].to_vec();
-        let header = AnaLogHeader {
-            change_count: access.log_changes,
-            groups: u16::try_from(groups.len()).expect("ANA_GROUPS_MAX bounds them"),
+        let descriptor = AnaGroupDescriptor {
+            group,
+            namespaces: u32::try_from(namespaces.len()).expect("identifiers are small"),
+            change_count: access.changes.get(&group).copied().unwrap_or_default(),
+            state: access.state(group).value(),
         };
-        header.emit(log.first_chunk_mut().expect("as long as the header"));
-        for (group, mut namespaces) in groups {
-            if GROUPS_ONLY.is_set(entry.cdw10) {
-                namespaces.clear();
-            }
-            let descriptor = AnaGroupDescriptor {
-                group,
-                namespaces: u32::try_from(namespaces.len()).expect("identifiers are small"),
-                change_count: access.changes.get(&group).copied().unwrap_or_default(),
-                state: access.state(group).value(),
-            };
-            let mut bytes = [0; AnaGroupDescriptor::LENGTH];
-            descriptor.emit(&mut bytes);
-            log.extend_from_slice(&bytes);
-            log.extend(namespaces.iter().flat_map(|id| id.0.to_le_bytes()));
-        }
-        Ok(log)
+        let mut bytes = [0; AnaGroupDescriptor::LENGTH];
+        descriptor.emit(&mut bytes);
+        log.extend_from_slice(&bytes);
+        log.extend(namespaces.iter().flat_map(|id| id.0.to_le_bytes()));
     }
+    log
 }

@@ -296,11 +296,6 @@ impl Config {
         configured.max(pool).max(self.namespaces_max)
     }
 
-    /// Whether `medium` is the pool's.
-    pub(super) fn is_in_pool(&self, medium: MediumId) -> bool {
-        self.pool.is_some_and(|pool| pool.medium == medium)
-    }
-
     /// Every medium once with its length: the pool's and those of the namespaces.
     #[cfg(test)]
     pub(super) fn media(&self) -> impl Iterator<Item = (MediumId, u64)> {

@@ -155,6 +155,11 @@ impl ControllerConfig {
         }
     }
 
+    /// The Host Identifier from the Connect command; zeroes without one.
+    pub(super) fn host_identifier(&self) -> [u8; 16] {
+        self.of_fabrics().map_or([0; 16], |fabrics| fabrics.host.identifier)
+    }
+
     /// The Keep Alive Timeout in milliseconds at the controller's start.
     pub(super) fn keep_alive_default(&self) -> u32 {
         self.of_fabrics().map_or(0, |fabrics| self.keep_alive_rounded(fabrics.keep_alive_milliseconds))

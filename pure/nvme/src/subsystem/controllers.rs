@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use engine::Instant;
 
-use super::ana::Access;
 use super::config::Config;
 use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey};
 use super::errors::ErrorLog;
@@ -28,7 +27,6 @@ pub(super) struct Controller {
     pub(super) features: Features,
     pub(super) events: Events,
     pub(super) errors: ErrorLog,
-    pub(super) access: Access,
     pub(super) notices: Notices,
     /// The Persistent Event log as it was when its reporting context was established.
     pub(super) event_context: Option<Vec<u8>>,
@@ -52,7 +50,6 @@ impl Controller {
             features: Features::new(now, subsystem, &config, saved),
             events: Events::new(config.event_requests_max),
             errors: ErrorLog::default(),
-            access: Access::default(),
             notices: Notices::default(),
             event_context: None,
             last_reset: now,

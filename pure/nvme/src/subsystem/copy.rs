@@ -5,10 +5,9 @@ use engine::Buffer;
 use super::Subsystem;
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
-use super::io::extent_within;
+use super::lane::Lane;
 use super::slots::{HostDataFor, MediaFor};
 use super::types::CommandToken;
-use super::uncorrectable::check_readable;
 use crate::media::Operation;
 use crate::wire::{Bits, CopyRange, StatusCode, SubmissionQueueEntry};
 
@@ -35,9 +34,9 @@ struct Piece {
     length: u32,
 }
 
-impl Subsystem {
+impl Lane<'_> {
     pub(super) fn on_copy(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        self.writable_namespace(token, entry)?;
+        self.writable(token, entry)?;
         let length = CopyRange::length_of(FORMAT.of(entry.cdw12));
         let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::at(49, 0)))?;
         if DIRECTIVE_TYPE.is_set(entry.cdw12) {
@@ -57,8 +56,8 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         data: Buffer,
     ) -> Handled {
-        let namespace = self.writable_namespace(token, entry)?;
-        let most = COPY_BYTES_MAX >> namespace.block.shift();
+        let view = self.writable(token, entry)?;
+        let most = COPY_BYTES_MAX >> view.block.shift();
         let mut total = 0;
         for (index, range) in (0..).zip(CopyRange::list(FORMAT.of(entry.cdw12), &data)) {
             let at_range = |failure: Failure| Failure { dw0: index, ..failure };
@@ -66,10 +65,10 @@ impl Subsystem {
             if range.blocks() > most || total > most {
                 return Err(at_range(Failure::new(StatusCode::CommandSizeLimitExceeded)));
             }
-            extent_within(namespace, range.starting_lba, range.blocks()).map_err(at_range)?;
-            check_readable(namespace, range.starting_lba, range.blocks()).map_err(at_range)?;
+            view.extent_within(range.starting_lba, range.blocks()).map_err(at_range)?;
+            self.unreadable.check(entry.namespace, range.starting_lba, range.blocks()).map_err(at_range)?;
         }
-        extent_within(namespace, entry.starting_lba(), total)?;
+        view.extent_within(entry.starting_lba(), total)?;
         self.flow.slots.of(token).data = data;
         self.copy_from(token, entry, 0)
     }
@@ -79,7 +78,7 @@ impl Subsystem {
         let Some(piece) = self.piece_after(token, entry, copied)? else {
             return Ok(Step::Done(0));
         };
-        let medium = self.writable_namespace(token, entry)?.medium;
+        let medium = self.writable(token, entry)?.medium;
         let buffer = self.flow.pool.take(piece.length as usize);
         let slot = self.flow.slots.of(token);
         slot.cursor = copied;
@@ -96,24 +95,11 @@ impl Subsystem {
         let (Some(piece), Some(gathered)) = (piece, gathered) else {
             return Err(Failure::new(StatusCode::InternalError));
         };
-        let medium = self.writable_namespace(token, entry)?.medium;
+        let medium = self.writable(token, entry)?.medium;
         let data = self.flow.pool.seal(gathered);
         let durable = self.must_be_durable(entry);
         let operation = Operation::Write { offset: piece.destination, data, durable };
         Ok(self.flow.ask_medium(token, MediaFor::CopyWrite(piece.range), medium, 0, operation))
-    }
-
-    /// Continues with the next piece after one was written.
-    pub(super) fn on_copy_written(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let copied = self.flow.slots.of(token).cursor;
-        let Some(piece) = self.piece_after(token, entry, copied)? else {
-            return Err(Failure::new(StatusCode::InternalError));
-        };
-        self.smart.count_copied(piece.length);
-        let shift = self.writable_namespace(token, entry)?.block.shift();
-        let (lba, blocks) = (entry.starting_lba() + (copied >> shift), u64::from(piece.length) >> shift);
-        self.unmark(entry.namespace, lba, blocks);
-        self.copy_from(token, entry, copied + u64::from(piece.length))
     }
 
     /// The piece that begins after `copied` bytes: within one range, and at most one transfer long.
@@ -123,24 +109,40 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         copied: u64,
     ) -> Result<Option<Piece>, Failure> {
-        let namespace = self.writable_namespace(token, entry)?;
-        let shift = namespace.block.shift();
+        let view = self.writable(token, entry)?;
+        let shift = view.block.shift();
         let Some(slot) = self.flow.slots.peek(token) else { return Ok(None) };
         let mut before = 0;
         for (index, range) in (0..).zip(CopyRange::list(FORMAT.of(entry.cdw12), &slot.data)) {
             let bytes = range.blocks() << shift;
             if copied < before + bytes {
                 let done = copied - before;
-                let source = extent_within(namespace, range.starting_lba, range.blocks())?;
-                let most = u64::from(self.config.transfer_bytes_max);
+                let source = view.extent_within(range.starting_lba, range.blocks())?;
+                let most = u64::from(self.views.transfer_bytes_max);
                 let length = u32::try_from((bytes - done).min(most)).unwrap_or_default();
                 let lba = entry.starting_lba() + (copied >> shift);
-                let destination = extent_within(namespace, lba, u64::from(length) >> shift)?;
+                let destination = view.extent_within(lba, u64::from(length) >> shift)?;
                 let (source, destination) = (source.offset + done, destination.offset);
                 return Ok(Some(Piece { range: index, source, destination, length }));
             }
             before += bytes;
         }
         Ok(None)
+    }
+}
+
+impl Subsystem {
+    /// Continues with the next piece after one was written.
+    pub(super) fn on_copy_written(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let copied = self.flow.slots.of(token).cursor;
+        let lane = self.lane();
+        let Some(piece) = lane.piece_after(token, entry, copied)? else {
+            return Err(Failure::new(StatusCode::InternalError));
+        };
+        let shift = lane.writable(token, entry)?.block.shift();
+        self.smart.count_copied(piece.length);
+        let (lba, blocks) = (entry.starting_lba() + (copied >> shift), u64::from(piece.length) >> shift);
+        self.unmark(entry.namespace, lba, blocks);
+        self.lane().copy_from(token, entry, copied + u64::from(piece.length))
     }
 }

@@ -6,7 +6,8 @@ use alloc::collections::VecDeque;
 use engine::Buffer;
 
 use super::Subsystem;
-use super::flow::Handled;
+use super::errors::Failure;
+use super::flow::{Handled, Step};
 use super::slots::{Alone, HostDataFor, State};
 use super::types::CommandToken;
 use crate::wire::{IoOpcode, SubmissionQueueEntry};
@@ -19,10 +20,8 @@ pub(super) struct Care {
     owner: Option<CommandToken>,
     /// Commands that wait for the owner, in the order of arrival.
     waiting: VecDeque<CommandToken>,
-    /// Whether a sanitize operation is in progress or has failed.
-    sanitize: bool,
-    /// Whether nothing was written since the last sanitize operation.
-    erased: bool,
+    /// Whether a sanitize operation is in progress, has failed, or was not followed by a write.
+    restricted: bool,
     /// First commands of fused pairs whose second commands have not come yet, at most one per
     /// queue.
     firsts: VecDeque<CommandToken>,
@@ -42,17 +41,13 @@ impl Care {
     }
 
     pub(super) fn remember(&mut self) {
-        self.any =
-            self.owner.is_some() || self.draining || self.sanitize || self.erased || !self.firsts.is_empty();
+        self.any = self.owner.is_some() || self.draining || self.restricted || !self.firsts.is_empty();
     }
 
-    pub(super) fn set_sanitize(&mut self, sanitize: bool, erased: bool) {
-        (self.sanitize, self.erased) = (sanitize, erased);
+    /// Sets whether a sanitize operation makes I/O commands take a second look.
+    pub(super) fn set_restricted(&mut self, restricted: bool) {
+        self.restricted = restricted;
         self.remember();
-    }
-
-    pub(super) const fn is_erased(&self) -> bool {
-        self.erased
     }
 
     /// Keeps the first command of a fused pair until the second one comes.
@@ -113,7 +108,7 @@ impl Subsystem {
         self.care.owner = Some(token);
         self.care.remember();
         self.flow.slots.of(token).state = State::AwaitingQuiet(what);
-        if self.is_quiet() { self.go_alone(token, what) } else { Ok(super::Step::Waiting) }
+        if self.is_quiet() { self.go_alone(token, what) } else { Ok(Step::Waiting) }
     }
 
     /// Whether no medium is busy. An I/O command may still wait for host data for as long as its
@@ -158,7 +153,7 @@ impl Subsystem {
     pub(super) fn defer(&mut self, token: CommandToken) -> Handled {
         self.flow.slots.of(token).state = State::Deferred;
         self.care.waiting.push_back(token);
-        Ok(super::Step::Waiting)
+        Ok(Step::Waiting)
     }
 
     /// Makes the command and the data that it pulled wait until the command that is alone has
@@ -229,16 +224,19 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
     ) -> Handled {
         let opcode = IoOpcode::from(entry.opcode);
-        if let Some(handled) = self.on_io_command_while_sanitizing(opcode) {
-            return handled;
+        let views = self.namespaces.views();
+        if let Some(code) = views.sanitize() {
+            // Only Flush succeeds, since it has nothing to do.
+            return if opcode == IoOpcode::Flush { Ok(Step::Done(0)) } else { Err(Failure::new(code)) };
         }
         // A namespace that is being formatted or deleted refuses commands at once. Commands for
         // other namespaces wait.
-        let refused = self.namespaces.find(entry.namespace).is_none_or(|one| one.busy().is_some());
+        let refused = views.find(entry.namespace).is_none_or(|view| view.busy);
+        let first_change = views.is_erased() && changes_data(opcode);
         if self.care.is_owned() && !refused {
             return self.defer(token);
         }
-        if self.care.erased && changes_data(opcode) {
+        if first_change {
             self.on_first_change();
         }
         self.on_io_command(token, entry)

@@ -49,9 +49,6 @@ pub(super) struct Features {
     pub(super) settings: Vec<Setting>,
     queues: u32,
     queues_max: u32,
-    host_identifier: [u8; 16],
-    /// The Host Identifier from the Connect command.
-    known_host: [u8; 16],
     /// The time that was set (in milliseconds of the Unix epoch), when, and whether by a host.
     timestamp: (u64, Instant, bool),
 }
@@ -69,14 +66,7 @@ impl Features {
         }
         let queues = u32::from(controller.io_queues_max) - 1;
         let queues = feature::SUBMISSION_QUEUES.put(queues) | feature::COMPLETION_QUEUES.put(queues);
-        let mut features = Self {
-            settings,
-            queues,
-            queues_max: queues,
-            known_host: controller.of_fabrics().map_or([0; 16], |fabrics| fabrics.host.identifier),
-            host_identifier: [0; 16],
-            timestamp: (0, now, false),
-        };
+        let mut features = Self { settings, queues, queues_max: queues, timestamp: (0, now, false) };
         features.reset(now);
         features
     }
@@ -87,7 +77,6 @@ impl Features {
             setting.current = setting.saved.unwrap_or(setting.default);
         }
         self.queues = self.queues_max;
-        self.host_identifier = self.known_host;
         self.timestamp = (0, now, false);
     }
 
@@ -106,10 +95,6 @@ impl Features {
     pub(super) fn temperature_thresholds(&self) -> (u32, u32) {
         let threshold = |index| feature::TEMPERATURE.of(self.value(FeatureId::TemperatureThreshold, index));
         (threshold(OVER), threshold(UNDER))
-    }
-
-    pub(super) const fn host_identifier(&self) -> [u8; 16] {
-        self.host_identifier
     }
 
     pub(super) fn event_is_enabled(&self, event: AsynchronousEvent) -> bool {
@@ -287,7 +272,7 @@ impl Subsystem {
                 Ok(Step::Done(0))
             }
             FeatureId::HostIdentifier => {
-                let host = self.controllers.of(controller).features.host_identifier;
+                let host = self.namespaces.host(controller);
                 let identifier = if select == 0 { host } else { [0; 16] };
                 let length = host_identifier_length(entry);
                 let data = self.flow.pool.copy(&identifier[..length]);
@@ -357,13 +342,12 @@ impl Subsystem {
         }
         let mut identifier = [0; 16];
         identifier[..data.len()].copy_from_slice(data);
-        let features = &mut self.controllers.of_mut(controller).features;
-        let present = features.host_identifier;
+        let present = self.namespaces.host(controller);
         if present != [0; 16] && present != identifier {
             // The identifier of a host that is known can't change without a reset.
             return Err(Failure::new(StatusCode::CommandSequenceError));
         }
-        features.host_identifier = identifier;
+        self.namespaces.set_host(controller, identifier);
         Ok(Step::Done(0))
     }
 
@@ -409,8 +393,7 @@ impl Subsystem {
                 key.index = low_u16(kind);
             }
             FeatureId::ErrorRecovery => {
-                let found = self.namespaces.active(controller, entry.namespace);
-                key.namespace = found.ok_or_else(|| self.missing_namespace(entry))?.id;
+                key.namespace = self.namespaces.active_for(controller, entry.namespace)?.id;
             }
             _ => (),
         }

@@ -6,10 +6,10 @@ use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
 use super::namespace::{Busy, Namespace};
-use super::reservation::Touch;
 use super::self_test::Outcome;
 use super::slots::{Alone, MediaFor};
 use super::types::{CommandToken, Notification};
+use super::view::Touch;
 use crate::media::{MediaError, Operation};
 use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 
@@ -42,20 +42,20 @@ impl Subsystem {
         }
         let all = entry.namespace == NamespaceId::ALL;
         let controller = self.flow.slots.of(token).controller;
-        if !all && self.namespaces.active(controller, entry.namespace).is_none() {
-            return Err(self.missing_namespace(entry));
+        if !all {
+            self.namespaces.active_for(controller, entry.namespace)?;
         }
         let of_command =
             |one: &&Namespace| one.is_attached_to(controller) && (all || one.id == entry.namespace);
         let chosen = || self.namespaces.iter().filter(of_command);
         for namespace in chosen() {
-            self.check_access(controller, namespace)?;
-            self.check_reservation(controller, namespace, Touch::Writes)?;
+            self.namespaces.check_access(controller, namespace)?;
+            self.namespaces.check_reservation(controller, namespace, Touch::Writes)?;
         }
         if chosen().any(|namespace| namespace.is_write_protected()) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
-        if chosen().any(|namespace| namespace.busy().is_some()) {
+        if chosen().any(|namespace| namespace.busy.is_some()) {
             return Err(Failure::new(StatusCode::FormatInProgress));
         }
         if self.care.is_owned() {
@@ -76,7 +76,7 @@ impl Subsystem {
 
     /// Formats the next namespace that is marked for it; ends when none is left.
     fn format_next(&mut self, token: CommandToken, block: BlockSize) -> Handled {
-        let Some(next) = self.namespaces.iter().find(|one| one.busy() == Some(Busy::Formatting)) else {
+        let Some(next) = self.namespaces.iter().find(|one| one.busy == Some(Busy::Formatting)) else {
             let slot = self.flow.slots.of(token);
             let (controller, entry) = (slot.controller, slot.entry);
             self.event_log.record_format_end(
@@ -115,10 +115,11 @@ impl Subsystem {
             );
             return Err(failure);
         }
-        if let Some(namespace) = self.namespaces.find_mut(id) {
-            namespace.format(block);
-            namespace.set_busy(None);
-        }
+        self.unreadable.forget(id);
+        self.namespaces.change(id, |one| {
+            one.format(block);
+            (one.busy, one.marked) = (None, false);
+        });
         self.flow.notify(Notification::NamespaceFormatted { namespace: id, block });
         self.tell_of_change(id);
         self.format_next(token, block)
@@ -132,14 +133,10 @@ impl Subsystem {
         formatting: bool,
     ) {
         let all = entry.namespace == NamespaceId::ALL;
-        let of_command =
-            |one: &&mut Namespace| all && one.is_attached_to(controller) || one.id == entry.namespace;
-        for namespace in self.namespaces.iter_mut().filter(of_command) {
-            match namespace.busy() {
-                None if formatting => namespace.set_busy(Some(Busy::Formatting)),
-                Some(Busy::Formatting) if !formatting => namespace.set_busy(None),
-                _ => (),
-            }
-        }
+        let of_command = |one: &Namespace| {
+            (all && one.is_attached_to(controller) || one.id == entry.namespace)
+                && one.busy == if formatting { None } else { Some(Busy::Formatting) }
+        };
+        self.namespaces.change_each(of_command, |one| one.busy = formatting.then_some(Busy::Formatting));
     }
 }

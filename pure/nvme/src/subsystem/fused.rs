@@ -5,6 +5,7 @@ use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
 use super::slots::{Alone, HostDataFor, State};
 use super::types::CommandToken;
+use super::view::blocks_of;
 use crate::wire::{FusedOperation, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 
 /// Fused Operation Support (FUSES): Compare and Write.
@@ -63,9 +64,7 @@ impl Subsystem {
     /// second one along.
     fn pair(&mut self, first: CommandToken, second: CommandToken, write: &SubmissionQueueEntry) -> Handled {
         let compare = self.flow.slots.of(first).entry;
-        let range = |entry: &SubmissionQueueEntry| {
-            (entry.namespace, entry.starting_lba(), super::io::blocks_of(entry))
-        };
+        let range = |entry: &SubmissionQueueEntry| (entry.namespace, entry.starting_lba(), blocks_of(entry));
         let fused = IoOpcode::from(compare.opcode) == IoOpcode::Compare
             && IoOpcode::from(write.opcode) == IoOpcode::Write
             && range(&compare) == range(write);
@@ -84,7 +83,7 @@ impl Subsystem {
     /// Runs the Compare of a pair alone, so that nothing is written between the Compare and the
     /// Write.
     pub(super) fn on_fused_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        self.check_writable(token, entry)?;
+        self.lane().check_writable(token, entry)?;
         if self.care.is_owned() {
             return self.defer(token);
         }
@@ -92,7 +91,7 @@ impl Subsystem {
     }
 
     pub(super) fn compare_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let length = self.compare_length(token, entry)?;
+        let length = self.lane().compare_length(token, entry)?;
         Ok(self.flow.pull(token, length, HostDataFor::Compare))
     }
 
@@ -101,7 +100,7 @@ impl Subsystem {
         self.flow.slots.of(token).partner = None;
         self.care.hand_over(second);
         self.complete(token, 0, crate::wire::Status::SUCCESS);
-        if self.care.is_erased() {
+        if self.namespaces.views().is_erased() {
             self.on_first_change();
         }
         let entry = self.flow.slots.of(second).entry;

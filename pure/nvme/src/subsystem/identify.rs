@@ -198,7 +198,7 @@ impl Subsystem {
         let life = self.controllers.of(key).instance;
         let ana = self.has_ana(key);
         let pages = config.transfer_bytes_max / PAGE_BYTES;
-        let unallocated = self.pool_config.map_or(0, |pool| self.namespaces.unallocated(&pool));
+        let unallocated = self.namespaces.unallocated();
         IdentifyController {
             vendor: config.vendor,
             subsystem_vendor: config.subsystem_vendor,
@@ -231,7 +231,7 @@ impl Subsystem {
             error_log_entries: u8::try_from(ERROR_LOG_ENTRIES - 1).expect("at most 256"),
             warning_temperature: config.temperature_warning,
             critical_temperature: config.temperature_critical,
-            total_capacity: self.media().iter().map(|(_, _, bytes)| u128::from(*bytes)).sum(),
+            total_capacity: self.namespaces.media().iter().map(|(_, _, bytes)| u128::from(*bytes)).sum(),
             unallocated_capacity: unallocated.into(),
             self_test_time: self.self_test_minutes(),
             self_test_options: ONE_SELF_TEST,

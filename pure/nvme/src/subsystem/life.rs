@@ -38,9 +38,11 @@ impl Subsystem {
         if config.of_fabrics().is_some() {
             self.flow.overlaps.watch();
         }
+        let host = config.host_identifier();
         let controller = Controller::new(now, &self.config, config, &self.saved_features);
         let key = self.controllers.insert(controller);
         let key = key.unwrap_or_else(|| panic!("a subsystem has {CONTROLLERS_MAX} controllers at most"));
+        self.namespaces.add_controller(key, host);
         if !core::mem::replace(&mut self.power_on_recorded, true) {
             self.record_reset(key, false);
             self.record_health(key);
@@ -58,8 +60,7 @@ impl Subsystem {
         self.controllers.remove(controller);
         // Another controller may soon get the same key.
         self.flow.orphans.retain(|(_, of)| *of != controller);
-        self.namespaces.iter_mut().for_each(|namespace| namespace.forget_controller(controller));
-        self.remember_access();
+        self.namespaces.remove_controller(controller);
         self.remember_write_cache();
         self.flow.unsaved = false;
         self.check_quiet();
@@ -99,7 +100,9 @@ impl Subsystem {
         found.io_queues_exist = false;
         found.last_reset = now;
         self.record_reset(controller, activated.is_some());
-        self.controllers.of_mut(controller).features.reset(now);
+        let found = self.controllers.of_mut(controller);
+        found.features.reset(now);
+        self.namespaces.set_host(controller, found.config.host_identifier());
         if self.controllers.count() == 1 {
             self.shared_features.reset();
         }
@@ -195,7 +198,7 @@ impl Subsystem {
             _ => return,
         };
         let entry = self.flow.slots.of(token).entry;
-        let creating = self.namespaces.find(namespace).is_some_and(|one| one.busy() == Some(Busy::Creating));
+        let creating = self.namespaces.find(namespace).is_some_and(|one| one.busy == Some(Busy::Creating));
         if is_admin && self.creates_namespace(&entry) && creating {
             // The namespace's extent is free, but not before the medium has finished with it.
             self.revoke_namespace(namespace);
@@ -265,7 +268,8 @@ impl Subsystem {
     /// Recomputes whether the write cache is on. Every write is durable while any host has the
     /// cache off.
     pub(super) fn remember_write_cache(&mut self) {
-        self.write_cache = self.controllers.iter().all(|(_, one)| one.features.write_cache_is_enabled());
+        let on = self.controllers.iter().all(|(_, one)| one.features.write_cache_is_enabled());
+        self.namespaces.set_write_through(!(self.config.volatile_write_cache && on));
     }
 
     /// Keep Alive Timeout (KATO) of the controller in milliseconds; 0 for none. The transport runs

@@ -3,7 +3,6 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Subsystem;
 use super::admin::Effects;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
@@ -12,6 +11,7 @@ use super::events::AsynchronousEvent;
 use super::features::capabilities;
 use super::flow::{Handled, Step};
 use super::types::CommandToken;
+use super::{Subsystem, ana};
 use crate::wire::feature::FeatureId;
 use crate::wire::log::{
     CHANGED_NAMESPACES_MAX, ErrorEntry, FirmwareSlotLog, LogPage, SanitizeLog, SelfTestLog, SmartLog,
@@ -101,7 +101,13 @@ impl Subsystem {
             LogPage::Smart => self.smart_log_page(controller, entry)?,
             LogPage::TelemetryHost => self.host_telemetry(entry),
             LogPage::TelemetryController => self.controller_telemetry(),
-            LogPage::AsymmetricAccess => self.ana_log(controller, entry)?,
+            LogPage::AsymmetricAccess if !self.has_ana(controller) => {
+                return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10));
+            }
+            LogPage::AsymmetricAccess => {
+                let attached = self.namespaces.iter().filter(|one| one.is_attached_to(controller));
+                ana::log(self.namespaces.access(controller), attached, entry)
+            }
             LogPage::ReservationNotification => self.controllers.of(controller).notices.log(),
             // No reset is ever under way, so that the log is a header without entries.
             LogPage::CrossControllerReset if self.controllers.of(controller).instance.is_some() => {

@@ -13,10 +13,10 @@ use super::event_log::NamespaceChange;
 use super::flow::{Handled, Step};
 use super::namespace::{Busy, Namespace};
 use super::record::WriteProtection;
-use super::reservation::Touch;
 use super::self_test::Outcome;
 use super::slots::{Alone, HostDataFor, MediaFor};
 use super::types::{CommandToken, Notification};
+use super::view::Touch;
 use crate::media::{MediaError, Operation};
 use crate::wire::identify::{CONTROLLER_LIST_LENGTH, IDENTIFY_LENGTH, IdentifyNamespace, controller_list};
 use crate::wire::{AdminOpcode, Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
@@ -76,7 +76,7 @@ impl Subsystem {
         let full = Failure::new(StatusCode::NamespaceInsufficientCapacity);
         let bytes = wanted.size.checked_mul(block.bytes().into()).ok_or(full)?;
         let pages = bytes.checked_next_multiple_of(PAGE_BYTES.into()).ok_or(full)?;
-        let pool = self.pool_config.ok_or(full)?;
+        let pool = *self.namespaces.pool().ok_or(full)?;
         let offset = self.namespaces.first_fit(&pool, pages).ok_or(full)?;
         let id = self.namespaces.vacant();
         let id = id.ok_or(Failure::new(StatusCode::NamespaceIdentifierUnavailable))?;
@@ -96,7 +96,6 @@ impl Subsystem {
             identity,
         };
         self.namespaces.insert(Namespace::new(&config, Some(Busy::Creating)));
-        self.remember_access();
         let operation = Operation::Deallocate { offset, length: pages };
         Ok(self.flow.ask_medium(token, MediaFor::CreateNamespace(id), pool.medium, 0, operation))
     }
@@ -112,13 +111,11 @@ impl Subsystem {
             let entry = self.flow.slots.of(token).entry;
             return Err(self.media_failure(&entry, MediaFor::CreateNamespace(id), error));
         }
-        let created = self.pool_config.as_mut().map_or(0, |pool| {
-            pool.created += 1;
-            pool.created
-        });
-        if let Some(namespace) = self.namespaces.find_mut(id) {
-            // The namespace does not exist until its creation is durable.
-            namespace.set_busy(self.config.state.map(|_| Busy::Creating));
+        let created = self.namespaces.count_created();
+        // The namespace does not exist until its creation is durable.
+        let busy = self.config.state.map(|_| Busy::Creating);
+        self.namespaces.change(id, |one| one.busy = busy);
+        if let Some(namespace) = self.namespaces.find(id) {
             let config = namespace.config();
             self.shared_features.add_namespace(id);
             let (cdw10, blocks, format) = (CREATE, namespace.blocks, namespace.block.format());
@@ -137,9 +134,8 @@ impl Subsystem {
     /// Completes the creation of a namespace once it is durable, or withdraws the namespace if that
     /// failed.
     pub(super) fn on_namespace_saved(&mut self, id: NamespaceId, result: Result<(), MediaError>) {
-        match (result, self.namespaces.find_mut(id)) {
-            (Ok(()), Some(namespace)) => namespace.set_busy(None),
-            _ => self.revoke_namespace(id),
+        if result.is_err() || self.namespaces.change(id, |one| one.busy = None).is_none() {
+            self.revoke_namespace(id);
         }
     }
 
@@ -166,21 +162,18 @@ impl Subsystem {
         }
         let chosen = || self.namespaces.iter().filter(|one| all || one.id == entry.namespace);
         // A namespace outside the pool exists by configuration, so hosts may not delete it.
-        if chosen().any(|namespace| !self.config.is_in_pool(namespace.medium)) {
+        if chosen().any(|namespace| !self.namespaces.is_in_pool(namespace.medium)) {
             return Err(Failure::field(StatusCode::OperationDenied, Location::NAMESPACE));
         }
         let controller = self.flow.slots.of(token).controller;
         for namespace in chosen() {
-            self.check_reservation(controller, namespace, Touch::Writes)?;
+            self.namespaces.check_reservation(controller, namespace, Touch::Writes)?;
         }
         if chosen().any(|namespace| namespace.is_write_protected()) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
-        for namespace in self.namespaces.iter_mut().filter(|one| all || one.id == entry.namespace) {
-            if namespace.busy().is_none() {
-                namespace.set_busy(Some(Busy::Deleting));
-            }
-        }
+        let idle = |one: &Namespace| (all || one.id == entry.namespace) && one.busy.is_none();
+        self.namespaces.change_each(idle, |one| one.busy = Some(Busy::Deleting));
         self.alone(token, Alone::DeleteNamespaces)
     }
 
@@ -191,7 +184,7 @@ impl Subsystem {
         let next = self
             .namespaces
             .iter()
-            .find(|one| (all || one.id == entry.namespace) && one.busy() == Some(Busy::Deleting));
+            .find(|one| (all || one.id == entry.namespace) && one.busy == Some(Busy::Deleting));
         let Some((id, medium, offset, length)) =
             next.map(|next| (next.id, next.medium, next.offset, next.bytes))
         else {
@@ -230,8 +223,7 @@ impl Subsystem {
 
     /// Reverts a deletion that failed or was aborted.
     pub(super) fn spare_namespaces(&mut self) {
-        let doomed = self.namespaces.iter_mut().filter(|one| one.busy() == Some(Busy::Deleting));
-        doomed.for_each(|namespace| namespace.set_busy(None));
+        self.namespaces.change_each(|one| one.busy == Some(Busy::Deleting), |one| one.busy = None);
     }
 
     pub(super) fn on_namespace_attachment(
@@ -250,6 +242,7 @@ impl Subsystem {
     /// Removes a namespace and tells the controllers that had it attached.
     pub(super) fn take_namespace(&mut self, id: NamespaceId) -> Option<Namespace> {
         let namespace = self.namespaces.remove(id)?;
+        self.unreadable.forget(id);
         self.controllers.on_namespace_changed(&mut self.flow, &namespace);
         Some(namespace)
     }
@@ -264,8 +257,8 @@ impl Subsystem {
         let keys = self.listed_controllers(data)?;
         let attach = SELECT.of(entry.cdw10) == ATTACH;
         let namespace = self.allocated_namespace(entry)?;
-        self.check_reservation(controller, namespace, Touch::Writes)?;
-        if namespace.busy().is_some() {
+        self.namespaces.check_reservation(controller, namespace, Touch::Writes)?;
+        if namespace.busy.is_some() {
             return Err(Failure::new(StatusCode::FormatInProgress));
         }
         if keys.iter().any(|key| namespace.is_attached_to(*key) == attach) {
@@ -273,8 +266,9 @@ impl Subsystem {
                 if attach { StatusCode::NamespaceAlreadyAttached } else { StatusCode::NamespaceNotAttached };
             return Err(Failure::new(code));
         }
-        let lost =
-            |key: &ControllerKey| self.ana_state(*key, namespace.ana_group) == AnaState::PersistentLoss;
+        let lost = |key: &ControllerKey| {
+            self.namespaces.access(*key).state(namespace.ana_group) == AnaState::PersistentLoss
+        };
         if attach && keys.iter().any(lost) {
             return Err(Failure::new(StatusCode::AnaAttachFailed));
         }
@@ -282,10 +276,8 @@ impl Subsystem {
         if !attach {
             self.end_self_test_of(id, Outcome::NamespaceRemoved);
         }
-        let controllers = self.controllers.count();
         for key in keys {
-            let namespace = self.namespaces.find_mut(id);
-            if namespace.is_some_and(|one| one.set_attached(key, attach, controllers)) {
+            if self.namespaces.attach(id, key, attach) {
                 self.flow.notify(Notification::NamespaceAttached { namespace: id, attached: attach });
             }
             self.controllers.on_namespace_changed_for(&mut self.flow, key, id);
@@ -310,18 +302,10 @@ impl Subsystem {
 
     /// The namespace of a command that accepts any allocated namespace, attached or not.
     fn allocated_namespace(&self, entry: &SubmissionQueueEntry) -> Result<&Namespace, Failure> {
-        let missing = self.missing_namespace(entry);
+        let missing = self.namespaces.missing(entry.namespace);
         self.namespaces
             .allocated(entry.namespace)
-            .filter(|one| one.busy() != Some(Busy::Deleting))
+            .filter(|one| one.busy != Some(Busy::Deleting))
             .ok_or(missing)
-    }
-
-    /// The failure for a namespace that does not exist: its identifier is invalid, or valid but not
-    /// in use.
-    pub(super) fn missing_namespace(&self, entry: &SubmissionQueueEntry) -> Failure {
-        let valid = self.namespaces.is_valid(entry.namespace);
-        let code = if valid { StatusCode::InvalidField } else { StatusCode::InvalidNamespaceOrFormat };
-        Failure::field(code, Location::NAMESPACE)
     }
 }

@@ -28,10 +28,12 @@ mod identify;
 mod instance;
 mod io;
 mod kept;
+mod lane;
 mod life;
 mod log_page;
 mod management;
 mod namespace;
+mod namespaces;
 mod overlap;
 mod progress;
 mod protection;
@@ -48,6 +50,7 @@ mod telemetry;
 mod tests;
 mod types;
 mod uncorrectable;
+mod view;
 
 pub use ana::AnaState;
 pub use config::{
@@ -84,14 +87,14 @@ use exclusive::Care;
 use features::SharedFeatures;
 use firmware::Firmware;
 use flow::Flow;
-use flow::Step;
 use life::Shutdowns;
-use namespace::Namespaces;
+use namespaces::Namespaces;
 use sanitize::Sanitize;
 use self_test::SelfTest;
 use slots::{Own, State};
 use smart::Smart;
 use telemetry::Telemetry;
+use uncorrectable::Unreadable;
 
 /// The command core of an NVM subsystem: executes commands for all its controllers.
 #[derive(Debug)]
@@ -100,15 +103,12 @@ pub struct Subsystem {
     controllers: Controllers,
     flow: Flow,
     namespaces: Namespaces,
-    /// The pool in its present state.
-    pool_config: Option<PoolConfig>,
+    unreadable: Unreadable,
     care: Care,
     /// Feature values that belong to namespaces.
     shared_features: SharedFeatures,
     /// Feature values that were saved, in this life and earlier ones.
     saved_features: Vec<SavedFeature>,
-    /// Whether the volatile write cache is on: no host has switched it off.
-    write_cache: bool,
     /// Number of errors that all controllers together have logged.
     errors_recorded: u64,
     smart: Smart,
@@ -178,12 +178,11 @@ impl Subsystem {
         let mut subsystem = Self {
             controllers: Controllers::default(),
             flow: Flow::new(now, &config),
-            namespaces: Namespaces::new(&config.namespaces, config.namespace_id_max()),
-            pool_config: config.pool,
+            namespaces: Namespaces::new(&config),
+            unreadable: Unreadable::default(),
             care: Care::default(),
             shared_features: SharedFeatures::new(&config),
             saved_features: config.saved_features.clone(),
-            write_cache: true,
             errors_recorded: 0,
             smart: Smart::new(now, config.temperature, config.counters),
             sanitize: Sanitize::new(config.sanitize),

@@ -1,16 +1,17 @@
-//! Namespaces as the subsystem keeps them.
+//! A namespace as the subsystem keeps it.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 
-use super::ana::FIRST_GROUP;
-use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES, PoolConfig};
+use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity};
 use super::controller::ControllerKey;
 use super::record::{ReservationRecord, WriteProtection};
-use super::uncorrectable::Marks;
+use super::view::Touch;
 use crate::media::MediumId;
 use crate::wire::NamespaceId;
+
+/// The ANA group of a namespace that nobody has moved to another group.
+const FIRST_GROUP: u32 = 1;
 
 /// An operation on a namespace that excludes all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,23 +44,18 @@ pub(super) struct Namespace {
     pub(super) ana_group: u32,
     /// The registrants and the reservation; `None` if there never were any.
     pub(super) reservations: Option<Box<ReservationRecord>>,
-    /// Whether some controller does not reach the namespace's ANA group.
-    unreached: bool,
     /// Whether the namespace is attached to controllers that `except` does not name.
     attached: bool,
     /// Controllers for which the opposite of `attached` holds.
     except: BTreeSet<ControllerKey>,
-    busy: Option<Busy>,
-    /// Blocks that Write Uncorrectable made unreadable.
-    marks: Marks,
-    /// Whether the hot path needs no second look: the namespace is active for and reached by every
-    /// controller, not reserved, not busy, and without marked blocks.
-    plain: bool,
+    pub(super) busy: Option<Busy>,
+    /// Whether Write Uncorrectable made blocks unreadable.
+    pub(super) marked: bool,
 }
 
 impl Namespace {
     pub(super) fn new(config: &NamespaceConfig, busy: Option<Busy>) -> Self {
-        let mut namespace = Self {
+        Self {
             id: config.id,
             medium: config.medium,
             offset: config.offset,
@@ -71,15 +67,11 @@ impl Namespace {
             identity: config.identity,
             ana_group: FIRST_GROUP,
             reservations: None,
-            unreached: false,
             attached: config.attached,
             except: BTreeSet::new(),
             busy,
-            marks: Marks::default(),
-            plain: false,
-        };
-        namespace.remember_plain();
-        namespace
+            marked: false,
+        }
     }
 
     /// The namespace's configuration at present.
@@ -97,21 +89,6 @@ impl Namespace {
         }
     }
 
-    fn remember_plain(&mut self) {
-        self.plain = self.attached
-            && self.except.is_empty()
-            && !self.unreached
-            && self.reservations.as_ref().is_none_or(|record| record.reservation.is_none())
-            && self.busy.is_none()
-            && self.marks.is_empty();
-    }
-
-    /// Whether nothing about the namespace needs a second look.
-    #[inline]
-    pub(super) const fn is_plain(&self) -> bool {
-        self.plain
-    }
-
     /// Whether writes are refused.
     #[inline]
     pub(super) const fn is_write_protected(&self) -> bool {
@@ -121,6 +98,16 @@ impl Namespace {
     /// Whether the namespace is active for the controller.
     pub(super) fn is_attached_to(&self, controller: ControllerKey) -> bool {
         self.attached != self.except.contains(&controller)
+    }
+
+    /// Whether the namespace is attached to every controller, and will be to a new one.
+    pub(super) fn is_attached_to_all(&self) -> bool {
+        self.attached && self.except.is_empty()
+    }
+
+    /// Whether the reservation lets a host access the namespace in this way.
+    pub(super) fn allows(&self, host: [u8; 16], touch: Touch) -> bool {
+        self.reservations.as_ref().is_none_or(|record| record.allows(host, touch))
     }
 
     /// Whether the namespace is attached to some controller, or will be to a new one.
@@ -146,172 +133,23 @@ impl Namespace {
             self.attached = attached;
             self.except.clear();
         }
-        self.remember_plain();
         for_all
-    }
-
-    pub(super) fn set_reservations(&mut self, record: ReservationRecord) {
-        self.reservations = Some(Box::new(record));
-        self.remember_plain();
-    }
-
-    pub(super) fn set_unreached(&mut self, unreached: bool) {
-        self.unreached = unreached;
-        self.remember_plain();
     }
 
     /// Forgets a controller that was removed.
     pub(super) fn forget_controller(&mut self, controller: ControllerKey) {
         self.except.remove(&controller);
-        self.remember_plain();
     }
 
-    pub(super) const fn busy(&self) -> Option<Busy> {
-        self.busy
-    }
-
-    pub(super) fn set_busy(&mut self, busy: Option<Busy>) {
-        self.busy = busy;
-        self.remember_plain();
-    }
-
-    pub(super) const fn marks(&self) -> &Marks {
-        &self.marks
-    }
-
-    /// Applies a change to the marks of unreadable blocks.
-    pub(super) fn mark<T>(&mut self, change: impl FnOnce(&mut Marks) -> T) -> T {
-        let changed = change(&mut self.marks);
-        self.remember_plain();
-        changed
-    }
-
-    /// Sets the block size and the resulting number of blocks. Contents and marks are gone.
-    pub(super) fn format(&mut self, block: BlockSize) {
+    /// Sets the block size and the resulting number of blocks.
+    pub(super) const fn format(&mut self, block: BlockSize) {
         self.block = block;
         self.blocks = self.bytes >> block.shift();
-        self.mark(Marks::clear);
     }
 
     /// Sets the length in bytes and the resulting number of blocks.
     pub(super) const fn resize(&mut self, bytes: u64) {
         self.bytes = bytes;
         self.blocks = bytes >> self.block.shift();
-    }
-}
-
-/// The namespaces by identifier: index n holds namespace n + 1. There is a place for each valid
-/// identifier.
-#[derive(Clone, Debug)]
-pub(super) struct Namespaces(Vec<Option<Namespace>>);
-
-impl Namespaces {
-    pub(super) fn new(configs: &[NamespaceConfig], highest: u32) -> Self {
-        let find = |id: u32| configs.iter().find(|config| config.id.0 == id);
-        Self((1..=highest).map(|id| find(id).map(|config| Namespace::new(config, None))).collect())
-    }
-
-    /// The highest valid namespace identifier (NN).
-    pub(super) fn highest(&self) -> u32 {
-        u32::try_from(self.0.len()).expect("identifiers are checked against NAMESPACE_ID_MAX")
-    }
-
-    pub(super) fn is_valid(&self, id: NamespaceId) -> bool {
-        (1..=self.highest()).contains(&id.0)
-    }
-
-    /// The namespace called `id`, whether allocated, being created, attached or not.
-    #[inline]
-    pub(super) fn find(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.0.get(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_ref()
-    }
-
-    /// Mutable access to the namespace called `id`, in any state.
-    pub(super) fn find_mut(&mut self, id: NamespaceId) -> Option<&mut Namespace> {
-        self.0.get_mut(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_mut()
-    }
-
-    /// The namespace called `id`, if it is allocated.
-    pub(super) fn allocated(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.find(id).filter(|namespace| namespace.busy != Some(Busy::Creating))
-    }
-
-    /// The namespace called `id`, if it is active for the controller.
-    pub(super) fn active(&self, controller: ControllerKey, id: NamespaceId) -> Option<&Namespace> {
-        self.allocated(id).filter(|namespace| namespace.is_attached_to(controller))
-    }
-
-    /// The allocated namespaces, in the order of identifiers.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Namespace> {
-        self.0.iter().flatten().filter(|namespace| namespace.busy != Some(Busy::Creating))
-    }
-
-    /// The namespaces that are active for some controller, in the order of identifiers.
-    pub(super) fn iter_attached(&self) -> impl Iterator<Item = &Namespace> {
-        self.iter().filter(|namespace| namespace.is_attached())
-    }
-
-    /// The first allocated namespace after `id`.
-    pub(super) fn after(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.iter().find(|namespace| namespace.id > id)
-    }
-
-    /// Mutable access to every namespace.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Namespace> {
-        self.0.iter_mut().flatten()
-    }
-
-    /// Inserts a namespace at its place.
-    pub(super) fn insert(&mut self, namespace: Namespace) {
-        let index = usize::try_from(namespace.id.0 - 1).expect("identifiers are small");
-        let place = self.0.get_mut(index).expect("the identifier is valid");
-        assert!(place.is_none(), "namespace {} exists", namespace.id);
-        *place = Some(namespace);
-    }
-
-    pub(super) fn remove(&mut self, id: NamespaceId) -> Option<Namespace> {
-        self.0.get_mut(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.take()
-    }
-
-    /// The lowest valid identifier without a namespace.
-    pub(super) fn vacant(&self) -> Option<NamespaceId> {
-        let index = self.0.iter().position(Option::is_none)?;
-        Some(NamespaceId(u32::try_from(index + 1).expect("identifiers are small")))
-    }
-
-    /// Ends every format and deletion, after the command that was alone has gone.
-    pub(super) fn set_at_rest(&mut self) {
-        for namespace in self.iter_mut().filter(|one| one.busy != Some(Busy::Creating)) {
-            namespace.set_busy(None);
-        }
-    }
-
-    /// The occupied extents of `pool` in order, including those of namespaces being created.
-    fn extents(&self, pool: &PoolConfig) -> Vec<(u64, u64)> {
-        let inside = self.0.iter().flatten().filter(|namespace| namespace.medium == pool.medium);
-        let page = u64::from(PAGE_BYTES);
-        let mut extents: Vec<_> = inside
-            .map(|namespace| (namespace.offset, namespace.offset + namespace.bytes.next_multiple_of(page)))
-            .collect();
-        extents.sort_unstable();
-        extents
-    }
-
-    /// Unallocated NVM Capacity (UNVMCAP): the bytes of `pool` that no namespace occupies.
-    pub(super) fn unallocated(&self, pool: &PoolConfig) -> u64 {
-        let taken: u64 = self.extents(pool).iter().map(|(start, end)| end - start).sum();
-        pool.bytes.saturating_sub(taken)
-    }
-
-    /// Byte offset of the first free extent of `bytes` bytes in `pool`.
-    pub(super) fn first_fit(&self, pool: &PoolConfig, bytes: u64) -> Option<u64> {
-        let mut start = 0_u64;
-        for (taken, end) in self.extents(pool) {
-            if taken.saturating_sub(start) >= bytes {
-                return Some(start);
-            }
-            start = start.max(end);
-        }
-        (pool.bytes.saturating_sub(start) >= bytes).then_some(start)
     }
 }

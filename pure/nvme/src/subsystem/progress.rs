@@ -2,11 +2,12 @@
 
 use engine::Buffer;
 
+use super::Subsystem;
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
 use super::slots::{Alone, HostDataFor, MediaFor, Own, State};
 use super::types::{CommandToken, CompletionResult, Output};
-use super::{Subsystem, io};
+use super::view::blocks_of;
 use crate::media;
 use crate::media::MediaError;
 use crate::wire::{Status, StatusCode};
@@ -49,11 +50,11 @@ impl Subsystem {
         let slot = self.flow.slots.of(token);
         let (controller, entry) = (slot.controller, slot.entry);
         let handled = match purpose {
-            HostDataFor::Write => self.on_write_data(token, &entry, data),
-            HostDataFor::Compare => self.on_compare_data(token, &entry, data),
-            HostDataFor::DatasetManagement => self.on_dataset_ranges(token, &entry, data),
+            HostDataFor::Write => self.lane().on_write_data(token, &entry, data),
+            HostDataFor::Compare => self.lane().on_compare_data(token, &entry, data),
+            HostDataFor::DatasetManagement => self.lane().on_dataset_ranges(token, &entry, data),
             HostDataFor::SetFeatures => self.on_feature_data(controller, &entry, &data),
-            HostDataFor::Copy => self.on_copy_ranges(token, &entry, data),
+            HostDataFor::Copy => self.lane().on_copy_ranges(token, &entry, data),
             HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
             HostDataFor::Reservation => self.on_reservation_keys(token, &entry, &data),
             HostDataFor::FirmwareImage => self.on_firmware_piece(controller, &entry, &data),
@@ -158,7 +159,7 @@ impl Subsystem {
             (MediaFor::Sanitize, _) => return self.on_sanitized(result),
             (MediaFor::SelfTest, _) => return self.on_self_tested(result),
             (MediaFor::Save(dw0), _) => return self.on_saved(token, &entry, dw0, result),
-            (MediaFor::CopyRead(_), Ok(())) => self.on_copy_read(token, &entry),
+            (MediaFor::CopyRead(_), Ok(())) => self.lane().on_copy_read(token, &entry),
             (MediaFor::CopyWrite(_), Ok(())) => self.on_copy_written(token, &entry),
             (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
             (MediaFor::DeleteNamespace(namespace), _) => {
@@ -182,11 +183,11 @@ impl Subsystem {
             }
             (MediaFor::WriteMarked, Ok(())) => {
                 self.smart.count_write(self.flow.slots.of(token).length);
-                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
+                self.unmark(entry.namespace, entry.starting_lba(), blocks_of(&entry));
                 Ok(Step::Done(0))
             }
             (MediaFor::WriteZeroes, Ok(())) => {
-                self.unmark(entry.namespace, entry.starting_lba(), io::blocks_of(&entry));
+                self.unmark(entry.namespace, entry.starting_lba(), blocks_of(&entry));
                 Ok(Step::Done(0))
             }
             (MediaFor::Flush, Ok(())) => Ok(Step::Done(0)),

@@ -30,8 +30,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         select: u32,
     ) -> Handled {
-        let namespace = self.namespaces.active(controller, entry.namespace);
-        let namespace = namespace.ok_or_else(|| self.missing_namespace(entry))?;
+        let namespace = self.namespaces.active_for(controller, entry.namespace)?;
         let current = if select == 0 { namespace.protection } else { WriteProtection::None };
         Ok(Step::Done(current.value().into()))
     }
@@ -41,10 +40,8 @@ impl Subsystem {
     pub(super) fn set_protection(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let wanted = wanted_protection(entry)?;
         let controller = self.flow.slots.of(token).controller;
-        if entry.namespace != NamespaceId::ALL
-            && self.namespaces.active(controller, entry.namespace).is_none()
-        {
-            return Err(self.missing_namespace(entry));
+        if entry.namespace != NamespaceId::ALL {
+            self.namespaces.active_for(controller, entry.namespace)?;
         }
         if wanted == WriteProtection::None {
             while let Some((id, _)) = self.next_to_protect(controller, entry, wanted) {
@@ -97,8 +94,7 @@ impl Subsystem {
     }
 
     fn protect(&mut self, id: NamespaceId, protection: WriteProtection) {
-        if let Some(namespace) = self.namespaces.find_mut(id) {
-            namespace.protection = protection;
+        if self.namespaces.change(id, |one| one.protection = protection).is_some() {
             self.flow.notify(Notification::NamespaceProtected { namespace: id, protection });
             self.tell_of_change(id);
         }

@@ -15,6 +15,7 @@ use super::namespace::Namespace;
 use super::record::{Registrant, ReservationRecord, ReservationType};
 use super::slots::HostDataFor;
 use super::types::{CommandToken, Notification};
+use super::view::Touch;
 use crate::wire::feature::FeatureId;
 use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry, feature, low_u8};
 
@@ -84,28 +85,6 @@ impl Notices {
     }
 }
 
-/// The kind of access by which reservations judge a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Touch {
-    Reads,
-    Writes,
-    /// No access that reservations deny: the command has rules of its own.
-    Nothing,
-}
-
-impl Touch {
-    pub(super) const fn of(opcode: IoOpcode) -> Self {
-        match opcode {
-            IoOpcode::Read | IoOpcode::Compare | IoOpcode::Verify => Self::Reads,
-            IoOpcode::ReservationRegister
-            | IoOpcode::ReservationReport
-            | IoOpcode::ReservationAcquire
-            | IoOpcode::ReservationRelease => Self::Nothing,
-            _ => Self::Writes,
-        }
-    }
-}
-
 impl ReservationRecord {
     fn key_of(&self, host: [u8; 16]) -> Option<u64> {
         self.registrants.iter().find(|one| one.host == host).map(|one| one.key)
@@ -116,7 +95,7 @@ impl ReservationRecord {
             .is_some_and(|(kind, holder)| holder == host || kind.is_of_all() && self.key_of(host).is_some())
     }
 
-    fn allows(&self, host: [u8; 16], touch: Touch) -> bool {
+    pub(super) fn allows(&self, host: [u8; 16], touch: Touch) -> bool {
         let Some((kind, _)) = self.reservation else { return true };
         touch == Touch::Nothing
             || self.is_holder(host)
@@ -148,27 +127,12 @@ impl Subsystem {
         self.controllers.of(controller).config.of_fabrics().is_some()
     }
 
-    /// Fails if a reservation of another host denies the access.
-    pub(super) fn check_reservation(
-        &self,
-        controller: ControllerKey,
-        namespace: &Namespace,
-        touch: Touch,
-    ) -> Result<(), Failure> {
-        let host = self.controllers.of(controller).features.host_identifier();
-        if namespace.reservations.as_ref().is_none_or(|record| record.allows(host, touch)) {
-            Ok(())
-        } else {
-            Err(Failure::new(StatusCode::ReservationConflict))
-        }
-    }
-
     pub(super) fn on_reservation(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let controller = self.flow.slots.of(token).controller;
         if !self.has_reservations(controller) {
             return Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE));
         }
-        self.ready_namespace(token, entry)?;
+        self.lane().ready(token, entry)?;
         match IoOpcode::from(entry.opcode) {
             IoOpcode::ReservationReport => self.on_report(token, entry),
             IoOpcode::ReservationRelease => Ok(self.flow.pull(token, 8, HostDataFor::Reservation)),
@@ -183,13 +147,13 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         data: &[u8],
     ) -> Handled {
-        self.ready_namespace(token, entry)?;
+        self.lane().ready(token, entry)?;
         let (words, _) = data.as_chunks::<8>();
         let key = |index: usize| words.get(index).map_or(0, |raw| u64::from_le_bytes(*raw));
         let controller = self.flow.slots.of(token).controller;
-        let host = self.controllers.of(controller).features.host_identifier();
+        let host = self.namespaces.host(controller);
         let Some(namespace) = self.namespaces.find(entry.namespace) else {
-            return Err(self.missing_namespace(entry));
+            return Err(self.namespaces.missing(entry.namespace));
         };
         let before = namespace.reservations.as_deref().cloned().unwrap_or_default();
         let mut record = ReservationRecord { namespace: entry.namespace, ..before.clone() };
@@ -207,7 +171,7 @@ impl Subsystem {
             self.abort_preempted(token, entry.namespace, &gone);
         }
         if record != before {
-            self.set_reservations(record.clone());
+            self.namespaces.set_reservations(record.clone());
             if record.persistent || before.persistent {
                 self.flow.notify(Notification::ReservationsChanged(Box::new(record)));
             }
@@ -218,18 +182,11 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
-    /// Sets the registrants and the reservation of the record's namespace.
-    pub(super) fn set_reservations(&mut self, record: ReservationRecord) {
-        if let Some(namespace) = self.namespaces.find_mut(record.namespace) {
-            namespace.set_reservations(record);
-        }
-    }
-
     /// Restores the reservations that persisted through a power loss.
     pub(super) fn restore_reservations(&mut self) {
         for record in self.config.reservations.clone() {
             if record.persistent && record.registrants.len() <= REGISTRANTS_MAX {
-                self.set_reservations(record);
+                self.namespaces.set_reservations(record);
             }
         }
     }
@@ -238,7 +195,7 @@ impl Subsystem {
     fn abort_preempted(&mut self, by: CommandToken, namespace: NamespaceId, hosts: &BTreeSet<[u8; 16]>) {
         let is_meant = |token: &CommandToken| {
             self.flow.slots.peek(*token).is_some_and(|slot| {
-                let host = self.controllers.of(slot.controller).features.host_identifier();
+                let host = self.namespaces.host(slot.controller);
                 let of_namespace = !slot.queue.is_admin() && slot.entry.namespace == namespace;
                 of_namespace && slot.state.can_abort() && hosts.contains(&host)
             })
@@ -259,7 +216,7 @@ impl Subsystem {
             let controller = self.controllers.of_mut(key);
             let mask = controller.notices.masks.get(&namespace).copied().unwrap_or_default();
             let wanted = mask & 1 << news as u32 == 0;
-            if attached && wanted && controller.features.host_identifier() == host {
+            if attached && wanted && self.namespaces.host(key) == host {
                 let notices = &mut controller.notices;
                 notices.count = notices.count.wrapping_add(1).max(1);
                 if notices.waiting.len() == NOTIFICATIONS_MAX {
@@ -280,8 +237,7 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         select: u32,
     ) -> Handled {
-        let namespace = self.namespaces.active(controller, entry.namespace);
-        let namespace = namespace.ok_or_else(|| self.missing_namespace(entry))?;
+        let namespace = self.namespaces.active_for(controller, entry.namespace)?;
         let value = match id {
             FeatureId::ReservationMask => {
                 let masks = &self.controllers.of(controller).notices.masks;
@@ -301,8 +257,8 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
     ) -> Handled {
         let all = entry.namespace == NamespaceId::ALL;
-        if !all && self.namespaces.active(controller, entry.namespace).is_none() {
-            return Err(self.missing_namespace(entry));
+        if !all {
+            self.namespaces.active_for(controller, entry.namespace)?;
         }
         let chosen = |one: &&Namespace| one.is_attached_to(controller) && (all || one.id == entry.namespace);
         let chosen: Vec<_> = self.namespaces.iter().filter(chosen).map(|one| one.id).collect();
@@ -317,7 +273,7 @@ impl Subsystem {
             record.namespace = namespace;
             let persistent = feature::PERSIST_THROUGH_POWER_LOSS.is_set(entry.cdw11);
             if core::mem::replace(&mut record.persistent, persistent) != persistent {
-                self.set_reservations(record.clone());
+                self.namespaces.set_reservations(record.clone());
                 self.flow.notify(Notification::ReservationsChanged(Box::new(record)));
             }
         }
@@ -333,8 +289,8 @@ impl Subsystem {
         if !EXTENDED.is_set(entry.cdw11) {
             return Err(Failure::field(StatusCode::HostIdentifierInconsistentFormat, Location::CDW11));
         }
-        let namespace = self.ready_namespace(token, entry)?;
-        let record = namespace.reservations.as_deref().cloned().unwrap_or_default();
+        let namespace = self.namespaces.find(entry.namespace);
+        let record = namespace.and_then(|one| one.reservations.as_deref()).cloned().unwrap_or_default();
         let report = report(&record);
         self.flow.push_padded(token, &report, length);
         Ok(Step::Done(0))

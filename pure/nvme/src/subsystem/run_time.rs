@@ -53,12 +53,11 @@ impl Subsystem {
         if self.namespaces.find(config.id).is_some() {
             return Err(NamespaceError::Exists);
         }
-        if self.config.is_in_pool(config.medium) || config.offset != 0 {
+        if self.namespaces.is_in_pool(config.medium) || config.offset != 0 {
             return Err(NamespaceError::Pool);
         }
         self.namespaces.insert(Namespace::new(config, None));
         self.shared_features.add_namespace(config.id);
-        self.remember_access();
         self.tell_of_change(config.id);
         Ok(())
     }
@@ -71,7 +70,7 @@ impl Subsystem {
     pub fn remove_namespace(&mut self, now: Instant, id: NamespaceId) -> Result<(), NamespaceError> {
         self.flow.now = now;
         let found = self.namespaces.allocated(id).ok_or(NamespaceError::Missing)?;
-        if self.config.is_in_pool(found.medium) {
+        if self.namespaces.is_in_pool(found.medium) {
             return Err(NamespaceError::Pool);
         }
         self.end_self_test_of(id, Outcome::NamespaceRemoved);
@@ -84,8 +83,7 @@ impl Subsystem {
     /// hosts of the change.
     pub fn resize_namespace(&mut self, now: Instant, namespace: NamespaceId, bytes: u64) {
         self.flow.now = now;
-        if let Some(found) = self.namespaces.find_mut(namespace) {
-            found.resize(bytes);
+        if self.namespaces.change(namespace, |one| one.resize(bytes)).is_some() {
             self.tell_of_change(namespace);
         }
     }
@@ -94,8 +92,7 @@ impl Subsystem {
     /// set, and tells hosts of the change.
     pub fn set_read_only(&mut self, now: Instant, namespace: NamespaceId, read_only: bool) {
         self.flow.now = now;
-        if let Some(found) = self.namespaces.find_mut(namespace) {
-            found.read_only = read_only;
+        if self.namespaces.change(namespace, |one| one.read_only = read_only).is_some() {
             self.tell_of_change(namespace);
         }
     }
@@ -109,7 +106,7 @@ impl Subsystem {
 
     /// The present configuration of every namespace, in the order of identifiers.
     pub fn namespaces(&self) -> impl Iterator<Item = NamespaceConfig> {
-        let settled = self.namespaces.iter().filter(|one| one.busy() != Some(Busy::Deleting));
+        let settled = self.namespaces.iter().filter(|one| one.busy != Some(Busy::Deleting));
         settled.map(Namespace::config)
     }
 }

@@ -10,13 +10,14 @@ use super::errors::{Failure, Location};
 use super::events::AsynchronousEvent;
 use super::flow::{Handled, Step};
 use super::record::{SanitizeRecord, SanitizeStatus};
-use super::reservation::Touch;
 use super::self_test::{Outcome, PAUSE};
 use super::slots::{MediaFor, Own};
 use super::types::{CommandToken, Notification};
+use super::uncorrectable::Unreadable;
+use super::view::Touch;
 use crate::media::{MediaError, MediumId, Operation};
 use crate::wire::log::{LogPage, SanitizeLog, sanitize_status};
-use crate::wire::{AdminOpcode, Bits, IoOpcode, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
+use crate::wire::{AdminOpcode, Bits, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
 
 /// Sanitize Action (SANACT), in CDW10.
 const ACTION: Bits = Bits::new(2, 0);
@@ -41,8 +42,6 @@ pub(super) const CAPABILITIES: u32 = 1 << 1 | 1 << 2 | 0b01 << 30;
 const DEALLOCATE_STEP: u64 = 64 << 20;
 /// The most bytes that one step writes.
 const WRITE_STEP: u64 = 1 << 20;
-/// Media are sanitized in multiples of this many bytes: the smallest logical block.
-const GRAIN: u64 = 512;
 /// The assumed speed for estimated times, in bytes per second.
 const BYTES_PER_SECOND: u64 = 1 << 30;
 /// The value that means no estimate.
@@ -141,7 +140,7 @@ impl Subsystem {
         }
         let controller = self.flow.slots.of(token).controller;
         for namespace in self.namespaces.iter() {
-            self.check_reservation(controller, namespace, Touch::Writes)?;
+            self.namespaces.check_reservation(controller, namespace, Touch::Writes)?;
         }
         if self.namespaces.iter().any(|namespace| namespace.is_write_protected()) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
@@ -176,7 +175,8 @@ impl Subsystem {
     /// Starts an operation that a power loss interrupted again, from its beginning.
     pub(super) fn resume_sanitize(&mut self) {
         let record = self.sanitize.record;
-        self.care.set_sanitize(record.refusal().is_some(), record.data_erased);
+        self.namespaces.set_sanitize(record.refusal(), record.data_erased);
+        self.care.set_restricted(record.refusal().is_some() || record.data_erased);
         if record.status == SanitizeStatus::InProgress {
             self.sanitize.record.passes = 0;
             self.begin_sanitize();
@@ -204,7 +204,7 @@ impl Subsystem {
 
     fn begin_sanitize(&mut self) {
         let record = self.sanitize.record;
-        let media = self.media();
+        let media = self.namespaces.media();
         let bytes: u64 = media.iter().map(|(_, _, bytes)| bytes).sum();
         let sweeps = u64::from(record.passes_wanted());
         let sweeps = sweeps + u64::from(record.overwrites() && record.deallocates());
@@ -225,16 +225,6 @@ impl Subsystem {
         });
         self.prepare_pattern();
         self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
-    }
-
-    /// Every part of a medium as (medium, start, length) in bytes, with the length cut to whole
-    /// blocks of [`GRAIN`] bytes: the pool, and the parts of namespaces outside it.
-    pub(super) fn media(&self) -> Vec<(MediumId, u64, u64)> {
-        let pool = self.pool_config.iter().map(|pool| (pool.medium, 0, pool.bytes));
-        let own = self.namespaces.iter().filter(|one| !self.config.is_in_pool(one.medium));
-        pool.chain(own.map(|one| (one.medium, one.offset, one.bytes)))
-            .map(|(medium, start, bytes)| (medium, start, bytes / GRAIN * GRAIN))
-            .collect()
     }
 
     /// Prepares the buffer that every step of an overwrite pass writes.
@@ -336,9 +326,8 @@ impl Subsystem {
         self.sanitize.running = None;
         let data_erased = status == SanitizeStatus::Completed;
         if data_erased {
-            for namespace in self.namespaces.iter_mut() {
-                namespace.mark(super::uncorrectable::Marks::clear);
-            }
+            self.unreadable = Unreadable::default();
+            self.namespaces.change_each(|one| one.marked, |one| one.marked = false);
         }
         self.set_sanitize(SanitizeRecord { status, data_erased, ..self.sanitize.record });
         let log = self.sanitize_log();
@@ -351,7 +340,8 @@ impl Subsystem {
 
     fn set_sanitize(&mut self, record: SanitizeRecord) {
         self.sanitize.record = record;
-        self.care.set_sanitize(record.refusal().is_some(), record.data_erased);
+        self.namespaces.set_sanitize(record.refusal(), record.data_erased);
+        self.care.set_restricted(record.refusal().is_some() || record.data_erased);
         self.flow.notify(Notification::SanitizeChanged(record));
     }
 
@@ -385,13 +375,6 @@ impl Subsystem {
         if allowed { Ok(()) } else { Err(Failure::new(code)) }
     }
 
-    /// Answers an I/O command while an operation is in progress or has failed. Only Flush succeeds,
-    /// since it has nothing to do.
-    pub(super) fn on_io_command_while_sanitizing(&self, opcode: IoOpcode) -> Option<Handled> {
-        let code = self.sanitize.record.refusal()?;
-        Some(if opcode == IoOpcode::Flush { Ok(Step::Done(0)) } else { Err(Failure::new(code)) })
-    }
-
     pub(super) fn sanitize_log(&self) -> SanitizeLog {
         let record = self.sanitize.record;
         let operation = match record.status {
@@ -411,7 +394,7 @@ impl Subsystem {
             (None, SanitizeStatus::InProgress) => 0,
             (None, _) => u16::MAX,
         };
-        let bytes: u64 = self.media().iter().map(|(_, _, bytes)| bytes).sum();
+        let bytes: u64 = self.namespaces.media().iter().map(|(_, _, bytes)| bytes).sum();
         let seconds = |sweeps: u64| {
             u32::try_from(bytes.saturating_mul(sweeps).div_ceil(BYTES_PER_SECOND)).unwrap_or(NO_ESTIMATE)
         };

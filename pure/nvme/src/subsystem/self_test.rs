@@ -118,8 +118,8 @@ impl Subsystem {
         let scope = entry.namespace;
         let any = scope == NamespaceId::NONE || scope == NamespaceId::ALL;
         let controller = self.flow.slots.of(token).controller;
-        if !any && self.namespaces.active(controller, scope).is_none() {
-            return Err(self.missing_namespace(entry));
+        if !any {
+            self.namespaces.active_for(controller, scope)?;
         }
         if self.self_test.running.is_some() {
             return Err(Failure::new(StatusCode::DeviceSelfTestInProgress));
@@ -218,7 +218,7 @@ impl Subsystem {
             let next = self
                 .namespaces
                 .iter_attached()
-                .find(|one| one.id > running.namespace && running.covers(one.id) && one.busy().is_none())?;
+                .find(|one| one.id > running.namespace && running.covers(one.id) && one.busy.is_none())?;
             (running.namespace, running.offset) = (next.id, 0);
         }
     }

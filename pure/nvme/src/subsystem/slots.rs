@@ -95,6 +95,24 @@ pub(super) enum State {
     DeferredData(HostDataFor),
 }
 
+impl State {
+    /// Whether a command in this state can be aborted without leaving its effect in doubt.
+    pub(super) const fn can_abort(self) -> bool {
+        match self {
+            Self::AwaitingEvent
+            | Self::AwaitingHostData(_)
+            | Self::AwaitingQuiet(_)
+            | Self::AwaitingSecond
+            | Self::Deferred
+            | Self::DeferredData(_) => true,
+            Self::AwaitingMedia(purpose) => {
+                matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify)
+            }
+            Self::Free | Self::Started | Self::AwaitingFirst => false,
+        }
+    }
+}
+
 /// The state of a command in flight.
 #[derive(Debug)]
 pub(super) struct Slot {

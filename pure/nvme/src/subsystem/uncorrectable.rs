@@ -5,9 +5,9 @@ use alloc::collections::BTreeMap;
 use super::Subsystem;
 use super::errors::Failure;
 use super::flow::{Handled, Step};
-use super::namespace::Namespace;
 use super::record::UnreadableBlocks;
 use super::types::{CommandToken, Notification};
+use super::view::blocks_of;
 use crate::wire::{NamespaceId, StatusCode, SubmissionQueueEntry};
 
 /// The most unreadable blocks in a namespace, which also bounds the number of runs.
@@ -21,10 +21,6 @@ pub(super) struct Marks(BTreeMap<u64, u64>);
 impl Marks {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
     }
 
     /// The first marked block in `start..end`.
@@ -85,29 +81,66 @@ impl Marks {
     }
 }
 
+/// The unreadable blocks of all namespaces.
+#[derive(Debug, Default)]
+pub(super) struct Unreadable(BTreeMap<NamespaceId, Marks>);
+
+impl Unreadable {
+    /// Marks blocks. Returns false and changes nothing if the namespace could have too many.
+    pub(super) fn add(&mut self, blocks: &UnreadableBlocks) -> bool {
+        let marks = self.0.entry(blocks.namespace).or_default();
+        marks.add(blocks.lba, blocks.lba.saturating_add(blocks.blocks))
+    }
+
+    /// Removes the marks from blocks, and returns whether there were any.
+    pub(super) fn remove(&mut self, blocks: &UnreadableBlocks) -> bool {
+        let marks = self.0.get_mut(&blocks.namespace);
+        marks.is_some_and(|marks| marks.remove(blocks.lba, blocks.lba + blocks.blocks))
+    }
+
+    /// Forgets the marks of a namespace.
+    pub(super) fn forget(&mut self, namespace: NamespaceId) {
+        self.0.remove(&namespace);
+    }
+
+    /// Whether the namespace has unreadable blocks.
+    pub(super) fn has(&self, namespace: NamespaceId) -> bool {
+        self.0.get(&namespace).is_some_and(|marks| !marks.is_empty())
+    }
+
+    /// Fails if one of the blocks is unreadable.
+    #[cold]
+    pub(super) fn check(&self, namespace: NamespaceId, lba: u64, blocks: u64) -> Result<(), Failure> {
+        match self.0.get(&namespace).and_then(|marks| marks.first_in(lba, lba + blocks)) {
+            Some(lba) => Err(Failure::at_lba(StatusCode::UnrecoveredReadError, lba)),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Subsystem {
     pub(super) fn on_write_uncorrectable(
         &mut self,
         token: CommandToken,
         entry: &SubmissionQueueEntry,
     ) -> Handled {
-        let (lba, blocks) = (entry.starting_lba(), super::io::blocks_of(entry));
-        self.check_writable(token, entry)?;
-        let namespace = self.namespaces.find_mut(entry.namespace);
-        let namespace = namespace.expect("a namespace that can be written is there");
-        if !namespace.mark(|marks| marks.add(lba, lba + blocks)) {
+        let (namespace, lba, blocks) = (entry.namespace, entry.starting_lba(), blocks_of(entry));
+        self.lane().check_writable(token, entry)?;
+        let blocks = UnreadableBlocks { namespace, lba, blocks };
+        if !self.unreadable.add(&blocks) {
             return Err(Failure::at_lba(StatusCode::WriteFault, lba));
         }
-        let blocks = UnreadableBlocks { namespace: entry.namespace, lba, blocks };
+        self.namespaces.set_marked(namespace, true);
         self.flow.notify(Notification::BlocksUnreadable(blocks));
         Ok(Step::Done(0))
     }
 
     pub(super) fn restore_unreadable_blocks(&mut self) {
         for run in &self.config.unreadable_blocks {
-            if let Some(namespace) = self.namespaces.find_mut(run.namespace) {
+            if let Some(namespace) = self.namespaces.find(run.namespace) {
                 let end = run.lba.saturating_add(run.blocks).min(namespace.blocks);
-                namespace.mark(|marks| marks.add(run.lba, end));
+                self.unreadable.add(&UnreadableBlocks { blocks: end.saturating_sub(run.lba), ..*run });
+                self.namespaces.set_marked(run.namespace, self.unreadable.has(run.namespace));
             }
         }
     }
@@ -115,21 +148,11 @@ impl Subsystem {
     /// Removes the marks from blocks that were written, which makes them readable again.
     #[cold]
     pub(super) fn unmark(&mut self, namespace: NamespaceId, lba: u64, blocks: u64) {
-        let Some(found) = self.namespaces.find_mut(namespace).filter(|one| !one.marks().is_empty()) else {
-            return;
-        };
-        if found.mark(|marks| marks.remove(lba, lba + blocks)) {
-            self.flow.notify(Notification::BlocksReadable(UnreadableBlocks { namespace, lba, blocks }));
+        let blocks = UnreadableBlocks { namespace, lba, blocks };
+        if self.unreadable.remove(&blocks) {
+            self.namespaces.set_marked(namespace, self.unreadable.has(namespace));
+            self.flow.notify(Notification::BlocksReadable(blocks));
         }
-    }
-}
-
-/// Fails if one of the blocks is marked as unreadable.
-#[cold]
-pub(super) fn check_readable(namespace: &Namespace, lba: u64, blocks: u64) -> Result<(), Failure> {
-    match namespace.marks().first_in(lba, lba + blocks) {
-        Some(lba) => Err(Failure::at_lba(StatusCode::UnrecoveredReadError, lba)),
-        None => Ok(()),
     }
 }
 

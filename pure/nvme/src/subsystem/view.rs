@@ -1,0 +1,253 @@
+//! What I/O commands need to know of the subsystem and of their namespaces, in views that the
+//! subsystem publishes.
+//!
+//! The views are plain data. A lane of I/O queues could hold a copy of its own on another thread:
+//! `docs/nvme.md` has the protocol between the subsystem and the lanes. Today there is one lane,
+//! which uses the views in place, so that each change is in effect as soon as it is published.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::config::{BlockSize, Config};
+use super::controller::ControllerKey;
+use super::errors::{Failure, Location};
+use crate::media::MediumId;
+use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
+
+/// Number of Logical Blocks (NLB), 0's based, in CDW12.
+const NLB: Bits = Bits::new(15, 0);
+
+/// Number of logical blocks of the command.
+#[inline]
+pub(super) const fn blocks_of(entry: &SubmissionQueueEntry) -> u64 {
+    NLB.of(entry.cdw12) as u64 + 1
+}
+
+/// The kind of access by which reservations judge a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Touch {
+    Reads,
+    Writes,
+    /// No access that reservations deny: the command has rules of its own.
+    Nothing,
+}
+
+impl Touch {
+    const ALL: [Self; 3] = [Self::Reads, Self::Writes, Self::Nothing];
+
+    pub(super) const fn of(opcode: IoOpcode) -> Self {
+        match opcode {
+            IoOpcode::Read | IoOpcode::Compare | IoOpcode::Verify => Self::Reads,
+            IoOpcode::ReservationRegister
+            | IoOpcode::ReservationReport
+            | IoOpcode::ReservationAcquire
+            | IoOpcode::ReservationRelease => Self::Nothing,
+            _ => Self::Writes,
+        }
+    }
+}
+
+/// The reason why a namespace refuses a controller's command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The namespace is not active for the controller, or is being created or deleted.
+    Missing,
+    /// The controller does not reach the namespace, whose ANA state has this status.
+    Unreached(StatusCode),
+    /// A reservation of another host denies the access.
+    Reserved,
+    /// The namespace is being formatted.
+    Formatting,
+}
+
+/// What a namespace answers to the commands of one controller: a refusal or none for each
+/// [`Touch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Verdict([Option<Refusal>; 3]);
+
+impl Verdict {
+    /// Refuses every command for the same reason.
+    pub(super) const fn refuse(refusal: Refusal) -> Self {
+        Self([Some(refusal); 3])
+    }
+
+    pub(super) fn new(of: impl Fn(Touch) -> Option<Refusal>) -> Self {
+        Self(Touch::ALL.map(of))
+    }
+
+    const fn refusal(&self, touch: Touch) -> Option<Refusal> {
+        self.0[touch as usize]
+    }
+}
+
+/// What an I/O command needs to know of its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NamespaceView {
+    /// The version of the views with which this view was published.
+    pub(super) version: u64,
+    pub(super) medium: MediumId,
+    /// Byte offset of the namespace in its medium.
+    pub(super) offset: u64,
+    pub(super) block: BlockSize,
+    /// Namespace Size (NSZE).
+    pub(super) blocks: u64,
+    /// Whether writes are refused.
+    pub(super) write_protected: bool,
+    /// Whether the namespace is being created, formatted or deleted.
+    pub(super) busy: bool,
+    /// Whether no command needs a second look: the namespace is active for and reached by every
+    /// controller, not reserved, not busy, and without unreadable blocks.
+    pub(super) plain: bool,
+    /// What the namespace answers to each controller, by key; empty if the namespace is plain.
+    pub(super) verdicts: Vec<Verdict>,
+}
+
+impl NamespaceView {
+    /// The reason why a command of the controller is refused, if it is.
+    pub(super) fn refusal(&self, controller: ControllerKey, touch: Touch) -> Option<Refusal> {
+        if self.plain {
+            return None;
+        }
+        let verdict = self.verdicts.get(usize::from(controller.0));
+        verdict.unwrap_or(&Verdict::refuse(Refusal::Missing)).refusal(touch)
+    }
+
+    /// The extent of the command's logical blocks.
+    #[inline]
+    pub(super) fn extent_of(&self, entry: &SubmissionQueueEntry) -> Result<Extent, Failure> {
+        self.extent_within(entry.starting_lba(), blocks_of(entry))
+    }
+
+    /// The extent of `blocks` logical blocks from `lba`. Fails if the namespace does not have them
+    /// all.
+    #[inline]
+    pub(super) fn extent_within(&self, lba: u64, blocks: u64) -> Result<Extent, Failure> {
+        match lba.checked_add(blocks) {
+            Some(end) if end <= self.blocks => {
+                let shift = self.block.shift();
+                Ok(Extent { offset: self.offset + (lba << shift), length: blocks << shift })
+            }
+            _ => {
+                Err(Failure { location: Location::CDW10, ..Failure::at_lba(StatusCode::LbaOutOfRange, lba) })
+            }
+        }
+    }
+}
+
+/// The bytes of a medium that a command reads or writes.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
+
+/// The views of all namespaces, and what I/O commands need to know of the subsystem.
+#[derive(Clone, Debug)]
+pub(super) struct Views {
+    /// The number of changes published so far.
+    version: u64,
+    /// Maximum Data Transfer Size (MDTS) in bytes.
+    pub(super) transfer_bytes_max: u32,
+    /// Whether every write must be durable, because no volatile write cache is on.
+    write_through: bool,
+    /// The status with which I/O commands fail because of a sanitize operation, except Flush.
+    sanitize: Option<StatusCode>,
+    /// Whether nothing was written since the last sanitize operation, so that the subsystem must
+    /// hear of the first change.
+    erased: bool,
+    /// The namespaces by identifier: index n holds namespace n + 1.
+    namespaces: Vec<Option<NamespaceView>>,
+}
+
+impl Views {
+    pub(super) fn new(config: &Config, highest: usize) -> Self {
+        Self {
+            version: 0,
+            transfer_bytes_max: config.transfer_bytes_max,
+            write_through: !config.volatile_write_cache,
+            sanitize: None,
+            erased: false,
+            namespaces: vec![None; highest],
+        }
+    }
+
+    /// The view of the namespace called `id`, in any state.
+    #[inline]
+    pub(super) fn find(&self, id: NamespaceId) -> Option<&NamespaceView> {
+        self.namespaces.get(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_ref()
+    }
+
+    /// The failure for a namespace that does not exist: its identifier is invalid, or valid but not
+    /// in use.
+    pub(super) fn missing(&self, id: NamespaceId) -> Failure {
+        let valid = usize::try_from(id.0).is_ok_and(|id| (1..=self.namespaces.len()).contains(&id));
+        let code = if valid { StatusCode::InvalidField } else { StatusCode::InvalidNamespaceOrFormat };
+        Failure::field(code, Location::NAMESPACE)
+    }
+
+    /// The failure for a namespace that refuses a command.
+    pub(super) fn failure(&self, id: NamespaceId, refusal: Refusal) -> Failure {
+        match refusal {
+            Refusal::Missing => self.missing(id),
+            Refusal::Unreached(code) => Failure::field(code, Location::NAMESPACE),
+            Refusal::Reserved => Failure::new(StatusCode::ReservationConflict),
+            Refusal::Formatting => Failure::new(StatusCode::FormatInProgress),
+        }
+    }
+
+    #[inline]
+    pub(super) const fn is_write_through(&self) -> bool {
+        self.write_through
+    }
+
+    pub(super) const fn sanitize(&self) -> Option<StatusCode> {
+        self.sanitize
+    }
+
+    pub(super) const fn is_erased(&self) -> bool {
+        self.erased
+    }
+
+    /// Publishes a namespace, or that there is none, if anything changed.
+    pub(super) fn publish(&mut self, index: usize, mut view: Option<NamespaceView>) {
+        let place = &mut self.namespaces[index];
+        if let (Some(new), Some(old)) = (&mut view, &*place) {
+            new.version = old.version;
+        }
+        if view != *place {
+            self.version += 1;
+            if let Some(new) = &mut view {
+                new.version = self.version;
+            }
+            *place = view;
+        }
+    }
+
+    /// Publishes what a namespace answers to one controller, if that changed.
+    pub(super) fn publish_verdict(&mut self, index: usize, controller: ControllerKey, verdict: Verdict) {
+        let Some(view) = &mut self.namespaces[index] else { return };
+        let key = usize::from(controller.0);
+        if view.verdicts.len() <= key {
+            view.verdicts.resize(key + 1, Verdict::refuse(Refusal::Missing));
+        }
+        if view.verdicts[key] != verdict {
+            self.version += 1;
+            view.version = self.version;
+            view.verdicts[key] = verdict;
+        }
+    }
+
+    pub(super) const fn publish_write_through(&mut self, write_through: bool) {
+        if self.write_through != write_through {
+            self.write_through = write_through;
+            self.version += 1;
+        }
+    }
+
+    pub(super) fn publish_sanitize(&mut self, sanitize: Option<StatusCode>, erased: bool) {
+        if (self.sanitize, self.erased) != (sanitize, erased) {
+            (self.sanitize, self.erased) = (sanitize, erased);
+            self.version += 1;
+        }
+    }
+}
