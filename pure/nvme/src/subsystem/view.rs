@@ -105,11 +105,13 @@ pub(super) struct NamespaceView {
 impl NamespaceView {
     /// The reason why a command of the controller is refused, if it is.
     pub(super) fn refusal(&self, controller: ControllerKey, touch: Touch) -> Option<Refusal> {
-        if self.plain {
-            return None;
-        }
+        if self.plain { None } else { self.verdict(controller).refusal(touch) }
+    }
+
+    /// What a namespace that is not plain answers to the controller.
+    fn verdict(&self, controller: ControllerKey) -> Verdict {
         let verdict = self.verdicts.get(usize::from(controller.0));
-        verdict.unwrap_or(&Verdict::refuse(Refusal::Missing)).refusal(touch)
+        verdict.copied().unwrap_or(Verdict::refuse(Refusal::Missing))
     }
 
     /// The extent of the command's logical blocks.
@@ -227,14 +229,15 @@ impl Views {
     pub(super) fn publish_verdict(&mut self, index: usize, controller: ControllerKey, verdict: Verdict) {
         let Some(view) = &mut self.namespaces[index] else { return };
         let key = usize::from(controller.0);
+        if view.verdict(controller) == verdict {
+            return;
+        }
         if view.verdicts.len() <= key {
             view.verdicts.resize(key + 1, Verdict::refuse(Refusal::Missing));
         }
-        if view.verdicts[key] != verdict {
-            self.version += 1;
-            view.version = self.version;
-            view.verdicts[key] = verdict;
-        }
+        view.verdicts[key] = verdict;
+        self.version += 1;
+        view.version = self.version;
     }
 
     pub(super) const fn publish_write_through(&mut self, write_through: bool) {

@@ -13,6 +13,7 @@ mod overlap;
 mod protection;
 mod reservations;
 mod saving;
+mod views;
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -120,6 +121,9 @@ impl Bench {
         while let Some(output) = self.subsystem.poll_output() {
             match output {
                 Output::PullHostData { token, length } => {
+                    if self.has_ended(token) {
+                        continue; // The command was aborted before the pull was polled.
+                    }
                     let transfer = self.subsystem.transfer(token);
                     assert_eq!(transfer, Some(Transfer { direction: Direction::FromHost, length }));
                     let mut data = self.host_data.clone();
@@ -142,6 +146,12 @@ impl Bench {
                 Output::Notify(notification) => self.notified.push(notification),
             }
         }
+    }
+
+    /// Whether the command's completion waits to be polled.
+    fn has_ended(&self, token: CommandToken) -> bool {
+        let is_its = |output: &Output| matches!(output, Output::Complete { token: one, .. } if *one == token);
+        self.subsystem.flow.outputs.iter().any(is_its)
     }
 
     fn on_media(&mut self, request: Request) {
