@@ -4,8 +4,10 @@ use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
+use super::identify::Identify;
 use super::types::CommandToken;
 use super::view::Touch;
+use crate::wire::identify::IDENTIFY_LENGTH;
 use crate::wire::{
     AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId, low_u8,
     low_u16,
@@ -146,6 +148,17 @@ impl Subsystem {
         }
     }
 
+    fn on_identify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let mut page = [0; IDENTIFY_LENGTH];
+        let controller = self.flow.slots.of(token).controller;
+        let revision = self.firmware.revision();
+        let (config, controllers, namespaces) = (&self.config, &self.controllers, &self.namespaces);
+        Identify { config, controllers, namespaces, revision }.fill(controller, entry, &mut page)?;
+        let data = self.flow.pool.copy(&page);
+        self.flow.push_all(token, data);
+        Ok(Step::Done(0))
+    }
+
     fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {
         self.controllers.on_event_request(&mut self.flow, token)
     }
@@ -187,8 +200,9 @@ impl Subsystem {
             let effects = Effects::NONE.and(Effects::CONTROLLER_SCOPE);
             set(usize::from(u8::from(*opcode)), effects.word());
         }
-        let offered =
-            |opcode: IoOpcode| Touch::of(opcode) != Touch::Nothing || self.has_reservations(controller);
+        let offered = |opcode: IoOpcode| {
+            Touch::of(opcode) != Touch::Nothing || self.controllers.has_reservations(controller)
+        };
         for (opcode, effects) in IO_COMMANDS.iter().filter(|(opcode, _)| offered(*opcode)) {
             set(256 + usize::from(u8::from(*opcode)), effects.word());
         }

@@ -102,12 +102,6 @@ impl Access {
 }
 
 impl Subsystem {
-    /// Whether the controller reports ANA: it must be over fabrics, and the subsystem must have
-    /// groups.
-    pub(super) fn has_ana(&self, controller: ControllerKey) -> bool {
-        self.config.ana_groups > 0 && self.controllers.of(controller).config.of_fabrics().is_some()
-    }
-
     /// How the controller reaches the ANA group with identifier `group` (ANAGRPID).
     pub fn ana_state(&self, controller: ControllerKey, group: u32) -> AnaState {
         self.namespaces.access(controller).state(group)
@@ -155,7 +149,7 @@ impl Subsystem {
     }
 
     fn raise_ana(&mut self, controller: ControllerKey) {
-        if self.has_ana(controller) {
+        if self.controllers.has_ana(controller, &self.config) {
             self.controllers.raise_to(&mut self.flow, controller, AsynchronousEvent::AsymmetricAccessChanged);
         }
     }

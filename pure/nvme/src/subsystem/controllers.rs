@@ -211,4 +211,15 @@ impl Controllers {
         self.of_mut(key).events.set_too_warm_or_cold(false);
         self.check_temperature(flow, key, kelvin);
     }
+
+    /// Whether the controller has the reservation commands, which need host identifiers (fabrics).
+    pub(super) fn has_reservations(&self, key: ControllerKey) -> bool {
+        self.of(key).config.of_fabrics().is_some()
+    }
+
+    /// Whether the controller reports ANA: it must be over fabrics, and the subsystem must have
+    /// groups.
+    pub(super) fn has_ana(&self, key: ControllerKey, subsystem: &Config) -> bool {
+        subsystem.ana_groups > 0 && self.of(key).config.of_fabrics().is_some()
+    }
 }

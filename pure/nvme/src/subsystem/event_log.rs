@@ -30,6 +30,9 @@ const NO_PORT: u8 = 0b11;
 /// Reporting Context Information: a reporting context exists.
 const CONTEXT_EXISTS: u32 = 1 << 18;
 
+/// Format NVM Attributes (FNA): formats and erasures apply to one namespace, and there is no
+/// cryptographic erase.
+pub(super) const FORMAT_ATTRIBUTES: u8 = 0;
 /// Controller Identifier of an event without a controller.
 const NO_CONTROLLER: u16 = 0xffff;
 
@@ -205,7 +208,7 @@ impl EventLog {
         key: ControllerKey,
         entry: &SubmissionQueueEntry,
     ) {
-        let words = [entry.namespace.0, super::identify::FORMAT_ATTRIBUTES.into(), entry.cdw10];
+        let words = [entry.namespace.0, FORMAT_ATTRIBUTES.into(), entry.cdw10];
         self.record(
             flow,
             controllers,

@@ -432,7 +432,11 @@ impl Subsystem {
             FeatureId::InterruptVectorConfiguration => {
                 cdw11 & (feature::INTERRUPT_VECTOR.put(u32::MAX) | feature::COALESCING_DISABLE.put(u32::MAX))
             }
-            FeatureId::AsynchronousEventConfiguration if self.has_ana(controller) => cdw11 & EVENTS_SUPPORTED,
+            FeatureId::AsynchronousEventConfiguration
+                if self.controllers.has_ana(controller, &self.config) =>
+            {
+                cdw11 & EVENTS_SUPPORTED
+            }
             FeatureId::AsynchronousEventConfiguration => {
                 feature::EVENT_ASYMMETRIC_ACCESS.replace(cdw11 & EVENTS_SUPPORTED, 0)
             }

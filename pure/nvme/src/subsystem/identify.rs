@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 
 use super::admin::{NVM_COMMAND_SET, command_set_of_identify};
-use super::config::{BlockSize, PAGE_BYTES};
+use super::config::{BlockSize, Config, PAGE_BYTES};
 use super::controller::{ControllerConfig, ControllerKey, FabricsConfig};
+use super::controllers::Controllers;
 use super::errors::{ERROR_LOG_ENTRIES, Failure, Location};
-use super::flow::{Handled, Step};
 use super::namespace::Namespace;
-use super::types::CommandToken;
-use super::{Subsystem, ana, copy, firmware, fused, instance, protection, reservation, sanitize};
+use super::namespaces::Namespaces;
+use super::{ana, copy, firmware, fused, instance, protection, reservation, sanitize};
 use crate::wire::feature::{EVENT_ASYMMETRIC_ACCESS, EVENT_NAMESPACE_ATTRIBUTE};
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,
@@ -60,9 +60,6 @@ const SELF_TEST_BYTES_PER_MINUTE: u64 = 60 << 30;
 /// Log Page Attributes: Commands Supported and Effects; offset and long lengths; Telemetry;
 /// Persistent Event; Supported Log Pages and other effects.
 const LOG_PAGE_ATTRIBUTES: u8 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
-/// Format NVM Attributes (FNA): formats and erasures apply to one namespace, and there is no
-/// cryptographic erase.
-pub(super) const FORMAT_ATTRIBUTES: u8 = 0;
 /// Abort Command Limit (ACL), 0's based, as the specification recommends.
 const ABORT_LIMIT: u8 = 3;
 /// Queue entry sizes of 2^6 and 2^4 bytes, both required and maximum.
@@ -91,20 +88,20 @@ const GOOD: u8 = 2;
 /// The longest that a shutdown should take, in microseconds.
 const SHUTDOWN_MICROSECONDS: u32 = 10_000_000;
 
-type Page = [u8; IDENTIFY_LENGTH];
+pub(super) type Page = [u8; IDENTIFY_LENGTH];
 
-impl Subsystem {
-    pub(super) fn on_identify(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let mut page = [0; IDENTIFY_LENGTH];
-        let controller = self.flow.slots.of(token).controller;
-        self.identify(controller, entry, &mut page)?;
-        let data = self.flow.pool.copy(&page);
-        self.flow.push_all(token, data);
-        Ok(Step::Done(0))
-    }
+/// What Identify reports: the parts of the subsystem that its data structures describe.
+pub(super) struct Identify<'a> {
+    pub(super) config: &'a Config,
+    pub(super) controllers: &'a Controllers,
+    pub(super) namespaces: &'a Namespaces,
+    /// The firmware revision that runs.
+    pub(super) revision: Text<8>,
+}
 
+impl Identify<'_> {
     /// Fills `page`, which is all zeroes, with the data structure that the command asks for.
-    fn identify(
+    pub(super) fn fill(
         &self,
         key: ControllerKey,
         entry: &SubmissionQueueEntry,
@@ -196,7 +193,7 @@ impl Subsystem {
         let controller = &self.controllers.of(key).config;
         let fabrics = controller.of_fabrics();
         let life = self.controllers.of(key).instance;
-        let ana = self.has_ana(key);
+        let ana = self.controllers.has_ana(key, self.config);
         let pages = config.transfer_bytes_max / PAGE_BYTES;
         let unallocated = self.namespaces.unallocated();
         IdentifyController {
@@ -204,7 +201,7 @@ impl Subsystem {
             subsystem_vendor: config.subsystem_vendor,
             serial_number: Text::padded_with_spaces(&config.serial_number),
             model_number: Text::padded_with_spaces(&config.model_number),
-            firmware_revision: self.firmware_revision(),
+            firmware_revision: self.revision,
             ieee_oui: config.ieee_oui,
             maximum_data_transfer_size: low_u8(pages.ilog2()),
             controller_id: controller.controller_id,
@@ -303,7 +300,7 @@ impl Subsystem {
             copy_range_blocks_max: u16::try_from(copy_blocks).unwrap_or(u16::MAX),
             copy_blocks_max: copy_blocks,
             copy_ranges_max: low_u8(copy::COPY_RANGES_MAX - 1),
-            ana_group: if self.has_ana(key) { namespace.ana_group } else { 0 },
+            ana_group: if self.controllers.has_ana(key, self.config) { namespace.ana_group } else { 0 },
             attributes: if namespace.is_write_protected() { WRITE_PROTECTED } else { 0 },
             nguid: namespace.identity.nguid,
             eui64: namespace.identity.eui64,
@@ -354,7 +351,7 @@ impl Subsystem {
         IdentifyIndependentNamespace {
             sharing: self.sharing(key),
             reservations: self.reservation_capabilities(key),
-            ana_group: if self.has_ana(key) { namespace.ana_group } else { 0 },
+            ana_group: if self.controllers.has_ana(key, self.config) { namespace.ana_group } else { 0 },
             attributes: if namespace.is_write_protected() { WRITE_PROTECTED } else { 0 },
             status: READY,
             ..IdentifyIndependentNamespace::default()
@@ -369,7 +366,7 @@ impl Subsystem {
 
     /// Reservation Capabilities (RESCAP).
     fn reservation_capabilities(&self, key: ControllerKey) -> u8 {
-        if self.has_reservations(key) { reservation::CAPABILITIES } else { 0 }
+        if self.controllers.has_reservations(key) { reservation::CAPABILITIES } else { 0 }
     }
 
     /// The Controller List of the controllers that `listed` accepts, ascending from the command's

@@ -87,8 +87,8 @@ impl Subsystem {
         Ok(match page {
             LogPage::SupportedLogPages => dwords(256, |set| {
                 let absent = |page: &LogPage| match page {
-                    LogPage::AsymmetricAccess => !self.has_ana(controller),
-                    LogPage::ReservationNotification => !self.has_reservations(controller),
+                    LogPage::AsymmetricAccess => !self.controllers.has_ana(controller, &self.config),
+                    LogPage::ReservationNotification => !self.controllers.has_reservations(controller),
                     LogPage::CrossControllerReset => self.controllers.of(controller).instance.is_none(),
                     _ => false,
                 };
@@ -101,7 +101,7 @@ impl Subsystem {
             LogPage::Smart => self.smart_log_page(controller, entry)?,
             LogPage::TelemetryHost => self.host_telemetry(entry),
             LogPage::TelemetryController => self.controller_telemetry(),
-            LogPage::AsymmetricAccess if !self.has_ana(controller) => {
+            LogPage::AsymmetricAccess if !self.controllers.has_ana(controller, &self.config) => {
                 return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10));
             }
             LogPage::AsymmetricAccess => {

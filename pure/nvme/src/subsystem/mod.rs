@@ -79,7 +79,7 @@ use alloc::vec::Vec;
 use engine::{Engine, Instant};
 
 use crate::media;
-use crate::wire::{FusedOperation, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId, Text};
+use crate::wire::{FusedOperation, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
 use controllers::Controllers;
 use errors::{Failure, Location};
 use event_log::EventLog;
@@ -288,11 +288,6 @@ impl Subsystem {
             self.controllers.check_temperature(&mut self.flow, key, self.smart.temperature());
             next = self.controllers.from(key.0 + 1);
         }
-    }
-
-    /// The firmware revision that runs.
-    const fn firmware_revision(&self) -> Text<8> {
-        self.firmware.revision()
     }
 
     /// The counters of the health log, which the next start receives as [`Config::counters`].

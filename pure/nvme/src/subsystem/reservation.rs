@@ -122,14 +122,9 @@ impl ReservationRecord {
 type Told = Vec<([u8; 16], News)>;
 
 impl Subsystem {
-    /// Whether the controller has the reservation commands, which need host identifiers (fabrics).
-    pub(super) fn has_reservations(&self, controller: ControllerKey) -> bool {
-        self.controllers.of(controller).config.of_fabrics().is_some()
-    }
-
     pub(super) fn on_reservation(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let controller = self.flow.slots.of(token).controller;
-        if !self.has_reservations(controller) {
+        if !self.controllers.has_reservations(controller) {
             return Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE));
         }
         self.lane().ready(token, entry)?;

@@ -158,7 +158,7 @@ impl Subsystem {
             "{} {}, firmware {}\n",
             self.config.model_number,
             self.config.serial_number,
-            self.firmware_revision()
+            self.firmware.revision()
         );
         for (name, value) in lines {
             text.push_str(&format!("{name}: {value}\n"));
