@@ -159,6 +159,10 @@ impl Subsystem {
         Ok(Step::Done(0))
     }
 
+    fn on_self_test(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        self.self_test.on_command(&mut self.flow, &self.namespaces, &self.smart, token, entry)
+    }
+
     fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {
         self.controllers.on_event_request(&mut self.flow, token)
     }

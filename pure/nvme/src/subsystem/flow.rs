@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Deadlines, Instant, Pool};
+use engine::{Buffer, Deadlines, Instant, Nanos, Pool};
 
 use super::config::Config;
 use super::controller::ControllerKey;
@@ -30,6 +30,9 @@ pub(super) type Handled = Result<Step, Failure>;
 const OUTPUTS_EXPECTED: usize = 256;
 /// Bytes of buffers for admin data that are kept for reuse, per buffer size.
 const POOL_RETAIN: usize = 64 << 10;
+
+/// Pause between two steps of background work, which lets commands through.
+const PAUSE: Nanos = Nanos::from_micros(100);
 
 /// The commands in flight, what they ask of the transport and of media, and when background work
 /// continues.
@@ -117,6 +120,11 @@ impl Flow {
         let request = self.overlaps.begin(controller, Request { id, medium, operation });
         self.outputs.extend(request.map(Output::Media));
         Step::Waiting
+    }
+
+    /// Lets background work continue after a pause.
+    pub(super) fn continue_later(&mut self, own: Own) {
+        self.deadlines.arm(own, self.now + PAUSE);
     }
 
     /// Sends the requests that waited for changes of the same blocks, now that these have ended.

@@ -89,7 +89,7 @@ impl Subsystem {
             return Ok(Step::Done(0));
         };
         let (id, medium, offset, length) = (next.id, next.medium, next.offset, next.bytes);
-        self.end_self_test_of(id, Outcome::AbortedByFormat);
+        self.self_test.end_of(&mut self.flow, &self.smart, id, Outcome::AbortedByFormat);
         let operation = Operation::Deallocate { offset, length };
         Ok(self.flow.ask_medium(token, MediaFor::Format(id, block), medium, 0, operation))
     }

@@ -56,7 +56,7 @@ impl Subsystem {
     pub fn remove_controller(&mut self, now: Instant, controller: ControllerKey) {
         self.flow.now = now;
         self.end_commands_of(controller);
-        self.reset_self_test(controller);
+        self.self_test.reset(&mut self.flow, &self.smart, controller);
         self.controllers.remove(controller);
         // Another controller may soon get the same key.
         self.flow.orphans.retain(|(_, of)| *of != controller);
@@ -107,7 +107,7 @@ impl Subsystem {
             self.shared_features.reset();
         }
         self.remember_write_cache();
-        self.reset_self_test(controller);
+        self.self_test.reset(&mut self.flow, &self.smart, controller);
         // No command waits for notifications that came without one.
         self.flow.unsaved = false;
         self.check_quiet();

@@ -205,7 +205,7 @@ impl Subsystem {
             self.spare_namespaces();
             return Err(self.media_failure(entry, MediaFor::DeleteNamespace(id), error));
         }
-        self.end_self_test_of(id, Outcome::NamespaceRemoved);
+        self.self_test.end_of(&mut self.flow, &self.smart, id, Outcome::NamespaceRemoved);
         if let Some(namespace) = self.take_namespace(id) {
             self.shared_features.remove_namespace(id);
             let (cdw10, blocks, format) = (DELETE, namespace.blocks, namespace.block.format());
@@ -274,7 +274,7 @@ impl Subsystem {
         }
         let id = entry.namespace;
         if !attach {
-            self.end_self_test_of(id, Outcome::NamespaceRemoved);
+            self.self_test.end_of(&mut self.flow, &self.smart, id, Outcome::NamespaceRemoved);
         }
         for key in keys {
             if self.namespaces.attach(id, key, attach) {

@@ -148,7 +148,13 @@ impl Engine for Subsystem {
         while let Some(own) = self.flow.deadlines.expire(now) {
             match own {
                 Own::Sanitize => self.step_sanitize(),
-                Own::SelfTest => self.step_self_test(),
+                Own::SelfTest => {
+                    let warnings = self.controllers.critical_warnings(self.smart.temperature());
+                    let (flow, namespaces) = (&mut self.flow, &self.namespaces);
+                    if !self.self_test.step(flow, namespaces, &self.smart, warnings) {
+                        self.capture_telemetry("a self-test has failed");
+                    }
+                }
                 Own::Shutdown => (),
             }
         }
@@ -197,8 +203,9 @@ impl Subsystem {
         subsystem.restore_unreadable_blocks();
         subsystem.restore_reservations();
         subsystem.resume_sanitize();
-        if let Some(namespace) = subsystem.config.extended_self_test {
-            subsystem.start_self_test(true, namespace, None);
+        if let Some(scope) = subsystem.config.extended_self_test {
+            let (flow, namespaces) = (&mut subsystem.flow, &subsystem.namespaces);
+            subsystem.self_test.start(flow, namespaces, true, scope, None);
         }
         subsystem.flow.unsaved = false;
         subsystem

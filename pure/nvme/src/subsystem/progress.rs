@@ -157,7 +157,14 @@ impl Subsystem {
                 self.on_formatted(token, &entry, namespace, block, result)
             }
             (MediaFor::Sanitize, _) => return self.on_sanitized(result),
-            (MediaFor::SelfTest, _) => return self.on_self_tested(result),
+            (MediaFor::SelfTest, _) => {
+                let (flow, namespaces) = (&mut self.flow, &self.namespaces);
+                if !self.self_test.on_read(flow, namespaces, &self.smart, result) {
+                    self.smart.count_media_error();
+                    self.capture_telemetry("a self-test has failed");
+                }
+                return;
+            }
             (MediaFor::Save(dw0), _) => return self.on_saved(token, &entry, dw0, result),
             (MediaFor::CopyRead(_), Ok(())) => self.lane().on_copy_read(token, &entry),
             (MediaFor::CopyWrite(_), Ok(())) => self.on_copy_written(token, &entry),

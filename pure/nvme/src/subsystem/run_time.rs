@@ -73,7 +73,7 @@ impl Subsystem {
         if self.namespaces.is_in_pool(found.medium) {
             return Err(NamespaceError::Pool);
         }
-        self.end_self_test_of(id, Outcome::NamespaceRemoved);
+        self.self_test.end_of(&mut self.flow, &self.smart, id, Outcome::NamespaceRemoved);
         self.take_namespace(id);
         self.shared_features.remove_namespace(id);
         Ok(())

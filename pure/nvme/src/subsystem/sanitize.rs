@@ -10,7 +10,7 @@ use super::errors::{Failure, Location};
 use super::events::AsynchronousEvent;
 use super::flow::{Handled, Step};
 use super::record::{SanitizeRecord, SanitizeStatus};
-use super::self_test::{Outcome, PAUSE};
+use super::self_test::Outcome;
 use super::slots::{MediaFor, Own};
 use super::types::{CommandToken, Notification};
 use super::uncorrectable::Unreadable;
@@ -148,7 +148,7 @@ impl Subsystem {
         if self.care.is_owned() {
             return self.defer(token);
         }
-        self.end_self_test(Outcome::AbortedBySanitize);
+        self.self_test.end(&mut self.flow, &self.smart, Outcome::AbortedBySanitize);
         for (_, controller) in self.controllers.iter_mut() {
             controller.events.clear(LogPage::SanitizeStatus);
         }
@@ -224,7 +224,7 @@ impl Subsystem {
             pattern: Buffer::EMPTY,
         });
         self.prepare_pattern();
-        self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
+        self.flow.continue_later(Own::Sanitize);
     }
 
     /// Prepares the buffer that every step of an overwrite pass writes.
@@ -255,7 +255,7 @@ impl Subsystem {
         let offset = start + running.offset;
         if left == 0 && running.sweep != Sweep::Flush {
             (running.medium, running.offset) = (running.medium + 1, 0);
-            self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
+            self.flow.continue_later(Own::Sanitize);
             return;
         }
         let (step, operation) = match running.sweep {
@@ -292,7 +292,7 @@ impl Subsystem {
             running.offset += running.step;
             running.done += running.step;
         }
-        self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
+        self.flow.continue_later(Own::Sanitize);
     }
 
     /// Begins the next sweep after one has covered every medium, or ends the operation with
@@ -319,7 +319,7 @@ impl Subsystem {
             }
         };
         self.prepare_pattern();
-        self.flow.deadlines.arm(Own::Sanitize, self.flow.now + PAUSE);
+        self.flow.continue_later(Own::Sanitize);
     }
 
     fn end_sanitize(&mut self, status: SanitizeStatus) {

@@ -3,13 +3,14 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use engine::Nanos;
+use engine::Pool;
 
-use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::flow::{Handled, Step};
+use super::flow::{Flow, Handled, Step};
+use super::namespaces::Namespaces;
 use super::slots::{MediaFor, Own};
+use super::smart::Smart;
 use super::types::{CommandToken, Notification};
 use crate::media::{MediaError, MediumId, Operation};
 use crate::wire::log::{SELF_TEST_RESULTS, SelfTestLog, SelfTestResult, critical_warning};
@@ -21,8 +22,6 @@ const SHORT: u32 = 0x1;
 const EXTENDED: u32 = 0x2;
 const ABORT: u32 = 0xf;
 
-/// Pause between two steps of background work, which lets commands through.
-pub(super) const PAUSE: Nanos = Nanos::from_micros(100);
 /// The most bytes that one step reads.
 const STEP_BYTES: u32 = 256 << 10;
 /// Number of places in each namespace that a short self-test reads.
@@ -104,32 +103,41 @@ impl SelfTest {
     }
 }
 
-impl Subsystem {
-    pub(super) fn on_self_test(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+impl SelfTest {
+    pub(super) fn on_command(
+        &mut self,
+        flow: &mut Flow,
+        namespaces: &Namespaces,
+        smart: &Smart,
+        token: CommandToken,
+        entry: &SubmissionQueueEntry,
+    ) -> Handled {
         let code = CODE.of(entry.cdw10);
         match code {
             SHORT | EXTENDED => (),
             ABORT => {
-                self.end_self_test(Outcome::AbortedByCommand);
+                self.end(flow, smart, Outcome::AbortedByCommand);
                 return Ok(Step::Done(0));
             }
             _ => return Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
         }
         let scope = entry.namespace;
         let any = scope == NamespaceId::NONE || scope == NamespaceId::ALL;
-        let controller = self.flow.slots.of(token).controller;
+        let controller = flow.slots.of(token).controller;
         if !any {
-            self.namespaces.active_for(controller, scope)?;
+            namespaces.active_for(controller, scope)?;
         }
-        if self.self_test.running.is_some() {
+        if self.running.is_some() {
             return Err(Failure::new(StatusCode::DeviceSelfTestInProgress));
         }
-        self.start_self_test(code == EXTENDED, scope, Some(controller));
+        self.start(flow, namespaces, code == EXTENDED, scope, Some(controller));
         Ok(Step::Done(0))
     }
 
-    pub(super) fn start_self_test(
+    pub(super) fn start(
         &mut self,
+        flow: &mut Flow,
+        namespaces: &Namespaces,
         extended: bool,
         scope: NamespaceId,
         controller: Option<ControllerKey>,
@@ -147,122 +155,121 @@ impl Subsystem {
         let of_each = |bytes: u64| {
             if extended { bytes } else { bytes.min(SHORT_SAMPLES * u64::from(SAMPLE_BYTES)) }
         };
-        running.total = self
-            .namespaces
+        running.total = namespaces
             .iter_attached()
             .filter(|one| running.covers(one.id))
             .map(|one| of_each(one.bytes))
             .sum();
-        self.self_test.running = Some(running);
-        self.flow.notify(Notification::SelfTestStarted { extended, namespace: scope });
-        self.flow.deadlines.arm(Own::SelfTest, self.flow.now + PAUSE);
+        self.running = Some(running);
+        flow.notify(Notification::SelfTestStarted { extended, namespace: scope });
+        flow.continue_later(Own::SelfTest);
     }
 
-    /// Takes the next step: tests memory or health at once, or reads from a medium.
-    pub(super) fn step_self_test(&mut self) {
-        let Some(running) = self.self_test.running else { return };
+    /// Takes the next step: tests memory or health at once, or reads from a medium. `warnings` are
+    /// the critical warnings of all controllers. Returns false if a segment failed.
+    pub(super) fn step(
+        &mut self,
+        flow: &mut Flow,
+        namespaces: &Namespaces,
+        smart: &Smart,
+        warnings: u8,
+    ) -> bool {
+        let Some(running) = self.running else { return true };
         match running.segment {
-            Segment::Memory if !self.memory_holds() => self.fail_self_test(Segment::Memory, None),
-            Segment::Memory => self.next_segment(Segment::Health),
-            Segment::Health
-                if self.controllers.critical_warnings(self.smart.temperature()) & FAILURES != 0 =>
-            {
-                self.fail_self_test(Segment::Health, None);
+            Segment::Memory if !memory_holds(&mut flow.pool) => {
+                return self.fail(flow, smart, Segment::Memory, None);
             }
-            Segment::Health => self.next_segment(Segment::Media),
-            Segment::Media => self.read_for_self_test(running),
+            Segment::Memory => self.next_segment(flow, Segment::Health),
+            Segment::Health if warnings & FAILURES != 0 => {
+                return self.fail(flow, smart, Segment::Health, None);
+            }
+            Segment::Health => self.next_segment(flow, Segment::Media),
+            Segment::Media => self.read_next(flow, namespaces, smart, running),
         }
+        true
     }
 
-    fn next_segment(&mut self, segment: Segment) {
-        if let Some(running) = &mut self.self_test.running {
+    fn next_segment(&mut self, flow: &mut Flow, segment: Segment) {
+        if let Some(running) = &mut self.running {
             running.segment = segment;
         }
-        self.flow.deadlines.arm(Own::SelfTest, self.flow.now + PAUSE);
+        flow.continue_later(Own::SelfTest);
     }
 
-    /// Whether a buffer of the pool that carries command data gives back the patterns written to
-    /// it.
-    fn memory_holds(&mut self) -> bool {
-        MEMORY_PATTERNS.into_iter().all(|pattern| {
-            let mut buffer = self.flow.pool.take(MEMORY_BYTES);
-            buffer.fill(pattern);
-            let held = self.flow.pool.seal(buffer);
-            held.iter().all(|byte| *byte == pattern)
-        })
-    }
-
-    fn read_for_self_test(&mut self, mut running: Running) {
-        let Some((medium, offset, length)) = self.next_piece(&mut running) else {
-            self.end_self_test(Outcome::Passed);
+    fn read_next(&mut self, flow: &mut Flow, namespaces: &Namespaces, smart: &Smart, mut running: Running) {
+        let Some((medium, offset, length)) = running.next_piece(namespaces) else {
+            self.end(flow, smart, Outcome::Passed);
             return;
         };
-        self.self_test.running = Some(running);
+        self.running = Some(running);
         let operation = Operation::Read { offset, length };
-        self.flow.ask_medium_in_background(Own::SelfTest, MediaFor::SelfTest, medium, length, operation);
+        flow.ask_medium_in_background(Own::SelfTest, MediaFor::SelfTest, medium, length, operation);
     }
 
-    /// The next place to read: the medium, the offset and the length.
-    fn next_piece(&self, running: &mut Running) -> Option<(MediumId, u64, u32)> {
-        loop {
-            let present = self.namespaces.allocated(running.namespace).filter(|one| one.is_attached());
-            if let Some(namespace) = present.filter(|one| running.offset < one.bytes) {
-                let left = namespace.blocks << namespace.block.shift();
-                let left = left.saturating_sub(running.offset);
-                let most = if running.extended { STEP_BYTES } else { SAMPLE_BYTES };
-                let length = u32::try_from(left).unwrap_or(u32::MAX).min(most);
-                if length > 0 {
-                    return Some((namespace.medium, namespace.offset + running.offset, length));
-                }
-            }
-            let next = self
-                .namespaces
-                .iter_attached()
-                .find(|one| one.id > running.namespace && running.covers(one.id) && one.busy.is_none())?;
-            (running.namespace, running.offset) = (next.id, 0);
-        }
-    }
-
-    pub(super) fn on_self_tested(&mut self, result: Result<(), MediaError>) {
-        let slot = self.flow.slots.of(self.flow.slots.own(Own::SelfTest));
+    /// Continues after a read of a medium. Returns false if the self-test failed.
+    pub(super) fn on_read(
+        &mut self,
+        flow: &mut Flow,
+        namespaces: &Namespaces,
+        smart: &Smart,
+        result: Result<(), MediaError>,
+    ) -> bool {
+        let slot = flow.slots.of(flow.slots.own(Own::SelfTest));
         let read = u64::from(slot.expected);
-        let Some(mut running) = self.self_test.running else { return };
-        let namespace = self.namespaces.allocated(running.namespace).filter(|one| one.is_attached());
+        let Some(mut running) = self.running else { return true };
+        let namespace = namespaces.allocated(running.namespace).filter(|one| one.is_attached());
         let (bytes, shift) = namespace.map_or((0, 0), |one| (one.bytes, one.block.shift()));
         if result.is_err() {
-            self.smart.count_media_error();
-            self.fail_self_test(Segment::Media, Some((running.namespace, running.offset >> shift)));
-            return;
+            return self.fail(
+                flow,
+                smart,
+                Segment::Media,
+                Some((running.namespace, running.offset >> shift)),
+            );
         }
         running.done += read;
         // Samples are spread evenly over the namespace, each at the start of a block.
         let spread = (bytes / SHORT_SAMPLES) >> shift << shift;
         running.offset += if running.extended { read } else { read.max(spread) };
-        self.self_test.running = Some(running);
-        self.flow.deadlines.arm(Own::SelfTest, self.flow.now + PAUSE);
+        self.running = Some(running);
+        flow.continue_later(Own::SelfTest);
+        true
     }
 
     /// Ends the self-test in progress, if any.
-    pub(super) fn end_self_test(&mut self, outcome: Outcome) {
-        self.conclude_self_test(outcome, SelfTestResult::default());
+    pub(super) fn end(&mut self, flow: &mut Flow, smart: &Smart, outcome: Outcome) {
+        self.conclude(flow, smart, outcome, SelfTestResult::default());
     }
 
     /// Ends the self-test in progress if it reads the namespace.
-    pub(super) fn end_self_test_of(&mut self, namespace: NamespaceId, outcome: Outcome) {
-        if self.self_test.running.is_some_and(|running| running.covers(namespace)) {
-            self.end_self_test(outcome);
+    pub(super) fn end_of(
+        &mut self,
+        flow: &mut Flow,
+        smart: &Smart,
+        namespace: NamespaceId,
+        outcome: Outcome,
+    ) {
+        if self.running.is_some_and(|running| running.covers(namespace)) {
+            self.end(flow, smart, outcome);
         }
     }
 
     /// Handles a controller level reset: a short self-test of that controller ends, an extended one
     /// continues.
-    pub(super) fn reset_self_test(&mut self, controller: ControllerKey) {
-        if self.self_test.running.is_some_and(|one| !one.extended && one.controller == Some(controller)) {
-            self.end_self_test(Outcome::AbortedByReset);
+    pub(super) fn reset(&mut self, flow: &mut Flow, smart: &Smart, controller: ControllerKey) {
+        if self.running.is_some_and(|one| !one.extended && one.controller == Some(controller)) {
+            self.end(flow, smart, Outcome::AbortedByReset);
         }
     }
 
-    fn fail_self_test(&mut self, segment: Segment, block: Option<(NamespaceId, u64)>) {
+    /// Ends the self-test with the failure of a segment. Returns false.
+    fn fail(
+        &mut self,
+        flow: &mut Flow,
+        smart: &Smart,
+        segment: Segment,
+        block: Option<(NamespaceId, u64)>,
+    ) -> bool {
         let mut result = SelfTestResult { segment: low_u8(segment as u32), ..SelfTestResult::default() };
         if let Some((namespace, lba)) = block {
             let code = StatusCode::UnrecoveredReadError;
@@ -270,20 +277,20 @@ impl Subsystem {
             (result.namespace, result.failing_lba) = (namespace.0, lba);
             (result.status_code_type, result.status_code) = (code.kind(), code.code());
         }
-        self.conclude_self_test(Outcome::SegmentFailed, result);
-        self.capture_telemetry("a self-test has failed");
+        self.conclude(flow, smart, Outcome::SegmentFailed, result);
+        false
     }
 
-    fn conclude_self_test(&mut self, outcome: Outcome, mut result: SelfTestResult) {
-        let Some(running) = self.self_test.running.take() else { return };
-        self.flow.deadlines.disarm(Own::SelfTest);
-        self.flow.slots.retire(self.flow.slots.own(Own::SelfTest));
+    fn conclude(&mut self, flow: &mut Flow, smart: &Smart, outcome: Outcome, mut result: SelfTestResult) {
+        let Some(running) = self.running.take() else { return };
+        flow.deadlines.disarm(Own::SelfTest);
+        flow.slots.retire(flow.slots.own(Own::SelfTest));
         let code = if running.extended { EXTENDED } else { SHORT };
         result.status = low_u8(code << 4 | outcome as u32);
-        result.power_on_hours = self.smart.power_on_hours(self.flow.now);
-        self.self_test.results.truncate(SELF_TEST_RESULTS - 1);
-        self.self_test.results.push_front(result);
-        self.flow.notify(Notification::SelfTestEnded(Box::new(result)));
+        result.power_on_hours = smart.power_on_hours(flow.now);
+        self.results.truncate(SELF_TEST_RESULTS - 1);
+        self.results.push_front(result);
+        flow.notify(Notification::SelfTestEnded(Box::new(result)));
     }
 }
 
@@ -292,4 +299,34 @@ impl Running {
     fn covers(&self, namespace: NamespaceId) -> bool {
         self.scope == NamespaceId::ALL || self.scope == namespace
     }
+
+    /// The next place to read: the medium, the offset and the length.
+    fn next_piece(&mut self, namespaces: &Namespaces) -> Option<(MediumId, u64, u32)> {
+        loop {
+            let present = namespaces.allocated(self.namespace).filter(|one| one.is_attached());
+            if let Some(namespace) = present.filter(|one| self.offset < one.bytes) {
+                let left = namespace.blocks << namespace.block.shift();
+                let left = left.saturating_sub(self.offset);
+                let most = if self.extended { STEP_BYTES } else { SAMPLE_BYTES };
+                let length = u32::try_from(left).unwrap_or(u32::MAX).min(most);
+                if length > 0 {
+                    return Some((namespace.medium, namespace.offset + self.offset, length));
+                }
+            }
+            let next = namespaces
+                .iter_attached()
+                .find(|one| one.id > self.namespace && self.covers(one.id) && one.busy.is_none())?;
+            (self.namespace, self.offset) = (next.id, 0);
+        }
+    }
+}
+
+/// Whether a buffer of the pool that carries command data gives back the patterns written to it.
+fn memory_holds(pool: &mut Pool) -> bool {
+    MEMORY_PATTERNS.into_iter().all(|pattern| {
+        let mut buffer = pool.take(MEMORY_BYTES);
+        buffer.fill(pattern);
+        let held = pool.seal(buffer);
+        held.iter().all(|byte| *byte == pattern)
+    })
 }

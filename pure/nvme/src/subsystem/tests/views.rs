@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Registers, acquires, preempts, or releases and clears, with a key that follows from the host.
+    /// Registers, and acquires, preempts, releases or clears. The key follows from the host.
     fn reservation(&mut self, kind: u8, id: u32, value: u32, host: u8) {
         let key = u64::from(host) + 1;
         let other = u64::from(value % 4) + 1;
