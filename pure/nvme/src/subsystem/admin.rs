@@ -128,7 +128,7 @@ const NOT_ABORTED: u32 = 1;
 impl Subsystem {
     pub(super) fn on_admin_command(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let opcode = AdminOpcode::from(entry.opcode);
-        self.check_sanitize(entry)?;
+        self.sanitize.check_admin(entry)?;
         let controller = self.flow.slots.of(token).controller;
         match ADMIN_COMMANDS.iter().find(|command| command.opcode == opcode) {
             Some(command) if self.offers(controller, opcode) => (command.handler)(self, token, entry),

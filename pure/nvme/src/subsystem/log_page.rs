@@ -133,7 +133,7 @@ impl Subsystem {
             }
             LogPage::SanitizeStatus => {
                 let mut bytes = [0; SanitizeLog::LENGTH];
-                self.sanitize_log().emit(&mut bytes);
+                self.sanitize.log(&self.namespaces.media()).emit(&mut bytes);
                 bytes.to_vec()
             }
             LogPage::FeatureEffects => dwords(256, |set| self.feature_effects(controller, set)),

@@ -3,12 +3,12 @@
 
 use alloc::vec::Vec;
 
-use engine::Buffer;
+use engine::{Buffer, Pool};
 
 use super::Subsystem;
 use super::errors::{Failure, Location};
 use super::events::AsynchronousEvent;
-use super::flow::{Handled, Step};
+use super::flow::{Flow, Handled, Step};
 use super::record::{SanitizeRecord, SanitizeStatus};
 use super::self_test::Outcome;
 use super::slots::{MediaFor, Own};
@@ -113,6 +113,181 @@ impl Sanitize {
     pub(super) fn new(record: SanitizeRecord) -> Self {
         Self { record, ..Self::default() }
     }
+
+    /// Begins the operation of the record, on these parts of media.
+    fn begin(&mut self, flow: &mut Flow, media: Vec<(MediumId, u64, u64)>) {
+        let record = self.record;
+        let bytes: u64 = media.iter().map(|(_, _, bytes)| bytes).sum();
+        let sweeps = u64::from(record.passes_wanted());
+        let sweeps = sweeps + u64::from(record.overwrites() && record.deallocates());
+        let sweep = match (record.overwrites(), record.deallocates()) {
+            (true, _) => Sweep::Overwrite(0),
+            (false, true) => Sweep::Deallocate,
+            (false, false) => Sweep::Zero,
+        };
+        self.running = Some(Running {
+            media,
+            sweep,
+            medium: 0,
+            offset: 0,
+            step: 0,
+            done: 0,
+            total: bytes.saturating_mul(sweeps),
+            pattern: Buffer::EMPTY,
+        });
+        self.prepare_pattern(&mut flow.pool);
+        flow.continue_later(Own::Sanitize);
+    }
+
+    /// Prepares the buffer that every step of an overwrite pass writes.
+    fn prepare_pattern(&mut self, pool: &mut Pool) {
+        let record = self.record;
+        let Some(running) = &mut self.running else { return };
+        let Sweep::Overwrite(pass) = running.sweep else {
+            running.pattern = Buffer::EMPTY;
+            return;
+        };
+        let inverted = INVERT.is_set(record.cdw10) && pass % 2 == 1;
+        let pattern = if inverted { !record.cdw11 } else { record.cdw11 };
+        let mut buffer = pool.take(usize::try_from(WRITE_STEP).unwrap_or_default());
+        for place in buffer.as_chunks_mut::<4>().0 {
+            *place = pattern.to_le_bytes();
+        }
+        running.pattern = buffer.freeze();
+    }
+
+    /// Takes the operation's next step. Returns true if the operation has succeeded.
+    fn step(&mut self, flow: &mut Flow) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        let Some((medium, start, bytes)) = running.media.get(running.medium).copied() else {
+            return self.next_sweep(flow);
+        };
+        let left = bytes.saturating_sub(running.offset);
+        let offset = start + running.offset;
+        if left == 0 && running.sweep != Sweep::Flush {
+            (running.medium, running.offset) = (running.medium + 1, 0);
+            flow.continue_later(Own::Sanitize);
+            return false;
+        }
+        let (step, operation) = match running.sweep {
+            Sweep::Flush => (left, Operation::Flush),
+            Sweep::Deallocate => {
+                let length = left.min(DEALLOCATE_STEP);
+                (length, Operation::Deallocate { offset, length })
+            }
+            Sweep::Zero => {
+                let length = left.min(WRITE_STEP);
+                let (deallocate, durable) = (false, false);
+                (length, Operation::WriteZeroes { offset, length, deallocate, durable })
+            }
+            Sweep::Overwrite(_) => {
+                let length = left.min(WRITE_STEP);
+                let data = running.pattern.slice(0..usize::try_from(length).unwrap_or_default());
+                (length, Operation::Write { offset, data, durable: false })
+            }
+        };
+        running.step = step;
+        flow.ask_medium_in_background(Own::Sanitize, MediaFor::Sanitize, medium, 0, operation);
+        false
+    }
+
+    /// Continues after a step that succeeded.
+    fn on_step(&mut self, flow: &mut Flow) {
+        let Some(running) = &mut self.running else { return };
+        if running.sweep == Sweep::Flush {
+            running.medium += 1;
+        } else {
+            running.offset += running.step;
+            running.done += running.step;
+        }
+        flow.continue_later(Own::Sanitize);
+    }
+
+    /// Begins the next sweep after one has covered every medium. Returns true if none is left.
+    fn next_sweep(&mut self, flow: &mut Flow) -> bool {
+        let record = &mut self.record;
+        let Some(running) = &mut self.running else { return false };
+        (running.medium, running.offset) = (0, 0);
+        running.sweep = match running.sweep {
+            Sweep::Overwrite(pass) => {
+                record.passes = low_u8(pass + 1);
+                if pass + 1 < record.passes_wanted() {
+                    Sweep::Overwrite(pass + 1)
+                } else if record.deallocates() {
+                    Sweep::Deallocate
+                } else {
+                    Sweep::Flush
+                }
+            }
+            Sweep::Deallocate | Sweep::Zero => Sweep::Flush,
+            Sweep::Flush => return true,
+        };
+        self.prepare_pattern(&mut flow.pool);
+        flow.continue_later(Own::Sanitize);
+        false
+    }
+
+    /// Fails admin commands that are not allowed while an operation is in progress or has failed.
+    pub(super) fn check_admin(&self, entry: &SubmissionQueueEntry) -> Result<(), Failure> {
+        let Some(code) = self.record.refusal() else { return Ok(()) };
+        let allowed = match AdminOpcode::from(entry.opcode) {
+            AdminOpcode::Abort
+            | AdminOpcode::AsynchronousEventRequest
+            | AdminOpcode::GetFeatures
+            | AdminOpcode::SetFeatures
+            | AdminOpcode::KeepAlive
+            | AdminOpcode::Identify => true,
+            AdminOpcode::Sanitize => code == StatusCode::SanitizeFailed,
+            AdminOpcode::GetLogPage => matches!(
+                LogPage::from(low_u8(entry.cdw10)),
+                LogPage::SupportedLogPages
+                    | LogPage::ErrorInformation
+                    | LogPage::Smart
+                    | LogPage::ChangedNamespaces
+                    | LogPage::CommandEffects
+                    | LogPage::SanitizeStatus
+            ),
+            _ => false,
+        };
+        if allowed { Ok(()) } else { Err(Failure::new(code)) }
+    }
+
+    /// The Sanitize Status log page. `media` are all parts of media.
+    pub(super) fn log(&self, media: &[(MediumId, u64, u64)]) -> SanitizeLog {
+        let record = self.record;
+        let operation = match record.status {
+            SanitizeStatus::Never => sanitize_status::NEVER,
+            SanitizeStatus::InProgress => sanitize_status::IN_PROGRESS,
+            SanitizeStatus::Completed => sanitize_status::COMPLETED,
+            SanitizeStatus::Failed | SanitizeStatus::FailureExited => sanitize_status::FAILED,
+        };
+        let status = sanitize_status::OPERATION.put(operation)
+            | sanitize_status::PASSES.put(record.passes.into())
+            | sanitize_status::DATA_ERASED.put(record.data_erased.into());
+        let progress = match (&self.running, record.status) {
+            (Some(running), _) => {
+                let parts = u128::from(running.done) << 16;
+                u16::try_from(parts.checked_div(running.total.into()).unwrap_or(0)).unwrap_or(u16::MAX - 1)
+            }
+            (None, SanitizeStatus::InProgress) => 0,
+            (None, _) => u16::MAX,
+        };
+        let bytes: u64 = media.iter().map(|(_, _, bytes)| bytes).sum();
+        let seconds = |sweeps: u64| {
+            u32::try_from(bytes.saturating_mul(sweeps).div_ceil(BYTES_PER_SECOND)).unwrap_or(NO_ESTIMATE)
+        };
+        SanitizeLog {
+            progress,
+            status: low_u16(status),
+            command_dword_10: record.cdw10,
+            overwrite_time: seconds(u64::from(PASSES_MAX) + 1),
+            block_erase_time: seconds(1),
+            crypto_erase_time: NO_ESTIMATE,
+            overwrite_no_deallocate_time: NO_ESTIMATE,
+            block_erase_no_deallocate_time: NO_ESTIMATE,
+            crypto_erase_no_deallocate_time: NO_ESTIMATE,
+        }
+    }
 }
 
 impl Subsystem {
@@ -179,7 +354,7 @@ impl Subsystem {
         self.care.set_restricted(record.refusal().is_some() || record.data_erased);
         if record.status == SanitizeStatus::InProgress {
             self.sanitize.record.passes = 0;
-            self.begin_sanitize();
+            self.sanitize.begin(&mut self.flow, self.namespaces.media());
         }
     }
 
@@ -198,128 +373,27 @@ impl Subsystem {
     pub(super) fn sanitize_when_quiet(&mut self) {
         if self.sanitize.awaiting_quiet && self.flow.media_outstanding == 0 {
             self.sanitize.awaiting_quiet = false;
-            self.begin_sanitize();
+            self.sanitize.begin(&mut self.flow, self.namespaces.media());
         }
     }
 
-    fn begin_sanitize(&mut self) {
-        let record = self.sanitize.record;
-        let media = self.namespaces.media();
-        let bytes: u64 = media.iter().map(|(_, _, bytes)| bytes).sum();
-        let sweeps = u64::from(record.passes_wanted());
-        let sweeps = sweeps + u64::from(record.overwrites() && record.deallocates());
-        let sweep = match (record.overwrites(), record.deallocates()) {
-            (true, _) => Sweep::Overwrite(0),
-            (false, true) => Sweep::Deallocate,
-            (false, false) => Sweep::Zero,
-        };
-        self.sanitize.running = Some(Running {
-            media,
-            sweep,
-            medium: 0,
-            offset: 0,
-            step: 0,
-            done: 0,
-            total: bytes.saturating_mul(sweeps),
-            pattern: Buffer::EMPTY,
-        });
-        self.prepare_pattern();
-        self.flow.continue_later(Own::Sanitize);
-    }
-
-    /// Prepares the buffer that every step of an overwrite pass writes.
-    fn prepare_pattern(&mut self) {
-        let record = self.sanitize.record;
-        let Some(running) = &mut self.sanitize.running else { return };
-        let Sweep::Overwrite(pass) = running.sweep else {
-            running.pattern = Buffer::EMPTY;
-            return;
-        };
-        let inverted = INVERT.is_set(record.cdw10) && pass % 2 == 1;
-        let pattern = if inverted { !record.cdw11 } else { record.cdw11 };
-        let mut buffer = self.flow.pool.take(usize::try_from(WRITE_STEP).unwrap_or_default());
-        for place in buffer.as_chunks_mut::<4>().0 {
-            *place = pattern.to_le_bytes();
-        }
-        running.pattern = buffer.freeze();
-    }
-
-    /// Takes the operation's next step, or ends the operation.
+    /// Takes the next step of the operation in progress.
     pub(super) fn step_sanitize(&mut self) {
-        let Some(running) = &mut self.sanitize.running else { return };
-        let Some((medium, start, bytes)) = running.media.get(running.medium).copied() else {
-            self.next_sweep();
-            return;
-        };
-        let left = bytes.saturating_sub(running.offset);
-        let offset = start + running.offset;
-        if left == 0 && running.sweep != Sweep::Flush {
-            (running.medium, running.offset) = (running.medium + 1, 0);
-            self.flow.continue_later(Own::Sanitize);
-            return;
+        if self.sanitize.step(&mut self.flow) {
+            self.end_sanitize(SanitizeStatus::Completed);
         }
-        let (step, operation) = match running.sweep {
-            Sweep::Flush => (left, Operation::Flush),
-            Sweep::Deallocate => {
-                let length = left.min(DEALLOCATE_STEP);
-                (length, Operation::Deallocate { offset, length })
-            }
-            Sweep::Zero => {
-                let length = left.min(WRITE_STEP);
-                let (deallocate, durable) = (false, false);
-                (length, Operation::WriteZeroes { offset, length, deallocate, durable })
-            }
-            Sweep::Overwrite(_) => {
-                let length = left.min(WRITE_STEP);
-                let data = running.pattern.slice(0..usize::try_from(length).unwrap_or_default());
-                (length, Operation::Write { offset, data, durable: false })
-            }
-        };
-        running.step = step;
-        self.flow.ask_medium_in_background(Own::Sanitize, MediaFor::Sanitize, medium, 0, operation);
     }
 
     pub(super) fn on_sanitized(&mut self, result: Result<(), MediaError>) {
-        let Some(running) = &mut self.sanitize.running else { return };
-        if result.is_err() {
-            self.smart.count_media_error();
-            self.end_sanitize(SanitizeStatus::Failed);
+        if self.sanitize.running.is_none() {
             return;
         }
-        if running.sweep == Sweep::Flush {
-            running.medium += 1;
+        if result.is_ok() {
+            self.sanitize.on_step(&mut self.flow);
         } else {
-            running.offset += running.step;
-            running.done += running.step;
+            self.smart.count_media_error();
+            self.end_sanitize(SanitizeStatus::Failed);
         }
-        self.flow.continue_later(Own::Sanitize);
-    }
-
-    /// Begins the next sweep after one has covered every medium, or ends the operation with
-    /// success.
-    fn next_sweep(&mut self) {
-        let record = &mut self.sanitize.record;
-        let Some(running) = &mut self.sanitize.running else { return };
-        (running.medium, running.offset) = (0, 0);
-        running.sweep = match running.sweep {
-            Sweep::Overwrite(pass) => {
-                record.passes = low_u8(pass + 1);
-                if pass + 1 < record.passes_wanted() {
-                    Sweep::Overwrite(pass + 1)
-                } else if record.deallocates() {
-                    Sweep::Deallocate
-                } else {
-                    Sweep::Flush
-                }
-            }
-            Sweep::Deallocate | Sweep::Zero => Sweep::Flush,
-            Sweep::Flush => {
-                self.end_sanitize(SanitizeStatus::Completed);
-                return;
-            }
-        };
-        self.prepare_pattern();
-        self.flow.continue_later(Own::Sanitize);
     }
 
     fn end_sanitize(&mut self, status: SanitizeStatus) {
@@ -330,7 +404,7 @@ impl Subsystem {
             self.namespaces.change_each(|one| one.marked, |one| one.marked = false);
         }
         self.set_sanitize(SanitizeRecord { status, data_erased, ..self.sanitize.record });
-        let log = self.sanitize_log();
+        let log = self.sanitize.log(&self.namespaces.media());
         self.event_log.record_sanitize_end(&mut self.flow, &self.controllers, &log);
         if status == SanitizeStatus::Failed {
             self.capture_telemetry("a sanitize operation has failed");
@@ -348,66 +422,5 @@ impl Subsystem {
     /// Notes the first write since the media were sanitized.
     pub(super) fn on_first_change(&mut self) {
         self.set_sanitize(SanitizeRecord { data_erased: false, ..self.sanitize.record });
-    }
-
-    /// Fails admin commands that are not allowed while an operation is in progress or has failed.
-    pub(super) fn check_sanitize(&self, entry: &SubmissionQueueEntry) -> Result<(), Failure> {
-        let Some(code) = self.sanitize.record.refusal() else { return Ok(()) };
-        let allowed = match AdminOpcode::from(entry.opcode) {
-            AdminOpcode::Abort
-            | AdminOpcode::AsynchronousEventRequest
-            | AdminOpcode::GetFeatures
-            | AdminOpcode::SetFeatures
-            | AdminOpcode::KeepAlive
-            | AdminOpcode::Identify => true,
-            AdminOpcode::Sanitize => code == StatusCode::SanitizeFailed,
-            AdminOpcode::GetLogPage => matches!(
-                LogPage::from(low_u8(entry.cdw10)),
-                LogPage::SupportedLogPages
-                    | LogPage::ErrorInformation
-                    | LogPage::Smart
-                    | LogPage::ChangedNamespaces
-                    | LogPage::CommandEffects
-                    | LogPage::SanitizeStatus
-            ),
-            _ => false,
-        };
-        if allowed { Ok(()) } else { Err(Failure::new(code)) }
-    }
-
-    pub(super) fn sanitize_log(&self) -> SanitizeLog {
-        let record = self.sanitize.record;
-        let operation = match record.status {
-            SanitizeStatus::Never => sanitize_status::NEVER,
-            SanitizeStatus::InProgress => sanitize_status::IN_PROGRESS,
-            SanitizeStatus::Completed => sanitize_status::COMPLETED,
-            SanitizeStatus::Failed | SanitizeStatus::FailureExited => sanitize_status::FAILED,
-        };
-        let status = sanitize_status::OPERATION.put(operation)
-            | sanitize_status::PASSES.put(record.passes.into())
-            | sanitize_status::DATA_ERASED.put(record.data_erased.into());
-        let progress = match (&self.sanitize.running, record.status) {
-            (Some(running), _) => {
-                let parts = u128::from(running.done) << 16;
-                u16::try_from(parts.checked_div(running.total.into()).unwrap_or(0)).unwrap_or(u16::MAX - 1)
-            }
-            (None, SanitizeStatus::InProgress) => 0,
-            (None, _) => u16::MAX,
-        };
-        let bytes: u64 = self.namespaces.media().iter().map(|(_, _, bytes)| bytes).sum();
-        let seconds = |sweeps: u64| {
-            u32::try_from(bytes.saturating_mul(sweeps).div_ceil(BYTES_PER_SECOND)).unwrap_or(NO_ESTIMATE)
-        };
-        SanitizeLog {
-            progress,
-            status: low_u16(status),
-            command_dword_10: record.cdw10,
-            overwrite_time: seconds(u64::from(PASSES_MAX) + 1),
-            block_erase_time: seconds(1),
-            crypto_erase_time: NO_ESTIMATE,
-            overwrite_no_deallocate_time: NO_ESTIMATE,
-            block_erase_no_deallocate_time: NO_ESTIMATE,
-            crypto_erase_no_deallocate_time: NO_ESTIMATE,
-        }
     }
 }
