@@ -39,6 +39,7 @@ mod progress;
 mod protection;
 mod record;
 mod reservation;
+mod reservation_commands;
 mod run_time;
 mod sanitize;
 mod save;
@@ -201,7 +202,7 @@ impl Subsystem {
             config,
         };
         subsystem.restore_unreadable_blocks();
-        subsystem.restore_reservations();
+        subsystem.namespaces.restore_reservations(&subsystem.config.reservations);
         subsystem.resume_sanitize();
         if let Some(scope) = subsystem.config.extended_self_test {
             let (flow, namespaces) = (&mut subsystem.flow, &subsystem.namespaces);

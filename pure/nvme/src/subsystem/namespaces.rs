@@ -11,6 +11,7 @@ use super::controller::ControllerKey;
 use super::errors::Failure;
 use super::namespace::{Busy, Namespace};
 use super::record::ReservationRecord;
+use super::reservation::REGISTRANTS_MAX;
 use super::view::{NamespaceView, Refusal, Touch, Verdict, Views};
 use crate::media::MediumId;
 use crate::wire::{NamespaceId, StatusCode};
@@ -165,6 +166,20 @@ impl Namespaces {
     pub(super) fn attach(&mut self, id: NamespaceId, controller: ControllerKey, attached: bool) -> bool {
         let controllers = self.standings.iter().flatten().count();
         self.change(id, |one| one.set_attached(controller, attached, controllers)).unwrap_or_default()
+    }
+
+    /// The registrants and the reservation of a namespace; `None` if there never were any.
+    pub(super) fn reservations(&self, id: NamespaceId) -> Option<&ReservationRecord> {
+        self.find(id)?.reservations.as_deref()
+    }
+
+    /// Restores the reservations that persisted through a power loss.
+    pub(super) fn restore_reservations(&mut self, records: &[ReservationRecord]) {
+        for record in records {
+            if record.persistent && record.registrants.len() <= REGISTRANTS_MAX {
+                self.set_reservations(record.clone());
+            }
+        }
     }
 
     /// Sets the registrants and the reservation of the record's namespace.

@@ -1,23 +1,14 @@
 //! Reservations: hosts that share a namespace register with it, and one host or all registrants may
 //! keep others out.
 
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::Subsystem;
-use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::events::AsynchronousEvent;
-use super::flow::{Handled, Step};
-use super::namespace::Namespace;
 use super::record::{Registrant, ReservationRecord, ReservationType};
-use super::slots::HostDataFor;
-use super::types::{CommandToken, Notification};
 use super::view::Touch;
-use crate::wire::feature::FeatureId;
-use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry, feature, low_u8};
+use crate::wire::{Bits, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry, low_u8};
 
 /// The most hosts that may be registered with a namespace.
 pub const REGISTRANTS_MAX: usize = 128;
@@ -49,7 +40,7 @@ const CLEAR: u32 = 1;
 
 /// The kinds of notification in the Reservation Notification log (80h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+pub(super) enum News {
     RegistrationPreempted = 1,
     ReservationReleased = 2,
     ReservationPreempted = 3,
@@ -66,6 +57,28 @@ pub(super) struct Notices {
 }
 
 impl Notices {
+    /// Keeps a notification, unless the host masks its kind. Returns whether it was kept.
+    pub(super) fn add(&mut self, news: News, namespace: NamespaceId) -> bool {
+        if self.mask(namespace) & 1 << news as u32 != 0 {
+            return false;
+        }
+        self.count = self.count.wrapping_add(1).max(1);
+        if self.waiting.len() == NOTIFICATIONS_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((self.count, news, namespace));
+        true
+    }
+
+    /// Reservation Notification Mask of a namespace.
+    pub(super) fn mask(&self, namespace: NamespaceId) -> u32 {
+        self.masks.get(&namespace).copied().unwrap_or_default()
+    }
+
+    pub(super) fn set_mask(&mut self, namespace: NamespaceId, mask: u32) {
+        self.masks.insert(namespace, mask);
+    }
+
     /// Drops the oldest notification after it was read. Returns whether there are more.
     pub(super) fn pop(&mut self) -> bool {
         self.waiting.pop_front();
@@ -119,177 +132,54 @@ impl ReservationRecord {
     }
 }
 
-type Told = Vec<([u8; 16], News)>;
+pub(super) type Told = Vec<([u8; 16], News)>;
 
-impl Subsystem {
-    pub(super) fn on_reservation(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let controller = self.flow.slots.of(token).controller;
-        if !self.controllers.has_reservations(controller) {
-            return Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE));
-        }
-        self.lane().ready(token, entry)?;
-        match IoOpcode::from(entry.opcode) {
-            IoOpcode::ReservationReport => self.on_report(token, entry),
-            IoOpcode::ReservationRelease => Ok(self.flow.pull(token, 8, HostDataFor::Reservation)),
-            _ => Ok(self.flow.pull(token, 16, HostDataFor::Reservation)),
-        }
-    }
+/// What a reservation command has changed, and what must follow.
+pub(super) struct Outcome {
+    /// The record after the command, if it changed.
+    pub(super) changed: Option<ReservationRecord>,
+    /// Whether the record persists through power loss, or has just ceased to.
+    pub(super) lasting: bool,
+    /// The hosts whose commands are to be aborted.
+    pub(super) preempted: BTreeSet<[u8; 16]>,
+    /// The hosts to notify.
+    pub(super) told: Told,
+}
 
-    /// Continues a reservation command whose keys have arrived.
-    pub(super) fn on_reservation_keys(
-        &mut self,
-        token: CommandToken,
-        entry: &SubmissionQueueEntry,
-        data: &[u8],
-    ) -> Handled {
-        self.lane().ready(token, entry)?;
-        let (words, _) = data.as_chunks::<8>();
-        let key = |index: usize| words.get(index).map_or(0, |raw| u64::from_le_bytes(*raw));
-        let controller = self.flow.slots.of(token).controller;
-        let host = self.namespaces.host(controller);
-        let Some(namespace) = self.namespaces.find(entry.namespace) else {
-            return Err(self.namespaces.missing(entry.namespace));
-        };
-        let before = namespace.reservations.as_deref().cloned().unwrap_or_default();
-        let mut record = ReservationRecord { namespace: entry.namespace, ..before.clone() };
-        let (told, abort) = match IoOpcode::from(entry.opcode) {
-            IoOpcode::ReservationRegister => (register(&mut record, host, entry, key(0), key(1))?, false),
-            IoOpcode::ReservationAcquire => {
-                let abort = ACTION.of(entry.cdw10) == PREEMPT_AND_ABORT;
-                (acquire(&mut record, host, entry, key(0), key(1))?, abort)
-            }
-            _ => (release(&mut record, host, entry, key(0))?, false),
-        };
-        if abort {
-            let gone = told.iter().filter(|(_, news)| *news == News::RegistrationPreempted);
-            let gone = gone.map(|(host, _)| *host).collect();
-            self.abort_preempted(token, entry.namespace, &gone);
+/// Executes a reservation command of `host` with the keys in `data` on a namespace's record.
+pub(super) fn execute(
+    record: Option<&ReservationRecord>,
+    host: [u8; 16],
+    entry: &SubmissionQueueEntry,
+    data: &[u8],
+) -> Result<Outcome, Failure> {
+    let (words, _) = data.as_chunks::<8>();
+    let key = |index: usize| words.get(index).map_or(0, |raw| u64::from_le_bytes(*raw));
+    let before = record.cloned().unwrap_or_default();
+    let mut record = ReservationRecord { namespace: entry.namespace, ..before.clone() };
+    let (told, abort) = match IoOpcode::from(entry.opcode) {
+        IoOpcode::ReservationRegister => (register(&mut record, host, entry, key(0), key(1))?, false),
+        IoOpcode::ReservationAcquire => {
+            let abort = ACTION.of(entry.cdw10) == PREEMPT_AND_ABORT;
+            (acquire(&mut record, host, entry, key(0), key(1))?, abort)
         }
-        if record != before {
-            self.namespaces.set_reservations(record.clone());
-            if record.persistent || before.persistent {
-                self.flow.notify(Notification::ReservationsChanged(Box::new(record)));
-            }
-        }
-        for (host, news) in told {
-            self.tell(host, news, entry.namespace);
-        }
-        Ok(Step::Done(0))
-    }
+        _ => (release(&mut record, host, entry, key(0))?, false),
+    };
+    let gone = told.iter().filter(|(_, news)| abort && *news == News::RegistrationPreempted);
+    let preempted = gone.map(|(host, _)| *host).collect();
+    let lasting = record.persistent || before.persistent;
+    Ok(Outcome { changed: (record != before).then_some(record), lasting, preempted, told })
+}
 
-    /// Restores the reservations that persisted through a power loss.
-    pub(super) fn restore_reservations(&mut self) {
-        for record in self.config.reservations.clone() {
-            if record.persistent && record.registrants.len() <= REGISTRANTS_MAX {
-                self.namespaces.set_reservations(record);
-            }
-        }
-    }
-
-    /// Aborts the hosts' commands for the namespace that can be aborted. The others run on.
-    fn abort_preempted(&mut self, by: CommandToken, namespace: NamespaceId, hosts: &BTreeSet<[u8; 16]>) {
-        let is_meant = |token: &CommandToken| {
-            self.flow.slots.peek(*token).is_some_and(|slot| {
-                let host = self.namespaces.host(slot.controller);
-                let of_namespace = !slot.queue.is_admin() && slot.entry.namespace == namespace;
-                of_namespace && slot.state.can_abort() && hosts.contains(&host)
-            })
-        };
-        let tokens: Vec<_> = self.flow.slots.tokens().filter(|token| *token != by).filter(is_meant).collect();
-        for token in tokens {
-            if self.flow.slots.of(token).state.can_abort() {
-                self.fail(token, Failure::new(StatusCode::AbortedPreempt));
-            }
-        }
-    }
-
-    /// Notifies the host through each of its controllers that has the namespace attached.
-    fn tell(&mut self, host: [u8; 16], news: News, namespace: NamespaceId) {
-        let mut next = self.controllers.from(0);
-        while let Some(key) = next {
-            let attached = self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key));
-            let controller = self.controllers.of_mut(key);
-            let mask = controller.notices.masks.get(&namespace).copied().unwrap_or_default();
-            let wanted = mask & 1 << news as u32 == 0;
-            if attached && wanted && self.namespaces.host(key) == host {
-                let notices = &mut controller.notices;
-                notices.count = notices.count.wrapping_add(1).max(1);
-                if notices.waiting.len() == NOTIFICATIONS_MAX {
-                    notices.waiting.pop_front();
-                }
-                notices.waiting.push_back((notices.count, news, namespace));
-                self.controllers.raise_to(&mut self.flow, key, AsynchronousEvent::ReservationNotice);
-            }
-            next = self.controllers.from(key.0 + 1);
-        }
-    }
-
-    /// Get Features for Reservation Notification Mask or Reservation Persistence.
-    pub(super) fn reservation_feature(
-        &self,
-        controller: ControllerKey,
-        id: FeatureId,
-        entry: &SubmissionQueueEntry,
-        select: u32,
-    ) -> Handled {
-        let namespace = self.namespaces.active_for(controller, entry.namespace)?;
-        let value = match id {
-            FeatureId::ReservationMask => {
-                let masks = &self.controllers.of(controller).notices.masks;
-                masks.get(&entry.namespace).copied().unwrap_or_default()
-            }
-            _ => namespace.reservations.as_ref().map_or(0, |record| u32::from(record.persistent)),
-        };
-        Ok(Step::Done(if select == 0 { value } else { 0 }))
-    }
-
-    /// Set Features for Reservation Notification Mask or Reservation Persistence, for one namespace
-    /// or all.
-    pub(super) fn set_reservation_feature(
-        &mut self,
-        controller: ControllerKey,
-        id: FeatureId,
-        entry: &SubmissionQueueEntry,
-    ) -> Handled {
-        let all = entry.namespace == NamespaceId::ALL;
-        if !all {
-            self.namespaces.active_for(controller, entry.namespace)?;
-        }
-        let chosen = |one: &&Namespace| one.is_attached_to(controller) && (all || one.id == entry.namespace);
-        let chosen: Vec<_> = self.namespaces.iter().filter(chosen).map(|one| one.id).collect();
-        for namespace in chosen {
-            if id == FeatureId::ReservationMask {
-                let value = feature::RESERVATION_NOTIFICATIONS.put(u32::MAX) & entry.cdw11;
-                self.controllers.of_mut(controller).notices.masks.insert(namespace, value);
-                continue;
-            }
-            let found = self.namespaces.find(namespace).and_then(|one| one.reservations.as_deref());
-            let mut record = found.cloned().unwrap_or_default();
-            record.namespace = namespace;
-            let persistent = feature::PERSIST_THROUGH_POWER_LOSS.is_set(entry.cdw11);
-            if core::mem::replace(&mut record.persistent, persistent) != persistent {
-                self.namespaces.set_reservations(record.clone());
-                self.flow.notify(Notification::ReservationsChanged(Box::new(record)));
-            }
-        }
-        Ok(Step::Done(0))
-    }
-
-    fn on_report(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let length = (u64::from(entry.cdw10) + 1) * 4;
-        let length = u32::try_from(length).ok().filter(|bytes| *bytes <= self.config.transfer_bytes_max);
-        let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW10))?;
-        // Hosts over fabrics have identifiers of 128 bits, which only the extended structure has
-        // room for.
-        if !EXTENDED.is_set(entry.cdw11) {
-            return Err(Failure::field(StatusCode::HostIdentifierInconsistentFormat, Location::CDW11));
-        }
-        let namespace = self.namespaces.find(entry.namespace);
-        let record = namespace.and_then(|one| one.reservations.as_deref()).cloned().unwrap_or_default();
-        let report = report(&record);
-        self.flow.push_padded(token, &report, length);
-        Ok(Step::Done(0))
-    }
+/// Sets whether a record persists through power loss. Returns the record if it changed.
+pub(super) fn set_persistence(
+    record: Option<&ReservationRecord>,
+    namespace: NamespaceId,
+    persistent: bool,
+) -> Option<ReservationRecord> {
+    let mut record = ReservationRecord { namespace, ..record.cloned().unwrap_or_default() };
+    let before = core::mem::replace(&mut record.persistent, persistent);
+    (before != persistent).then_some(record)
 }
 
 const CONFLICT: Failure = Failure::new(StatusCode::ReservationConflict);
@@ -441,6 +331,23 @@ fn release(
         }
         _ => Err(INVALID),
     }
+}
+
+/// The Reservation Status data structure that the command asks for, and how many bytes of it.
+pub(super) fn on_report(
+    record: Option<&ReservationRecord>,
+    entry: &SubmissionQueueEntry,
+    transfer_bytes_max: u32,
+) -> Result<(Vec<u8>, u32), Failure> {
+    let length = (u64::from(entry.cdw10) + 1) * 4;
+    let length = u32::try_from(length).ok().filter(|bytes| *bytes <= transfer_bytes_max);
+    let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW10))?;
+    // Hosts over fabrics have identifiers of 128 bits, which only the extended structure has room
+    // for.
+    if !EXTENDED.is_set(entry.cdw11) {
+        return Err(Failure::field(StatusCode::HostIdentifierInconsistentFormat, Location::CDW11));
+    }
+    Ok((report(&record.cloned().unwrap_or_default()), length))
 }
 
 /// The extended Reservation Status data structure.
