@@ -155,6 +155,12 @@ impl ControllerConfig {
         }
     }
 
+    /// Whether the controller of a subsystem with this many ANA groups reports ANA: it must be over
+    /// fabrics.
+    pub(super) const fn has_ana(&self, groups: u32) -> bool {
+        groups > 0 && self.of_fabrics().is_some()
+    }
+
     /// The Host Identifier from the Connect command; zeroes without one.
     pub(super) fn host_identifier(&self) -> [u8; 16] {
         self.of_fabrics().map_or([0; 16], |fabrics| fabrics.host.identifier)

@@ -217,9 +217,8 @@ impl Controllers {
         self.of(key).config.of_fabrics().is_some()
     }
 
-    /// Whether the controller reports ANA: it must be over fabrics, and the subsystem must have
-    /// groups.
+    /// Whether the controller reports ANA.
     pub(super) fn has_ana(&self, key: ControllerKey, subsystem: &Config) -> bool {
-        subsystem.ana_groups > 0 && self.of(key).config.of_fabrics().is_some()
+        self.of(key).config.has_ana(subsystem.ana_groups)
     }
 }

@@ -48,7 +48,7 @@ impl Subsystem {
             self.record_health(key);
         }
         self.remember_write_cache();
-        self.announce_saved_features(key);
+        self.controllers.of(key).features.announce_saved(&mut self.flow, key);
         key
     }
 
@@ -111,7 +111,7 @@ impl Subsystem {
         // No command waits for notifications that came without one.
         self.flow.unsaved = false;
         self.check_quiet();
-        self.announce_saved_features(controller);
+        self.controllers.of(controller).features.announce_saved(&mut self.flow, controller);
     }
 
     /// Ends the commands of an I/O queue that the transport has lost for good, without completions,

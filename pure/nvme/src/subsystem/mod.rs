@@ -18,6 +18,7 @@ mod errors;
 mod event_log;
 mod events;
 mod exclusive;
+mod feature_commands;
 mod features;
 mod firmware;
 mod firmware_image;
