@@ -3,6 +3,7 @@
 use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
+use super::firmware::Firmware;
 use super::flow::{Handled, Step};
 use super::identify::Identify;
 use super::types::CommandToken;
@@ -161,6 +162,17 @@ impl Subsystem {
 
     fn on_self_test(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         self.self_test.on_command(&mut self.flow, &self.namespaces, &self.smart, token, entry)
+    }
+
+    fn on_firmware_download(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        Firmware::on_download(&mut self.flow, token, entry, self.config.transfer_bytes_max)
+    }
+
+    fn on_firmware_commit(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let change = self.firmware.commit(&mut self.flow, entry)?;
+        let controller = self.flow.slots.of(token).controller;
+        self.event_log.record_firmware(&mut self.flow, &self.controllers, controller, &change);
+        Ok(Step::Done(0))
     }
 
     fn on_event_request(&mut self, token: CommandToken, _: &SubmissionQueueEntry) -> Handled {

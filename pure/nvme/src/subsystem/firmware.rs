@@ -9,12 +9,11 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
 use super::event_log::FirmwareChange;
 use super::firmware_image::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
-use super::flow::{Handled, Step};
+use super::flow::{Flow, Handled, Step};
 use super::slots::HostDataFor;
 use super::types::{CommandToken, Notification};
 use crate::wire::log::FirmwareSlotLog;
@@ -162,75 +161,75 @@ impl Firmware {
     }
 }
 
-impl Subsystem {
-    pub(super) fn on_firmware_download(
-        &mut self,
+/// The commands.
+impl Firmware {
+    pub(super) fn on_download(
+        flow: &mut Flow,
         token: CommandToken,
         entry: &SubmissionQueueEntry,
+        transfer_bytes_max: u32,
     ) -> Handled {
         let length = u64::from(entry.cdw10).saturating_add(1) * 4;
         let offset = u64::from(entry.cdw11) * 4;
-        let within = length <= u64::from(self.config.transfer_bytes_max);
+        let within = length <= u64::from(transfer_bytes_max);
         let length = u32::try_from(length).ok().filter(|_| within);
         let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::CDW10))?;
         if offset + u64::from(length) > u64::from(FIRMWARE_BYTES_MAX) {
             return Err(Failure::field(StatusCode::InvalidField, Location::CDW11));
         }
-        Ok(self.flow.pull(token, length, HostDataFor::FirmwareImage))
+        Ok(flow.pull(token, length, HostDataFor::FirmwareImage))
     }
 
-    pub(super) fn on_firmware_piece(
+    pub(super) fn on_piece(
         &mut self,
         controller: ControllerKey,
         entry: &SubmissionQueueEntry,
         data: &[u8],
     ) -> Handled {
         let offset = usize::try_from(u64::from(entry.cdw11) * 4).unwrap_or(usize::MAX);
-        self.firmware.downloader = Some(controller);
-        match self.firmware.put(offset, data) {
+        self.downloader = Some(controller);
+        match self.put(offset, data) {
             Ok(()) => Ok(Step::Done(0)),
             Err(code) => Err(Failure::field(code, Location::CDW11)),
         }
     }
 
-    pub(super) fn on_firmware_commit(
+    /// Executes a Firmware Commit. Returns what it changed.
+    pub(super) fn commit(
         &mut self,
-        token: CommandToken,
+        flow: &mut Flow,
         entry: &SubmissionQueueEntry,
-    ) -> Handled {
+    ) -> Result<FirmwareChange, Failure> {
         let action = ACTION.of(entry.cdw10);
         let asked = low_u8(SLOT.of(entry.cdw10));
         let no_slot = Failure::field(StatusCode::InvalidFirmwareSlot, Location::CDW10);
         let slot = match action {
-            STORE | STORE_AND_ACTIVATE => self.store_firmware(asked, no_slot)?,
-            ACTIVATE => self.firmware.revision_of(asked).map(|_| asked).ok_or(no_slot)?,
+            STORE | STORE_AND_ACTIVATE => self.store(flow, asked, no_slot)?,
+            ACTIVATE => self.revision_of(asked).map(|_| asked).ok_or(no_slot)?,
             // Activation without a reset is not supported, nor are boot partitions.
             _ => return Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
         };
         if action != STORE {
-            self.firmware.next = Some(slot);
-            self.flow.notify(Notification::FirmwareSelected { slot });
+            self.next = Some(slot);
+            flow.notify(Notification::FirmwareSelected { slot });
         }
-        let before = self.firmware.revision();
-        let after = self.firmware.revision_of(slot).unwrap_or(before);
-        let controller = self.flow.slots.of(token).controller;
-        let change = FirmwareChange { before, after, action: low_u8(action), slot };
-        self.event_log.record_firmware(&mut self.flow, &self.controllers, controller, &change);
-        Ok(Step::Done(0))
+        let before = self.revision();
+        let after = self.revision_of(slot).unwrap_or(before);
+        Ok(FirmwareChange { before, after, action: low_u8(action), slot })
     }
 
     /// Stores the downloaded image in the slot `asked`; for 0, in a slot that is not active.
-    fn store_firmware(&mut self, asked: u8, no_slot: Failure) -> Result<u8, Failure> {
+    fn store(&mut self, flow: &mut Flow, asked: u8, no_slot: Failure) -> Result<u8, Failure> {
         let slot = match asked {
-            0 if self.firmware.active == 2 => 3,
+            0 if self.active == 2 => 3,
             0 => 2,
             2..=FIRMWARE_SLOTS => asked,
             _ => return Err(no_slot),
         };
         let invalid = Failure::new(StatusCode::InvalidFirmwareImage);
-        let image = self.firmware.take_image().ok_or(invalid)?;
-        self.flow.notify(Notification::FirmwareStored { slot, image: Box::new(image.clone()) });
-        self.firmware.images[usize::from(slot) - 2] = Some(image);
+        let image = self.take_image().ok_or(invalid)?;
+        flow.notify(Notification::FirmwareStored { slot, image: Box::new(image.clone()) });
+        self.images[usize::from(slot) - 2] = Some(image);
         Ok(slot)
     }
 }

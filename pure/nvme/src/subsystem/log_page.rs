@@ -10,6 +10,7 @@ use super::event_log::read_context;
 use super::events::AsynchronousEvent;
 use super::features::capabilities;
 use super::flow::{Handled, Step};
+use super::telemetry::check_blocks;
 use super::types::CommandToken;
 use super::{Subsystem, ana};
 use crate::wire::feature::FeatureId;
@@ -57,7 +58,7 @@ impl Subsystem {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(58, 7)));
         }
         if matches!(page, LogPage::TelemetryHost | LogPage::TelemetryController) {
-            Self::check_telemetry_blocks(offset, length)?;
+            check_blocks(offset, length)?;
         }
         let controller = self.flow.slots.of(token).controller;
         let contents = self.log_page(controller, page, entry)?;
@@ -66,7 +67,7 @@ impl Subsystem {
         self.flow.push_padded(token, &contents[start..], length);
         if !RETAIN_EVENT.is_set(entry.cdw10) {
             if page == LogPage::TelemetryController {
-                self.release_telemetry();
+                self.telemetry.release();
             }
             self.controllers.of_mut(controller).events.clear(page);
             let notice = AsynchronousEvent::ReservationNotice;
@@ -100,7 +101,7 @@ impl Subsystem {
             LogPage::ErrorInformation => self.error_log(controller),
             LogPage::Smart => self.smart_log_page(controller, entry)?,
             LogPage::TelemetryHost => self.host_telemetry(entry),
-            LogPage::TelemetryController => self.controller_telemetry(),
+            LogPage::TelemetryController => self.telemetry.controller_log(&self.config),
             LogPage::AsymmetricAccess if !self.controllers.has_ana(controller, &self.config) => {
                 return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10));
             }

@@ -47,6 +47,7 @@ mod save;
 mod self_test;
 mod slots;
 mod smart;
+mod snapshot;
 mod telemetry;
 #[cfg(test)]
 mod tests;

@@ -57,7 +57,7 @@ impl Subsystem {
             HostDataFor::Copy => self.lane().on_copy_ranges(token, &entry, data),
             HostDataFor::CreateNamespace => self.on_create_namespace(token, &data),
             HostDataFor::Reservation => self.on_reservation_keys(token, &entry, &data),
-            HostDataFor::FirmwareImage => self.on_firmware_piece(controller, &entry, &data),
+            HostDataFor::FirmwareImage => self.firmware.on_piece(controller, &entry, &data),
             HostDataFor::NamespaceAttachment => self.on_controller_list(controller, &entry, &data),
         };
         self.finish(token, handled);
