@@ -5,12 +5,12 @@
 //! - [`guest::Guest`] is the device slot of a virtual machine whose monitor speaks vfio-user.
 //! - [`vfio_user_client::User`] is the driver of a function that another process offers by
 //!   vfio-user.
-//! - [`initiator::Initiator`] is the host of NVMe/TCP subsystems.
+//! - [`initiator::Initiator`] is the host of subsystems behind a fabric.
 //! - [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
 //!   Instead of the NVMe function, it can have a [`foreign::Foreign`], which another process
 //!   emulates.
 //! - [`Upstream`] is the host's end of tunnels with lookahead, which `Near` and `Guest` have.
-//! - [`target::Target`] offers subsystems over NVMe/TCP: connections, associations, and the command
+//! - [`target::Target`] offers subsystems over a fabric: connections, associations, and the command
 //!   cores behind the associations.
 
 #![no_std]
@@ -20,6 +20,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod fabric;
 pub mod far;
 pub mod foreign;
 #[doc(hidden)]

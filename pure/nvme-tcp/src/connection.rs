@@ -1,6 +1,7 @@
 //! What both ends of a connection have: a state, received PDUs, bytes to send, and the answer to a
 //! fault.
 
+use core::fmt;
 use core::ops::Range;
 
 use engine::{Buffer, Instant, Nanos};
@@ -31,6 +32,18 @@ pub struct Parameters {
     pub host_alignment: u8,
     /// Alignment of data towards the controller (CPDA), in bytes.
     pub controller_alignment: u8,
+}
+
+impl fmt::Display for Parameters {
+    /// Names the digests that are used.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.header_digest, self.data_digest) {
+            (false, false) => "no digests",
+            (true, false) => "header digests",
+            (false, true) => "data digests",
+            (true, true) => "header and data digests",
+        })
+    }
 }
 
 impl Parameters {

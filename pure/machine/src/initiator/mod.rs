@@ -1,4 +1,4 @@
-//! The host of NVMe/TCP subsystems, assembled: several paths used as one. Each path is an
+//! The host of subsystems behind a fabric, assembled: several paths used as one. Each path is an
 //! association, and each queue of the association is a connection.
 //!
 //! The caller dials where [`Output::Dial`] says, hands in the bytes that arrive, and sends the
@@ -13,15 +13,15 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant};
-use nvme::host::Data;
+use nvme::host::{Completed, Data};
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self, Association, Multipath};
 use nvme_fabrics::wire::QueueId;
-use nvme_tcp::Outbox;
-use nvme_tcp::host::{self as tcp, Connection};
 
 pub use types::{Config, ConnectionId, Input, Output};
+
+use crate::fabric::host::{self as end, Connection, Outbox};
 
 /// One queue's connection.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ struct Line {
     id: ConnectionId,
     /// The connection; `None` while it is being dialled.
     connection: Option<Box<Connection>>,
-    config: tcp::Config,
+    config: end::Config,
     /// The agreed parameters, once the connection is initialised.
-    parameters: Option<tcp::Parameters>,
+    parameters: Option<end::Parameters>,
 }
 
 /// A host with several paths to a subsystem, and the connections of each path.
@@ -112,22 +112,14 @@ impl Initiator {
     }
 
     /// The agreed parameters of a path's Admin Queue; `None` while the queue is not connected.
-    pub fn parameters(&self, path: PathIndex) -> Option<tcp::Parameters> {
+    pub fn parameters(&self, path: PathIndex) -> Option<end::Parameters> {
         self.lines.get(usize::from(path.0))?.first()?.as_ref()?.parameters
     }
 
     /// Names the digests that were asked for but that the controller of a path has not enabled.
     /// `None` if none is missing or the Admin Queue is not connected.
     pub fn missing_digests(&self, path: PathIndex) -> Option<&'static str> {
-        let tcp::Parameters { header_digest, data_digest, .. } = self.parameters(path)?;
-        let asked = &self.config.connection;
-        match (asked.header_digest.is_asked() && !header_digest, asked.data_digest.is_asked() && !data_digest)
-        {
-            (false, false) => None,
-            (true, false) => Some("header digests"),
-            (false, true) => Some("data digests"),
-            (true, true) => Some("header and data digests"),
-        }
+        self.config.connection.missing_digests(&self.parameters(path)?)
     }
 
     fn line(&mut self, id: ConnectionId) -> Option<&mut Line> {
@@ -153,7 +145,7 @@ impl Initiator {
     }
 
     /// Where the next bytes of a connection belong, if they are data that are being assembled; see
-    /// [`nvme_tcp::host::Connection::landing`]. Report bytes received there by [`Input::Landed`].
+    /// [`Connection::landing`]. Report bytes received there by [`Input::Landed`].
     pub fn landing(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
         self.line(id)?.connection.as_mut()?.landing()
     }
@@ -207,9 +199,7 @@ impl Initiator {
         self.generation = self.generation.wrapping_add(1);
         let id = ConnectionId { path, queue, generation: self.generation };
         let agreed = self.parameters(path).filter(|_| !queue.is_admin());
-        let agreed_digests = agreed.map(|agreed| (agreed.header_digest, agreed.data_digest));
-        let connection = self.config.connection.clone();
-        let config = tcp::Config { queue_size: size, capsule_data_max, agreed_digests, ..connection };
+        let config = self.config.connection.for_queue(size, capsule_data_max, agreed);
         let lines = &mut self.lines[usize::from(path.0)];
         let index = usize::from(queue.0);
         if lines.len() <= index {
@@ -238,19 +228,19 @@ impl Initiator {
         while let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
             match connection.poll_output() {
                 None => break,
-                Some(tcp::Output::Completed(tcp::Completed { cookie, entry, data })) => {
+                Some(end::Output::Completed(Completed { cookie, entry, data })) => {
                     if let Some(done) = self.multipath.on_completed(now, id.path, cookie, entry, data) {
                         self.outputs.push_back(Output::Completed(done));
                     }
                 }
-                Some(tcp::Output::Initialized(parameters)) => {
+                Some(end::Output::Initialized(parameters)) => {
                     if let Some(line) = self.line(id) {
                         line.parameters = Some(parameters);
                     }
                     self.outputs.push_back(Output::Initialized(id, parameters));
                     self.multipath.on_queue_open(now, id.path, id.queue);
                 }
-                Some(tcp::Output::Closed(why)) => {
+                Some(end::Output::Closed(why)) => {
                     let outbox = connection.outbox();
                     let told = outbox.len() <= LAST_BYTES_MAX;
                     let last: Vec<u8> = outbox.slices().filter(|_| told).flatten().copied().collect();
@@ -282,7 +272,7 @@ impl Engine for Initiator {
             }
             Input::Received { connection: id, bytes } => {
                 if let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
-                    connection.handle_input(now, tcp::Input::Received(bytes));
+                    connection.handle_input(now, end::Input::Received(bytes));
                     self.pump(now, id);
                 }
             }

@@ -4,7 +4,8 @@ use engine::Buffer;
 use nvme_fabrics::host::multipath::{self, Completed, PathIndex};
 use nvme_fabrics::host::{Failure, Loss};
 use nvme_fabrics::wire::QueueId;
-use nvme_tcp::host as tcp;
+
+use crate::fabric::host;
 
 /// The settings of an initiator, apart from its associations.
 #[derive(Clone, Debug)]
@@ -13,7 +14,7 @@ pub struct Config {
     pub multipath: multipath::Config,
     /// Settings of each connection. The initiator fills in queue size, capsule size and agreed
     /// digests.
-    pub connection: tcp::Config,
+    pub connection: host::Config,
 }
 
 /// Names a connection: its path, its queue, and its generation.
@@ -66,9 +67,9 @@ pub enum Output {
         last: Buffer,
     },
     /// A connection is initialised, with these agreed parameters.
-    Initialized(ConnectionId, tcp::Parameters),
+    Initialized(ConnectionId, host::Parameters),
     /// One end of a connection broke the protocol.
-    ProtocolError(ConnectionId, tcp::Closed),
+    ProtocolError(ConnectionId, host::Closed),
     /// A path can be used, for the first time or again.
     PathUp(PathIndex),
     /// A path is lost; the initiator tries to connect it again.

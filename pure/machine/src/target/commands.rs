@@ -7,11 +7,11 @@ use nvme::subsystem::{
 use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{Reply, SubsystemKey};
 use nvme_fabrics::wire::FABRICS_OPCODE;
-use nvme_tcp::controller::{Output as ConnectionOutput, Slot};
 
 use super::peer::{Role, Standing};
 use super::subsystem::Owner;
 use super::{Close, ConnectionId, Output, Target};
+use crate::fabric::controller::{Output as ConnectionOutput, Slot};
 
 impl Target {
     /// Handles what a connection has to say.

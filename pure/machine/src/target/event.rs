@@ -9,7 +9,8 @@ use nvme::media;
 use nvme::subsystem::Notification;
 use nvme_fabrics::target::{SubsystemKey, Why};
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId, QueueId};
-use nvme_tcp::controller::{Closed, Parameters};
+
+use crate::fabric::controller::{Closed, Parameters};
 
 /// Names a connection while it exists: a small index, chosen by the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,14 +137,9 @@ impl fmt::Display for QueueDescription {
             false => write!(f, "controller {} of {subsystem} has queue {}", self.controller, self.queue)?,
         }
         write!(f, ", depth {}", self.entries)?;
-        let digests =
-            self.parameters.map_or((false, false), |agreed| (agreed.header_digest, agreed.data_digest));
-        f.write_str(match digests {
-            (false, false) => ", no digests",
-            (true, false) => ", header digests",
-            (false, true) => ", data digests",
-            (true, true) => ", header and data digests",
-        })?;
+        if let Some(parameters) = &self.parameters {
+            write!(f, ", {parameters}")?;
+        }
         match (self.queue.is_admin(), self.keep_alive) {
             (true, Some(timeout)) => write!(f, ", keep alive {timeout}"),
             (true, None) => f.write_str(", no keep alive"),

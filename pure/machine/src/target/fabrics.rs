@@ -8,13 +8,12 @@ use nvme_fabrics::target::{
 use nvme_fabrics::wire::{
     ConnectCommand, ConnectData, ConnectResponse, FabricsCommand, FabricsStatus, PropertySet,
 };
-use nvme_tcp::ADMIN_CAPSULE_DATA_MAX;
-use nvme_tcp::controller::Slot;
 
 use super::association::Member;
 use super::event::Handover;
 use super::peer::{Queue, Role, Standing};
 use super::{CAPSULE_DATA_MAX, Close, ConnectionId, Event, Output, QueueDescription, Target};
+use crate::fabric::controller::{self, ADMIN_CAPSULE_DATA_MAX, Slot};
 
 /// SGL Support (SGLS): SGLs, SGLs longer than the data, in-capsule data at an offset, Transport SGL
 /// Data Blocks.
@@ -117,7 +116,7 @@ impl Target {
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let capsule_data_max =
             if connected.queue.is_admin() { ADMIN_CAPSULE_DATA_MAX } else { CAPSULE_DATA_MAX };
-        peer.connection.set_queue(nvme_tcp::controller::Queue {
+        peer.connection.set_queue(controller::Queue {
             size: connected.entries,
             capsule_data_max,
             success_flag: connected.without_flow_control,

@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 use nvme_fabrics::target::AssociationKey;
-use nvme_tcp::controller::{Held, Permission};
 
 use super::peer::{Peer, Standing};
 use super::{Close, ConnectionId, Output, Target};
+use crate::fabric::controller::{Held, Permission};
 
 /// Maximum number of bytes held for all hosts together, unless [`Target::set_memory_max`] says
 /// otherwise.

@@ -1,4 +1,4 @@
-//! Subsystems offered over NVMe/TCP: connections, associations, and one command core for each
+//! Subsystems offered over a fabric: connections, associations, and one command core for each
 //! subsystem.
 //!
 //! The world accepts connections and moves bytes. Received bytes come in by [`Input::Received`].
@@ -28,13 +28,13 @@ use engine::{Engine, Entropy, Instant, Nanos};
 use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::target as fabrics_target;
 use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
-use nvme_tcp::Outbox;
-use nvme_tcp::controller::Input as ConnectionInput;
 
 use association::Member;
 use memory::Memory;
 use peer::{Peer, Standing};
 use subsystem::Served;
+
+use crate::fabric::controller::{self, Input as ConnectionInput, Outbox};
 
 /// How long a host may take from its connection to its Connect command.
 pub const CONNECT_MAX: Nanos = Nanos::from_secs(10);
@@ -50,7 +50,7 @@ pub const CAPSULE_DATA_MAX: u32 = 8 << 10;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Settings of every connection.
-    pub connection: nvme_tcp::controller::Config,
+    pub connection: controller::Config,
     /// The subsystems, ports and hosts of the target. [`Target::add_subsystem`] brings the cores of
     /// the subsystems that are here.
     pub directory: Directory,
@@ -62,7 +62,7 @@ pub struct Config {
 /// A target: its connections, their associations, and the cores of the subsystems that are here.
 #[derive(Debug)]
 pub struct Target {
-    connection: nvme_tcp::controller::Config,
+    connection: controller::Config,
     fabrics: fabrics_target::Target,
     /// Indexed by connection.
     peers: Vec<Option<Peer>>,
@@ -195,7 +195,7 @@ impl Target {
     }
 
     /// Where the next bytes from the host belong, if they are data that are being assembled; see
-    /// [`nvme_tcp::controller::Connection::landing`].
+    /// [`controller::Connection::landing`].
     pub fn landing(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
         let peer = self.peer(connection)?;
         // Bytes that are kept for another reactor must come by [`Input::Received`].

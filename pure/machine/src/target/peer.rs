@@ -8,10 +8,10 @@ use nvme::subsystem::{CommandToken, ControllerKey};
 use nvme::wire::{CommandId, CompletionQueueEntry, Status, SubmissionQueueId};
 use nvme_fabrics::target::{AssociationKey, Connected, SubsystemKey};
 use nvme_fabrics::wire::{ConnectCommand, PortId, QueueId, TransportAddress};
-use nvme_tcp::controller::{Config, Connection, Held, Parameters, Slot};
 
 use super::HISTORY_MAX;
 use super::event::Accepted;
+use crate::fabric::controller::{Config, Connection, Held, Parameters, Slot};
 
 /// What a connection stands for.
 #[derive(Debug)]

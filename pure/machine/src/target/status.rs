@@ -6,9 +6,9 @@ use core::net::SocketAddr;
 use engine::Nanos;
 use nvme_fabrics::target::SubsystemKey;
 use nvme_fabrics::wire::{ControllerId, HostId, Nqn, QueueId};
-use nvme_tcp::controller::{Parameters, Statistics};
 
 use super::{ConnectionId, Target};
+use crate::fabric::controller::{Parameters, Statistics};
 
 /// The state of a connection with a queue.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@ use nvme::subsystem::{
     CommandToken, Config, ControllerConfig, ControllerKey, FeatureKey, Subsystem, Transport,
 };
 use nvme_fabrics::target::AssociationKey;
-use nvme_tcp::controller::Slot;
+
+use crate::fabric::controller::Slot;
 
 use super::ConnectionId;
 use super::access::PortAccess;

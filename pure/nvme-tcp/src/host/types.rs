@@ -93,6 +93,27 @@ impl Config {
         }
     }
 
+    /// These settings for a queue of `queue_size` entries and capsules of up to `capsule_data_max`
+    /// bytes of data. On an I/O queue, `agreed` is what was agreed on the Admin Queue.
+    #[must_use]
+    pub fn for_queue(&self, queue_size: u16, capsule_data_max: u32, agreed: Option<Parameters>) -> Self {
+        let agreed_digests = agreed.map(|agreed| (agreed.header_digest, agreed.data_digest));
+        Self { queue_size, capsule_data_max, agreed_digests, ..self.clone() }
+    }
+
+    /// Names the digests that were asked for but that the controller has not agreed to. `None` if
+    /// none is missing.
+    pub const fn missing_digests(&self, agreed: &Parameters) -> Option<&'static str> {
+        let header = self.header_digest.is_asked() && !agreed.header_digest;
+        let data = self.data_digest.is_asked() && !agreed.data_digest;
+        match (header, data) {
+            (false, false) => None,
+            (true, false) => Some("header digests"),
+            (false, true) => Some("data digests"),
+            (true, true) => Some("header and data digests"),
+        }
+    }
+
     pub(super) fn check(&self) {
         check_alignment(self.alignment);
         let r2ts = usize::from(self.ready_to_transfer_max);
