@@ -204,7 +204,8 @@ impl Session {
             }
         }
     }
-    /// What the tunnel has answered at the near end; none without a tunnel or without a config cache.
+    /// What the tunnel has answered at the near end; none without a tunnel or without a config
+    /// cache.
     pub(crate) fn shadow(&self) -> Option<Shadowed> {
         self.near()?.upstream()?.config_cache().map(Shadowed::from)
     }

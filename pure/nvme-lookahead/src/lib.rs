@@ -66,7 +66,8 @@
 //! #     surprise: true, serial_number: 1,
 //! # });
 //! # // Bus 2 is in the switch, and bus 3 below its port. Both ports are bus masters.
-//! # for (bus, kind, buses) in [(1, ConfigType::Type0, 0x03_0201), (2, ConfigType::Type1, 0x03_0302)] {
+//! # let ports = [(1, ConfigType::Type0, 0x03_0201), (2, ConfigType::Type1, 0x03_0302)];
+//! # for (bus, kind, buses) in ports {
 //! #     for (offset, value) in [(0x18, buses), (0x04, 6)] {
 //! #         let target = Bdf::new(bus, 0, 0);
 //! #         let write = Packet::config_write(root, Tag::new(0), target, offset, dword(value));

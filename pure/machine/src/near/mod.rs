@@ -33,13 +33,11 @@ use tunnel::upstream::{self, PortIndex};
 use driver::Driver;
 use trace::Trace;
 
-use crate::Upstream;
-
 /// What is below the root port.
 #[derive(Debug)]
 enum Below {
     /// The switch, with a tunnel behind each port.
-    Tunnel(Box<Upstream>),
+    Tunnel(Box<crate::Upstream>),
     /// A function directly on the link; the world carries its packets.
     Link,
 }
@@ -165,7 +163,7 @@ impl Near {
         self.topology.as_ref()
     }
     /// The upstream end of the tunnels, if there are tunnels.
-    pub const fn upstream(&self) -> Option<&Upstream> {
+    pub const fn upstream(&self) -> Option<&crate::Upstream> {
         match &self.below {
             Below::Tunnel(upstream) => Some(upstream),
             Below::Link => None,
@@ -247,7 +245,7 @@ impl Near {
     /// Whether durations are measured here, by a trace or by time stamps, so that [`Near::advance`]
     /// matters.
     pub fn is_timed(&self) -> bool {
-        self.trace.is_on() || self.upstream().is_some_and(Upstream::is_stamped)
+        self.trace.is_on() || self.upstream().is_some_and(crate::Upstream::is_stamped)
     }
 
     /// Ends all sessions in order and tells the far ends `text` as the reason.
@@ -511,7 +509,7 @@ impl Near {
                 self.on_packet(&mut packet, Some(arrival));
             }
             // The drivers look at memory once everything that has arrived is in it.
-            let received = self.upstream().is_some_and(Upstream::has_received);
+            let received = self.upstream().is_some_and(crate::Upstream::has_received);
             if !received && core::mem::take(&mut self.stir) && self.run_drivers() {
                 continue;
             }

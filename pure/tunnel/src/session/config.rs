@@ -40,8 +40,8 @@ pub struct Config {
     /// of the device's reads (lookahead). With 0, the host's end sends none. The host's end ignores
     /// this setting.
     pub ahead: u32,
-    /// At the host's end: whether an interposer of [`Upstream`](crate::Upstream) may send ahead what
-    /// devices are about to read, if the device's end keeps such memory.
+    /// At the host's end: whether an interposer of [`Upstream`](crate::Upstream) may send ahead
+    /// what devices are about to read, if the device's end keeps such memory.
     pub lookahead: bool,
     /// At the host's end: whether each Pong tells what became of memory that was sent ahead
     /// ([`Session::tally`](super::Session::tally)).
