@@ -10,8 +10,7 @@ use super::types::CommandToken;
 use super::view::Touch;
 use crate::wire::identify::IDENTIFY_LENGTH;
 use crate::wire::{
-    AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId, low_u8,
-    low_u16,
+    AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId, low_u16,
 };
 
 /// A double word of the Commands Supported and Effects log or of the features' log.
@@ -223,12 +222,4 @@ impl Subsystem {
             set(256 + usize::from(u8::from(*opcode)), effects.word());
         }
     }
-}
-
-/// The Command Set Identifier of the NVM command set.
-pub(super) const NVM_COMMAND_SET: u8 = 0;
-
-/// Command Set Identifier (CSI), in CDW11 of Identify.
-pub(super) fn command_set_of_identify(entry: &SubmissionQueueEntry) -> u8 {
-    low_u8(Bits::new(31, 24).of(entry.cdw11))
 }

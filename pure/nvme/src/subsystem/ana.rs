@@ -3,13 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use engine::Instant;
-
-use super::Subsystem;
-use super::controller::ControllerKey;
-use super::events::AsynchronousEvent;
 use super::namespace::Namespace;
-use super::run_time::NamespaceError;
 use crate::wire::log::{AnaGroupDescriptor, AnaLogHeader};
 use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
 
@@ -98,60 +92,6 @@ impl Access {
     pub(super) fn count_change(&mut self, group: u32) {
         *self.changes.entry(group).or_default() += 1;
         self.log_changes += 1;
-    }
-}
-
-impl Subsystem {
-    /// How the controller reaches the ANA group with identifier `group` (ANAGRPID).
-    pub fn ana_state(&self, controller: ControllerKey, group: u32) -> AnaState {
-        self.namespaces.access(controller).state(group)
-    }
-
-    /// Sets how the controller reaches a group,
-    /// 1..=[`Config::ana_groups`](super::Config::ana_groups), and reports the change to the
-    /// controller's host. Commands whose media requests are under way end normally.
-    ///
-    /// # Panics
-    /// When the group does not exist.
-    pub fn set_ana_state(&mut self, now: Instant, controller: ControllerKey, group: u32, state: AnaState) {
-        self.flow.now = now;
-        assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
-        if self.namespaces.set_access(controller, group, state) {
-            self.raise_ana(controller);
-        }
-    }
-
-    /// Moves a namespace to a group, 1..=[`Config::ana_groups`](super::Config::ana_groups), and
-    /// reports the change to the hosts that use the namespace.
-    ///
-    /// # Errors
-    /// When the namespace does not exist.
-    ///
-    /// # Panics
-    /// When the group does not exist.
-    pub fn set_ana_group(
-        &mut self,
-        now: Instant,
-        namespace: NamespaceId,
-        group: u32,
-    ) -> Result<(), NamespaceError> {
-        self.flow.now = now;
-        assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
-        let before = self.namespaces.set_group(namespace, group).ok_or(NamespaceError::Missing)?;
-        let mut next = self.controllers.from(0).filter(|_| before != group);
-        while let Some(key) = next {
-            if self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key)) {
-                self.raise_ana(key);
-            }
-            next = self.controllers.from(key.0 + 1);
-        }
-        Ok(())
-    }
-
-    fn raise_ana(&mut self, controller: ControllerKey) {
-        if self.controllers.has_ana(controller, &self.config) {
-            self.controllers.raise_to(&mut self.flow, controller, AsynchronousEvent::AsymmetricAccessChanged);
-        }
     }
 }
 

@@ -31,6 +31,15 @@ pub struct HostIdentity {
     pub identifier: [u8; 16],
 }
 
+/// One life of a controller, which begins when CSTS.RDY becomes 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Instance {
+    /// Controller Instance Uniquifier (CIU): not 0, and different in each life.
+    pub uniquifier: u8,
+    /// Controller Instance Random Number (CIRN).
+    pub random: u64,
+}
+
 /// The configuration of one controller, apart from what all controllers of the subsystem share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerConfig {

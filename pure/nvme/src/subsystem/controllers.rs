@@ -6,12 +6,11 @@ use alloc::vec::Vec;
 use engine::Instant;
 
 use super::config::Config;
-use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey};
+use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey, Instance};
 use super::errors::ErrorLog;
 use super::events::{AsynchronousEvent, Events};
 use super::features::Features;
 use super::flow::{Flow, Handled, Step};
-use super::instance::Instance;
 use super::namespace::Namespace;
 use super::record::SavedFeature;
 use super::reservation::Notices;
@@ -221,4 +220,14 @@ impl Controllers {
     pub(super) fn has_ana(&self, key: ControllerKey, subsystem: &Config) -> bool {
         self.of(key).config.has_ana(subsystem.ana_groups)
     }
+}
+
+/// Shutdowns in progress. One flush of all media serves every controller that asked before the
+/// flush began.
+#[derive(Debug, Default)]
+pub(super) struct Shutdowns {
+    /// Controllers that the present flush serves.
+    pub(super) flushing: Vec<ControllerKey>,
+    /// Controllers that asked after the present flush began.
+    pub(super) waiting: Vec<ControllerKey>,
 }

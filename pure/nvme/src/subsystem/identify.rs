@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 
-use super::admin::{NVM_COMMAND_SET, command_set_of_identify};
 use super::config::{BlockSize, Config, PAGE_BYTES};
 use super::controller::{ControllerConfig, ControllerKey, FabricsConfig};
 use super::controllers::Controllers;
@@ -21,6 +20,8 @@ use crate::wire::{AdminOpcode, Bits, NamespaceId, StatusCode, SubmissionQueueEnt
 const CNS: Bits = Bits::new(7, 0);
 /// Controller Identifier (CNTID), in CDW10.
 const CONTROLLER_ID: Bits = Bits::new(31, 16);
+/// The Command Set Identifier of the NVM command set.
+const NVM_COMMAND_SET: u8 = 0;
 /// CNTID: the controller that processes the command.
 const THIS_CONTROLLER: u32 = 0xffff;
 
@@ -428,4 +429,9 @@ fn fabrics_fields(fabrics: &FabricsConfig) -> IdentifyController {
         optional_fabrics_commands: if fabrics.disconnect { DISCONNECT_SUPPORTED } else { 0 },
         ..IdentifyController::default()
     }
+}
+
+/// Command Set Identifier (CSI), in CDW11 of Identify.
+fn command_set_of_identify(entry: &SubmissionQueueEntry) -> u8 {
+    low_u8(Bits::new(31, 24).of(entry.cdw11))
 }

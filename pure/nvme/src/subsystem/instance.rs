@@ -9,20 +9,11 @@
 //! same blocks (`overlap`).
 
 use super::Subsystem;
-use super::controller::ControllerKey;
+use super::controller::{ControllerKey, Instance};
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
 use super::types::{CommandToken, Notification};
 use crate::wire::{Bits, StatusCode, SubmissionQueueEntry, join_u64, low_u8, low_u16};
-
-/// One life of a controller, which begins when CSTS.RDY becomes 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Instance {
-    /// Controller Instance Uniquifier (CIU): not 0, and different in each life.
-    pub uniquifier: u8,
-    /// Controller Instance Random Number (CIRN).
-    pub random: u64,
-}
 
 /// Impacted Controller ID (ICID), in CDW10.
 const IMPACTED_CONTROLLER: Bits = Bits::new(15, 0);

@@ -6,7 +6,7 @@ use super::errors::{Failure, Location};
 use super::flow::{Flow, Handled, Step};
 use super::slots::{HostDataFor, MediaFor};
 use super::types::CommandToken;
-use super::uncorrectable::Unreadable;
+use super::unreadable::Unreadable;
 use super::view::{Extent, NamespaceView, Touch, Views, blocks_of};
 use crate::media::Operation;
 use crate::wire::{Bits, DatasetRange, IoOpcode, StatusCode, SubmissionQueueEntry};

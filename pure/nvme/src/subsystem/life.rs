@@ -8,20 +8,10 @@ use super::Subsystem;
 use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey};
 use super::controllers::Controller;
 use super::namespace::Busy;
-use super::slots::{MediaFor, Own, Slot, State};
+use super::slots::{MediaFor, Slot, State};
 use super::types::{CommandToken, Notification, Output};
 use crate::wire::feature::FeatureId;
 use crate::wire::{NamespaceId, SubmissionQueueId};
-
-/// Shutdowns in progress. One flush of all media serves every controller that asked before the
-/// flush began.
-#[derive(Debug, Default)]
-pub(super) struct Shutdowns {
-    /// Controllers that the present flush serves.
-    flushing: Vec<ControllerKey>,
-    /// Controllers that asked after the present flush began.
-    waiting: Vec<ControllerKey>,
-}
 
 impl Subsystem {
     /// Adds a controller in its state after a reset. The controller's key is free again once the
@@ -133,7 +123,7 @@ impl Subsystem {
     }
 
     /// Records a snapshot of the health log.
-    fn record_health(&mut self, controller: ControllerKey) {
+    pub(super) fn record_health(&mut self, controller: ControllerKey) {
         let health = self.smart_log(Some(controller));
         self.event_log.record_health(&mut self.flow, &self.controllers, controller, &health);
     }
@@ -219,50 +209,6 @@ impl Subsystem {
     #[doc(hidden)]
     pub const fn all_media_outstanding(&self) -> usize {
         self.flow.media_outstanding
-    }
-
-    /// Begins a shutdown: makes all written data and all lasting state durable, then reports
-    /// [`Notification::ShutDown`]. The shutdown does not wait for commands in flight.
-    pub fn shut_down(&mut self, now: Instant, controller: ControllerKey) {
-        self.flow.now = now;
-        self.record_health(controller);
-        self.forget_shutdown(controller);
-        self.shutdowns.waiting.push(controller);
-        if self.shutdowns.flushing.is_empty() {
-            self.begin_flush();
-        }
-    }
-
-    fn begin_flush(&mut self) {
-        self.shutdowns.flushing = core::mem::take(&mut self.shutdowns.waiting);
-        let own = self.flow.slots.own(Own::Shutdown);
-        self.flow.slots.retire(own);
-        let slot = self.flow.slots.of(own);
-        (slot.failure, slot.unsaved) = (None, self.config.state.is_some());
-        let step = self.flush_after(own, NamespaceId::NONE);
-        self.finish(own, Ok(step));
-    }
-
-    pub(super) fn on_shutdown_flushed(&mut self, flushed: bool) {
-        for controller in core::mem::take(&mut self.shutdowns.flushing) {
-            self.flow.notify(Notification::ShutDown { controller, flushed });
-        }
-        if !self.shutdowns.waiting.is_empty() {
-            self.begin_flush();
-        }
-    }
-
-    /// Forgets the controller's shutdown, which nobody waits for any longer.
-    fn forget_shutdown(&mut self, controller: ControllerKey) {
-        let was_flushing = !self.shutdowns.flushing.is_empty();
-        self.shutdowns.flushing.retain(|key| *key != controller);
-        self.shutdowns.waiting.retain(|key| *key != controller);
-        if was_flushing && self.shutdowns.flushing.is_empty() {
-            self.flow.slots.retire(self.flow.slots.own(Own::Shutdown));
-            if !self.shutdowns.waiting.is_empty() {
-                self.begin_flush();
-            }
-        }
     }
 
     /// Recomputes whether the write cache is on. Every write is durable while any host has the

@@ -10,6 +10,7 @@
 
 mod admin;
 mod ana;
+mod care;
 mod config;
 mod controller;
 mod controllers;
@@ -43,8 +44,10 @@ mod reservation;
 mod reservation_commands;
 mod run_time;
 mod sanitize;
+mod sanitize_commands;
 mod save;
 mod self_test;
+mod shutdown;
 mod slots;
 mod smart;
 mod snapshot;
@@ -53,6 +56,7 @@ mod telemetry;
 mod tests;
 mod types;
 mod uncorrectable;
+mod unreadable;
 mod view;
 
 pub use ana::AnaState;
@@ -61,20 +65,19 @@ pub use config::{
     PAGE_BYTES, POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,
 };
 pub use controller::{
-    CONTROLLERS_MAX, ControllerConfig, ControllerKey, FabricsConfig, HostIdentity,
+    CONTROLLERS_MAX, ControllerConfig, ControllerKey, FabricsConfig, HostIdentity, Instance,
     KEEP_ALIVE_MAX_MILLISECONDS, Transport,
 };
 pub use errors::ERROR_LOG_ENTRIES;
 pub use event_log::EVENT_LOG_BYTES_MAX;
 pub use events::AsynchronousEvent;
 pub use firmware_image::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
-pub use instance::Instance;
+pub use namespace::NamespaceError;
 pub use record::{
     Counters, FeatureKey, PersistentEvent, Registrant, ReservationRecord, ReservationType, SanitizeRecord,
     SanitizeStatus, SavedFeature, UnreadableBlocks, WriteProtection,
 };
 pub use reservation::REGISTRANTS_MAX;
-pub use run_time::NamespaceError;
 pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
 
 use alloc::vec::Vec;
@@ -83,21 +86,20 @@ use engine::{Engine, Instant};
 
 use crate::media;
 use crate::wire::{FusedOperation, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
-use controllers::Controllers;
+use care::Care;
+use controllers::{Controllers, Shutdowns};
 use errors::{Failure, Location};
 use event_log::EventLog;
-use exclusive::Care;
 use features::SharedFeatures;
 use firmware::Firmware;
 use flow::Flow;
-use life::Shutdowns;
 use namespaces::Namespaces;
 use sanitize::Sanitize;
 use self_test::SelfTest;
 use slots::{Own, State};
 use smart::Smart;
 use telemetry::Telemetry;
-use uncorrectable::Unreadable;
+use unreadable::Unreadable;
 
 /// The command core of an NVM subsystem: executes commands for all its controllers.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use core::fmt;
 
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity};
 use super::controller::ControllerKey;
@@ -153,3 +154,30 @@ impl Namespace {
         self.blocks = bytes >> self.block.shift();
     }
 }
+
+/// The reason why a namespace can't be added or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceError {
+    /// The identifier is not in 1..=NN. The value is the highest valid identifier, the Number of
+    /// Namespaces (NN).
+    Identifier(u32),
+    /// A namespace with this identifier exists, or is being created or deleted.
+    Exists,
+    /// No namespace with this identifier exists.
+    Missing,
+    /// The namespace's medium is the pool, in which only hosts create and delete namespaces.
+    Pool,
+}
+
+impl fmt::Display for NamespaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identifier(most) => write!(f, "a namespace identifier is 1..={most} here"),
+            Self::Exists => f.write_str("there is a namespace with this identifier"),
+            Self::Missing => f.write_str("there is no namespace with this identifier"),
+            Self::Pool => f.write_str("hosts alone create and delete namespaces of the pool"),
+        }
+    }
+}
+
+impl core::error::Error for NamespaceError {}

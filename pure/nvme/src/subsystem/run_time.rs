@@ -1,41 +1,15 @@
 //! Changes to namespaces that come from outside while hosts use them.
 
-use core::fmt;
-
 use engine::Instant;
 
 use super::Subsystem;
+use super::ana::AnaState;
 use super::config::NamespaceConfig;
-use super::namespace::{Busy, Namespace};
+use super::controller::ControllerKey;
+use super::events::AsynchronousEvent;
+use super::namespace::{Busy, Namespace, NamespaceError};
 use super::self_test::Outcome;
 use crate::wire::NamespaceId;
-
-/// The reason why a namespace can't be added or removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamespaceError {
-    /// The identifier is not in 1..=NN. The value is the highest valid identifier, the Number of
-    /// Namespaces (NN).
-    Identifier(u32),
-    /// A namespace with this identifier exists, or is being created or deleted.
-    Exists,
-    /// No namespace with this identifier exists.
-    Missing,
-    /// The namespace's medium is the pool, in which only hosts create and delete namespaces.
-    Pool,
-}
-
-impl fmt::Display for NamespaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Identifier(most) => write!(f, "a namespace identifier is 1..={most} here"),
-            Self::Exists => f.write_str("there is a namespace with this identifier"),
-            Self::Missing => f.write_str("there is no namespace with this identifier"),
-            Self::Pool => f.write_str("hosts alone create and delete namespaces of the pool"),
-        }
-    }
-}
-
-impl core::error::Error for NamespaceError {}
 
 impl Subsystem {
     /// Adds a namespace with its own medium. If its configuration says so, the namespace is
@@ -108,5 +82,60 @@ impl Subsystem {
     pub fn namespaces(&self) -> impl Iterator<Item = NamespaceConfig> {
         let settled = self.namespaces.iter().filter(|one| one.busy != Some(Busy::Deleting));
         settled.map(Namespace::config)
+    }
+}
+
+/// Asymmetric Namespace Access.
+impl Subsystem {
+    /// How the controller reaches the ANA group with identifier `group` (ANAGRPID).
+    pub fn ana_state(&self, controller: ControllerKey, group: u32) -> AnaState {
+        self.namespaces.access(controller).state(group)
+    }
+
+    /// Sets how the controller reaches a group,
+    /// 1..=[`Config::ana_groups`](super::Config::ana_groups), and reports the change to the
+    /// controller's host. Commands whose media requests are under way end normally.
+    ///
+    /// # Panics
+    /// When the group does not exist.
+    pub fn set_ana_state(&mut self, now: Instant, controller: ControllerKey, group: u32, state: AnaState) {
+        self.flow.now = now;
+        assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
+        if self.namespaces.set_access(controller, group, state) {
+            self.raise_ana(controller);
+        }
+    }
+
+    /// Moves a namespace to a group, 1..=[`Config::ana_groups`](super::Config::ana_groups), and
+    /// reports the change to the hosts that use the namespace.
+    ///
+    /// # Errors
+    /// When the namespace does not exist.
+    ///
+    /// # Panics
+    /// When the group does not exist.
+    pub fn set_ana_group(
+        &mut self,
+        now: Instant,
+        namespace: NamespaceId,
+        group: u32,
+    ) -> Result<(), NamespaceError> {
+        self.flow.now = now;
+        assert!((1..=self.config.ana_groups).contains(&group), "groups are 1..={}", self.config.ana_groups);
+        let before = self.namespaces.set_group(namespace, group).ok_or(NamespaceError::Missing)?;
+        let mut next = self.controllers.from(0).filter(|_| before != group);
+        while let Some(key) = next {
+            if self.namespaces.find(namespace).is_some_and(|one| one.is_attached_to(key)) {
+                self.raise_ana(key);
+            }
+            next = self.controllers.from(key.0 + 1);
+        }
+        Ok(())
+    }
+
+    fn raise_ana(&mut self, controller: ControllerKey) {
+        if self.controllers.has_ana(controller, &self.config) {
+            self.controllers.raise_to(&mut self.flow, controller, AsynchronousEvent::AsymmetricAccessChanged);
+        }
     }
 }

@@ -5,17 +5,11 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Pool};
 
-use super::Subsystem;
 use super::errors::{Failure, Location};
-use super::events::AsynchronousEvent;
-use super::flow::{Flow, Handled, Step};
+use super::flow::Flow;
 use super::record::{SanitizeRecord, SanitizeStatus};
-use super::self_test::Outcome;
 use super::slots::{MediaFor, Own};
-use super::types::{CommandToken, Notification};
-use super::uncorrectable::Unreadable;
-use super::view::Touch;
-use crate::media::{MediaError, MediumId, Operation};
+use crate::media::{MediumId, Operation};
 use crate::wire::log::{LogPage, SanitizeLog, sanitize_status};
 use crate::wire::{AdminOpcode, Bits, StatusCode, SubmissionQueueEntry, low_u8, low_u16};
 
@@ -49,7 +43,7 @@ const NO_ESTIMATE: u32 = u32::MAX;
 
 impl SanitizeRecord {
     /// The status with which most commands fail because of the operation, if they do.
-    const fn refusal(&self) -> Option<StatusCode> {
+    pub(super) const fn refusal(&self) -> Option<StatusCode> {
         match self.status {
             SanitizeStatus::InProgress => Some(StatusCode::SanitizeInProgress),
             SanitizeStatus::Failed => Some(StatusCode::SanitizeFailed),
@@ -114,8 +108,73 @@ impl Sanitize {
         Self { record, ..Self::default() }
     }
 
+    /// The status of the most recent operation, and the command that began it.
+    pub(super) const fn record(&self) -> SanitizeRecord {
+        self.record
+    }
+
+    pub(super) const fn set_record(&mut self, record: SanitizeRecord) {
+        self.record = record;
+    }
+
+    /// What the command asks for: a new record, or none if it has nothing to do.
+    pub(super) fn wanted(&self, entry: &SubmissionQueueEntry) -> Result<Option<SanitizeRecord>, Failure> {
+        let before = self.record;
+        let failed = before.status == SanitizeStatus::Failed;
+        let restricted = failed && !ALLOW_UNRESTRICTED_EXIT.is_set(before.cdw10);
+        match ACTION.of(entry.cdw10) {
+            EXIT_FAILURE_MODE if restricted => return Err(Failure::new(StatusCode::SanitizeFailed)),
+            EXIT_FAILURE_MODE => {
+                let exited = SanitizeRecord { status: SanitizeStatus::FailureExited, ..before };
+                return Ok(failed.then_some(exited));
+            }
+            BLOCK_ERASE | OVERWRITE => (),
+            _ => return Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
+        }
+        if restricted && ALLOW_UNRESTRICTED_EXIT.is_set(entry.cdw10) {
+            return Err(Failure::new(StatusCode::SanitizeFailed));
+        }
+        Ok(Some(SanitizeRecord {
+            status: SanitizeStatus::InProgress,
+            cdw10: entry.cdw10,
+            cdw11: entry.cdw11,
+            passes: 0,
+            data_erased: false,
+        }))
+    }
+
+    /// Makes the operation wait for requests of commands that are under way.
+    pub(super) const fn await_quiet(&mut self) {
+        self.awaiting_quiet = true;
+    }
+
+    /// Whether the operation waited for media to be quiet, which they now are.
+    pub(super) const fn is_next(&mut self) -> bool {
+        core::mem::replace(&mut self.awaiting_quiet, false)
+    }
+
+    /// Whether the operation has begun.
+    pub(super) const fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Starts an operation that a power loss interrupted again, from its beginning.
+    pub(super) fn resume(&mut self, flow: &mut Flow, media: Vec<(MediumId, u64, u64)>) {
+        if self.record.status == SanitizeStatus::InProgress {
+            self.record.passes = 0;
+            self.begin(flow, media);
+        }
+    }
+
+    /// Ends the operation in progress. Returns its record from now on.
+    pub(super) fn end(&mut self, status: SanitizeStatus) -> SanitizeRecord {
+        self.running = None;
+        let data_erased = status == SanitizeStatus::Completed;
+        SanitizeRecord { status, data_erased, ..self.record }
+    }
+
     /// Begins the operation of the record, on these parts of media.
-    fn begin(&mut self, flow: &mut Flow, media: Vec<(MediumId, u64, u64)>) {
+    pub(super) fn begin(&mut self, flow: &mut Flow, media: Vec<(MediumId, u64, u64)>) {
         let record = self.record;
         let bytes: u64 = media.iter().map(|(_, _, bytes)| bytes).sum();
         let sweeps = u64::from(record.passes_wanted());
@@ -157,7 +216,7 @@ impl Sanitize {
     }
 
     /// Takes the operation's next step. Returns true if the operation has succeeded.
-    fn step(&mut self, flow: &mut Flow) -> bool {
+    pub(super) fn step(&mut self, flow: &mut Flow) -> bool {
         let Some(running) = &mut self.running else { return false };
         let Some((medium, start, bytes)) = running.media.get(running.medium).copied() else {
             return self.next_sweep(flow);
@@ -192,7 +251,7 @@ impl Sanitize {
     }
 
     /// Continues after a step that succeeded.
-    fn on_step(&mut self, flow: &mut Flow) {
+    pub(super) fn on_step(&mut self, flow: &mut Flow) {
         let Some(running) = &mut self.running else { return };
         if running.sweep == Sweep::Flush {
             running.medium += 1;
@@ -287,140 +346,5 @@ impl Sanitize {
             block_erase_no_deallocate_time: NO_ESTIMATE,
             crypto_erase_no_deallocate_time: NO_ESTIMATE,
         }
-    }
-}
-
-impl Subsystem {
-    pub(super) fn on_sanitize(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let action = ACTION.of(entry.cdw10);
-        let before = self.sanitize.record;
-        let restricted =
-            before.status == SanitizeStatus::Failed && !ALLOW_UNRESTRICTED_EXIT.is_set(before.cdw10);
-        match action {
-            EXIT_FAILURE_MODE if restricted => return Err(Failure::new(StatusCode::SanitizeFailed)),
-            EXIT_FAILURE_MODE => {
-                if before.status == SanitizeStatus::Failed {
-                    self.set_sanitize(SanitizeRecord { status: SanitizeStatus::FailureExited, ..before });
-                }
-                return Ok(Step::Done(0));
-            }
-            BLOCK_ERASE | OVERWRITE => (),
-            _ => return Err(Failure::field(StatusCode::InvalidField, Location::CDW10)),
-        }
-        if restricted && ALLOW_UNRESTRICTED_EXIT.is_set(entry.cdw10) {
-            return Err(Failure::new(StatusCode::SanitizeFailed));
-        }
-        if self.firmware.is_activation_pending() {
-            return Err(Failure::new(StatusCode::FirmwareActivationRequiresControllerLevelReset));
-        }
-        let controller = self.flow.slots.of(token).controller;
-        for namespace in self.namespaces.iter() {
-            self.namespaces.check_reservation(controller, namespace, Touch::Writes)?;
-        }
-        if self.namespaces.iter().any(|namespace| namespace.is_write_protected()) {
-            return Err(Failure::new(StatusCode::NamespaceWriteProtected));
-        }
-        if self.care.is_owned() {
-            return self.defer(token);
-        }
-        self.self_test.end(&mut self.flow, &self.smart, Outcome::AbortedBySanitize);
-        for (_, controller) in self.controllers.iter_mut() {
-            controller.events.clear(LogPage::SanitizeStatus);
-        }
-        self.set_sanitize(SanitizeRecord {
-            status: SanitizeStatus::InProgress,
-            cdw10: entry.cdw10,
-            cdw11: entry.cdw11,
-            passes: 0,
-            data_erased: false,
-        });
-        self.event_log.record_sanitize_start(
-            &mut self.flow,
-            &self.controllers,
-            controller,
-            entry.cdw10,
-            entry.cdw11,
-        );
-        self.end_io_for_sanitize();
-        self.sanitize.awaiting_quiet = true;
-        self.sanitize_when_quiet();
-        Ok(Step::Done(0))
-    }
-
-    /// Starts an operation that a power loss interrupted again, from its beginning.
-    pub(super) fn resume_sanitize(&mut self) {
-        let record = self.sanitize.record;
-        self.namespaces.set_sanitize(record.refusal(), record.data_erased);
-        self.care.set_restricted(record.refusal().is_some() || record.data_erased);
-        if record.status == SanitizeStatus::InProgress {
-            self.sanitize.record.passes = 0;
-            self.sanitize.begin(&mut self.flow, self.namespaces.media());
-        }
-    }
-
-    /// Ends the I/O commands that can be aborted. Writes under way are waited for.
-    fn end_io_for_sanitize(&mut self) {
-        let tokens: Vec<_> = self.flow.slots.tokens().collect();
-        for token in tokens {
-            let slot = self.flow.slots.of(token);
-            if slot.state.can_abort() && !slot.queue.is_admin() {
-                self.fail(token, Failure::new(StatusCode::SanitizeInProgress));
-            }
-        }
-    }
-
-    /// Begins an operation that waits for media to be quiet, once they are.
-    pub(super) fn sanitize_when_quiet(&mut self) {
-        if self.sanitize.awaiting_quiet && self.flow.media_outstanding == 0 {
-            self.sanitize.awaiting_quiet = false;
-            self.sanitize.begin(&mut self.flow, self.namespaces.media());
-        }
-    }
-
-    /// Takes the next step of the operation in progress.
-    pub(super) fn step_sanitize(&mut self) {
-        if self.sanitize.step(&mut self.flow) {
-            self.end_sanitize(SanitizeStatus::Completed);
-        }
-    }
-
-    pub(super) fn on_sanitized(&mut self, result: Result<(), MediaError>) {
-        if self.sanitize.running.is_none() {
-            return;
-        }
-        if result.is_ok() {
-            self.sanitize.on_step(&mut self.flow);
-        } else {
-            self.smart.count_media_error();
-            self.end_sanitize(SanitizeStatus::Failed);
-        }
-    }
-
-    fn end_sanitize(&mut self, status: SanitizeStatus) {
-        self.sanitize.running = None;
-        let data_erased = status == SanitizeStatus::Completed;
-        if data_erased {
-            self.unreadable = Unreadable::default();
-            self.namespaces.change_each(|one| one.marked, |one| one.marked = false);
-        }
-        self.set_sanitize(SanitizeRecord { status, data_erased, ..self.sanitize.record });
-        let log = self.sanitize.log(&self.namespaces.media());
-        self.event_log.record_sanitize_end(&mut self.flow, &self.controllers, &log);
-        if status == SanitizeStatus::Failed {
-            self.capture_telemetry("a sanitize operation has failed");
-        }
-        self.controllers.raise(&mut self.flow, AsynchronousEvent::SanitizeCompleted);
-    }
-
-    fn set_sanitize(&mut self, record: SanitizeRecord) {
-        self.sanitize.record = record;
-        self.namespaces.set_sanitize(record.refusal(), record.data_erased);
-        self.care.set_restricted(record.refusal().is_some() || record.data_erased);
-        self.flow.notify(Notification::SanitizeChanged(record));
-    }
-
-    /// Notes the first write since the media were sanitized.
-    pub(super) fn on_first_change(&mut self) {
-        self.set_sanitize(SanitizeRecord { data_erased: false, ..self.sanitize.record });
     }
 }
