@@ -1,4 +1,4 @@
-//! Adding, removing, resetting and shutting down controllers.
+//! Adding, removing and resetting controllers, and the end of their commands.
 
 use alloc::vec::Vec;
 
