@@ -154,7 +154,7 @@ pub struct ReservationRecord {
     pub persistent: bool,
     /// Generation (GEN): the number of changes to the registrants, modulo 2^32.
     pub generation: u32,
-    /// The registered hosts, at most [`REGISTRANTS_MAX`].
+    /// The registered hosts, at most [`REGISTRANTS_MAX`](super::REGISTRANTS_MAX).
     pub registrants: Vec<Registrant>,
     /// The type of the reservation and the host that acquired it.
     pub reservation: Option<(ReservationType, [u8; 16])>,
@@ -192,7 +192,8 @@ pub struct SanitizeRecord {
     pub data_erased: bool,
 }
 
-/// The totals of a device's life so far, as in [`Config::counters`]. A new device has zeroes.
+/// The totals of a device's life so far, as in [`Config::counters`](super::Config::counters). A new
+/// device has zeroes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Bytes read by Read, Compare, Verify and Copy.
