@@ -178,9 +178,9 @@ pub struct Config {
     /// The highest identifier that [`Subsystem::add_namespace`](super::Subsystem::add_namespace)
     /// may use, unless configured namespaces have higher ones; at most [`NAMESPACE_ID_MAX`].
     pub namespaces_max: u32,
-    /// Number of ANA groups that controllers over fabrics report, at most
-    /// [`ANA_GROUPS_MAX`](super::ANA_GROUPS_MAX); 0 for no Asymmetric Namespace Access. Every
-    /// namespace starts in group 1, and every group starts optimized;
+    /// Number of ANA groups that controllers over fabrics report, at most [`ANA_GROUPS_MAX`]; 0 for
+    /// no Asymmetric Namespace Access. Every namespace starts in group 1, and every group starts
+    /// optimized;
     /// [`Subsystem::set_ana_state`](super::Subsystem::set_ana_state) changes a group's state.
     pub ana_groups: u32,
     /// Number of commands that may be in flight at once over all controllers, at most
