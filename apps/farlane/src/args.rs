@@ -20,16 +20,14 @@ mod tsn;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Parser, Subcommand};
-use live::carrier::route::Name;
+use live::drivers::controller::{FarUrl, Url};
 use live::sys::vfio::PciAddress;
 use pcie::requester::CompletionTimeout;
 
 use crate::commands::discover::DiscoverArgs;
-use crate::device_url::DeviceUrl;
 use crate::error::Error;
 
 pub(crate) use backing::{FarSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec};
@@ -355,7 +353,7 @@ pub(crate) struct DeviceArgs {
 pub(crate) struct AttachArgs {
     /// The far end: tcp://HOST:PORT, or quic://HOST:PORT?cert=SHA256HEX
     #[arg(value_name = "URL")]
-    pub(crate) url: Url,
+    pub(crate) url: FarUrl,
     #[command(flatten)]
     pub(crate) socket: Socket,
     /// Give the guest this function of the far end; the first function is 0 [default: the first
@@ -405,7 +403,7 @@ pub(crate) struct Target {
     /// fast-io-fail-tmo=5, hostnqn=NQN and policy=round-robin|latency. docs/nvme-tcp.md describes
     /// all options
     #[arg(value_name = "URL")]
-    pub(crate) url: DeviceUrl,
+    pub(crate) url: Url,
     /// Give up if the far end is not there, or not back after a loss, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
@@ -434,7 +432,7 @@ pub(crate) struct LspciArgs {
     /// The far ends, each behind one downstream port: tcp://HOST:PORT, or
     /// quic://HOST:PORT?cert=SHA256HEX
     #[arg(value_name = "URL", required = true)]
-    pub(crate) urls: Vec<Url>,
+    pub(crate) urls: Vec<FarUrl>,
     /// Draw the tree of buses
     #[arg(short = 't', long)]
     pub(crate) tree: bool,
@@ -513,40 +511,6 @@ pub(crate) struct WriteArgs {
     pub(crate) output: Output,
 }
 
-/// The address of a far end: `tcp://HOST:PORT` or `quic://HOST:PORT?cert=SHA256HEX`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Url(Name);
-
-impl Url {
-    /// The name of the far end that links use.
-    pub(crate) fn name(&self) -> String {
-        self.0.to_string()
-    }
-}
-
-impl FromStr for Url {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected =
-            "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430, or quic://HOST:PORT?cert=SHA256HEX";
-        match text.split_once("://") {
-            Some(("tcp", rest)) => Name::tcp(rest.trim_end_matches('/'))
-                .map(Self)
-                .map_err(|error| format!("{error}; {expected}")),
-            Some(("quic", _)) => text.parse().map(Self),
-            Some((scheme, _)) => Err(format!("the scheme '{scheme}' is not one of: tcp, quic; {expected}")),
-            None => Err(format!("no scheme; {expected}")),
-        }
-    }
-}
-
-impl std::fmt::Display for Url {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let scheme = if self.0.quic.is_none() { "tcp://" } else { "" };
-        write!(f, "{scheme}{}", self.0)
-    }
-}
-
 /// Parses a size as fio does: `4k` and `4KiB` are both 4096.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     parse_size::Config::new()
@@ -610,19 +574,6 @@ mod tests {
         for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("farlane {}", command.get_name())), "{}", command.get_name());
-        }
-    }
-
-    #[test]
-    fn a_url_names_a_host_and_a_port() {
-        assert_eq!("tcp://[::1]:4430".parse::<Url>().map(|url| url.name()), Ok("[::1]:4430".to_owned()));
-        let quic = "quic://far:4430?cert=any";
-        assert_eq!(
-            quic.parse::<Url>().map(|url| (url.name(), url.to_string())),
-            Ok((quic.to_owned(), quic.to_owned()))
-        );
-        for wrong in ["127.0.0.1:1", "udp://a:1", "tcp://a", "tcp://:1", "tcp://a:0", "tcp://a:70000"] {
-            assert!(wrong.parse::<Url>().unwrap_err().contains("expected tcp://HOST:PORT"), "{wrong}");
         }
     }
 }

@@ -117,7 +117,7 @@ pub(crate) enum Error {
 
     #[error("--spread is for one way over tcp://, not for {with}")]
     #[diagnostic(help("leave --spread out"))]
-    NoSpread { with: &'static str },
+    NoSpread { with: String },
 
     #[error(transparent)]
     #[diagnostic(help("{}", .0.remedy()))]

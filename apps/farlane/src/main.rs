@@ -15,7 +15,6 @@ macro_rules! note {
 
 mod args;
 mod commands;
-mod device_url;
 mod distribution;
 mod drawing;
 mod error;

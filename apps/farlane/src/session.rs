@@ -6,6 +6,7 @@ use std::path::Path;
 use engine::{Instant, Nanos};
 use live::carrier::route;
 use live::drivers::attach::{AttachError, Attachment, Options};
+use live::drivers::controller::Url;
 use live::drivers::vfio_user_client;
 use live::media::Media;
 use machine::near::{self, ControllerIndex, Event, Near};
@@ -19,7 +20,6 @@ use tunnel::upstream::PortIndex;
 
 use crate::args::{Ahead, Carried, Shadowed, Target};
 use crate::commands::stay_on;
-use crate::device_url::DeviceUrl;
 use crate::error::Error;
 use crate::fabrics::Fabrics;
 
@@ -127,9 +127,9 @@ impl Session {
         }
         options.transport = target.transport.checked()?;
         match &target.url {
-            DeviceUrl::Tcp(url) => Self::wait(Attachment::over_tcp(&[url.name()], &options)?, &options),
-            DeviceUrl::VfioUser(path) => Self::over_vfio_user(path, &options),
-            DeviceUrl::NvmeTcp(url) => {
+            Url::Far(url) => Self::wait(Attachment::over_tcp(&[url.name()], &options)?, &options),
+            Url::VfioUser(path) => Self::over_vfio_user(path, &options),
+            Url::Subsystem(url) => {
                 let fabrics = Fabrics::attach(url, needs, options.spin, options.timeout)?;
                 Ok(Self { way: Way::Fabrics(Box::new(fabrics)), copy: Vec::new() })
             }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use live::drivers::controller::Url;
 use nvme::media::ram::BYTES_MAX;
 
 use super::{parse_size, parse_time};
-use crate::device_url::DeviceUrl;
 
 /// `--namespace PATH[,size=SIZE][,block=512|4096][,readonly]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ const HOLD: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FarSpec {
     text: String,
-    pub(crate) url: DeviceUrl,
+    pub(crate) url: Url,
     /// `None` selects the only namespace.
     pub(crate) namespace: Option<u32>,
     pub(crate) hold: Duration,
@@ -89,8 +89,8 @@ impl FromStr for FarSpec {
             }
             rest = before;
         }
-        let url: DeviceUrl = rest.parse()?;
-        if matches!(url, DeviceUrl::VfioUser(_)) {
+        let url: Url = rest.parse()?;
+        if matches!(url, Url::VfioUser(_)) {
             return Err(format!(
                 "{rest} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?cert=SHA256HEX or nvme-tcp://HOST:PORT/NQN"
             ));

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use clap::{Args, value_parser};
+use live::drivers::controller::{FarUrl, Url};
 use serde::Serialize;
 use tunnel::Session;
 
-use super::{Transport, Url};
-use crate::device_url::DeviceUrl;
+use super::Transport;
 use crate::error::Error;
 
 /// The most connections that a tunnel can have.
@@ -46,12 +46,12 @@ impl Spread {
     ///
     /// # Errors
     /// When the transport does not.
-    pub(crate) fn check(self, url: &DeviceUrl, transport: &Transport) -> Result<(), Error> {
+    pub(crate) fn check(self, url: &Url, transport: &Transport) -> Result<(), Error> {
         let with = match url {
             _ if !self.is_on() => return Ok(()),
-            DeviceUrl::Tcp(url) => return self.check_far(url, transport),
-            DeviceUrl::VfioUser(_) => "vfio-user:",
-            DeviceUrl::NvmeTcp(_) => "nvme-tcp://, which has ?queues=N",
+            Url::Far(url) => return self.check_far(url, transport),
+            Url::VfioUser(_) => "vfio-user:".to_owned(),
+            Url::Subsystem(url) => format!("{}, which has ?queues=N", url.fabric.scheme()),
         };
         Err(Error::NoSpread { with })
     }
@@ -59,14 +59,14 @@ impl Spread {
     ///
     /// # Errors
     /// When the transport does not.
-    pub(crate) fn check_far(self, url: &Url, transport: &Transport) -> Result<(), Error> {
+    pub(crate) fn check_far(self, url: &FarUrl, transport: &Transport) -> Result<(), Error> {
         let with = match url {
             _ if !self.is_on() => return Ok(()),
-            url if url.0.quic.is_some() => "quic://",
+            url if url.is_quic() => "quic://",
             _ if transport.has_second_path() => "--second-path",
             _ => return Ok(()),
         };
-        Err(Error::NoSpread { with })
+        Err(Error::NoSpread { with: with.to_owned() })
     }
     /// Whether there is more than one connection.
     pub(crate) const fn is_on(self) -> bool {

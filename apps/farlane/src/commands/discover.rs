@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::Nanos;
+use live::drivers::controller::SubsystemUrl;
 use live::drivers::mdns::{self, Found};
 use nvme::host::Data;
 use nvme_fabrics::host::discovery::{Reader, Step};
@@ -16,7 +17,6 @@ use crate::args::{Output, parse_time};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::fabrics;
-use crate::fabrics::url::SubsystemUrl;
 use crate::session::Needs;
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use engine::Nanos;
+use live::drivers::controller::Url;
 use live::media::remote::{self, Address, Place};
 use live::media::state::ssd::{self, Origin, SsdState};
 use live::media::state::{Keeper, Store};
@@ -15,7 +16,6 @@ use nvme::subsystem::{BlockSize, Config, NamespaceIdentity, PAGE_BYTES};
 use nvme::wire::NamespaceId;
 
 use crate::args::{FarSpec, MediumSpec, PoolSpec, Served};
-use crate::device_url::DeviceUrl;
 use crate::error::Error;
 use crate::fabrics;
 
@@ -195,13 +195,13 @@ pub(crate) fn open_file(
 pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<RemoteMedium, Error> {
     let mut hold = Nanos::from(spec.hold);
     let address = match &spec.url {
-        DeviceUrl::Tcp(url) => Address::Pcie(url.name()),
-        DeviceUrl::NvmeTcp(url) => {
+        Url::Far(url) => Address::Pcie(url.name()),
+        Url::Subsystem(url) => {
             let (paths, options) = fabrics::backing(url, hold)?;
             hold = options.association.fast_io_fail_timeout.unwrap_or(hold);
             Address::Fabrics(paths, Box::new(options))
         }
-        DeviceUrl::VfioUser(path) => {
+        Url::VfioUser(path) => {
             let why = "a device of another process can't be a namespace".to_owned();
             return Err(Error::NoDevice { path: path.clone(), why });
         }

@@ -1,11 +1,10 @@
 //! A subsystem of NVMe over Fabrics that a subcommand uses.
 
-pub(crate) mod url;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{Buffer, Instant, Nanos, Pool};
+use live::drivers::controller::{SubsystemUrl, host_id};
 use live::drivers::fabrics::initiator::{AttachError, Attachment, Options};
 use machine::initiator::Output;
 use nvme::host::{Data, Origin};
@@ -18,7 +17,6 @@ use nvme_pcie::host::{Completed, DataRegion, Identity, Submission};
 
 use crate::error::Error;
 use crate::session::Needs;
-use url::SubsystemUrl;
 
 /// First address of the memory for data, as commands name places in it.
 const BASE: u64 = 4096;
@@ -60,9 +58,9 @@ pub(crate) struct Fabrics {
 fn host_names() -> (Nqn, HostId) {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let machine = read("/etc/machine-id")
-        .and_then(|text| url::host_id(&text))
+        .and_then(|text| host_id(&text))
         .unwrap_or(HostId([0xfa, 0x41, 0xa0, 0xe0, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, 1]));
-    let id = read("/etc/nvme/hostid").and_then(|text| url::host_id(&text)).unwrap_or(machine);
+    let id = read("/etc/nvme/hostid").and_then(|text| host_id(&text)).unwrap_or(machine);
     let name = read("/etc/nvme/hostnqn").and_then(|text| text.parse().ok());
     let made = || format!("nqn.2014-08.org.nvmexpress:uuid:{id}").parse().ok();
     (name.or_else(made).unwrap_or_else(Nqn::discovery), id)

@@ -10,6 +10,7 @@
 pub mod attach;
 pub mod attached;
 pub mod control;
+pub mod controller;
 pub mod emulate;
 pub mod fabrics;
 pub mod far;

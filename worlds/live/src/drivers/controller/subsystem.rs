@@ -4,40 +4,77 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use live::drivers::fabrics::initiator::DigestUse;
 use nvme_fabrics::host::multipath::Policy;
 use nvme_fabrics::wire::{HostId, Nqn};
+use nvme_tcp::host::DigestUse;
 
-/// Scheme of a URL that names a subsystem behind NVMe/TCP.
-pub(crate) const SCHEME: &str = "nvme-tcp://";
-/// Default ports: that of NVMe/TCP, and that of its discovery service.
-const PORTS: [&str; 2] = ["4420", "8009"];
+/// A transport of NVMe over Fabrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// NVMe/TCP.
+    NvmeTcp,
+}
+
+impl Fabric {
+    /// All fabrics.
+    pub(super) const ALL: [Self; 1] = [Self::NvmeTcp];
+
+    /// The scheme of a URL that names a subsystem behind this fabric, and the default ports: that of
+    /// the fabric, and that of its discovery service.
+    const fn names(self) -> (&'static str, [&'static str; 2]) {
+        match self {
+            Self::NvmeTcp => ("nvme-tcp://", ["4420", "8009"]),
+        }
+    }
+
+    /// The scheme of a URL that names a subsystem behind this fabric.
+    pub const fn scheme(self) -> &'static str {
+        self.names().0
+    }
+
+    /// The fabric that the URL `text` names, if it names one.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fabric| text.starts_with(fabric.scheme()))
+    }
+}
 
 /// Which subsystem to use, over which paths, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SubsystemUrl {
+pub struct SubsystemUrl {
     text: String,
+    /// The fabric that leads to the subsystem.
+    pub fabric: Fabric,
     /// `host:port` of each path.
-    pub(crate) paths: Vec<String>,
+    pub paths: Vec<String>,
     /// Name of the subsystem; the discovery service's if the URL names none.
-    pub(crate) subsystem: Nqn,
-    pub(crate) settings: Settings,
+    pub subsystem: Nqn,
+    /// How the subsystem is used.
+    pub settings: Settings,
 }
 
-/// What the URL's query asks for; none or the default where the query does not mention a setting.
+/// What the URL's query asks for: `None` or the default where the query does not mention a setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settings {
-    pub(crate) queues: Option<u16>,
-    pub(crate) queue_size: Option<u16>,
-    pub(crate) header_digest: DigestUse,
-    pub(crate) data_digest: DigestUse,
-    pub(crate) host: Option<Nqn>,
-    pub(crate) host_id: Option<HostId>,
-    pub(crate) keep_alive: Option<Duration>,
+pub struct Settings {
+    /// Number of I/O queues of each path.
+    pub queues: Option<u16>,
+    /// Number of commands that each I/O queue holds.
+    pub queue_size: Option<u16>,
+    /// How header digests of NVMe/TCP are used.
+    pub header_digest: DigestUse,
+    /// How data digests of NVMe/TCP are used.
+    pub data_digest: DigestUse,
+    /// The name of this host (HOSTNQN).
+    pub host: Option<Nqn>,
+    /// The identifier of this host (HOSTID).
+    pub host_id: Option<HostId>,
+    /// Keep Alive Timeout (KATO).
+    pub keep_alive: Option<Duration>,
     /// How long a lost controller is waited for; an inner `None` stands for ever.
-    pub(crate) controller_loss: Option<Option<Duration>>,
-    pub(crate) fast_io_fail: Option<Duration>,
-    pub(crate) policy: Policy,
+    pub controller_loss: Option<Option<Duration>>,
+    /// How long commands wait for a lost controller before they fail.
+    pub fast_io_fail: Option<Duration>,
+    /// Which of several equally good paths a command takes.
+    pub policy: Policy,
 }
 
 /// Names of the settings that a query may hold.
@@ -46,19 +83,23 @@ const KEYS: &str = "queues, queue-size, hdgst, ddgst, hostnqn, hostid, keep-aliv
 
 impl FromStr for SubsystemUrl {
     type Err = String;
+
     fn from_str(text: &str) -> Result<Self, String> {
+        let fabric = Fabric::of(text);
+        let scheme = fabric.unwrap_or(Fabric::NvmeTcp).scheme();
         let wrong = |why: &str| {
             format!(
-                "{why}; expected {SCHEME}HOST:PORT/NQN, for example {SCHEME}127.0.0.1:4420/nqn.2014-08.org.example:disk, or {SCHEME}HOST[:PORT] for a discovery controller"
+                "{why}; expected {scheme}HOST:PORT/NQN, for example {scheme}127.0.0.1:4420/nqn.2014-08.org.example:disk, or {scheme}HOST[:PORT] for a discovery controller"
             )
         };
-        let rest = text.strip_prefix(SCHEME).ok_or_else(|| wrong("no such scheme"))?;
+        let fabric = fabric.ok_or_else(|| wrong("no such scheme"))?;
+        let rest = &text[scheme.len()..];
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
         let discovery = name.is_empty();
         let name = if discovery { Nqn::DISCOVERY } else { name };
         let subsystem = name.parse().map_err(|error| wrong(&format!("{name}: {error}")))?;
-        let port = PORTS[usize::from(discovery)];
+        let port = fabric.names().1[usize::from(discovery)];
         let paths: Vec<String> = authority
             .split(',')
             .map(|path| with_port(path, port).ok_or_else(|| wrong(&format!("'{path}' is no host and port"))))
@@ -67,12 +108,12 @@ impl FromStr for SubsystemUrl {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             settings.set(pair)?;
         }
-        Ok(Self { text: text.to_owned(), paths, subsystem, settings })
+        Ok(Self { text: text.to_owned(), fabric, paths, subsystem, settings })
     }
 }
 
-/// `path` as `host:port`, with `port` where `path` has none. None if `path` is not a host and a
-/// port.
+/// `path` as `host:port`, with `port` where `path` has none. `None` if `path` is not a host
+/// and a port.
 fn with_port(path: &str, port: &str) -> Option<String> {
     let after_bracket = path.rfind(']').map_or(0, |at| at + 1);
     match path[after_bracket..].rsplit_once(':') {
@@ -131,7 +172,7 @@ impl Settings {
 }
 
 /// The 16 bytes of a UUID in hexadecimal, with or without hyphens; none if `text` is no UUID.
-pub(crate) fn host_id(text: &str) -> Option<HostId> {
+pub fn host_id(text: &str) -> Option<HostId> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     if digits.len() != 32 {
         return None;

@@ -1,0 +1,134 @@
+//! Where a controller is, in the form that every command takes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::subsystem::{Fabric, SubsystemUrl};
+use crate::carrier::route::Name;
+
+/// The URL of a controller: `tcp://HOST:PORT`, `quic://HOST:PORT?cert=SHA256HEX`,
+/// `vfio-user:SOCKET` or `nvme-tcp://HOST:PORT/NQN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Url {
+    /// The controller of a far end.
+    Far(FarUrl),
+    /// A controller in another process of this machine, which offers it by vfio-user at this
+    /// socket.
+    VfioUser(PathBuf),
+    /// A controller of a subsystem of NVMe over Fabrics.
+    Subsystem(Box<SubsystemUrl>),
+}
+
+const VFIO_USER: &str = "vfio-user:";
+
+impl FromStr for Url {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if Fabric::of(text).is_some() {
+            let url: SubsystemUrl = text.parse()?;
+            if url.subsystem.is_discovery() {
+                return Err(format!(
+                    "which subsystem? expected {text}/NQN; farlane discover {text} lists them"
+                ));
+            }
+            return Ok(Self::Subsystem(Box::new(url)));
+        }
+        match text.strip_prefix(VFIO_USER) {
+            Some("" | "//" | "///") => Err(format!(
+                "no socket; expected {VFIO_USER}SOCKET, for example {VFIO_USER}/run/user/1000/ssd.sock"
+            )),
+            Some(path) => Ok(Self::VfioUser(path.strip_prefix("//").unwrap_or(path).into())),
+            None => text.parse().map(Self::Far).map_err(|error| {
+                let fabrics = Fabric::ALL.map(|fabric| format!("; or {}HOST:PORT/NQN", fabric.scheme()));
+                format!("{error}; or {VFIO_USER}SOCKET{}", fabrics.concat())
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Far(url) => url.fmt(f),
+            Self::VfioUser(path) => write!(f, "{VFIO_USER}{}", path.display()),
+            Self::Subsystem(url) => url.fmt(f),
+        }
+    }
+}
+
+/// The URL of a far end: `tcp://HOST:PORT` or `quic://HOST:PORT?cert=SHA256HEX`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarUrl(Name);
+
+impl FarUrl {
+    /// The name of the far end that links use.
+    pub fn name(&self) -> String {
+        self.0.to_string()
+    }
+
+    /// Whether QUIC leads to the far end, rather than TCP.
+    pub const fn is_quic(&self) -> bool {
+        self.0.quic.is_some()
+    }
+}
+
+impl FromStr for FarUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected =
+            "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430, or quic://HOST:PORT?cert=SHA256HEX";
+        match text.split_once("://") {
+            Some(("tcp", rest)) => Name::tcp(rest.trim_end_matches('/'))
+                .map(Self)
+                .map_err(|error| format!("{error}; {expected}")),
+            Some(("quic", _)) => text.parse().map(Self),
+            Some((scheme, _)) => Err(format!("the scheme '{scheme}' is not one of: tcp, quic; {expected}")),
+            None => Err(format!("no scheme; {expected}")),
+        }
+    }
+}
+
+impl fmt::Display for FarUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_quic() { "" } else { "tcp://" };
+        write!(f, "{scheme}{}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_is_at_a_far_end_or_at_a_socket() {
+        for (text, path) in [
+            ("vfio-user:ssd.sock", "ssd.sock"),
+            ("vfio-user:/run/ssd.sock", "/run/ssd.sock"),
+            ("vfio-user:///run/ssd.sock", "/run/ssd.sock"),
+        ] {
+            assert_eq!(text.parse(), Ok(Url::VfioUser(path.into())));
+        }
+        let url: Url = "tcp://localhost:4430".parse().unwrap();
+        assert_eq!(url.to_string(), "tcp://localhost:4430");
+        for wrong in ["vfio-user:", "vfio-user://", "/run/ssd.sock", "udp://a:1", "tcp://a"] {
+            let error = wrong.parse::<Url>().unwrap_err();
+            assert!(error.contains("expected") && error.contains("vfio-user:SOCKET"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_far_end_is_a_host_and_a_port() {
+        assert_eq!("tcp://[::1]:4430".parse::<FarUrl>().map(|url| url.name()), Ok("[::1]:4430".to_owned()));
+        let quic = "quic://far:4430?cert=any";
+        assert_eq!(
+            quic.parse::<FarUrl>().map(|url| (url.name(), url.to_string())),
+            Ok((quic.to_owned(), quic.to_owned()))
+        );
+        for wrong in ["127.0.0.1:1", "udp://a:1", "tcp://a", "tcp://:1", "tcp://a:0", "tcp://a:70000"] {
+            assert!(wrong.parse::<FarUrl>().unwrap_err().contains("expected tcp://HOST:PORT"), "{wrong}");
+        }
+    }
+}
