@@ -4,16 +4,13 @@ use std::io;
 use std::path::PathBuf;
 
 use engine::Nanos;
-use live::drivers::attach::AttachError;
 use live::drivers::attached::WaitError;
-use live::drivers::fabrics::initiator as fabrics;
+use live::drivers::controller::{AttachError, Failure, SubmitError};
 use live::media::OpenError;
 use live::media::state::StateError;
 use live::sys::unix::BindError;
 use miette::Diagnostic;
 use nvme::wire::Status;
-use nvme_pcie::host::SubmitError;
-use pcie::requester::RequestError;
 use thiserror::Error as ThisError;
 
 /// An error for a person: what failed, why, and what to do.
@@ -54,20 +51,20 @@ pub(crate) enum Error {
     #[error("{0}")]
     Attach(AttachError),
 
-    #[error(transparent)]
+    #[error("{0}")]
     #[diagnostic(help(
         "farlane discover nvme-tcp://HOST:PORT lists the subsystems of a target; what farlane export offers is reached by tcp://HOST:PORT"
     ))]
-    Fabrics(#[from] fabrics::AttachError),
+    Fabrics(AttachError),
 
-    #[error("{command}: {error}")]
-    FabricsCommand { command: &'static str, error: fabrics::AttachError },
+    #[error("{command}: the command was not taken: {error}")]
+    FabricsCommand { command: &'static str, error: SubmitError },
 
     #[error("{0}")]
     #[diagnostic(help(
         "is it the port of a target or of its discovery service, often 8009 or 4420? What farlane export offers is reached by tcp://HOST:PORT; --timeout says how long to try"
     ))]
-    NoDiscovery(fabrics::AttachError),
+    NoDiscovery(AttachError),
 
     #[error("{0}")]
     #[diagnostic(help("is that a discovery controller? its port is often 8009 or 4420"))]
@@ -189,9 +186,6 @@ pub(crate) enum Error {
     #[diagnostic(help("the link may be down: farlane ping URL tells"))]
     Unanswered { command: &'static str, timeout: Nanos },
 
-    #[error("the configuration read failed: {0}")]
-    ConfigRead(RequestError),
-
     #[error("namespace {wanted} does not exist; there are: {there}")]
     #[diagnostic(help("choose one of them with --namespace"))]
     NoNamespace { wanted: u32, there: String },
@@ -301,6 +295,14 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// The error that `command` was not taken.
+    pub(crate) const fn refused(command: &'static str, error: SubmitError) -> Self {
+        match error {
+            SubmitError::Pcie(_) => Self::Submit { command, error },
+            SubmitError::Fabrics(_) | SubmitError::FabricsAdmin(_) => Self::FabricsCommand { command, error },
+        }
+    }
+
     /// The exit status of the process: 2 when something else must be asked for, as with arguments
     /// that can't be parsed; 130 after ctrl-c, as from a shell; 1 otherwise.
     pub(crate) const fn exit_code(&self) -> u8 {
@@ -379,6 +381,7 @@ impl From<WaitError> for Error {
 
 impl From<AttachError> for Error {
     fn from(error: AttachError) -> Self {
+        use machine::vfio_user_client::Failure::TurnedAway;
         use tunnel::frame::RefuseCode;
         use tunnel::session::HandshakeError;
         match &error {
@@ -390,8 +393,13 @@ impl From<AttachError> for Error {
             AttachError::Refused(_) => Self::Refused(error),
             AttachError::SomebodyElse(..) => Self::SomebodyElse(error),
             AttachError::Socket(..) => Self::NoSocket(error),
-            AttachError::Device(machine::vfio_user_client::Failure::TurnedAway) => Self::TurnedAway(error),
+            AttachError::Failed(Failure::VfioUser(TurnedAway)) => Self::TurnedAway(error),
             AttachError::Interrupted => Self::Interrupted,
+            AttachError::Failed(Failure::Fabrics(_))
+            | AttachError::NoSubsystem { .. }
+            | AttachError::ResolvePath(_)
+            | AttachError::Submit(_)
+            | AttachError::Command(_) => Self::Fabrics(error),
             _ => Self::Attach(error),
         }
     }

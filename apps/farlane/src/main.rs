@@ -18,7 +18,6 @@ mod commands;
 mod distribution;
 mod drawing;
 mod error;
-mod fabrics;
 mod picture;
 mod session;
 mod workload;

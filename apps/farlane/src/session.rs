@@ -1,38 +1,29 @@
 //! The controller that a subcommand uses: attaches to it, waits until it is ready, sends it
 //! commands.
 
-use std::path::Path;
+use std::collections::VecDeque;
 
 use engine::{Instant, Nanos};
-use live::carrier::route;
-use live::drivers::attach::{AttachError, Attachment, Options};
-use live::drivers::controller::Url;
-use live::drivers::vfio_user_client;
+use live::drivers::controller::{
+    Absence, Address, AttachError, Completed, Controller, Event, Failure, Identity, Options, SubmitError,
+};
 use live::media::Media;
-use machine::near::{self, ControllerIndex, Event, Near};
+use machine::near::Near;
 use nvme::host::Namespace;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_pcie::function;
-use nvme_pcie::host::{Completed, Data, DataRegion, Host, Identity, QueueId, ResetReason, Submission};
-use pcie::wire::Bdf;
+use nvme_pcie::host::{Data, DataRegion, QueueId, Submission};
 use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;
 
 use crate::args::{Ahead, Carried, Shadowed, Target};
 use crate::commands::stay_on;
 use crate::error::Error;
-use crate::fabrics::Fabrics;
 
-/// Bytes of host memory for queues, PRP lists and admin data, beside the data of commands under
-/// way.
-const QUEUE_BYTES: u64 = 8 << 20;
 /// How long an admin command or a register read may take.
 const PATIENCE: Nanos = Nanos::from_secs(60);
 /// How long the far end may take to report its counts.
 const TALLY_PATIENCE: Nanos = Nanos::from_secs(2);
-
-/// The longest time between two attempts to reach a far end.
-const REDIAL: Nanos = Nanos::from_millis(250);
 
 /// What a subcommand needs of its host.
 #[derive(Clone, Copy, Debug)]
@@ -53,100 +44,68 @@ impl Default for Needs {
     }
 }
 
-/// How the controller is reached.
-#[derive(Debug)]
-enum Way {
-    /// PCI Express: a tunnel, or a function in this process.
-    Near(Box<Attachment>, ControllerIndex),
-    /// vfio-user, to a function in another process of this machine.
-    User(Box<vfio_user_client::Attachment>),
-    /// NVMe/TCP, to a subsystem.
-    Fabrics(Box<Fabrics>),
-}
-
-/// What happened to the controller, as far as a subcommand acts on it.
-enum Happened {
-    Completed(Completed),
-    ConfigRead(Result<u32, Error>),
-    Other,
-}
-
 /// A controller that a subcommand has attached to.
 #[derive(Debug)]
 pub(crate) struct Session {
-    way: Way,
-    /// Copy of data in memory that another process shares: the original could change while it is
-    /// read.
-    copy: Vec<u8>,
+    controller: Controller,
+    /// Commands that ended while something else was waited for.
+    ended: VecDeque<Completed>,
 }
 
 /// The settings of a host that spins for `spin` and waits for its far end for `timeout`.
 pub(crate) fn options(needs: Needs, spin: Nanos, timeout: Nanos) -> Options {
-    let mut near = near::Config { arena_bytes: QUEUE_BYTES + needs.data_bytes, ..near::Config::default() };
-    // One entry of a queue stays free.
-    near.driver.queue_entries = (needs.depth + 1).next_power_of_two().max(64);
-    // A far end that goes away gets as long to come back as one that is not there yet.
-    near.driver.hold = timeout;
-    let identity = tunnel::frame::Identity {
-        name: format!("farlane process {}", std::process::id()),
-        vendor: "Farlane".to_owned(),
-        device: "host".to_owned(),
-        ..tunnel::frame::Identity::default()
+    let mut options = Options {
+        data_bytes: needs.data_bytes,
+        // All data have a place.
+        slots: 0,
+        depth: needs.depth,
+        // A far end that goes away gets as long to come back as one that is not there yet.
+        absence: Absence::GiveUp(timeout),
+        spin,
+        ..Options::new("host")
     };
-    let mut session = tunnel::session::Config {
-        identity,
-        stamps: needs.stamps,
-        tally: true,
-        ..tunnel::session::Config::default()
-    };
-    // A person is waiting: dial again before they lose patience.
-    session.redial.1 = REDIAL;
+    options.session.stamps = needs.stamps;
+    options.session.tally = true;
     if needs.stamps {
         // One-way times are as good as the alignment of the clocks, which is as good as the best
         // recent Ping.
-        session.ping_interval = Nanos::from_millis(20);
+        options.session.ping_interval = Nanos::from_millis(20);
     }
-    Options { near, session, transport: route::Transport::default(), spin, timeout }
+    options
+}
+
+/// Attaches to the controller at `address` and waits for `timeout` until it takes commands.
+pub(crate) fn attach(
+    address: &Address,
+    options: &Options,
+    timeout: Nanos,
+) -> Result<Controller, AttachError> {
+    wait(Controller::open(address, options)?, timeout)
+}
+
+fn wait(mut controller: Controller, timeout: Nanos) -> Result<Controller, AttachError> {
+    controller.stop().on_signals()?;
+    controller.wait_ready(timeout)?;
+    Ok(controller)
 }
 
 impl Session {
     /// Attaches to the controller at `target` and waits until it takes commands.
     pub(crate) fn attach(target: &Target, needs: Needs) -> Result<Self, Error> {
         stay_on(target.spin.cpu)?;
-        let mut options = options(needs, target.spin.spin.into(), target.timeout.into());
+        let timeout = target.timeout.into();
+        let mut options = options(needs, target.spin.spin.into(), timeout);
         target.spread.check(&target.url, &target.transport)?;
         // A caller that asks for time stamps wants to see each hop.
         let spread = target.spread.is_on() && !needs.stamps;
         options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
         options.session.config_cache = target.shadow.is_on() && !needs.stamps && !needs.round_trips;
         if spread {
-            let queues = target.spread.queues();
             options.session.strands = target.spread.connections();
-            options.near.driver.queue_pairs = queues;
-            options.near.arena_bytes += (u64::from(queues) - 1) * QUEUE_BYTES;
+            options.queues = target.spread.queues();
         }
         options.transport = target.transport.checked()?;
-        match &target.url {
-            Url::Far(url) => Self::wait(Attachment::over_tcp(&[url.name()], &options)?, &options),
-            Url::VfioUser(path) => Self::over_vfio_user(path, &options),
-            Url::Subsystem(url) => {
-                let fabrics = Fabrics::attach(url, needs, options.spin, options.timeout)?;
-                Ok(Self { way: Way::Fabrics(Box::new(fabrics)), copy: Vec::new() })
-            }
-        }
-    }
-
-    fn over_vfio_user(path: &Path, options: &Options) -> Result<Self, Error> {
-        let options = vfio_user_client::Options {
-            driver: options.near.driver,
-            arena_bytes: options.near.arena_bytes.next_multiple_of(4096),
-            spin: options.spin,
-            timeout: options.timeout,
-        };
-        let mut attachment = vfio_user_client::Attachment::connect(path, &options)?;
-        attachment.stop().on_signals().map_err(AttachError::Io)?;
-        attachment.wait_ready(options.timeout)?;
-        Ok(Self { way: Way::User(Box::new(attachment)), copy: Vec::new() })
+        Self::of(attach(&target.url.resolve()?, &options, timeout)?)
     }
 
     /// Brings up a controller in this process, with no tunnel.
@@ -158,21 +117,21 @@ impl Session {
         timeout: Nanos,
     ) -> Result<Self, Error> {
         let options = options(needs, spin, timeout);
-        Self::wait(Attachment::direct(config, media, &options)?, &options)
+        Self::of(wait(Controller::direct(config, media, &options)?, timeout)?)
     }
 
-    fn wait(mut attachment: Attachment, options: &Options) -> Result<Self, Error> {
-        attachment.stop().on_signals().map_err(AttachError::Io)?;
-        let controller = attachment.wait_ready(options.timeout)?;
-        Ok(Self { way: Way::Near(Box::new(attachment), controller), copy: Vec::new() })
-    }
-
-    /// The host on PCI Express; none when the controller is reached by vfio-user or NVMe/TCP.
-    pub(crate) fn near(&self) -> Option<&Near> {
-        match &self.way {
-            Way::Near(attachment, _) => Some(attachment.near()),
-            Way::User(_) | Way::Fabrics(_) => None,
+    fn of(controller: Controller) -> Result<Self, Error> {
+        let mut session = Self { controller, ended: VecDeque::new() };
+        // What a person should know before anything else is done.
+        while let Some(event) = session.controller.poll_event() {
+            act_on(event)?;
         }
+        Ok(session)
+    }
+
+    /// The host on PCI Express; none when the controller is reached by vfio-user or a fabric.
+    pub(crate) fn near(&self) -> Option<&Near> {
+        self.controller.near()
     }
     /// What each connection of the tunnel has carried, the main one first; empty unless the tunnel
     /// has several.
@@ -188,11 +147,10 @@ impl Session {
     /// the answer. None without a tunnel, or when the far end does not answer.
     pub(crate) fn far_reads(&mut self) -> Result<Option<Tally>, Error> {
         let asked = self.now();
-        let Way::Near(attachment, _) = &mut self.way else { return Ok(None) };
-        if attachment.near().upstream().is_none() {
+        let Some(near) = self.controller.near_mut().filter(|near| near.upstream().is_some()) else {
             return Ok(None);
-        }
-        attachment.near_mut().ping(asked);
+        };
+        near.ping(asked);
         loop {
             let session =
                 self.near().and_then(Near::upstream).and_then(|tunnel| tunnel.session(PortIndex(0)));
@@ -212,62 +170,29 @@ impl Session {
     /// The host on PCI Express, for what only such a host can do.
     ///
     /// # Panics
-    /// When the controller is reached by vfio-user or NVMe/TCP.
+    /// When the controller is reached by vfio-user or a fabric.
     pub(crate) fn near_mut(&mut self) -> &mut Near {
-        match &mut self.way {
-            Way::Near(attachment, _) => attachment.near_mut(),
-            Way::User(_) | Way::Fabrics(_) => panic!("a demo's hosts are on PCI Express"),
-        }
+        self.controller.near_mut().expect("a demo's hosts are on PCI Express")
     }
     pub(crate) fn now(&self) -> Instant {
-        match &self.way {
-            Way::Near(attachment, _) => attachment.now(),
-            Way::User(attachment) => attachment.now(),
-            Way::Fabrics(fabrics) => fabrics.now(),
-        }
-    }
-    /// The controller's place in the hierarchy; [`Bdf::default`] where there is no hierarchy.
-    pub(crate) fn bdf(&self) -> Bdf {
-        let Way::Near(attachment, controller) = &self.way else { return Bdf::default() };
-        let mut controllers = attachment.near().controllers();
-        controllers.find(|(index, _)| index == controller).map(|(_, bdf)| bdf).unwrap_or_default()
+        self.controller.now()
     }
     /// The controller's name for a person: its place in the hierarchy, or its identifier in its
     /// subsystem.
     pub(crate) fn name(&self) -> String {
-        match &self.way {
-            Way::Fabrics(fabrics) => {
-                let identity = fabrics.identity();
-                identity.map_or_else(String::new, |identity| identity.controller.controller_id.to_string())
-            }
-            _ => self.bdf().to_string(),
-        }
-    }
-    fn driver(&self) -> Option<&Host> {
-        match &self.way {
-            Way::Near(attachment, controller) => attachment.near().driver(*controller),
-            Way::User(attachment) => attachment.host(),
-            Way::Fabrics(_) => None,
-        }
+        self.controller.name()
     }
     /// The controller's identity, as the controller reported it.
-    pub(crate) fn identity(&self) -> Result<&Identity, Error> {
-        let identity = match &self.way {
-            Way::Fabrics(fabrics) => fabrics.identity(),
-            _ => self.driver().and_then(Host::identity),
-        };
-        identity.ok_or(Error::Attach(AttachError::NoController))
+    pub(crate) fn identity(&self) -> Result<Identity<'_>, Error> {
+        self.controller.identity().ok_or(Error::Attach(AttachError::NoController))
     }
     /// Host memory for the data of commands.
     pub(crate) fn data_region(&self) -> DataRegion {
-        if let Way::Fabrics(fabrics) = &self.way {
-            return fabrics.data_region();
-        }
-        self.driver().map_or(DataRegion { base: 0, length: 0 }, Host::data_region)
+        self.controller.data_region()
     }
     /// The namespace whose identifier (NSID) is `wanted`.
     pub(crate) fn namespace(&self, wanted: u32) -> Result<Namespace, Error> {
-        let namespaces = &self.identity()?.namespaces;
+        let namespaces = self.identity()?.namespaces;
         namespaces.iter().find(|namespace| namespace.id.0 == wanted).copied().ok_or_else(|| {
             let there: Vec<_> = namespaces.iter().map(|namespace| namespace.id.0.to_string()).collect();
             match there.is_empty() {
@@ -278,70 +203,28 @@ impl Session {
     }
     /// The bytes in host memory at `data`.
     pub(crate) fn bytes(&mut self, data: Data) -> &[u8] {
-        let length = usize::try_from(data.length).expect("32 bits fit");
-        match &self.way {
-            Way::Near(attachment, _) => {
-                let memory = attachment.near().memory();
-                memory.slice(data.address, length).expect("data lies in the region that the driver gave")
-            }
-            Way::User(attachment) => {
-                self.copy.resize(length, 0);
-                let read = attachment.memory().read(data.address, &mut self.copy);
-                read.expect("data lies in the region that the driver gave");
-                &self.copy
-            }
-            Way::Fabrics(fabrics) => fabrics.bytes(data),
-        }
+        self.controller.bytes(data)
     }
     /// Lets `fill` write all bytes of host memory at `data`, and returns what `fill` returns.
     pub(crate) fn put<T>(&mut self, data: Data, fill: impl FnOnce(&mut [u8]) -> T) -> T {
-        let length = usize::try_from(data.length).expect("32 bits fit");
-        match &mut self.way {
-            Way::Near(attachment, _) => {
-                let memory = attachment.near_mut().memory_mut();
-                let bytes = memory.slice_mut(data.address, length);
-                fill(bytes.expect("data lies in the region that the driver gave"))
-            }
-            Way::User(attachment) => {
-                self.copy.resize(length, 0);
-                let result = fill(&mut self.copy);
-                let written = attachment.memory().write(data.address, &self.copy);
-                written.expect("data lies in the region that the driver gave");
-                result
-            }
-            Way::Fabrics(fabrics) => fill(fabrics.bytes_mut(data)),
-        }
+        self.controller.put(data, fill)
     }
 
     /// Submits `submission` for a caller that waits for its [`Completed`].
     pub(crate) fn submit(&mut self, command: &'static str, submission: Submission) -> Result<(), Error> {
         let now = self.now();
-        let submitted = match &mut self.way {
-            Way::Near(attachment, controller) => {
-                attachment.near_mut().submit(now, *controller, submission).map(|_| ())
-            }
-            Way::User(attachment) => attachment.submit(now, submission),
-            Way::Fabrics(fabrics) => return fabrics.submit(command, now, submission),
-        };
-        submitted.map_err(|error| Error::Submit { command, error })
-    }
-
-    /// The next event until `deadline`; none when the deadline comes first.
-    fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Happened>, Error> {
-        match &mut self.way {
-            Way::Near(attachment, _) => attachment.next_event(deadline)?.map(of_near).transpose(),
-            Way::User(attachment) => attachment.next_event(deadline)?.map(of_user).transpose(),
-            Way::Fabrics(fabrics) => Ok(fabrics.next_completed(deadline)?.map(Happened::Completed)),
-        }
+        self.controller.submit(now, submission).map_err(|error| Error::refused(command, error))
     }
 
     /// The next command that ends until `deadline`; none when the deadline comes first.
     pub(crate) fn next_completed(&mut self, deadline: Option<Instant>) -> Result<Option<Completed>, Error> {
+        if let Some(completed) = self.ended.pop_front() {
+            return Ok(Some(completed));
+        }
         loop {
-            match self.next(deadline)? {
-                Some(Happened::Completed(completed)) => return Ok(Some(completed)),
-                Some(_) => {}
-                None => return Ok(None),
+            let Some(event) = self.controller.next_event(deadline)? else { return Ok(None) };
+            if let Some(completed) = act_on(event)? {
+                return Ok(Some(completed));
             }
         }
     }
@@ -349,16 +232,15 @@ impl Session {
     /// A command that has ended already; none instead of waiting for one.
     pub(crate) fn poll_completed(&mut self) -> Result<Option<Completed>, Error> {
         loop {
-            let happened = match &mut self.way {
-                Way::Near(attachment, _) => attachment.poll_event().map(of_near),
-                Way::User(attachment) => attachment.poll_event().map(of_user),
-                Way::Fabrics(fabrics) => return fabrics.poll_completed(),
-            };
-            match happened {
-                Some(Ok(Happened::Completed(completed))) => return Ok(Some(completed)),
+            match self.controller.poll_event() {
                 // The next submission to a failed device reports the failure, with what to do about
                 // it.
-                Some(_) => {}
+                Some(Event::Failed(Failure::Pcie(_) | Failure::VfioUser(_))) => {}
+                Some(event) => {
+                    if let Some(completed) = act_on(event)? {
+                        return Ok(Some(completed));
+                    }
+                }
                 None => return Ok(None),
             }
         }
@@ -392,45 +274,43 @@ impl Session {
         self.execute(command, Submission { queue: QueueId::ADMIN, entry, data, cookie: 0 })
     }
 
-    /// Whether the controller is behind a fabric, where [`Session::config_read`] is a Property Get
-    /// of VS.
-    pub(crate) const fn is_fabrics(&self) -> bool {
-        matches!(self.way, Way::Fabrics(_))
+    /// Whether the controller is behind a fabric, where [`Session::probe`] is a Property Get of VS.
+    pub(crate) fn is_fabric(&self) -> bool {
+        self.controller.is_fabric()
     }
 
-    /// Reads a double word of the controller's configuration space; returns it and how long that
-    /// took.
-    pub(crate) fn config_read(&mut self, offset: u16) -> Result<(u32, Nanos), Error> {
-        let (target, started) = (self.bdf(), self.now());
-        match &mut self.way {
-            Way::Near(attachment, _) => {
-                if attachment.near_mut().config_read(started, target, offset, 0).is_err() {
-                    return Err(Error::Unanswered { command: "a configuration read", timeout: Nanos::ZERO });
-                }
-            }
-            Way::User(attachment) => attachment.config_read(started, offset),
-            // A controller behind a fabric has no configuration space.
-            Way::Fabrics(fabrics) => return fabrics.round_trip(),
-        }
+    /// Reads the first double word of the controller's configuration space, or over a fabric the
+    /// property VS; returns it and how long that took.
+    pub(crate) fn probe(&mut self) -> Result<(u32, Nanos), Error> {
+        let unanswered = |timeout| Error::Unanswered { command: "a configuration read", timeout };
+        let started = self.now();
+        self.controller.probe(started).map_err(|error| match error {
+            SubmitError::Pcie(_) => unanswered(Nanos::ZERO),
+            error => AttachError::Submit(error).into(),
+        })?;
+        // Paths to a subsystem end each command in time by themselves.
+        let deadline = (!self.is_fabric()).then_some(started + PATIENCE);
         loop {
-            match self.next(Some(started + PATIENCE))? {
-                Some(Happened::ConfigRead(result)) => {
+            match self.controller.next_event(deadline)? {
+                Some(Event::Probed(result)) => {
                     let length = self.now() - started;
-                    return result.map(|value| (value, length));
+                    return Ok((result?, length));
                 }
-                Some(_) => {}
-                None => return Err(Error::Unanswered { command: "a configuration read", timeout: PATIENCE }),
+                Some(event) => {
+                    act_on(event)?;
+                }
+                None => return Err(unanswered(PATIENCE)),
             }
         }
     }
 
-    /// Runs the engines until `at`, with nothing else to do.
+    /// Runs the engines until `at`, with nothing else to do. Commands that end meanwhile are kept
+    /// for later.
     pub(crate) fn idle_until(&mut self, at: Instant) -> Result<(), Error> {
-        if let Way::Fabrics(fabrics) = &mut self.way {
-            return fabrics.idle_until(at);
-        }
         while self.now() < at {
-            self.next(Some(at))?;
+            if let Some(event) = self.controller.next_event(Some(at))? {
+                self.ended.extend(act_on(event)?);
+            }
         }
         Ok(())
     }
@@ -443,60 +323,18 @@ impl Session {
 
     /// Ends the session in an orderly way.
     pub(crate) fn close(self) -> Result<(), Error> {
-        let closed = match self.way {
-            Way::Near(attachment, _) => attachment.close(),
-            Way::User(attachment) => attachment.close(),
-            Way::Fabrics(fabrics) => return fabrics.close(),
-        };
-        closed.map_err(|error| AttachError::Io(error).into())
+        self.controller.close().map_err(|error| AttachError::Io(error).into())
     }
 }
 
-/// Turns an event into what a subcommand acts on. What concerns only a person goes to standard
-/// error.
-fn of_near(event: Event) -> Result<Happened, Error> {
-    use tunnel::Event as Link;
+/// The command that has ended, if that is what happened. What concerns only a person goes to
+/// standard error.
+fn act_on(event: Event) -> Result<Option<Completed>, Error> {
     match event {
-        Event::Completed { completed, .. } => return Ok(Happened::Completed(completed)),
-        Event::ConfigRead { result, .. } => {
-            return Ok(Happened::ConfigRead(result.map_err(Error::ConfigRead)));
-        }
+        Event::Completed(completed) => return Ok(Some(completed)),
+        Event::Here(Some(news)) | Event::Away(news) | Event::News(news) => tell!("farlane: {news}"),
         Event::Failed(failure) => return Err(AttachError::Failed(failure).into()),
-        Event::Link {
-            event:
-                event @ (Link::LinkDown { .. }
-                | Link::Interrupted { .. }
-                | Link::Resumed
-                | Link::PathAway(_)
-                | Link::PathBack(_)),
-            ..
-        } => {
-            tell!("farlane: {event}");
-        }
-        Event::Resetting { reason, .. } => tell_reset(reason),
-        _ => {}
+        Event::Here(None) | Event::Probed(_) => {}
     }
-    Ok(Happened::Other)
-}
-
-/// Turns an event of a vfio-user device into what a subcommand acts on. A reset is told on standard
-/// error.
-fn of_user(event: machine::vfio_user_client::Event) -> Result<Happened, Error> {
-    use machine::vfio_user_client::{Event, Failure};
-    match event {
-        Event::Completed(completed) => return Ok(Happened::Completed(completed)),
-        Event::ConfigRead(result) => {
-            let refused = |error| Failure::Refused { what: "a configuration read", error };
-            let result = result.map_err(|error| AttachError::Device(refused(error)).into());
-            return Ok(Happened::ConfigRead(result));
-        }
-        Event::Failed(failure) => return Err(AttachError::Device(failure).into()),
-        Event::Resetting(reason) => tell_reset(reason),
-        _ => {}
-    }
-    Ok(Happened::Other)
-}
-
-fn tell_reset(reason: ResetReason) {
-    tell!("farlane: the controller is being reset: {reason}");
+    Ok(None)
 }

@@ -2,9 +2,10 @@
 //! result: rate, latency and errors.
 
 use engine::{Instant, Nanos, Rng};
+use live::drivers::controller::Completed;
 use nvme::host::Namespace;
 use nvme::wire::IoOpcode;
-use nvme_pcie::host::{Completed, Data, QueueId, Submission};
+use nvme_pcie::host::{Data, QueueId, Submission};
 
 use crate::args::Workload;
 use crate::distribution::Distribution;
@@ -163,7 +164,7 @@ impl<'a> Runner<'a> {
         let chunks = job.range / u64::from(job.bytes);
         let region = session.data_region();
         let depth = usize::try_from(job.depth).expect("32 bits fit");
-        let queues = session.identity()?.io_queues.max(1);
+        let queues = session.identity()?.queues.max(1);
         let mut rng = Rng::from_seed(job.seed);
         // Without --verify, commands write noise, so that nothing on the way can compress it.
         for slot in 0..depth {

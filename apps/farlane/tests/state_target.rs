@@ -8,12 +8,10 @@ use std::fs::{self, File};
 use std::process::Command;
 
 use engine::{Buffer, Nanos};
-use live::drivers::fabrics::initiator::{AttachError, Attachment, DigestUse, Options};
+use live::drivers::controller::{AttachError, Controller, Options, Url};
 use nvme::host::Data;
 use nvme::wire::feature::FeatureId;
 use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, StatusCode, SubmissionQueueEntry};
-use nvme_fabrics::host::{self, multipath};
-use nvme_fabrics::wire::HostId;
 
 use support::running::wait_until;
 use support::{Export, FARLANE, json, succeed};
@@ -58,17 +56,11 @@ impl Place {
 }
 
 /// Connects host `number`, which has an identifier of its own.
-fn host(target: &Export, number: u8) -> Attachment {
-    let name = format!("nqn.2014-08.org.example:host{number}").parse().unwrap();
-    let options = Options {
-        association: host::Config::new(NQN.parse().unwrap(), name, HostId([number; 16])),
-        multipath: multipath::Config::default(),
-        header_digest: DigestUse::Preferred,
-        data_digest: DigestUse::Preferred,
-        spin: Nanos::ZERO,
-    };
-    let paths = vec![live::carrier::tcp::resolve(&target.address).unwrap()];
-    let mut host = Attachment::connect(paths, &options).unwrap();
+fn host(target: &Export, number: u8) -> Controller {
+    let (name, id) = (format!("nqn.2014-08.org.example:host{number}"), format!("{number:02x}").repeat(16));
+    let url = format!("nvme-tcp://{}/{NQN}?hostnqn={name}&hostid={id}", target.address);
+    let address = url.parse::<Url>().unwrap().resolve().unwrap();
+    let mut host = Controller::open(&address, &Options::new("host")).unwrap();
     host.wait_ready(Nanos::from_secs(20)).unwrap();
     host
 }
@@ -79,7 +71,7 @@ fn entry(opcode: IoOpcode, namespace: u32, cdw10: u32) -> SubmissionQueueEntry {
 }
 
 /// Registers the host with a key and acquires a Write Exclusive reservation.
-fn reserve(host: &mut Attachment, namespace: u32, register: u32) {
+fn reserve(host: &mut Controller, namespace: u32, register: u32) {
     let key = |words: [u64; 2]| Data::Write(Buffer::from(words.map(u64::to_le_bytes).concat()));
     host.execute(entry(IoOpcode::ReservationRegister, namespace, register), key([0, 0xfeed_0000_0000_0007]))
         .unwrap();
@@ -88,14 +80,14 @@ fn reserve(host: &mut Attachment, namespace: u32, register: u32) {
 }
 
 /// The reservation of a namespace: its type, and the numbers of the registered hosts.
-fn reservation(host: &mut Attachment, namespace: u32) -> (u8, Vec<u8>) {
+fn reservation(host: &mut Controller, namespace: u32) -> (u8, Vec<u8>) {
     let report = SubmissionQueueEntry { cdw11: 1, ..entry(IoOpcode::ReservationReport, namespace, 255) };
     let data = host.execute(report, Data::Read(1024)).unwrap().data;
     let count = usize::from(u16::from_le_bytes([data[5], data[6]]));
     (data[4], (0..count).map(|index| data[64 + 64 * index + 16]).collect())
 }
 
-fn write(host: &mut Attachment, namespace: u32) -> Option<StatusCode> {
+fn write(host: &mut Controller, namespace: u32) -> Option<StatusCode> {
     match host.write(NamespaceId(namespace), 0, 1, Buffer::zeroed(512)) {
         Ok(()) => None,
         Err(AttachError::Command(status)) => Some(status.code()),
@@ -105,7 +97,7 @@ fn write(host: &mut Attachment, namespace: u32) -> Option<StatusCode> {
 
 /// Sets Namespace Write Protection Config if `set` is given, or else gets it. Returns DW0 of the
 /// completion.
-fn protection(host: &mut Attachment, namespace: u32, set: Option<u32>) -> u32 {
+fn protection(host: &mut Controller, namespace: u32, set: Option<u32>) -> u32 {
     let opcode = if set.is_some() { AdminOpcode::SetFeatures } else { AdminOpcode::GetFeatures };
     let command = SubmissionQueueEntry {
         opcode: opcode.into(),
@@ -114,7 +106,7 @@ fn protection(host: &mut Attachment, namespace: u32, set: Option<u32>) -> u32 {
         cdw11: set.unwrap_or_default(),
         ..SubmissionQueueEntry::default()
     };
-    host.admin(command, Data::None).unwrap().0.dw0
+    host.admin(command, Data::None).unwrap().dw0
 }
 
 #[test]

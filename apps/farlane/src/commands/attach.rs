@@ -1,7 +1,7 @@
 //! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
-use live::drivers::attach::AttachError;
 use live::drivers::control::Answering;
+use live::drivers::controller::AttachError;
 use live::drivers::guest::GuestDriver;
 use live::reactor::Reactor;
 use live::sys::clock::Clock;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::Nanos;
-use live::drivers::controller::SubsystemUrl;
+use live::drivers::controller::{AttachError, SubsystemUrl};
 use live::drivers::mdns::{self, Found};
 use nvme::host::Data;
 use nvme_fabrics::host::discovery::{Reader, Step};
@@ -16,8 +16,7 @@ use serde_json::json;
 use crate::args::{Output, parse_time};
 use crate::commands::{print, print_json};
 use crate::error::Error;
-use crate::fabrics;
-use crate::session::Needs;
+use crate::session::{self, Needs};
 
 #[derive(Debug, Args)]
 pub(crate) struct DiscoverArgs {
@@ -78,22 +77,23 @@ impl Record {
 pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     let timeout = Nanos::from(args.timeout);
     let Some(url) = &args.url else { return search(args) };
-    let attached = fabrics::attach(url, Needs::default(), Nanos::ZERO, timeout);
-    let mut attachment = attached.map_err(|error| match error {
-        Error::Fabrics(error) => Error::NoDiscovery(error),
-        error => error,
+    let options = session::options(Needs::default(), Nanos::ZERO, timeout);
+    let attached = url.resolve().and_then(|address| session::attach(&address, &options, timeout));
+    let mut controller = attached.map_err(|error| match error {
+        AttachError::Interrupted => Error::Interrupted,
+        error => Error::NoDiscovery(error),
     })?;
     let (mut reader, mut step) = Reader::start();
     let entries = loop {
         match step {
             Step::Done(entries) => break entries,
             Step::Read { entry, length } => {
-                let (_, bytes) = attachment.admin(entry, Data::Read(length))?;
-                step = reader.next(&bytes).map_err(Error::Discovery)?;
+                let read = controller.admin(entry, Data::Read(length))?;
+                step = reader.next(&read.data).map_err(Error::Discovery)?;
             }
         }
     };
-    attachment.close().map_err(|error| Error::Fabrics(error.into()))?;
+    controller.close().map_err(AttachError::Io)?;
     let records: Vec<Record> = entries.iter().map(Record::of).collect();
     if args.output.json {
         return print_json(&records);

@@ -1,7 +1,7 @@
 //! `farlane lspci`: the functions that a host finds at its far ends.
 
 use engine::Nanos;
-use live::drivers::attach::{AttachError, Attachment};
+use live::drivers::controller::{AttachError, Hierarchy};
 use pcie::lspci;
 use pcie::root_complex::{BarRegister, Bridge, CapabilityId, Express, Function, Space, Topology, Window};
 use serde_json::{Value, json};
@@ -14,19 +14,20 @@ use crate::session::{self, Needs};
 pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     // Nothing here is worth spinning on a processor for.
     let needs = Needs { data_bytes: 0, ..Needs::default() };
-    let mut options = session::options(needs, Nanos::ZERO, args.timeout.into());
+    let timeout = args.timeout.into();
+    let mut options = session::options(needs, Nanos::ZERO, timeout);
     options.session.config_cache = args.shadow.is_on();
     let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
     options.transport = args.transport.checked_for(args.urls.len())?;
     if let Some((_, twice)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         return Err(Error::GivenTwice { url: format!("tcp://{twice}") });
     }
-    let mut attachment = Attachment::over_tcp(&names, &options)?;
-    attachment.stop().on_signals().map_err(AttachError::Io)?;
-    attachment.wait_enumerated(options.timeout)?;
-    let topology = attachment.near().topology().cloned().unwrap_or_default();
-    let shadow = attachment.near().upstream().and_then(machine::Upstream::config_cache).map(Shadowed::from);
-    attachment.close().map_err(AttachError::Io)?;
+    let mut hierarchy = Hierarchy::over_tunnels(&names, &options)?;
+    hierarchy.stop().on_signals().map_err(AttachError::Io)?;
+    hierarchy.wait_enumerated(timeout)?;
+    let topology = hierarchy.near().topology().cloned().unwrap_or_default();
+    let shadow = hierarchy.near().upstream().and_then(machine::Upstream::config_cache).map(Shadowed::from);
+    hierarchy.close().map_err(AttachError::Io)?;
     tell_missing(args, &topology);
     if args.output.json {
         let mut root = function_json(&topology.root, &topology);

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
         if let Some(interval) = interval {
             session.idle_until(start + interval * number)?;
         }
-        let (value, length) = session.config_read(0)?;
+        let (value, length) = session.probe()?;
         id = value;
         latency.record(length);
         if number % 1_024 == 0 {
@@ -56,13 +56,12 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
         upstream.session(tunnel::upstream::PortIndex(0)).and_then(tunnel::Session::clock)
     });
     let clock = clock.map(|clock| ClockJson { offset_ns: clock.offset_ns, error_ns: clock.error.get() });
-    let fabrics = session.is_fabrics();
-    let (what, function, id) = if fabrics {
+    let (what, function, id) = if session.is_fabric() {
         let version = format!("NVMe {}.{}.{}", id >> 16, id >> 8 & 0xff, id & 0xff);
         ("Property Gets of VS", args.target.url.to_string(), version)
     } else {
         let id = format!("{:04x}:{:04x}", id & 0xffff, id >> 16);
-        ("configuration reads", session.bdf().to_string(), id)
+        ("configuration reads", session.name(), id)
     };
     let json = Json {
         function,

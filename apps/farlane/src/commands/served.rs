@@ -4,8 +4,7 @@
 use std::path::Path;
 
 use engine::Nanos;
-use live::drivers::controller::Url;
-use live::media::remote::{self, Address, Place};
+use live::media::remote::{self, Place};
 use live::media::state::ssd::{self, Origin, SsdState};
 use live::media::state::{Keeper, Store};
 use live::media::{FileMedium, Media, Options, RemoteMedium, nvme as controllers, open};
@@ -17,7 +16,6 @@ use nvme::wire::NamespaceId;
 
 use crate::args::{FarSpec, MediumSpec, PoolSpec, Served};
 use crate::error::Error;
-use crate::fabrics;
 
 /// How long another device may take to appear at the start of the process that uses it.
 pub(crate) const FAR_PATIENCE: Nanos = Nanos::from_secs(10);
@@ -193,25 +191,15 @@ pub(crate) fn open_file(
 /// Reaches a namespace of another device within `patience`. At the start, `patience` is to cover
 /// the time for which the device may be held for a process of ours that was killed.
 pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<RemoteMedium, Error> {
-    let mut hold = Nanos::from(spec.hold);
-    let address = match &spec.url {
-        Url::Far(url) => Address::Pcie(url.name()),
-        Url::Subsystem(url) => {
-            let (paths, options) = fabrics::backing(url, hold)?;
-            hold = options.association.fast_io_fail_timeout.unwrap_or(hold);
-            Address::Fabrics(paths, Box::new(options))
-        }
-        Url::VfioUser(path) => {
-            let why = "a device of another process can't be a namespace".to_owned();
-            return Err(Error::NoDevice { path: path.clone(), why });
-        }
+    let place = Place {
+        name: spec.url.to_string(),
+        address: spec.url.resolve()?,
+        namespace: spec.namespace.map(NamespaceId),
+        hold: spec.url.hold(spec.hold.into()),
     };
-    let place =
-        Place { name: spec.url.to_string(), address, namespace: spec.namespace.map(NamespaceId), hold };
     let opened = remote::open(clock, place, patience, |what| tell!("farlane: {what}"));
     opened.map_err(|error| match error {
         remote::OpenError::Attach(error) => error.into(),
-        remote::OpenError::Fabrics(error) => Error::Fabrics(error),
         remote::OpenError::Namespace(why) => Error::FarNamespace { why },
         remote::OpenError::Io(error) => Error::Output(error),
     })

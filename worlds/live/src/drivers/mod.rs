@@ -2,12 +2,12 @@
 //!
 //! [`near`] and [`far`] are the two ends of a tunnel; [`guest`] is a near end that serves a virtual
 //! machine. [`fabrics`] has the subsystems and the host of NVMe over Fabrics, and
-//! [`vfio_user_client`] drives a function that another process offers. [`attach`] and [`attached`]
-//! run a driver as an application wants it. [`emulate`] puts a modelled network between two live
+//! [`vfio_user_client`] drives a function that another process offers. [`controller`] is an
+//! application's handle to a controller, whichever of these drivers leads there, and [`attached`]
+//! runs a driver as such a handle wants it. [`emulate`] puts a modelled network between two live
 //! ends. A driver answers questions through [`control`], and [`mdns`] announces discovery
 //! controllers.
 
-pub mod attach;
 pub mod attached;
 pub mod control;
 pub mod controller;

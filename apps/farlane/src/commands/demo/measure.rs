@@ -142,7 +142,7 @@ fn session_round(
     let mut config_read = Distribution::new();
     let end = session.now() + slice;
     while session.now() < end {
-        config_read.record(session.config_read(0)?.1);
+        config_read.record(session.probe()?.1);
     }
     slices.config_read.push(config_read);
     between()?;

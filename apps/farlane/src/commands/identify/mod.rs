@@ -25,7 +25,7 @@ struct Json {
 pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
     let mut session = Session::attach(&args.target, Needs::default())?;
     let identity = session.identity()?;
-    let controller = controller::fields(&identity.controller);
+    let controller = controller::fields(identity.controller);
     let namespaces = namespaces(&mut session)?;
     let name = session.name();
     session.close()?;

@@ -1,7 +1,315 @@
-//! The NVMe controller that a host uses, wherever it is.
+//! A host's use of one NVMe controller, or of the controllers of one subsystem, wherever they are:
+//! attach, wait, submit, close.
+//!
+//! A [`Url`] names the controller. A [`Controller`] is a handle to it, which looks the same
+//! whichever transport leads there: a tunnel, a function in this process, vfio-user or a fabric.
+//! Commands can have their data in the controller's memory ([`Controller::data_region`]) or in
+//! buffers. On PCI Express, data in memory are copied nowhere; on a fabric, data in buffers are.
 
+mod address;
+mod error;
+mod event;
+mod fabrics;
+mod hierarchy;
+mod nvme_tcp;
+mod options;
+mod pcie;
+mod slots;
 mod subsystem;
+mod transport;
 mod url;
+mod vfio_user;
 
-pub use subsystem::{Fabric, Settings, SubsystemUrl, host_id};
+use std::io;
+use std::os::fd::RawFd;
+
+use engine::{Buffer, Instant, Nanos};
+use machine::near::Near;
+use nvme::host::Data;
+use nvme::host::command::on_blocks;
+use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
+use nvme_fabrics::host::multipath::Request;
+use nvme_pcie::function;
+use nvme_pcie::host::{Data as Place, DataRegion, Submission};
+
+pub use address::{Address, Subsystem};
+pub use error::{AttachError, Failure, SubmitError};
+pub use event::{Completed, Event, News};
+pub use fabrics::{FabricDriver, FabricEvent};
+pub use hierarchy::Hierarchy;
+pub use options::{Absence, Options};
+pub use subsystem::{Fabric, Settings, SubsystemUrl};
+pub use transport::Identity;
 pub use url::{FarUrl, Url};
+
+use crate::drivers::attached::WaitError;
+use crate::drivers::fabrics::initiator::InitiatorDriver;
+use crate::media::Media;
+use crate::reactor::{Stop, Turn};
+use fabrics::Fabrics;
+use pcie::Pcie;
+use transport::Transport;
+use vfio_user::VfioUser;
+
+/// The first cookie of the handle's own commands. Callers' cookies are less.
+const OWN: u64 = 1 << 60;
+
+/// The transports.
+#[derive(Debug)]
+enum Reached {
+    /// A function on PCI Express: behind a tunnel, or in this process.
+    Pcie(Box<Pcie>),
+    /// A function in another process of this machine.
+    VfioUser(Box<VfioUser>),
+    /// A subsystem behind NVMe/TCP.
+    NvmeTcp(Box<Fabrics<InitiatorDriver>>),
+}
+
+/// Does the same with whichever transport it is.
+macro_rules! each {
+    ($reached:expr, $transport:ident => $act:expr) => {
+        match $reached {
+            Reached::Pcie($transport) => $act,
+            Reached::VfioUser($transport) => $act,
+            Reached::NvmeTcp($transport) => $act,
+        }
+    };
+}
+
+/// A controller in use, together with the loop of its driver. When dropped, it leaves the other end
+/// in order.
+#[derive(Debug)]
+pub struct Controller {
+    reached: Reached,
+    next_cookie: u64,
+}
+
+impl Controller {
+    /// Begins to attach to the controller at `address`. [`Controller::wait_ready`] waits for it.
+    ///
+    /// # Errors
+    /// When nobody is there, or the process has no memory or descriptors left.
+    pub fn open(address: &Address, options: &Options) -> Result<Self, AttachError> {
+        Ok(Self::of(match address {
+            Address::Far(name) => Reached::Pcie(Box::new(Pcie::over_tunnel(name, options)?)),
+            Address::VfioUser(path) => Reached::VfioUser(Box::new(VfioUser::connect(path, options)?)),
+            Address::Subsystem(subsystem) => match subsystem.url.fabric {
+                Fabric::NvmeTcp => Reached::NvmeTcp(Box::new(nvme_tcp::connect(subsystem, options)?)),
+            },
+        }))
+    }
+
+    /// Brings up the function that `config` describes in this process, without switch or tunnel.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub fn direct(config: function::Config, media: Media, options: &Options) -> Result<Self, AttachError> {
+        Ok(Self::of(Reached::Pcie(Box::new(Pcie::direct(config, media, options)?))))
+    }
+
+    const fn of(reached: Reached) -> Self {
+        Self { reached, next_cookie: OWN }
+    }
+
+    /// Waits until commands can be sent.
+    ///
+    /// # Errors
+    /// When the controller is not ready within `timeout`, or never will be.
+    pub fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
+        each!(&mut self.reached, transport => transport.wait_ready(timeout))
+    }
+
+    /// The time of the loop's clock.
+    pub fn now(&self) -> Instant {
+        each!(&self.reached, transport => transport.attached().now())
+    }
+    /// A handle that ends a wait from outside.
+    pub fn stop(&self) -> Stop {
+        each!(&self.reached, transport => transport.attached().stop())
+    }
+    /// Whether the controller is behind a fabric, rather than on PCI Express.
+    pub fn is_fabric(&self) -> bool {
+        each!(&self.reached, transport => transport.is_fabric())
+    }
+    /// The controller's name for a person: its place in the hierarchy, or its identifier in its
+    /// subsystem.
+    pub fn name(&self) -> String {
+        each!(&self.reached, transport => transport.name())
+    }
+    /// What the controller reported about itself; `None` before the controller was first up.
+    pub fn identity(&self) -> Option<Identity<'_>> {
+        each!(&self.reached, transport => transport.identity())
+    }
+
+    /// The engines of a host on PCI Express, for what only such a host has, such as the tunnel's
+    /// counters; `None` for any other controller.
+    pub fn near(&self) -> Option<&Near> {
+        match &self.reached {
+            Reached::Pcie(pcie) => Some(pcie.near()),
+            _ => None,
+        }
+    }
+    /// The engines of a host on PCI Express, for what only such a host can do, such as a trace;
+    /// `None` for any other controller.
+    pub fn near_mut(&mut self) -> Option<&mut Near> {
+        match &mut self.reached {
+            Reached::Pcie(pcie) => Some(pcie.near_mut()),
+            _ => None,
+        }
+    }
+
+    /// Memory for the data of commands that have a place.
+    pub fn data_region(&self) -> DataRegion {
+        each!(&self.reached, transport => transport.data_region())
+    }
+    /// The bytes at `place`.
+    ///
+    /// # Panics
+    /// When `place` is not in the [`Controller::data_region`].
+    pub fn bytes(&mut self, place: Place) -> &[u8] {
+        each!(&mut self.reached, transport => transport.bytes(place))
+    }
+    /// Lets `fill` write all bytes at `place`, and returns what `fill` returns.
+    ///
+    /// # Panics
+    /// When `place` is not in the [`Controller::data_region`].
+    pub fn put<T>(&mut self, place: Place, fill: impl FnOnce(&mut [u8]) -> T) -> T {
+        each!(&mut self.reached, transport => transport.put(place, fill))
+    }
+
+    /// Submits a command whose data have a place; [`Event::Completed`] follows exactly once, unless
+    /// [`Event::Failed`] comes instead. The command is sent with the next wait for an event. Its
+    /// cookie is less than 2^60.
+    ///
+    /// # Errors
+    /// When the command can't be taken; it then never completes.
+    #[inline]
+    pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
+        each!(&mut self.reached, transport => transport.submit(now, submission))
+    }
+    /// Submits an I/O command whose data are in buffers, otherwise as [`Controller::submit`].
+    ///
+    /// # Errors
+    /// When the command can't be taken; it then never completes.
+    #[inline]
+    pub fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        each!(&mut self.reached, transport => transport.submit_io(now, request))
+    }
+    /// Begins a round trip to the controller that involves no medium: a configuration read, or over
+    /// a fabric a Property Get. [`Event::Probed`] follows.
+    ///
+    /// # Errors
+    /// When too many commands are under way, or the controller is not there.
+    pub fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {
+        each!(&mut self.reached, transport => transport.probe(now))
+    }
+
+    /// The next event, waiting for it until `deadline`; `None` when the deadline came first.
+    ///
+    /// # Errors
+    /// When the loop fails or is stopped.
+    #[inline]
+    pub fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, WaitError> {
+        each!(&mut self.reached, transport => transport.next_event(deadline))
+    }
+    /// Takes the next event that has come already, if any.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        each!(&mut self.reached, transport => transport.poll_event())
+    }
+
+    /// Does what there is to do, without waiting. A loop around this one sleeps on
+    /// [`Controller::poll_fd`] and for [`Controller::wake_in`].
+    ///
+    /// # Errors
+    /// When the loop fails.
+    pub fn step(&mut self) -> io::Result<Turn> {
+        each!(&mut self.reached, transport => transport.attached_mut().step())
+    }
+    /// The descriptor that becomes readable when there is something to do.
+    pub fn poll_fd(&self) -> RawFd {
+        each!(&self.reached, transport => transport.attached().poll_fd())
+    }
+    /// How long at most until there is something to do, even without news.
+    pub fn wake_in(&self) -> Option<Nanos> {
+        each!(&self.reached, transport => transport.attached().wake_in())
+    }
+
+    /// Leaves the other end in order.
+    ///
+    /// # Errors
+    /// When the loop fails before that.
+    pub fn close(self) -> io::Result<()> {
+        each!(self.reached, transport => transport.into_attached().close())
+    }
+
+    /// Carries out one I/O command and waits for it, while nothing else is under way.
+    ///
+    /// # Errors
+    /// When the command can't be taken, or fails.
+    pub fn execute(&mut self, entry: SubmissionQueueEntry, data: Data) -> Result<Completed, AttachError> {
+        let (cookie, now) = (self.cookie(), self.now());
+        let request = Request { cookie, entry, data, queue: 0 };
+        self.submit_io(now, request).map_err(AttachError::Submit)?;
+        self.wait_for(cookie)
+    }
+
+    /// Carries out one admin command and waits for it, while nothing else is under way.
+    ///
+    /// # Errors
+    /// When the command can't be taken, or fails.
+    pub fn admin(&mut self, entry: SubmissionQueueEntry, data: Data) -> Result<Completed, AttachError> {
+        let (cookie, now) = (self.cookie(), self.now());
+        let submitted =
+            each!(&mut self.reached, transport => transport.submit_admin(now, cookie, entry, data));
+        submitted.map_err(AttachError::Submit)?;
+        self.wait_for(cookie)
+    }
+
+    /// Reads `blocks` (1..=65,536) logical blocks from `lba` on.
+    ///
+    /// # Errors
+    /// When the command can't be taken, or fails.
+    pub fn read(&mut self, namespace: NamespaceId, lba: u64, blocks: u32) -> Result<Buffer, AttachError> {
+        let known = self.identity().and_then(|identity| {
+            identity.namespaces.iter().find(|one| one.id == namespace).map(|one| one.block_bytes)
+        });
+        let bytes = known.unwrap_or(512).saturating_mul(blocks);
+        Ok(self.execute(on_blocks(IoOpcode::Read, namespace, lba, blocks), Data::Read(bytes))?.data)
+    }
+
+    /// Writes `data`, which is `blocks` (1..=65,536) logical blocks, from `lba` on.
+    ///
+    /// # Errors
+    /// When the command can't be taken, or fails.
+    pub fn write(
+        &mut self,
+        namespace: NamespaceId,
+        lba: u64,
+        blocks: u32,
+        data: Buffer,
+    ) -> Result<(), AttachError> {
+        self.execute(on_blocks(IoOpcode::Write, namespace, lba, blocks), Data::Write(data)).map(|_| ())
+    }
+
+    /// A new cookie for a command of this handle's own.
+    const fn cookie(&mut self) -> u64 {
+        self.next_cookie += 1;
+        self.next_cookie
+    }
+
+    /// Waits for a command of this handle's own.
+    fn wait_for(&mut self, cookie: u64) -> Result<Completed, AttachError> {
+        loop {
+            match self.next_event(None)? {
+                Some(Event::Completed(completed)) if completed.cookie == cookie => {
+                    let status = completed.status;
+                    let is_success = status.is_success();
+                    return if is_success { Ok(completed) } else { Err(AttachError::Command(status)) };
+                }
+                Some(Event::Failed(failure)) => return Err(AttachError::Failed(failure)),
+                _ => {}
+            }
+        }
+    }
+}

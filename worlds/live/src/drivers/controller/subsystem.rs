@@ -171,8 +171,8 @@ impl Settings {
     }
 }
 
-/// The 16 bytes of a UUID in hexadecimal, with or without hyphens; none if `text` is no UUID.
-pub fn host_id(text: &str) -> Option<HostId> {
+/// The 16 bytes of a UUID in hexadecimal, with or without hyphens; `None` if `text` is no UUID.
+pub(super) fn host_id(text: &str) -> Option<HostId> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     if digits.len() != 32 {
         return None;

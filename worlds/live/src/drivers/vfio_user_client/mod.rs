@@ -1,10 +1,6 @@
 //! The user of a function of another process, live: a socket, shared memory and doorbells, in one
 //! loop.
 
-mod attachment;
-
-pub use attachment::{Attachment, Options};
-
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -123,7 +119,7 @@ impl UserDriver {
         self.user.engine_mut()
     }
     /// Notes that the application has submitted a command at `now`.
-    const fn on_submitted(&mut self, now: Instant) {
+    pub(crate) const fn on_submitted(&mut self, now: Instant) {
         self.submitted_at = now;
         self.world.under_way += 1;
     }

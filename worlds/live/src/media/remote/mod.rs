@@ -1,13 +1,10 @@
-//! A namespace of another device as a medium: of a far PCIe device, or of a subsystem of NVMe over
+//! A namespace of another device as a medium: a device at a far end, or a subsystem of NVMe over
 //! Fabrics.
 //!
 //! The host that uses the device has a loop of its own, which [`RemoteMedium::reap`] turns. The
 //! descriptor of that loop ends the sleep of the loop around it, so nothing passes between threads.
 
-mod fabrics;
 mod open;
-mod pcie;
-mod way;
 
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
@@ -18,20 +15,21 @@ use mio::{Interest, Poll, Token};
 use nvme::media::{Completion, Request};
 use nvme::wire::NamespaceId;
 
-use super::commands::{Commands, Extent, Lost, Refused};
-use crate::sys::clock::Clock;
-use way::{Device, Ended, Happened, Way};
+use nvme_fabrics::host::multipath::Request as Submission;
 
-pub use open::{Address, OpenError, Place, open};
+use super::commands::{Commands, Extent, Lost, Refused};
+use crate::drivers::controller::{Completed, Controller, Event, Identity, News, SubmitError};
+use crate::reactor::Turn;
+use crate::sys::clock::Clock;
+
+pub use open::{OpenError, Place, open};
 
 /// The most commands under way at once.
 const PIECES_MAX: u32 = 256;
-/// The most bytes that the pool of buffers keeps for reuse.
-const POOL_RETAIN: usize = 8 << 20;
 /// The most rounds of commands and completions in one `reap`, so that a fast device can't keep the
 /// reactor.
 const ROUNDS_MAX: usize = 16;
-/// The interval at which a new way to the device is tried after one has ended.
+/// The interval at which a new host for the device is tried after one has ended.
 const RETRY: Nanos = Nanos::from_secs(1);
 
 /// The state of the connection to the device.
@@ -54,9 +52,13 @@ pub struct RemoteMedium {
     place: Place,
     /// Reports what has happened to the device, with its place.
     report: fn(&str),
-    /// Ends the sleep of the loop around this medium, whichever way is in use.
+    /// Ends the sleep of the loop around this medium, whichever host is in use.
     gate: Poll,
-    way: Option<Way>,
+    controller: Option<Controller>,
+    /// Chooses the I/O queue of the latest command; the queues take turns.
+    queue: u16,
+    /// The owner was told that digests are missing.
+    is_told: bool,
     link: Link,
     /// The time at which the device was last there.
     seen: Instant,
@@ -88,7 +90,7 @@ impl RemoteMedium {
 
     /// Adopts the size that the device says the namespace has by now; returns the size in bytes.
     pub fn measure(&mut self) -> u64 {
-        if let Some(extent) = self.way.as_ref().and_then(Way::device).and_then(|device| self.same(&device)) {
+        if let Some(extent) = self.found() {
             self.commands.extents[0] = extent;
         }
         self.size()
@@ -107,7 +109,7 @@ impl RemoteMedium {
     /// The time at which `reap` has to be called even when the descriptor is not readable.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let now = self.clock.now();
-        let wake = self.way.as_ref().and_then(Way::wake_in).map(|length| now + length);
+        let wake = self.controller.as_ref().and_then(Controller::wake_in).map(|length| now + length);
         let again = match self.link {
             Link::Lost { again } => Some(again),
             _ => None,
@@ -150,28 +152,36 @@ impl RemoteMedium {
 
     /// Lets the host go on and takes its events; returns how much was done.
     fn exchange(&mut self, out: &mut impl FnMut(Completion)) -> usize {
-        let Some(way) = &mut self.way else { return 0 };
-        let mut moved = match way.step() {
-            Ok(busy) => usize::from(busy),
+        let Some(controller) = &mut self.controller else { return 0 };
+        let mut moved = match controller.step() {
+            Ok(turn) => usize::from(turn != Turn::Idle),
             Err(error) => {
                 self.lose(&error.to_string());
                 return 1;
             }
         };
-        while let Some(happened) = self.way.as_mut().and_then(Way::next) {
-            moved += 1;
-            match happened {
-                Happened::Ended(ended) => self.on_ended(ended, out),
-                Happened::Here => self.on_here(),
-                Happened::Away(why) => {
+        while let Some(event) = self.controller.as_mut().and_then(Controller::poll_event) {
+            match event {
+                Event::Completed(completed) => self.on_completed(completed, out),
+                Event::Here(_) => self.on_here(),
+                Event::Away(news) => {
                     if self.link == Link::Here {
-                        self.tell(&format!("is away: {why}; commands wait for {}", self.place.hold));
+                        self.tell(&format!(
+                            "is away: {}; commands wait for {}",
+                            news.brief(),
+                            self.place.hold
+                        ));
                         (self.link, self.seen) = (Link::Away, self.clock.now());
                     }
                 }
-                Happened::Note(what) => self.tell(&what),
-                Happened::Lost(why) => self.lose(&why),
+                Event::News(news @ News::NoDigests(..)) if !self.is_told => {
+                    self.is_told = true;
+                    self.tell(&news.brief());
+                }
+                Event::Failed(failure) => self.lose(&failure.to_string()),
+                Event::News(_) | Event::Probed(_) => continue,
             }
+            moved += 1;
         }
         moved
     }
@@ -189,7 +199,7 @@ impl RemoteMedium {
         if !matches!(self.link, Link::Lost { .. } | Link::Coming) {
             self.tell(&format!("can't be used: {why}; it is tried again"));
         }
-        self.way = None;
+        self.controller = None;
         self.link = Link::Lost { again: now + RETRY };
     }
 
@@ -198,8 +208,7 @@ impl RemoteMedium {
         if self.link == Link::Here {
             return;
         }
-        let found = self.way.as_ref().and_then(Way::device);
-        match found.as_ref().and_then(|device| self.same(device)) {
+        match self.found() {
             Some(extent) => {
                 self.tell("is back");
                 self.commands.extents[0] = extent;
@@ -209,15 +218,16 @@ impl RemoteMedium {
         }
     }
 
-    /// The namespace as `device` has it by now, if `device` is the one that this medium was opened
-    /// on.
-    fn same(&self, device: &Device) -> Option<Extent> {
-        let mut extents = device.namespaces.iter().map(|namespace| Extent::new(namespace, 0));
+    /// The namespace as the device has it by now, if the device is the one that this medium was
+    /// opened on.
+    fn found(&self) -> Option<Extent> {
+        let Identity { controller, namespaces, .. } = self.controller.as_ref()?.identity()?;
+        let mut extents = namespaces.iter().map(|namespace| Extent::new(namespace, 0));
         let found = extents.find(|one| one.id == self.extent().id && one.block == self.extent().block);
-        found.filter(|_| device.serial == self.serial)
+        found.filter(|_| controller.serial_number.to_string() == self.serial)
     }
 
-    /// Tries another way where one has ended, and ends requests that have waited too long.
+    /// Tries another host where one has ended, and ends requests that have waited too long.
     fn on_absence(&mut self, out: &mut impl FnMut(Completion)) {
         let now = self.clock.now();
         if let Link::Lost { again } = self.link {
@@ -225,8 +235,8 @@ impl RemoteMedium {
             self.commands.abandon(out);
             if again <= now {
                 self.link = Link::Lost { again: now + RETRY };
-                if let Ok(way) = self.place.begin().and_then(|way| self.watch(way)) {
-                    (self.way, self.link) = (Some(way), Link::Coming);
+                if let Ok(controller) = self.place.begin().and_then(|controller| self.watch(controller)) {
+                    (self.controller, self.is_told, self.link) = (Some(controller), false, Link::Coming);
                 }
             }
         }
@@ -236,12 +246,12 @@ impl RemoteMedium {
         self.commands.give_up(out);
     }
 
-    /// Makes the descriptor of `way` end sleeps.
-    fn watch(&self, way: Way) -> Result<Way, OpenError> {
-        let descriptor = way.poll_fd();
+    /// Makes the descriptor of `controller` end sleeps.
+    fn watch(&self, controller: Controller) -> Result<Controller, OpenError> {
+        let descriptor = controller.poll_fd();
         let registered =
             self.gate.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE);
-        registered.map(|()| way).map_err(OpenError::Io)
+        registered.map(|()| controller).map_err(OpenError::Io)
     }
 
     /// Submits commands as long as there is room; returns how many.
@@ -249,10 +259,12 @@ impl RemoteMedium {
         if !matches!(self.link, Link::Here | Link::Away) {
             return 0;
         }
-        let Self { commands, way, .. } = self;
-        let submit = |piece, entry, data| match way {
-            Some(way) => way.submit(piece, entry, data),
-            None => Err(Refused::Lost),
+        let Self { commands, controller, queue, .. } = self;
+        let submit = |piece, entry, data| {
+            let controller = controller.as_mut().ok_or(Refused::Lost)?;
+            *queue = queue.wrapping_add(1);
+            let submission = Submission { cookie: u64::from(piece), entry, data, queue: *queue };
+            controller.submit_io(controller.now(), submission).map_err(|error| refused(&error))
         };
         commands.fill(submit, out).unwrap_or_else(|Lost| {
             self.lose("it takes no commands");
@@ -260,17 +272,25 @@ impl RemoteMedium {
         })
     }
 
-    fn on_ended(&mut self, ended: Ended, out: &mut impl FnMut(Completion)) {
-        let Ended { piece, result, is_unheard } = ended;
+    fn on_completed(&mut self, completed: Completed, out: &mut impl FnMut(Completion)) {
+        let Completed { cookie, status, data, is_unheard, .. } = completed;
+        let piece = u32::try_from(cookie).unwrap_or(u32::MAX);
         if is_unheard {
             return self.commands.on_unheard(piece, out);
         }
-        let read = self.commands.read_length(piece);
-        let result = result.map(|data| match (&mut self.way, read) {
-            (Some(Way::Pcie(way)), Some(length)) => way.read(piece, length).unwrap_or_default(),
-            _ => data,
-        });
+        let result = if status.is_success() { Ok(data) } else { Err(status) };
         self.commands.on_ended(piece, result, out);
+    }
+}
+
+/// Why a command was not taken, as far as the medium acts on it.
+fn refused(error: &SubmitError) -> Refused {
+    if error.is_busy() {
+        Refused::Busy
+    } else if error.is_away() {
+        Refused::Lost
+    } else {
+        Refused::Impossible
     }
 }
 

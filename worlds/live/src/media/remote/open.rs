@@ -2,20 +2,15 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 
 use engine::Nanos;
 use mio::Poll;
 use nvme::host::Namespace;
 use nvme::wire::NamespaceId;
 
-use super::fabrics::Fabrics;
-use super::pcie::Pcie;
-use super::way::{Device, Way};
 use super::{Link, PIECES_MAX, RemoteMedium};
-use crate::drivers::attach;
-use crate::drivers::fabrics::initiator;
-use crate::media::commands::{Commands, Extent, misfit};
+use crate::drivers::controller::{Absence, Address, AttachError, Controller, Identity, Options};
+use crate::media::commands::{Abilities, Commands, Extent, misfit};
 use crate::sys::clock::Clock;
 
 /// Where a device is, and how to use it.
@@ -23,21 +18,12 @@ use crate::sys::clock::Clock;
 pub struct Place {
     /// The name by which reports call the place.
     pub name: String,
-    /// How the device is reached.
+    /// Where the device is.
     pub address: Address,
     /// The namespace to serve; `None` takes the only namespace of the device.
     pub namespace: Option<NamespaceId>,
     /// How long commands wait while the device is away.
     pub hold: Nanos,
-}
-
-/// How a device is reached.
-#[derive(Clone, Debug)]
-pub enum Address {
-    /// A far PCIe device, at this `HOST:PORT`.
-    Pcie(String),
-    /// A subsystem of NVMe over Fabrics. Each element lists the addresses of one path.
-    Fabrics(Vec<Vec<SocketAddr>>, Box<initiator::Options>),
 }
 
 impl fmt::Display for Place {
@@ -49,10 +35,8 @@ impl fmt::Display for Place {
 /// Why the namespace of a device can't serve.
 #[derive(Debug)]
 pub enum OpenError {
-    /// The far PCIe device can't be attached.
-    Attach(attach::AttachError),
-    /// The subsystem of NVMe over Fabrics can't be used.
-    Fabrics(initiator::AttachError),
+    /// The device can't be used.
+    Attach(AttachError),
     /// The device has no such namespace, or the namespace can't be served.
     Namespace(String),
     /// The system refuses an operation.
@@ -63,7 +47,6 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Attach(error) => error.fmt(f),
-            Self::Fabrics(error) => error.fmt(f),
             Self::Namespace(why) => f.write_str(why),
             Self::Io(error) => error.fmt(f),
         }
@@ -74,20 +57,23 @@ impl std::error::Error for OpenError {}
 
 impl Place {
     /// Starts a host that looks for the device.
-    pub(super) fn begin(&self) -> Result<Way, OpenError> {
-        match &self.address {
-            Address::Pcie(authority) => Pcie::begin(authority, self.hold).map(|way| Way::Pcie(Box::new(way))),
-            Address::Fabrics(paths, options) => {
-                Fabrics::begin(paths.clone(), options).map(|way| Way::Fabrics(Box::new(way)))
-            }
-        }
+    pub(super) fn begin(&self) -> Result<Controller, OpenError> {
+        let mut options = Options {
+            data_bytes: 0,
+            slots: PIECES_MAX,
+            depth: PIECES_MAX,
+            absence: Absence::Fail(self.hold),
+            ..Options::new("target")
+        };
+        options.session.lookahead = true;
+        Controller::open(&self.address, &options).map_err(OpenError::Attach)
     }
 
     /// The namespace that the place names, if it can be served.
-    fn choose(&self, device: &Device) -> Result<Namespace, OpenError> {
+    fn choose(&self, device: &Identity<'_>) -> Result<Namespace, OpenError> {
         let refuse = |why: String| OpenError::Namespace(format!("{self}: {why}"));
-        let all = &device.namespaces;
-        let found = match (self.namespace, all.as_slice()) {
+        let all = device.namespaces;
+        let found = match (self.namespace, all) {
             (None, [only]) => Some(only),
             (Some(wanted), all) => all.iter().find(|one| one.id == wanted),
             (None, _) => None,
@@ -110,25 +96,26 @@ impl Place {
 /// # Errors
 /// When the device can't be reached in time, or its namespace can't be served; see [`OpenError`].
 pub fn open(clock: Clock, place: Place, timeout: Nanos, report: fn(&str)) -> Result<RemoteMedium, OpenError> {
-    let mut way = place.begin()?;
-    match &mut way {
-        Way::Pcie(way) => way.wait(timeout).map_err(OpenError::Attach)?,
-        Way::Fabrics(way) => way.wait(timeout).map_err(OpenError::Fabrics)?,
-    }
-    let device = way.device().ok_or(OpenError::Attach(attach::AttachError::NoController))?;
+    let mut controller = place.begin()?;
+    controller.wait_ready(timeout).map_err(OpenError::Attach)?;
+    let device = controller.identity().ok_or(OpenError::Attach(AttachError::NoController))?;
     let namespace = place.choose(&device)?;
+    let abilities = Abilities::new(device.controller, device.transfer_bytes_max);
+    let serial = device.controller.serial_number.to_string();
     let gate = Poll::new().map_err(OpenError::Io)?;
     let mut medium = RemoteMedium {
         clock,
         place,
         report,
         gate,
-        way: None,
+        controller: None,
+        queue: 0,
+        is_told: false,
         link: Link::Here,
         seen: clock.now(),
-        commands: Commands::new(vec![Extent::new(&namespace, 0)], device.abilities, PIECES_MAX),
-        serial: device.serial,
+        commands: Commands::new(vec![Extent::new(&namespace, 0)], abilities, PIECES_MAX),
+        serial,
     };
-    medium.way = Some(medium.watch(way)?);
+    medium.controller = Some(medium.watch(controller)?);
     Ok(medium)
 }

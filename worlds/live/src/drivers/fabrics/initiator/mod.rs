@@ -1,11 +1,6 @@
 //! The host of NVMe/TCP subsystems in the live world: an initiator, its sockets and dialling, in
 //! one loop.
 
-mod attachment;
-
-pub use attachment::{AttachError, Attachment, Options};
-pub use nvme_tcp::host::DigestUse;
-
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -81,12 +76,13 @@ impl Connection {
 
 /// What is around the engine: connections, and how they are dialled.
 #[derive(Debug)]
-struct World {
+pub(crate) struct World {
     /// The addresses of each path. A path with several addresses tries them in turn.
     addresses: Vec<Vec<SocketAddr>>,
     attempts: Vec<usize>,
     connections: Vec<Connection>,
-    events: VecDeque<Output>,
+    /// What the application has yet to hear.
+    pub(crate) events: VecDeque<Output>,
     /// The last failure to reach each path, if any.
     failures: Vec<Option<io::Error>>,
 }
@@ -95,8 +91,7 @@ struct World {
 #[derive(Debug)]
 pub struct InitiatorDriver {
     initiator: Pump<Initiator>,
-    world: World,
-    next_cookie: u64,
+    pub(crate) world: World,
     pool: SharedPool,
     /// The latest time that the engine was told in a turn.
     now: Instant,
@@ -118,7 +113,6 @@ impl InitiatorDriver {
         Self {
             initiator: Pump::new(initiator),
             world,
-            next_cookie: 1 << 62,
             pool,
             now: Instant::ZERO,
             attended_at: Instant::ZERO,
@@ -134,17 +128,6 @@ impl InitiatorDriver {
     /// The engine, for commands. Its deadlines are looked at again afterwards.
     pub const fn initiator_mut(&mut self) -> &mut Initiator {
         self.initiator.engine_mut()
-    }
-
-    /// The latest time that the engine was told in a turn.
-    pub const fn now(&self) -> Instant {
-        self.now
-    }
-
-    /// A new cookie for a command of our own, far from the cookies that a caller counts.
-    const fn cookie(&mut self) -> u64 {
-        self.next_cookie += 1;
-        self.next_cookie
     }
 
     /// Why the path of this index could not be reached at the last attempt, if it failed.
@@ -253,7 +236,7 @@ impl InitiatorDriver {
     }
 
     /// Sends what connections have to send; returns whether any of it was taken.
-    fn send(&mut self) -> bool {
+    pub(crate) fn send(&mut self) -> bool {
         let mut busy = false;
         for line in &mut self.world.connections {
             if let Connection::Established(line) = line {

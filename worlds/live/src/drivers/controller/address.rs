@@ -1,0 +1,66 @@
+//! Where a controller is, with the names of a subsystem's paths resolved.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use engine::Nanos;
+
+use super::error::AttachError;
+use super::subsystem::SubsystemUrl;
+use super::url::Url;
+use crate::carrier::tcp;
+
+/// Where a controller is.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// At the far end of this name (see [`crate::carrier::route::Name`]).
+    Far(String),
+    /// In another process of this machine, at this socket. If the path is a directory, the socket
+    /// is called `cntrl` in it.
+    VfioUser(PathBuf),
+    /// In a subsystem of NVMe over Fabrics.
+    Subsystem(Box<Subsystem>),
+}
+
+/// A subsystem, and the addresses of each path to it, which are tried in turn.
+#[derive(Clone, Debug)]
+pub struct Subsystem {
+    /// Which subsystem, and how it is used.
+    pub(super) url: SubsystemUrl,
+    /// The addresses of each path.
+    pub(super) paths: Vec<Vec<SocketAddr>>,
+}
+
+impl SubsystemUrl {
+    /// The address of the subsystem's controllers. Waits for the system's resolver.
+    ///
+    /// # Errors
+    /// When the name of a path has no address.
+    pub fn resolve(&self) -> Result<Address, AttachError> {
+        let paths = self.paths.iter().map(|path| tcp::resolve(path).map_err(AttachError::ResolvePath));
+        let subsystem = Subsystem { url: self.clone(), paths: paths.collect::<Result<_, _>>()? };
+        Ok(Address::Subsystem(Box::new(subsystem)))
+    }
+}
+
+impl Url {
+    /// The address of the controller. Waits for the system's resolver where paths have names.
+    ///
+    /// # Errors
+    /// When the name of a path has no address.
+    pub fn resolve(&self) -> Result<Address, AttachError> {
+        match self {
+            Self::Far(url) => Ok(Address::Far(url.name())),
+            Self::VfioUser(path) => Ok(Address::VfioUser(path.clone())),
+            Self::Subsystem(url) => url.resolve(),
+        }
+    }
+
+    /// How long commands wait for a controller that is away: `hold`, unless the URL says otherwise.
+    pub fn hold(&self, hold: Nanos) -> Nanos {
+        match self {
+            Self::Subsystem(url) => url.settings.fast_io_fail.map_or(hold, Nanos::from),
+            Self::Far(_) | Self::VfioUser(_) => hold,
+        }
+    }
+}

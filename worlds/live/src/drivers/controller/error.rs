@@ -1,0 +1,163 @@
+//! What can go wrong with a controller.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use engine::Nanos;
+use machine::{near, vfio_user_client};
+use nvme::wire::Status;
+use nvme_fabrics::host::{self as fabrics, multipath};
+use nvme_pcie::host::SubmitError as Refused;
+use pcie::requester::RequestError;
+use tunnel::session::HandshakeError;
+
+use crate::drivers::attached::WaitError;
+
+/// Why there is no controller to use, or no longer one.
+#[derive(Debug)]
+pub enum AttachError {
+    /// The name of a far end has no address.
+    Resolve(String, io::Error),
+    /// The name of a path to a subsystem has no address; the error names the path.
+    ResolvePath(io::Error),
+    /// Nothing answers at the address; the error is that of the latest attempt.
+    Unreachable(SocketAddr, io::Error),
+    /// Something other than the far end answers at the address.
+    SomebodyElse(SocketAddr, io::Error),
+    /// The far end, or what answers in its place, refuses the handshake.
+    Refused(HandshakeError),
+    /// The far end was reached, but was not ready within this time.
+    TimedOut(Nanos),
+    /// The subsystem could not be reached in time.
+    NoSubsystem {
+        /// How long it was tried.
+        timeout: Nanos,
+        /// The last failure to reach the subsystem, if there was one.
+        last: Option<String>,
+    },
+    /// Enumeration found no NVMe controller.
+    NoController,
+    /// No process listens at this socket path.
+    Socket(PathBuf, io::Error),
+    /// The controller can't be used, or no longer.
+    Failed(Failure),
+    /// A read of the configuration space failed.
+    ConfigRead(RequestError),
+    /// A command was not taken.
+    Submit(SubmitError),
+    /// A command completed with this error status.
+    Command(Status),
+    /// The wait was stopped from outside.
+    Interrupted,
+    /// The system refuses an operation.
+    Io(io::Error),
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolve(name, error) => write!(f, "{name} has no address: {error}"),
+            Self::Unreachable(address, error) => write!(f, "no far end answers at {address}: {error}"),
+            Self::SomebodyElse(address, error) => {
+                write!(f, "what answers at {address} is not the far end: {error}")
+            }
+            Self::Refused(error) => error.fmt(f),
+            Self::TimedOut(length) => write!(f, "the far end was not ready within {length}"),
+            Self::NoSubsystem { timeout, last: None } => write!(f, "no controller within {timeout}"),
+            Self::NoSubsystem { timeout, last: Some(last) } => {
+                write!(f, "no controller within {timeout}: {last}")
+            }
+            Self::NoController => f.write_str("there is no NVMe controller at the far end"),
+            Self::Socket(path, error) => write!(f, "nobody listens at {}: {error}", path.display()),
+            Self::Failed(failure) => failure.fmt(f),
+            Self::ConfigRead(error) => write!(f, "the configuration read failed: {error}"),
+            Self::Submit(error) => write!(f, "the command was not taken: {error}"),
+            Self::Command(status) => write!(f, "the command failed: {status}"),
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::ResolvePath(error) | Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+impl From<io::Error> for AttachError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<WaitError> for AttachError {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Interrupted => Self::Interrupted,
+            WaitError::Io(error) => Self::Io(error),
+        }
+    }
+}
+
+/// Why a controller can't be used, or no longer.
+#[derive(Clone, Copy, Debug)]
+pub enum Failure {
+    /// The host on PCI Express has failed.
+    Pcie(near::Failure),
+    /// The function of another process has failed.
+    VfioUser(vfio_user_client::Failure),
+    /// The subsystem of NVMe over Fabrics refused, or was away for too long.
+    Fabrics(fabrics::Failure),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pcie(failure) => failure.fmt(f),
+            Self::VfioUser(failure) => failure.fmt(f),
+            Self::Fabrics(failure) => failure.fmt(f),
+        }
+    }
+}
+
+/// Why a command was not taken.
+#[derive(Clone, Debug)]
+pub enum SubmitError {
+    /// The driver of a controller on PCI Express refuses.
+    Pcie(Refused),
+    /// The paths to a subsystem refuse an I/O command.
+    Fabrics(multipath::SubmitError),
+    /// The paths to a subsystem refuse an admin command.
+    FabricsAdmin(fabrics::SubmitError),
+}
+
+impl SubmitError {
+    /// Whether as many commands are under way as there may be.
+    pub const fn is_busy(&self) -> bool {
+        matches!(
+            self,
+            Self::Pcie(Refused::Busy)
+                | Self::Fabrics(multipath::SubmitError::Busy)
+                | Self::FabricsAdmin(fabrics::SubmitError::Busy)
+        )
+    }
+
+    /// Whether the controller is not there, and no command waits for it.
+    pub const fn is_away(&self) -> bool {
+        matches!(
+            self,
+            Self::Pcie(Refused::NotReady | Refused::NoSuchQueue(_))
+                | Self::Fabrics(multipath::SubmitError::NoPath)
+                | Self::FabricsAdmin(fabrics::SubmitError::NotReady)
+        )
+    }
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pcie(error) => error.fmt(f),
+            Self::Fabrics(error) => error.fmt(f),
+            Self::FabricsAdmin(error) => error.fmt(f),
+        }
+    }
+}

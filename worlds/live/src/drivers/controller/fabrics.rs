@@ -1,0 +1,396 @@
+//! A controller of a subsystem of NVMe over Fabrics, whatever the fabric.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+
+use engine::{Buffer, Instant, Nanos, Pool};
+use nvme::host::{Data, Origin};
+use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
+use nvme_fabrics::host::multipath::{self, Multipath, PathIndex, Request};
+use nvme_fabrics::host::{self, Failure as Fault, Loss};
+use nvme_fabrics::wire::{FabricsCommand, HostId, Nqn, PropertyGet, PropertySize, property};
+use nvme_pcie::host::{Data as Place, DataRegion, QueueId, Submission};
+
+use super::address::Subsystem;
+use super::error::{AttachError, Failure, SubmitError};
+use super::event::{Completed, Event, News};
+use super::options::{Absence, Options};
+use super::pcie::length;
+use super::subsystem::host_id;
+use super::transport::{Identity, Transport};
+use crate::drivers::attached::{Application, Attached};
+
+/// First address of the memory for data, as commands name places in it.
+const BASE: u64 = 4096;
+/// Bytes of memory for admin data, beside the data of commands under way.
+const ADMIN_BYTES: u64 = 1 << 20;
+/// The most bytes that one command moves.
+const TRANSFER_BYTES_MAX: u32 = 128 << 10;
+/// The least that the paths to a subsystem have room for, in commands.
+const COMMANDS_MAX: u32 = 1024;
+/// Bit that is set in the cookies of commands that are remembered here.
+const PENDING: u64 = 1 << 63;
+/// The cookie of a round trip.
+const PROBE: u64 = 1 << 62;
+
+/// What happened to the driver of a fabric.
+#[derive(Debug)]
+pub enum FabricEvent {
+    /// An I/O command has ended.
+    Completed(multipath::Completed),
+    /// An admin command has ended.
+    AdminCompleted {
+        /// The caller's name for the command.
+        cookie: u64,
+        /// The completion queue entry of the command.
+        entry: CompletionQueueEntry,
+        /// The data that the command has read.
+        data: Buffer,
+    },
+    /// The Admin Queue of a path is connected.
+    Connected(PathIndex),
+    /// A path can be used, for the first time or again.
+    PathUp(PathIndex),
+    /// A path is lost, and is tried again.
+    PathLost(PathIndex, Loss),
+    /// A path is given up.
+    PathGivenUp(PathIndex, Fault),
+    /// One end of a connection has broken the protocol.
+    ProtocolError(String),
+    /// Something that concerns nobody here.
+    Other,
+}
+
+/// The driver of a fabric: paths to a subsystem, and what carries them.
+pub trait FabricDriver: Application<Event = FabricEvent> {
+    /// The paths to the subsystem.
+    fn multipath(&self) -> &Multipath;
+
+    /// The latest failure to reach the other end of a path, in words, if the latest attempt failed.
+    fn dial_failure(&self, path: PathIndex) -> Option<String>;
+
+    /// Names the digests that were asked for and that the controller of a path has not enabled.
+    fn missing_digests(&self, path: PathIndex) -> Option<&'static str>;
+
+    /// Takes an I/O command; [`FabricEvent::Completed`] follows exactly once.
+    ///
+    /// # Errors
+    /// When the command can't be taken; it then never completes.
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), multipath::SubmitError>;
+
+    /// Takes an admin command; [`FabricEvent::AdminCompleted`] follows exactly once.
+    ///
+    /// # Errors
+    /// When the command can't be taken; it then never completes.
+    fn submit_admin(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), host::SubmitError>;
+}
+
+/// A command that is remembered until it has ended.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    cookie: u64,
+    place: Option<Place>,
+    submitted: Instant,
+}
+
+/// A subsystem that a host is connected to.
+#[derive(Debug)]
+pub(super) struct Fabrics<D: FabricDriver> {
+    attached: Attached<D>,
+    /// The data that have a place.
+    memory: Vec<u8>,
+    pending: Vec<Option<Pending>>,
+    free: Vec<usize>,
+    pool: Pool,
+    /// Paths whose loss the owner was told.
+    lost: BTreeSet<PathIndex>,
+    /// Digests that the owner was told a path is without.
+    missing: BTreeMap<PathIndex, &'static str>,
+    /// News that the driver does not tell.
+    news: VecDeque<News>,
+}
+
+/// This host's name and identifier for controllers: as nvme-cli keeps them, or made from the
+/// machine's identifier.
+fn host_names() -> (Nqn, HostId) {
+    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let machine = read("/etc/machine-id")
+        .and_then(|text| host_id(&text))
+        .unwrap_or(HostId([0xfa, 0x41, 0xa0, 0xe0, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, 1]));
+    let id = read("/etc/nvme/hostid").and_then(|text| host_id(&text)).unwrap_or(machine);
+    let name = read("/etc/nvme/hostnqn").and_then(|text| text.parse().ok());
+    let made = || format!("nqn.2014-08.org.nvmexpress:uuid:{id}").parse().ok();
+    (name.or_else(made).unwrap_or_else(Nqn::discovery), id)
+}
+
+/// The configuration of each association with a subsystem.
+pub(super) fn association(subsystem: &Subsystem, options: &Options) -> host::Config {
+    let (name, id) = host_names();
+    let settings = &subsystem.url.settings;
+    let host = settings.host.clone().unwrap_or(name);
+    let id = settings.host_id.unwrap_or(id);
+    let mut association = host::Config::new(subsystem.url.subsystem.clone(), host, id);
+    association.io_queues = settings.queues.unwrap_or(1);
+    let depth = u16::try_from(options.depth).unwrap_or(1024).clamp(128, 1024);
+    association.queue_size = settings.queue_size.unwrap_or(depth);
+    if let Some(time) = settings.keep_alive {
+        association.keep_alive = Nanos::from(time);
+    }
+    let (loss, fail) = match options.absence {
+        Absence::GiveUp(time) => (Some(time), None),
+        Absence::Fail(time) => (None, Some(time)),
+    };
+    association.controller_loss_timeout =
+        settings.controller_loss.map_or(loss, |limit| limit.map(Nanos::from));
+    association.fast_io_fail_timeout = settings.fast_io_fail.map(Nanos::from).or(fail);
+    association
+}
+
+/// The configuration of the paths to a subsystem.
+pub(super) fn paths(subsystem: &Subsystem, options: &Options) -> multipath::Config {
+    multipath::Config {
+        policy: subsystem.url.settings.policy,
+        commands_max: options.depth.max(COMMANDS_MAX),
+        ..multipath::Config::default()
+    }
+}
+
+impl<D: FabricDriver> Fabrics<D> {
+    /// Uses a subsystem through a driver that has begun to connect.
+    pub(super) fn new(attached: Attached<D>, options: &Options) -> Self {
+        let length = usize::try_from(options.data_bytes + ADMIN_BYTES).expect("memory is addressable");
+        Self {
+            attached,
+            memory: vec![0; length],
+            pending: Vec::new(),
+            free: Vec::new(),
+            pool: Pool::default(),
+            lost: BTreeSet::new(),
+            missing: BTreeMap::new(),
+            news: VecDeque::new(),
+        }
+    }
+
+    fn multipath(&self) -> &Multipath {
+        self.attached.driver.multipath()
+    }
+
+    /// Notes which digests a path has to do without; returns news of a change.
+    fn note_digests(&mut self, path: PathIndex) -> Option<News> {
+        let missing = self.attached.driver.missing_digests(path);
+        let told = match missing {
+            Some(what) => self.missing.insert(path, what),
+            None => self.missing.remove(&path),
+        };
+        missing.filter(|_| missing != told).map(|what| News::NoDigests(path, what))
+    }
+
+    /// Remembers a command; returns its cookie for the driver.
+    fn remember(&mut self, pending: Pending) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.pending.push(None);
+            self.pending.len() - 1
+        });
+        self.pending[index] = Some(pending);
+        PENDING | index as u64
+    }
+
+    fn retire(&mut self, cookie: u64) -> Option<Pending> {
+        let index = usize::try_from(cookie & !PENDING).ok()?;
+        let pending = self.pending.get_mut(index)?.take()?;
+        self.free.push(index);
+        Some(pending)
+    }
+
+    fn admin(
+        &mut self,
+        now: Instant,
+        pending: Pending,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), SubmitError> {
+        let cookie = self.remember(pending);
+        self.attached.driver.submit_admin(now, cookie, entry, data).map_err(|error| {
+            self.retire(cookie);
+            SubmitError::FabricsAdmin(error)
+        })
+    }
+
+    /// The result of a command, for its caller. Data that have a place are put there.
+    fn on_completed(
+        &mut self,
+        cookie: u64,
+        (entry, mut data): (CompletionQueueEntry, Buffer),
+        origin: Origin,
+        submitted: Instant,
+    ) -> Option<Completed> {
+        let (mut cookie, mut submitted) = (cookie, submitted);
+        if cookie & PENDING != 0 {
+            let pending = self.retire(cookie)?;
+            (cookie, submitted) = (pending.cookie, pending.submitted);
+            if let Some(place) = pending.place {
+                let start = range(place).start;
+                let length = data.len().min(range(place).len());
+                self.memory[start..start + length].copy_from_slice(&data[..length]);
+                data = Buffer::EMPTY;
+            }
+        }
+        let (status, is_unheard) = (entry.status(), origin == Origin::Host);
+        Some(Completed { cookie, status, dw0: entry.dw0, data, is_unheard, submitted })
+    }
+}
+
+impl<D: FabricDriver> Transport for Fabrics<D> {
+    type Driver = D;
+
+    fn attached(&self) -> &Attached<D> {
+        &self.attached
+    }
+    fn attached_mut(&mut self) -> &mut Attached<D> {
+        &mut self.attached
+    }
+    fn into_attached(self) -> Attached<D> {
+        self.attached
+    }
+
+    fn is_fabric(&self) -> bool {
+        true
+    }
+    /// The controller's identifier in its subsystem.
+    fn name(&self) -> String {
+        let identity = self.multipath().identity();
+        identity.map_or_else(String::new, |identity| identity.controller.controller_id.to_string())
+    }
+    fn identity(&self) -> Option<Identity<'_>> {
+        let identity = self.multipath().identity()?;
+        Some(Identity {
+            controller: &identity.controller,
+            namespaces: &identity.namespaces,
+            queues: identity.io_queues,
+            transfer_bytes_max: identity.transfer_bytes_max.min(TRANSFER_BYTES_MAX),
+        })
+    }
+
+    fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
+        let deadline = self.attached.now() + timeout;
+        let mut last = None;
+        let mut broken = None;
+        while !self.multipath().is_live() {
+            match self.attached.next_event(Some(deadline))? {
+                Some(FabricEvent::PathGivenUp(_, failure)) if self.multipath().is_over() => {
+                    return Err(match failure {
+                        Fault::ControllerLoss => AttachError::NoSubsystem { timeout, last },
+                        failure => AttachError::Failed(Failure::Fabrics(failure)),
+                    });
+                }
+                Some(FabricEvent::ProtocolError(why)) => broken = Some(why),
+                Some(FabricEvent::PathLost(path, why)) => {
+                    let reason = broken.take().or_else(|| self.attached.driver.dial_failure(path));
+                    last = Some(reason.map_or_else(|| why.to_string(), |reason| format!("{why}: {reason}")));
+                }
+                Some(_) => {}
+                None => return Err(AttachError::NoSubsystem { timeout, last }),
+            }
+        }
+        for path in (0..).map(PathIndex).take(self.multipath().paths().count()) {
+            let news = self.note_digests(path);
+            self.news.extend(news);
+        }
+        Ok(())
+    }
+
+    fn data_region(&self) -> DataRegion {
+        DataRegion { base: BASE, length: self.memory.len() as u64 }
+    }
+    fn bytes(&mut self, place: Place) -> &[u8] {
+        &self.memory[range(place)]
+    }
+    fn put<T>(&mut self, place: Place, fill: impl FnOnce(&mut [u8]) -> T) -> T {
+        fill(&mut self.memory[range(place)])
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
+        let Submission { queue, entry, data: place, cookie } = submission;
+        let data = match place {
+            None => Data::None,
+            // The two lowest bits of an opcode give the direction of the data.
+            Some(place) if entry.opcode & 0b11 == 0b10 => Data::Read(place.length),
+            Some(place) => Data::Write(self.pool.copy(&self.memory[range(place)])),
+        };
+        let pending = Pending { cookie, place, submitted: now };
+        if queue == QueueId::ADMIN {
+            return self.admin(now, pending, entry, data);
+        }
+        let cookie = self.remember(pending);
+        let request = Request { cookie, entry, data, queue: queue.0.wrapping_sub(1) };
+        self.submit_io(now, request).inspect_err(|_| {
+            self.retire(cookie);
+        })
+    }
+    #[inline]
+    fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        self.attached.driver.submit(now, request).map_err(SubmitError::Fabrics)
+    }
+    fn submit_admin(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), SubmitError> {
+        self.admin(now, Pending { cookie, place: None, submitted: now }, entry, data)
+    }
+    /// Gets the property Version (VS): a controller behind a fabric has no configuration space.
+    fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {
+        let get = PropertyGet { size: PropertySize::Dword, offset: property::VERSION };
+        let entry = FabricsCommand::PropertyGet(get).emit();
+        let asked = self.attached.driver.submit_admin(now, PROBE, entry, Data::None);
+        asked.map_err(SubmitError::FabricsAdmin)
+    }
+
+    fn poll_own(&mut self) -> Option<Event> {
+        self.news.pop_front().map(Event::News)
+    }
+    fn on_event(&mut self, event: FabricEvent) -> Option<Event> {
+        Some(match event {
+            FabricEvent::Completed(completed) => {
+                let multipath::Completed { cookie, entry, data, origin, submitted } = completed;
+                Event::Completed(self.on_completed(cookie, (entry, data), origin, submitted)?)
+            }
+            FabricEvent::AdminCompleted { cookie: PROBE, entry, .. } => Event::Probed(match entry.status() {
+                status if status.is_success() => Ok(entry.dw0),
+                status => Err(AttachError::Command(status)),
+            }),
+            FabricEvent::AdminCompleted { cookie, entry, data } => {
+                let origin = Origin::Controller;
+                Event::Completed(self.on_completed(cookie, (entry, data), origin, Instant::ZERO)?)
+            }
+            FabricEvent::Connected(path) => Event::News(self.note_digests(path)?),
+            FabricEvent::PathUp(path) => Event::Here(self.lost.remove(&path).then_some(News::PathBack(path))),
+            FabricEvent::PathLost(path, why) => {
+                self.lost.insert(path);
+                let news = News::PathLost(path, why);
+                if self.multipath().is_live() { Event::News(news) } else { Event::Away(news) }
+            }
+            FabricEvent::PathGivenUp(_, failure) if self.multipath().is_over() => {
+                Event::Failed(Failure::Fabrics(failure))
+            }
+            FabricEvent::PathGivenUp(path, failure) => Event::News(News::PathGivenUp(path, failure)),
+            FabricEvent::ProtocolError(why) => Event::News(News::ProtocolError(why)),
+            FabricEvent::Other => return None,
+        })
+    }
+}
+
+/// Where `place` lies in the memory, as a range of indices.
+fn range(place: Place) -> std::ops::Range<usize> {
+    let start =
+        usize::try_from(place.address.saturating_sub(BASE)).expect("data lies in the region that was given");
+    start..start + length(place)
+}

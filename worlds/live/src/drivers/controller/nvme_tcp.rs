@@ -1,0 +1,103 @@
+//! NVMe/TCP as a fabric: the initiator, its sockets, and its digests.
+
+use std::rc::Rc;
+
+use engine::{Instant, Pool};
+use machine::initiator::{self, Initiator, Output};
+use nvme::host::{Completed, Data};
+use nvme::wire::SubmissionQueueEntry;
+use nvme_fabrics::host::multipath::{Multipath, PathIndex, Request, SubmitError};
+use nvme_fabrics::host::{self};
+use nvme_tcp::host as tcp;
+
+use super::address::Subsystem;
+use super::error::AttachError;
+use super::fabrics::{FabricDriver, FabricEvent, Fabrics, association, paths};
+use super::options::Options;
+use crate::drivers::attached::{Application, Attached};
+use crate::drivers::fabrics::crc32c;
+use crate::drivers::fabrics::initiator::InitiatorDriver;
+use crate::reactor::Reactor;
+use crate::sys::clock::Clock;
+
+/// The most bytes of blocks that the pool keeps for reuse.
+const POOL_BYTES: usize = 16 << 20;
+
+/// Begins to connect to a subsystem.
+pub(super) fn connect(
+    subsystem: &Subsystem,
+    options: &Options,
+) -> Result<Fabrics<InitiatorDriver>, AttachError> {
+    let settings = &subsystem.url.settings;
+    let pool = Rc::new(Pool::new(POOL_BYTES).into());
+    let connection = tcp::Config {
+        crc32c,
+        header_digest: settings.header_digest,
+        data_digest: settings.data_digest,
+        ..tcp::Config::new(Rc::clone(&pool))
+    };
+    let config = initiator::Config { multipath: paths(subsystem, options), connection };
+    let association = association(subsystem, options);
+    let associations = subsystem.paths.iter().map(|_| association.clone()).collect();
+    let mut initiator = Initiator::new(config, associations);
+    let clock = Clock::start();
+    let reactor = Reactor::new(clock, options.spin)?;
+    initiator.start(clock.now());
+    let driver = InitiatorDriver::new(initiator, subsystem.paths.clone(), pool);
+    Ok(Fabrics::new(Attached::new(reactor, driver), options))
+}
+
+impl Application for InitiatorDriver {
+    type Event = FabricEvent;
+
+    fn poll_event(&mut self) -> Option<FabricEvent> {
+        Some(match self.world.events.pop_front()? {
+            Output::Completed(completed) => FabricEvent::Completed(completed),
+            Output::AdminCompleted(Completed { cookie, entry, data }) => {
+                FabricEvent::AdminCompleted { cookie, entry, data }
+            }
+            Output::Initialized(id, _) if id.queue.is_admin() => FabricEvent::Connected(id.path),
+            Output::PathUp(path) => FabricEvent::PathUp(path),
+            Output::PathLost(path, why) => FabricEvent::PathLost(path, why),
+            Output::PathEnded(path, Some(failure)) => FabricEvent::PathGivenUp(path, failure),
+            Output::ProtocolError(_, why) => FabricEvent::ProtocolError(why.to_string()),
+            _ => FabricEvent::Other,
+        })
+    }
+    fn has_events(&self) -> bool {
+        !self.world.events.is_empty()
+    }
+    /// Commands leave before everything else.
+    fn before_wait(&mut self) {
+        self.send();
+    }
+}
+
+impl FabricDriver for InitiatorDriver {
+    fn multipath(&self) -> &Multipath {
+        self.initiator().multipath()
+    }
+
+    fn dial_failure(&self, path: PathIndex) -> Option<String> {
+        self.failure(usize::from(path.0)).map(ToString::to_string)
+    }
+
+    fn missing_digests(&self, path: PathIndex) -> Option<&'static str> {
+        self.initiator().missing_digests(path)
+    }
+
+    #[inline]
+    fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        self.initiator_mut().submit(now, request)
+    }
+
+    fn submit_admin(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), host::SubmitError> {
+        self.initiator_mut().submit_admin(now, cookie, entry, data)
+    }
+}

@@ -1,0 +1,178 @@
+//! A controller on PCI Express: at the far end of a tunnel, or in this process.
+
+use engine::{Instant, Nanos};
+use machine::near::{ControllerIndex, Event as Told, Near};
+use nvme::host::Data;
+use nvme::wire::SubmissionQueueEntry;
+use nvme_fabrics::host::multipath::Request;
+use nvme_pcie::function;
+use nvme_pcie::host::{Data as Place, DataRegion, Host, QueueId, Submission, SubmitError as Refused};
+use pcie::memory::Memory;
+use pcie::wire::Bdf;
+use tunnel::Event as Link;
+
+use super::error::{AttachError, Failure, SubmitError};
+use super::event::{Event, News};
+use super::hierarchy::Hierarchy;
+use super::options::Options;
+use super::slots::Slots;
+use super::transport::{Identity, Transport};
+use crate::drivers::attached::Attached;
+use crate::drivers::near::NearDriver;
+use crate::media::Media;
+
+/// The first controller of a host's hierarchy.
+#[derive(Debug)]
+pub(super) struct Pcie {
+    hierarchy: Hierarchy,
+    controller: ControllerIndex,
+    slots: Slots,
+}
+
+impl Pcie {
+    /// Begins to dial the far end called `name`.
+    pub(super) fn over_tunnel(name: &str, options: &Options) -> Result<Self, AttachError> {
+        Ok(Self::of(Hierarchy::over_tunnels(&[name.to_owned()], options)?, options))
+    }
+
+    /// Makes a function in this process, on the root port.
+    pub(super) fn direct(
+        config: function::Config,
+        media: Media,
+        options: &Options,
+    ) -> Result<Self, AttachError> {
+        Ok(Self::of(Hierarchy::direct(config, media, options)?, options))
+    }
+
+    fn of(hierarchy: Hierarchy, options: &Options) -> Self {
+        Self { hierarchy, controller: ControllerIndex(0), slots: Slots::new(options.slots) }
+    }
+
+    pub(super) const fn near(&self) -> &Near {
+        self.hierarchy.near()
+    }
+
+    pub(super) const fn near_mut(&mut self) -> &mut Near {
+        self.hierarchy.near_mut()
+    }
+
+    fn host(&self) -> Option<&Host> {
+        self.near().driver(self.controller)
+    }
+
+    /// The controller's place in the hierarchy.
+    fn bdf(&self) -> Bdf {
+        let mut controllers = self.near().controllers();
+        controllers.find(|(index, _)| *index == self.controller).map(|(_, bdf)| bdf).unwrap_or_default()
+    }
+
+    fn submit_buffers(
+        &mut self,
+        now: Instant,
+        queue: QueueId,
+        command: (u64, SubmissionQueueEntry, &Data),
+    ) -> Result<(), SubmitError> {
+        let Self { hierarchy, controller, slots } = self;
+        let near = hierarchy.near_mut();
+        let host = near.driver(*controller).ok_or(SubmitError::Pcie(Refused::NotReady))?;
+        let (region, memory) = (host.data_region(), near.memory_mut());
+        let submission = slots.issue(region, queue, command, |at, bytes| memory.write(at, bytes))?;
+        near.submit(now, *controller, submission).map(|_| ()).map_err(|error| {
+            slots.retire(submission.cookie);
+            SubmitError::Pcie(error)
+        })
+    }
+}
+
+impl Transport for Pcie {
+    type Driver = NearDriver;
+
+    fn attached(&self) -> &Hierarchy {
+        &self.hierarchy
+    }
+    fn attached_mut(&mut self) -> &mut Hierarchy {
+        &mut self.hierarchy
+    }
+    fn into_attached(self) -> Attached<NearDriver> {
+        self.hierarchy
+    }
+
+    fn name(&self) -> String {
+        self.bdf().to_string()
+    }
+    fn identity(&self) -> Option<Identity<'_>> {
+        self.host()?.identity().map(Identity::from)
+    }
+    fn wait_ready(&mut self, timeout: Nanos) -> Result<(), AttachError> {
+        self.controller = self.hierarchy.wait_ready(timeout)?;
+        Ok(())
+    }
+
+    fn data_region(&self) -> DataRegion {
+        self.host().map_or(DataRegion { base: 0, length: 0 }, |host| self.slots.rest(host.data_region()))
+    }
+    fn bytes(&mut self, place: Place) -> &[u8] {
+        let bytes = self.near().memory().slice(place.address, length(place));
+        bytes.expect("data lies in the region that the driver gave")
+    }
+    fn put<T>(&mut self, place: Place, fill: impl FnOnce(&mut [u8]) -> T) -> T {
+        let bytes = self.near_mut().memory_mut().slice_mut(place.address, length(place));
+        fill(bytes.expect("data lies in the region that the driver gave"))
+    }
+
+    #[inline]
+    fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
+        let submitted = self.hierarchy.near_mut().submit(now, self.controller, submission);
+        submitted.map(|_| ()).map_err(SubmitError::Pcie)
+    }
+    fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        let Request { cookie, entry, data, queue } = request;
+        let queues = self.identity().map_or(1, |identity| identity.queues.max(1));
+        self.submit_buffers(now, QueueId(1 + queue % queues), (cookie, entry, &data))
+    }
+    fn submit_admin(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), SubmitError> {
+        self.submit_buffers(now, QueueId::ADMIN, (cookie, entry, &data))
+    }
+    /// Reads the first double word of the configuration space.
+    fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {
+        let target = self.bdf();
+        let asked = self.near_mut().config_read(now, target, 0, 0);
+        asked.map_err(|_| SubmitError::Pcie(Refused::Busy))
+    }
+
+    #[inline]
+    fn on_event(&mut self, event: Told) -> Option<Event> {
+        Some(match event {
+            Told::Completed { completed, .. } => {
+                let memory = self.hierarchy.near().memory();
+                Event::Completed(self.slots.complete(&completed, |at, bytes| memory.read(at, bytes)))
+            }
+            Told::ConfigRead { result, .. } => Event::Probed(result.map_err(AttachError::ConfigRead)),
+            Told::Ready { controller } => {
+                self.controller = controller;
+                Event::Here(None)
+            }
+            Told::Resetting { reason, .. } => Event::Away(News::Resetting(reason)),
+            Told::Link { event: event @ (Link::LinkDown { .. } | Link::Interrupted { .. }), .. } => {
+                Event::Away(News::Link(event))
+            }
+            Told::Link { event: event @ Link::Resumed, .. } => Event::Here(Some(News::Link(event))),
+            Told::Link { event: event @ (Link::PathAway(_) | Link::PathBack(_)), .. } => {
+                Event::News(News::Link(event))
+            }
+            Told::Failed(failure) => Event::Failed(Failure::Pcie(failure)),
+            _ => return None,
+        })
+    }
+}
+
+/// The length of `place`, for memory.
+pub(super) fn length(place: Place) -> usize {
+    usize::try_from(place.length).expect("32 bits fit")
+}

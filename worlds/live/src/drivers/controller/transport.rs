@@ -1,0 +1,106 @@
+//! What every transport to a controller does.
+
+use engine::Instant;
+use nvme::host::{Data, Namespace};
+use nvme::wire::SubmissionQueueEntry;
+use nvme::wire::identify::IdentifyController;
+use nvme_fabrics::host::multipath::Request;
+use nvme_pcie::host::{self, Data as Place, DataRegion, Submission};
+
+use super::error::{AttachError, SubmitError};
+use super::event::Event;
+use crate::drivers::attached::{Application, Attached, WaitError};
+
+/// What a controller reported about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity<'a> {
+    /// The Identify Controller data structure.
+    pub controller: &'a IdentifyController,
+    /// The active namespaces, at most [`nvme::host::NAMESPACES_MAX`].
+    pub namespaces: &'a [Namespace],
+    /// The number of I/O queues that this host has.
+    pub queues: u16,
+    /// The most bytes that one command moves.
+    pub transfer_bytes_max: u32,
+}
+
+impl<'a> From<&'a host::Identity> for Identity<'a> {
+    fn from(identity: &'a host::Identity) -> Self {
+        Self {
+            controller: &identity.controller,
+            namespaces: &identity.namespaces,
+            queues: identity.io_queues,
+            transfer_bytes_max: identity.transfer_bytes_max,
+        }
+    }
+}
+
+/// A transport to a controller: a driver in its loop, and what a host makes of it.
+pub(super) trait Transport {
+    /// The driver in the loop.
+    type Driver: Application;
+
+    fn attached(&self) -> &Attached<Self::Driver>;
+    fn attached_mut(&mut self) -> &mut Attached<Self::Driver>;
+    fn into_attached(self) -> Attached<Self::Driver>;
+
+    /// Whether the transport is a fabric.
+    fn is_fabric(&self) -> bool {
+        false
+    }
+    /// The controller's name for a person.
+    fn name(&self) -> String;
+    fn identity(&self) -> Option<Identity<'_>>;
+    fn wait_ready(&mut self, timeout: engine::Nanos) -> Result<(), AttachError>;
+
+    /// Memory for data that have a place.
+    fn data_region(&self) -> DataRegion;
+    fn bytes(&mut self, place: Place) -> &[u8];
+    fn put<T>(&mut self, place: Place, fill: impl FnOnce(&mut [u8]) -> T) -> T;
+
+    /// Takes a command whose data have a place.
+    fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError>;
+    /// Takes an I/O command whose data are in buffers.
+    fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError>;
+    /// Takes an admin command whose data are in buffers.
+    fn submit_admin(
+        &mut self,
+        now: Instant,
+        cookie: u64,
+        entry: SubmissionQueueEntry,
+        data: Data,
+    ) -> Result<(), SubmitError>;
+    /// Begins a round trip to the controller that involves no medium.
+    fn probe(&mut self, now: Instant) -> Result<(), SubmitError>;
+
+    /// The next event that does not come from the driver.
+    fn poll_own(&mut self) -> Option<Event> {
+        None
+    }
+    /// What an event of the driver means to the controller's user, if it means anything.
+    fn on_event(&mut self, event: <Self::Driver as Application>::Event) -> Option<Event>;
+
+    fn next_event(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, WaitError> {
+        loop {
+            if let Some(event) = self.poll_own() {
+                return Ok(Some(event));
+            }
+            let Some(event) = self.attached_mut().next_event(deadline)? else { return Ok(None) };
+            if let Some(event) = self.on_event(event) {
+                return Ok(Some(event));
+            }
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.poll_own() {
+                return Some(event);
+            }
+            let event = self.attached_mut().poll_event()?;
+            if let Some(event) = self.on_event(event) {
+                return Some(event);
+            }
+        }
+    }
+}
