@@ -223,14 +223,8 @@ impl<D: FabricDriver> Fabrics<D> {
     }
 
     /// The result of a command, for its caller. Data that have a place are put there.
-    fn on_completed(
-        &mut self,
-        cookie: u64,
-        (entry, mut data): (CompletionQueueEntry, Buffer),
-        origin: Origin,
-        submitted: Instant,
-    ) -> Option<Completed> {
-        let (mut cookie, mut submitted) = (cookie, submitted);
+    fn on_completed(&mut self, completed: multipath::Completed) -> Option<Completed> {
+        let multipath::Completed { mut cookie, entry, mut data, origin, mut submitted } = completed;
         if cookie & PENDING != 0 {
             let pending = self.retire(cookie)?;
             (cookie, submitted) = (pending.cookie, pending.submitted);
@@ -359,17 +353,15 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
     }
     fn on_event(&mut self, event: FabricEvent) -> Option<Event> {
         Some(match event {
-            FabricEvent::Completed(completed) => {
-                let multipath::Completed { cookie, entry, data, origin, submitted } = completed;
-                Event::Completed(self.on_completed(cookie, (entry, data), origin, submitted)?)
-            }
+            FabricEvent::Completed(completed) => Event::Completed(self.on_completed(completed)?),
             FabricEvent::AdminCompleted { cookie: PROBE, entry, .. } => Event::Probed(match entry.status() {
                 status if status.is_success() => Ok(entry.dw0),
                 status => Err(AttachError::Command(status)),
             }),
             FabricEvent::AdminCompleted { cookie, entry, data } => {
-                let origin = Origin::Controller;
-                Event::Completed(self.on_completed(cookie, (entry, data), origin, Instant::ZERO)?)
+                let (origin, submitted) = (Origin::Controller, self.attached.now());
+                let completed = multipath::Completed { cookie, entry, data, origin, submitted };
+                Event::Completed(self.on_completed(completed)?)
             }
             FabricEvent::Connected(path) => Event::News(self.note_digests(path)?),
             FabricEvent::PathUp(path) => Event::Here(self.lost.remove(&path).then_some(News::PathBack(path))),

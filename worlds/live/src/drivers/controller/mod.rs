@@ -4,7 +4,7 @@
 //! A [`Url`] names the controller. A [`Controller`] is a handle to it, which looks the same
 //! whichever transport leads there: a tunnel, a function in this process, vfio-user or a fabric.
 //! Commands can have their data in the controller's memory ([`Controller::data_region`]) or in
-//! buffers. On PCI Express, data in memory are copied nowhere; on a fabric, data in buffers are.
+//! buffers. On PCI Express, data in memory need no copy; on a fabric, data in buffers need none.
 
 mod address;
 mod error;
@@ -16,6 +16,8 @@ mod options;
 mod pcie;
 mod slots;
 mod subsystem;
+#[cfg(test)]
+mod tests;
 mod transport;
 mod url;
 mod vfio_user;
@@ -187,7 +189,9 @@ impl Controller {
     pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
         each!(&mut self.reached, transport => transport.submit(now, submission))
     }
-    /// Submits an I/O command whose data are in buffers, otherwise as [`Controller::submit`].
+    /// Submits an I/O command whose data are in buffers; [`Event::Completed`] follows exactly once,
+    /// unless [`Event::Failed`] comes instead. The command is sent with the next wait for an event.
+    /// Its cookie is less than 2^60.
     ///
     /// # Errors
     /// When the command can't be taken; it then never completes.

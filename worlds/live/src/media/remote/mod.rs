@@ -14,7 +14,6 @@ use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use nvme::media::{Completion, Request};
 use nvme::wire::NamespaceId;
-
 use nvme_fabrics::host::multipath::Request as Submission;
 
 use super::commands::{Commands, Extent, Lost, Refused};
