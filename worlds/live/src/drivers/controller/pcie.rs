@@ -6,7 +6,7 @@ use nvme::host::Data;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::function;
-use nvme_pcie::host::{Data as Place, DataRegion, Host, QueueId, Submission, SubmitError as Refused};
+use nvme_pcie::host::{Data as Place, DataRegion, Host, Submission, SubmitError as Refused};
 use pcie::memory::Memory;
 use pcie::wire::Bdf;
 use tunnel::Event as Link;
@@ -69,14 +69,14 @@ impl Pcie {
     fn submit_buffers(
         &mut self,
         now: Instant,
-        queue: QueueId,
+        hint: Option<u16>,
         command: (u64, SubmissionQueueEntry, &Data),
     ) -> Result<(), SubmitError> {
         let Self { hierarchy, controller, slots } = self;
         let near = hierarchy.near_mut();
         let host = near.driver(*controller).ok_or(SubmitError::Pcie(Refused::NotReady))?;
-        let (region, memory) = (host.data_region(), near.memory_mut());
-        let submission = slots.issue(region, queue, command, |at, bytes| memory.write(at, bytes))?;
+        let (target, memory) = (Slots::target(host, hint), near.memory_mut());
+        let submission = slots.issue(target, command, |at, bytes| memory.write(at, bytes))?;
         near.submit(now, *controller, submission).map(|_| ()).map_err(|error| {
             slots.retire(submission.cookie);
             SubmitError::Pcie(error)
@@ -127,8 +127,7 @@ impl Transport for Pcie {
     }
     fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
         let Request { cookie, entry, data, queue } = request;
-        let queues = self.identity().map_or(1, |identity| identity.queues.max(1));
-        self.submit_buffers(now, QueueId(1 + queue % queues), (cookie, entry, &data))
+        self.submit_buffers(now, Some(queue), (cookie, entry, &data))
     }
     fn submit_admin(
         &mut self,
@@ -137,7 +136,7 @@ impl Transport for Pcie {
         entry: SubmissionQueueEntry,
         data: Data,
     ) -> Result<(), SubmitError> {
-        self.submit_buffers(now, QueueId::ADMIN, (cookie, entry, &data))
+        self.submit_buffers(now, None, (cookie, entry, &data))
     }
     /// Reads the first double word of the configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {

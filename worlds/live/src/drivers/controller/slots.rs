@@ -3,7 +3,9 @@
 use engine::{Buffer, Pool};
 use nvme::host::Data;
 use nvme::wire::SubmissionQueueEntry;
-use nvme_pcie::host::{self, Data as Place, DataRegion, Origin, QueueId, Submission, SubmitError as Refused};
+use nvme_pcie::host::{
+    self, Data as Place, DataRegion, Host, Origin, QueueId, Submission, SubmitError as Refused,
+};
 use pcie::memory::Unmapped;
 
 use super::error::SubmitError;
@@ -42,6 +44,13 @@ impl Slots {
         }
     }
 
+    /// The queue and the data region for a command to `host`. Commands with the same `hint` share an
+    /// I/O queue; a command without one is for the admin queue.
+    pub(super) fn target(host: &Host, hint: Option<u16>) -> (QueueId, DataRegion) {
+        let queues = host.identity().map_or(1, |identity| identity.queue_pairs.max(1));
+        (hint.map_or(QueueId::ADMIN, |hint| QueueId(1 + hint % queues)), host.data_region())
+    }
+
     /// The part of the driver's data region that is left for data with a place of their own.
     pub(super) const fn rest(&self, region: DataRegion) -> DataRegion {
         let slots = self.taken.len() as u64 * SLOT_BYTES as u64;
@@ -51,8 +60,7 @@ impl Slots {
     /// Gives the data of a command a slot in `region`; `write` puts bytes there.
     pub(super) fn issue(
         &mut self,
-        region: DataRegion,
-        queue: QueueId,
+        (queue, region): (QueueId, DataRegion),
         (cookie, entry, data): (u64, SubmissionQueueEntry, &Data),
         write: impl FnOnce(u64, &[u8]) -> Result<(), Unmapped>,
     ) -> Result<Submission, SubmitError> {

@@ -9,7 +9,7 @@ use nvme::host::Data;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::host::SubmitError as Refused;
-use nvme_pcie::host::{self, Data as Place, DataRegion, Host, QueueId, Submission};
+use nvme_pcie::host::{self, Data as Place, DataRegion, Host, Submission};
 use pcie::wire::Bdf;
 
 use super::error::{AttachError, Failure, SubmitError};
@@ -84,12 +84,12 @@ impl VfioUser {
     fn submit_buffers(
         &mut self,
         now: Instant,
-        queue: QueueId,
+        hint: Option<u16>,
         command: (u64, SubmissionQueueEntry, &Data),
     ) -> Result<(), SubmitError> {
-        let region = self.host().ok_or(SubmitError::Pcie(Refused::NotReady))?.data_region();
+        let target = Slots::target(self.host().ok_or(SubmitError::Pcie(Refused::NotReady))?, hint);
         let memory = self.attached.driver.user().memory();
-        let submission = self.slots.issue(region, queue, command, |at, bytes| memory.write(at, bytes))?;
+        let submission = self.slots.issue(target, command, |at, bytes| memory.write(at, bytes))?;
         self.submit(now, submission).inspect_err(|_| {
             self.slots.retire(submission.cookie);
         })
@@ -154,8 +154,7 @@ impl Transport for VfioUser {
     }
     fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
         let Request { cookie, entry, data, queue } = request;
-        let queues = self.identity().map_or(1, |identity| identity.queues.max(1));
-        self.submit_buffers(now, QueueId(1 + queue % queues), (cookie, entry, &data))
+        self.submit_buffers(now, Some(queue), (cookie, entry, &data))
     }
     fn submit_admin(
         &mut self,
@@ -164,7 +163,7 @@ impl Transport for VfioUser {
         entry: SubmissionQueueEntry,
         data: Data,
     ) -> Result<(), SubmitError> {
-        self.submit_buffers(now, QueueId::ADMIN, (cookie, entry, &data))
+        self.submit_buffers(now, None, (cookie, entry, &data))
     }
     /// Reads the first double word of the configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {
