@@ -2,7 +2,8 @@
 //! first block of the first namespace twice, and prints how the block begins.
 //!
 //! ```text
-//! cargo run --package farlane-live --example controller nvme-tcp://127.0.0.1:4420/nqn.2014-08.org.example:disk
+//! cargo run --package farlane-live --example controller \
+//!     nvme-tcp://127.0.0.1:4420/nqn.2014-08.org.example:disk
 //! ```
 
 use std::error::Error;
