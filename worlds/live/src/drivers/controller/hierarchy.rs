@@ -21,8 +21,8 @@ use crate::sys::entropy;
 pub type Hierarchy = Attached<NearDriver>;
 
 impl Attached<NearDriver> {
-    /// Makes a host whose far ends have these `names` (see [`crate::carrier::route::Name`]). The far
-    /// ends are dialled with the first wait.
+    /// Makes a host whose far ends have these `names` (see [`crate::carrier::route::Name`]). The
+    /// far ends are dialled with the first wait.
     ///
     /// # Errors
     /// When a name has no address, or the process has no descriptors left.

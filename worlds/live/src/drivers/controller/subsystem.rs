@@ -19,8 +19,8 @@ impl Fabric {
     /// All fabrics.
     pub(super) const ALL: [Self; 1] = [Self::NvmeTcp];
 
-    /// The scheme of a URL that names a subsystem behind this fabric, and the default ports: that of
-    /// the fabric, and that of its discovery service.
+    /// The scheme of a URL that names a subsystem behind this fabric, and the default ports: that
+    /// of the fabric, and that of its discovery service.
     const fn names(self) -> (&'static str, [&'static str; 2]) {
         match self {
             Self::NvmeTcp => ("nvme-tcp://", ["4420", "8009"]),
