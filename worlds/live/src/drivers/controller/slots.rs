@@ -47,7 +47,7 @@ impl Slots {
     /// The queue and the data region for a command to `host`. Commands with the same `hint` share
     /// an I/O queue; a command without one is for the admin queue.
     pub(super) fn target(host: &Host, hint: Option<u16>) -> (QueueId, DataRegion) {
-        let queues = host.identity().map_or(1, |identity| identity.queue_pairs.max(1));
+        let queues = host.identity().map_or(1, |identity| identity.io_queues.max(1));
         (hint.map_or(QueueId::ADMIN, |hint| QueueId(1 + hint % queues)), host.data_region())
     }
 
