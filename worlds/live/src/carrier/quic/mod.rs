@@ -1,6 +1,6 @@
 //! QUIC as a link. One bidirectional stream of a QUIC connection serves as a connection of
-//! [`carrier::tcp`](crate::carrier::tcp) does, but it is encrypted, and the peer is recognized by its
-//! certificate's fingerprint.
+//! [`carrier::tcp`](crate::carrier::tcp) does, but it is encrypted, and the peer is recognized by
+//! its certificate's fingerprint.
 //!
 //! `quinn-proto` implements the protocol as a state machine without input and output. An
 //! `endpoint` joins it to a UDP socket and to the reactor. A far end has one endpoint for all its

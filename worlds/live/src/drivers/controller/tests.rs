@@ -45,14 +45,18 @@ fn data_in_buffers_and_data_with_a_place_are_the_same_data() {
     controller.write(id, 0, BLOCKS, pattern(3)).unwrap();
     let place = Place { address: controller.data_region().base, length: BLOCKS * 512 };
     let now = controller.now();
-    controller.submit(now, Submission::on_blocks(IoOpcode::Read, QueueId(1), id, 0, BLOCKS, place, 7)).unwrap();
+    controller
+        .submit(now, Submission::on_blocks(IoOpcode::Read, QueueId(1), id, 0, BLOCKS, place, 7))
+        .unwrap();
     let read = ended(&mut controller);
     assert_eq!((read.cookie, read.data.len(), read.is_unheard), (7, 0, false));
     assert!(controller.bytes(place) == &pattern(3)[..]);
 
     controller.put(place, |bytes| bytes.copy_from_slice(&pattern(5)));
     let now = controller.now();
-    controller.submit(now, Submission::on_blocks(IoOpcode::Write, QueueId(1), id, 1024, BLOCKS, place, 8)).unwrap();
+    controller
+        .submit(now, Submission::on_blocks(IoOpcode::Write, QueueId(1), id, 1024, BLOCKS, place, 8))
+        .unwrap();
     assert_eq!(ended(&mut controller).cookie, 8);
     assert!(controller.read(id, 1024, BLOCKS).unwrap()[..] == pattern(5)[..]);
     assert!(controller.read(id, 0, BLOCKS).unwrap()[..] == pattern(3)[..], "the slot is used again");

@@ -9,8 +9,8 @@ use crate::sys::pages::Pages;
 use crate::sys::volatile;
 
 /// Pages that a device reads and writes at any time. No reference to them is ever made; bytes are
-/// copied as memory that others write. The kernel holds the pages as long as the device can reach them,
-/// even when they are unmapped here.
+/// copied as memory that others write. The kernel holds the pages as long as the device can reach
+/// them, even when they are unmapped here.
 #[derive(Debug)]
 pub struct DmaMemory {
     pages: Pages,
