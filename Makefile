@@ -47,10 +47,10 @@ lint: setup ## formatting, lints and links between document comments; warnings a
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --exclude farlane --no-deps
 
 bench: release ## figures as ratios to floors of the same run
-	$(CARGO) bench --package farlane-link --bench hops
+	$(CARGO) bench --package farlane-network-models --bench hops
 	$(CARGO) bench --package farlane-sim --bench hops
 	$(CARGO) bench --package farlane-scenarios --bench speed
-	$(CARGO) bench --package farlane-machine --bench engines
+	$(CARGO) bench --package farlane-assemblies --bench engines
 	$(CARGO) bench --package farlane-live --bench emulate
 	$(CARGO) bench --package farlane-nvme-pcie --bench read4k
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench speed

@@ -16,8 +16,8 @@ use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use assemblies::initiator::{Config, Initiator, Input, Output};
 use engine::{Buffer, Engine, Instant, Pool, fire};
-use machine::initiator::{Config, Initiator, Input, Output};
 use nvme::host::{Data, command};
 use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_fabrics::host::{self, multipath};

@@ -10,10 +10,10 @@
 use std::error::Error;
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng, fire};
-use link::network::{Config, Input, Network, Output, Side};
-use link::nr5g::{Cell, Core, CoreSettings, Downlink, Uplink};
-use link::tcp::Parameters;
-use link::{AnyHop, Path};
+use network_models::network::{Config, Input, Network, Output, Side};
+use network_models::nr5g::{Cell, Core, CoreSettings, Downlink, Uplink};
+use network_models::tcp::Parameters;
+use network_models::{AnyHop, Path};
 
 const TRIPS: usize = 1_000;
 const BYTES: usize = 64;
@@ -73,6 +73,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn send(network: &mut Network, now: Instant, connection: link::network::ConnectionId, side: Side) {
+fn send(network: &mut Network, now: Instant, connection: network_models::network::ConnectionId, side: Side) {
     network.handle_input(now, Input::Send { connection, side, data: Buffer::zeroed(BYTES) });
 }

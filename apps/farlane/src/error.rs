@@ -166,7 +166,7 @@ pub(crate) enum Error {
     #[diagnostic(help(
         "a longer --cycle, fewer or shorter --frame, a faster --rate or --preemption make room; see farlane tsn plan --help"
     ))]
-    Plan(link::tsn::plan::PlanError),
+    Plan(network_models::tsn::plan::PlanError),
 
     #[error("{count} names of ports for {hops} hops")]
     #[diagnostic(help("give --device once for each hop, or not at all"))]
@@ -381,7 +381,7 @@ impl From<WaitError> for Error {
 
 impl From<AttachError> for Error {
     fn from(error: AttachError) -> Self {
-        use machine::vfio_user_client::Failure::TurnedAway;
+        use assemblies::vfio_user_client::Failure::TurnedAway;
         use tunnel::frame::RefuseCode;
         use tunnel::session::HandshakeError;
         match &error {

@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
+use assemblies::near::Near;
 use engine::{Instant, Nanos};
 use live::drivers::controller::{
     Absence, Address, AttachError, Completed, Controller, Event, Failure, Identity, Options, SubmitError,
 };
 use live::media::Media;
-use machine::near::Near;
 use nvme::host::Namespace;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_pcie::function;

@@ -10,21 +10,21 @@
 extern crate alloc;
 
 mod buffer;
+mod contract;
 mod crc32c;
 mod deadlines;
 mod entropy;
 #[doc(hidden)]
 pub mod fuzz;
-mod machine;
 mod rng;
 mod script;
 mod time;
 
 pub use buffer::{Buffer, BufferMut, Pool};
+pub use contract::{Engine, Observer, Tap, drain, fire, next_wake, settle};
 pub use crc32c::{Crc32c, crc32c};
 pub use deadlines::{DeadlineList, Deadlines};
 pub use entropy::Entropy;
-pub use machine::{Engine, Observer, Tap, drain, fire, next_wake, settle};
 pub use rng::Rng;
 pub use script::{Asker, Script, Step};
 pub use time::{Instant, Nanos};

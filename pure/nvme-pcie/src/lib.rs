@@ -17,4 +17,4 @@ pub mod fuzz;
 pub mod host;
 pub mod registers;
 #[cfg(test)]
-mod rig;
+mod test_bench;

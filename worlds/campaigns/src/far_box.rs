@@ -1,7 +1,7 @@
 //! A box with a device, and the connections to the box.
 
+use assemblies::far::{self, Device, Far, Storage};
 use engine::{Engine, Instant};
-use machine::far::{self, Device, Far, Storage};
 use nvme::media::Completion;
 use sim::Context;
 use sim::stream::{ConnectionId, StreamEvent};

@@ -13,12 +13,12 @@ use std::thread::spawn;
 use std::time::{Duration, Instant};
 
 use engine::Nanos;
-use link::network::{Config, Network};
-use link::{AnyHop, Path, Rate, Wire};
 use live::carrier::tcp::Listener;
 use live::drivers::emulate::relay::{Event, Relay};
 use live::reactor::{Reactor, pin};
 use live::sys::clock::Clock;
+use network_models::network::{Config, Network};
+use network_models::{AnyHop, Path, Rate, Wire};
 
 /// About how long a measurement takes; the number of messages is kept within [`WAYS`].
 const RUNTIME: Nanos = Nanos::from_secs(2);

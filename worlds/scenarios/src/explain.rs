@@ -2,10 +2,10 @@
 //! each task, hop by hop.
 
 use engine::Nanos;
-use link::network::Side;
+use network_models::network::Side;
 
 use crate::file::scenario::{LIMIT, Scenario};
-use crate::rig::{Chain, Place, Rig, Task};
+use crate::test_bench::{Chain, Place, Task, TestBench};
 
 /// Where the time of one operation of a task went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,30 +39,30 @@ pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec
     if scenario.tasks().is_empty() {
         return Err("there is no [[task]] to explain".into());
     }
-    let mut rig = scenario.rig(seed);
-    rig.boot()?;
+    let mut bench = scenario.bench(seed);
+    bench.boot()?;
     let mut chosen = Vec::new();
     for (name, task) in scenario.tasks() {
-        let outcome = rig.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
+        let outcome = bench.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
         let mut order: Vec<usize> = (0..outcome.times.len()).collect();
         order.sort_by_key(|index| outcome.times[*index]);
         let place = (order.len() * thousandths.min(1000)).div_ceil(1000).max(1) - 1;
         let index = *order.get(place).ok_or_else(|| format!("task {name}: every operation failed"))?;
         chosen.push((outcome.numbers[index], outcome.times[index], outcome.times.len()));
     }
-    let digest = rig.digest();
-    let mut rig = scenario.rig(seed);
-    rig.boot()?;
+    let digest = bench.digest();
+    let mut bench = scenario.bench(seed);
+    bench.boot()?;
     let mut explained = Vec::new();
     for ((name, task), (number, latency, count)) in scenario.tasks().iter().zip(chosen) {
-        rig.follow(number);
-        rig.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
-        let chain = rig.chain().expect("the same operation ends again");
+        bench.follow(number);
+        bench.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
+        let chain = bench.chain().expect("the same operation ends again");
         assert_eq!(chain.latency, latency, "who follows an operation changes nothing of it");
-        let (operation, places) = (operation(task), places(&rig));
+        let (operation, places) = (operation(task), places(&bench));
         explained.push(Explained { task: name.clone(), operation, count, chain, places });
     }
-    assert_eq!(digest, rig.digest(), "who follows an operation changes nothing that happens");
+    assert_eq!(digest, bench.digest(), "who follows an operation changes nothing that happens");
     Ok(explained)
 }
 
@@ -80,10 +80,10 @@ fn operation(task: &Task) -> String {
     }
 }
 
-/// All places of a rig with their names, from the host to the device.
-fn places(rig: &Rig) -> Vec<(Place, String)> {
+/// All places of a bench with their names, from the host to the device.
+fn places(bench: &TestBench) -> Vec<(Place, String)> {
     let mut places = vec![(Place::Host, "host".to_owned())];
-    let Some(network) = rig.network() else {
+    let Some(network) = bench.network() else {
         places.extend([(Place::HostLink, "PCIe".to_owned()), (Place::Ssd, "SSD".to_owned())]);
         return places;
     };
@@ -94,7 +94,7 @@ fn places(rig: &Rig) -> Vec<(Place, String)> {
     add(Place::Tunnel(near), "tunnel and TCP, there");
     add(Place::Stack(near), "network stack, near end");
     for (side, way) in [(near, "there"), (far, "back")] {
-        let hops: Vec<_> = network.path(side).hops().map(link::AnyHop::name).collect();
+        let hops: Vec<_> = network.path(side).hops().map(network_models::AnyHop::name).collect();
         let mut order: Vec<_> = hops.iter().enumerate().collect();
         // The way back passes the hops from the far end to the near end.
         if side == far {
@@ -189,7 +189,8 @@ mod tests {
         let [one] = explain(&Scenario::parse(text).unwrap(), 1, 500).unwrap().try_into().unwrap();
         check("lookahead", &one);
         let hops = one.chain.segments.iter().filter(|segment| {
-            matches!(segment.place, Place::Hop(..)) && segment.part == link::trail::Part::Propagation
+            matches!(segment.place, Place::Hop(..))
+                && segment.part == network_models::trail::Part::Propagation
         });
         let hops: Vec<_> = hops.map(|segment| segment.length).collect();
         assert_eq!(hops, [Nanos::from_millis(1); 2], "{:#?}", one.chain);

@@ -1,6 +1,6 @@
 //! The simulator that people run: hosts, networks and SSDs in virtual time.
 //!
-//! [`file`](mod@file) reads what people write about links, machines and workloads. A [`rig`] is the
+//! [`file`](mod@file) reads what people write about links, machines and workloads. A [`bench`] is the
 //! machine that such a file describes, with everything that passes its root port's link.
 //! [`explain`] tells where an operation's time went, and [`published`] repeats published
 //! experiments.
@@ -10,4 +10,4 @@
 pub mod explain;
 pub mod file;
 pub mod published;
-pub mod rig;
+pub mod test_bench;

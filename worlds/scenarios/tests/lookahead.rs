@@ -2,7 +2,7 @@
 
 use engine::{Nanos, Rng};
 use scenarios::file::link::Link;
-use scenarios::rig::{Kind, Rig, Setup, Task};
+use scenarios::test_bench::{Kind, Setup, Task, TestBench};
 
 const COUNT: u64 = 40;
 const LIMIT: Nanos = Nanos::from_secs(600);
@@ -16,24 +16,24 @@ fn setup(lookahead: bool) -> Setup {
 
 /// The median time of 4 KiB commands, one at a time, and the number of the device's reads that went
 /// to the host.
-fn measure(rig: &mut Rig, kind: Kind) -> (Nanos, Option<u64>) {
-    let reads = |rig: &Rig| rig.lookahead().map(|statistics| statistics.reads);
-    let before = reads(rig);
+fn measure(bench: &mut TestBench, kind: Kind) -> (Nanos, Option<u64>) {
+    let reads = |bench: &TestBench| bench.lookahead().map(|statistics| statistics.reads);
+    let before = reads(bench);
     let gap = Nanos::from_millis(1);
     let task = Task::Commands { kind, count: COUNT, bytes: 4096, depth: 1, gap, random: true };
-    let outcome = rig.run(task, LIMIT).expect("it ends");
+    let outcome = bench.run(task, LIMIT).expect("it ends");
     assert_eq!(outcome.failed, 0);
     let mut times = outcome.times;
     times.sort_unstable();
-    let after = reads(rig).zip(before).map(|(after, before)| after - before);
+    let after = reads(bench).zip(before).map(|(after, before)| after - before);
     (times[times.len() / 2], after)
 }
 
-fn over(lookahead: bool) -> Rig {
+fn over(lookahead: bool) -> TestBench {
     let link = Link::parse(LINK).expect("a proper link");
-    let mut rig = Rig::new(&setup(lookahead), Some(link.network(&Rng::from_seed(1))));
-    rig.boot().expect("it comes up");
-    rig
+    let mut bench = TestBench::new(&setup(lookahead), Some(link.network(&Rng::from_seed(1))));
+    bench.boot().expect("it comes up");
+    bench
 }
 
 /// The number of round trips in `time`, in hundredths, beyond the time of the same command next to
@@ -44,7 +44,7 @@ fn round_trips(time: Nanos, direct: Nanos) -> u64 {
 
 #[test]
 fn a_command_takes_one_round_trip_instead_of_two_or_three() {
-    let mut direct = Rig::new(&setup(false), None);
+    let mut direct = TestBench::new(&setup(false), None);
     direct.boot().expect("it comes up");
     let (mut plain, mut ahead) = (over(false), over(true));
     for (kind, usual) in [(Kind::Read, 2), (Kind::Write, 3)] {

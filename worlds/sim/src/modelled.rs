@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{Buffer, Engine, Instant, Pool};
-use link::faults::Behaviour;
-use link::network::{self, Input, Network, Output, Side};
-use link::tcp::Gone;
-use link::trail::Trail;
+use network_models::faults::Behaviour;
+use network_models::network::{self, Input, Network, Output, Side};
+use network_models::tcp::Gone;
+use network_models::trail::Trail;
 
 use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};

@@ -1,8 +1,8 @@
 //! The nodes of a world, and the world as a node sees it.
 
 use engine::{Buffer, Instant, Rng};
-use link::Network;
-use link::trail::Trail;
+use network_models::Network;
+use network_models::trail::Trail;
 use nvme::media;
 
 use crate::direct::PortId;

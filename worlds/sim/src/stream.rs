@@ -8,8 +8,8 @@ pub use outbox::Outbox;
 use std::collections::VecDeque;
 
 use engine::{Buffer, Instant, Nanos, Pool, Rng};
-use link::Rate;
-use link::faults::{Behaviour, Jitter};
+use network_models::Rate;
+use network_models::faults::{Behaviour, Jitter};
 
 use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};

@@ -1,9 +1,9 @@
 //! The world: its nodes, the links between them, and virtual time.
 
 use engine::{Instant, Nanos, Rng};
-use link::Network;
-use link::faults::Behaviour;
-use link::trail::Trail;
+use network_models::Network;
+use network_models::faults::Behaviour;
+use network_models::trail::Trail;
 use nvme::media::{Completion, MediumId};
 
 use crate::direct::{Direct, PortId};

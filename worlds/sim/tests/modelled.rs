@@ -4,9 +4,9 @@
 #![allow(missing_docs, reason = "a test is its own documentation")]
 
 use engine::{Instant, Nanos, Rng};
-use link::faults::{Behaviour, Faults};
-use link::network::{Config, Network};
-use link::{AnyHop, Chance, Path, Rate, Wire};
+use network_models::faults::{Behaviour, Faults};
+use network_models::network::{Config, Network};
+use network_models::{AnyHop, Chance, Path, Rate, Wire};
 use sim::faults::Fault;
 use sim::stream::{Closed, ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};

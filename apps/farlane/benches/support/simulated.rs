@@ -4,7 +4,7 @@
 use engine::{Instant, Nanos, Rng};
 use nvme_lookahead::Statistics;
 use scenarios::file::link::Link;
-use scenarios::rig::{Kind, Rig, Seen, Setup, Task, What};
+use scenarios::test_bench::{Kind, Seen, Setup, Task, TestBench, What};
 
 const SEED: u64 = 1;
 /// Most simulated time for one measurement.
@@ -83,10 +83,10 @@ pub(crate) fn over(link: &Link, lookahead: bool, load: Load) -> Outcome {
     let queue_entries = if load.depth == 1 { 4 } else { (load.depth + 1).next_power_of_two() };
     let data_bytes = u64::from(load.depth * load.bytes).max(Setup::DATA_BYTES);
     let setup = Setup { lookahead, queue_entries, data_bytes, ..Setup::published(SEED) };
-    let mut rig = Rig::new(&setup, Some(link.network(&Rng::from_seed(SEED))));
-    rig.boot().expect("the far SSD comes up");
-    let before = rig.lookahead();
-    rig.analyse(load.depth == 1);
+    let mut bench = TestBench::new(&setup, Some(link.network(&Rng::from_seed(SEED))));
+    bench.boot().expect("the far SSD comes up");
+    let before = bench.lookahead();
+    bench.analyse(load.depth == 1);
     let task = Task::Commands {
         kind: if load.write { Kind::Write } else { Kind::Read },
         count: load.count,
@@ -95,7 +95,7 @@ pub(crate) fn over(link: &Link, lookahead: bool, load: Load) -> Outcome {
         gap: load.gap,
         random: !load.in_order,
     };
-    let outcome = rig.run(task, LIMIT).expect("the commands end");
+    let outcome = bench.run(task, LIMIT).expect("the commands end");
     assert_eq!(outcome.failed, 0, "commands failed in the simulation");
     let mut times = outcome.times;
     times.sort_unstable();
@@ -104,8 +104,8 @@ pub(crate) fn over(link: &Link, lookahead: bool, load: Load) -> Outcome {
         elapsed: outcome.ended - outcome.began,
         bytes: outcome.bytes,
         count: load.count,
-        seen: rig.analyse(false),
-        ahead: rig.lookahead().zip(before).map(|(after, before)| since(&after, &before)),
+        seen: bench.analyse(false),
+        ahead: bench.lookahead().zip(before).map(|(after, before)| since(&after, &before)),
     }
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn over(link: &Link, lookahead: bool, load: Load) -> Outcome {
 /// initialisation.
 pub(crate) fn boot(link: &Link) -> Nanos {
     let setup = Setup { lookahead: true, ..Setup::published(SEED) };
-    Rig::new(&setup, Some(link.network(&Rng::from_seed(SEED)))).boot().expect("the far SSD comes up")
+    TestBench::new(&setup, Some(link.network(&Rng::from_seed(SEED)))).boot().expect("the far SSD comes up")
 }
 
 /// The counts that were added from `before` to `after`.

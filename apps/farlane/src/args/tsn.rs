@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use link::Rate;
-use link::tsn::taprio::Offload;
+use network_models::Rate;
+use network_models::tsn::taprio::Offload;
 
 use super::{Output, parse_time};
 

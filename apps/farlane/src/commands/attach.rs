@@ -1,12 +1,12 @@
 //! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
+use assemblies::guest::{Config, Guest};
 use live::drivers::control::Answering;
 use live::drivers::controller::AttachError;
 use live::drivers::guest::GuestDriver;
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
 use live::sys::entropy;
-use machine::guest::{Config, Guest};
 
 use crate::args::AttachArgs;
 use crate::commands::guest::{announce, conclude, listen, report, spin};

@@ -1,9 +1,9 @@
 //! `farlane device`: offers an SSD of this machine to a virtual machine.
 
+use assemblies::guest::{Config, Guest};
 use live::drivers::guest::GuestDriver;
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
-use machine::guest::{Config, Guest};
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};
 

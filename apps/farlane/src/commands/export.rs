@@ -1,9 +1,10 @@
 //! `farlane export`: one or more far ends.
 
-mod foreign;
+mod external_device;
 
 use std::net::SocketAddr;
 
+use assemblies::far::Far;
 use clap::ArgMatches;
 use engine::{Entropy, Nanos};
 use live::carrier::quic::{self, Fingerprint};
@@ -15,7 +16,6 @@ use live::reactor::{Reactor, Several};
 use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
-use machine::far::Far;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
 
@@ -31,7 +31,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
     begin_serving(args.spin.cpu, opened)?;
     if let Some(path) = &args.vfio_user {
-        return foreign::run(&args, path);
+        return external_device::run(&args, path);
     }
     let control = control::bind(args.control.control.as_ref())?;
     let clock = Clock::start();
@@ -204,7 +204,7 @@ fn report(event: Event) {
         Event::Link(peer, event) => tell!("farlane: {}{event}", from(peer)),
         Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
         Event::State(notice) => tell!("farlane: {notice}"),
-        Event::Foreign(event) => tell!("farlane: {event}"),
+        Event::ExternalDevice(event) => tell!("farlane: {event}"),
         Event::NoServer(error) => {
             tell!("farlane: nobody serves the device: {error}; trying again until somebody does");
         }

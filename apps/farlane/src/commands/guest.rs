@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
+use assemblies::guest::{self, Guest};
 use engine::Nanos;
 use live::drivers::guest::Event;
 use live::sys::unix::Listener;
-use machine::guest::{self, Guest};
 use nvme_pcie::controller::Statistics;
 
 use crate::args::{Ahead, Shadowed, Socket, Spin};
@@ -129,13 +129,14 @@ pub(crate) fn conclude<D: 'static>(
 
 /// Tells a person what a tunnel has sent ahead and what it has answered near, as far as it does
 /// either. Returns both.
-fn tell_tunnel(upstream: Option<&machine::Upstream>) -> (Option<Ahead>, Option<Shadowed>) {
-    let lookahead =
-        upstream.and_then(machine::Upstream::interposer).map(|lookahead| Ahead::from(lookahead.statistics()));
+fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Ahead>, Option<Shadowed>) {
+    let lookahead = upstream
+        .and_then(assemblies::Upstream::interposer)
+        .map(|lookahead| Ahead::from(lookahead.statistics()));
     if let Some(lookahead) = &lookahead {
         tell!("farlane: lookahead: {lookahead}");
     }
-    let shadow = upstream.and_then(machine::Upstream::config_cache).map(Shadowed::from);
+    let shadow = upstream.and_then(assemblies::Upstream::config_cache).map(Shadowed::from);
     if let Some(shadow) = &shadow {
         tell!("farlane: {shadow}");
     }

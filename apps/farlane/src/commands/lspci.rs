@@ -26,7 +26,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     hierarchy.stop().on_signals().map_err(AttachError::Io)?;
     hierarchy.wait_enumerated(timeout)?;
     let topology = hierarchy.near().topology().cloned().unwrap_or_default();
-    let shadow = hierarchy.near().upstream().and_then(machine::Upstream::config_cache).map(Shadowed::from);
+    let shadow = hierarchy.near().upstream().and_then(assemblies::Upstream::config_cache).map(Shadowed::from);
     hierarchy.close().map_err(AttachError::Io)?;
     tell_missing(args, &topology);
     if args.output.json {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use assemblies::near::Near;
 use engine::Nanos;
 use indicatif::ProgressBar;
-use machine::near::Near;
 use serde::Serialize;
 
 use crate::args::PingArgs;

@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 
 use engine::Nanos;
-use link::Class;
-use link::ethernet::PortSettings;
-use link::ethernet::medium::{Cable, Medium, PortLatency};
-use link::tsn::bound::{self, Flow};
-use link::tsn::plan::{Plan, Request};
-use link::tsn::taprio;
-use link::tsn::traffic::Envelope;
+use network_models::Class;
+use network_models::ethernet::PortSettings;
+use network_models::ethernet::medium::{Cable, Medium, PortLatency};
+use network_models::tsn::bound::{self, Flow};
+use network_models::tsn::plan::{Plan, Request};
+use network_models::tsn::taprio;
+use network_models::tsn::traffic::Envelope;
 use serde::Serialize;
 
 use crate::args::{PlanArgs, TsnAction};

@@ -15,25 +15,25 @@ use crate::wire::{
 
 const NOW: Instant = Instant::ZERO;
 
-struct Rig {
+struct TestBench {
     connection: Connection,
     outputs: Vec<Output>,
 }
 
-impl Rig {
+impl TestBench {
     /// A connection with a queue of four commands, initialised.
     fn new(header_digest: bool, data_digest: bool) -> Self {
         let mut config = Config::new(Rc::new(RefCell::new(Pool::default())));
         config.host_data_max = 4096;
         config.ready_to_transfer_bytes_max = 8192;
-        let mut rig = Self { connection: Connection::new(NOW, config), outputs: Vec::new() };
+        let mut bench = Self { connection: Connection::new(NOW, config), outputs: Vec::new() };
         let request =
             InitializeRequest { alignment: 4, header_digest, data_digest, ready_to_transfer_max: 2 };
-        rig.receive(&request.emit());
-        assert!(matches!(rig.outputs.pop(), Some(Output::Initialized(_))));
-        rig.connection.set_queue(Queue { size: 4, capsule_data_max: 8192, success_flag: true });
-        assert_eq!(rig.sent().len(), 128);
-        rig
+        bench.receive(&request.emit());
+        assert!(matches!(bench.outputs.pop(), Some(Output::Initialized(_))));
+        bench.connection.set_queue(Queue { size: 4, capsule_data_max: 8192, success_flag: true });
+        assert_eq!(bench.sent().len(), 128);
+        bench
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -64,13 +64,13 @@ impl Rig {
 
     /// A write of 12 KiB, with R2Ts for its first 8 KiB and its last 4 KiB.
     fn writing() -> Self {
-        let mut rig = Self::new(false, false);
+        let mut bench = Self::new(false, false);
         let entry = SubmissionQueueEntry { opcode: 1, command_id: CommandId(9), ..Default::default() };
-        rig.receive(&capsule(DataPointer::Transport { length: 12288 }.put(entry), &[]));
-        assert!(matches!(rig.outputs.pop(), Some(Output::Command { slot: Slot(0), .. })));
-        assert_eq!(rig.connection.pull(Slot(0), 12288), Ok(None));
-        assert_eq!(rig.sent().len(), 48);
-        rig
+        bench.receive(&capsule(DataPointer::Transport { length: 12288 }.put(entry), &[]));
+        assert!(matches!(bench.outputs.pop(), Some(Output::Command { slot: Slot(0), .. })));
+        assert_eq!(bench.connection.pull(Slot(0), 12288), Ok(None));
+        assert_eq!(bench.sent().len(), 48);
+        bench
     }
 }
 
@@ -116,34 +116,34 @@ fn data_that_do_not_fit_their_leave_end_the_connection() {
         (second(8192, 4096), false, Fault::SEQUENCE),
     ];
     for (pdu, last, fault) in cases {
-        let mut rig = Rig::writing();
-        rig.receive(&host_data(pdu, last));
-        rig.expect(fault);
+        let mut bench = TestBench::writing();
+        bench.receive(&host_data(pdu, last));
+        bench.expect(fault);
     }
     // DATAL and PLEN that disagree; no data at all.
     for length in [0, 2048, 8192] {
-        let mut rig = Rig::writing();
+        let mut bench = TestBench::writing();
         let mut bytes = host_data(part(0, 4096), false);
         bytes[16..20].copy_from_slice(&u32::to_le_bytes(length));
-        rig.receive(&bytes);
-        rig.expect(Fault::field(16));
+        bench.receive(&bytes);
+        bench.expect(Fault::field(16));
     }
-    let mut rig = Rig::writing();
-    rig.receive(&host_data(part(0, 0), false));
-    rig.expect(Fault::field(16));
+    let mut bench = TestBench::writing();
+    bench.receive(&host_data(part(0, 0), false));
+    bench.expect(Fault::field(16));
     // The same data twice; data for a command that has ended.
-    let mut rig = Rig::writing();
-    rig.receive(&host_data(part(0, 4096), false));
-    rig.receive(&host_data(part(0, 4096), false));
-    rig.expect(Fault::SEQUENCE);
-    let mut rig = Rig::writing();
+    let mut bench = TestBench::writing();
+    bench.receive(&host_data(part(0, 4096), false));
+    bench.receive(&host_data(part(0, 4096), false));
+    bench.expect(Fault::SEQUENCE);
+    let mut bench = TestBench::writing();
     for (pdu, last) in [(second(8192, 4096), true), (part(0, 4096), false), (part(4096, 4096), true)] {
-        rig.receive(&host_data(pdu, last));
+        bench.receive(&host_data(pdu, last));
     }
-    let data = rig.outputs.pop();
+    let data = bench.outputs.pop();
     assert!(matches!(data, Some(Output::HostData { slot: Slot(0), data }) if data.len() == 12288));
-    rig.receive(&host_data(part(4096, 4096), true));
-    rig.expect(Fault::field(10));
+    bench.receive(&host_data(part(4096, 4096), true));
+    bench.expect(Fault::field(10));
 }
 
 #[test]
@@ -154,78 +154,78 @@ fn pdus_at_the_wrong_time_end_the_connection() {
         data_digest: false,
         ready_to_transfer_max: 1,
     };
-    let mut rig = Rig::new(false, false);
-    rig.receive(&request.emit());
-    rig.expect(Fault::SEQUENCE);
+    let mut bench = TestBench::new(false, false);
+    bench.receive(&request.emit());
+    bench.expect(Fault::SEQUENCE);
     let config = Config::new(Rc::new(RefCell::new(Pool::default())));
-    let mut early = Rig { connection: Connection::new(NOW, config), outputs: Vec::new() };
+    let mut early = TestBench { connection: Connection::new(NOW, config), outputs: Vec::new() };
     early.receive(&capsule(SubmissionQueueEntry::default(), &[]));
     early.expect(Fault::SEQUENCE);
     // More commands than the queue has entries.
-    let mut rig = Rig::new(false, false);
+    let mut bench = TestBench::new(false, false);
     for id in 0..5 {
         let entry = SubmissionQueueEntry { command_id: CommandId(id), ..Default::default() };
-        rig.receive(&capsule(DataPointer::Transport { length: 0 }.put(entry), &[]));
+        bench.receive(&capsule(DataPointer::Transport { length: 0 }.put(entry), &[]));
     }
-    rig.expect(Fault::SEQUENCE);
+    bench.expect(Fault::SEQUENCE);
     // A controller's PDU, and PDU-Types that do not exist.
     for (kind, length) in [(1, 128), (3, 24), (5, 24), (7, 24), (9, 24), (8, 24), (10, 24), (255, 24)] {
-        let mut rig = Rig::new(false, false);
+        let mut bench = TestBench::new(false, false);
         let mut bytes = std::vec![0; length];
         bytes[..8].copy_from_slice(&[kind, 0, u8::try_from(length).unwrap(), 0, 24, 0, 0, 0]);
-        rig.receive(&bytes);
-        rig.expect(Fault::field(0));
+        bench.receive(&bytes);
+        bench.expect(Fault::field(0));
     }
 }
 
 #[test]
 fn a_capsule_larger_than_agreed_ends_the_connection() {
-    let mut rig = Rig::new(false, false);
-    rig.receive(&capsule(SubmissionQueueEntry::default(), &[0; 8192]));
-    assert!(matches!(rig.outputs.pop(), Some(Output::Command { .. })));
-    rig.receive(&capsule(
+    let mut bench = TestBench::new(false, false);
+    bench.receive(&capsule(SubmissionQueueEntry::default(), &[0; 8192]));
+    assert!(matches!(bench.outputs.pop(), Some(Output::Command { .. })));
+    bench.receive(&capsule(
         SubmissionQueueEntry { command_id: CommandId(2), ..Default::default() },
         &[0; 8196],
     ));
-    rig.expect(Fault::LIMIT);
+    bench.expect(Fault::LIMIT);
     // A command that only claims a great length: no memory is kept for it.
-    let mut rig = Rig::new(false, false);
+    let mut bench = TestBench::new(false, false);
     let mut bytes = capsule(SubmissionQueueEntry::default(), &[0; 16]);
     bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-    rig.receive(&bytes[..72]);
-    rig.expect(Fault::LIMIT);
+    bench.receive(&bytes[..72]);
+    bench.expect(Fault::LIMIT);
 }
 
 #[test]
 fn a_header_digest_that_does_not_match_ends_the_connection() {
-    let mut rig = Rig::new(true, false);
+    let mut bench = TestBench::new(true, false);
     let entry = DataPointer::Transport { length: 0 }.put(SubmissionQueueEntry::default());
     let mut bytes = capsule(entry, &[]);
     bytes[1] = Flags::HEADER_DIGEST.0;
     bytes[4] = 76;
     let digest = crc32c(0, &bytes);
     bytes.extend(digest.to_le_bytes());
-    rig.receive(&bytes);
-    assert!(matches!(rig.outputs.pop(), Some(Output::Command { .. })));
+    bench.receive(&bytes);
+    assert!(matches!(bench.outputs.pop(), Some(Output::Command { .. })));
     for bit in [8 * 8, 8 * 75] {
-        let mut rig = Rig::new(true, false);
+        let mut bench = TestBench::new(true, false);
         let mut broken = bytes.clone();
         broken[bit / 8] ^= 1;
-        rig.receive(&broken);
+        bench.receive(&broken);
         let received = u32::from_le_bytes(*broken.last_chunk().unwrap());
-        rig.expect(Fault::header_digest(received));
+        bench.expect(Fault::header_digest(received));
     }
 }
 
 #[test]
 fn what_a_host_says_at_the_end_is_told() {
-    let mut rig = Rig::new(false, false);
+    let mut bench = TestBench::new(false, false);
     let fault = Fault { status: FatalErrorStatus::LimitExceeded, information: 7 };
     let (bytes, length) = TerminateRequest { fault }.emit(Receiver::Controller, &[1; 24]);
-    rig.receive(&bytes[..length]);
-    let closed = rig.outputs.pop();
+    bench.receive(&bytes[..length]);
+    let closed = bench.outputs.pop();
     assert!(matches!(closed, Some(Output::Closed(Closed::Terminated(why))) if why == fault));
-    assert!(rig.sent().is_empty());
+    assert!(bench.sent().is_empty());
 }
 
 #[test]
@@ -250,26 +250,26 @@ fn status_of(bytes: &[u8]) -> (CommandId, StatusCode) {
 
 #[test]
 fn an_identifier_in_use_is_a_conflict_of_the_second() {
-    let mut rig = Rig::new(false, false);
+    let mut bench = TestBench::new(false, false);
     let entry = DataPointer::Transport { length: 0 }.put(SubmissionQueueEntry::default());
-    rig.receive(&capsule(entry, &[]));
-    rig.receive(&capsule(entry, &[]));
-    assert_eq!(rig.outputs.len(), 1);
-    assert_eq!(status_of(&rig.sent()), (CommandId(0), StatusCode::CommandIdConflict));
-    rig.connection.complete(Slot(0), CompletionQueueEntry::default());
-    assert_eq!(status_of(&rig.sent()), (CommandId(0), StatusCode::SuccessfulCompletion));
-    rig.receive(&capsule(entry, &[]));
-    assert_eq!(rig.outputs.len(), 2);
+    bench.receive(&capsule(entry, &[]));
+    bench.receive(&capsule(entry, &[]));
+    assert_eq!(bench.outputs.len(), 1);
+    assert_eq!(status_of(&bench.sent()), (CommandId(0), StatusCode::CommandIdConflict));
+    bench.connection.complete(Slot(0), CompletionQueueEntry::default());
+    assert_eq!(status_of(&bench.sent()), (CommandId(0), StatusCode::SuccessfulCompletion));
+    bench.receive(&capsule(entry, &[]));
+    assert_eq!(bench.outputs.len(), 2);
 }
 
 #[test]
 fn descriptors_that_do_not_do_are_refused() {
     let refused = |pointer: DataPointer, capsule_data: &[u8], length: u32| {
-        let mut rig = Rig::new(false, false);
+        let mut bench = TestBench::new(false, false);
         let mut entry = SubmissionQueueEntry { opcode: 1, ..Default::default() };
         entry = pointer.put(entry);
-        rig.receive(&capsule(entry, capsule_data));
-        rig.connection.pull(Slot(0), length).map_err(nvme::wire::Status::code)
+        bench.receive(&capsule(entry, capsule_data));
+        bench.connection.pull(Slot(0), length).map_err(nvme::wire::Status::code)
     };
     let inside = |offset, length| DataPointer::InCapsule { offset, length };
     let data = [7; 512];
@@ -285,14 +285,15 @@ fn descriptors_that_do_not_do_are_refused() {
     let none = DataPointer::Invalid(StatusCode::InvalidField);
     assert_eq!(refused(none, &[], 512), Err(StatusCode::InvalidField));
     // Towards the host: data that cannot go in a capsule, and too little room.
-    let mut rig = Rig::new(false, false);
+    let mut bench = TestBench::new(false, false);
     let entry = SubmissionQueueEntry { opcode: 2, ..Default::default() };
     for (id, pointer, code) in [
         (0, inside(0, 512), StatusCode::SglDescriptorTypeInvalid),
         (1, DataPointer::Transport { length: 256 }, StatusCode::DataSglLengthInvalid),
     ] {
-        rig.receive(&capsule(pointer.put(SubmissionQueueEntry { command_id: CommandId(id), ..entry }), &[]));
-        let pushed = rig.connection.push(Slot(id), 0, 512, Buffer::zeroed(512));
+        bench
+            .receive(&capsule(pointer.put(SubmissionQueueEntry { command_id: CommandId(id), ..entry }), &[]));
+        let pushed = bench.connection.push(Slot(id), 0, 512, Buffer::zeroed(512));
         assert_eq!(pushed.map_err(nvme::wire::Status::code), Err(code));
     }
 }
@@ -300,16 +301,16 @@ fn descriptors_that_do_not_do_are_refused() {
 #[test]
 fn a_success_goes_with_the_last_data_only_where_nothing_else_is_to_be_said() {
     for (success_flag, dw0, spared) in [(true, 0, true), (true, 1, false), (false, 0, false)] {
-        let mut rig = Rig::new(false, false);
-        rig.connection.set_queue(Queue { size: 4, capsule_data_max: 0, success_flag });
+        let mut bench = TestBench::new(false, false);
+        bench.connection.set_queue(Queue { size: 4, capsule_data_max: 0, success_flag });
         let entry = SubmissionQueueEntry { opcode: 2, ..Default::default() };
-        rig.receive(&capsule(DataPointer::Transport { length: 1024 }.put(entry), &[]));
-        rig.connection.push(Slot(0), 0, 1024, Buffer::zeroed(512)).unwrap();
-        let first = rig.sent();
+        bench.receive(&capsule(DataPointer::Transport { length: 1024 }.put(entry), &[]));
+        bench.connection.push(Slot(0), 0, 1024, Buffer::zeroed(512)).unwrap();
+        let first = bench.sent();
         assert_eq!((first[0], first[1], first.len()), (7, 0, 24 + 512));
-        rig.connection.push(Slot(0), 512, 1024, Buffer::zeroed(512)).unwrap();
-        rig.connection.complete(Slot(0), CompletionQueueEntry { dw0, ..Default::default() });
-        let bytes = rig.sent();
+        bench.connection.push(Slot(0), 512, 1024, Buffer::zeroed(512)).unwrap();
+        bench.connection.complete(Slot(0), CompletionQueueEntry { dw0, ..Default::default() });
+        let bytes = bench.sent();
         let flags = if spared { 0b1100 } else { 0b0100 };
         assert_eq!((bytes[0], bytes[1]), (7, flags));
         assert_eq!(bytes.len(), 24 + 512 + if spared { 0 } else { 24 });
@@ -319,21 +320,21 @@ fn a_success_goes_with_the_last_data_only_where_nothing_else_is_to_be_said() {
 #[test]
 fn data_that_lie_one_behind_the_other_go_in_one_pdu() {
     for digests in [false, true] {
-        let mut rig = Rig::new(false, digests);
+        let mut bench = TestBench::new(false, digests);
         let entry = |id| SubmissionQueueEntry { opcode: 2, command_id: CommandId(id), ..Default::default() };
         for id in 0..2 {
-            rig.receive(&capsule(DataPointer::Transport { length: 2048 }.put(entry(id)), &[]));
+            bench.receive(&capsule(DataPointer::Transport { length: 2048 }.put(entry(id)), &[]));
         }
         let piece = |value| Buffer::copy_from_slice(&[value; 512]);
         // The second piece before the first; then pieces of another command in between; the last
         // piece is missing when the command fails.
         for (slot, offset) in [(0, 512), (0, 0), (0, 1024), (1, 0), (1, 512)] {
             let value = u8::try_from(offset / 512).unwrap();
-            rig.connection.push(Slot(slot), offset, 2048, piece(value)).unwrap();
+            bench.connection.push(Slot(slot), offset, 2048, piece(value)).unwrap();
         }
         let failed = StatusCode::UnrecoveredReadError.into();
-        rig.connection.complete(Slot(1), CompletionQueueEntry::default().with_status(failed, false));
-        let bytes = rig.sent();
+        bench.connection.complete(Slot(1), CompletionQueueEntry::default().with_status(failed, false));
+        let bytes = bench.sent();
         let (head, tail) = (24, if digests { 4 } else { 0 });
         let second = head + 3 * 512 + tail;
         for (at, id, pieces) in [(0, 0, 3_usize), (second, 1, 2)] {

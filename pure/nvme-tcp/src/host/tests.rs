@@ -12,34 +12,34 @@ use crate::wire::{Agreement, DataHeader, InitializeResponse, PduKind, ResponseCa
 
 const NOW: Instant = Instant::ZERO;
 
-struct Rig {
+struct TestBench {
     connection: Connection,
     outputs: Vec<Output>,
 }
 
-impl Rig {
+impl TestBench {
     fn raw(header_digest: bool) -> Self {
         let config = Config {
             header_digest: super::DigestUse::preferred_if(header_digest),
             ready_to_transfer_max: 2,
             ..Config::new(Rc::new(RefCell::new(Pool::default())))
         };
-        let mut rig = Self { connection: Connection::new(NOW, config), outputs: Vec::new() };
-        assert_eq!(rig.sent().len(), 128);
-        rig
+        let mut bench = Self { connection: Connection::new(NOW, config), outputs: Vec::new() };
+        assert_eq!(bench.sent().len(), 128);
+        bench
     }
 
     /// A connection with a read of 8 KiB (identifier 0) and a write of 16 KiB (identifier 1).
     fn new() -> Self {
-        let mut rig = Self::raw(false);
-        rig.receive(&response().emit());
-        assert!(matches!(rig.outputs.pop(), Some(Output::Initialized(_))));
+        let mut bench = Self::raw(false);
+        bench.receive(&response().emit());
+        assert!(matches!(bench.outputs.pop(), Some(Output::Initialized(_))));
         let entry = SubmissionQueueEntry::default();
-        assert_eq!(rig.connection.submit(10, entry, Data::Read(8192)), Ok(CommandId(0)));
+        assert_eq!(bench.connection.submit(10, entry, Data::Read(8192)), Ok(CommandId(0)));
         let data = Data::Write(Buffer::zeroed(16384));
-        assert_eq!(rig.connection.submit(11, entry, data), Ok(CommandId(1)));
-        assert_eq!(rig.sent().len(), 144);
-        rig
+        assert_eq!(bench.connection.submit(11, entry, data), Ok(CommandId(1)));
+        assert_eq!(bench.sent().len(), 144);
+        bench
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -112,64 +112,64 @@ fn what_was_not_asked_for_ends_the_connection() {
         (response().emit().to_vec(), Fault::SEQUENCE),
     ];
     for (bytes, fault) in cases {
-        let mut rig = Rig::new();
-        rig.receive(&bytes);
-        rig.expect(fault);
+        let mut bench = TestBench::new();
+        bench.receive(&bytes);
+        bench.expect(fault);
     }
     // Data after the last data PDU; DATAL and PLEN that disagree.
-    let mut rig = Rig::new();
-    rig.receive(&data(0, 0, 4096, last));
-    rig.receive(&data(0, 4096, 4096, last));
-    rig.expect(Fault::SEQUENCE);
-    let mut rig = Rig::new();
+    let mut bench = TestBench::new();
+    bench.receive(&data(0, 0, 4096, last));
+    bench.receive(&data(0, 4096, 4096, last));
+    bench.expect(Fault::SEQUENCE);
+    let mut bench = TestBench::new();
     let mut bytes = data(0, 0, 4096, last);
     bytes[16] = 4;
-    rig.receive(&bytes);
-    rig.expect(Fault::field(16));
+    bench.receive(&bytes);
+    bench.expect(Fault::field(16));
     // A third R2T while two are outstanding, none of whose data were sent.
-    let mut rig = Rig::new();
-    rig.receive(&[leave(1, 0, 4096), leave(1, 4096, 4096), leave(1, 8192, 4096)].concat());
-    rig.expect(Fault::LIMIT);
-    let mut rig = Rig::new();
-    rig.receive(&[leave(1, 0, 4096), leave(1, 4096, 4096)].concat());
-    assert_eq!(rig.sent().len(), 2 * (24 + 4096));
-    rig.receive(&leave(1, 8192, 8192));
-    assert_eq!(rig.sent().len(), 2 * (24 + 4096));
-    rig.receive(&completion(1));
-    assert!(matches!(&rig.outputs[..], [Output::Completed(completed)] if completed.cookie == 11));
+    let mut bench = TestBench::new();
+    bench.receive(&[leave(1, 0, 4096), leave(1, 4096, 4096), leave(1, 8192, 4096)].concat());
+    bench.expect(Fault::LIMIT);
+    let mut bench = TestBench::new();
+    bench.receive(&[leave(1, 0, 4096), leave(1, 4096, 4096)].concat());
+    assert_eq!(bench.sent().len(), 2 * (24 + 4096));
+    bench.receive(&leave(1, 8192, 8192));
+    assert_eq!(bench.sent().len(), 2 * (24 + 4096));
+    bench.receive(&completion(1));
+    assert!(matches!(&bench.outputs[..], [Output::Completed(completed)] if completed.cookie == 11));
 }
 
 #[test]
 fn a_grant_of_what_was_not_asked_for_ends_the_connection() {
-    let mut rig = Rig::raw(false);
-    rig.receive(&InitializeResponse { header_digest: true, ..response() }.emit());
-    rig.expect(Fault::unsupported(11));
-    let mut rig = Rig::raw(true);
-    rig.receive(&InitializeResponse { data_digest: true, ..response() }.emit());
-    rig.expect(Fault::unsupported(11));
-    let mut rig = Rig::raw(false);
-    rig.receive(&InitializeResponse { host_data_max: 4092, ..response() }.emit());
-    rig.expect(Fault::field(12));
-    let mut rig = Rig::raw(false);
-    rig.receive(&completion(0));
-    rig.expect(Fault::SEQUENCE);
-    let mut rig = Rig::raw(false);
-    let timeout = rig.connection.poll_timeout().unwrap();
-    rig.connection.handle_timeout(timeout);
-    assert!(matches!(rig.connection.poll_output(), Some(Output::Closed(Closed::InitialiseTimeout))));
+    let mut bench = TestBench::raw(false);
+    bench.receive(&InitializeResponse { header_digest: true, ..response() }.emit());
+    bench.expect(Fault::unsupported(11));
+    let mut bench = TestBench::raw(true);
+    bench.receive(&InitializeResponse { data_digest: true, ..response() }.emit());
+    bench.expect(Fault::unsupported(11));
+    let mut bench = TestBench::raw(false);
+    bench.receive(&InitializeResponse { host_data_max: 4092, ..response() }.emit());
+    bench.expect(Fault::field(12));
+    let mut bench = TestBench::raw(false);
+    bench.receive(&completion(0));
+    bench.expect(Fault::SEQUENCE);
+    let mut bench = TestBench::raw(false);
+    let timeout = bench.connection.poll_timeout().unwrap();
+    bench.connection.handle_timeout(timeout);
+    assert!(matches!(bench.connection.poll_output(), Some(Output::Closed(Closed::InitialiseTimeout))));
 }
 
 #[test]
 fn a_read_that_brings_less_says_so() {
-    let mut rig = Rig::new();
-    rig.receive(&data(0, 0, 4096, Flags::LAST_PDU));
-    rig.receive(&completion(0));
-    let Some(Output::Completed(Completed { data, entry, .. })) = rig.outputs.pop() else { panic!() };
+    let mut bench = TestBench::new();
+    bench.receive(&data(0, 0, 4096, Flags::LAST_PDU));
+    bench.receive(&completion(0));
+    let Some(Output::Completed(Completed { data, entry, .. })) = bench.outputs.pop() else { panic!() };
     assert!(entry.status().is_success() && data.len() == 4096);
     // A success that comes with the data.
-    let mut rig = Rig::new();
-    rig.receive(&data_success());
-    let Some(Output::Completed(Completed { cookie: 10, data, .. })) = rig.outputs.pop() else { panic!() };
+    let mut bench = TestBench::new();
+    bench.receive(&data_success());
+    let Some(Output::Completed(Completed { cookie: 10, data, .. })) = bench.outputs.pop() else { panic!() };
     assert_eq!(data.len(), 8192);
 }
 

@@ -442,14 +442,14 @@ fn interrupt_lines_are_rotated_gathered_and_dropped_with_their_link() {
 }
 
 /// An endpoint below port 0, configured through the switch.
-struct Rig {
+struct TestBench {
     switch: Switch,
     endpoint: Endpoint,
     to_root: Vec<Packet>,
     from_endpoint: Vec<endpoint::Output>,
 }
 
-impl Rig {
+impl TestBench {
     fn new() -> Self {
         let mut bars = [None; 6];
         bars[0] = Some(Bar::memory64(16 << 10));
@@ -465,16 +465,16 @@ impl Rig {
                 pending_offset: 0x3000,
             }),
         });
-        let mut rig =
+        let mut bench =
             Self { switch: configured(true), endpoint, to_root: Vec::new(), from_endpoint: Vec::new() };
         let device = Bdf::new(3, 0, 0);
         for (offset, value) in [(0x10, 0xe000_0000), (0x14, 0), (0x04, 0b110), (0x78, 0x5000 | 1 << 5)] {
             let data = Buffer::copy_from_slice(&u32::to_le_bytes(value));
-            rig.send(Packet::config_write(ROOT, Tag::new(1), device, offset, data));
+            bench.send(Packet::config_write(ROOT, Tag::new(1), device, offset, data));
         }
-        assert_eq!((rig.to_root.len(), rig.endpoint.id()), (4, device));
-        rig.to_root.clear();
-        rig
+        assert_eq!((bench.to_root.len(), bench.endpoint.id()), (4, device));
+        bench.to_root.clear();
+        bench
     }
 
     /// Lets the root complex send a packet, and runs until everything settles.
@@ -508,20 +508,20 @@ impl Rig {
 
 #[test]
 fn an_endpoint_reaches_the_root_through_the_switch() {
-    let mut rig = Rig::new();
+    let mut bench = TestBench::new();
     let data = Buffer::copy_from_slice(&[5; 600]);
-    rig.endpoint.dma(NOW, Dma::Write { address: 0x1000, data });
-    rig.endpoint.dma(NOW, Dma::Read { id: DmaId(9), address: 0x8000, length: 300 });
-    rig.settle();
-    let lengths: Vec<_> = rig.to_root.iter().map(|packet| packet.payload.len()).collect();
+    bench.endpoint.dma(NOW, Dma::Write { address: 0x1000, data });
+    bench.endpoint.dma(NOW, Dma::Read { id: DmaId(9), address: 0x8000, length: 300 });
+    bench.settle();
+    let lengths: Vec<_> = bench.to_root.iter().map(|packet| packet.payload.len()).collect();
     assert_eq!(lengths, [256, 256, 88, 0]);
-    let request = rig.to_root[3].header;
+    let request = bench.to_root[3].header;
     let whole = Buffer::copy_from_slice(&[6; 300]);
-    rig.send(Packet::completion_with_data(ROOT, &request, 0, whole.slice(0..128)));
-    rig.send(Packet::completion_with_data(ROOT, &request, 128, whole.slice(128..300)));
+    bench.send(Packet::completion_with_data(ROOT, &request, 0, whole.slice(0..128)));
+    bench.send(Packet::completion_with_data(ROOT, &request, 128, whole.slice(128..300)));
     let id = DmaId(9);
     assert_eq!(
-        rig.from_endpoint,
+        bench.from_endpoint,
         [
             endpoint::Output::Dma(DmaResult::Data { id, offset: 0, data: whole.slice(0..128), last: false }),
             endpoint::Output::Dma(DmaResult::Data {
@@ -536,28 +536,28 @@ fn an_endpoint_reaches_the_root_through_the_switch() {
 
 #[test]
 fn removal_with_requests_in_flight_ends_in_a_time_out_and_a_clean_return() {
-    let mut rig = Rig::new();
-    rig.endpoint.dma(NOW, Dma::Read { id: DmaId(1), address: 0x8000, length: 64 });
-    rig.send(Packet::memory_read(ROOT, Tag::new(4), 0xe000_0000, 4));
-    let [endpoint::Output::BarRead { token, .. }] = rig.from_endpoint[..] else { panic!("no BAR read") };
-    let request = rig.to_root[0].header;
-    rig.to_root.clear();
-    rig.switch.link_down(down(0));
-    rig.endpoint.hot_reset();
-    rig.settle();
+    let mut bench = TestBench::new();
+    bench.endpoint.dma(NOW, Dma::Read { id: DmaId(1), address: 0x8000, length: 64 });
+    bench.send(Packet::memory_read(ROOT, Tag::new(4), 0xe000_0000, 4));
+    let [endpoint::Output::BarRead { token, .. }] = bench.from_endpoint[..] else { panic!("no BAR read") };
+    let request = bench.to_root[0].header;
+    bench.to_root.clear();
+    bench.switch.link_down(down(0));
+    bench.endpoint.hot_reset();
+    bench.settle();
     // Late answers from both sides reach nobody.
-    rig.send(Packet::completion_with_data(ROOT, &request, 0, Buffer::zeroed(64)));
-    rig.endpoint.bar_read_done_bytes(token, &[0; 4]);
-    rig.settle();
-    assert_eq!((rig.to_root.len(), rig.switch.statistics().unexpected_completions), (0, 1));
-    rig.send(Packet::memory_read(ROOT, Tag::new(5), 0xe000_0000, 4));
-    assert!(matches!(rig.to_root[0].header.kind, Kind::Completion(completion)
+    bench.send(Packet::completion_with_data(ROOT, &request, 0, Buffer::zeroed(64)));
+    bench.endpoint.bar_read_done_bytes(token, &[0; 4]);
+    bench.settle();
+    assert_eq!((bench.to_root.len(), bench.switch.statistics().unexpected_completions), (0, 1));
+    bench.send(Packet::memory_read(ROOT, Tag::new(5), 0xe000_0000, 4));
+    assert!(matches!(bench.to_root[0].header.kind, Kind::Completion(completion)
         if completion.status == CompletionStatus::UnsupportedRequest
             && completion.completer == port_function(0)));
-    rig.switch.link_up(down(0));
-    rig.to_root.clear();
-    rig.send(Packet::config_read(ROOT, Tag::new(6), Bdf::new(3, 0, 0), 0x10, 4));
-    assert_eq!(*rig.to_root[0].payload, 4_u32.to_le_bytes(), "the BAR has forgotten its address");
+    bench.switch.link_up(down(0));
+    bench.to_root.clear();
+    bench.send(Packet::config_read(ROOT, Tag::new(6), Bdf::new(3, 0, 0), 0x10, 4));
+    assert_eq!(*bench.to_root[0].payload, 4_u32.to_le_bytes(), "the BAR has forgotten its address");
 }
 
 proptest! {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use assemblies::far::{Device, Said, Storage};
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
-use machine::far::{Device, Said, Storage};
 use nvme::media;
 use nvme::wire::AdminOpcode;
 use nvme_pcie::controller::{self, Controller};

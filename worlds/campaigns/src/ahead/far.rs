@@ -1,7 +1,7 @@
 //! The device's node: a box with a whimsical SSD.
 
+use assemblies::far::Far;
 use engine::{Instant, Rng};
-use machine::far::Far;
 use nvme_pcie::function;
 use sim::Context;
 use sim::stream::{ConnectionId, StreamEvent};

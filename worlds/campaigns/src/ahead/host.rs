@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use assemblies::Upstream;
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
-use machine::Upstream;
 use pcie::requester::Answer;
 use pcie::root_complex::{self, MemoryReadToken, Plan, RootComplex, Topology};
 use pcie::switch::SwitchConfig;
@@ -79,7 +79,7 @@ impl HostNode {
             switch,
             root_config: root,
             plan,
-            upstream: machine::upstream(&switch, sessions, rng.fork("upstream")),
+            upstream: assemblies::upstream(&switch, sessions, rng.fork("upstream")),
             session,
             root: RootComplex::new(root),
             memory,
@@ -324,7 +324,7 @@ impl HostNode {
     pub(super) fn restart(&mut self, rng: Rng) {
         self.session.identity.instance = instance(&mut rng.fork("instance"));
         let sessions = self.peers.iter().map(|_| self.session.clone()).collect();
-        self.upstream = machine::upstream(&self.switch, sessions, rng.fork("upstream"));
+        self.upstream = assemblies::upstream(&self.switch, sessions, rng.fork("upstream"));
         self.root = RootComplex::new(self.root_config);
         self.reads.clear();
         self.lines.iter_mut().for_each(|line| *line = None);

@@ -1,7 +1,7 @@
 //! The node of a box with an SSD.
 
+use assemblies::far::Far;
 use engine::{Instant, Rng};
-use machine::far::Far;
 use nvme_pcie::function::{self, Function};
 use sim::Context;
 use sim::stream::{ConnectionId, StreamEvent};

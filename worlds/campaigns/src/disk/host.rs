@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use assemblies::near::{self, ControllerIndex, Near};
 use engine::{Engine, Instant, Rng};
-use machine::near::{self, ControllerIndex, Near};
 use nvme::host::command;
 use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission, SubmitError};

@@ -5,8 +5,8 @@ mod device;
 mod host;
 mod stranger;
 
+use assemblies::near;
 use engine::{Instant, Nanos, Rng};
-use machine::near;
 use nvme::media::MediumId;
 use nvme::subsystem::BlockSize;
 use nvme_pcie::{controller, function};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use assemblies::initiator::Output;
 use engine::{Buffer, Instant};
-use machine::initiator::Output;
 use nvme::host::{Data, command};
 use nvme::media::{Completion, IoId, MediaError, Operation, Request};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use assemblies::initiator::Output;
 use engine::{Buffer, Engine, Instant};
-use machine::initiator::Output;
 use nvme::host::{self, Data, Origin};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_fabrics::host::multipath::{Completed, Request, SubmitError};

@@ -6,8 +6,8 @@ mod host;
 mod target;
 mod wires;
 
+use assemblies::initiator;
 use engine::{Instant, Nanos, Rng};
-use machine::initiator;
 use nvme::media::MediumId;
 use nvme::subsystem::BlockSize;
 use nvme_fabrics::host::multipath::{self, Policy};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use assemblies::target::{Accepted, Config, ConnectionId, Input, Output, Target};
 use engine::{Buffer, Engine, Instant, Rng};
-use machine::target::{Accepted, Config, ConnectionId, Input, Output, Target};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::PortId;
 use sim::Context;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use assemblies::initiator::{self, ConnectionId, Initiator, Input, Output};
 use engine::{Buffer, Engine, Instant};
-use machine::initiator::{self, ConnectionId, Initiator, Input, Output};
 use nvme_fabrics::host as association;
 use nvme_tcp::host as tcp;
 use sim::stream::{self, Lane, StreamEvent};

@@ -6,8 +6,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use assemblies::near::{Event, Input, Near, Output};
 use engine::{Engine, Instant, Pool, drain, fire, next_wake};
-use machine::near::{Event, Input, Near, Output};
 use nvme::media;
 use nvme_pcie::function::{self, Function};
 use tunnel::upstream::PortIndex;

@@ -1,14 +1,14 @@
 //! Faults between the ends of the switch after the tasks have begun: `[[fault]]`.
 
 use engine::Nanos;
-use link::faults::{Behaviour, Jitter};
-use link::{Chance, Rate};
+use network_models::faults::{Behaviour, Jitter};
+use network_models::{Chance, Rate};
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::Wrong;
 use super::text::{Text, one_of};
-use crate::rig::{Trouble, When};
+use crate::test_bench::{Trouble, When};
 
 /// The table `[[fault]]` of a scenario.
 #[derive(Clone, Debug, Deserialize)]

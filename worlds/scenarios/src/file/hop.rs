@@ -1,13 +1,13 @@
 //! The hops of a link: `[[link.hop]]`.
 
 use engine::{Instant, Nanos, Rng};
-use link::ethernet::medium::{Cable, Medium, PortLatency};
-use link::ethernet::{Forwarding, Handover, Port, PortSettings};
-use link::faults::{Behaviour, Faults, Flaps};
-use link::nr5g::{Core, Direction, Downlink, Uplink};
-use link::stage::{self, Stage};
-use link::tsn::replication::{REDUNDANCY_TAG, Replicated};
-use link::{AnyHop, Path, Rate, Wire};
+use network_models::ethernet::medium::{Cable, Medium, PortLatency};
+use network_models::ethernet::{Forwarding, Handover, Port, PortSettings};
+use network_models::faults::{Behaviour, Faults, Flaps};
+use network_models::nr5g::{Core, Direction, Downlink, Uplink};
+use network_models::stage::{self, Stage};
+use network_models::tsn::replication::{REDUNDANCY_TAG, Replicated};
+use network_models::{AnyHop, Path, Rate, Wire};
 use serde::Deserialize;
 use toml::Spanned;
 

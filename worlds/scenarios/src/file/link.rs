@@ -3,9 +3,9 @@
 use std::path::Path as FilePath;
 
 use engine::{Instant, Nanos, Rng};
-use link::faults::{Behaviour, Flaps, Jitter};
-use link::network::{Config, Network};
-use link::{Chance, Class, Path, Rate};
+use network_models::faults::{Behaviour, Flaps, Jitter};
+use network_models::network::{Config, Network};
+use network_models::{Chance, Class, Path, Rate};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::Wrong;
 use super::text::{Bytes, Text};
-use crate::rig::Setup;
+use crate::test_bench::Setup;
 
 /// Allowed sizes of a namespace in bytes; a table of its pages must fit in memory.
 const CAPACITY_RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 30;

@@ -1,8 +1,8 @@
 //! A 5G cell and its core network: `[link.cell]` and `[link.core]`, or the tables of one hop.
 
 use engine::Nanos;
-use link::Chance;
-use link::nr5g::{Cell, CoreSettings, Grants, Harq, Pattern, Proactive};
+use network_models::Chance;
+use network_models::nr5g::{Cell, CoreSettings, Grants, Harq, Pattern, Proactive};
 use serde::Deserialize;
 use toml::Spanned;
 

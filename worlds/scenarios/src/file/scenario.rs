@@ -13,7 +13,7 @@ use super::machine::{HostTable, PcieTable, SsdTable};
 use super::text::{Bytes, Text, one_of};
 use super::workload::{UNDER_WAY_MAX, Workload, WorkloadTable};
 use crate::published::PIPELINE;
-use crate::rig::{self, Job, Kind, Outcome, Rig, Seen, Setup, Task, Trouble, When};
+use crate::test_bench::{self, Job, Kind, Outcome, Seen, Setup, Task, TestBench, Trouble, When};
 
 /// The largest number of operations of a task.
 const COUNT_MAX: u64 = 10_000_000;
@@ -190,7 +190,7 @@ impl Scenario {
             queue_entries: u32::try_from(entries).expect("the depths are limited"),
             rings_for_each: tasks.iter().any(|(_, task)| matches!(task, Task::Commands { depth: 1, .. })),
             timeout: file.host.timeout()?,
-            data_bytes: Setup::DATA_BYTES.max(rig::data_bytes(&jobs)),
+            data_bytes: Setup::DATA_BYTES.max(test_bench::data_bytes(&jobs)),
             namespace_bytes: capacity,
             pipeline: file.switch.pipeline.map_or(PIPELINE, |Text(time)| time),
             lookahead: file.switch.lookahead,
@@ -205,12 +205,12 @@ impl Scenario {
     }
 
     /// The scenario's machines, switched off.
-    pub(crate) fn rig(&self, seed: u64) -> Rig {
+    pub(crate) fn bench(&self, seed: u64) -> TestBench {
         let setup = Setup { seed, ..self.setup.clone() };
         let network = self.link.as_ref().map(|link| link.network(&Rng::from_seed(seed).fork("link")));
-        let mut rig = Rig::new(&setup, network);
-        rig.disturb(&self.faults, &Rng::from_seed(seed).fork("faults"));
-        rig
+        let mut bench = TestBench::new(&setup, network);
+        bench.disturb(&self.faults, &Rng::from_seed(seed).fork("faults"));
+        bench
     }
 
     /// The host's tasks with their names, in the order in which they run.
@@ -223,27 +223,32 @@ impl Scenario {
     /// # Errors
     /// What did not come up or did not end, as a sentence.
     pub fn play(&self, seed: u64, trace: bool) -> Result<Played, String> {
-        let mut rig = self.rig(seed);
-        let boot = rig.boot()?;
+        let mut bench = self.bench(seed);
+        let boot = bench.boot()?;
         let mut tasks = Vec::new();
         for (name, task) in &self.tasks {
-            rig.analyse(trace);
-            let outcome = rig.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
-            let seen = rig.analyse(false);
+            bench.analyse(trace);
+            let outcome = bench.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
+            let seen = bench.analyse(false);
             tasks.push(Done { name: name.clone(), outcome, seen });
         }
-        let seen = self.play_workloads(&mut rig, trace, &mut tasks)?;
-        Ok(Played { boot, tasks, seen, events: rig.events(), digest: rig.digest() })
+        let seen = self.play_workloads(&mut bench, trace, &mut tasks)?;
+        Ok(Played { boot, tasks, seen, events: bench.events(), digest: bench.digest() })
     }
 
     /// Plays the workloads side by side, and returns the packets that passed the root port's link.
-    fn play_workloads(&self, rig: &mut Rig, trace: bool, done: &mut Vec<Done>) -> Result<Vec<Seen>, String> {
+    fn play_workloads(
+        &self,
+        bench: &mut TestBench,
+        trace: bool,
+        done: &mut Vec<Done>,
+    ) -> Result<Vec<Seen>, String> {
         if self.workloads.is_empty() {
             return Ok(Vec::new());
         }
-        rig.analyse(trace);
+        bench.analyse(trace);
         let jobs = self.workloads.iter().flat_map(|workload| workload.jobs.clone()).collect();
-        let outcomes = rig.run_jobs(jobs, LIMIT).ok_or("the workloads do not end")?;
+        let outcomes = bench.run_jobs(jobs, LIMIT).ok_or("the workloads do not end")?;
         let mut outcomes = outcomes.into_iter();
         for workload in &self.workloads {
             let mut kinds = Kind::ALL.map(|kind| (kind, None::<Outcome>));
@@ -264,7 +269,7 @@ impl Scenario {
                 }
             }
         }
-        Ok(rig.analyse(false))
+        Ok(bench.analyse(false))
     }
 }
 

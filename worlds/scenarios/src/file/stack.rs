@@ -1,7 +1,7 @@
 //! The TCP stacks of a link's ends: `tcp` and `[link.stack]`.
 
 use engine::Nanos;
-use link::tcp::{CongestionControl, Parameters};
+use network_models::tcp::{CongestionControl, Parameters};
 use serde::Deserialize;
 use toml::Spanned;
 

@@ -1,10 +1,10 @@
 //! Files that are right, and the messages about files that are not.
 
 use engine::Nanos;
-use link::ethernet::{Forwarding, Handover};
-use link::nr5g::{Cell, Grants};
-use link::stage::Settings;
-use link::{AnyHop, Chance, Rate};
+use network_models::ethernet::{Forwarding, Handover};
+use network_models::nr5g::{Cell, Grants};
+use network_models::stage::Settings;
+use network_models::{AnyHop, Chance, Rate};
 
 use super::link::Link;
 use super::text::{Bytes, parse};

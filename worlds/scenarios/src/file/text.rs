@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use engine::Nanos;
-use link::{Chance, Rate};
+use network_models::{Chance, Rate};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 

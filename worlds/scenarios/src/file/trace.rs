@@ -1,7 +1,7 @@
 //! A file of timed commands: CSV with the columns `at,op,offset,length`.
 
 use super::text::{Bytes, parse as quantity};
-use crate::rig::{Kind, Operation};
+use crate::test_bench::{Kind, Operation};
 
 /// The columns that the first line names.
 const HEADER: [&str; 4] = ["at", "op", "offset", "length"];

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use engine::{Instant, Nanos};
-use link::ethernet::{FifoStage, PortSettings};
-use link::tsn::clock::ClockError;
-use link::tsn::gates::{GateEntry, GateSchedule, GateStates};
-use link::tsn::preemption::Preemption;
-use link::tsn::traffic::{Pattern, Source};
-use link::{Class, Rate};
+use network_models::ethernet::{FifoStage, PortSettings};
+use network_models::tsn::clock::ClockError;
+use network_models::tsn::gates::{GateEntry, GateSchedule, GateStates};
+use network_models::tsn::preemption::Preemption;
+use network_models::tsn::traffic::{Pattern, Source};
+use network_models::{Class, Rate};
 use serde::Deserialize;
 use toml::Spanned;
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use engine::Nanos;
-use link::Chance;
+use network_models::Chance;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::text::{Bytes, Text, one_of};
 use super::{Wrong, within};
-use crate::rig::{Job, Mixed, Source};
+use crate::test_bench::{Job, Mixed, Source};
 
 /// The largest number of commands of a job.
 const COUNT_MAX: u64 = 10_000_000;

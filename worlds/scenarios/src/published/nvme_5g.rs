@@ -4,15 +4,15 @@
 mod chain;
 
 use engine::{Nanos, Rng};
-use link::network::{self, Network};
-use link::nr5g::{Cell, Core, CoreSettings, Downlink, Uplink};
-use link::stage::{Settings, Stage};
-use link::{AnyHop, Path, tcp};
+use network_models::network::{self, Network};
+use network_models::nr5g::{Cell, Core, CoreSettings, Downlink, Uplink};
+use network_models::stage::{Settings, Stage};
+use network_models::{AnyHop, Path, tcp};
 use pcie::requester::CompletionTimeout;
 
 use super::nvme_tsn::{PIPELINE, gigabit};
 use super::{Kind, Report, Row, decimal, mean};
-use crate::rig::{self, Rig, Setup, Task};
+use crate::test_bench::{self, Setup, Task, TestBench};
 
 const EXPERIMENT: &str = "nvme-5g";
 /// Number of reads of the main run. The published run took 54 minutes: one read each 32.4 ms, half
@@ -75,12 +75,12 @@ impl Middle {
         Network::new(config, [there, back])
     }
 
-    fn rig(self, seed: u64, timeout: CompletionTimeout, queue_entries: u32) -> Rig {
+    fn bench(self, seed: u64, timeout: CompletionTimeout, queue_entries: u32) -> TestBench {
         // The published driver has four entries; a deeper queue is that of a driver of our own.
         let rings_for_each = queue_entries == 4;
         let setup =
             Setup { queue_entries, rings_for_each, timeout, pipeline: PIPELINE, ..Setup::published(seed) };
-        Rig::new(&setup, Some(self.network(seed)))
+        TestBench::new(&setup, Some(self.network(seed)))
     }
 }
 
@@ -120,23 +120,23 @@ pub struct Reads {
 /// The experiment's main run alone: `count` register reads over 5G.
 ///
 /// # Errors
-/// When the rig does not come up, or a register is not read.
+/// When the bench does not come up, or a register is not read.
 pub fn register_reads_over_5g(seed: u64, count: u64) -> Result<Reads, String> {
-    let mut rig = Middle::Radio.rig(seed, CompletionTimeout::D2, 4);
-    let times = reads(&mut rig, count, GAP)?;
-    Ok(Reads { times, events: rig.events(), digest: rig.digest() })
+    let mut bench = Middle::Radio.bench(seed, CompletionTimeout::D2, 4);
+    let times = reads(&mut bench, count, GAP)?;
+    Ok(Reads { times, events: bench.events(), digest: bench.digest() })
 }
 
-fn reads(rig: &mut Rig, count: u64, gap: Nanos) -> Result<Vec<Nanos>, String> {
-    rig.boot().map_err(|error| format!("{EXPERIMENT}: {error}"))?;
-    let outcome = rig.run(Task::ConfigReads { count, gap }, LIMIT).filter(|outcome| outcome.failed == 0);
+fn reads(bench: &mut TestBench, count: u64, gap: Nanos) -> Result<Vec<Nanos>, String> {
+    bench.boot().map_err(|error| format!("{EXPERIMENT}: {error}"))?;
+    let outcome = bench.run(Task::ConfigReads { count, gap }, LIMIT).filter(|outcome| outcome.failed == 0);
     Ok(outcome.ok_or_else(|| format!("{EXPERIMENT}: a register was not read"))?.times)
 }
 
 fn gigabit_rows(report: &mut Report, seed: u64) -> Result<(), String> {
-    let mut rig = Middle::Gigabit.rig(seed, CompletionTimeout::D2, 4);
-    let times = reads(&mut rig, READS_GIGABIT, Nanos::from_millis(1))?;
-    report.add(rig.events(), rig.digest());
+    let mut bench = Middle::Gigabit.bench(seed, CompletionTimeout::D2, 4);
+    let times = reads(&mut bench, READS_GIGABIT, Nanos::from_millis(1))?;
+    report.add(bench.events(), bench.digest());
     let source = "the published components, and the switch and TCP of nvme-tsn";
     row(report, "pcie_bar0_read_gbe", Some(186.3), mean(&times) / 1e3, "us", Kind::Predicted, source);
     Ok(())
@@ -187,9 +187,9 @@ fn boot_rows(report: &mut Report, seed: u64) {
         ("boots with a completion timeout of 64 s", CompletionTimeout::D2, None),
     ];
     for (name, timeout, published) in timeouts {
-        let mut rig = Middle::Radio.rig(seed, timeout, 4);
-        let boots = rig.boot().is_ok();
-        report.add(rig.events(), rig.digest());
+        let mut bench = Middle::Radio.bench(seed, timeout, 4);
+        let boots = bench.boot().is_ok();
+        report.add(bench.events(), bench.digest());
         let source =
             "enumeration and initialisation by the real engines; published: no boot at the host's default";
         row(report, name, published, f64::from(u8::from(boots)), "", Kind::Predicted, source);
@@ -197,15 +197,21 @@ fn boot_rows(report: &mut Report, seed: u64) {
 }
 
 fn file_row(report: &mut Report, seed: u64) -> Result<(), String> {
-    let mut rig = Middle::Radio.rig(seed, CompletionTimeout::D2, 64);
-    rig.boot().map_err(|error| format!("{EXPERIMENT}: {error}"))?;
+    let mut bench = Middle::Radio.bench(seed, CompletionTimeout::D2, 64);
+    bench.boot().map_err(|error| format!("{EXPERIMENT}: {error}"))?;
     let bytes = 128 << 10;
     let count = (FILE_PART_MIB << 20) / u64::from(bytes);
-    let task =
-        Task::Commands { kind: rig::Kind::Write, count, bytes, depth: 8, gap: Nanos::ZERO, random: false };
-    let outcome = rig.run(task, LIMIT).filter(|outcome| outcome.failed == 0);
+    let task = Task::Commands {
+        kind: test_bench::Kind::Write,
+        count,
+        bytes,
+        depth: 8,
+        gap: Nanos::ZERO,
+        random: false,
+    };
+    let outcome = bench.run(task, LIMIT).filter(|outcome| outcome.failed == 0);
     let outcome = outcome.ok_or_else(|| format!("{EXPERIMENT}: the file was not written"))?;
-    report.add(rig.events(), rig.digest());
+    report.add(bench.events(), bench.digest());
     let seconds = decimal((outcome.ended - outcome.began).get()) / 1e9;
     let rate = decimal(outcome.bytes) * 8.0 / 1e6 / seconds;
     let whole = seconds * decimal(FILE_MIB) / decimal(FILE_PART_MIB);

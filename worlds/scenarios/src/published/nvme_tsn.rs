@@ -2,13 +2,13 @@
 //! the SSD behind the distributed switch over 1 Gigabit Ethernet, without and with a TSN MAC.
 
 use engine::{Nanos, Rng};
-use link::ethernet::medium::{Cable, Medium, PortLatency};
-use link::ethernet::{FifoStage, Port, PortSettings};
-use link::network::{self, Network};
-use link::{Path, Rate, tcp};
+use network_models::ethernet::medium::{Cable, Medium, PortLatency};
+use network_models::ethernet::{FifoStage, Port, PortSettings};
+use network_models::network::{self, Network};
+use network_models::{Path, Rate, tcp};
 
 use super::{Kind, Report, Row, decimal, mean};
-use crate::rig::{self, Rig, Seen, Setup, Task, What};
+use crate::test_bench::{self, Seen, Setup, Task, TestBench, What};
 
 const EXPERIMENT: &str = "nvme-tsn";
 /// Number of configuration reads in each topology.
@@ -117,21 +117,21 @@ fn row(row: String, published: Option<f64>, ours: f64, kind: Kind, source: &'sta
 }
 
 fn measure(topology: Topology, seed: u64, report: &mut Report) -> Result<Measured, String> {
-    let mut rig = Rig::new(&topology.setup(seed), topology.network());
-    rig.boot().map_err(|error| format!("{EXPERIMENT}, {}: {error}", topology.name()))?;
+    let mut bench = TestBench::new(&topology.setup(seed), topology.network());
+    bench.boot().map_err(|error| format!("{EXPERIMENT}, {}: {error}", topology.name()))?;
     let mut task = |task| {
-        rig.analyse(true);
-        let outcome = rig.run(task, LIMIT).filter(|outcome| outcome.failed == 0);
-        let seen = rig.analyse(false);
+        bench.analyse(true);
+        let outcome = bench.run(task, LIMIT).filter(|outcome| outcome.failed == 0);
+        let seen = bench.analyse(false);
         let outcome = outcome.ok_or_else(|| format!("{EXPERIMENT}, {}: {task:?} failed", topology.name()));
         outcome.map(|outcome| (mean(&outcome.times), seen))
     };
     let (config, _) = task(Task::ConfigReads { count: CONFIG_READS, gap: GAP })?;
     let command =
         |kind| Task::Commands { kind, count: COMMANDS, bytes: 4096, depth: 1, gap: GAP, random: true };
-    let (read, read_seen) = task(command(rig::Kind::Read))?;
-    let (write, write_seen) = task(command(rig::Kind::Write))?;
-    report.add(rig.events(), rig.digest());
+    let (read, read_seen) = task(command(test_bench::Kind::Read))?;
+    let (write, write_seen) = task(command(test_bench::Kind::Write))?;
+    report.add(bench.events(), bench.digest());
     Ok(Measured { config, read, write, read_seen, write_seen })
 }
 

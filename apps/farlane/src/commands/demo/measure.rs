@@ -3,9 +3,9 @@
 
 use std::net::SocketAddr;
 
+use assemblies::near::{Chain, Hop, read_chains};
 use engine::Nanos;
 use indicatif::ProgressBar;
-use machine::near::{Chain, Hop, read_chains};
 use nvme::host::Namespace;
 use serde::Serialize;
 use tunnel::upstream::PortIndex;
@@ -171,7 +171,7 @@ pub(super) fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, 
         workload::run(session, job(namespace, Workload::RandRead, 4096, 1, Nanos::from_millis(50)), |_| ())?;
         clock = session
             .near()
-            .and_then(machine::near::Near::upstream)
+            .and_then(assemblies::near::Near::upstream)
             .and_then(|upstream| upstream.session(PortIndex(0))?.clock());
         let observations = session.near_mut().take_observations();
         if let Some(clock) = clock {

@@ -100,7 +100,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let mut tunnel = Session::attach(&target, needs)?;
     let tree = tunnel
         .near()
-        .and_then(machine::near::Near::topology)
+        .and_then(assemblies::near::Near::topology)
         .map(|topology| pcie::lspci::tree(topology, true))
         .unwrap_or_default();
     say(&format!("attached and enumerated:\n\n{tree}"));

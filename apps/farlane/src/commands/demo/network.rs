@@ -13,7 +13,7 @@ use live::reactor::{Reactor, Stop};
 use live::sys::clock::Clock;
 use scenarios::file::link::Link;
 use scenarios::file::scenario::Scenario;
-use scenarios::rig::{Kind, Task};
+use scenarios::test_bench::{Kind, Task};
 use serde::Serialize;
 
 use crate::distribution::Distribution;

@@ -1,7 +1,7 @@
 //! The demo's report: figures side by side, and a picture of where the time went.
 
+use assemblies::near::Hop;
 use engine::Nanos;
-use machine::near::Hop;
 use serde::Serialize;
 
 use super::measure::{All, Figures, Hops};

@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::io;
 
 use engine::{Nanos, Rng};
-use link::Passage;
 use live::drivers::emulate::packets::{Counters, Event, Namespace, Packets, Settings, Tun};
 use live::sys::clock::Clock;
+use network_models::Passage;
 use scenarios::file::link::Link;
 use serde::Serialize;
 

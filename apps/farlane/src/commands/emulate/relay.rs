@@ -55,16 +55,16 @@ fn report(event: &Event) {
         Event::Refused(peer, error) => tell!("farlane: {peer}: refused: the other end: {error}"),
         Event::Ended(peer, why) => {
             let why = match why {
-                link::tcp::Gone::Closed => "closed",
-                link::tcp::Gone::Refused => "refused",
-                link::tcp::Gone::Reset => "reset",
-                link::tcp::Gone::TimedOut => "timed out in the modelled network",
+                network_models::tcp::Gone::Closed => "closed",
+                network_models::tcp::Gone::Refused => "refused",
+                network_models::tcp::Gone::Reset => "reset",
+                network_models::tcp::Gone::TimedOut => "timed out in the modelled network",
             };
             tell!("farlane: {peer}: {why}");
         }
         Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
         Event::TooMany(peer) => {
-            let most = link::network::CONNECTIONS_MAX;
+            let most = network_models::network::CONNECTIONS_MAX;
             tell!("farlane: {peer}: refused: there are {most} connections already");
         }
     }

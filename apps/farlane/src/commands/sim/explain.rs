@@ -4,7 +4,7 @@ mod lanes;
 
 use engine::Nanos;
 use scenarios::explain::{Explained, explain};
-use scenarios::rig::Segment;
+use scenarios::test_bench::Segment;
 use serde_json::{Value, json};
 
 use super::read_scenario;
@@ -77,7 +77,7 @@ fn by_place(one: &Explained) -> Vec<(&str, Nanos)> {
         of.fold(Nanos::ZERO, |sum, segment| sum + segment.length)
     };
     let all = one.places.iter().map(|(place, name)| (name.as_str(), spent(*place)));
-    all.chain([("other operations", spent(scenarios::rig::Place::Others))])
+    all.chain([("other operations", spent(scenarios::test_bench::Place::Others))])
         .filter(|(_, time)| *time > Nanos::ZERO)
         .collect()
 }

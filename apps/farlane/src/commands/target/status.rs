@@ -1,7 +1,7 @@
 //! The status of a target, as JSON and as text.
 
+use assemblies::target::{AssociationStatus, ConnectionStatus, MemoryStatus};
 use live::drivers::fabrics::target::TargetDriver;
-use machine::target::{AssociationStatus, ConnectionStatus, MemoryStatus};
 use nvme_fabrics::target::{Subsystem, SubsystemKey};
 use serde_json::{Value, json};
 

@@ -4,34 +4,34 @@ use super::*;
 
 const BUFFER: u64 = 0x7_0000_0000;
 
-fn rig() -> Rig {
+fn bench() -> TestBench {
     let config = crate::controller::Config { memory_buffer_bytes: 64 << 10, ..controller_config() };
-    Rig::new(host_config(), config)
+    TestBench::new(host_config(), config)
 }
 
-fn store(rig: &mut Rig, offset: u64, bytes: &[u8]) {
+fn store(bench: &mut TestBench, offset: u64, bytes: &[u8]) {
     let input = crate::controller::Input::MemoryBufferWrite { offset, bytes };
-    rig.controller.handle_input(rig.now, input);
+    bench.controller.handle_input(bench.now, input);
 }
 
 #[test]
 fn its_registers_speak_once_they_are_enabled() {
-    let mut rig = rig();
+    let mut bench = bench();
     let mut bytes = [0; 8];
-    rig.controller.read_register(0, &mut bytes);
+    bench.controller.read_register(0, &mut bytes);
     assert_eq!(u64::from_le_bytes(bytes) >> 57 & 1, 1, "CMBS");
-    assert_eq!((rig.register(0x38), rig.register(0x3c), rig.register(0x58)), (0, 0, 0));
-    rig.write(0x50, &1_u64.to_le_bytes());
+    assert_eq!((bench.register(0x38), bench.register(0x3c), bench.register(0x58)), (0, 0, 0));
+    bench.write(0x50, &1_u64.to_le_bytes());
     // BAR 2, offset 0, 16 units of 4 KiB, for submission queues only.
-    assert_eq!((rig.register(0x38), rig.register(0x3c)), (2, 16 << 12 | 1));
-    rig.write(0x50, &(BUFFER | 0b11).to_le_bytes());
-    assert_eq!((rig.register(0x50), rig.register(0x54), rig.register(0x58)), (3, 7, 0));
-    rig.write(0x50, &((u64::MAX - 0xfff) | 0b11).to_le_bytes());
-    assert_eq!(rig.register(0x58), 1, "the base address is invalid");
-    rig.write(CC, &0_u32.to_le_bytes());
-    assert_eq!(rig.register(0x38), 2, "a controller reset leaves it");
-    rig.controller.reset();
-    assert_eq!((rig.register(0x38), rig.register(0x50)), (0, 0));
+    assert_eq!((bench.register(0x38), bench.register(0x3c)), (2, 16 << 12 | 1));
+    bench.write(0x50, &(BUFFER | 0b11).to_le_bytes());
+    assert_eq!((bench.register(0x50), bench.register(0x54), bench.register(0x58)), (3, 7, 0));
+    bench.write(0x50, &((u64::MAX - 0xfff) | 0b11).to_le_bytes());
+    assert_eq!(bench.register(0x58), 1, "the base address is invalid");
+    bench.write(CC, &0_u32.to_le_bytes());
+    assert_eq!(bench.register(0x38), 2, "a controller reset leaves it");
+    bench.controller.reset();
+    assert_eq!((bench.register(0x38), bench.register(0x50)), (0, 0));
     // Without a buffer there is nothing to enable.
     let mut without = bare();
     without.write(0x50, &(BUFFER | 0b11).to_le_bytes());
@@ -40,9 +40,9 @@ fn its_registers_speak_once_they_are_enabled() {
 
 #[test]
 fn queues_are_in_it_or_beside_it() {
-    let mut rig = rig();
-    rig.write(0x50, &(BUFFER | 0b11).to_le_bytes());
-    let mut rig = enable(rig);
+    let mut bench = bench();
+    bench.write(0x50, &(BUFFER | 0b11).to_le_bytes());
+    let mut bench = enable(bench);
     let (cq, end) = (MEMORY_BASE + 0x5000, BUFFER + 0x1_0000);
     let invalid = StatusCode::InvalidControllerMemoryBufferUse;
     let cases = [
@@ -54,49 +54,49 @@ fn queues_are_in_it_or_beside_it() {
         (queue_command(0x01, 1, 4, 1 << 16 | 1, end - 0x1000), StatusCode::SuccessfulCompletion),
     ];
     for (index, (entry, expected)) in (0..).zip(cases) {
-        assert_eq!(admin(&mut rig, index, entry), expected, "case {index}");
+        assert_eq!(admin(&mut bench, index, entry), expected, "case {index}");
     }
     // Ten commands on a ring of four entries.
-    let namespace = crate::rig::NAMESPACE;
+    let namespace = crate::test_bench::NAMESPACE;
     for number in 0..10_u32 {
         let command_id = nvme::wire::CommandId(u16::try_from(number).unwrap());
         let entry = SubmissionQueueEntry { command_id, namespace, ..Default::default() };
-        store(&mut rig, 0xf000 + u64::from(number % 4) * 64, &entry.emit());
-        rig.write(0x1008, &((number + 1) % 4).to_le_bytes());
-        rig.settle();
-        let done = completion(&rig, cq, number);
+        store(&mut bench, 0xf000 + u64::from(number % 4) * 64, &entry.emit());
+        bench.write(0x1008, &((number + 1) % 4).to_le_bytes());
+        bench.settle();
+        let done = completion(&bench, cq, number);
         assert!(done.status().is_success());
         assert_eq!(
             (u32::from(done.command_id.0), u32::from(done.submission_queue_head)),
             (number, (number + 1) % 4)
         );
     }
-    let statistics = rig.controller.statistics();
+    let statistics = bench.controller.statistics();
     assert_eq!(statistics.pushed, 10, "{statistics:?}");
     let mut beyond = [0; 4];
-    rig.controller.read_memory_buffer(0xfffe, &mut beyond);
+    bench.controller.read_memory_buffer(0xfffe, &mut beyond);
     assert_eq!(beyond, [0, 0, 0xff, 0xff]);
-    store(&mut rig, 0xffff, &[7; 8]);
-    store(&mut rig, u64::MAX, &[7; 8]);
-    rig.controller.read_memory_buffer(0xffff, &mut beyond[..1]);
+    store(&mut bench, 0xffff, &[7; 8]);
+    store(&mut bench, u64::MAX, &[7; 8]);
+    bench.controller.read_memory_buffer(0xffff, &mut beyond[..1]);
     assert_eq!(beyond[0], 7);
 }
 
 #[test]
 fn the_admin_queue_can_be_in_it() {
-    let mut rig = rig();
-    rig.write(0x50, &(BUFFER | 0b11).to_le_bytes());
-    rig.write(AQA, &0x001f_001f_u32.to_le_bytes());
-    rig.write(0x28, &(BUFFER + 0x2000).to_le_bytes());
-    rig.write(0x30, &ACQ.to_le_bytes());
-    rig.write(CC, &0x0046_0001_u32.to_le_bytes());
-    assert_eq!(rig.register(CSTS), 1);
+    let mut bench = bench();
+    bench.write(0x50, &(BUFFER | 0b11).to_le_bytes());
+    bench.write(AQA, &0x001f_001f_u32.to_le_bytes());
+    bench.write(0x28, &(BUFFER + 0x2000).to_le_bytes());
+    bench.write(0x30, &ACQ.to_le_bytes());
+    bench.write(CC, &0x0046_0001_u32.to_le_bytes());
+    assert_eq!(bench.register(CSTS), 1);
     let page = MEMORY_BASE + 0x8000;
     let identify =
         SubmissionQueueEntry { opcode: 6, cdw10: 1, data_pointer: [page, 0], ..Default::default() };
-    store(&mut rig, 0x2000, &identify.emit());
-    rig.write(0x1000, &1_u32.to_le_bytes());
-    rig.settle();
-    assert!(completion(&rig, ACQ, 0).status().is_success());
-    assert_eq!(rig.memory.slice(page + 4, 4).unwrap(), b"TEST");
+    store(&mut bench, 0x2000, &identify.emit());
+    bench.write(0x1000, &1_u32.to_le_bytes());
+    bench.settle();
+    assert!(completion(&bench, ACQ, 0).status().is_success());
+    assert_eq!(bench.memory.slice(page + 4, 4).unwrap(), b"TEST");
 }

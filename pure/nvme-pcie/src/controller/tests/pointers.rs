@@ -43,14 +43,14 @@ fn log(bytes: u32) -> SubmissionQueueEntry {
 
 /// A read or write of the first `bytes` of the namespace.
 fn io(opcode: u8, bytes: u32) -> SubmissionQueueEntry {
-    SubmissionQueueEntry { opcode, namespace: crate::rig::NAMESPACE, cdw12: bytes / 512 - 1, ..ENTRY }
+    SubmissionQueueEntry { opcode, namespace: crate::test_bench::NAMESPACE, cdw12: bytes / 512 - 1, ..ENTRY }
 }
 
 /// Pieces of host memory as (address, length), in the order of the data.
 type Pieces = Vec<(u64, u64)>;
 
 struct Bench {
-    rig: Rig,
+    bench: TestBench,
     /// Number of entries that were put on each queue.
     put: [u32; 2],
     rng: Rng,
@@ -58,18 +58,18 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let mut rig = bare();
-        rig.memory = Ram::new(0, MEMORY);
-        rig.memory.slice_mut(0, MEMORY).unwrap().fill(GUARD);
-        rig.memory.slice_mut(QUEUES, 0x4000).unwrap().fill(0);
-        rig.write(AQA, &0x001f_001f_u32.to_le_bytes());
-        rig.write(0x28, &QUEUES.to_le_bytes());
-        rig.write(0x30, &(QUEUES + 0x1000).to_le_bytes());
-        rig.write(CC, &0x0046_0001_u32.to_le_bytes());
-        for (at, byte) in rig.disk.iter_mut().enumerate() {
+        let mut bench = bare();
+        bench.memory = Ram::new(0, MEMORY);
+        bench.memory.slice_mut(0, MEMORY).unwrap().fill(GUARD);
+        bench.memory.slice_mut(QUEUES, 0x4000).unwrap().fill(0);
+        bench.write(AQA, &0x001f_001f_u32.to_le_bytes());
+        bench.write(0x28, &QUEUES.to_le_bytes());
+        bench.write(0x30, &(QUEUES + 0x1000).to_le_bytes());
+        bench.write(CC, &0x0046_0001_u32.to_le_bytes());
+        for (at, byte) in bench.disk.iter_mut().enumerate() {
             *byte = (at / 4 * 7 + at).to_le_bytes()[0];
         }
-        let mut bench = Self { rig, put: [0; 2], rng: Rng::from_seed(1) };
+        let mut bench = Self { bench, put: [0; 2], rng: Rng::from_seed(1) };
         let (sq, cq) = (QUEUES + 0x2000, QUEUES + 0x3000);
         assert_eq!(bench.run(0, queue_command(0x05, 1, ENTRIES, 1, cq)), StatusCode::SuccessfulCompletion);
         assert_eq!(
@@ -86,22 +86,22 @@ impl Bench {
         let index = *count % ENTRIES;
         *count += 1;
         let next = *count % ENTRIES;
-        self.rig.memory.write(sq + u64::from(index) * 64, &entry.emit()).unwrap();
-        self.rig.write(0x1000 + queue * 8, &next.to_le_bytes());
-        self.rig.settle();
-        let done = completion(&self.rig, cq, index);
+        self.bench.memory.write(sq + u64::from(index) * 64, &entry.emit()).unwrap();
+        self.bench.write(0x1000 + queue * 8, &next.to_le_bytes());
+        self.bench.settle();
+        let done = completion(&self.bench, cq, index);
         assert_eq!(done.command_id, entry.command_id, "the command has ended");
-        self.rig.write(0x1004 + queue * 8, &next.to_le_bytes());
+        self.bench.write(0x1004 + queue * 8, &next.to_le_bytes());
         done.status().code()
     }
 
     fn memory(&self) -> &[u8] {
-        self.rig.memory.slice(0, MEMORY).unwrap()
+        self.bench.memory.slice(0, MEMORY).unwrap()
     }
 
     fn list(&mut self, at: u64, entries: &[u64]) {
         let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.to_le_bytes()).collect();
-        self.rig.memory.write(at, &bytes).unwrap();
+        self.bench.memory.write(at, &bytes).unwrap();
     }
 
     /// Runs a command whose data belongs in `pieces`, or which fails. Checks that nothing else in
@@ -116,12 +116,12 @@ impl Bench {
         let is_write = entry.opcode == 0x01;
         let queue = u32::from(is_write || entry.namespace.0 != 0);
         if is_write {
-            self.rig.disk[..data.len()].fill(0);
+            self.bench.disk[..data.len()].fill(0);
             if let Ok(pieces) = expected {
                 let mut rest = data;
                 for &(at, length) in pieces {
                     let (piece, after) = rest.split_at(usize::try_from(length).unwrap());
-                    self.rig.memory.write(at, piece).unwrap();
+                    self.bench.memory.write(at, piece).unwrap();
                     rest = after;
                 }
             }
@@ -146,11 +146,11 @@ impl Bench {
         let pieces = expected.map_or(Vec::new(), Clone::clone);
         if is_write {
             let wanted = if expected.is_ok() { data.to_vec() } else { vec![0; data.len()] };
-            assert!(self.rig.disk[..data.len()] == wanted, "{context}: what was written: {entry:x?}");
+            assert!(self.bench.disk[..data.len()] == wanted, "{context}: what was written: {entry:x?}");
         }
         for (at, length) in pieces {
             let length = usize::try_from(length).unwrap();
-            self.rig.memory.slice_mut(at, length).unwrap().fill(GUARD);
+            self.bench.memory.slice_mut(at, length).unwrap().fill(GUARD);
         }
     }
 
@@ -174,8 +174,8 @@ impl Bench {
             self.list(LISTS, &[1, 2, 3, 4].map(|page| DATA + page * PAGE));
             let queue = u32::from(entry.namespace.0 != 0);
             assert_eq!(self.run(queue, whole), StatusCode::SuccessfulCompletion);
-            let data = self.rig.memory.slice(DATA, usize::try_from(length).unwrap()).unwrap().to_vec();
-            self.rig.memory.slice_mut(DATA, 5 * 4096).unwrap().fill(GUARD);
+            let data = self.bench.memory.slice(DATA, usize::try_from(length).unwrap()).unwrap().to_vec();
+            self.bench.memory.slice_mut(DATA, 5 * 4096).unwrap().fill(GUARD);
             commands.push((entry, data));
         }
         let read = commands.last().unwrap().1.clone();

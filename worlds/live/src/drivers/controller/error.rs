@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use assemblies::{near, vfio_user_client};
 use engine::Nanos;
-use machine::{near, vfio_user_client};
 use nvme::wire::Status;
 use nvme_fabrics::host::{self as fabrics, multipath};
 use nvme_pcie::host::SubmitError as Refused;

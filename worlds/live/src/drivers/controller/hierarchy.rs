@@ -3,8 +3,8 @@
 
 use std::io;
 
+use assemblies::near::{ControllerIndex, Event, Near};
 use engine::Nanos;
-use machine::near::{ControllerIndex, Event, Near};
 use nvme_pcie::function::{self, Function};
 use tunnel::session::HandshakeError;
 

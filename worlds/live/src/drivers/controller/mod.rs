@@ -25,8 +25,8 @@ mod vfio_user;
 use std::io;
 use std::os::fd::RawFd;
 
+use assemblies::near::Near;
 use engine::{Buffer, Instant, Nanos};
-use machine::near::Near;
 use nvme::host::Data;
 use nvme::host::command::on_blocks;
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};

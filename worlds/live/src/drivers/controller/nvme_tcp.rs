@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
+use assemblies::initiator::{self, Initiator, Output};
 use engine::{Instant, Pool};
-use machine::initiator::{self, Initiator, Output};
 use nvme::host::{Completed, Data};
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::{Multipath, PathIndex, Request, SubmitError};

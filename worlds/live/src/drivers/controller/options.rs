@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use assemblies::near;
 use engine::Nanos;
-use machine::near;
 use tunnel::session;
 
 use super::slots::SLOT_BYTES;

@@ -1,7 +1,7 @@
 //! A controller on PCI Express: at the far end of a tunnel, or in this process.
 
+use assemblies::near::{ControllerIndex, Event as Told, Near};
 use engine::{Instant, Nanos};
-use machine::near::{ControllerIndex, Event as Told, Near};
 use nvme::host::Data;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::Request;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use assemblies::near::MEMORY_BASE;
+use assemblies::vfio_user_client::{Config, Event as Told, Failure as Fault, User};
 use engine::{Instant, Nanos};
-use machine::near::MEMORY_BASE;
-use machine::vfio_user_client::{Config, Event as Told, Failure as Fault, User};
 use nvme::host::Data;
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::Request;

@@ -32,7 +32,7 @@ pub struct Direction {
 }
 
 impl Direction {
-    fn of(counts: link::Counts, frame_bytes: u64, bytes: u64) -> Self {
+    fn of(counts: network_models::Counts, frame_bytes: u64, bytes: u64) -> Self {
         Self {
             frames: counts.entered,
             frame_bytes,

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use engine::{Engine, Instant, Nanos, drain};
-use link::network::{ConnectionId, Network, Side};
+use network_models::network::{ConnectionId, Network, Side};
 
 /// The network, and when its time began.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use engine::{Instant, Nanos, Pool};
-use link::network::{Config, ConnectionId, Input, Network, Output, Side};
-use link::{AnyHop, Path, Wire};
+use network_models::network::{Config, ConnectionId, Input, Network, Output, Side};
+use network_models::{AnyHop, Path, Wire};
 
 use super::model::Model;
 use super::relay::pipe::{Flow, Pipe};

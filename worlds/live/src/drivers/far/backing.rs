@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
+use assemblies::far::Device;
 use engine::Instant;
-use machine::far::Device;
 
 use super::Event;
 use crate::reactor::Sources;

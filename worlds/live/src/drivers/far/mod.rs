@@ -16,9 +16,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use assemblies::external_device::{self, ExternalDevice};
+use assemblies::far::{ConnectionId, Device, Far, Input, Output};
 use engine::{Engine, Instant, Pool};
-use machine::far::{ConnectionId, Device, Far, Input, Output};
-use machine::foreign::{self, Foreign};
 use nvme::subsystem::Notification;
 use tunnel::downstream;
 
@@ -47,7 +47,7 @@ pub enum Event {
     /// A connection could not be accepted.
     AcceptFailed(io::Error),
     /// An event of the device that another process has.
-    Foreign(foreign::Event),
+    ExternalDevice(external_device::Event),
     /// No process serves a device at its socket; reported once until one does.
     NoServer(io::Error),
     /// The descriptors for the device's interrupts could not be created.
@@ -102,7 +102,12 @@ impl<F: FnMut(Event)> FarDriver<F> {
 impl<F: FnMut(Event)> FarDriver<F, Server> {
     /// Drives `far` with the connections of `listener` and the device that `server` has. `report`
     /// is called with each event.
-    pub fn foreign(far: Far<Foreign<OwnedFd>>, listener: Listener, server: Server, report: F) -> Self {
+    pub fn external_device(
+        far: Far<ExternalDevice<OwnedFd>>,
+        listener: Listener,
+        server: Server,
+        report: F,
+    ) -> Self {
         Self::around(far, listener, server, report)
     }
 }

@@ -1,7 +1,7 @@
 //! What an accepted connection is: a session of its own, or one of several paths of a stream.
 
+use assemblies::far::Input;
 use engine::{Buffer, Engine, Instant};
-use machine::far::Input;
 use tunnel::downstream;
 use tunnel::paths::{Opening, PREAMBLE_LENGTH, Preamble, opening};
 

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use assemblies::external_device::{self, ExternalDevice, Input, Output};
 use engine::{Instant, Nanos, Pool};
-use machine::foreign::{self, Foreign, Input, Output};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::Event;
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// Connects if it is time to; returns whether a connection was made.
-    fn dial<F: FnMut(Event)>(&mut self, world: &mut Reaping<'_, Foreign<OwnedFd>, F>) -> bool {
+    fn dial<F: FnMut(Event)>(&mut self, world: &mut Reaping<'_, ExternalDevice<OwnedFd>, F>) -> bool {
         if self.connection.is_some() || world.now < self.redial_at {
             return false;
         }
@@ -190,7 +190,7 @@ enum Socket {
 }
 
 impl Backing for Server {
-    type Device = Foreign<OwnedFd>;
+    type Device = ExternalDevice<OwnedFd>;
 
     fn register(&mut self, sources: &Sources) -> io::Result<()> {
         if !self.epoll_registered {
@@ -225,18 +225,18 @@ impl Backing for Server {
                 inputs.push_back(Input::Descriptors(ends));
             }
             Output::Event(event) => {
-                if matches!(event, foreign::Event::Ready(_)) {
+                if matches!(event, external_device::Event::Ready(_)) {
                     self.redial = REDIAL;
                 }
-                report(Event::Foreign(event));
+                report(Event::ExternalDevice(event));
             }
         }
     }
 
     fn reap<F: FnMut(Event)>(
         &mut self,
-        device: &Foreign<OwnedFd>,
-        world: &mut Reaping<'_, Foreign<OwnedFd>, F>,
+        device: &ExternalDevice<OwnedFd>,
+        world: &mut Reaping<'_, ExternalDevice<OwnedFd>, F>,
     ) -> io::Result<bool> {
         let busy = self.dial(world);
         match self.receive(device.is_throttled(), world.inputs)? {

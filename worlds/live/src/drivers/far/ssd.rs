@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
+use assemblies::far::Storage;
 use engine::Instant;
-use machine::far::Storage;
 use nvme::media::Completion;
 use nvme_pcie::function::Function;
 

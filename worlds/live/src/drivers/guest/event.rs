@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use machine::guest;
+use assemblies::guest;
 
 use crate::media::state;
 use crate::sys::shared::MapError;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 
+use assemblies::guest::{Guest, Input};
 use engine::{Engine, Instant, Pool};
-use machine::guest::{Guest, Input};
 use nvme::media;
 use nvme_pcie::function::{self, Function, Reach};
 use pcie::device::{Dma, DmaResult};

@@ -1,7 +1,7 @@
 //! A client's memory that cannot be mapped, or is taken away.
 
+use assemblies::guest::{Errno, Input};
 use engine::{Engine, Instant};
-use machine::guest::{Errno, Input};
 
 use super::{Event, GuestDriver};
 use crate::reactor::Sources;

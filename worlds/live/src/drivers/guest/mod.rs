@@ -14,9 +14,9 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use assemblies::Upstream;
+use assemblies::guest::{Guest, Input};
 use engine::{Engine, Instant, Nanos};
-use machine::Upstream;
-use machine::guest::{Guest, Input};
 use nvme_pcie::controller::Controller;
 use nvme_pcie::function::Function;
 use tunnel::upstream::PortIndex;
@@ -262,7 +262,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             let input = match dialled {
                 Dial::Path { path, is_away } => {
                     let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
-                    (self.world.report)(Event::Guest(machine::guest::Event::Link(event)));
+                    (self.world.report)(Event::Guest(assemblies::guest::Event::Link(event)));
                     return true;
                 }
                 Dial::Connected => {

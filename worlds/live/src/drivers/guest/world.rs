@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use assemblies::guest::{Guest, Output};
 use engine::{Buffer, Engine, Instant, Pool, fire, next_wake};
-use machine::guest::{Guest, Output};
 use nvme_pcie::function;
 use tunnel::upstream::PortIndex;
 

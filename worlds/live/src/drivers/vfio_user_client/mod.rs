@@ -6,8 +6,8 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use assemblies::vfio_user_client::{Event, Input, Output, User};
 use engine::{Engine, Instant, Nanos, Pool};
-use machine::vfio_user_client::{Event, Input, Output, User};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::drivers::attached::Application;

@@ -20,7 +20,7 @@ pub enum StateCause {
     /// The path is not that of a file.
     NotAFile,
     /// The file is no state of Farlane's.
-    Foreign,
+    NotOurs,
     /// A later version of Farlane wrote the file.
     Newer {
         /// The version of the file.
@@ -53,7 +53,7 @@ pub enum StateCause {
 impl StateCause {
     /// Whether damage to a sound file may have caused this.
     pub(super) const fn may_be_damage(&self) -> bool {
-        matches!(self, Self::Foreign | Self::CutOff | Self::NotAsWritten | Self::Damaged(_))
+        matches!(self, Self::NotOurs | Self::CutOff | Self::NotAsWritten | Self::Damaged(_))
     }
 }
 
@@ -73,7 +73,7 @@ impl StateError {
         match &self.cause {
             StateCause::InUse => "end the farlane that uses it, or give another --state".to_owned(),
             StateCause::NotAFile => "give the path of a file; it is made if there is none".to_owned(),
-            StateCause::Foreign => "give another --state: this file was left as it is".to_owned(),
+            StateCause::NotOurs => "give another --state: this file was left as it is".to_owned(),
             StateCause::Newer { .. } => "use the farlane that wrote it, or a later one".to_owned(),
             StateCause::NotAsWritten => format!(
                 "if people have changed it, make `# end` its last line, without the digest; else put back a copy; \
@@ -101,7 +101,7 @@ impl fmt::Display for StateCause {
         match self {
             Self::InUse => f.write_str("is in use (another export or device)"),
             Self::NotAFile => f.write_str("is not a file"),
-            Self::Foreign => {
+            Self::NotOurs => {
                 f.write_str("is not a state of Farlane's: expected a line `farlane-state = 2` and tables")
             }
             Self::Newer { found } => {

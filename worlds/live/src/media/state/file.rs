@@ -150,7 +150,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 
 /// Reads the bytes of a file.
 fn parse(bytes: Vec<u8>) -> Result<Found, StateCause> {
-    let text = String::from_utf8(bytes).map_err(|_| StateCause::Foreign)?;
+    let text = String::from_utf8(bytes).map_err(|_| StateCause::NotOurs)?;
     let parsed = sections_of(&text)?;
     let edited = "has no digest: it is taken as people have changed it";
     let note = parsed.is_edited.then(|| edited.to_owned());
@@ -208,7 +208,7 @@ fn try_open(path: &Path) -> Result<Option<Opened>, StateCause> {
         return Ok(None);
     }
     if metadata.len() > BYTES_MAX {
-        return Err(StateCause::Foreign);
+        return Err(StateCause::NotOurs);
     }
     let bytes = read(&file).map_err(io("read it"))?;
     Ok(Some((file, Some(bytes))))

@@ -69,7 +69,7 @@ pub(super) fn sections_of(text: &str) -> Result<Parsed, StateCause> {
     let sections: Result<Table, _> = toml::from_str(text);
     let mut sections = match (sections, is_as_written) {
         (Ok(sections), _) => sections,
-        (Err(_), _) if !ours => return Err(StateCause::Foreign),
+        (Err(_), _) if !ours => return Err(StateCause::NotOurs),
         (Err(_), None) => return Err(StateCause::CutOff),
         (Err(error), _) => return Err(StateCause::Damaged(error.to_string().trim_end().to_owned())),
     };
@@ -86,7 +86,7 @@ pub(super) fn sections_of(text: &str) -> Result<Parsed, StateCause> {
                 "{VERSION_KEY}: expected a version, which is {VERSION}"
             )));
         }
-        None => return Err(StateCause::Foreign),
+        None => return Err(StateCause::NotOurs),
     }
     if is_as_written.is_none() {
         return Err(StateCause::CutOff);

@@ -1,10 +1,10 @@
 //! Scenarios that are played, and the messages about scenarios that are wrong.
 
 use engine::Instant;
-use link::Chance;
+use network_models::Chance;
 
 use super::*;
-use crate::rig::{Mixed, Source};
+use crate::test_bench::{Mixed, Source};
 
 const SMALL: &str =
     "[link]\nlatency = \"1ms\"\nrate = \"1Gbit/s\"\n\n[[task]]\nkind = \"read\"\ncount = 20\n";

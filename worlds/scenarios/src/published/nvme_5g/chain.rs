@@ -1,8 +1,8 @@
 //! The chain of components, and packets returned by the other side: no PCIe, no TCP.
 
 use engine::{Buffer, Instant, Nanos, Rng};
-use link::stage::{Settings, Stage};
-use link::{AnyHop, Class, Frame, Hop, Path, tcp};
+use network_models::stage::{Settings, Stage};
+use network_models::{AnyHop, Class, Frame, Hop, Path, tcp};
 
 use super::super::{Kind, Report, decimal, mean};
 use super::{Box, DOWNSTREAM, FAKE_ETHERNET, Middle, UPSTREAM, row};
@@ -120,11 +120,11 @@ fn loops(report: &mut Report, seed: u64) {
 /// Pings from the upstream box's processor through its modem to the core network, one each second.
 fn pings(report: &mut Report, seed: u64) {
     let rng = Rng::from_seed(seed).fork("ping");
-    let cell = link::nr5g::Cell::CAMPUS;
-    let up = link::nr5g::Uplink::new(cell, rng.fork("up"));
-    let core = link::nr5g::Core::new(link::nr5g::CoreSettings::CAMPUS, rng.fork("core"));
+    let cell = network_models::nr5g::Cell::CAMPUS;
+    let up = network_models::nr5g::Uplink::new(cell, rng.fork("up"));
+    let core = network_models::nr5g::Core::new(network_models::nr5g::CoreSettings::CAMPUS, rng.fork("core"));
     let there = Path::new([Stage::new(UPSTREAM.usb).into(), AnyHop::from(up), core.into()]);
-    let down = link::nr5g::Downlink::new(cell, rng.fork("down"));
+    let down = network_models::nr5g::Downlink::new(cell, rng.fork("down"));
     let back = Path::new([AnyHop::from(down), Stage::new(UPSTREAM.usb).into()]);
     // The interval is not a multiple of the slot pattern, so that pings hit all parts of it.
     let times = round_trips(there, back, 98, PACKETS, Nanos::new(1_000_370_000));

@@ -2,9 +2,9 @@
 //! running right.
 
 use engine::Nanos;
-use link::trail::Part;
+use network_models::trail::Part;
 use scenarios::explain::{Explained, thousandths};
-use scenarios::rig::Place;
+use scenarios::test_bench::Place;
 
 use super::legs;
 use crate::drawing::{BLACK, COLOURS, Colour, Drawing, GREY, PALE, Style, width_of};

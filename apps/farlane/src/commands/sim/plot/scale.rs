@@ -1,7 +1,7 @@
 //! Where values lie on a plot's axes.
 
 use engine::Nanos;
-use link::Rate;
+use network_models::Rate;
 use scenarios::file::text::{Bytes, parse};
 
 use super::super::table::Line;

@@ -14,8 +14,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use engine::{BufferMut, Instant, Nanos, Pool};
-use link::network::Side;
-use link::passage::{Packet, Passage};
+use network_models::network::Side;
+use network_models::passage::{Packet, Passage};
 
 use super::Direction;
 use super::model::Model;

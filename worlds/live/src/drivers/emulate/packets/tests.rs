@@ -8,9 +8,9 @@ use std::thread::{JoinHandle, spawn};
 use std::time::{self, Duration};
 
 use engine::Rng;
-use link::faults::Behaviour;
-use link::network::Config;
-use link::{AnyHop, Chance, Faults, Path, Rate, Wire};
+use network_models::faults::Behaviour;
+use network_models::network::Config;
+use network_models::{AnyHop, Chance, Faults, Path, Rate, Wire};
 
 use super::*;
 use crate::reactor::{Reactor, Stop};

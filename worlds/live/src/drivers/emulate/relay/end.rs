@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use engine::{Buffer, Instant};
-use link::network::{Input, Side};
-use link::tcp::Gone;
+use network_models::network::{Input, Side};
+use network_models::tcp::Gone;
 
 use super::pipe::Flow;
 use crate::carrier::Received;

@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 
 use engine::{Instant, Nanos, Pool};
-use link::network::{ConnectionId, Input, Network, Output, Side};
-use link::tcp::Gone;
+use network_models::network::{ConnectionId, Input, Network, Output, Side};
+use network_models::tcp::Gone;
 
 use super::Direction;
 use super::model::Model;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{Instant, Nanos, Pool};
-use link::network::{ConnectionId, Input, Network, Output, Side};
-use link::tcp::Gone;
+use network_models::network::{ConnectionId, Input, Network, Output, Side};
+use network_models::tcp::Gone;
 
 use super::end::End;
 use crate::carrier::tcp::{Connection, Dialer, Dialled, Options};

@@ -7,9 +7,9 @@ use std::thread::{JoinHandle, spawn};
 use std::time::{self, Duration};
 
 use engine::{Nanos, Rng};
-use link::faults::{Behaviour, Faults};
-use link::network::Config;
-use link::{AnyHop, Chance, Path, Rate, Wire};
+use network_models::faults::{Behaviour, Faults};
+use network_models::network::Config;
+use network_models::{AnyHop, Chance, Path, Rate, Wire};
 
 use super::*;
 use crate::reactor::{Reactor, Stop};

@@ -6,8 +6,8 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
+use assemblies::initiator::{ConnectionId, Initiator, Input, Output};
 use engine::{Engine, Instant, Nanos, Pool};
-use machine::initiator::{ConnectionId, Initiator, Input, Output};
 use nvme_tcp::SharedPool;
 
 use super::{Received, Socket};

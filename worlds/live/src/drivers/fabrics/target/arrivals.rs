@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
+use assemblies::target::{Accepted, CONNECTIONS_MAX, ConnectionId, Handover, Input};
 use engine::{Engine, Instant};
-use machine::target::{Accepted, CONNECTIONS_MAX, ConnectionId, Handover, Input};
 
 use super::link::Link;
 use super::{Event, Mailbox, TargetDriver};

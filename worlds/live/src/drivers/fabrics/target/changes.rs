@@ -47,7 +47,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Sets how the controllers of a port reach a group of namespaces, as
     /// [`Target::set_port_access`] does.
     ///
-    /// [`Target::set_port_access`]: machine::target::Target::set_port_access
+    /// [`Target::set_port_access`]: assemblies::target::Target::set_port_access
     pub fn set_port_access(
         &mut self,
         now: Instant,
@@ -63,7 +63,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Sets how one controller reaches a group of namespaces, as [`Target::set_controller_access`]
     /// does. Returns whether there is such a controller.
     ///
-    /// [`Target::set_controller_access`]: machine::target::Target::set_controller_access
+    /// [`Target::set_controller_access`]: assemblies::target::Target::set_controller_access
     pub fn set_controller_access(
         &mut self,
         now: Instant,

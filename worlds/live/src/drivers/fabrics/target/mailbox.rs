@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use machine::target::Handover;
+use assemblies::target::Handover;
 use nvme_fabrics::target::SubsystemKey;
 use nvme_fabrics::wire::PortId;
 

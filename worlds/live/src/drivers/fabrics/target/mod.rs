@@ -16,8 +16,8 @@ use std::rc::Rc;
 
 use std::cell::RefCell;
 
+use assemblies::target::{Config, ConnectionId, Input, Target};
 use engine::{Engine, Instant, Nanos, Pool};
-use machine::target::{Config, ConnectionId, Input, Target};
 use nvme::subsystem::{Config as SubsystemConfig, Notification, Subsystem};
 use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::PortId;
@@ -43,7 +43,7 @@ const REGISTER_AGAIN: Nanos = Nanos::from_millis(10);
 #[derive(Debug)]
 pub enum Event {
     /// Something happened to a connection or an association.
-    Target(machine::target::Event),
+    Target(assemblies::target::Event),
     /// The controllers of a subsystem have changed something that may be worth remembering.
     Notify(SubsystemKey, Notification),
     /// A notice about the kept state of a subsystem.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use assemblies::target::{ConnectionId, Input, Output, Target};
 use engine::{Engine, Instant, Nanos};
-use machine::target::{ConnectionId, Input, Output, Target};
 use nvme::media::Completion;
 use nvme_fabrics::target::SubsystemKey;
 

@@ -1,0 +1,126 @@
+//! `farlane export --vfio-user`: a far end whose device is in another process.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+
+use assemblies::external_device::{self, Config, ExternalDevice, Summary};
+use assemblies::far::Far;
+use engine::Nanos;
+use live::carrier::tcp::Listener;
+use live::drivers::control::Answering;
+use live::drivers::far::{Event, FarDriver, Server};
+use live::reactor::{Outcome, Reactor};
+use live::sys::clock::Clock;
+use live::sys::entropy;
+use live::sys::unix::PATH_MAX;
+
+use super::{QuicPlace, report, session, warn};
+use crate::args::ExportArgs;
+use crate::commands::{control, print, print_json, status};
+use crate::error::Error;
+
+/// What is known of the device so far.
+#[derive(Debug, Default)]
+struct Known {
+    summary: Option<Summary>,
+    /// Why there is no summary yet.
+    trouble: Option<String>,
+}
+
+impl Known {
+    fn learn(&mut self, event: &Event) {
+        match event {
+            Event::ExternalDevice(external_device::Event::Ready(summary)) => self.summary = Some(*summary),
+            Event::ExternalDevice(external_device::Event::Without(_)) => {}
+            Event::ExternalDevice(event) => self.trouble = Some(event.to_string()),
+            Event::NoServer(error) => self.trouble = Some(error.to_string()),
+            _ => {}
+        }
+    }
+}
+
+pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
+    let absent = |why| Error::NoDevice { path: path.to_owned(), why };
+    let length = path.as_os_str().len();
+    if length > PATH_MAX {
+        return Err(absent(format!("the path has {length} bytes, a socket's at most {PATH_MAX}")));
+    }
+    let &[listen] = args.listen.as_slice() else {
+        return Err(Error::OneDevice { path: path.to_owned(), count: args.listen.len() });
+    };
+    let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
+    let listener = listener.with(args.tcp.options()?);
+    let address = listener.address();
+
+    let clock = Clock::start();
+    let quic = args.quic.listen(1, clock.now())?;
+    let quic_place = quic.as_ref().map(QuicPlace::of);
+    let mut entropy = entropy::system();
+    let name = format!("farlane export {}", path.display());
+    let session = session(args.hold.into(), &mut entropy, name, "PCIe device of another process");
+    let device = ExternalDevice::new(Config::default());
+    let far = Far::around(clock.now(), session, device, entropy);
+    let server = Server::new(path).map_err(Error::Output)?;
+
+    let known = Rc::new(RefCell::new(Known::default()));
+    let learning = known.clone();
+    let control = control::bind(args.control.control.as_ref())?;
+    let mut driver = FarDriver::external_device(far, listener, server, move |event| {
+        learning.borrow_mut().learn(&event);
+        report(event);
+    });
+    if let Some(listener) = quic {
+        driver = driver.with_quic(listener);
+    }
+    let mut driver = Answering::new(driver, control, |driver: &FarDriver<_, _>, line: &str| {
+        status::answer(line, || status::of_far_ends(vec![status::of_far(clock.now(), driver, None)]))
+    });
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    reactor.stop().on_signals().map_err(Error::Output)?;
+    let child = |error| Error::Child { what: "the far end", error };
+    let deadline = clock.now() + Nanos::from(args.timeout);
+    let is_known = |_: &mut _| known.borrow().summary.is_some();
+    match reactor.run_until(&mut driver, Some(deadline), is_known).map_err(child)? {
+        Outcome::Met => {}
+        Outcome::TimedOut => {
+            let why = known.borrow_mut().trouble.take();
+            return Err(absent(why.unwrap_or_else(|| "its server does not answer".to_owned())));
+        }
+        Outcome::Done | Outcome::Abandoned => return Err(Error::Interrupted),
+    }
+    if let Some(summary) = known.borrow().summary {
+        announce(args, (address, quic_place), path, &summary)?;
+    }
+    reactor.run(&mut driver).map_err(child)?;
+    tell!("farlane: the far end has shut down");
+    Ok(())
+}
+
+fn announce(
+    args: &ExportArgs,
+    (address, quic): (SocketAddr, Option<QuicPlace>),
+    path: &Path,
+    summary: &Summary,
+) -> Result<(), Error> {
+    if args.output.json {
+        let mut said = serde_json::json!({
+            "listening": address.to_string(),
+            "device": format!("{:04x}:{:04x}", summary.vendor, summary.device),
+            "class": format!("{:06x}", summary.class),
+            "socket": path.to_string_lossy(),
+        });
+        QuicPlace::add_to(quic, &mut said);
+        print_json(&said)?;
+    } else {
+        print(&format!(
+            "exporting {summary} of {} at tcp://{address}{}\n",
+            path.display(),
+            QuicPlace::and_url(quic)
+        ))?;
+    }
+    warn(address, "this device");
+    QuicPlace::warn(quic, "this device");
+    Ok(())
+}

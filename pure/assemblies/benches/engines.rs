@@ -1,0 +1,152 @@
+//! What the engines of both ends cost for one operation over a tunnel, without sockets: everything
+//! between the application and the bytes of the stream, there and back. Reports medians of batches.
+//!
+//! An argument names a single measurement to run, for a profiler.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
+
+use std::time::Instant as Clock;
+
+use engine::{Engine, Instant, Nanos, Rng};
+use farlane_assemblies::far::{self, ConnectionId, Far};
+use farlane_assemblies::near::{self, ControllerIndex, Event, Near};
+use nvme::media::{self, MediumId, ram::RamDisk};
+use nvme::wire::{IoOpcode, NamespaceId};
+use nvme_pcie::host::{Data, QueueId, Submission};
+use nvme_pcie::{controller, function};
+use tunnel::downstream;
+use tunnel::upstream::PortIndex;
+
+const CONNECTION: ConnectionId = ConnectionId(1);
+const PORT: PortIndex = PortIndex(0);
+const DISK_BYTES: u64 = 1 << 20;
+const BATCHES: usize = 200;
+const BATCH: u32 = 200;
+
+struct Pair {
+    near: Near,
+    far: Far,
+    disk: RamDisk,
+    now: Instant,
+    completions: Vec<media::Completion>,
+    finished: u32,
+    ready: bool,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let now = Instant::from_nanos(1_000);
+        let rng = Rng::from_seed(1);
+        let session = tunnel::session::Config::default();
+        let core = nvme::subsystem::Config::new("BENCH").with_namespace(MediumId(0), DISK_BYTES);
+        let function = function::Config::new(controller::Config::new(core));
+        let mut pair = Self {
+            near: Near::over_tunnels(near::Config::default(), [session.clone()].into(), &rng),
+            far: Far::new(now, session, function, rng.fork("far")),
+            disk: RamDisk::new(DISK_BYTES),
+            now,
+            completions: Vec::new(),
+            finished: 0,
+            ready: false,
+        };
+        while !pair.ready {
+            pair.step();
+        }
+        pair
+    }
+
+    /// Delivers everything that is under way, once in each direction.
+    fn step(&mut self) {
+        self.now = self.now + Nanos::from_micros(1);
+        let now = self.now;
+        if self.near.poll_timeout().is_some_and(|at| at <= now) {
+            self.near.handle_timeout(now);
+        }
+        while let Some(output) = self.near.poll_output() {
+            match output {
+                near::Output::Connect(_) => {
+                    self.near.handle_input(now, near::Input::Connected(PORT));
+                    self.far.handle_input(
+                        now,
+                        far::Input::Network(downstream::Input::Accepted(
+                            CONNECTION,
+                            core::net::Ipv4Addr::LOCALHOST.into(),
+                        )),
+                    );
+                }
+                near::Output::Transmit(_, bytes) => {
+                    let input = downstream::Input::Received(CONNECTION, bytes);
+                    self.far.handle_input(now, far::Input::Network(input));
+                }
+                near::Output::Event(Event::Ready { .. }) => self.ready = true,
+                near::Output::Event(Event::Completed { .. } | Event::ConfigRead { .. }) => self.finished += 1,
+                _ => {}
+            }
+        }
+        if self.far.poll_timeout().is_some_and(|at| at <= now) {
+            self.far.handle_timeout(now);
+        }
+        loop {
+            for completion in self.completions.drain(..) {
+                self.far.handle_input(now, far::Input::Device(completion));
+            }
+            let Some(output) = self.far.poll_output() else { break };
+            match output {
+                far::Output::Transmit(_, bytes) => {
+                    self.near.handle_input(now, near::Input::Received(PORT, bytes));
+                }
+                far::Output::Device(far::Storage::Media(request)) => {
+                    let completions = &mut self.completions;
+                    self.disk.submit(request, &mut |completion| completions.push(completion));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn measure(&mut self, name: &str, depth: u32, mut begin: impl FnMut(&mut Self, u32)) {
+        let wanted = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+        if wanted.is_some_and(|wanted| wanted != name) {
+            return;
+        }
+        let mut times: Vec<u128> = Vec::new();
+        for _ in 0..BATCHES {
+            let start = Clock::now();
+            for _ in 0..BATCH / depth {
+                self.finished = 0;
+                for slot in 0..depth {
+                    begin(self, slot);
+                }
+                while self.finished < depth {
+                    self.step();
+                }
+            }
+            times.push(start.elapsed().as_nanos() / u128::from(BATCH));
+        }
+        times.sort_unstable();
+        println!("{name:<28} {:>6} ns, fastest {:>6} ns", times[BATCHES / 2], times[0]);
+    }
+}
+
+fn main() {
+    let mut pair = Pair::new();
+    let controller = ControllerIndex(0);
+    let base = pair.near.driver(controller).unwrap().data_region().base;
+    let (_, target) = pair.near.controllers().next().unwrap();
+    pair.measure("configuration read", 1, |pair, _| {
+        pair.near.config_read(pair.now, target, 0, 0).unwrap();
+    });
+    for depth in [1, 32] {
+        let transfer = |pair: &mut Pair, slot: u32, write: bool| {
+            let data = Data { address: base + u64::from(slot) * 4096, length: 4096 };
+            let (queue, namespace, lba) = (QueueId(1), NamespaceId(1), u64::from(slot) * 8);
+            let submission = match write {
+                true => Submission::on_blocks(IoOpcode::Write, queue, namespace, lba, 8, data, 0),
+                false => Submission::on_blocks(IoOpcode::Read, queue, namespace, lba, 8, data, 0),
+            };
+            pair.near.submit(pair.now, controller, submission).unwrap();
+        };
+        pair.measure(&format!("4 KiB write, {depth} deep"), depth, |pair, slot| transfer(pair, slot, true));
+        pair.measure(&format!("4 KiB read, {depth} deep"), depth, |pair, slot| transfer(pair, slot, false));
+    }
+}
