@@ -7,8 +7,8 @@
 //!   vfio-user.
 //! - [`initiator::Initiator`] is the host of subsystems behind a fabric.
 //! - [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
-//!   Instead of the NVMe function, it can have an [`external_device::ExternalDevice`], which another
-//!   process emulates.
+//!   Instead of the NVMe function, it can have an [`external_device::ExternalDevice`], which
+//!   another process emulates.
 //! - [`Upstream`] is the host's end of tunnels with lookahead, which `Near` and `Guest` have.
 //! - [`target::Target`] offers subsystems over a fabric: connections, associations, and the command
 //!   cores behind the associations.
