@@ -1,7 +1,7 @@
 //! The simulator that people run: hosts, networks and SSDs in virtual time.
 //!
-//! [`file`](mod@file) reads what people write about links, machines and workloads. A [`bench`] is the
-//! machine that such a file describes, with everything that passes its root port's link.
+//! [`file`](mod@file) reads what people write about links, machines and workloads. A [`test_bench`]
+//! is the machine that such a file describes, with everything that passes its root port's link.
 //! [`explain`] tells where an operation's time went, and [`published`] repeats published
 //! experiments.
 
