@@ -181,8 +181,8 @@ pub struct TestBench {
 }
 
 impl TestBench {
-    /// Builds a bench with the SSD on the host's own link, or with a `network`, behind a distributed
-    /// switch whose ends the network joins. Everything is switched off.
+    /// Builds a bench with the SSD on the host's own link, or with a `network`, behind a
+    /// distributed switch whose ends the network joins. Everything is switched off.
     pub fn new(setup: &Setup, network: Option<Network>) -> Self {
         let mut world = World::new(setup.seed);
         let journal = Journal::default();
@@ -305,7 +305,8 @@ impl TestBench {
     }
 
     /// Plans faults for the time after the host's boot; everything random in the faults follows
-    /// from `rng`. To be called before [`TestBench::boot`]. A bench without a network has no faults.
+    /// from `rng`. To be called before [`TestBench::boot`]. A bench without a network has no
+    /// faults.
     pub fn disturb(&mut self, faults: &[(When, Trouble)], rng: &Rng) {
         self.faults = Faults::new(faults, rng);
     }
