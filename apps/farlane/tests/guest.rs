@@ -19,7 +19,7 @@ use support::relay::Relay;
 use support::{Export, FARLANE, json};
 
 /// Script of what a guest does with an SSD.
-const USE: &str = include_str!("guest/use.sh");
+const USE: &str = include_str!("guest_scripts/use.sh");
 /// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(60);
 /// How long a far end is away while a guest starts: longer than common hosts wait for an answer.

@@ -14,7 +14,7 @@ use guest::{Device, Guest, skip};
 use support::{Export, FARLANE};
 
 /// Script of what is done in the guest.
-const SCRIPT: &str = include_str!("guest/cmb.sh");
+const SCRIPT: &str = include_str!("guest_scripts/cmb.sh");
 
 fn served(arguments: &[&str], socket: &Path) -> Export {
     let mut command = Command::new(FARLANE);

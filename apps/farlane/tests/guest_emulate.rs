@@ -16,9 +16,9 @@ use serde_json::Value;
 use support::{Export, FARLANE};
 
 /// Script of what is done in the guest.
-const SCRIPT: &str = include_str!("guest/emulate.sh");
+const SCRIPT: &str = include_str!("guest_scripts/emulate.sh");
 /// Script of what a guest does with an SSD on the same machine.
-const USE: &str = include_str!("guest/use.sh");
+const USE: &str = include_str!("guest_scripts/use.sh");
 /// Lines that the guest prints when all goes well.
 const LINES: [&str; 13] = [
     "a file came back",

@@ -16,7 +16,7 @@ use support::running::wait_until;
 use support::{Export, FARLANE};
 
 /// Script of what a guest does with a target.
-const USE: &str = include_str!("guest/fabrics.sh");
+const USE: &str = include_str!("guest_scripts/fabrics.sh");
 /// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(60);
 const NQN: &str = "nqn.2026-01.io.farlane:guest";

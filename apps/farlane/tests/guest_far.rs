@@ -13,7 +13,7 @@ use guest::{Guest, skip};
 use support::{Export, FARLANE};
 
 /// Script of what is done in the guest.
-const SCRIPT: &str = include_str!("guest/far.sh");
+const SCRIPT: &str = include_str!("guest_scripts/far.sh");
 /// How long a guest may take for one thing.
 const LIMIT: Duration = Duration::from_secs(120);
 const NQN: &str = "nqn.2026-01.io.farlane:far";

@@ -14,7 +14,7 @@ use guest::{Device, Guest, skip};
 use support::{Export, FARLANE};
 
 /// Script of what the administrator does.
-const MANAGE: &str = include_str!("guest/manage.sh");
+const MANAGE: &str = include_str!("guest_scripts/manage.sh");
 /// Options of an SSD with a namespace and room for more.
 const SSD: [&str; 4] = ["--ram", "32MiB", "--pool", "64MiB"];
 

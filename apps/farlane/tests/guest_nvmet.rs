@@ -13,7 +13,7 @@ use guest::{Guest, skip};
 use support::{FARLANE, farlane};
 
 /// Script of what is done in the guest.
-const SCRIPT: &str = include_str!("guest/nvmet.sh");
+const SCRIPT: &str = include_str!("guest_scripts/nvmet.sh");
 const NQN: &str = "nqn.2014-08.org.example:kernel";
 const LIMIT: Duration = Duration::from_secs(60);
 

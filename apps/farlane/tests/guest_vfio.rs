@@ -13,7 +13,7 @@ use guest::{Device, Guest, Kit, skip};
 use support::FARLANE;
 
 /// Script of what is done in the guest.
-const SCRIPT: &str = include_str!("guest/vfio.sh");
+const SCRIPT: &str = include_str!("guest_scripts/vfio.sh");
 
 /// The program without what only a debugger reads, since the guest keeps the program in memory.
 fn stripped(directory: &Path) -> std::path::PathBuf {

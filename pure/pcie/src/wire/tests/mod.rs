@@ -27,7 +27,7 @@ fn bytes_of<P: AsRef<[u8]>>(tlp: &Tlp<P>) -> Vec<u8> {
 
 /// Source, bytes and text of every golden vector.
 fn vectors() -> Vec<(&'static str, Vec<u8>, &'static str)> {
-    let lines = include_str!("../../vectors/tlp.txt").lines().filter(|line| !line.starts_with('#'));
+    let lines = include_str!("../../../vectors/tlp.txt").lines().filter(|line| !line.starts_with('#'));
     let fields = lines.map(|line| line.split(" | ").collect::<Vec<_>>());
     fields.map(|fields| (fields[0], hex(fields[1]), fields[2])).collect()
 }

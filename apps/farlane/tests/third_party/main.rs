@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "third_party/bridge.rs"]
 mod bridge;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::process::Command;

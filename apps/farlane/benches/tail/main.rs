@@ -11,18 +11,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
+mod bed;
+mod rows;
+mod simulated;
+#[path = "../support/mod.rs"]
 mod support;
-mod tail {
-    pub(crate) mod bed;
-    pub(crate) mod rows;
-    pub(crate) mod simulated;
-}
 
 use serde_json::{Value, json};
 
-use tail::bed::{Bed, Namespaces};
-use tail::rows::{LINKS, Link, ROWS, Row};
-use tail::simulated::simulated;
+use bed::{Bed, Namespaces};
+use rows::{LINKS, Link, ROWS, Row};
+use simulated::simulated;
 
 /// What is measured of each row: workloads in fio's words, and their depths.
 const CASES: [(&str, u32); 4] = [("randread", 1), ("randwrite", 1), ("randread", 32), ("randwrite", 32)];
