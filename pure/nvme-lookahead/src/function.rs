@@ -1,6 +1,7 @@
 //! What passing configuration and register accesses tell of an NVMe function.
 
 use nvme::pointer::PageSize;
+use pcie::config::ClassCode;
 use pcie::wire::{Bdf, ConfigRequest};
 
 use crate::controller::Controller;
@@ -20,8 +21,6 @@ const BUS_MASTER: u32 = 1 << 2;
 const FUNCTION_RESET: u32 = 1 << 15;
 const LOW_HALF_HIGH_BYTE: u8 = 0b0010;
 const BAR_FLAGS: u32 = 0xf;
-/// Mass storage, non-volatile memory, NVM Express I/O controller.
-const NVME_CLASS: u32 = 0x01_0802;
 
 /// Bytes of the properties that are examined.
 const PROPERTIES: usize = 0x40;
@@ -91,8 +90,8 @@ impl Function {
     }
 
     /// Whether a double word with the class code is that of an NVMe controller.
-    pub(crate) const fn is_nvme(class_and_revision: u32) -> bool {
-        class_and_revision >> 8 == NVME_CLASS
+    pub(crate) fn is_nvme(class_and_revision: u32) -> bool {
+        ClassCode::from_dword(class_and_revision) == ClassCode::NVME
     }
     /// Whether the function may read host memory at all.
     pub(crate) const fn may_read(&self) -> bool {

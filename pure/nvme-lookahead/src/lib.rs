@@ -55,11 +55,11 @@
 //! let (now, root, device) = (Instant::ZERO, Bdf::new(0, 0, 0), Bdf::new(3, 0, 0));
 //! let dword = |value: u32| Buffer::copy_from_slice(&value.to_le_bytes());
 //! # use engine::Engine;
-//! # use pcie::config::Identity;
+//! # use pcie::config::{ClassCode, Identity};
 //! # use pcie::switch::{PortId, Switch, SwitchConfig};
 //! # use pcie::wire::ConfigType;
 //! # let identity = Identity {
-//! #     vendor: 1, device: 1, revision: 0, class: 0x06_0400, subsystem_vendor: 0, subsystem: 0,
+//! #     vendor: 1, device: 1, revision: 0, class: ClassCode::PCI_BRIDGE, subsystem_vendor: 0, subsystem: 0,
 //! # };
 //! # let mut switch = Switch::new(&SwitchConfig {
 //! #     upstream: identity, downstream: identity, ports: 1, link: Default::default(),

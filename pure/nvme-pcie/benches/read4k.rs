@@ -15,6 +15,7 @@ use farlane_nvme_pcie::host::{self, Data, Host, QueueId, Submission};
 use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediumId};
 use nvme::wire::{IoOpcode, NamespaceId};
+use pcie::config::ClassCode;
 use pcie::device::{Dma, DmaResult};
 use pcie::memory::{Memory, Ram};
 use pcie::requester::Answer;
@@ -247,7 +248,7 @@ impl Linked {
             }
             root_complex::Output::Enumerated(result) => {
                 let topology = result.expect("the function is found");
-                let function = topology.functions().find(|function| function.class == function::CLASS_CODE);
+                let function = topology.functions().find(|function| function.class == ClassCode::NVME);
                 let bar = function.and_then(|function| function.bar(0)).and_then(|bar| bar.address);
                 self.bar = bar.expect("BAR0 is placed");
             }

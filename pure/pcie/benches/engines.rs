@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use engine::{Buffer, Engine, Instant};
-use farlane_pcie::config::{Bar, BarIndex, Identity, Link};
+use farlane_pcie::config::{Bar, BarIndex, ClassCode, Identity, Link};
 use farlane_pcie::device::{Dma, DmaId};
 use farlane_pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
 use farlane_pcie::switch::{PortId, Switch, SwitchConfig};
@@ -27,7 +27,7 @@ fn measure(name: &str, mut once: impl FnMut()) {
     println!("{name:40} {:5} ns", least.unwrap_or_default());
 }
 
-fn identity(class: u32) -> Identity {
+fn identity(class: ClassCode) -> Identity {
     Identity { vendor: 0x1234, device: 1, revision: 0, class, subsystem_vendor: 0, subsystem: 0 }
 }
 
@@ -46,7 +46,7 @@ fn endpoint() -> Endpoint {
     bars[0] = Some(Bar::memory64(16 << 10));
     let msix = MsixLayout { bar: BarIndex::ZERO, vectors: 65, table_offset: 0x2000, pending_offset: 0x3000 };
     let mut endpoint = Endpoint::new(&EndpointConfig {
-        identity: identity(0x01_0802),
+        identity: identity(ClassCode::NVME),
         link: Link::default(),
         serial_number: 1,
         bars,
@@ -64,8 +64,8 @@ fn endpoint() -> Endpoint {
 
 fn switch() -> Switch {
     let mut switch = Switch::new(&SwitchConfig {
-        upstream: identity(0x06_0400),
-        downstream: identity(0x06_0400),
+        upstream: identity(ClassCode::PCI_BRIDGE),
+        downstream: identity(ClassCode::PCI_BRIDGE),
         ports: 4,
         link: Link::default(),
         surprise: true,

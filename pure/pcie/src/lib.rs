@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use engine::{Buffer, Engine, Instant};
-//! use farlane_pcie::config::{Bar, Identity, Link};
+//! use farlane_pcie::config::{Bar, ClassCode, Identity, Link};
 //! use farlane_pcie::endpoint::{self, Endpoint, EndpointConfig};
 //! use farlane_pcie::requester::{self, Answer, ConfigRegister, Requester, Settings};
 //! use farlane_pcie::wire::{Bdf, ConfigType};
@@ -29,7 +29,7 @@
 //!         vendor: 0xfa1a,
 //!         device: 1,
 //!         revision: 0,
-//!         class: 0x08_8000,
+//!         class: ClassCode(0x08_8000),
 //!         subsystem_vendor: 0xfa1a,
 //!         subsystem: 1,
 //!     },

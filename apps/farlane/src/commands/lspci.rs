@@ -64,7 +64,7 @@ fn function_json(function: &Function, topology: &Topology) -> Value {
         "vendor": format!("{:04x}", function.vendor),
         "device": format!("{:04x}", function.device),
         "name": lspci::product(function),
-        "class": format!("{:06x}", function.class),
+        "class": function.class.to_string(),
         "class_name": lspci::class_name(function.class),
         "revision": function.revision,
         "subsystem_vendor": format!("{:04x}", function.subsystem_vendor),
@@ -165,13 +165,14 @@ fn hex(address: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pcie::config::ClassCode;
     use pcie::root_complex::{Capability, Fault};
 
     #[test]
     fn a_topology_is_a_tree_of_objects() {
         let ssd = Function {
             bdf: pcie::wire::Bdf::new(1, 0, 0),
-            class: 0x01_0802,
+            class: ClassCode::NVME,
             bars: vec![BarRegister {
                 index: 0,
                 space: Space::Memory64,

@@ -1,6 +1,7 @@
 //! What happens to a device of another process.
 
 use core::fmt;
+use pcie::config::ClassCode;
 
 use super::plan::{Missing, Unusable};
 use vfio_user::client::CloseReason;
@@ -35,7 +36,7 @@ pub struct Summary {
     /// Device ID.
     pub device: u16,
     /// Class Code, 24 bits.
-    pub class: u32,
+    pub class: ClassCode,
     /// Number of MSI-X vectors that a host gets.
     pub vectors: u16,
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use pcie::config::{
-    Bar, BarIndex, BarKind, Identity, Link, capability, express, header, msix, offset, power,
+    Bar, BarIndex, BarKind, ClassCode, Identity, Link, capability, express, header, msix, offset, power,
 };
 use pcie::endpoint::{EndpointConfig, MsixLayout};
 
@@ -197,7 +197,7 @@ fn identity(facts: &Facts) -> Result<Identity, Unusable> {
         vendor,
         device: facts.half(2),
         revision: facts.byte(header::REVISION.offset()),
-        class: facts.field(header::CLASS),
+        class: ClassCode(facts.field(header::CLASS)),
         subsystem_vendor: facts.half(header::SUBSYSTEM_VENDOR.offset()),
         subsystem: facts.half(header::SUBSYSTEM.offset() + 2),
     })

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use engine::Nanos;
+use pcie::config::ClassCode;
 use pcie::requester::{RequestError, TimedOut};
 use pcie::root_complex::EnumerationError;
 use pcie::wire::Bdf;
@@ -18,7 +19,7 @@ pub struct Offer {
     /// Device ID of the function.
     pub device: u16,
     /// Class Code of the function, 24 bits.
-    pub class: u32,
+    pub class: ClassCode,
     /// Number of MSI-X vectors.
     pub vectors: u16,
 }
@@ -26,7 +27,7 @@ pub struct Offer {
 impl fmt::Display for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bdf, vendor, device, class, vectors } = self;
-        write!(f, "{bdf} [{vendor:04x}:{device:04x}], class {class:06x}, {vectors} vectors")
+        write!(f, "{bdf} [{vendor:04x}:{device:04x}], class {class}, {vectors} vectors")
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::{Engine, Instant, Nanos, Step};
-use pcie::config::CONFIG_SPACE_SIZE;
+use pcie::config::{CONFIG_SPACE_SIZE, ClassCode};
 use pcie::requester::RequestError;
 use pcie::root_complex::{self, EnumerationError, Function, Space, Topology};
 use vfio_user::server::{CloseReason, InterruptConfig, RegionConfig, Server, Token};
@@ -30,7 +30,7 @@ pub(super) const NUMBER_MASK: u64 = (1 << NAME_SHIFT) - 1;
 /// Bytes of the configuration space of a function without PCI Express.
 const CONVENTIONAL_SIZE: u64 = 256;
 /// The class of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
-const CLASS_NVME: u32 = 0x01_0802;
+const CLASS_NVME: ClassCode = ClassCode::NVME;
 
 /// Where NVMe controllers have their doorbells, and how many there can be in the page that is
 /// offered.

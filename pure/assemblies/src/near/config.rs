@@ -2,7 +2,7 @@
 
 use engine::Nanos;
 use nvme_pcie::host;
-use pcie::config::{Identity, Link, ids};
+use pcie::config::{ClassCode, Identity, Link, ids};
 use pcie::root_complex::{self, Plan};
 use pcie::switch::SwitchConfig;
 
@@ -56,7 +56,7 @@ pub(crate) const fn switch(ports: u8) -> SwitchConfig {
         vendor: ids::VENDOR,
         device: ids::SWITCH_UPSTREAM_PORT,
         revision: 0,
-        class: 0x06_0400,
+        class: ClassCode::PCI_BRIDGE,
         subsystem_vendor: 0,
         subsystem: 0,
     };

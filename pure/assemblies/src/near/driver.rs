@@ -5,13 +5,14 @@ use alloc::vec::Vec;
 
 use engine::{Engine, Instant};
 use nvme_pcie::host::{self, ArenaTooSmall, Host};
+use pcie::config::ClassCode;
 use pcie::requester::Busy;
 use pcie::root_complex::{Function, RootComplex, Topology};
 use pcie::wire::Bdf;
 use tunnel::upstream::PortIndex;
 
 /// Class code of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
-const CLASS_NVME: u32 = 0x01_0802;
+const CLASS_NVME: ClassCode = ClassCode::NVME;
 /// This bit marks the cookies of configuration reads.
 const CONFIG: u64 = 1 << 62;
 /// Cookies of register reads: the driver's index above this bit, the driver's own cookie below.

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use nvme_pcie::host::{ArenaTooSmall, AsynchronousEvent, Completed, InitError, ResetReason};
+use pcie::config::ClassCode;
 use vfio_user::Errno;
 use vfio_user::client::CloseReason;
 
@@ -50,7 +51,7 @@ pub enum Failure {
     /// The function is not on PCI.
     NotPci,
     /// The function is no NVMe controller. Holds its Class Code.
-    Class(u32),
+    Class(ClassCode),
     /// BAR0 is too small for a controller's registers. Holds its size in bytes.
     Registers(u64),
     /// The driver cannot bring the controller up, or not again.
@@ -72,7 +73,7 @@ impl fmt::Display for Failure {
             Self::Answer { what } => write!(f, "the server was asked {what} and answered something else"),
             Self::NotPci => f.write_str("the device is no PCI function"),
             Self::Class(class) => {
-                write!(f, "the function has class {class:06x}, not 010802: it is no NVMe controller")
+                write!(f, "the function has class {class}, not {}: it is no NVMe controller", ClassCode::NVME)
             }
             Self::Registers(bytes) => {
                 write!(f, "the function's BAR0 has {bytes} bytes, too few for an NVMe controller")

@@ -3,15 +3,13 @@
 use alloc::vec::Vec;
 
 use engine::{Asker, Script, Step};
-use pcie::config::{header, msix};
+use pcie::config::{ClassCode, header, msix};
 use vfio_user::client::Answer;
 use vfio_user::wire::RegionInfo;
 use vfio_user::{Area, Errno, RegionIndex};
 
 use super::Failure;
 
-/// Class Code: mass storage, non-volatile memory, NVM Express I/O controller.
-const CLASS_NVME: u32 = 0x01_0802;
 /// Where the doorbells begin in BAR0, in bytes.
 const DOORBELLS: u64 = 0x1000;
 /// Bytes of the doorbells of a queue pair.
@@ -104,8 +102,8 @@ pub(super) fn script<D: 'static>(queue_pairs: u16) -> Begun<D> {
             _ => return Err(Failure::Answer { what }),
         }
         let space = config(&asker).await?;
-        let class = dword(&space, usize::from(header::CLASS.offset())) >> 8;
-        if class != CLASS_NVME {
+        let class = ClassCode::from_dword(dword(&space, usize::from(header::CLASS.offset())));
+        if class != ClassCode::NVME {
             return Err(Failure::Class(class));
         }
         let pairs = u64::from(queue_pairs) + 1;

@@ -4,6 +4,7 @@ use std::vec::Vec;
 
 use engine::{Engine, Instant};
 use nvme_pcie::host;
+use pcie::config::ClassCode;
 use pcie::memory::Ram;
 use vfio_user::server::{self, InterruptConfig, RegionConfig, Server};
 use vfio_user::{Area, Errno, InterruptData, InterruptIndex, RegionIndex, client};
@@ -38,13 +39,13 @@ struct Far {
     map: Result<(), Errno>,
 }
 
-fn far(class: u32, vectors: u32, areas: &[Area]) -> Far {
+fn far(class: ClassCode, vectors: u32, areas: &[Area]) -> Far {
     let mut config = server::Config::default();
     config.regions[0] = RegionConfig { areas: areas.to_vec(), ..RegionConfig::new(0x4000) };
     config.regions[7] = RegionConfig::new(4096);
     config.interrupts[InterruptIndex::Msix.slot()] = InterruptConfig { count: vectors, all_at_once: false };
     let mut space = std::vec![0; 4096];
-    space[8..12].copy_from_slice(&(class << 8 | 1).to_le_bytes());
+    space[8..12].copy_from_slice(&(class.0 << 8 | 1).to_le_bytes());
     // Two capabilities: some other one, then MSI-X.
     space[0x34] = 0x40;
     space[0x40..0x42].copy_from_slice(&[0x01, 0x50]);
@@ -152,7 +153,7 @@ fn failure(outputs: &[Output<Descriptor>]) -> Option<Failure> {
 
 #[test]
 fn a_function_is_set_up_and_the_driver_has_it() {
-    let (mut user, mut far) = (user(), far(0x01_0802, 9, &[]));
+    let (mut user, mut far) = (user(), far(ClassCode::NVME, 9, &[]));
     assert!(run(&mut user, &mut far).is_empty());
     assert_eq!(far.mapped, Some((ARENA.0, ARENA.1, Some(MEMORY))));
     // Memory space, bus mastering, no pin. No MSI-X while nobody listens.
@@ -163,7 +164,7 @@ fn a_function_is_set_up_and_the_driver_has_it() {
 
 #[test]
 fn interrupts_are_enabled_only_while_there_is_somebody_to_tell() {
-    let (mut user, mut far) = (user(), far(0x01_0802, 9, &[]));
+    let (mut user, mut far) = (user(), far(ClassCode::NVME, 9, &[]));
     // A previous client left MSI-X enabled.
     far.space[0x53] = 0xc0;
     run(&mut user, &mut far);
@@ -190,7 +191,7 @@ fn doorbells_are_mapped_where_they_are_offered_and_whole() {
         (&[Area { offset: 0, length: 0x1000 }, Area { offset: 0x1000, length: 0x2000 }], true),
         (&[Area { offset: 0x1000, length: 8 }], false),
     ] {
-        let (mut user, mut far) = (user(), far(0x01_0802, 0, areas));
+        let (mut user, mut far) = (user(), far(ClassCode::NVME, 0, areas));
         let outputs = run(&mut user, &mut far);
         assert_eq!((user.has_doorbells(), outputs.len()), (mapped, usize::from(mapped)), "{areas:?}");
         if mapped {
@@ -205,19 +206,19 @@ fn doorbells_are_mapped_where_they_are_offered_and_whole() {
 
 #[test]
 fn what_can_not_be_used_fails_once_and_is_left() {
-    let (mut user_one, mut disk) = (user(), far(0x01_0601, 0, &[]));
-    assert_eq!(failure(&run(&mut user_one, &mut disk)), Some(Failure::Class(0x01_0601)));
-    let (mut user_two, mut refusing) = (user(), far(0x01_0802, 0, &[]));
+    let (mut user_one, mut disk) = (user(), far(ClassCode(0x01_0601), 0, &[]));
+    assert_eq!(failure(&run(&mut user_one, &mut disk)), Some(Failure::Class(ClassCode(0x01_0601))));
+    let (mut user_two, mut refusing) = (user(), far(ClassCode::NVME, 0, &[]));
     refusing.map = Err(Errno::ENOSPC);
     let refused = Failure::Refused { what: "to share memory", error: Errno::ENOSPC };
     assert_eq!(failure(&run(&mut user_two, &mut refusing)), Some(refused));
-    let (mut user_three, mut small) = (user(), far(0x01_0802, 0, &[]));
+    let (mut user_three, mut small) = (user(), far(ClassCode::NVME, 0, &[]));
     let mut config = small.server.config().clone();
     config.regions[0].length = 0x1000;
     small.server = Server::new(config);
     assert_eq!(failure(&run(&mut user_three, &mut small)), Some(Failure::Registers(0x1000)));
     // A loop of capabilities means no MSI-X, and must not hang.
-    let (mut user_four, mut circle) = (user(), far(0x01_0802, 9, &[]));
+    let (mut user_four, mut circle) = (user(), far(ClassCode::NVME, 9, &[]));
     circle.space[0x41] = 0x40;
     assert!(run(&mut user_four, &mut circle).is_empty());
     assert_eq!(user_four.vectors(), 0);
@@ -225,7 +226,7 @@ fn what_can_not_be_used_fails_once_and_is_left() {
 
 #[test]
 fn a_server_that_goes_is_told_once() {
-    let (mut user, mut far) = (user(), far(0x01_0802, 9, &[]));
+    let (mut user, mut far) = (user(), far(ClassCode::NVME, 9, &[]));
     run(&mut user, &mut far);
     for _ in 0..2 {
         user.handle_input(NOW, Input::Disconnected);

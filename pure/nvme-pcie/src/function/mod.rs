@@ -8,15 +8,13 @@ mod tests;
 use engine::{Engine, Instant};
 use nvme::media;
 use nvme::subsystem::Notification;
-use pcie::config::{Bar, BarIndex, Identity, Link, ids};
+use pcie::config::{Bar, BarIndex, ClassCode, Identity, Link, ids};
 use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
 use pcie::wire::Packet;
 
 use crate::controller::{self, Controller};
 
-/// Class Code: mass storage, non-volatile memory, NVM Express I/O controller.
-pub const CLASS_CODE: u32 = 0x01_0802;
 /// Offset of the MSI-X table in BAR0, after the doorbells.
 const MSIX_TABLE: u32 = 0x2000;
 /// Offset of the MSI-X pending bits in BAR0.
@@ -35,7 +33,7 @@ const _: () = assert!(
 pub struct Config {
     /// The configuration of the controller.
     pub controller: controller::Config,
-    /// PCI identity. The class code is always [`CLASS_CODE`], whatever the identity names.
+    /// PCI identity. The class code is always [`ClassCode::NVME`], whatever the identity names.
     pub identity: Identity,
     /// The link that the function reports.
     pub link: Link,
@@ -58,7 +56,7 @@ impl Config {
             vendor: core.vendor,
             device: ids::NVME_CONTROLLER,
             revision: 1,
-            class: CLASS_CODE,
+            class: ClassCode::NVME,
             subsystem_vendor: core.subsystem_vendor,
             subsystem: ids::NVME_CONTROLLER,
         };
@@ -129,7 +127,7 @@ impl Function {
         let memory_buffer =
             (buffer > 0).then(|| Bar { prefetchable: config.prefetchable, ..Bar::memory64(buffer) });
         let endpoint = Endpoint::new(&EndpointConfig {
-            identity: Identity { class: CLASS_CODE, ..config.identity },
+            identity: Identity { class: ClassCode::NVME, ..config.identity },
             link: config.link,
             serial_number: config.serial_number,
             bars: [Some(bar), None, memory_buffer, None, None, None],

@@ -6,12 +6,13 @@ use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
 use nvme::wire::{IoOpcode, NamespaceId};
+use pcie::config::ClassCode;
 use pcie::memory::{Memory, Ram};
 use pcie::requester::Answer;
 use pcie::root_complex::{self, INTERRUPT_WINDOW, Plan, RootComplex};
 use pcie::wire::Bdf;
 
-use super::{CLASS_CODE, Config, Function, Input, MSIX_TABLE, Output};
+use super::{Config, Function, Input, MSIX_TABLE, Output};
 use crate::controller;
 use crate::host::{self, Completed, Data, Host, QueueId, Submission};
 
@@ -151,7 +152,8 @@ impl Machine {
             }
             root_complex::Output::Enumerated(result) => {
                 let topology = result.unwrap();
-                let function = topology.functions().find(|function| function.class == CLASS_CODE).unwrap();
+                let function =
+                    topology.functions().find(|function| function.class == ClassCode::NVME).unwrap();
                 self.bar = function.bar(0).unwrap().address.unwrap();
                 self.buffer = function.bar(2).and_then(|bar| bar.address);
                 self.bdf = function.bdf;

@@ -1,8 +1,8 @@
 //! Construction of a configuration space.
 
 use super::{
-    Access, Bar, BarIndex, CONFIG_SPACE_SIZE, ConfigSpace, Field, aer, bar, bridge, capability, error,
-    express, header, msi, msix, power, serial_number,
+    Access, Bar, BarIndex, CONFIG_SPACE_SIZE, ClassCode, ConfigSpace, Field, aer, bar, bridge, capability,
+    error, express, header, msi, msix, power, serial_number,
 };
 
 /// Byte offsets of the capabilities in functions that this crate builds. For other functions,
@@ -31,8 +31,8 @@ pub struct Identity {
     pub device: u16,
     /// Revision ID.
     pub revision: u8,
-    /// Class Code: base class, subclass, programming interface; 24 bits.
-    pub class: u32,
+    /// Class Code.
+    pub class: ClassCode,
     /// Subsystem Vendor ID; type 0 headers only.
     pub subsystem_vendor: u16,
     /// Subsystem ID; type 0 headers only.
@@ -394,7 +394,7 @@ fn define_common(space: &mut ConfigSpace, identity: Identity, layout: u32) {
         (header::VENDOR, u32::from(identity.vendor)),
         (header::DEVICE, u32::from(identity.device)),
         (header::REVISION, u32::from(identity.revision)),
-        (header::CLASS, identity.class),
+        (header::CLASS, identity.class.0),
         (header::LAYOUT, layout),
         (header::INTERRUPT_PIN, 0),
     ] {

@@ -8,6 +8,7 @@
 
 mod bar;
 mod builder;
+mod class_code;
 mod error;
 mod field;
 pub mod ids;
@@ -21,6 +22,7 @@ pub use bar::{Bar, BarIndex, BarKind, Window};
 
 pub(crate) use builder::halves;
 pub use builder::{Builder, Identity, Link, PortType, Slot, offset};
+pub use class_code::ClassCode;
 pub use error::{ErrorMessage, FunctionError, report_error};
 pub use field::Field;
 pub use link_registers::{aer, express};

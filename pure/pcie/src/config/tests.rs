@@ -10,7 +10,7 @@ fn identity() -> Identity {
         vendor: 0x1234,
         device: 0x5678,
         revision: 1,
-        class: 0x01_0802,
+        class: ClassCode::NVME,
         subsystem_vendor: 0x1234,
         subsystem: 1,
     }

@@ -1,7 +1,7 @@
 //! Tests of the endpoint.
 
 use super::*;
-use crate::config::aer;
+use crate::config::{ClassCode, aer};
 use crate::wire::{ConfigType, Tag};
 use engine::Nanos;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn fresh() -> Endpoint {
         vendor: 0x1234,
         device: 1,
         revision: 0,
-        class: 0x01_0802,
+        class: ClassCode::NVME,
         subsystem_vendor: 0x1234,
         subsystem: 1,
     };

@@ -8,6 +8,7 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt::{self, Write as _};
 
+use crate::config::ClassCode;
 use crate::config::capability::{POWER_MANAGEMENT, SERIAL_NUMBER};
 use crate::root_complex::{
     BarRegister, Bridge, Capability, CapabilityId, Express, Function, Space, Topology,
@@ -42,7 +43,7 @@ pub fn tree(topology: &Topology, names: bool) -> String {
 
 /// The name of a class and subclass, or of the base class alone: `Non-Volatile memory controller`.
 /// `None` for an unknown class code.
-pub fn class_name(code: u32) -> Option<&'static str> {
+pub fn class_name(code: ClassCode) -> Option<&'static str> {
     names::class(code)
 }
 
@@ -62,8 +63,7 @@ pub fn vendor_name(vendor: u16) -> Option<&'static str> {
 
 /// Address, class, vendor, device and revision of a function.
 fn headline(function: &Function) -> String {
-    let class =
-        class_name(function.class).map_or_else(|| format!("Class {:06x}", function.class), String::from);
+    let class = class_name(function.class).map_or_else(|| format!("Class {}", function.class), String::from);
     let mut line = format!("{} {class}: {}", function.bdf, product(function));
     if function.revision != 0 {
         let _ = write!(line, " (rev {:02x})", function.revision);
@@ -137,7 +137,7 @@ struct Verbose<'a>(&'a Function);
 impl Verbose<'_> {
     fn fmt_into(&self, out: &mut String) -> fmt::Result {
         let function = self.0;
-        let [.., interface] = function.class.to_be_bytes();
+        let interface = function.class.interface();
         write!(out, "{}", headline(function))?;
         match names::interface(function.class) {
             Some(name) => writeln!(out, " (prog-if {interface:02x} [{name}])")?,

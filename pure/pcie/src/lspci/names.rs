@@ -1,6 +1,6 @@
 //! Names of the classes, vendors and capabilities that are likely to appear.
 
-use crate::config::ids;
+use crate::config::{ClassCode, ids};
 
 /// Names by class and subclass.
 const CLASSES: [(u16, &str); 30] = [
@@ -55,8 +55,12 @@ const BASE_CLASSES: [(u8, &str); 14] = [
 ];
 
 /// Names by class, subclass and programming interface.
-const INTERFACES: [(u32, &str); 4] =
-    [(0x01_0601, "AHCI 1.0"), (0x01_0802, "NVM Express"), (0x06_0400, "Normal decode"), (0x0c_0330, "XHCI")];
+const INTERFACES: [(ClassCode, &str); 4] = [
+    (ClassCode(0x01_0601), "AHCI 1.0"),
+    (ClassCode::NVME, "NVM Express"),
+    (ClassCode::PCI_BRIDGE, "Normal decode"),
+    (ClassCode(0x0c_0330), "XHCI"),
+];
 
 const VENDORS: [(u16, &str); 18] = [
     (0x1000, "Broadcom / LSI"),
@@ -121,13 +125,12 @@ fn look_up<K: Copy + PartialEq>(table: &[(K, &'static str)], key: K) -> Option<&
 }
 
 /// The name of a class code's class and subclass, or else of its base class.
-pub(super) fn class(code: u32) -> Option<&'static str> {
-    let [_, base, sub, _] = code.to_be_bytes();
-    look_up(&CLASSES, u16::from_be_bytes([base, sub])).or_else(|| look_up(&BASE_CLASSES, base))
+pub(super) fn class(code: ClassCode) -> Option<&'static str> {
+    look_up(&CLASSES, code.subclass()).or_else(|| look_up(&BASE_CLASSES, code.base()))
 }
 
 /// The name of a class code's programming interface.
-pub(super) fn interface(code: u32) -> Option<&'static str> {
+pub(super) fn interface(code: ClassCode) -> Option<&'static str> {
     look_up(&INTERFACES, code)
 }
 

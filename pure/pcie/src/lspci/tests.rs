@@ -2,7 +2,7 @@ use std::boxed::Box;
 use std::vec;
 
 use super::*;
-use crate::config::ids;
+use crate::config::{ClassCode, ids};
 use crate::root_complex::{Slot, Topology, Window};
 use crate::wire::Bdf;
 
@@ -11,7 +11,7 @@ fn ssd(bus: u8) -> Function {
         bdf: Bdf::new(bus, 0, 0),
         vendor: 0x144d,
         device: 0xa808,
-        class: 0x01_0802,
+        class: ClassCode::NVME,
         subsystem_vendor: 0x144d,
         subsystem: 0xa801,
         bars: vec![
@@ -55,7 +55,14 @@ fn bridge(bdf: Bdf, secondary: u8, subordinate: u8, children: Vec<Function>) -> 
         memory,
         prefetchable: None,
     };
-    Function { bdf, class: 0x06_0400, layout: 1, bridge: Some(bridge), children, ..Function::default() }
+    Function {
+        bdf,
+        class: ClassCode::PCI_BRIDGE,
+        layout: 1,
+        bridge: Some(bridge),
+        children,
+        ..Function::default()
+    }
 }
 
 use alloc::vec::Vec;
@@ -156,7 +163,10 @@ fn functions_of_our_own_have_names() {
     assert_eq!(named(ids::SWITCH_UPSTREAM_PORT), "Farlane Switch Upstream Port");
     assert_eq!(named(ids::SWITCH_DOWNSTREAM_PORT), "Farlane Switch Downstream Port");
     assert_eq!(named(0xffff), "Farlane Device ffff");
-    assert_eq!((class_name(0x01_0802), vendor_name(0x1234)), (Some("Non-Volatile memory controller"), None));
+    assert_eq!(
+        (class_name(ClassCode::NVME), vendor_name(0x1234)),
+        (Some("Non-Volatile memory controller"), None)
+    );
     assert_eq!(capability_name(CapabilityId::Standard(0x01)), Some("Power Management"));
     assert_eq!(capability_name(CapabilityId::Extended(0xffff)), None);
 }

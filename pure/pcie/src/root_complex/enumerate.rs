@@ -9,7 +9,7 @@ use engine::{Asker, Instant, Nanos, Script, Step};
 
 use super::topology::{Bridge, Express, Fault, Function, Slot, Topology, Window};
 use super::{Config, RETRY_DEADLINE, allocate};
-use crate::config::{Field, bridge, express, header};
+use crate::config::{ClassCode, Field, bridge, express, header};
 use crate::requester::{CompletionTimeout, RequestError};
 use crate::wire::Bdf;
 
@@ -349,7 +349,7 @@ fn root_port(config: Config) -> Function {
     };
     Function {
         bdf: ROOT_PORT,
-        class: 0x06_0400,
+        class: ClassCode::PCI_BRIDGE,
         layout: 1,
         enabled: true,
         bridge: Some(Bridge {

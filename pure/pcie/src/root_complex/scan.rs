@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::enumerate::{Scanner, Stop};
 use super::topology::{BarRegister, Bridge, Express, Fault, Function, Space, half, narrow};
-use crate::config::{bridge, header};
+use crate::config::{ClassCode, bridge, header};
 use crate::requester::RequestError;
 use crate::wire::Bdf;
 
@@ -141,7 +141,7 @@ impl Scanner {
             bdf,
             vendor: half(header::VENDOR, ids),
             device: half(header::DEVICE, ids),
-            class: header::CLASS.of(class),
+            class: ClassCode(header::CLASS.of(class)),
             revision: narrow(header::REVISION, class),
             layout: narrow(header::LAYOUT, layout),
             ..Function::default()

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::config::Field;
+use crate::config::{ClassCode, Field};
 use crate::requester::RequestError;
 use crate::wire::Bdf;
 
@@ -51,8 +51,8 @@ pub struct Function {
     pub vendor: u16,
     /// Device ID.
     pub device: u16,
-    /// Base class, subclass and programming interface: `0x010802` is an NVMe controller.
-    pub class: u32,
+    /// Class Code: [`ClassCode::NVME`] is an NVMe controller.
+    pub class: ClassCode,
     /// Revision ID.
     pub revision: u8,
     /// Subsystem Vendor ID; type 0 headers only.

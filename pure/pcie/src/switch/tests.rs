@@ -1,7 +1,7 @@
 //! Tests of the switch.
 
 use super::*;
-use crate::config::{Bar, BarIndex, Field, aer, express, msi, offset};
+use crate::config::{Bar, BarIndex, ClassCode, Field, aer, express, msi, offset};
 use crate::device::{Dma, DmaId, DmaResult};
 use crate::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
 use crate::wire::{MessageRouting, Tag, message as codes};
@@ -23,7 +23,7 @@ const fn port_function(port: u8) -> Bdf {
     Bdf::new(2, port, 0)
 }
 
-fn identity(device: u16, class: u32) -> Identity {
+fn identity(device: u16, class: ClassCode) -> Identity {
     Identity { vendor: 0x1234, device, revision: 0, class, subsystem_vendor: 0, subsystem: 0 }
 }
 
@@ -454,7 +454,7 @@ impl TestBench {
         let mut bars = [None; 6];
         bars[0] = Some(Bar::memory64(16 << 10));
         let endpoint = Endpoint::new(&EndpointConfig {
-            identity: identity(0x20, 0x01_0802),
+            identity: identity(0x20, ClassCode::NVME),
             link: Link::default(),
             serial_number: 2,
             bars,
@@ -601,8 +601,8 @@ fn every_port_can_be_walked_by_software() {
 
 fn three_ports() -> SwitchConfig {
     SwitchConfig {
-        upstream: identity(0x10, 0x06_0400),
-        downstream: identity(0x11, 0x06_0400),
+        upstream: identity(0x10, ClassCode::PCI_BRIDGE),
+        downstream: identity(0x11, ClassCode::PCI_BRIDGE),
         ports: 3,
         link: Link::default(),
         surprise: true,

@@ -3,14 +3,12 @@
 
 use alloc::vec::Vec;
 
-use pcie::config::{Field, express, header, power};
+use pcie::config::{ClassCode, Field, express, header, power};
 use pcie::wire::Bdf;
 
 use super::steady::Steady;
 use crate::frame::{Register, RegisterSpace, Registers};
 
-/// Mass storage, non-volatile memory, NVM Express I/O controller.
-const NVME_CLASS: u32 = 0x01_0802;
 /// Number of double words in CAP and VS, the properties of an NVMe controller that do not change.
 const PROPERTIES: usize = 3;
 const DWORD: u64 = 4;
@@ -176,7 +174,7 @@ impl Function {
 
     /// The properties in `dwords` double words at `offset` of BAR 0, if all of them are known.
     pub(super) fn properties(&self, offset: u64, dwords: u16) -> Option<[u32; PROPERTIES]> {
-        let nvme = self.get(header::CLASS) == Some(NVME_CLASS);
+        let nvme = self.get(header::CLASS).map(ClassCode) == Some(ClassCode::NVME);
         let first = usize::try_from(offset / DWORD).ok().filter(|_| nvme && offset.is_multiple_of(DWORD))?;
         let found = self.properties.get(first..first.checked_add(usize::from(dwords))?)?;
         let mut values = [0; PROPERTIES];

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use assemblies::Upstream;
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
+use pcie::config::ClassCode;
 use pcie::requester::Answer;
 use pcie::root_complex::{self, MemoryReadToken, Plan, RootComplex, Topology};
 use pcie::switch::SwitchConfig;
@@ -21,7 +22,6 @@ use crate::session::instance;
 use crate::workload::Phase;
 use sim::stream::Outbox;
 
-const NVME_CLASS: u32 = 0x01_0802;
 /// The pause before a failed enumeration is tried again.
 const AGAIN: Nanos = Nanos::from_millis(30);
 
@@ -296,7 +296,7 @@ impl HostNode {
             let found = ports.get(index).and_then(|port| {
                 let function = port.children.first()?;
                 let bar = |number| function.bar(number).and_then(|bar| bar.address);
-                (function.class == NVME_CLASS && function.enabled).then_some(Found {
+                (function.class == ClassCode::NVME && function.enabled).then_some(Found {
                     bdf: function.bdf,
                     bar: bar(0)?,
                     memory_buffer: bar(2),

@@ -22,7 +22,7 @@ use engine::{Instant, Nanos, Rng};
 use nvme::media::MediumId;
 use nvme::subsystem::BlockSize;
 use nvme_pcie::{controller, function};
-use pcie::config::{Identity as PciIdentity, Link, ids};
+use pcie::config::{ClassCode, Identity as PciIdentity, Link, ids};
 use pcie::requester::CompletionTimeout;
 use pcie::root_complex::{self, Plan};
 use pcie::switch::SwitchConfig;
@@ -124,7 +124,7 @@ const fn switch(ports: u8) -> SwitchConfig {
         vendor: ids::VENDOR,
         device: ids::SWITCH_UPSTREAM_PORT,
         revision: 0,
-        class: 0x06_0400,
+        class: ClassCode::PCI_BRIDGE,
         subsystem_vendor: 0,
         subsystem: 0,
     };

@@ -10,7 +10,7 @@ use assemblies::Upstream;
 use engine::{Engine, Instant, Nanos, Rng};
 use network_models::network::Side;
 use network_models::trail::{self, Part};
-use pcie::config::{Identity, Link as LinkRegisters, ids};
+use pcie::config::{ClassCode, Identity, Link as LinkRegisters, ids};
 use pcie::switch::SwitchConfig;
 use pcie::wire::Packet;
 use sim::stream::{ConnectionId, StreamEvent};
@@ -114,7 +114,7 @@ fn switch_config(payload_max: u32) -> SwitchConfig {
         vendor: ids::VENDOR,
         device,
         revision: 0,
-        class: 0x06_0400,
+        class: ClassCode::PCI_BRIDGE,
         subsystem_vendor: 0,
         subsystem: 0,
     };

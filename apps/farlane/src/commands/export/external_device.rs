@@ -108,7 +108,7 @@ fn announce(
         let mut said = serde_json::json!({
             "listening": address.to_string(),
             "device": format!("{:04x}:{:04x}", summary.vendor, summary.device),
-            "class": format!("{:06x}", summary.class),
+            "class": summary.class.to_string(),
             "socket": path.to_string_lossy(),
         });
         QuicPlace::add_to(quic, &mut said);

@@ -8,7 +8,7 @@ use std::vec;
 use std::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Nanos};
-use pcie::config::{express, header, msix};
+use pcie::config::{ClassCode, express, header, msix};
 use pcie::requester::{Answer, RequestError};
 use pcie::root_complex::{self, CapabilityId, INTERRUPT_WINDOW, Plan, RootComplex, Topology};
 use pcie::wire::Bdf;
@@ -243,7 +243,7 @@ fn a_host_finds_the_device_that_the_server_describes() {
     let mut bench = TestBench::new();
     let function = bench.enumerate();
     assert_eq!((function.vendor, function.device), (copy_engine::VENDOR, copy_engine::DEVICE));
-    assert_eq!((function.class, function.revision), (0x08_8000, 7));
+    assert_eq!((function.class, function.revision), (ClassCode(0x08_8000), 7));
     assert_eq!(function.serial_number, Some(copy_engine::SERIAL));
     let bars: Vec<_> = function.bars.iter().map(|bar| (bar.index, bar.size)).collect();
     // The pending bits are in another BAR than the table, so they get a new half of the table's

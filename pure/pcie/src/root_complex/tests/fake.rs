@@ -4,7 +4,8 @@ use std::vec::Vec;
 
 use super::*;
 use crate::config::{
-    Bar, BarIndex, Builder, ConfigSpace, Identity, Link, PortType, Slot as SlotConfig, bridge, offset,
+    Bar, BarIndex, Builder, ClassCode, ConfigSpace, Identity, Link, PortType, Slot as SlotConfig, bridge,
+    offset,
 };
 
 /// One function and everything below it.
@@ -24,7 +25,7 @@ const IDENTITY: Identity = Identity {
     vendor: 0x1b36,
     device: 0x0010,
     revision: 2,
-    class: 0x01_0802,
+    class: ClassCode::NVME,
     subsystem_vendor: 0x1af4,
     subsystem: 0x1100,
 };
@@ -48,7 +49,7 @@ pub(super) fn ssd(payload_max: u32) -> Node {
 }
 
 pub(super) fn switch(ports: Vec<Vec<Node>>) -> Node {
-    let identity = Identity { device: 0x0100, class: 0x06_0400, ..IDENTITY };
+    let identity = Identity { device: 0x0100, class: ClassCode::PCI_BRIDGE, ..IDENTITY };
     let up = Builder::bridge(identity).express(PortType::Upstream, Link::default(), None);
     let mut upstream = node(up.build());
     for (device, children) in (0..).zip(ports) {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::config::{Bar, BarIndex, Identity, Link, msix, offset};
+use crate::config::{Bar, BarIndex, ClassCode, Identity, Link, msix, offset};
 use crate::device::{Dma, DmaId, DmaResult};
 use crate::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
 use crate::lspci;
@@ -34,7 +34,7 @@ fn device() -> Device {
             vendor: 0x1b36,
             device: 0x0010,
             revision: 2,
-            class: 0x01_0802,
+            class: ClassCode::NVME,
             subsystem_vendor: 0x1b36,
             subsystem: 0x1100,
         },
@@ -57,7 +57,7 @@ impl World {
             vendor: 0x1b36,
             device: 0x0100,
             revision: 0,
-            class: 0x06_0400,
+            class: ClassCode::PCI_BRIDGE,
             subsystem_vendor: 0,
             subsystem: 0,
         };

@@ -6,7 +6,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::*;
-use crate::config::{bridge, express, header};
+use crate::config::{ClassCode, bridge, express, header};
 use crate::requester::RequestError;
 use crate::wire::Kind;
 use crate::wire::Tag;
@@ -31,7 +31,7 @@ fn a_lone_device_gets_addresses_sizes_and_tags() {
     assert_eq!(topology.faults, []);
     assert_eq!(topology.payload_size(), 4096);
     let device = topology.find(DEVICE).unwrap();
-    assert_eq!((device.vendor, device.device, device.class), (0x1b36, 0x0010, 0x01_0802));
+    assert_eq!((device.vendor, device.device, device.class), (0x1b36, 0x0010, ClassCode::NVME));
     let bars: Vec<_> = device.bars.iter().map(|bar| (bar.index, bar.size, bar.address)).collect();
     let expected =
         [(0, 0x4000, Some(0xc000_0000)), (2, 1 << 30, Some(0x40_0000_0000)), (4, 0x100, Some(0xc000_4000))];

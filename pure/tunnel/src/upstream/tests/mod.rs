@@ -3,7 +3,7 @@ mod patience;
 use std::vec::Vec;
 
 use engine::{Nanos, Rng, settle};
-use pcie::config::{Identity as Function, Link};
+use pcie::config::{ClassCode, Identity as Function, Link};
 use pcie::wire::{Bdf, CompletionStatus, ConfigType, Kind, Tag};
 
 use super::*;
@@ -38,7 +38,7 @@ impl World {
             vendor: 0x1234,
             device: 1,
             revision: 0,
-            class: 0x06_0400,
+            class: ClassCode::PCI_BRIDGE,
             subsystem_vendor: 0,
             subsystem: 0,
         };

@@ -1,5 +1,6 @@
 //! A PCI function of this machine, and what the system tells about it before anything is opened.
 
+use pcie::config::ClassCode;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,6 @@ use super::OpenError;
 
 /// Where the system lists its PCI functions.
 const DEVICES: &str = "/sys/bus/pci/devices";
-/// Class code of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
-const CLASS_NVME: u32 = 0x01_0802;
 /// The most devices of a group that an error names.
 const NEIGHBOURS_MAX: usize = 8;
 
@@ -71,8 +70,9 @@ impl PciAddress {
             return Err(OpenError::NoSuchDevice(self));
         }
         let class = fs::read_to_string(directory.join("class")).unwrap_or_default();
-        let class = u32::from_str_radix(class.trim().trim_start_matches("0x"), 16).unwrap_or(0);
-        if class != CLASS_NVME {
+        let class = u32::from_str_radix(class.trim().trim_start_matches("0x"), 16)
+            .map_or_else(|_| ClassCode::default(), ClassCode);
+        if class != ClassCode::NVME {
             return Err(OpenError::NotNvme { address: self, class });
         }
         // Without an IOMMU, vfio-pci does not take the device.

@@ -1,5 +1,6 @@
 //! Why a PCI function can't be driven from this process.
 
+use pcie::config::ClassCode;
 use std::fmt;
 use std::io;
 
@@ -15,7 +16,7 @@ pub enum OpenError {
         /// The address of the function.
         address: PciAddress,
         /// The class code of the function.
-        class: u32,
+        class: ClassCode,
     },
     /// The system has no IOMMU for the function, or does not use it.
     NoIommu(PciAddress),
@@ -119,7 +120,11 @@ impl fmt::Display for OpenError {
         match self {
             Self::NoSuchDevice(address) => write!(f, "there is no PCI function {address}"),
             Self::NotNvme { address, class } => {
-                write!(f, "{address} is not an NVMe controller: its class code is {class:06x}h, not 010802h")
+                write!(
+                    f,
+                    "{address} is not an NVMe controller: its class code is {class}h, not {}h",
+                    ClassCode::NVME
+                )
             }
             Self::NoIommu(address) => write!(f, "{address} is behind no IOMMU"),
             Self::NotBound { address, driver: Some(driver) } => {
