@@ -13,9 +13,7 @@ use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, namespace_list,
 };
 use crate::wire::log::{ErrorEntry, SmartLog};
-use crate::wire::{
-    AdminOpcode, CommandId, FusedOperation, StatusCode, SubmissionQueueEntry, SubmissionQueueId,
-};
+use crate::wire::{AdminOpcode, CommandId, FusedOperation, QueueId, StatusCode, SubmissionQueueEntry};
 
 /// The most commands in flight at once in [`submission`].
 const TOKENS: u32 = 8;
@@ -70,7 +68,7 @@ pub fn structures(bytes: &[u8]) {
 }
 
 /// A command in flight.
-type Command = (ControllerKey, SubmissionQueueId, SubmissionQueueEntry);
+type Command = (ControllerKey, QueueId, SubmissionQueueEntry);
 
 struct World {
     subsystem: Subsystem,
@@ -114,7 +112,7 @@ impl World {
             }
             return;
         };
-        let queue = SubmissionQueueId(u16::from(control & 1));
+        let queue = QueueId(u16::from(control & 1));
         let controller = self.controllers[usize::from(control >> 7)];
         self.commands[index] = Some((controller, queue, entry));
         let token = CommandToken(u32::try_from(index).unwrap_or_default());
@@ -122,7 +120,7 @@ impl World {
         match control >> 1 & 7 {
             0 => self.reset(controller),
             1 => {
-                self.subsystem.abort_queue(Instant::from_nanos(self.now), controller, SubmissionQueueId(1));
+                self.subsystem.abort_queue(Instant::from_nanos(self.now), controller, QueueId(1));
                 self.drain(control);
             }
             // Leave the pulls for later, so that other commands come in between.

@@ -27,7 +27,7 @@
 //! use farlane_nvme::subsystem::{
 //!     CommandToken, Config, ControllerConfig, Input, Output, Subsystem,
 //! };
-//! use farlane_nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueId};
+//! use farlane_nvme::wire::{IoOpcode, NamespaceId, QueueId};
 //!
 //! let mut now = Instant::ZERO;
 //! let mut disk = RamDisk::new(1 << 20);
@@ -37,7 +37,7 @@
 //! let (written, mut read) = ([0x5a; 512], [0; 512]);
 //! for opcode in [IoOpcode::Write, IoOpcode::Read] {
 //!     let entry = command::on_blocks(opcode, NamespaceId(1), 8, 1);
-//!     let (token, queue) = (CommandToken(0), SubmissionQueueId(1));
+//!     let (token, queue) = (CommandToken(0), QueueId(1));
 //!     subsystem.handle_input(now, Input::Command { controller, token, queue, entry });
 //!     let mut status = None;
 //!     while status.is_none() {

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use nvme::subsystem::{ANA_GROUPS_MAX, AnaState};
+use nvme::subsystem::ANA_GROUPS_MAX;
+use nvme::wire::AnaState;
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 

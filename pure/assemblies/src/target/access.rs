@@ -2,7 +2,8 @@
 //! are yet to create.
 
 use engine::Instant;
-use nvme::subsystem::{AnaState, ControllerKey};
+use nvme::subsystem::ControllerKey;
+use nvme::wire::AnaState;
 use nvme_fabrics::target::SubsystemKey;
 use nvme_fabrics::wire::{ControllerId, PortId};
 

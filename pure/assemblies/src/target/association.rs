@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use nvme::subsystem::{ControllerKey, Instance};
-use nvme::wire::{StatusCode, SubmissionQueueId};
+use nvme::wire::{QueueId, StatusCode};
 use nvme_fabrics::target::{AssociationKey, SubsystemKey};
-use nvme_fabrics::wire::{Nqn, QueueId};
+use nvme_fabrics::wire::Nqn;
 
 use super::peer::{Role, Standing};
 use super::{Close, ConnectionId, Event, Output, Target};
@@ -94,7 +94,7 @@ impl Target {
         member.queues.retain(|(_, connection)| *connection != id);
         let is_last = member.queues.is_empty();
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
-        served.core.drop_queue(now, controller, SubmissionQueueId(queue.queue.0));
+        served.core.drop_queue(now, controller, queue.queue);
         for token in tokens {
             served.retire(token);
         }

@@ -57,7 +57,7 @@ impl Target {
         let Role::Nvm(subsystem, controller) = queue.role else {
             return self.on_discovery_command(id, slot, &entry);
         };
-        let submission_queue = queue.submission_queue();
+        let submission_queue = queue.queue;
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
         let Some(token) = served.issue(Owner { association, connection: id, slot }) else {
             // More commands than hosts were promised at a time; the host tries again.

@@ -5,9 +5,9 @@ use core::net::SocketAddr;
 
 use engine::Instant;
 use nvme::subsystem::{CommandToken, ControllerKey};
-use nvme::wire::{CommandId, CompletionQueueEntry, Status, SubmissionQueueId};
+use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, Status};
 use nvme_fabrics::target::{AssociationKey, Connected, SubsystemKey};
-use nvme_fabrics::wire::{ConnectCommand, PortId, QueueId, TransportAddress};
+use nvme_fabrics::wire::{ConnectCommand, PortId, TransportAddress};
 
 use super::HISTORY_MAX;
 use super::event::Accepted;
@@ -79,10 +79,6 @@ impl Queue {
             head: 0,
             role,
         }
-    }
-
-    pub(super) const fn submission_queue(&self) -> SubmissionQueueId {
-        SubmissionQueueId(self.queue.0)
     }
 }
 
@@ -186,7 +182,7 @@ impl Peer {
             if !queue.without_flow_control {
                 entry.submission_queue_head = queue.head;
             }
-            entry.submission_queue = queue.submission_queue();
+            entry.submission_queue = queue.queue;
         }
         self.connection.complete(slot, entry.with_status(status, false));
     }

@@ -7,7 +7,7 @@ use nvme::pointer::DataPointer;
 use nvme::subsystem::{
     CommandToken, Direction as CoreDirection, Input as CoreInput, Transfer as CoreTransfer,
 };
-use nvme::wire::{SubmissionQueueEntry, SubmissionQueueId};
+use nvme::wire::{QueueId, SubmissionQueueEntry};
 use pcie::device::Dma;
 
 use super::dma::{Assembly, Piece, Purpose};
@@ -165,12 +165,7 @@ impl Controller {
             return;
         }
         let token = CommandToken(u32::from(index));
-        self.tell_core(CoreInput::Command {
-            controller: self.key,
-            token,
-            queue: SubmissionQueueId(queue),
-            entry,
-        });
+        self.tell_core(CoreInput::Command { controller: self.key, token, queue: QueueId(queue), entry });
         if queue != 0 {
             self.walk_early(index, token);
         }

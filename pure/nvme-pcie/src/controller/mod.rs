@@ -31,7 +31,7 @@ use nvme::subsystem::{
     AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Counters, Input as CoreInput,
     Notification, Output as CoreOutput, Subsystem as Core, Transport,
 };
-use nvme::wire::{AdminOpcode, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+use nvme::wire::{AdminOpcode, QueueId, Status, StatusCode, SubmissionQueueEntry};
 use pcie::device::{Dma, DmaId, DmaResult};
 
 pub use dma::READS_MAX;
@@ -472,7 +472,7 @@ impl Controller {
     /// Logs a failure that did not come from the core. Returns the status to complete the command
     /// with.
     fn record(&mut self, queue: u16, entry: &SubmissionQueueEntry, status: Status) -> Status {
-        self.core.record_error(self.now, self.key, SubmissionQueueId(queue), entry, status)
+        self.core.record_error(self.now, self.key, QueueId(queue), entry, status)
     }
 
     fn report_doorbell(&mut self, fault: DoorbellFault) {

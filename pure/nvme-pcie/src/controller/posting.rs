@@ -1,6 +1,6 @@
 //! Posting of completions: batches, Phase Tags, full queues and interrupts.
 
-use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueId};
+use nvme::wire::{CompletionQueueEntry, QueueId, Status};
 use pcie::device::Dma;
 
 use super::slots::{Ending, Transfer};
@@ -111,7 +111,7 @@ impl Controller {
             dw0: ending.dw0,
             dw1: ending.dw1,
             submission_queue_head: queue.head(),
-            submission_queue: SubmissionQueueId(number),
+            submission_queue: QueueId(number),
             command_id,
             status_and_phase: 0,
         };

@@ -2,7 +2,7 @@
 //! doorbells.
 
 use nvme::pointer::PageSize;
-use nvme::wire::SubmissionQueueId;
+use nvme::wire::QueueId;
 
 use super::arbitration::Classes;
 use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
@@ -198,12 +198,8 @@ impl Controller {
         let mut admin = CompletionQueue::new(completion_base, completion, Some(0));
         admin.submission_queues = 1;
         self.completion_queues[0] = Some(admin);
-        let admin = SubmissionQueue::new(
-            SubmissionQueueId::ADMIN,
-            submission_base,
-            submission,
-            CompletionQueueId::ADMIN,
-        );
+        let admin =
+            SubmissionQueue::new(QueueId::ADMIN, submission_base, submission, CompletionQueueId::ADMIN);
         self.submission_queues[0] = Some(admin.located(local));
         self.properties.set_status(status::READY, 1);
     }

@@ -1,13 +1,11 @@
 //! Create and Delete I/O Submission and Completion Queue: the commands that only the transport can
 //! execute.
 
-use nvme::wire::{AdminOpcode, DataTransfer, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
-
 use super::Controller;
 use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
 use super::slots::Ending;
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES, high_16, low_16};
-use nvme::wire::Bits;
+use nvme::wire::{AdminOpcode, Bits, DataTransfer, QueueId, Status, StatusCode, SubmissionQueueEntry};
 
 /// Physically Contiguous (PC) in CDW11.
 const PHYSICALLY_CONTIGUOUS: Bits = Bits::bit(0);
@@ -95,7 +93,7 @@ impl Controller {
         if let Some(queue) = &mut self.completion_queues[completion_queue] {
             queue.submission_queues += 1;
         }
-        let queue = SubmissionQueue::new(SubmissionQueueId(id), entry.data_pointer[0], entries, completes_to);
+        let queue = SubmissionQueue::new(QueueId(id), entry.data_pointer[0], entries, completes_to);
         self.submission_queues[usize::from(id)] = Some(queue.located(local));
         if let Some(classes) = &mut self.classes {
             classes.insert(id, entry);
@@ -136,7 +134,7 @@ impl Controller {
         }
         queue.deletion = Some(index);
         let completes_to = queue.completes_to;
-        self.core.abort_queue(self.now, self.key, SubmissionQueueId(id));
+        self.core.abort_queue(self.now, self.key, QueueId(id));
         self.drain_core();
         self.drop_held_completions(id, completes_to);
         Ok(Deletion::Waits)

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use nvme::wire::SubmissionQueueId;
+use nvme::wire::QueueId;
 
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 
@@ -41,7 +41,7 @@ pub(super) enum Look {
 /// A submission queue: the host moves the tail, and the controller fetches entries up to it.
 #[derive(Debug)]
 pub(super) struct SubmissionQueue {
-    pub(super) id: SubmissionQueueId,
+    pub(super) id: QueueId,
     pub(super) completes_to: CompletionQueueId,
     base: u64,
     /// Offset of the queue in the controller memory buffer, if it is there.
@@ -63,12 +63,7 @@ pub(super) struct SubmissionQueue {
 }
 
 impl SubmissionQueue {
-    pub(super) fn new(
-        id: SubmissionQueueId,
-        base: u64,
-        entries: u32,
-        completes_to: CompletionQueueId,
-    ) -> Self {
+    pub(super) fn new(id: QueueId, base: u64, entries: u32, completes_to: CompletionQueueId) -> Self {
         Self {
             id,
             completes_to,
@@ -250,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_submission_queue_wraps_and_refuses_a_tail_that_goes_back() {
-        let mut queue = SubmissionQueue::new(SubmissionQueueId(1), 0x1000, 4, CompletionQueueId(1));
+        let mut queue = SubmissionQueue::new(QueueId(1), 0x1000, 4, CompletionQueueId(1));
         assert_eq!(queue.ring(4), Err(InvalidDoorbellValue));
         queue.ring(3).unwrap();
         assert_eq!(queue.ring(2), Err(InvalidDoorbellValue));

@@ -10,7 +10,7 @@ use super::types::CommandToken;
 use super::view::Touch;
 use crate::wire::identify::IDENTIFY_LENGTH;
 use crate::wire::{
-    AdminOpcode, Bits, CommandId, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId, low_u16,
+    AdminOpcode, Bits, CommandId, IoOpcode, QueueId, StatusCode, SubmissionQueueEntry, low_u16,
 };
 
 /// A double word of the Commands Supported and Effects log or of the features' log.
@@ -187,7 +187,7 @@ impl Subsystem {
     /// on and Abort reports that. The Abort Command Limit is never exceeded, since every Abort ends
     /// at once.
     fn on_abort(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let queue = SubmissionQueueId(low_u16(ABORT_QUEUE.of(entry.cdw10)));
+        let queue = QueueId(low_u16(ABORT_QUEUE.of(entry.cdw10)));
         let command = CommandId(low_u16(ABORT_COMMAND.of(entry.cdw10)));
         let controller = self.flow.slots.of(token).controller;
         let found = self.flow.slots.tokens().find(|other| {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::namespace::Namespace;
 use crate::wire::log::{AnaGroupDescriptor, AnaLogHeader};
-use crate::wire::{Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
+use crate::wire::{AnaState, Bits, NamespaceId, SubmissionQueueEntry};
 
 /// ANA Transition Time (ANATT): the longest that a group should be in the Change state, in seconds.
 pub(super) const TRANSITION_SECONDS: u8 = 10;
@@ -13,46 +13,6 @@ pub(super) const TRANSITION_SECONDS: u8 = 10;
 pub(super) const CAPABILITIES: u8 = 0b1_1111;
 /// Return Groups Only (RGO), in the Log Specific Parameter (LSP) of CDW10.
 const GROUPS_ONLY: Bits = Bits::bit(8);
-
-/// How well a controller reaches an ANA group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum AnaState {
-    /// ANA Optimized (1h): the initial state of every group.
-    #[default]
-    Optimized,
-    /// ANA Non-Optimized (2h): another controller may be faster.
-    NonOptimized,
-    /// ANA Inaccessible (3h): the group may be reachable through another controller, or later.
-    Inaccessible,
-    /// ANA Persistent Loss (4h): this controller will never reach the group again.
-    PersistentLoss,
-    /// ANA Change (Fh): the state is about to change.
-    Change,
-}
-
-impl AnaState {
-    /// ANA State, bits 3:0 in a group's descriptor.
-    pub const fn value(self) -> u8 {
-        match self {
-            Self::Optimized => 0x1,
-            Self::NonOptimized => 0x2,
-            Self::Inaccessible => 0x3,
-            Self::PersistentLoss => 0x4,
-            Self::Change => 0xf,
-        }
-    }
-
-    /// The status with which commands that need the namespaces' media fail in this state; `None` if
-    /// they succeed.
-    pub(super) const fn refusal(self) -> Option<StatusCode> {
-        match self {
-            Self::Optimized | Self::NonOptimized => None,
-            Self::Inaccessible => Some(StatusCode::AsymmetricAccessInaccessible),
-            Self::PersistentLoss => Some(StatusCode::AsymmetricAccessPersistentLoss),
-            Self::Change => Some(StatusCode::AsymmetricAccessTransition),
-        }
-    }
-}
 
 /// How one controller reaches the ANA groups.
 #[derive(Clone, Debug, Default)]

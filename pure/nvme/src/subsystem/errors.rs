@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::wire::log::ErrorEntry;
-use crate::wire::{Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+use crate::wire::{QueueId, Status, StatusCode, SubmissionQueueEntry};
 
 /// Number of entries of the Error Information log (ELPE). Older entries are dropped.
 pub const ERROR_LOG_ENTRIES: usize = 64;
@@ -64,12 +64,7 @@ pub(super) struct ErrorLog {
 }
 
 impl ErrorLog {
-    pub(super) fn record(
-        &mut self,
-        queue: SubmissionQueueId,
-        entry: &SubmissionQueueEntry,
-        failure: &Failure,
-    ) {
+    pub(super) fn record(&mut self, queue: QueueId, entry: &SubmissionQueueEntry, failure: &Failure) {
         self.count += 1;
         if self.entries.len() == ERROR_LOG_ENTRIES {
             self.entries.pop_back();

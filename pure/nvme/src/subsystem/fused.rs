@@ -6,7 +6,7 @@ use super::flow::{Handled, Step};
 use super::slots::{Alone, HostDataFor, State};
 use super::types::CommandToken;
 use super::view::blocks_of;
-use crate::wire::{FusedOperation, IoOpcode, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+use crate::wire::{FusedOperation, IoOpcode, QueueId, StatusCode, SubmissionQueueEntry};
 
 /// Fused Operation Support (FUSES): Compare and Write.
 pub(super) const COMPARE_AND_WRITE: u16 = 1 << 0;
@@ -17,7 +17,7 @@ impl Subsystem {
     pub(super) fn on_fused_command(
         &mut self,
         token: CommandToken,
-        queue: SubmissionQueueId,
+        queue: QueueId,
         entry: &SubmissionQueueEntry,
     ) -> Handled {
         let invalid = Failure::field(StatusCode::InvalidField, Location::FUSED_OPERATION);
@@ -42,14 +42,14 @@ impl Subsystem {
     }
 
     /// Fails a first command on this queue if `next` is not its second command.
-    pub(super) fn abandon_first(&mut self, next: CommandToken, queue: SubmissionQueueId) {
+    pub(super) fn abandon_first(&mut self, next: CommandToken, queue: QueueId) {
         if let Some(first) = self.take_first(next, queue) {
             self.fail(first, Failure::field(StatusCode::AbortedMissingFused, Location::FUSED_OPERATION));
         }
     }
 
     /// Takes the first command on the queue of `next` whose second command has not come.
-    fn take_first(&mut self, next: CommandToken, queue: SubmissionQueueId) -> Option<CommandToken> {
+    fn take_first(&mut self, next: CommandToken, queue: QueueId) -> Option<CommandToken> {
         let controller = self.flow.slots.of(next).controller;
         let of_queue = |first: &CommandToken| {
             let slot = self.flow.slots.peek(*first);

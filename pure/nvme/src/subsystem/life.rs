@@ -11,7 +11,7 @@ use super::namespace::Busy;
 use super::slots::{MediaFor, Slot, State};
 use super::types::{CommandToken, Notification, Output};
 use crate::wire::feature::FeatureId;
-use crate::wire::{NamespaceId, SubmissionQueueId};
+use crate::wire::{NamespaceId, QueueId};
 
 impl Subsystem {
     /// Adds a controller in its state after a reset. The controller's key is free again once the
@@ -107,7 +107,7 @@ impl Subsystem {
     /// Ends the commands of an I/O queue that the transport has lost for good, without completions,
     /// as a reset does. Requests that media have begun continue, and end before another request
     /// reads or changes the same blocks.
-    pub fn drop_queue(&mut self, now: Instant, controller: ControllerKey, queue: SubmissionQueueId) {
+    pub fn drop_queue(&mut self, now: Instant, controller: ControllerKey, queue: QueueId) {
         self.flow.now = now;
         self.end_commands(|slot| slot.controller == controller && slot.queue == queue);
         self.flow.unsaved = false;

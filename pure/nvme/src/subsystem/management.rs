@@ -5,7 +5,6 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::Subsystem;
-use super::ana::AnaState;
 use super::config::{BlockSize, NamespaceConfig, NamespaceIdentity, PAGE_BYTES};
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
@@ -19,7 +18,7 @@ use super::types::{CommandToken, Notification};
 use super::view::Touch;
 use crate::media::{MediaError, Operation};
 use crate::wire::identify::{CONTROLLER_LIST_LENGTH, IDENTIFY_LENGTH, IdentifyNamespace, controller_list};
-use crate::wire::{AdminOpcode, Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
+use crate::wire::{AdminOpcode, AnaState, Bits, NamespaceId, StatusCode, SubmissionQueueEntry};
 
 /// Select (SEL), in CDW10 of both commands.
 const SELECT: Bits = Bits::new(3, 0);

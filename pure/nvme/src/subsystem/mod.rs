@@ -59,7 +59,6 @@ mod uncorrectable;
 mod unreadable;
 mod view;
 
-pub use ana::AnaState;
 pub use config::{
     ANA_GROUPS_MAX, BlockSize, COMMANDS_MAX, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity,
     PAGE_BYTES, POOL_NAMESPACES, PoolConfig, TRANSFER_BYTES_MAX,
@@ -85,7 +84,7 @@ use alloc::vec::Vec;
 use engine::{Engine, Instant};
 
 use crate::media;
-use crate::wire::{FusedOperation, Status, StatusCode, SubmissionQueueEntry, SubmissionQueueId};
+use crate::wire::{FusedOperation, QueueId, Status, StatusCode, SubmissionQueueEntry};
 use care::Care;
 use controllers::{Controllers, Shutdowns};
 use errors::{Failure, Location};
@@ -232,18 +231,13 @@ impl Subsystem {
     }
 
     /// Number of commands of `queue` that have not ended.
-    pub fn in_flight(&self, controller: ControllerKey, queue: SubmissionQueueId) -> usize {
+    pub fn in_flight(&self, controller: ControllerKey, queue: QueueId) -> usize {
         self.flow.slots.of_controller(controller).filter(|(_, slot)| slot.queue == queue).count()
     }
 
     /// Ends those commands of `queue` that can end at once, for the deletion of the queue. Returns
     /// how many commands remain in flight: a write that a medium has begun must be waited for.
-    pub fn abort_queue(
-        &mut self,
-        now: Instant,
-        controller: ControllerKey,
-        queue: SubmissionQueueId,
-    ) -> usize {
+    pub fn abort_queue(&mut self, now: Instant, controller: ControllerKey, queue: QueueId) -> usize {
         self.flow.now = now;
         let of_queue = self.flow.slots.of_controller(controller).filter(|(_, slot)| slot.queue == queue);
         let tokens: Vec<_> = of_queue.map(|(token, _)| token).collect();
@@ -262,7 +256,7 @@ impl Subsystem {
         &mut self,
         now: Instant,
         controller: ControllerKey,
-        queue: SubmissionQueueId,
+        queue: QueueId,
         entry: &SubmissionQueueEntry,
         status: Status,
     ) -> Status {
@@ -275,7 +269,7 @@ impl Subsystem {
     fn record_failure(
         &mut self,
         controller: ControllerKey,
-        queue: SubmissionQueueId,
+        queue: QueueId,
         entry: &SubmissionQueueEntry,
         failure: &Failure,
     ) {
@@ -314,7 +308,7 @@ impl Subsystem {
         &mut self,
         controller: ControllerKey,
         token: CommandToken,
-        queue: SubmissionQueueId,
+        queue: QueueId,
         entry: SubmissionQueueEntry,
     ) {
         self.flow.slots.start(controller, token, queue, entry);

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::ana::{Access, AnaState};
+use super::ana::Access;
 use super::config::{Config, PAGE_BYTES, PoolConfig};
 use super::controller::ControllerKey;
 use super::errors::Failure;
@@ -14,7 +14,7 @@ use super::record::ReservationRecord;
 use super::reservation::REGISTRANTS_MAX;
 use super::view::{NamespaceView, Refusal, Touch, Verdict, Views};
 use crate::media::MediumId;
-use crate::wire::{NamespaceId, StatusCode};
+use crate::wire::{AnaState, NamespaceId, StatusCode};
 
 /// What decides how a controller's commands stand with namespaces, apart from attachment.
 #[derive(Clone, Debug)]

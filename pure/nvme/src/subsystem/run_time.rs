@@ -3,13 +3,12 @@
 use engine::Instant;
 
 use super::Subsystem;
-use super::ana::AnaState;
 use super::config::NamespaceConfig;
 use super::controller::ControllerKey;
 use super::events::AsynchronousEvent;
 use super::namespace::{Busy, Namespace, NamespaceError};
 use super::self_test::Outcome;
-use crate::wire::NamespaceId;
+use crate::wire::{AnaState, NamespaceId};
 
 impl Subsystem {
     /// Adds a namespace with its own medium. If its configuration says so, the namespace is

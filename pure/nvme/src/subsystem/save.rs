@@ -6,7 +6,7 @@ use super::Subsystem;
 use super::slots::MediaFor;
 use super::types::{CommandToken, Notification};
 use crate::media::{MediaError, Operation};
-use crate::wire::{Status, SubmissionQueueEntry, SubmissionQueueId};
+use crate::wire::{QueueId, Status, SubmissionQueueEntry};
 
 impl Notification {
     /// Whether a command that caused this notification must not complete before the notification is
@@ -78,7 +78,7 @@ impl Subsystem {
     ) {
         let slot_is_command = self.flow.slots.is_command(token);
         if slot_is_command
-            && self.flow.slots.of(token).queue == SubmissionQueueId::ADMIN
+            && self.flow.slots.of(token).queue == QueueId::ADMIN
             && self.creates_namespace(entry)
         {
             self.on_namespace_saved(crate::wire::NamespaceId(dw0), result);

@@ -8,7 +8,7 @@ use super::config::{BlockSize, COMMANDS_MAX};
 use super::controller::ControllerKey;
 use super::types::CommandToken;
 use crate::media::{IoId, MediaError};
-use crate::wire::{NamespaceId, SubmissionQueueEntry, SubmissionQueueId};
+use crate::wire::{NamespaceId, QueueId, SubmissionQueueEntry};
 
 /// What a command does with the data that it pulled from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub(super) struct Slot {
     pub(super) generation: u16,
     /// The controller of the present command, or of the last one in a free slot.
     pub(super) controller: ControllerKey,
-    pub(super) queue: SubmissionQueueId,
+    pub(super) queue: QueueId,
     pub(super) entry: SubmissionQueueEntry,
     /// Bytes that the command transfers between host and controller.
     pub(super) length: u32,
@@ -151,7 +151,7 @@ impl Slot {
             state: State::Free,
             generation: 0,
             controller: ControllerKey(0),
-            queue: SubmissionQueueId::ADMIN,
+            queue: QueueId::ADMIN,
             entry: EMPTY_ENTRY,
             length: 0,
             received: 0,
@@ -291,7 +291,7 @@ impl Slots {
         &mut self,
         controller: ControllerKey,
         token: CommandToken,
-        queue: SubmissionQueueId,
+        queue: QueueId,
         entry: SubmissionQueueEntry,
     ) {
         if usize::try_from(token.0).is_ok_and(|index| index >= self.slots.len()) {

@@ -13,7 +13,7 @@ use super::record::{
 };
 use crate::media;
 use crate::wire::log::SelfTestResult;
-use crate::wire::{NamespaceId, Status, SubmissionQueueEntry, SubmissionQueueId};
+use crate::wire::{NamespaceId, QueueId, Status, SubmissionQueueEntry};
 
 /// The transport's name for a command between arrival and completion: an index in
 /// 0..`commands_max`.
@@ -32,7 +32,7 @@ pub enum Input {
         token: CommandToken,
         /// The submission queue that the command came from. The queue decides the command set, and
         /// Abort finds the command by its queue.
-        queue: SubmissionQueueId,
+        queue: QueueId,
         /// The submission queue entry.
         entry: SubmissionQueueEntry,
     },

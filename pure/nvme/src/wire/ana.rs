@@ -1,5 +1,6 @@
 //! Asymmetric Namespace Access (ANA): how well a controller reaches a group of namespaces.
 
+use super::StatusCode;
 use super::bits::{Bits, low_u8};
 
 /// ANA State of a group, as one controller sees the group. Better states come first.
@@ -47,6 +48,17 @@ impl AnaState {
     /// Whether commands may take a path in this state.
     pub const fn is_usable(self) -> bool {
         matches!(self, Self::Optimized | Self::NonOptimized)
+    }
+
+    /// The status with which commands that need the namespaces' media fail in this state; `None` if
+    /// they succeed.
+    pub const fn refusal(self) -> Option<StatusCode> {
+        match self {
+            Self::Optimized | Self::NonOptimized => None,
+            Self::Inaccessible => Some(StatusCode::AsymmetricAccessInaccessible),
+            Self::PersistentLoss => Some(StatusCode::AsymmetricAccessPersistentLoss),
+            Self::Change => Some(StatusCode::AsymmetricAccessTransition),
+        }
     }
 }
 

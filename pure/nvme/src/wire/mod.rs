@@ -20,8 +20,7 @@ pub use bits::Bits;
 pub use copy::{CopyRange, LongCopyRange};
 pub use dataset::DatasetRange;
 pub use entry::{
-    CommandId, CompletionQueueEntry, DataTransfer, FusedOperation, NamespaceId, QueueId,
-    QueueId as SubmissionQueueId, SubmissionQueueEntry,
+    CommandId, CompletionQueueEntry, DataTransfer, FusedOperation, NamespaceId, QueueId, SubmissionQueueEntry,
 };
 pub use opcode::{AdminOpcode, IoOpcode};
 pub use status::{Status, StatusCode};

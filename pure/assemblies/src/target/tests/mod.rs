@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Nanos};
 use nvme::host::Data;
-use nvme::subsystem::AnaState;
-use nvme::wire::{AdminOpcode, IoOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, AnaState, IoOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts};
 use nvme_fabrics::wire::{
     ControllerId, DiscoveryHeader, FabricsCommand, FabricsStatus, Nqn, PortId, PropertyGet, PropertySet,

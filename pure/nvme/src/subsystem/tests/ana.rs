@@ -1,6 +1,7 @@
 //! Asymmetric Namespace Access.
 
 use super::*;
+use crate::wire::AnaState;
 use crate::wire::log::{AnaGroupDescriptor, AnaLogHeader};
 
 /// Two controllers over fabrics of a subsystem with two namespaces, the second one in group 2 of 3.

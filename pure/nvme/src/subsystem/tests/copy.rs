@@ -147,7 +147,7 @@ fn nothing_comes_between_compare_and_write() {
     let before = bench.send(IO, io(IoOpcode::Write, 1, 5, 1));
     let compare = bench.send(IO, first(5, 1));
     let write = bench.send(IO, second(5, 1));
-    let between = bench.send(SubmissionQueueId(2), io(IoOpcode::Write, 1, 5, 1));
+    let between = bench.send(QueueId(2), io(IoOpcode::Write, 1, 5, 1));
     let format = SubmissionQueueEntry { namespace: NamespaceId(2), ..admin(AdminOpcode::FormatNvm) };
     let format = bench.send(ADMIN, format);
     // Requests come one by one: the earlier write, the comparison, the write, then the others.
@@ -182,7 +182,7 @@ fn halves_of_pairs_fail_as_the_specification_says() {
     bench.fails(IO, second(5, 1), StatusCode::AbortedMissingFused);
     // Another command comes in between on this queue. A command on another queue does not matter.
     let alone = bench.send(IO, first(5, 1));
-    assert!(bench.run(SubmissionQueueId(2), io(IoOpcode::Read, 1, 0, 1)).status.is_success());
+    assert!(bench.run(QueueId(2), io(IoOpcode::Read, 1, 0, 1)).status.is_success());
     bench.succeeds(IO, io(IoOpcode::Read, 1, 0, 1));
     assert_eq!(bench.take(alone).status.code(), StatusCode::AbortedMissingFused);
     let alone = bench.send(IO, first(5, 1));
@@ -205,7 +205,7 @@ fn halves_of_pairs_fail_as_the_specification_says() {
     assert_eq!(bench.succeeds(ADMIN, abort), 0);
     assert_eq!(bench.take(compare).status.code(), StatusCode::CommandAbortRequested);
     bench.media_stuck = true;
-    bench.send(SubmissionQueueId(2), io(IoOpcode::Write, 1, 0, 1));
+    bench.send(QueueId(2), io(IoOpcode::Write, 1, 0, 1));
     let compare = bench.send(IO, first(5, 1));
     let write = bench.send(IO, second(5, 1));
     assert_eq!(bench.subsystem.abort_queue(bench.now, bench.controller, IO), 0);

@@ -16,9 +16,8 @@ mod saving;
 mod views;
 
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use engine::Buffer;
 
@@ -29,8 +28,8 @@ use crate::wire::feature::FeatureId;
 use crate::wire::log::LogPage;
 use crate::wire::{AdminOpcode, CommandId, IoOpcode, NamespaceId};
 
-const ADMIN: SubmissionQueueId = SubmissionQueueId::ADMIN;
-const IO: SubmissionQueueId = SubmissionQueueId(1);
+const ADMIN: QueueId = QueueId::ADMIN;
+const IO: QueueId = QueueId(1);
 const DISK: u64 = 1 << 20;
 
 /// A controller, its disks, and a host that answers pulls.
@@ -85,7 +84,7 @@ impl Bench {
     }
 
     /// Sends a command and returns its token.
-    fn send(&mut self, queue: SubmissionQueueId, mut entry: SubmissionQueueEntry) -> CommandToken {
+    fn send(&mut self, queue: QueueId, mut entry: SubmissionQueueEntry) -> CommandToken {
         let token = CommandToken(self.next % 1024);
         self.next += 1;
         entry.command_id = CommandId(u16::try_from(token.0).unwrap());
@@ -195,13 +194,13 @@ impl Bench {
         self.completed.remove(&token.0).expect("the command has not ended")
     }
 
-    fn run(&mut self, queue: SubmissionQueueId, entry: SubmissionQueueEntry) -> CompletionResult {
+    fn run(&mut self, queue: QueueId, entry: SubmissionQueueEntry) -> CompletionResult {
         let token = self.send(queue, entry);
         self.take(token)
     }
 
     #[track_caller]
-    fn fails(&mut self, queue: SubmissionQueueId, entry: SubmissionQueueEntry, code: StatusCode) {
+    fn fails(&mut self, queue: QueueId, entry: SubmissionQueueEntry, code: StatusCode) {
         let before = self.subsystem.controllers.of(self.controller).errors.count();
         let status = self.run(queue, entry).status;
         assert_eq!(status.code(), code);
@@ -212,7 +211,7 @@ impl Bench {
     }
 
     #[track_caller]
-    fn succeeds(&mut self, queue: SubmissionQueueId, entry: SubmissionQueueEntry) -> u32 {
+    fn succeeds(&mut self, queue: QueueId, entry: SubmissionQueueEntry) -> u32 {
         let completion = self.run(queue, entry);
         assert_eq!(completion.status, Status::SUCCESS);
         completion.dw0

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::subsystem::namespace::{Busy, Namespace};
 use crate::subsystem::view::{NamespaceView, Touch, Verdict};
+use crate::wire::AnaState;
 
 const POOL: u64 = 256 << 10;
 /// Identifiers that commands name. The highest is not valid.

@@ -2,7 +2,7 @@
 
 use engine::Instant;
 use nvme::media::MediumId;
-use nvme::subsystem::AnaState;
+use nvme::wire::AnaState;
 use nvme_fabrics::target::SubsystemKey;
 use nvme_fabrics::wire::{ControllerId, PortId};
 
