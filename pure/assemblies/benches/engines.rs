@@ -15,10 +15,10 @@ use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission};
 use nvme_pcie::{controller, function};
 use tunnel::downstream;
-use tunnel::upstream::PortIndex;
+use tunnel::upstream::ConnectionIndex;
 
 const CONNECTION: ConnectionId = ConnectionId(1);
-const PORT: PortIndex = PortIndex(0);
+const NEAR_CONNECTION: ConnectionIndex = ConnectionIndex(0);
 const DISK_BYTES: u64 = 1 << 20;
 const BATCHES: usize = 200;
 const BATCH: u32 = 200;
@@ -65,7 +65,7 @@ impl Pair {
         while let Some(output) = self.near.poll_output() {
             match output {
                 near::Output::Connect(_) => {
-                    self.near.handle_input(now, near::Input::Connected(PORT));
+                    self.near.handle_input(now, near::Input::Connected(NEAR_CONNECTION));
                     self.far.handle_input(
                         now,
                         far::Input::Network(downstream::Input::Accepted(
@@ -93,7 +93,7 @@ impl Pair {
             let Some(output) = self.far.poll_output() else { break };
             match output {
                 far::Output::Transmit(_, bytes) => {
-                    self.near.handle_input(now, near::Input::Received(PORT, bytes));
+                    self.near.handle_input(now, near::Input::Received(NEAR_CONNECTION, bytes));
                 }
                 far::Output::Device(far::Storage::Media(request)) => {
                     let completions = &mut self.completions;

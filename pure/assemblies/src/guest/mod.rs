@@ -35,7 +35,7 @@ use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool};
 use pcie::root_complex::{self, RootComplex};
 use pcie::wire::Packet;
 use tunnel::session;
-use tunnel::upstream::{self, PortIndex};
+use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 use vfio_user::server::{self, Server};
 
 use access::Accesses;
@@ -65,11 +65,11 @@ enum Below {
 #[derive(Debug)]
 pub enum Input<'a, D> {
     /// The connection to the far end that [`Output::Connect`] asked for is open.
-    Connected(PortIndex),
+    Connected(ConnectionIndex),
     /// A piece of the far end's byte stream on this port's connection, cut anywhere.
-    Received(PortIndex, Buffer),
+    Received(ConnectionIndex, Buffer),
     /// A connection to the far end ended, or could not be made.
-    Disconnected(PortIndex),
+    Disconnected(ConnectionIndex),
     /// A packet from the function that is attached directly.
     Packet(Packet),
     /// A client has connected. Allowed only while [`Guest::takes_client`] is true.
@@ -91,11 +91,11 @@ pub enum Output<D> {
     /// Dial the far end for this connection. Connections are numbered from 0;
     /// [`Upstream::connections`] says how many there may be. Answer with [`Input::Connected`] or
     /// [`Input::Disconnected`].
-    Connect(PortIndex),
+    Connect(ConnectionIndex),
     /// Append these bytes to the stream to the far end on this port's connection.
-    Transmit(PortIndex, Buffer),
+    Transmit(ConnectionIndex, Buffer),
     /// End the connection to the far end once all bytes output before this are on their way.
-    Close(PortIndex),
+    Close(ConnectionIndex),
     /// A packet for the function that is attached directly.
     Packet(Packet),
     /// Append this message to the stream to the client.
@@ -455,12 +455,14 @@ impl<D: 'static> Guest<D> {
                 Some(upstream::Output::Tlp { packet, .. }) => {
                     self.root.handle_input(self.now, root_complex::Input::Packet(packet));
                 }
-                Some(upstream::Output::Transmit { port, bytes }) => {
-                    self.outputs.push_back(Output::Transmit(port, bytes));
+                Some(upstream::Output::Transmit { connection, bytes }) => {
+                    self.outputs.push_back(Output::Transmit(connection, bytes));
                 }
-                Some(upstream::Output::Connect { port }) => self.outputs.push_back(Output::Connect(port)),
-                Some(upstream::Output::CloseConnection { port }) => {
-                    self.outputs.push_back(Output::Close(port));
+                Some(upstream::Output::Connect { connection }) => {
+                    self.outputs.push_back(Output::Connect(connection))
+                }
+                Some(upstream::Output::CloseConnection { connection }) => {
+                    self.outputs.push_back(Output::Close(connection));
                 }
                 Some(upstream::Output::Event { event, .. }) => self.on_link(event),
             }
@@ -497,9 +499,11 @@ impl<D: 'static> Engine for Guest<D> {
     fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
         self.tell(now);
         match input {
-            Input::Connected(port) => self.tunnel_input(upstream::Input::Connected(port)),
-            Input::Received(port, bytes) => self.tunnel_input(upstream::Input::Received(port, bytes)),
-            Input::Disconnected(port) => self.tunnel_input(upstream::Input::Disconnected(port)),
+            Input::Connected(connection) => self.tunnel_input(upstream::Input::Connected(connection)),
+            Input::Received(connection, bytes) => {
+                self.tunnel_input(upstream::Input::Received(connection, bytes));
+            }
+            Input::Disconnected(connection) => self.tunnel_input(upstream::Input::Disconnected(connection)),
             Input::Packet(packet) => self.root.handle_input(now, root_complex::Input::Packet(packet)),
             Input::ClientConnected => {
                 self.client = true;

@@ -28,7 +28,7 @@ use pcie::requester::{Answer, Busy};
 use pcie::root_complex::{self, Received, RootComplex, Topology};
 use pcie::wire::{Bdf, Packet};
 use tunnel::session::{self, Arrival};
-use tunnel::upstream::{self, PortIndex};
+use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 
 use driver::Driver;
 use trace::Trace;
@@ -46,11 +46,11 @@ enum Below {
 #[derive(Debug)]
 pub enum Input {
     /// The connection that [`Output::Connect`] asked for is open.
-    Connected(PortIndex),
-    /// A piece of a port's byte stream, cut anywhere.
-    Received(PortIndex, Buffer),
-    /// A port's connection ended, or could not be made.
-    Disconnected(PortIndex),
+    Connected(ConnectionIndex),
+    /// A piece of a connection's byte stream, cut anywhere.
+    Received(ConnectionIndex, Buffer),
+    /// The connection ended, or could not be made.
+    Disconnected(ConnectionIndex),
     /// A packet from the function that is attached directly.
     Packet(Packet),
 }
@@ -58,12 +58,13 @@ pub enum Input {
 /// What the host asks of the world, or tells the world.
 #[derive(Debug)]
 pub enum Output {
-    /// Dial the far end of a port. Answer with [`Input::Connected`] or [`Input::Disconnected`].
-    Connect(PortIndex),
-    /// Append these bytes to the stream of a port.
-    Transmit(PortIndex, Buffer),
-    /// End the connection of a port once all bytes output before this are on their way.
-    Close(PortIndex),
+    /// Dial the far end of the connection's port. Answer with [`Input::Connected`] or
+    /// [`Input::Disconnected`].
+    Connect(ConnectionIndex),
+    /// Append these bytes to the stream of a connection.
+    Transmit(ConnectionIndex, Buffer),
+    /// End the connection once all bytes output before this are on their way.
+    Close(ConnectionIndex),
     /// A packet for the function that is attached directly.
     Packet(Packet),
     /// An event for the application.
@@ -522,12 +523,14 @@ impl Near {
                 Some(upstream::Output::Tlp { mut packet, from }) => {
                     self.on_packet(&mut packet, from.map(|(_, arrival)| arrival));
                 }
-                Some(upstream::Output::Transmit { port, bytes }) => {
-                    self.outputs.push_back(Output::Transmit(port, bytes));
+                Some(upstream::Output::Transmit { connection, bytes }) => {
+                    self.outputs.push_back(Output::Transmit(connection, bytes));
                 }
-                Some(upstream::Output::Connect { port }) => self.outputs.push_back(Output::Connect(port)),
-                Some(upstream::Output::CloseConnection { port }) => {
-                    self.outputs.push_back(Output::Close(port))
+                Some(upstream::Output::Connect { connection }) => {
+                    self.outputs.push_back(Output::Connect(connection))
+                }
+                Some(upstream::Output::CloseConnection { connection }) => {
+                    self.outputs.push_back(Output::Close(connection))
                 }
                 Some(upstream::Output::Event { port, event }) => self.on_port(port, event),
             }
@@ -553,9 +556,11 @@ impl Engine for Near {
     fn handle_input(&mut self, now: Instant, input: Input) {
         self.tell(now);
         match input {
-            Input::Connected(port) => self.tunnel_input(upstream::Input::Connected(port)),
-            Input::Received(port, bytes) => self.tunnel_input(upstream::Input::Received(port, bytes)),
-            Input::Disconnected(port) => self.tunnel_input(upstream::Input::Disconnected(port)),
+            Input::Connected(connection) => self.tunnel_input(upstream::Input::Connected(connection)),
+            Input::Received(connection, bytes) => {
+                self.tunnel_input(upstream::Input::Received(connection, bytes));
+            }
+            Input::Disconnected(connection) => self.tunnel_input(upstream::Input::Disconnected(connection)),
             Input::Packet(mut packet) => self.on_packet(&mut packet, None),
         }
         self.circulate(false);

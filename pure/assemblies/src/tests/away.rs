@@ -22,14 +22,14 @@ fn host_like_others() -> near::Config {
 fn lost_before_enumeration(config_cache: bool) -> Pair {
     let session = tunnel::session::Config { config_cache, ..tunnel::session::Config::default() };
     let mut pair = Pair::with(host_like_others(), &session, 2);
-    pair.unreachable = [SECOND].into();
+    pair.unreachable = [ConnectionIndex::main_of(SECOND)].into();
     pair.run_for(Nanos::from_millis(500));
     let up = |event: &Event| matches!(event, Event::Link { event: tunnel::Event::LinkUp { .. }, .. });
     assert!(pair.events.iter().any(up), "{:?}", pair.events);
     pair.cut();
-    pair.unreachable = [PORT, SECOND].into();
+    pair.unreachable = [PORT, SECOND].map(ConnectionIndex::main_of).into();
     pair.run_for(Nanos::from_secs(3));
-    pair.unreachable = [SECOND].into();
+    pair.unreachable = [ConnectionIndex::main_of(SECOND)].into();
     pair
 }
 

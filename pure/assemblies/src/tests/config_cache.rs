@@ -8,7 +8,7 @@ use pcie::config::{express, header, msix, offset, power};
 use pcie::wire::{Bdf, CompletionStatus, ConfigRequest, ConfigType, Header, Kind, Packet, Tag};
 use tunnel::downstream::{self, ConnectionId};
 use tunnel::session::{Config, Session};
-use tunnel::upstream::{self, PortIndex};
+use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 
 use super::function_config;
 use crate::Upstream;
@@ -120,7 +120,7 @@ impl World {
             }
             while let Some((_, connection, bytes)) = self.up.pop_front_if(|(at, ..)| *at <= self.now) {
                 if self.connection == Some(connection) {
-                    let input = upstream::Input::Received(PortIndex(0), bytes);
+                    let input = upstream::Input::Received(ConnectionIndex(0), bytes);
                     self.upstream.handle_input(self.now, input);
                 }
             }
@@ -139,7 +139,7 @@ impl World {
                     upstream::Output::Transmit { bytes, .. } => {
                         self.down.extend(self.connection.map(|connection| (at, connection, bytes)));
                     }
-                    upstream::Output::Connect { port } => {
+                    upstream::Output::Connect { connection } => {
                         self.count += 1;
                         self.connection = Some(self.count);
                         let input = downstream::Input::Accepted(
@@ -147,7 +147,7 @@ impl World {
                             core::net::Ipv4Addr::LOCALHOST.into(),
                         );
                         self.far.handle_input(self.now, far::Input::Network(input));
-                        self.upstream.handle_input(self.now, upstream::Input::Connected(port));
+                        self.upstream.handle_input(self.now, upstream::Input::Connected(connection));
                     }
                     _ => {}
                 }
@@ -167,7 +167,7 @@ impl World {
         if let Some(connection) = self.connection.take() {
             let input = downstream::Input::Disconnected(ConnectionId(connection));
             self.far.handle_input(self.now, far::Input::Network(input));
-            self.upstream.handle_input(self.now, upstream::Input::Disconnected(PortIndex(0)));
+            self.upstream.handle_input(self.now, upstream::Input::Disconnected(ConnectionIndex(0)));
         }
     }
 

@@ -16,7 +16,7 @@ use nvme_pcie::host::{Data, QueueId, Submission};
 use nvme_pcie::{controller, function};
 use pcie::memory::Memory;
 use tunnel::downstream::{self, ConnectionId};
-use tunnel::upstream::PortIndex;
+use tunnel::upstream::{ConnectionIndex, PortIndex};
 
 use crate::far::{self, Far};
 use crate::near::{self, ControllerIndex, Event, Near};
@@ -29,8 +29,8 @@ struct Pair {
     near: Near,
     far: Far,
     disk: RamDisk,
-    /// Ports whose dialling fails.
-    unreachable: Vec<PortIndex>,
+    /// Connections whose dialling fails.
+    unreachable: Vec<ConnectionIndex>,
     now: Instant,
     events: Vec<Event>,
     /// Pieces that were sent, down and up.
@@ -91,7 +91,7 @@ impl Pair {
 
     /// Both ends lose the connection.
     fn cut(&mut self) {
-        self.near.handle_input(self.now, near::Input::Disconnected(PORT));
+        self.near.handle_input(self.now, near::Input::Disconnected(ConnectionIndex::main_of(PORT)));
         self.far.handle_input(self.now, far::Input::Network(downstream::Input::Disconnected(CONNECTION)));
     }
 
@@ -102,19 +102,19 @@ impl Pair {
         }
         while let Some(output) = self.near.poll_output() {
             let input = match output {
-                near::Output::Connect(port) if self.unreachable.contains(&port) => {
-                    self.near.handle_input(now, near::Input::Disconnected(port));
+                near::Output::Connect(connection) if self.unreachable.contains(&connection) => {
+                    self.near.handle_input(now, near::Input::Disconnected(connection));
                     continue;
                 }
-                near::Output::Connect(port) => {
-                    self.near.handle_input(now, near::Input::Connected(port));
-                    downstream::Input::Accepted(connection(port), core::net::Ipv4Addr::LOCALHOST.into())
+                near::Output::Connect(connection) => {
+                    self.near.handle_input(now, near::Input::Connected(connection));
+                    downstream::Input::Accepted(at_far_end(connection), core::net::Ipv4Addr::LOCALHOST.into())
                 }
-                near::Output::Transmit(port, bytes) => {
+                near::Output::Transmit(connection, bytes) => {
                     self.pieces[0].push(bytes.clone());
-                    downstream::Input::Received(connection(port), bytes)
+                    downstream::Input::Received(at_far_end(connection), bytes)
                 }
-                near::Output::Close(port) => downstream::Input::Disconnected(connection(port)),
+                near::Output::Close(connection) => downstream::Input::Disconnected(at_far_end(connection)),
                 near::Output::Packet(packet) => panic!("there is no direct link for {packet:?}"),
                 near::Output::Event(event) => {
                     self.events.push(event);
@@ -135,13 +135,13 @@ impl Pair {
             match output {
                 far::Output::Transmit(connection, bytes) => {
                     self.pieces[1].push(bytes.clone());
-                    self.near.handle_input(now, near::Input::Received(port(connection), bytes));
+                    self.near.handle_input(now, near::Input::Received(at_near_end(connection), bytes));
                 }
                 far::Output::Device(far::Storage::Media(request)) => {
                     self.disk.submit(request, &mut |completion| done.push(completion))
                 }
                 far::Output::Close(connection) => {
-                    self.near.handle_input(now, near::Input::Disconnected(port(connection)));
+                    self.near.handle_input(now, near::Input::Disconnected(at_near_end(connection)));
                 }
                 far::Output::Event(..) | far::Output::Device(far::Storage::Notify(_)) => {}
             }
@@ -149,12 +149,12 @@ impl Pair {
     }
 }
 
-/// A connection has the number of its port.
-fn connection(port: PortIndex) -> ConnectionId {
-    ConnectionId(port.0.into())
+/// A connection has the same number at both ends.
+fn at_far_end(connection: ConnectionIndex) -> ConnectionId {
+    ConnectionId(connection.0.into())
 }
-fn port(connection: ConnectionId) -> PortIndex {
-    PortIndex(u8::try_from(connection.0).unwrap())
+fn at_near_end(connection: ConnectionId) -> ConnectionIndex {
+    ConnectionIndex(u8::try_from(connection.0).unwrap())
 }
 
 fn ready(events: &[Event]) -> bool {

@@ -88,9 +88,9 @@ fn connections_cut_one_after_the_other_are_noticed_by_nobody() {
                 pair.now = pair.now + Nanos::from_micros(1);
                 pair.step();
             }
-            let port = PortIndex(u8::try_from(round % u64::from(STRANDS)).unwrap());
-            pair.near.handle_input(pair.now, near::Input::Disconnected(port));
-            let input = downstream::Input::Disconnected(connection(port));
+            let connection = ConnectionIndex(u8::try_from(round % u64::from(STRANDS)).unwrap());
+            pair.near.handle_input(pair.now, near::Input::Disconnected(connection));
+            let input = downstream::Input::Disconnected(at_far_end(connection));
             pair.far.handle_input(pair.now, far::Input::Network(input));
         });
     }

@@ -16,11 +16,22 @@ use crate::event::Event;
 use crate::session::{self, Arrival, Config, Session};
 use crate::strands::Bundle;
 
-/// A downstream port and the session below it, counted from 0. In inputs and outputs about
-/// connections, the further connections of spread links have the numbers after those of the ports.
-/// [`Upstream::port_of`] gives the port of any connection.
+/// Names a downstream port of the switch and the link below it; counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortIndex(pub u8);
+
+/// Names a connection to a far end; counted from 0. The main connections of the ports come first,
+/// in the ports' order. The further connections of spread links have the numbers after them.
+/// [`Upstream::port_of`] gives the port of any connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionIndex(pub u8);
+
+impl ConnectionIndex {
+    /// The main connection of `port`.
+    pub const fn main_of(port: PortIndex) -> Self {
+        Self(port.0)
+    }
+}
 
 /// What the world tells the host's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +39,11 @@ pub enum Input {
     /// A packet from the root complex.
     Tlp(Packet),
     /// The connection asked for with [`Output::Connect`] exists.
-    Connected(PortIndex),
-    /// A piece of a port's byte stream, cut anywhere.
-    Received(PortIndex, Buffer),
-    /// The connection of a port ended, or could not be made.
-    Disconnected(PortIndex),
+    Connected(ConnectionIndex),
+    /// A piece of a connection's byte stream, cut anywhere.
+    Received(ConnectionIndex, Buffer),
+    /// The connection ended, or could not be made.
+    Disconnected(ConnectionIndex),
 }
 
 /// What the host's end asks of the world, or tells it.
@@ -45,23 +56,24 @@ pub enum Output {
         /// Port and arrival of the packet; `None` for a packet of the switch itself.
         from: Option<(PortIndex, Arrival)>,
     },
-    /// Append these bytes to the stream of a port.
+    /// Append these bytes to the stream of a connection.
     Transmit {
         /// The connection to send on.
-        port: PortIndex,
+        connection: ConnectionIndex,
         /// The bytes to append.
         bytes: Buffer,
     },
-    /// Dial the far end of a port. The answer is [`Input::Connected`] or [`Input::Disconnected`].
+    /// Dial the far end of the connection's port. The answer is [`Input::Connected`] or
+    /// [`Input::Disconnected`].
     Connect {
         /// The connection to make.
-        port: PortIndex,
+        connection: ConnectionIndex,
     },
-    /// End the connection of a port once all bytes before this output are on their way. The
-    /// connection brings no further input.
+    /// End a connection once all bytes before this output are on their way. The connection brings
+    /// no further input.
     CloseConnection {
         /// The connection to end.
-        port: PortIndex,
+        connection: ConnectionIndex,
     },
     /// Something to tell the application.
     Event {
@@ -165,22 +177,22 @@ impl<I: Interposer> Upstream<I> {
         self.ports.len() + self.further.len()
     }
     /// The port that a connection belongs to.
-    pub fn port_of(&self, connection: PortIndex) -> PortIndex {
+    pub fn port_of(&self, connection: ConnectionIndex) -> PortIndex {
         self.strand_of(connection).0
     }
     /// The port that a connection belongs to, and the connection's strand of that port.
-    fn strand_of(&self, connection: PortIndex) -> (PortIndex, Strand) {
+    fn strand_of(&self, connection: ConnectionIndex) -> (PortIndex, Strand) {
         let further = usize::from(connection.0).checked_sub(self.ports.len());
-        further.map_or((connection, 0), |index| self.further[index])
+        further.map_or((PortIndex(connection.0), 0), |index| self.further[index])
     }
     /// The number by which the world knows a strand of a port.
-    fn connection(&self, port: PortIndex, strand: Strand) -> PortIndex {
+    fn connection(&self, port: PortIndex, strand: Strand) -> ConnectionIndex {
         if strand == 0 {
-            return port;
+            return ConnectionIndex::main_of(port);
         }
         let index = self.further.iter().position(|further| *further == (port, strand));
         let number = self.ports.len() + index.expect("all strands are in the list");
-        PortIndex(u8::try_from(number).expect("32 ports have at most 256 connections"))
+        ConnectionIndex(u8::try_from(number).expect("32 ports have at most 256 connections"))
     }
     /// The sessions of all connections of `port`, the main one first. A link that is not spread has
     /// one.
@@ -396,9 +408,13 @@ impl<I: Interposer> Upstream<I> {
                     }
                 }
             }
-            From::Transmit(bytes) => Some(Output::Transmit { port: self.connection(port, strand), bytes }),
-            From::Connect => Some(Output::Connect { port: self.connection(port, strand) }),
-            From::CloseConnection => Some(Output::CloseConnection { port: self.connection(port, strand) }),
+            From::Transmit(bytes) => {
+                Some(Output::Transmit { connection: self.connection(port, strand), bytes })
+            }
+            From::Connect => Some(Output::Connect { connection: self.connection(port, strand) }),
+            From::CloseConnection => {
+                Some(Output::CloseConnection { connection: self.connection(port, strand) })
+            }
             From::LinkUp { .. } | From::Resumed if self.lays_again(port, strand) => None,
             // The state of a further strand concerns nobody while the link is up.
             _ if strand > 0 => None,
@@ -472,8 +488,8 @@ impl<I: Interposer> Upstream<I> {
         None
     }
 
-    fn port_input(&mut self, port: PortIndex, input: session::Input) {
-        let (port, strand) = self.strand_of(port);
+    fn connection_input(&mut self, connection: ConnectionIndex, input: session::Input) {
+        let (port, strand) = self.strand_of(connection);
         let session = self.ports.get_mut(usize::from(port.0)).expect("the world names ports that exist");
         session.handle_input(self.now, strand, input);
     }
@@ -487,9 +503,13 @@ impl<I: Interposer> Engine for Upstream<I> {
         self.now = now;
         match input {
             Input::Tlp(packet) => self.send(now, packet),
-            Input::Connected(port) => self.port_input(port, session::Input::Connected),
-            Input::Received(port, bytes) => self.port_input(port, session::Input::Received(bytes)),
-            Input::Disconnected(port) => self.port_input(port, session::Input::Disconnected),
+            Input::Connected(connection) => self.connection_input(connection, session::Input::Connected),
+            Input::Received(connection, bytes) => {
+                self.connection_input(connection, session::Input::Received(bytes));
+            }
+            Input::Disconnected(connection) => {
+                self.connection_input(connection, session::Input::Disconnected);
+            }
         }
     }
 

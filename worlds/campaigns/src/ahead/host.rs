@@ -12,7 +12,7 @@ use pcie::switch::SwitchConfig;
 use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
 use tunnel::session::Config as SessionConfig;
-use tunnel::upstream::{self, PortIndex};
+use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 
 use super::memory::Shared;
 use super::station::{Found, Ground, Station};
@@ -102,7 +102,7 @@ impl HostNode {
     pub(super) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
         let found = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.connection == connection);
         let Some(port) = self.lines.iter().position(found) else { return };
-        let index = port_index(port);
+        let index = ConnectionIndex::main_of(port_index(port));
         let input = match event {
             StreamEvent::Opened => {
                 self.lines[port].as_mut().expect("the line was found").open = true;
@@ -215,20 +215,20 @@ impl HostNode {
         let now = context.now();
         match output {
             From::Tlp { packet, .. } => self.root.handle_input(now, root_complex::Input::Packet(packet)),
-            From::Transmit { port, bytes } => {
-                let port = usize::from(port.0);
+            From::Transmit { connection, bytes } => {
+                let port = usize::from(connection.0);
                 self.taps[port].scan(&bytes);
                 if let Some(line) = &mut self.lines[port] {
                     line.outbox.push(bytes);
                 }
             }
-            From::Connect { port } => {
-                let port = usize::from(port.0);
+            From::Connect { connection } => {
+                let port = usize::from(connection.0);
                 self.hang_up(context, port);
                 let connection = context.dial(self.peers[port]);
                 self.lines[port] = Some(Line { connection, open: false, outbox: Outbox::default() });
             }
-            From::CloseConnection { port } => self.hang_up(context, usize::from(port.0)),
+            From::CloseConnection { connection } => self.hang_up(context, usize::from(connection.0)),
             From::Event { port, event } => self.on_event(now, usize::from(port.0), &event),
         }
     }

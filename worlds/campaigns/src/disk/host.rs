@@ -12,7 +12,7 @@ use pcie::memory::Memory;
 use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
 use tunnel::session::Config as SessionConfig;
-use tunnel::upstream::PortIndex;
+use tunnel::upstream::{ConnectionIndex, PortIndex};
 
 use crate::campaign::Outcome;
 use crate::checker::{End, Kind, OperationId};
@@ -92,21 +92,21 @@ impl HostNode {
         }
     }
 
-    fn port_of(&self, connection: ConnectionId) -> Option<usize> {
+    fn position(&self, connection: ConnectionId) -> Option<usize> {
         self.lines.iter().position(|line| line.as_ref().is_some_and(|line| line.connection == connection))
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
-        let Some(port) = self.port_of(connection) else { return };
-        let index = port_index(port);
+        let Some(place) = self.position(connection) else { return };
+        let index = ConnectionIndex(u8::try_from(place).expect("few connections"));
         let input = match event {
             StreamEvent::Opened => {
-                self.lines[port].as_mut().expect("the line was found").open = true;
+                self.lines[place].as_mut().expect("the line was found").open = true;
                 near::Input::Connected(index)
             }
             StreamEvent::Data(bytes) => near::Input::Received(index, bytes),
             StreamEvent::Closed(_) => {
-                self.lines[port] = None;
+                self.lines[place] = None;
                 near::Input::Disconnected(index)
             }
             StreamEvent::Writable | StreamEvent::Accepted { .. } => return,
@@ -133,19 +133,19 @@ impl HostNode {
 
     fn on_output<P>(&mut self, context: &mut Context<'_, P>, output: near::Output) {
         match output {
-            near::Output::Connect(port) => {
-                let peer = self.near.upstream().map_or(port, |upstream| upstream.port_of(port));
-                let port = usize::from(port.0);
-                self.hang_up(context, port);
-                let connection = context.dial(self.peers[usize::from(peer.0)]);
-                self.lines[port] = Some(Line { connection, open: false, outbox: Outbox::default() });
+            near::Output::Connect(index) => {
+                let port = self.near.upstream().expect("a host over tunnels dials").port_of(index);
+                let place = usize::from(index.0);
+                self.hang_up(context, place);
+                let connection = context.dial(self.peers[usize::from(port.0)]);
+                self.lines[place] = Some(Line { connection, open: false, outbox: Outbox::default() });
             }
-            near::Output::Transmit(port, bytes) => {
-                if let Some(line) = &mut self.lines[usize::from(port.0)] {
+            near::Output::Transmit(index, bytes) => {
+                if let Some(line) = &mut self.lines[usize::from(index.0)] {
                     line.outbox.push(bytes);
                 }
             }
-            near::Output::Close(port) => self.hang_up(context, usize::from(port.0)),
+            near::Output::Close(index) => self.hang_up(context, usize::from(index.0)),
             near::Output::Packet(packet) => {
                 unreachable!("a host over tunnels has no direct link for {packet}")
             }
@@ -153,9 +153,9 @@ impl HostNode {
         }
     }
 
-    /// Ends a port's connection; bytes that it does not take at once are lost.
-    fn hang_up<P>(&mut self, context: &mut Context<'_, P>, port: usize) {
-        if let Some(mut line) = self.lines[port].take() {
+    /// Ends a connection; bytes that it does not take at once are lost.
+    fn hang_up<P>(&mut self, context: &mut Context<'_, P>, place: usize) {
+        if let Some(mut line) = self.lines[place].take() {
             if line.open {
                 line.outbox.flush(context, line.connection);
             }

@@ -10,7 +10,7 @@ use assemblies::near::{Event, Input, Near, Output};
 use engine::{Engine, Instant, Pool, drain, fire, next_wake};
 use nvme::media;
 use nvme_pcie::function::{self, Function};
-use tunnel::upstream::PortIndex;
+use tunnel::upstream::ConnectionIndex;
 
 use crate::carrier::route::Route;
 use crate::carrier::{Dial, LOOKS, Link};
@@ -62,7 +62,7 @@ impl NearDriver {
         if let Some(upstream) = near.upstream() {
             for index in ports..upstream.connections() {
                 let index = u8::try_from(index).expect("32 ports have at most 256 connections");
-                routes.push(routes[usize::from(upstream.port_of(PortIndex(index)).0)].clone());
+                routes.push(routes[usize::from(upstream.port_of(ConnectionIndex(index)).0)].clone());
             }
         }
         let port = |route| Port { link: Link::new(route), failure: None };
@@ -114,16 +114,16 @@ impl NearDriver {
         let mut busy = false;
         for (port, index) in self.world.ports.iter_mut().zip(0..) {
             let Some(dialled) = port.link.dial(now, sources) else { continue };
+            let connection = ConnectionIndex(index);
             let (input, failure) = match dialled {
                 Dial::Path { path, is_away } => {
                     let event = tunnel::Event::of_path(tunnel::paths::PathIndex(path), is_away);
-                    self.world.events.push_back(Event::Link { port: PortIndex(index), event });
+                    let Some(upstream) = self.near.engine().upstream() else { continue };
+                    self.world.events.push_back(Event::Link { port: upstream.port_of(connection), event });
                     continue;
                 }
-                Dial::Failed(address, error) => {
-                    (Input::Disconnected(PortIndex(index)), Some((address, error)))
-                }
-                Dial::Connected => (Input::Connected(PortIndex(index)), None),
+                Dial::Failed(address, error) => (Input::Disconnected(connection), Some((address, error))),
+                Dial::Connected => (Input::Connected(connection), None),
             };
             port.failure = failure;
             busy = true;
@@ -139,7 +139,7 @@ impl NearDriver {
         let mut now = context.now;
         let mut busy = false;
         for index in 0..self.world.ports.len() {
-            let id = PortIndex(u8::try_from(index).expect("32 ports have at most 256 connections"));
+            let id = ConnectionIndex(u8::try_from(index).expect("32 ports have at most 256 connections"));
             for _ in 0..PIECES_PER_TURN {
                 let (input, short) = match self.world.ports[index].link.receive(&mut self.pool, sources) {
                     None => break,

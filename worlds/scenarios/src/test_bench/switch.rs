@@ -17,7 +17,7 @@ use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
 use tunnel::downstream::{self, Downstream};
 use tunnel::session::Config as SessionConfig;
-use tunnel::upstream::{self, PortIndex};
+use tunnel::upstream::{self, ConnectionIndex};
 
 use super::Cargo;
 use super::chain::Place;
@@ -198,17 +198,17 @@ impl UpstreamNode {
         event: StreamEvent,
     ) {
         self.cause = self.pipeline.arrive(context, connection);
-        let port = PortIndex(0);
+        let index = ConnectionIndex(0);
         let Some(line) = self.line.as_mut().filter(|line| line.connection == connection) else { return };
         let input = match event {
             StreamEvent::Opened => {
                 line.open = true;
-                upstream::Input::Connected(port)
+                upstream::Input::Connected(index)
             }
-            StreamEvent::Data(bytes) => upstream::Input::Received(port, bytes),
+            StreamEvent::Data(bytes) => upstream::Input::Received(index, bytes),
             StreamEvent::Closed(_) => {
                 self.line = None;
-                upstream::Input::Disconnected(port)
+                upstream::Input::Disconnected(index)
             }
             StreamEvent::Writable | StreamEvent::Accepted { .. } => return,
         };

@@ -5,19 +5,19 @@ use alloc::collections::VecDeque;
 use engine::Rng;
 use tunnel::downstream::{self, ConnectionId};
 use tunnel::session;
-use tunnel::upstream::PortIndex;
+use tunnel::upstream::ConnectionIndex;
 
 use super::*;
 use crate::far::{self, Far};
 
-const FIRST: PortIndex = PortIndex(0);
+const FIRST: ConnectionIndex = ConnectionIndex(0);
 
 /// A connection has the number of its port at the slot.
-pub(super) fn connection(port: PortIndex) -> ConnectionId {
+pub(super) fn connection(port: ConnectionIndex) -> ConnectionId {
     ConnectionId(port.0.into())
 }
-fn port(connection: ConnectionId) -> PortIndex {
-    PortIndex(u8::try_from(connection.0).unwrap())
+fn port(connection: ConnectionId) -> ConnectionIndex {
+    ConnectionIndex(u8::try_from(connection.0).unwrap())
 }
 
 /// A slot with a tunnel, and the box at the other end while there is one.
@@ -28,10 +28,10 @@ pub(super) struct Pair {
     pub(super) delay: Nanos,
     /// Additional delay of each connection, where there is any delay.
     pub(super) lag: [Nanos; tunnel::STRANDS_MAX],
-    there: VecDeque<(Instant, PortIndex, downstream::Input)>,
-    back: VecDeque<(Instant, PortIndex, Buffer)>,
+    there: VecDeque<(Instant, ConnectionIndex, downstream::Input)>,
+    back: VecDeque<(Instant, ConnectionIndex, Buffer)>,
     /// Connections that the slot has asked for and not got.
-    dials: Vec<PortIndex>,
+    dials: Vec<ConnectionIndex>,
     /// Pieces that the far end has sent.
     pub(super) pieces: Vec<Buffer>,
     session: session::Config,
@@ -203,15 +203,19 @@ impl Pair {
 }
 
 /// When something sent on `port` arrives: at `at`, but not before what was sent earlier.
-fn due<T>(under_way: &VecDeque<(Instant, PortIndex, T)>, port: PortIndex, at: Instant) -> Instant {
+fn due<T>(
+    under_way: &VecDeque<(Instant, ConnectionIndex, T)>,
+    port: ConnectionIndex,
+    at: Instant,
+) -> Instant {
     let before = under_way.iter().rev().find(|(_, other, _)| *other == port);
     before.map_or(at, |(before, ..)| at.max(*before))
 }
 /// Takes the first piece that is due.
 fn take_due<T>(
-    under_way: &mut VecDeque<(Instant, PortIndex, T)>,
+    under_way: &mut VecDeque<(Instant, ConnectionIndex, T)>,
     now: Instant,
-) -> Option<(Instant, PortIndex, T)> {
+) -> Option<(Instant, ConnectionIndex, T)> {
     let index = under_way.iter().position(|(at, ..)| *at <= now)?;
     under_way.remove(index)
 }

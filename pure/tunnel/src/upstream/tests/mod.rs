@@ -108,25 +108,27 @@ impl World {
     fn on_upstream(&mut self, output: Output) {
         match output {
             Output::Tlp { packet, from } => self.to_root.push((packet, from)),
-            Output::Transmit { port, bytes } => {
-                let index = usize::from(port.0);
+            Output::Transmit { connection: ConnectionIndex(index), bytes } => {
+                let index = usize::from(index);
                 if let Some(connection) = self.connections[index] {
                     let input = downstream::Input::Received(ConnectionId(connection), bytes);
                     self.far[index].handle_input(self.now, input);
                 }
             }
-            Output::Connect { port } if self.reachable => {
+            Output::Connect { connection: index } if self.reachable => {
                 self.count += 1;
-                self.connections[usize::from(port.0)] = Some(self.count);
+                self.connections[usize::from(index.0)] = Some(self.count);
                 let input = downstream::Input::Accepted(
                     ConnectionId(self.count),
                     core::net::Ipv4Addr::LOCALHOST.into(),
                 );
-                self.far[usize::from(port.0)].handle_input(self.now, input);
-                self.upstream.handle_input(self.now, Input::Connected(port));
+                self.far[usize::from(index.0)].handle_input(self.now, input);
+                self.upstream.handle_input(self.now, Input::Connected(index));
             }
-            Output::Connect { port } => self.upstream.handle_input(self.now, Input::Disconnected(port)),
-            Output::CloseConnection { port } => self.cut(port.0, false),
+            Output::Connect { connection } => {
+                self.upstream.handle_input(self.now, Input::Disconnected(connection));
+            }
+            Output::CloseConnection { connection } => self.cut(connection.0, false),
             Output::Event { port, event } => self.events.push(std::format!("{}: {event}", port.0)),
         }
     }
@@ -144,7 +146,7 @@ impl World {
             downstream::Output::Transmit { connection, bytes }
                 if self.connections[index] == Some(connection.0) =>
             {
-                self.upstream.handle_input(self.now, Input::Received(port, bytes));
+                self.upstream.handle_input(self.now, Input::Received(ConnectionIndex::main_of(port), bytes));
             }
             _ => (),
         }
@@ -155,7 +157,7 @@ impl World {
             let input = downstream::Input::Disconnected(ConnectionId(connection));
             self.far[usize::from(port)].handle_input(self.now, input);
             if tell_upstream {
-                self.upstream.handle_input(self.now, Input::Disconnected(PortIndex(port)));
+                self.upstream.handle_input(self.now, Input::Disconnected(ConnectionIndex(port)));
             }
         }
     }

@@ -19,7 +19,7 @@ use assemblies::guest::{Guest, Input};
 use engine::{Engine, Instant, Nanos};
 use nvme_pcie::controller::Controller;
 use nvme_pcie::function::Function;
-use tunnel::upstream::PortIndex;
+use tunnel::upstream::ConnectionIndex;
 
 use crate::carrier::route::Route;
 use crate::carrier::{Dial, Link};
@@ -256,7 +256,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     fn receive_link(&mut self, index: usize, clock: Clock, sources: &Sources) -> bool {
         let mut busy = false;
         let Side::Far(far) = &mut self.world.side else { return false };
-        let port = PortIndex(u8::try_from(index).expect("a link has at most 8 connections"));
+        let connection = ConnectionIndex(u8::try_from(index).expect("a link has at most 8 connections"));
         if let Some(dialled) = far[index].dial(clock.now(), sources) {
             busy = true;
             let input = match dialled {
@@ -267,13 +267,13 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                 }
                 Dial::Connected => {
                     self.unreachable = false;
-                    Input::Connected(port)
+                    Input::Connected(connection)
                 }
                 Dial::Failed(address, error) => {
                     if !core::mem::replace(&mut self.unreachable, true) {
                         (self.world.report)(Event::DialFailed(address, error));
                     }
-                    Input::Disconnected(port)
+                    Input::Disconnected(connection)
                 }
             };
             self.guest.engine_mut().handle_input(clock.now(), input);
@@ -283,8 +283,8 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             let Side::Far(far) = &mut self.world.side else { break };
             let input = match far[index].receive(&mut self.world.pool, sources) {
                 None => break,
-                Some(Ok(bytes)) => Input::Received(port, bytes),
-                Some(Err(())) => Input::Disconnected(port),
+                Some(Ok(bytes)) => Input::Received(connection, bytes),
+                Some(Err(())) => Input::Disconnected(connection),
             };
             busy = true;
             self.guest.engine_mut().handle_input(clock.now(), input);

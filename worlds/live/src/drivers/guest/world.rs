@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use assemblies::guest::{Guest, Output};
 use engine::{Buffer, Engine, Instant, Pool, fire, next_wake};
 use nvme_pcie::function;
-use tunnel::upstream::PortIndex;
+use tunnel::upstream::ConnectionIndex;
 
 use super::Event;
 use super::doorbells::Doorbells;
@@ -140,10 +140,10 @@ impl<F: FnMut(Event)> World<F> {
         }
     }
 
-    /// The connection to the far end that the engines call `port`.
-    fn link(&mut self, port: PortIndex) -> Option<&mut Link> {
+    /// The connection to the far end that the engines call `connection`.
+    fn link(&mut self, connection: ConnectionIndex) -> Option<&mut Link> {
         match &mut self.side {
-            Side::Far(far) => Some(&mut far[usize::from(port.0)]),
+            Side::Far(far) => Some(&mut far[usize::from(connection.0)]),
             Side::Local(_) => None,
         }
     }
