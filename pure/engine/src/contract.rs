@@ -65,62 +65,6 @@ pub fn next_wake<E: Engine>(engine: &E, now: Instant) -> Option<Instant> {
     wake
 }
 
-/// Observes what passes in and out of an engine; [`Tap`] puts it around the engine.
-pub trait Observer<E: Engine> {
-    /// Called with an input before the engine sees it.
-    fn on_input(&mut self, now: Instant, input: &E::Input<'_>);
-    /// Called with an output as it leaves the engine. `now` is the time of the latest input or
-    /// timeout.
-    fn on_output(&mut self, now: Instant, output: &E::Output);
-}
-
-/// An engine with an observer around it. Recorders, tracers and latency analysers are observers;
-/// the engine knows none of them.
-#[derive(Debug)]
-pub struct Tap<E, O> {
-    engine: E,
-    observer: O,
-    now: Instant,
-}
-
-impl<E: Engine, O: Observer<E>> Tap<E, O> {
-    /// Wraps `engine` with `observer`.
-    pub const fn new(engine: E, observer: O) -> Self {
-        Self { engine, observer, now: Instant::ZERO }
-    }
-    /// The engine inside, for its application commands.
-    pub const fn engine(&mut self) -> &mut E {
-        &mut self.engine
-    }
-    /// The observer around the engine.
-    pub const fn observer(&mut self) -> &mut O {
-        &mut self.observer
-    }
-}
-
-impl<E: Engine, O: Observer<E>> Engine for Tap<E, O> {
-    type Input<'a> = E::Input<'a>;
-    type Output = E::Output;
-
-    fn handle_input(&mut self, now: Instant, input: Self::Input<'_>) {
-        self.now = now;
-        self.observer.on_input(now, &input);
-        self.engine.handle_input(now, input);
-    }
-    fn handle_timeout(&mut self, now: Instant) {
-        self.now = now;
-        self.engine.handle_timeout(now);
-    }
-    fn poll_output(&mut self) -> Option<Self::Output> {
-        let output = self.engine.poll_output()?;
-        self.observer.on_output(self.now, &output);
-        Some(output)
-    }
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.engine.poll_timeout()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,28 +98,15 @@ mod tests {
         }
     }
 
-    #[derive(Default)]
-    struct Log(Vec<(u64, char, u32)>);
-
-    impl Observer<Echo> for Log {
-        fn on_input(&mut self, now: Instant, input: &&u32) {
-            self.0.push((now.as_nanos(), 'i', **input));
-        }
-        fn on_output(&mut self, now: Instant, output: &u32) {
-            self.0.push((now.as_nanos(), 'o', *output));
-        }
-    }
-
     #[test]
-    fn settle_fires_drains_and_tells_the_next_deadline_and_a_tap_sees_it_all() {
-        let mut tap = Tap::new(Echo::default(), Log::default());
+    fn settle_fires_drains_and_tells_the_next_deadline() {
+        let mut echo = Echo::default();
         let mut seen = Vec::new();
-        tap.handle_input(Instant::from_nanos(5), &7);
-        let wake = settle(&mut tap, Instant::from_nanos(5), |value| seen.push(value));
+        echo.handle_input(Instant::from_nanos(5), &7);
+        let wake = settle(&mut echo, Instant::from_nanos(5), |value| seen.push(value));
         assert_eq!((wake, seen.len()), (Some(Instant::from_nanos(1_005)), 0));
-        let wake = settle(&mut tap, Instant::from_nanos(1_005), |value| seen.push(value));
+        let wake = settle(&mut echo, Instant::from_nanos(1_005), |value| seen.push(value));
         assert_eq!((wake, seen), (None, Vec::from([7])));
-        assert_eq!(tap.observer().0, [(5, 'i', 7), (1_005, 'o', 7)]);
     }
 
     #[test]

@@ -19,12 +19,14 @@ pub mod fuzz;
 mod rng;
 mod script;
 mod time;
+mod watch;
 
 pub use buffer::{Buffer, BufferMut, Pool};
-pub use contract::{Engine, Observer, Tap, drain, fire, next_wake, settle};
+pub use contract::{Engine, drain, fire, next_wake, settle};
 pub use crc32c::{Crc32c, crc32c};
 pub use deadlines::{DeadlineList, Deadlines};
 pub use entropy::Entropy;
 pub use rng::Rng;
 pub use script::{Asker, Script, Step};
 pub use time::{Instant, Nanos};
+pub use watch::{Watch, Watched, Watcher};

@@ -1,0 +1,119 @@
+//! The one way to watch what passes in an engine: captures, recorders and latency analysers.
+//!
+//! An engine that can be watched holds a [`Watch`] and shows it what passes. Anybody may add a
+//! [`Watcher`]. The engine knows no watcher, and a watcher changes nothing in the engine.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+
+use crate::Instant;
+
+/// A kind of place at which engines can be watched, named by a type that has no values.
+pub trait Watched: 'static {
+    /// Something that passes such a place. A watcher that needs it later copies what it needs.
+    type Seen<'a>: Copy;
+}
+
+/// Somebody who watches places of kind `W`.
+///
+/// A watcher that is shared (`Rc<RefCell<_>>`) is a watcher too: one handle goes into the engine,
+/// and the other handle reads the results.
+pub trait Watcher<W: Watched> {
+    /// Called with each thing that passes, in the order of passing. `now` is the engine's time.
+    fn on_seen(&mut self, now: Instant, seen: W::Seen<'_>);
+}
+
+impl<W: Watched, T: Watcher<W>> Watcher<W> for Rc<RefCell<T>> {
+    fn on_seen(&mut self, now: Instant, seen: W::Seen<'_>) {
+        self.borrow_mut().on_seen(now, seen);
+    }
+}
+
+/// The watchers of one place. While there are none, showing costs one branch.
+pub struct Watch<W: Watched> {
+    watchers: Vec<Box<dyn Watcher<W>>>,
+}
+
+impl<W: Watched> Watch<W> {
+    /// A place that nobody watches.
+    pub const fn new() -> Self {
+        Self { watchers: Vec::new() }
+    }
+    /// Shows `watcher` everything that passes from now on.
+    pub fn add(&mut self, watcher: impl Watcher<W> + 'static) {
+        self.watchers.push(Box::new(watcher));
+    }
+    /// Drops all watchers.
+    pub fn clear(&mut self) {
+        self.watchers.clear();
+    }
+    /// Whether anybody watches.
+    #[inline]
+    pub const fn is_on(&self) -> bool {
+        !self.watchers.is_empty()
+    }
+    /// Shows what passes at `now` to all watchers, in the order in which they were added. `seen` is
+    /// called only if somebody watches.
+    #[inline]
+    pub fn show<'a>(&mut self, now: Instant, seen: impl FnOnce() -> W::Seen<'a>) {
+        if self.is_on() {
+            self.tell(now, seen());
+        }
+    }
+
+    #[cold]
+    fn tell(&mut self, now: Instant, seen: W::Seen<'_>) {
+        for watcher in &mut self.watchers {
+            watcher.on_seen(now, seen);
+        }
+    }
+}
+
+impl<W: Watched> Default for Watch<W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<W: Watched> fmt::Debug for Watch<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("watchers", &self.watchers.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    enum Words {}
+
+    impl Watched for Words {
+        type Seen<'a> = &'a str;
+    }
+
+    #[derive(Default)]
+    struct Log(Vec<(u64, usize)>);
+
+    impl Watcher<Words> for Log {
+        fn on_seen(&mut self, now: Instant, seen: &str) {
+            self.0.push((now.as_nanos(), seen.len()));
+        }
+    }
+
+    #[test]
+    fn every_watcher_sees_everything_from_when_it_was_added_until_it_is_dropped() {
+        let logs = [(); 2].map(|()| Rc::new(RefCell::new(Log::default())));
+        let mut watch = Watch::<Words>::new();
+        for (at, log) in (1..).zip(&logs) {
+            watch.add(log.clone());
+            watch.show(Instant::from_nanos(at), || "seen");
+        }
+        watch.clear();
+        watch.show(Instant::from_nanos(3), || panic!("nobody watches"));
+        assert_eq!(logs[0].borrow().0, [(1, 4), (2, 4)]);
+        assert_eq!(logs[1].borrow().0, [(2, 4)]);
+    }
+}
