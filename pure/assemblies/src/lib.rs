@@ -10,6 +10,7 @@
 //!   Instead of the NVMe function, it can have an [`external_device::ExternalDevice`], which
 //!   another process emulates.
 //! - [`Upstream`] is the host's end of tunnels with lookahead, which `Near` and `Guest` have.
+//! - [`watch`] says what can be watched in `Near`, `Guest` and `Far`, by the same watchers.
 //! - [`target::Target`] offers subsystems over a fabric: connections, associations, and the command
 //!   cores behind the associations.
 
@@ -28,9 +29,11 @@ pub mod fuzz;
 pub mod guest;
 pub mod initiator;
 pub mod near;
+mod root_port;
 pub mod target;
 mod upstream;
 pub mod vfio_user_client;
+pub mod watch;
 
 pub use upstream::{Upstream, upstream};
 

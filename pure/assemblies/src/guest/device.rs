@@ -1,6 +1,6 @@
 //! What comes from the function: reads and writes of the guest's memory, interrupts, answers.
 
-use engine::{Buffer, Engine, Nanos};
+use engine::{Buffer, Nanos};
 use pcie::requester;
 use pcie::root_complex::{self, MemoryReadToken};
 
@@ -16,12 +16,7 @@ impl<D: 'static> Guest<D> {
     pub(super) fn on_root(&mut self, output: root_complex::Output) {
         use root_complex::Output as From;
         match output {
-            From::Packet(packet) => match &mut self.below {
-                super::Below::Tunnel(upstream) => {
-                    upstream.handle_input(self.now, tunnel::upstream::Input::Tlp(packet));
-                }
-                super::Below::Link => self.outputs.push_back(Output::Packet(packet)),
-            },
+            From::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
             From::MemoryRead { token, address, length } => self.on_memory_read(token, address, length),
             From::MemoryWrite { address, data } => self.on_memory_write(address, data),
             // The message data is the vector's number, as `setup::interrupts` has set it.
@@ -54,7 +49,7 @@ impl<D: 'static> Guest<D> {
         } else if self.client {
             self.outputs.push_back(Output::ReadMemory { token, address, length });
         } else {
-            self.root.memory_read_done(token, None);
+            self.port.root_mut().memory_read_done(token, None);
         }
     }
 
@@ -101,7 +96,7 @@ impl<D: 'static> Guest<D> {
     /// The client has answered a message about its memory.
     pub(super) fn on_answer(&mut self, answer: Answer) {
         match answer {
-            Answer::Read(token, data) => self.root.memory_read_done(token, data),
+            Answer::Read(token, data) => self.port.root_mut().memory_read_done(token, data),
             Answer::Written | Answer::Nothing => {}
         }
         self.send_messages();
@@ -126,7 +121,7 @@ impl<D: 'static> Guest<D> {
             self.statistics.reads_refused += 1;
             self.tell_outside(address, length, false);
         }
-        self.root.memory_read_done(token, data);
+        self.port.root_mut().memory_read_done(token, data);
     }
 
     /// No writable memory is mapped where an [`Output::WriteMemory`] of `length` bytes should have

@@ -174,7 +174,7 @@ impl<D: 'static> Guest<D> {
     pub(super) fn enumerate(&mut self) {
         self.timers.disarm(Timer::Retry);
         self.phase = Phase::Enumerating;
-        self.root.enumerate(self.now, self.config.plan);
+        self.port.root_mut().enumerate(self.now, self.config.plan);
     }
 
     fn try_again(&mut self) {
@@ -215,7 +215,7 @@ impl<D: 'static> Guest<D> {
         if self.slot.is_some() && self.client {
             self.event(Event::Gone);
         }
-        self.root.handle_input(self.now, root_complex::Input::LinkDown);
+        self.port.root_mut().handle_input(self.now, root_complex::Input::LinkDown);
         self.by_message.forget_signals();
         if let Some(slot) = &mut self.slot {
             slot.forget();
@@ -316,14 +316,14 @@ impl<D: 'static> Guest<D> {
             }
             Question::Memory(writes) => {
                 for (address, data) in writes {
-                    self.root.write(address, &data);
+                    self.port.root_mut().write(address, &data);
                 }
                 true
             }
             Question::Read(offsets) => {
                 running.expect(alloc::vec![none; offsets.len()]);
                 for (cookie, offset) in (name..).zip(&offsets) {
-                    let sent = self.root.config_read(self.now, cookie, running.bdf, *offset);
+                    let sent = self.port.root_mut().config_read(self.now, cookie, running.bdf, *offset);
                     sent.expect("accesses leave room for the requests of a script");
                 }
                 offsets.is_empty()
@@ -333,7 +333,7 @@ impl<D: 'static> Guest<D> {
                 for (cookie, write) in (name..).zip(&writes) {
                     let RegisterWrite { offset, enables, value } = *write;
                     let (bdf, now) = (running.bdf, self.now);
-                    let sent = self.root.config_write(now, cookie, bdf, offset, enables, value);
+                    let sent = self.port.root_mut().config_write(now, cookie, bdf, offset, enables, value);
                     sent.expect("accesses leave room for the requests of a script");
                 }
                 writes.is_empty()
@@ -435,7 +435,7 @@ impl<D: 'static> Guest<D> {
         }
         self.accesses.clear();
         for token in self.by_message.clear() {
-            self.root.memory_read_done(token, None);
+            self.port.root_mut().memory_read_done(token, None);
         }
         self.event(Event::ClientGone(reason));
         let Some(slot) = &mut self.slot else { return self.look_again() };

@@ -31,8 +31,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool};
-use pcie::root_complex::{self, RootComplex};
+use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool, Watch};
+use pcie::root_complex::RootComplex;
 use pcie::wire::Packet;
 use tunnel::session;
 use tunnel::upstream::{self, ConnectionIndex, PortIndex};
@@ -45,21 +45,14 @@ use setup::Running;
 
 use crate::Upstream;
 use crate::near::switch;
+use crate::root_port::RootPort;
+use crate::watch::Port;
 
 /// Limit, in bytes, on the payload queued for the link to the far end; a doorbell write has 4.
 /// Above it, nothing more is taken from the client.
 const TUNNEL_BYTES_MAX: usize = 256 << 10;
 /// The only port of the switch.
 const PORT: PortIndex = PortIndex(0);
-
-/// What is below the root port.
-#[derive(Debug)]
-enum Below {
-    /// A switch with one port, and the tunnel behind it.
-    Tunnel(Box<Upstream>),
-    /// A function directly on the link; the world carries its packets.
-    Link,
-}
 
 /// What the world tells the slot.
 #[derive(Debug)]
@@ -230,8 +223,7 @@ impl Statistics {
 #[derive(Debug)]
 pub struct Guest<D> {
     config: Config,
-    root: RootComplex,
-    below: Below,
+    port: RootPort,
     /// Whether there may be a function below.
     link_up: bool,
     /// The connection to the far end is lost but may come back; nothing answers meanwhile.
@@ -291,26 +283,25 @@ impl<D: 'static> Guest<D> {
         if let Some(lookahead) = upstream.interposer_mut() {
             lookahead.set_interrupts(setup::INTERRUPT_WINDOW.start);
         }
-        Self::new(config, Below::Tunnel(Box::new(upstream)))
+        Self::new(config, |root| RootPort::over_tunnels(root, upstream))
     }
 
     /// A slot whose function is on the link itself, without switch and tunnel. Enumeration starts
     /// at once.
     pub fn direct(config: Config, now: Instant) -> Self {
-        let mut guest = Self::new(config, Below::Link);
+        let mut guest = Self::new(config, RootPort::direct);
         guest.now = now;
         guest.link_up = true;
         guest.enumerate();
         guest
     }
 
-    fn new(config: Config, below: Below) -> Self {
+    fn new(config: Config, port: impl FnOnce(RootComplex) -> RootPort) -> Self {
         let mut root = RootComplex::new(config.root);
         root.set_interrupt_window(setup::INTERRUPT_WINDOW);
         Self {
-            root,
+            port: port(root),
             config,
-            below,
             link_up: false,
             held: false,
             phase: Phase::Absent,
@@ -378,14 +369,11 @@ impl<D: 'static> Guest<D> {
     }
     /// The upstream end of the tunnel, if there is a tunnel.
     pub const fn upstream(&self) -> Option<&Upstream> {
-        match &self.below {
-            Below::Tunnel(upstream) => Some(upstream),
-            Below::Link => None,
-        }
+        self.port.upstream()
     }
     /// The root complex, for its statistics.
     pub const fn root(&self) -> &RootComplex {
-        &self.root
+        self.port.root()
     }
     /// Counters of this slot since its start.
     pub const fn statistics(&self) -> &Statistics {
@@ -395,25 +383,24 @@ impl<D: 'static> Guest<D> {
     /// Sets the time to `now`: outputs polled after this call leave at `now`.
     pub fn advance(&mut self, now: Instant) {
         self.tell(now);
-        if let Below::Tunnel(upstream) = &mut self.below {
-            upstream.advance(now);
-        }
+        self.port.advance(now);
     }
 
     /// Asks the far end how it is now; see [`tunnel::session::Session::ping`].
     pub fn ping(&mut self, now: Instant) {
         self.tell(now);
-        if let Below::Tunnel(upstream) = &mut self.below {
-            upstream.ping(now, PORT);
-        }
+        self.port.ping(now);
     }
 
     /// Ends the session in order and tells the far end `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);
-        if let Below::Tunnel(upstream) = &mut self.below {
-            upstream.close(now, PORT, text);
-        }
+        self.port.close(now, text);
+    }
+
+    /// Whoever watches this slot's packets, and the bytes of its connections to the far end.
+    pub const fn watch(&mut self) -> &mut Watch<Port> {
+        self.port.watch()
     }
 
     /// Answers [`Output::Map`].
@@ -436,7 +423,7 @@ impl<D: 'static> Guest<D> {
     /// also until the tunnel has output everything that it has for the world.
     fn circulate(&mut self, transmit: bool) {
         loop {
-            while let Some(output) = self.root.poll_output() {
+            while let Some(output) = self.port.poll_root(self.now) {
                 self.on_root(output);
             }
             if let Some(output) = self.server.as_mut().and_then(Server::poll_output) {
@@ -446,14 +433,13 @@ impl<D: 'static> Guest<D> {
             if self.run_operations() {
                 continue;
             }
-            let Below::Tunnel(upstream) = &mut self.below else { return };
-            if !transmit && !upstream.has_received() {
+            if !transmit && !self.port.has_received() {
                 return;
             }
-            match upstream.poll_output() {
+            match self.port.poll_link() {
                 None => return,
-                Some(upstream::Output::Tlp { packet, .. }) => {
-                    self.root.handle_input(self.now, root_complex::Input::Packet(packet));
+                Some(upstream::Output::Tlp { packet, from }) => {
+                    self.port.handle_packet(self.now, packet, from.map(|(_, arrival)| arrival));
                 }
                 Some(upstream::Output::Transmit { connection, bytes }) => {
                     self.outputs.push_back(Output::Transmit(connection, bytes));
@@ -466,12 +452,6 @@ impl<D: 'static> Guest<D> {
                 }
                 Some(upstream::Output::Event { event, .. }) => self.on_link(event),
             }
-        }
-    }
-
-    fn tunnel_input(&mut self, input: upstream::Input) {
-        if let Below::Tunnel(upstream) = &mut self.below {
-            upstream.handle_input(self.now, input);
         }
     }
 
@@ -499,12 +479,14 @@ impl<D: 'static> Engine for Guest<D> {
     fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
         self.tell(now);
         match input {
-            Input::Connected(connection) => self.tunnel_input(upstream::Input::Connected(connection)),
+            Input::Connected(connection) => self.port.on_network(now, upstream::Input::Connected(connection)),
             Input::Received(connection, bytes) => {
-                self.tunnel_input(upstream::Input::Received(connection, bytes));
+                self.port.on_network(now, upstream::Input::Received(connection, bytes));
             }
-            Input::Disconnected(connection) => self.tunnel_input(upstream::Input::Disconnected(connection)),
-            Input::Packet(packet) => self.root.handle_input(now, root_complex::Input::Packet(packet)),
+            Input::Disconnected(connection) => {
+                self.port.on_network(now, upstream::Input::Disconnected(connection))
+            }
+            Input::Packet(packet) => self.port.handle_packet(now, packet, None),
             Input::ClientConnected => {
                 self.client = true;
                 self.server_input(server::Input::Connected);
@@ -523,13 +505,8 @@ impl<D: 'static> Engine for Guest<D> {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.tell(now);
-        self.root.handle_timeout(now);
+        self.port.handle_timeout(now);
         self.tell_timeouts();
-        if let Below::Tunnel(upstream) = &mut self.below
-            && upstream.poll_timeout().is_some_and(|at| at <= now)
-        {
-            upstream.handle_timeout(now);
-        }
         if let Some(server) = &mut self.server {
             server.handle_timeout(now);
         }
@@ -546,20 +523,20 @@ impl<D: 'static> Engine for Guest<D> {
         if self.outputs.is_empty() {
             self.circulate(true);
         }
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front()?;
+        if let Output::Transmit(port, bytes) = &output {
+            self.port.show_transmit(self.now, *port, bytes);
+        }
+        Some(output)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let below = match &self.below {
-            Below::Tunnel(upstream) => upstream.poll_timeout(),
-            Below::Link => None,
-        };
         let script = match &self.phase {
             Phase::Scripted(running, _) => running.wake,
             _ => None,
         };
         let server = self.server.as_ref().and_then(Server::poll_timeout);
-        [self.root.poll_timeout(), below, server, script, self.timers.earliest(), self.access_deadline()]
+        [self.port.poll_timeout(), server, script, self.timers.earliest(), self.access_deadline()]
             .into_iter()
             .flatten()
             .min()

@@ -210,7 +210,7 @@ impl<D: 'static> Guest<D> {
         for index in dwords.filter(|index| slot.shadow.read(*index).is_none()) {
             let cookie = name << NAME_SHIFT | index as u64;
             let register = u16::try_from(index * 4).expect("a configuration space has 4096 bytes");
-            let sent = self.root.config_read(self.now, cookie, bdf, register);
+            let sent = self.port.root_mut().config_read(self.now, cookie, bdf, register);
             sent.expect("accesses have their share of the requests");
         }
     }
@@ -250,7 +250,8 @@ impl<D: 'static> Guest<D> {
         self.requests += forwards.len();
         for write in forwards {
             let setup::RegisterWrite { offset, enables, value } = write;
-            let sent = self.root.config_write(self.now, name << NAME_SHIFT, bdf, offset, enables, value);
+            let sent =
+                self.port.root_mut().config_write(self.now, name << NAME_SHIFT, bdf, offset, enables, value);
             sent.expect("accesses have their share of the requests");
         }
     }
@@ -275,7 +276,7 @@ impl<D: 'static> Guest<D> {
                 let name = self.accesses.start(self.now, 1, purpose);
                 self.statistics.waited += 1;
                 self.requests += 1;
-                let sent = self.root.read(self.now, name << NAME_SHIFT, base + offset, length);
+                let sent = self.port.root_mut().read(self.now, name << NAME_SHIFT, base + offset, length);
                 sent.expect("accesses have their share of the requests");
             }
             (None, _) => {
@@ -291,7 +292,7 @@ impl<D: 'static> Guest<D> {
         match slot.table.as_mut().filter(|table| table.overlaps(region, offset, data.len())) {
             Some(table) => table.write(offset, data),
             None => {
-                self.root.write(base + offset, data);
+                self.port.root_mut().write(base + offset, data);
                 if let Some(remembered) = &mut slot.remembered {
                     remembered.on_write(region, offset, data);
                 }

@@ -14,13 +14,12 @@ pub use chain::{Chain, Hop, read_chains};
 pub(crate) use config::switch;
 pub use config::{Config, MEMORY_BASE, PORTS_MAX};
 pub use events::{ControllerIndex, Event, Failure};
-pub use trace::{Observation, Point};
+pub use trace::{Observation, Point, Trace};
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool};
+use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool, Watch};
 use nvme::wire::CommandId;
 use nvme_pcie::host::{self, Submission, SubmitError};
 use pcie::memory::{Memory, Ram};
@@ -31,16 +30,10 @@ use tunnel::session::{self, Arrival};
 use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 
 use driver::Driver;
-use trace::Trace;
 
-/// What is below the root port.
-#[derive(Debug)]
-enum Below {
-    /// The switch, with a tunnel behind each port.
-    Tunnel(Box<crate::Upstream>),
-    /// A function directly on the link; the world carries its packets.
-    Link,
-}
+use crate::Upstream;
+use crate::root_port::RootPort;
+use crate::watch::{Port, Seen};
 
 /// What the world tells the host.
 #[derive(Debug)]
@@ -77,6 +70,18 @@ enum Timer {
     Gather,
 }
 
+/// Who may have something to do or to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    /// Nobody, until the next call from outside.
+    Nobody,
+    /// The root port.
+    Port,
+    /// The drivers, too: something happened that a driver may wait for, such as bytes in host
+    /// memory, an answer, a time-out or a command.
+    Drivers,
+}
+
 /// A part of the hierarchy that is to be enumerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scan {
@@ -88,9 +93,8 @@ enum Scan {
 #[derive(Debug)]
 pub struct Near {
     config: Config,
-    root: RootComplex,
+    port: RootPort,
     memory: Ram,
-    below: Below,
     drivers: Vec<Driver>,
     topology: Option<Topology>,
     links_up: Vec<bool>,
@@ -98,15 +102,10 @@ pub struct Near {
     scans: VecDeque<Scan>,
     running: Option<Scan>,
     timers: Deadlines<Timer>,
-    trace: Trace,
     pool: Pool,
     outputs: VecDeque<Output>,
     writes_dropped: u64,
-    /// Something happened that a driver may wait for: bytes in host memory, an answer, a time-out,
-    /// a command.
-    stir: bool,
-    /// No part has anything for another part or for the world until the next call from outside.
-    quiet: bool,
+    work: Work,
     now: Instant,
 }
 
@@ -122,38 +121,37 @@ impl Near {
         let count =
             count.unwrap_or_else(|| panic!("{ports} far ends, where a switch has 1 to {PORTS_MAX} ports"));
         let upstream = crate::upstream(&config::switch(count), sessions, entropy);
-        Self::new(config, Below::Tunnel(Box::new(upstream)), ports)
+        let port = RootPort::over_tunnels(RootComplex::new(config.root), upstream);
+        Self::new(config, port, ports)
     }
 
     /// A host with one function on its root port's link, without switch and tunnel. Enumeration
     /// starts at once.
     pub fn direct(config: Config, now: Instant) -> Self {
-        let mut near = Self::new(config, Below::Link, 0);
+        let port = RootPort::direct(RootComplex::new(config.root));
+        let mut near = Self::new(config, port, 0);
         near.now = now;
         near.request_scan(Scan::All);
         near
     }
 
-    fn new(config: Config, below: Below, ports: usize) -> Self {
+    fn new(config: Config, port: RootPort, ports: usize) -> Self {
         let drivers_max = ports.max(1);
         let bytes =
             usize::try_from(config.arena_bytes).expect("an arena fits the address space") * drivers_max;
         Self {
-            root: RootComplex::new(config.root),
+            port,
             memory: Ram::new(MEMORY_BASE, bytes),
-            below,
             drivers: Vec::new(),
             topology: None,
             links_up: alloc::vec![false; ports],
             scans: VecDeque::new(),
             running: None,
             timers: Deadlines::new(),
-            trace: Trace::default(),
             pool: Pool::default(),
             outputs: VecDeque::new(),
             writes_dropped: 0,
-            stir: false,
-            quiet: false,
+            work: Work::Port,
             now: Instant::ZERO,
             config,
         }
@@ -164,11 +162,8 @@ impl Near {
         self.topology.as_ref()
     }
     /// The upstream end of the tunnels, if there are tunnels.
-    pub const fn upstream(&self) -> Option<&crate::Upstream> {
-        match &self.below {
-            Below::Tunnel(upstream) => Some(upstream),
-            Below::Link => None,
-        }
+    pub const fn upstream(&self) -> Option<&Upstream> {
+        self.port.upstream()
     }
     /// The driver of a controller that was found.
     pub fn driver(&self, controller: ControllerIndex) -> Option<&host::Host> {
@@ -180,7 +175,7 @@ impl Near {
     }
     /// The root complex, for its statistics.
     pub const fn root(&self) -> &RootComplex {
-        &self.root
+        self.port.root()
     }
     /// Host memory, for the data of commands; see [`host::Host::data_region`].
     pub const fn memory(&self) -> &Ram {
@@ -210,9 +205,13 @@ impl Near {
     ) -> Result<CommandId, SubmitError> {
         self.tell(now);
         let driver = self.drivers.get_mut(controller.0).ok_or(SubmitError::NotReady)?;
-        self.trace.on(now, Point::Submitted);
-        self.stir = true;
-        driver.host.submit(now, &mut self.memory, submission)
+        self.work = Work::Drivers;
+        let watched = self.port.watch().is_on().then_some(submission);
+        let command = driver.host.submit(now, &mut self.memory, submission)?;
+        if let Some(submission) = &watched {
+            self.port.watch().show(now, || Seen::Submitted { controller, command, submission });
+        }
+        Ok(command)
     }
 
     /// Reads a double word of a function's configuration space; [`Event::ConfigRead`] follows.
@@ -221,48 +220,43 @@ impl Near {
     /// [`Busy`] when too many reads are under way.
     pub fn config_read(&mut self, now: Instant, target: Bdf, offset: u16, cookie: u32) -> Result<(), Busy> {
         self.tell(now);
-        self.root.config_read(now, driver::config_cookie(cookie), target, offset)
+        self.port.root_mut().config_read(now, driver::config_cookie(cookie), target, offset)
     }
 
     /// Sets the time to `now`: outputs polled after this call leave at `now`. Received bytes are
     /// processed as they come in, so that the time stamps on frames tell how long that took.
     pub fn advance(&mut self, now: Instant) {
         self.tell(now);
-        if let Below::Tunnel(upstream) = &mut self.below {
-            upstream.advance(now);
-        }
+        self.port.advance(now);
     }
 
     /// Asks all far ends how they are now; see [`tunnel::session::Session::ping`].
     pub fn ping(&mut self, now: Instant) {
         self.tell(now);
-        if let Below::Tunnel(upstream) = &mut self.below {
-            for port in 0..self.links_up.len() {
-                upstream.ping(now, port_index(port));
-            }
-        }
+        self.port.ping(now);
     }
 
-    /// Whether durations are measured here, by a trace or by time stamps, so that [`Near::advance`]
-    /// matters.
+    /// Whether durations are measured here, by a watcher or by time stamps, so that
+    /// [`Near::advance`] matters.
     pub fn is_timed(&self) -> bool {
-        self.trace.is_on() || self.upstream().is_some_and(crate::Upstream::is_stamped)
+        self.port.is_timed()
+    }
+
+    /// Whoever watches this host's packets, commands and bytes.
+    pub const fn watch(&mut self) -> &mut Watch<Port> {
+        self.port.watch()
     }
 
     /// Ends all sessions in order and tells the far ends `text` as the reason.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);
-        if let Below::Tunnel(upstream) = &mut self.below {
-            for port in 0..self.links_up.len() {
-                upstream.close(now, port_index(port), text);
-            }
-        }
+        self.port.close(now, text);
     }
 
     fn tell(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
         self.now = now;
-        self.quiet = false;
+        self.work = self.work.max(Work::Port);
     }
 
     fn request_scan(&mut self, scan: Scan) {
@@ -281,15 +275,15 @@ impl Near {
         match (scan, &self.topology) {
             (Scan::Below(port), Some(topology)) => {
                 let Some(bridge) = driver::bridge_of(topology, port) else { return };
-                self.root.enumerate_below(self.now, topology.clone(), bridge, plan);
+                self.port.root_mut().enumerate_below(self.now, topology.clone(), bridge, plan);
             }
-            _ => self.root.enumerate(self.now, plan),
+            _ => self.port.root_mut().enumerate(self.now, plan),
         }
         self.running = Some(scan);
     }
 
     fn on_port(&mut self, port: PortIndex, event: tunnel::Event) {
-        self.stir = true;
+        self.work = Work::Drivers;
         let index = usize::from(port.0);
         match &event {
             tunnel::Event::LinkUp { .. } => {
@@ -319,7 +313,7 @@ impl Near {
     }
 
     fn on_enumerated(&mut self, result: Result<Topology, root_complex::EnumerationError>) {
-        self.stir = true;
+        self.work = Work::Drivers;
         let scan = self.running.take();
         match result {
             Ok(topology) => {
@@ -369,29 +363,24 @@ impl Near {
         self.config.arena_bytes * self.links_up.len().max(1) as u64
     }
 
-    fn on_root(&mut self, output: root_complex::Output, arrival: Option<Arrival>) {
+    /// Handles what the root complex has for this host.
+    fn on_root(&mut self, output: root_complex::Output) {
         match output {
-            root_complex::Output::Packet(packet) => match &mut self.below {
-                Below::Tunnel(upstream) => {
-                    self.trace.on_down(self.now, &packet);
-                    upstream.send(self.now, packet);
-                }
-                Below::Link => self.outputs.push_back(Output::Packet(packet)),
-            },
-            root_complex::Output::MemoryWrite { address, data } => self.write_memory(address, &data, arrival),
+            root_complex::Output::Packet(packet) => self.outputs.push_back(Output::Packet(packet)),
+            root_complex::Output::MemoryWrite { address, data } => self.write_memory(address, &data),
             root_complex::Output::MemoryRead { token, address, length } => {
-                let data = self.read_memory(address, length, arrival);
-                self.root.memory_read_done(token, data);
+                let data = self.read_memory(address, length);
+                self.port.root_mut().memory_read_done(token, data);
             }
             root_complex::Output::Interrupt { address, data } => self.on_interrupt(address, data),
             root_complex::Output::Answer(Answer::ReadData { cookie, offset, data, last }) => {
-                self.stir = true;
+                self.work = Work::Drivers;
                 if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
                     driver.on_register_data(self.now, cookie, offset, &data, last);
                 }
             }
             root_complex::Output::Answer(Answer::ReadFailed { cookie, .. }) => {
-                self.stir = true;
+                self.work = Work::Drivers;
                 if let Some(driver) = self.drivers.get_mut(driver::index_of_cookie(cookie)) {
                     driver.on_register_failed(self.now, cookie);
                 }
@@ -407,55 +396,53 @@ impl Near {
 
     /// A packet has come up the root port's link.
     fn on_packet(&mut self, packet: &mut Packet, arrival: Option<Arrival>) {
-        match self.root.receive(self.now, packet) {
+        match self.port.receive(self.now, packet, arrival) {
             Received::MemoryWrite { address, bytes } => {
-                self.write_memory(address, &packet.payload[bytes], arrival);
+                self.write_memory(address, &packet.payload[bytes]);
                 // The payload is part of a receive block, which can be used again from here on.
                 packet.payload = Buffer::EMPTY;
             }
             Received::MemoryRead { address, length } => {
-                let data = self.read_memory(address, length, arrival);
-                let Self { root, below, trace, outputs, now, .. } = self;
-                root.complete(&packet.header, data.as_ref(), |packet| match below {
-                    Below::Tunnel(upstream) => {
-                        trace.on_down(*now, &packet);
-                        upstream.send(*now, packet);
-                    }
-                    Below::Link => outputs.push_back(Output::Packet(packet)),
-                });
+                let data = self.read_memory(address, length);
+                self.port.complete(self.now, &packet.header, data.as_ref());
             }
             Received::Interrupt { address, data } => self.on_interrupt(address, data),
-            Received::Taken => {
-                while let Some(output) = self.root.poll_output() {
-                    self.on_root(output, arrival);
-                }
-            }
+            Received::Taken => self.drain_root(),
         }
     }
 
-    fn write_memory(&mut self, address: u64, bytes: &[u8], arrival: Option<Arrival>) {
-        self.trace.on_up(self.now, Point::MemoryWrite, arrival);
+    fn drain_root(&mut self) {
+        while let Some(output) = self.port.poll_root(self.now) {
+            self.on_root(output);
+        }
+    }
+
+    fn write_memory(&mut self, address: u64, bytes: &[u8]) {
         // A write outside of memory is dropped, as posted writes are.
         self.writes_dropped += u64::from(self.memory.write(address, bytes).is_err());
-        self.stir = true;
+        self.work = Work::Drivers;
     }
 
     /// The bytes that a device wants to read, if memory has them.
-    fn read_memory(&mut self, address: u64, length: u32, arrival: Option<Arrival>) -> Option<Buffer> {
-        self.trace.on_up(self.now, Point::MemoryRead, arrival);
+    fn read_memory(&mut self, address: u64, length: u32) -> Option<Buffer> {
         let length = usize::try_from(length).expect("a TLP reads at most 4 KiB");
         self.memory.slice(address, length).ok().map(|bytes| self.pool.copy(bytes))
     }
 
     fn on_interrupt(&mut self, address: u64, data: u32) {
-        self.stir = true;
+        self.work = Work::Drivers;
         if let Some(driver) = self.drivers.get_mut(driver::index_of_interrupt(address)) {
             driver.on_interrupt(self.now, data);
         }
     }
 
-    /// Lets the drivers look at memory and go on. Returns whether any driver did something.
+    /// Lets the drivers look at memory and go on, if something happened that they may wait for.
+    /// Returns whether any driver did something.
     fn run_drivers(&mut self) -> bool {
+        if self.work < Work::Drivers {
+            return false;
+        }
+        self.work = Work::Port;
         let mut done = false;
         for index in 0..self.drivers.len() {
             let driver = &mut self.drivers[index];
@@ -474,7 +461,7 @@ impl Near {
             host::Output::RegisterRead { cookie, offset, length } => {
                 let driver = &mut self.drivers[controller.0];
                 if driver
-                    .read_register(self.now, &mut self.root, controller.0, cookie, offset, length)
+                    .read_register(self.now, self.port.root_mut(), controller.0, cookie, offset, length)
                     .is_err()
                 {
                     driver.on_register_busy(self.now, cookie);
@@ -484,7 +471,7 @@ impl Near {
             host::Output::RegisterWrite { offset, bytes } => {
                 let address = self.drivers[controller.0].bar + u64::from(offset);
                 let data = self.pool.copy(&bytes);
-                self.root.write(address, &data);
+                self.port.root_mut().write(address, &data);
                 return;
             }
             host::Output::Completed(completed) => Event::Completed { controller, completed },
@@ -496,57 +483,53 @@ impl Near {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Moves what the parts have for each other until nothing more is received. With `transmit`,
-    /// also until no part has anything for the world.
-    fn circulate(&mut self, transmit: bool) {
+    /// Processes everything that was received. The drivers look at memory once everything that has
+    /// arrived is in it.
+    fn digest(&mut self) {
         let mut packet = Packet::blank();
         loop {
-            while let Some(output) = self.root.poll_output() {
-                self.on_root(output, None);
-            }
-            while let Below::Tunnel(upstream) = &mut self.below
-                && let Some((_, arrival)) = upstream.poll_packet(&mut packet)
-            {
+            self.drain_root();
+            while let Some(arrival) = self.port.poll_packet(&mut packet) {
                 self.on_packet(&mut packet, Some(arrival));
             }
-            // The drivers look at memory once everything that has arrived is in it.
-            let received = self.upstream().is_some_and(crate::Upstream::has_received);
-            if !received && core::mem::take(&mut self.stir) && self.run_drivers() {
-                continue;
-            }
-            let Below::Tunnel(upstream) = &mut self.below else { break };
-            if !transmit && !received {
+            let moved = self.port.has_received() && self.step();
+            if !moved && !self.run_drivers() {
                 return;
             }
-            match upstream.poll_output() {
-                None => break,
-                Some(upstream::Output::Tlp { mut packet, from }) => {
-                    self.on_packet(&mut packet, from.map(|(_, arrival)| arrival));
-                }
-                Some(upstream::Output::Transmit { connection, bytes }) => {
-                    self.outputs.push_back(Output::Transmit(connection, bytes));
-                }
-                Some(upstream::Output::Connect { connection }) => {
-                    self.outputs.push_back(Output::Connect(connection))
-                }
-                Some(upstream::Output::CloseConnection { connection }) => {
-                    self.outputs.push_back(Output::Close(connection))
-                }
-                Some(upstream::Output::Event { port, event }) => self.on_port(port, event),
+        }
+    }
+
+    /// Moves one output of the tunnels. Returns whether there was one.
+    fn step(&mut self) -> bool {
+        let Some(output) = self.port.poll_link() else { return false };
+        match output {
+            upstream::Output::Tlp { mut packet, from } => {
+                self.on_packet(&mut packet, from.map(|(_, arrival)| arrival));
             }
+            upstream::Output::Transmit { connection, bytes } => {
+                self.outputs.push_back(Output::Transmit(connection, bytes));
+            }
+            upstream::Output::Connect { connection } => self.outputs.push_back(Output::Connect(connection)),
+            upstream::Output::CloseConnection { connection } => {
+                self.outputs.push_back(Output::Close(connection));
+            }
+            upstream::Output::Event { port, event } => self.on_port(port, event),
         }
-        self.quiet = transmit;
+        true
     }
 
-    fn tunnel_input(&mut self, input: upstream::Input) {
-        if let Below::Tunnel(upstream) = &mut self.below {
-            upstream.handle_input(self.now, input);
+    /// Shows an output to whoever watches, as it leaves.
+    #[cold]
+    fn show(&mut self, output: &Output) {
+        match output {
+            Output::Transmit(connection, bytes) => self.port.show_transmit(self.now, *connection, bytes),
+            Output::Event(Event::Completed { controller, completed }) => {
+                let controller = *controller;
+                self.port.watch().show(self.now, || Seen::Completed { controller, completed });
+            }
+            _ => {}
         }
     }
-}
-
-fn port_index(port: usize) -> PortIndex {
-    PortIndex(u8::try_from(port).expect("a switch has at most 32 ports"))
 }
 
 impl Engine for Near {
@@ -556,23 +539,22 @@ impl Engine for Near {
     fn handle_input(&mut self, now: Instant, input: Input) {
         self.tell(now);
         match input {
-            Input::Connected(connection) => self.tunnel_input(upstream::Input::Connected(connection)),
+            Input::Connected(connection) => self.port.on_network(now, upstream::Input::Connected(connection)),
             Input::Received(connection, bytes) => {
-                self.tunnel_input(upstream::Input::Received(connection, bytes));
+                self.port.on_network(now, upstream::Input::Received(connection, bytes));
             }
-            Input::Disconnected(connection) => self.tunnel_input(upstream::Input::Disconnected(connection)),
+            Input::Disconnected(connection) => {
+                self.port.on_network(now, upstream::Input::Disconnected(connection))
+            }
             Input::Packet(mut packet) => self.on_packet(&mut packet, None),
         }
-        self.circulate(false);
+        self.digest();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.tell(now);
-        self.stir = true;
-        self.root.handle_timeout(now);
-        if let Below::Tunnel(upstream) = &mut self.below {
-            upstream.handle_timeout(now);
-        }
+        self.work = Work::Drivers;
+        self.port.handle_timeout(now);
         for driver in &mut self.drivers {
             driver.host.handle_timeout(now);
         }
@@ -582,24 +564,22 @@ impl Engine for Near {
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        if self.outputs.is_empty() && !self.quiet {
-            self.circulate(true);
+        if self.outputs.is_empty() && self.work > Work::Nobody {
+            self.digest();
+            while self.step() {
+                self.digest();
+            }
+            self.work = Work::Nobody;
         }
-        let output = self.outputs.pop_front();
-        match &output {
-            Some(Output::Transmit(..)) => self.trace.on_transmit(self.now),
-            Some(Output::Event(Event::Completed { .. })) => self.trace.on(self.now, Point::Completed),
-            _ => {}
+        let output = self.outputs.pop_front()?;
+        if self.port.watch().is_on() {
+            self.show(&output);
         }
-        output
+        Some(output)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let below = match &self.below {
-            Below::Tunnel(upstream) => upstream.poll_timeout(),
-            Below::Link => None,
-        };
         let drivers = self.drivers.iter().filter_map(|driver| driver.host.poll_timeout());
-        [self.root.poll_timeout(), below, self.timers.earliest()].into_iter().flatten().chain(drivers).min()
+        [self.port.poll_timeout(), self.timers.earliest()].into_iter().flatten().chain(drivers).min()
     }
 }

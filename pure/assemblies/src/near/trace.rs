@@ -2,11 +2,12 @@
 
 use alloc::vec::Vec;
 
-use engine::Instant;
-use pcie::wire::{Kind, MemoryOperation, Packet};
+use engine::{Instant, Watcher};
+use pcie::root_complex::INTERRUPT_WINDOW;
+use pcie::wire::{Kind, MemoryOperation};
 use tunnel::session::Arrival;
 
-use super::Near;
+use crate::watch::{Direction, Port, Seen};
 
 /// Maximum number of observations kept until they are taken; more are dropped.
 const OBSERVATIONS_MAX: usize = 1 << 16;
@@ -39,57 +40,30 @@ pub struct Observation {
     pub arrival: Option<Arrival>,
 }
 
-impl Near {
-    /// Starts or stops noting when the packets of commands pass; see [`Near::take_observations`].
-    pub fn set_trace(&mut self, on: bool) {
-        self.trace.set(on);
-    }
-    /// The observations since the last call, oldest first.
-    pub fn take_observations(&mut self) -> Vec<Observation> {
-        self.trace.take()
-    }
-}
-
-/// Observations, recorded while the trace is on.
+/// Records when the packets of commands pass a near host. It is a watcher: see
+/// [`Near::watch`](super::Near::watch).
 #[derive(Debug, Default)]
-pub(super) struct Trace {
-    on: bool,
+pub struct Trace {
     observations: Vec<Observation>,
     /// Number of observations whose time is final: packets noted before this index have left.
     left: usize,
 }
 
 impl Trace {
-    pub(super) fn set(&mut self, on: bool) {
-        self.on = on;
-        self.observations.clear();
-        self.left = 0;
-    }
-    pub(super) const fn is_on(&self) -> bool {
-        self.on
-    }
-    pub(super) fn take(&mut self) -> Vec<Observation> {
+    /// The observations since the last call, oldest first.
+    pub fn take(&mut self) -> Vec<Observation> {
         self.left = 0;
         core::mem::take(&mut self.observations)
     }
-    pub(super) fn on(&mut self, now: Instant, point: Point) {
-        self.on_up(now, point, None);
-    }
-    /// A packet is sent to the device.
-    pub(super) fn on_down(&mut self, now: Instant, packet: &Packet) {
-        if !self.on {
-            return;
-        }
-        match &packet.header.kind {
-            Kind::Memory(request) if request.operation == MemoryOperation::Write => {
-                self.on(now, Point::DoorbellSent)
-            }
-            Kind::Completion(_) => self.on(now, Point::CompletionSent),
-            _ => {}
+
+    fn note(&mut self, at: Instant, point: Point, arrival: Option<Arrival>) {
+        if self.observations.len() < OBSERVATIONS_MAX {
+            self.observations.push(Observation { at, point, arrival });
         }
     }
+
     /// Everything sent so far leaves now.
-    pub(super) fn on_transmit(&mut self, now: Instant) {
+    fn on_transmit(&mut self, now: Instant) {
         for seen in &mut self.observations[self.left..] {
             if matches!(seen.point, Point::DoorbellSent | Point::CompletionSent) {
                 seen.at = now;
@@ -97,10 +71,35 @@ impl Trace {
         }
         self.left = self.observations.len();
     }
-    /// A packet has come from the device.
-    pub(super) fn on_up(&mut self, now: Instant, point: Point, arrival: Option<Arrival>) {
-        if self.on && self.observations.len() < OBSERVATIONS_MAX {
-            self.observations.push(Observation { at: now, point, arrival });
+}
+
+impl Watcher<Port> for Trace {
+    fn on_seen(&mut self, now: Instant, seen: Seen<'_>) {
+        match seen {
+            Seen::Submitted { .. } => self.note(now, Point::Submitted, None),
+            Seen::Completed { .. } => self.note(now, Point::Completed, None),
+            Seen::Packet { direction, packet, arrival } => {
+                if let Some(point) = point_of(direction, &packet.header.kind) {
+                    self.note(now, point, arrival);
+                }
+            }
+            Seen::Bytes { direction: Direction::Down, .. } => self.on_transmit(now),
+            Seen::Bytes { direction: Direction::Up, .. } => {}
         }
+    }
+}
+
+/// What a packet means to the command that it belongs to, if anything.
+fn point_of(direction: Direction, kind: &Kind) -> Option<Point> {
+    use MemoryOperation::{Read, Write};
+    match (direction, kind) {
+        (Direction::Down, Kind::Memory(request)) if request.operation == Write => Some(Point::DoorbellSent),
+        (Direction::Down, Kind::Completion(_)) => Some(Point::CompletionSent),
+        (Direction::Up, Kind::Memory(request)) if request.operation == Read => Some(Point::MemoryRead),
+        (Direction::Up, Kind::Memory(request)) if request.operation == Write => {
+            // A write to the interrupt window is an interrupt.
+            (!INTERRUPT_WINDOW.contains(&request.address)).then_some(Point::MemoryWrite)
+        }
+        _ => None,
     }
 }

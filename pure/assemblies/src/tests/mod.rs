@@ -7,7 +7,9 @@ mod lookahead;
 pub(crate) mod segments;
 mod strands;
 
+use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use engine::{Engine, Instant, Nanos, Rng};
 use nvme::media::{self, MediumId, ram::RamDisk};
@@ -176,7 +178,8 @@ fn a_far_ssd_is_enumerated_written_and_read_back() {
     let write = Submission::on_blocks(IoOpcode::Write, queue, NamespaceId(1), 8, 256, data, 7);
     pair.near.submit(pair.now, controller, write).unwrap();
     pair.run(|events| completed(events, 7));
-    pair.near.set_trace(true);
+    let trace = Rc::new(RefCell::new(near::Trace::default()));
+    pair.near.watch().add(trace.clone());
     pair.near
         .submit(
             pair.now,
@@ -186,7 +189,7 @@ fn a_far_ssd_is_enumerated_written_and_read_back() {
         .unwrap();
     pair.run(|events| completed(events, 8));
     assert_eq!(pair.near.memory().slice(back.address, 128 << 10).unwrap(), pattern);
-    let points: Vec<_> = pair.near.take_observations().iter().map(|seen| seen.point).collect();
+    let points: Vec<_> = trace.borrow_mut().take().iter().map(|seen| seen.point).collect();
     assert_eq!(points.first(), Some(&near::Point::Submitted));
     assert!(points.contains(&near::Point::DoorbellSent) && points.contains(&near::Point::CompletionSent));
 }

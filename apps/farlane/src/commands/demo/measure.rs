@@ -1,9 +1,11 @@
 //! The demo's figures: the floor, direct, and through the tunnel. Each gets a slice in turn, so
 //! that a noisy moment of the machine falls on all three.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 
-use assemblies::near::{Chain, Hop, read_chains};
+use assemblies::near::{Chain, Hop, Trace, read_chains};
 use engine::Nanos;
 use indicatif::ProgressBar;
 use nvme::host::Namespace;
@@ -163,7 +165,8 @@ fn session_round(
 
 /// Follows 4 KiB reads of a session with time stamps, hop by hop.
 pub(super) fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, Error> {
-    session.near_mut().set_trace(true);
+    let trace = Rc::new(RefCell::new(Trace::default()));
+    session.near_mut().watch().add(trace.clone());
     let mut chains: Vec<Chain> = Vec::new();
     let mut clock = None;
     let give_up = session.now() + Nanos::from_secs(5);
@@ -173,12 +176,12 @@ pub(super) fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, 
             .near()
             .and_then(assemblies::near::Near::upstream)
             .and_then(|upstream| upstream.session(PortIndex(0))?.clock());
-        let observations = session.near_mut().take_observations();
+        let observations = trace.borrow_mut().take();
         if let Some(clock) = clock {
             chains.extend(read_chains(&observations, clock));
         }
     }
-    session.near_mut().set_trace(false);
+    session.near_mut().watch().clear();
     let hop = |index: usize| chains.iter().map(|chain| chain[index]).collect::<Distribution>().median();
     let hops = Hop::ALL.into_iter().enumerate().map(|(index, name)| (name, hop(index))).collect();
     let medians = if chains.is_empty() { Vec::new() } else { hops };
