@@ -175,7 +175,7 @@ impl Lookahead {
             Walk::start(entry, transfer, page, &mut |address, length| found.push((address, length)));
         self.found = found;
         let command = self.ports[number].commands.len();
-        let back = !transfer.to_controller && strand != 0;
+        let back = !transfer.to_controller && !strand.is_main();
         let slot = u32::try_from((address - before.base) / ENTRY).unwrap_or(0);
         let distance = (slot + before.entries - before.tail) % before.entries + 1;
         self.ports[number].commands.push(Command { key, walk, data, back, distance, reads: 0 });
@@ -261,7 +261,7 @@ impl Lookahead {
         let payload_size = around.switch.config(PortId::Downstream(number)).payload_size();
         let payload_size = u16::try_from(payload_size).unwrap_or(128);
         let ahead = Ahead { address, key, completer: self.completer, payload_size, once };
-        let strand = self.ports[port].gathering.as_mut().map_or(0, |gathering| {
+        let strand = self.ports[port].gathering.as_mut().map_or(Strand::MAIN, |gathering| {
             gathering.bytes += length;
             gathering.strand
         });

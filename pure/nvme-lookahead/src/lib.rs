@@ -48,7 +48,7 @@
 //! #     fn is_open(&self) -> bool { true }
 //! #     fn is_flushed(&self) -> bool { false }
 //! #     fn is_spread(&self) -> bool { false }
-//! #     fn strand_of_queue(&self, _: u16) -> Strand { 0 }
+//! #     fn strand_of_queue(&self, _: u16) -> Strand { Strand::MAIN }
 //! #     fn lay(&mut self, _: Instant, _: Strand, _: Strand, _: AheadKey, _: &[(u64, u32)]) {}
 //! }
 //!

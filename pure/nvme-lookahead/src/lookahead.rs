@@ -103,7 +103,7 @@ impl Lookahead {
                 if self.ports[port].forget_function(function) || link.is_spread() {
                     link.forget_ahead(AheadKey::ALL);
                     // The queues of the other functions are where they were.
-                    self.ports[port].lay_queues(around.now, Some(0), self.interrupts, link);
+                    self.ports[port].lay_queues(around.now, Some(Strand::MAIN), self.interrupts, link);
                 }
             }
             Down::Doorbell { function, queue, tail } => {
@@ -224,7 +224,7 @@ impl Interposer for Lookahead {
         packet: &mut Packet,
     ) -> Passage {
         if self.ports[port].window == 0 {
-            return Passage::On(0);
+            return Passage::On(Strand::MAIN);
         }
         if self.ports[port].is_holding() {
             if !packet.is_non_posted() && self.ports[port].has_room() {

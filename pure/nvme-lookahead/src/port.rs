@@ -271,11 +271,11 @@ impl Port {
     #[inline]
     pub(crate) fn strand_of(&self, packet: &Packet, link: &impl FarLink) -> Strand {
         if !link.is_spread() {
-            return 0;
+            return Strand::MAIN;
         }
-        let Kind::Memory(request) = &packet.header.kind else { return 0 };
+        let Kind::Memory(request) = &packet.header.kind else { return Strand::MAIN };
         if request.operation != MemoryOperation::Write {
-            return 0;
+            return Strand::MAIN;
         }
         let below = self
             .functions
@@ -285,7 +285,7 @@ impl Port {
         let queue = nearest.and_then(|(offset, function)| {
             function.completion_queue(offset + u64::from(packet.header.lead()))
         });
-        queue.map_or(0, |queue| link.strand_of_queue(queue))
+        queue.map_or(Strand::MAIN, |queue| link.strand_of_queue(queue))
     }
 
     /// Tells the device's end on which strands completions and their interrupts come. It tells of
@@ -302,7 +302,7 @@ impl Port {
         let known = controllers.filter(|controller| !controller.lost);
         for queue in known.flat_map(|controller| &mut controller.completion) {
             let strand = link.strand_of_queue(queue.id);
-            if queue.id == 0 || strand == 0 || (again.is_none() && queue.key.is_some()) {
+            if queue.id == 0 || strand.is_main() || (again.is_none() && queue.key.is_some()) {
                 continue;
             }
             let name = *queue.key.get_or_insert_with(|| {
@@ -316,7 +316,7 @@ impl Port {
                 vector.map_or((0, 0), |(first, vector)| (message_address(first, vector), MESSAGE)),
             ];
             let ranges = &ranges[..1 + usize::from(vector.is_some())];
-            link.lay(now, again.unwrap_or(0), strand, name, ranges);
+            link.lay(now, again.unwrap_or(Strand::MAIN), strand, name, ranges);
         }
     }
 

@@ -37,7 +37,7 @@ impl FarLink for Link {
         false
     }
     fn strand_of_queue(&self, _queue: u16) -> Strand {
-        0
+        Strand::MAIN
     }
     fn send_on(&mut self, _now: Instant, _strand: Strand, packet: Packet) {
         self.sent.push(packet);

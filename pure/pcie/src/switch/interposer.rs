@@ -10,9 +10,34 @@ use engine::{Buffer, Instant};
 use super::Switch;
 use crate::wire::{Bdf, Packet};
 
-/// Number of a strand of a link. All packets keep their order with those of the main strand, which
-/// is 0. Packets of two further strands need no order.
-pub type Strand = usize;
+/// Names a strand of a link; counted from 0. All packets keep their order with those of the main
+/// strand. Packets of two further strands need no order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Strand(pub u8);
+
+impl Strand {
+    /// The strand that every link has.
+    pub const MAIN: Self = Self(0);
+
+    /// The first `count` strands of a link, the main one first.
+    pub fn first(count: usize) -> impl Iterator<Item = Self> {
+        (0..=u8::MAX).map(Self).take(count)
+    }
+    /// Whether this is the main strand.
+    pub const fn is_main(self) -> bool {
+        self.0 == 0
+    }
+    /// The place of the strand in a list of all strands.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl core::fmt::Display for Strand {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Names pieces of memory that are forgotten together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,7 +162,7 @@ impl Interposer for () {
         _port: usize,
         _packet: &mut Packet,
     ) -> Passage {
-        Passage::On(0)
+        Passage::On(Strand::MAIN)
     }
     fn on_up(&mut self, _now: Instant, _port: usize, _packet: &Packet, _link: &mut impl FarLink) {}
     fn handle_timeout<L: FarLink>(&mut self, _around: &mut Surroundings<'_, L>) {}

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Pool};
 use pcie::completer::{self, Completer};
-use pcie::switch::{FarLink, Interposer, Passage, Surroundings};
+use pcie::switch::{FarLink, Interposer, Passage, Strand, Surroundings};
 use pcie::wire::{CompletionStatus, Kind, Packet};
 
 use crate::frame::Registers;
@@ -187,7 +187,7 @@ impl Interposer for ConfigCache {
         packet: &mut Packet,
     ) -> Passage {
         if !packet.is_non_posted() {
-            return Passage::On(0);
+            return Passage::On(Strand::MAIN);
         }
         let link = &around.links[port];
         // A function whose device is not connected asks for patience.
@@ -201,7 +201,7 @@ impl Interposer for ConfigCache {
         let flushed = || !below && around.is_clear && link.is_flushed();
         match self.answer(port, packet, flushed) {
             Some(answer) => Passage::Answered(answer),
-            None => Passage::On(0),
+            None => Passage::On(Strand::MAIN),
         }
     }
 

@@ -26,7 +26,7 @@ use pcie::wire::Packet;
 use crate::event::Event;
 use crate::frame::{Keys, RefuseCode, Registers, Tally};
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
-use crate::strands::{Bundle, STRANDS_MAX};
+use crate::strands::{LinkEnd, STRANDS_MAX};
 use gate::{Caller, Gate, Origin, Verdict};
 
 /// Names an accepted connection. The world chooses the number and does not use it again while input
@@ -82,7 +82,7 @@ pub enum Output {
 
 /// The device's end of the tunnel: an [`Engine`] with one session and a gate before it.
 pub struct Downstream {
-    session: Bundle,
+    session: LinkEnd,
     /// Host memory that the host's end has sent ahead of the device's reads.
     store: Store,
     /// Counts of the store when the session began.
@@ -107,7 +107,7 @@ impl Downstream {
             store: Store::new(config.ahead),
             counted: Tally::default(),
             gate: Gate::new(config.crc32c),
-            session: Bundle::downstream(config, entropy),
+            session: LinkEnd::downstream(config, entropy),
             home: None,
             attached: [None; STRANDS_MAX],
             away: None,
@@ -216,7 +216,8 @@ impl Downstream {
     /// The strand that a connection carries, if any.
     #[inline]
     fn strand_of(&self, connection: ConnectionId) -> Option<Strand> {
-        self.attached.iter().position(|attached| *attached == Some(connection))
+        let mut attached = Strand::first(STRANDS_MAX).zip(&self.attached);
+        attached.find(|(_, attached)| **attached == Some(connection)).map(|(strand, _)| strand)
     }
 
     fn on_host(&mut self, now: Instant, connection: ConnectionId, caller: &Caller, bytes: [Buffer; 2]) {
@@ -232,16 +233,18 @@ impl Downstream {
             return self.refuse(connection, code, text);
         }
         self.home = Some(caller.origin);
-        let strand = caller.member.map_or(0, |member| usize::from(member.strand));
-        if let Some(former) = self.attached[strand] {
+        let strand = caller.member.map_or(Strand::MAIN, |member| {
+            Strand(u8::try_from(member.strand).expect("a link has few strands"))
+        });
+        if let Some(former) = self.attached[strand.index()] {
             // The host has a new connection before this end has noticed the end of the former one.
             self.session.handle_input(now, strand, session::Input::Disconnected);
             self.drain();
-            self.attached[strand] = None;
+            self.attached[strand.index()] = None;
             self.outputs.push_back(Output::Close { connection: former });
         }
         self.drain();
-        self.attached[strand] = Some(connection);
+        self.attached[strand.index()] = Some(connection);
         self.session.connect(now, strand);
         for bytes in bytes {
             if !bytes.is_empty() {
@@ -274,7 +277,7 @@ impl Downstream {
         if let Some(strand) = self.strand_of(connection) {
             self.session.handle_input(now, strand, session::Input::Disconnected);
             self.drain();
-            self.attached[strand] = None;
+            self.attached[strand.index()] = None;
         }
     }
 
@@ -326,13 +329,13 @@ impl Downstream {
             }
             From::Tlp { packet, arrival } => Some(Output::Tlp { packet, arrival }),
             From::Transmit(bytes) => {
-                self.attached[strand].map(|connection| Output::Transmit { connection, bytes })
+                self.attached[strand.index()].map(|connection| Output::Transmit { connection, bytes })
             }
             From::CloseConnection => {
-                self.attached[strand].take().map(|connection| Output::Close { connection })
+                self.attached[strand.index()].take().map(|connection| Output::Close { connection })
             }
             // The state of a further strand concerns nobody while the link is up.
-            _ if strand > 0 => None,
+            _ if !strand.is_main() => None,
             From::WantsTally => {
                 let tally = self.store.tally().since(&self.counted);
                 self.session.main_mut().tell_tally(tally);

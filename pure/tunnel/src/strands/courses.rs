@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use pcie::switch::Strand;
 use pcie::wire::{Kind, MemoryOperation, Packet};
 
 use crate::frame::AheadKey;
@@ -17,7 +18,7 @@ struct Course {
     start: u64,
     end: u64,
     key: AheadKey,
-    strand: u8,
+    strand: Strand,
 }
 
 impl Course {
@@ -59,7 +60,7 @@ impl Courses {
         self.disputed.retain(|course| course.key != key);
     }
 
-    pub(super) fn insert(&mut self, key: AheadKey, strand: u8, (start, length): (u64, u32)) {
+    pub(super) fn insert(&mut self, key: AheadKey, strand: Strand, (start, length): (u64, u32)) {
         let Some(end) = start.checked_add(u64::from(length)).filter(|end| *end > start) else { return };
         if self.lost {
             return;
@@ -89,10 +90,10 @@ impl Courses {
     }
 
     /// The strand for a packet that the device sends.
-    pub(super) fn strand_of(&self, packet: &Packet) -> u8 {
-        let Kind::Memory(request) = &packet.header.kind else { return 0 };
+    pub(super) fn strand_of(&self, packet: &Packet) -> Strand {
+        let Kind::Memory(request) = &packet.header.kind else { return Strand::MAIN };
         if request.operation != MemoryOperation::Write {
-            return 0;
+            return Strand::MAIN;
         }
         let start = request.address;
         let end = start.saturating_add(u64::from(packet.header.length) * 4);
@@ -100,6 +101,6 @@ impl Courses {
         self.courses
             .get(first)
             .filter(|course| course.start <= start && course.end >= end)
-            .map_or(0, |course| course.strand)
+            .map_or(Strand::MAIN, |course| course.strand)
     }
 }

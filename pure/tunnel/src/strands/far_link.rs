@@ -4,10 +4,10 @@ use engine::{Buffer, Instant};
 use pcie::switch::{Ahead, AheadKey, FarLink, Strand};
 use pcie::wire::Packet;
 
-use super::Bundle;
+use super::LinkEnd;
 use super::message::{Message, RANGES_MAX};
 
-impl FarLink for Bundle {
+impl FarLink for LinkEnd {
     fn is_open(&self) -> bool {
         self.main.is_open()
     }
@@ -23,24 +23,23 @@ impl FarLink for Bundle {
         Self::send_on(self, now, strand, packet);
     }
     fn strand_of_queue(&self, queue: u16) -> Strand {
-        let Some(others) = self.others.as_ref().filter(|others| others.active) else { return 0 };
-        let strand = match usize::from(queue).checked_sub(1) {
-            Some(queue) => 1 + queue % others.others.len().max(1),
-            None => 0,
+        let Some(further) = self.further.as_ref().filter(|further| further.active) else {
+            return Strand::MAIN;
         };
-        if others.is_open(strand) { strand } else { 0 }
+        let strand = further.of_queue(queue);
+        if further.is_open(strand) { strand } else { Strand::MAIN }
     }
     fn is_flushed(&self) -> bool {
         // The device's end has passed them on, too: nothing that they could wait for is still to
         // come.
-        let others = self.others.iter().flat_map(|others| &others.others);
-        self.main.is_flushed() && others.filter(|other| other.open).all(|other| other.session.is_flushed())
+        let further = self.further.iter().flat_map(|further| &further.strands);
+        self.main.is_flushed() && further.filter(|one| one.open).all(|one| one.session.is_flushed())
     }
     #[inline]
     fn send_ahead_on(&mut self, strand: Strand, ahead: Ahead, bytes: Buffer) -> bool {
-        match &mut self.others {
-            Some(others) if others.is_open(strand) => {
-                others.others[strand - 1].session.send_ahead(ahead, bytes)
+        match &mut self.further {
+            Some(further) if further.is_open(strand) => {
+                further.of(&mut self.main, strand).send_ahead(ahead, bytes)
             }
             _ => self.main.send_ahead(ahead, bytes),
         }
@@ -48,25 +47,24 @@ impl FarLink for Bundle {
     #[inline]
     fn forget_ahead(&mut self, key: AheadKey) {
         let now = self.now();
-        if let Some(others) = &mut self.others
-            && others.active
+        if let Some(further) = &mut self.further
+            && further.active
         {
-            for strand in 1..=others.others.len() {
-                if others.is_open(strand) {
-                    others.forget(&mut self.main, now, strand, key);
+            for strand in further.all().skip(1) {
+                if further.is_open(strand) {
+                    further.forget(&mut self.main, now, strand, key);
                 }
             }
-            return others.forget(&mut self.main, now, 0, key);
+            return further.forget(&mut self.main, now, Strand::MAIN, key);
         }
         self.main.forget_ahead(key);
     }
     fn lay(&mut self, now: Instant, via: Strand, strand: Strand, key: AheadKey, ranges: &[(u64, u32)]) {
-        let Some(others) = self.others.as_mut().filter(|others| others.is_open(strand)) else { return };
-        let via = if others.is_open(via) { via } else { 0 };
-        let number = u8::try_from(strand).expect("there are few strands");
+        let Some(further) = self.further.as_mut().filter(|further| further.is_open(strand)) else { return };
+        let via = if further.is_open(via) { via } else { Strand::MAIN };
         for ranges in ranges.chunks(RANGES_MAX) {
-            let message = Message::Courses { key, strand: number, ranges: ranges.to_vec() };
-            others.tell(&mut self.main, now, via, &message);
+            let message = Message::Courses { key, strand, ranges: ranges.to_vec() };
+            further.tell(&mut self.main, now, via, &message);
         }
     }
 }

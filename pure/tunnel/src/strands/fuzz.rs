@@ -8,7 +8,7 @@ use super::courses::COURSES_MAX;
 use super::message::Message;
 use super::*;
 
-const STRANDS: usize = 4;
+const STRANDS: u8 = 4;
 const UP: usize = 0;
 const DOWN: usize = 1;
 /// The most rounds in which the two ends answer each other. By then, both are quiet.
@@ -16,8 +16,8 @@ const ROUNDS_MAX: usize = 10_000;
 
 /// Both ends of a link with four strands.
 struct World {
-    ends: [Bundle; 2],
-    alive: [bool; STRANDS],
+    ends: [LinkEnd; 2],
+    alive: [bool; STRANDS as usize],
     now: Instant,
     pool: Pool,
 }
@@ -37,18 +37,20 @@ pub fn strands(bytes: &[u8]) {
     while let [what, strand, length, stream @ ..] = rest {
         let (piece, after) = stream.split_at(usize::from(*length).min(stream.len()));
         rest = after;
-        world.step(*what, usize::from(*strand) % STRANDS, piece);
+        world.step(*what, Strand(*strand % STRANDS), piece);
     }
 }
 
 impl World {
     fn joined() -> Self {
-        let config = Config { strands: 4, ..Config::default() };
+        let config = Config { strands: STRANDS, ..Config::default() };
         let rng = Rng::from_seed(1);
-        let ends =
-            [Bundle::upstream(config.clone(), rng.fork("up")), Bundle::downstream(config, rng.fork("down"))];
+        let ends = [
+            LinkEnd::upstream(config.clone(), rng.fork("up")),
+            LinkEnd::downstream(config, rng.fork("down")),
+        ];
         let now = Instant::from_nanos(1_000);
-        let mut world = Self { ends, alive: [false; STRANDS], now, pool: Pool::default() };
+        let mut world = Self { ends, alive: [false; STRANDS as usize], now, pool: Pool::default() };
         world.settle();
         world
     }
@@ -70,7 +72,7 @@ impl World {
                 let address = u64::from_be_bytes(address) & !63;
                 let write = Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::zeroed(64));
                 let strand = self.ends[DOWN].strand_of(&write);
-                assert!(strand < STRANDS_MAX);
+                assert!(strand.index() < STRANDS_MAX);
                 self.ends[DOWN].send_on(now, strand, write);
             }
             4 => {
@@ -101,10 +103,10 @@ impl World {
         }
         self.now = self.now + Nanos::from_micros(50);
         self.settle();
-        for others in self.ends.iter().filter_map(|end| end.others.as_ref()) {
-            let most = usize::try_from(others.config.ahead).unwrap_or(usize::MAX);
-            assert!(others.held_bytes() <= most, "{} B wait", others.held_bytes());
-            assert!(others.courses.len() <= COURSES_MAX, "{} courses", others.courses.len());
+        for further in self.ends.iter().filter_map(|end| end.further.as_ref()) {
+            let most = usize::try_from(further.config.ahead).unwrap_or(usize::MAX);
+            assert!(further.held_bytes() <= most, "{} B wait", further.held_bytes());
+            assert!(further.courses.len() <= COURSES_MAX, "{} courses", further.courses.len());
         }
     }
 
@@ -118,7 +120,7 @@ impl World {
     }
 
     fn cut(&mut self, strand: Strand) {
-        if core::mem::take(&mut self.alive[strand]) {
+        if core::mem::take(&mut self.alive[strand.index()]) {
             for end in &mut self.ends {
                 end.handle_input(self.now, strand, session::Input::Disconnected);
             }
@@ -148,27 +150,28 @@ impl World {
     fn on_output(&mut self, end: usize, strand: Strand, output: Output) {
         let now = self.now;
         match output {
-            Output::Transmit(bytes) if self.alive[strand] => {
+            Output::Transmit(bytes) if self.alive[strand.index()] => {
                 self.ends[1 - end].handle_input(now, strand, session::Input::Received(bytes));
             }
             Output::Connect => {
-                let member = self.ends[DOWN].main().id().zip(u16::try_from(strand).ok());
+                let member =
+                    self.ends[DOWN].main().id().map(|session| Member { session, strand: strand.0.into() });
                 let instance = self.ends[UP].main().config().identity.instance;
-                let admitted = strand == 0
-                    || member.is_some_and(|(session, strand)| {
+                let admitted = strand.is_main()
+                    || member.is_some_and(|member| {
                         let secret = self.ends[UP].main().secret();
-                        self.ends[DOWN].admits(instance, Member { session, strand }, secret)
+                        self.ends[DOWN].admits(instance, member, secret)
                     });
                 if admitted {
                     self.cut(strand);
-                    self.alive[strand] = true;
+                    self.alive[strand.index()] = true;
                     self.ends[DOWN].connect(now, strand);
                     self.ends[UP].handle_input(now, strand, session::Input::Connected);
                 } else {
                     self.ends[UP].handle_input(now, strand, session::Input::Disconnected);
                 }
             }
-            Output::CloseConnection if core::mem::take(&mut self.alive[strand]) => {
+            Output::CloseConnection if core::mem::take(&mut self.alive[strand.index()]) => {
                 self.ends[1 - end].handle_input(now, strand, session::Input::Disconnected);
             }
             _ => {}
@@ -185,7 +188,9 @@ mod tests {
     fn all_strands_are_there() {
         let world = World::joined();
         assert!(world.ends.iter().all(|end| {
-            (1..STRANDS).all(|strand| end.others.as_ref().is_some_and(|others| others.is_open(strand)))
+            (1..STRANDS)
+                .map(Strand)
+                .all(|strand| end.further.as_ref().is_some_and(|further| further.is_open(strand)))
         }));
     }
 

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use engine::Pool;
 use pcie::config::ids;
+use pcie::switch::Strand;
 use pcie::wire::{Bdf, Kind, MessageRouting, Packet};
 
 use super::STRANDS_MAX;
@@ -27,9 +28,9 @@ pub(super) const RANGES_MAX: usize = 128;
 const RANGE_BYTES: usize = 12;
 
 /// A count of another strand's posted packets, which come before whatever follows on this strand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct After {
-    pub(super) strand: u8,
+    pub(super) strand: Strand,
     /// Posted packets since the link came up or was reset; wraps.
     pub(super) posted: u32,
 }
@@ -41,7 +42,7 @@ pub(super) enum Message {
     Order(Vec<After>),
     /// Writes to these ranges of host memory need only the order of this strand. A range is an
     /// address and a length.
-    Courses { key: AheadKey, strand: u8, ranges: Vec<(u64, u32)> },
+    Courses { key: AheadKey, strand: Strand, ranges: Vec<(u64, u32)> },
     /// All ranges told before are of no use any more.
     Clear,
 }
@@ -65,14 +66,14 @@ impl Message {
             Self::Order(after) => {
                 put(ORDER);
                 for After { strand, posted } in after {
-                    put(u32::from(*strand));
+                    put(u32::from(strand.0));
                     put(*posted);
                 }
             }
             Self::Courses { key, strand, ranges } => {
                 put(COURSES);
                 put(key.0);
-                put(u32::from(*strand));
+                put(u32::from(strand.0));
                 for (address, length) in ranges {
                     let (high, low) = (address >> 32, address & u64::from(u32::MAX));
                     for half in [high, low] {
@@ -95,7 +96,8 @@ impl Message {
         if !rest.is_empty() {
             return None;
         }
-        let strand = |word: u32| u8::try_from(word).ok().filter(|strand| usize::from(*strand) < STRANDS_MAX);
+        let strand =
+            |word: u32| u8::try_from(word).ok().map(Strand).filter(|strand| strand.index() < STRANDS_MAX);
         match words.next()? {
             ORDER => {
                 let mut after = Vec::new();

@@ -8,10 +8,10 @@
 
 mod courses;
 mod far_link;
+mod further;
 pub(crate) mod fuzz;
 mod message;
 mod order;
-mod others;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +24,7 @@ use pcie::wire::Packet;
 
 use crate::frame::{InstanceId, Member, Registers, Role, Secret};
 use crate::session::{self, Arrival, Config, Output, Session};
-use others::{Other, Others};
+use further::{FurtherStrand, FurtherStrands};
 
 /// The most strands of a link.
 pub const STRANDS_MAX: usize = 8;
@@ -32,38 +32,39 @@ pub const STRANDS_MAX: usize = 8;
 /// One end of a link that may be spread over several sessions. With one strand, it is a session and
 /// nothing else.
 #[derive(Debug)]
-pub(crate) struct Bundle {
+pub(crate) struct LinkEnd {
     main: Session,
-    others: Option<Box<Others>>,
+    further: Option<Box<FurtherStrands>>,
 }
 
-impl Bundle {
+impl LinkEnd {
     /// Creates the end towards the root complex, with as many strands as `config` says.
     pub(crate) fn upstream(mut config: Config, entropy: impl Into<Entropy>) -> Self {
         let mut entropy = entropy.into();
         let count = usize::from(config.strands).clamp(1, STRANDS_MAX);
         if count == 1 {
-            return Self { main: Session::upstream(config, entropy), others: None };
+            return Self { main: Session::upstream(config, entropy), further: None };
         }
         name(&mut config, &mut entropy);
         // Information about the link and registers of the device come over the main strand.
-        let of_others = Config { tally: false, config_cache: false, ..config.clone() };
-        let others = (1..count).map(|strand| {
+        let of_further = Config { tally: false, config_cache: false, ..config.clone() };
+        let further = (1..count).map(|strand| {
             let mut session =
-                Session::upstream(of_others.clone(), entropy.fork(&alloc::format!("strand {strand}")));
+                Session::upstream(of_further.clone(), entropy.fork(&alloc::format!("strand {strand}")));
             // The strand is dialled when the main one is up.
             session.close(Instant::ZERO, "");
-            Other { session, open: false }
+            FurtherStrand { session, open: false }
         });
-        let others = Others::new(Role::Upstream, config.clone(), others.collect(), entropy.fork("others"));
-        Self { main: Session::upstream(config, entropy), others: Some(Box::new(others)) }
+        let further =
+            FurtherStrands::new(Role::Upstream, config.clone(), further.collect(), entropy.fork("others"));
+        Self { main: Session::upstream(config, entropy), further: Some(Box::new(further)) }
     }
 
     /// Creates the end towards the device, which takes as many strands as `config` says.
     pub(crate) fn downstream(mut config: Config, entropy: impl Into<Entropy>) -> Self {
         let mut entropy = entropy.into();
         name(&mut config, &mut entropy);
-        Self { main: Session::downstream(config, entropy), others: None }
+        Self { main: Session::downstream(config, entropy), further: None }
     }
 
     /// The main strand.
@@ -77,55 +78,57 @@ impl Bundle {
         self.sessions().map(Session::now).max().unwrap_or_default()
     }
     fn session(&mut self, strand: Strand) -> Option<&mut Session> {
-        match (strand, &mut self.others) {
-            (0, _) => Some(&mut self.main),
-            (_, Some(others)) => others.others.get_mut(strand - 1).map(|other| &mut other.session),
+        match &mut self.further {
+            _ if strand.is_main() => Some(&mut self.main),
+            Some(further) if strand.index() <= further.strands.len() => {
+                Some(further.of(&mut self.main, strand))
+            }
             _ => None,
         }
     }
     /// The sessions of all strands, the main one first.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
-        let others = self.others.iter().flat_map(|others| &others.others);
-        core::iter::once(&self.main).chain(others.map(|other| &other.session))
+        let further = self.further.iter().flat_map(|further| &further.strands);
+        core::iter::once(&self.main).chain(further.map(|one| &one.session))
     }
 
     /// How many strands there can be.
     pub(crate) fn count(&self) -> usize {
-        1 + self.others.as_ref().map_or(0, |others| others.others.len())
+        1 + self.further.as_ref().map_or(0, |further| further.strands.len())
     }
     /// At the device's end: the strand for a packet that the device sends.
     #[inline]
     pub(crate) fn strand_of(&self, packet: &Packet) -> Strand {
-        match &self.others {
-            Some(others) if others.active => usize::from(others.courses.strand_of(packet)),
-            _ => 0,
+        match &self.further {
+            Some(further) if further.active => further.courses.strand_of(packet),
+            _ => Strand::MAIN,
         }
     }
     /// Whether the link has several strands now.
     #[inline]
     pub(crate) fn is_spread(&self) -> bool {
-        self.others.as_ref().is_some_and(|others| others.active)
+        self.further.as_ref().is_some_and(|further| further.active)
     }
 
     /// Whether received items can be passed on without examining them.
     #[inline]
     fn is_direct(&self) -> bool {
-        match &self.others {
+        match &self.further {
             None => true,
-            Some(others) => !others.active && others.ready.is_empty(),
+            Some(further) => !further.active && further.ready.is_empty(),
         }
     }
 
     /// Sends a packet on the main strand.
     #[inline]
     pub(crate) fn send(&mut self, now: Instant, packet: Packet) {
-        self.send_on(now, 0, packet);
+        self.send_on(now, Strand::MAIN, packet);
     }
     /// Sends a packet on a strand, or on the main one if that strand is not open.
     #[inline]
     pub(crate) fn send_on(&mut self, now: Instant, strand: Strand, packet: Packet) {
-        match &mut self.others {
-            Some(others) if others.active => others.send_on(&mut self.main, now, strand, packet),
+        match &mut self.further {
+            Some(further) if further.active => further.send_on(&mut self.main, now, strand, packet),
             // The link has several strands, but its `LinkUp` has not been polled yet. A packet sent
             // now would not be counted in the order.
             _ if self.main.strands() > 1 => self.main.count_dropped(),
@@ -140,32 +143,32 @@ impl Bundle {
 
     /// Resets the device; see [`Session::reset`]. The further strands begin anew afterwards.
     pub(crate) fn reset(&mut self, now: Instant) {
-        if let Some(others) = &mut self.others {
-            while others.take_in(&mut self.main, now) {}
+        if let Some(further) = &mut self.further {
+            while further.take_in(&mut self.main, now) {}
             // Registers shown before the reset are no longer valid.
-            others.ready.retain(|(_, output)| !matches!(output, Output::Registers(_)));
-            others.end_all(now, "reset");
-            others.begin(&mut self.main);
-            others.resetting = others.active;
+            further.ready.retain(|(_, output)| !matches!(output, Output::Registers(_)));
+            further.end_all(now, "reset");
+            further.begin(&mut self.main);
+            further.resetting = further.active;
         }
         self.main.reset(now);
     }
     /// Closes all strands; see [`Session::close`].
     pub(crate) fn close(&mut self, now: Instant, text: &str) {
-        if let Some(others) = &mut self.others {
-            others.end_all(now, text);
+        if let Some(further) = &mut self.further {
+            further.end_all(now, text);
         }
         self.main.close(now, text);
     }
     /// Tells the time to all strands; see [`Session::advance`].
     pub(crate) fn advance(&mut self, now: Instant) {
         self.main.advance(now);
-        for other in self.others.iter_mut().flat_map(|others| &mut others.others) {
-            other.session.advance(now);
+        for one in self.further.iter_mut().flat_map(|further| &mut further.strands) {
+            one.session.advance(now);
         }
     }
     pub(crate) fn has_received(&self) -> bool {
-        self.others.as_ref().is_some_and(|others| !others.ready.is_empty())
+        self.further.as_ref().is_some_and(|further| !further.ready.is_empty())
             || self.sessions().any(Session::has_received)
     }
     pub(crate) fn queued_bytes(&self) -> usize {
@@ -173,7 +176,7 @@ impl Bundle {
     }
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        match &self.others {
+        match &self.further {
             None => self.main.poll_timeout(),
             Some(_) => self.poll_timeout_of_all(),
         }
@@ -184,8 +187,8 @@ impl Bundle {
     }
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.main.handle_timeout(now);
-        for other in self.others.iter_mut().flat_map(|others| &mut others.others) {
-            other.session.handle_timeout(now);
+        for one in self.further.iter_mut().flat_map(|further| &mut further.strands) {
+            one.session.handle_timeout(now);
         }
     }
     pub(crate) fn handle_input(&mut self, now: Instant, strand: Strand, input: session::Input) {
@@ -207,37 +210,37 @@ impl Bundle {
     /// The next output, and its strand.
     #[inline]
     pub(crate) fn poll_output(&mut self) -> Option<(Strand, Output)> {
-        if self.others.is_some() {
+        if self.further.is_some() {
             return self.poll_spread();
         }
         let output = self.main.poll_output()?;
         if matches!(output, Output::LinkUp { .. }) && self.main.strands() > 1 {
             self.spread();
         }
-        Some((0, output))
+        Some((Strand::MAIN, output))
     }
 
     /// At the device's end: prepares for several strands, which the new link may have.
     #[cold]
     fn spread(&mut self) {
         let (config, entropy) = (self.main.config().clone(), self.main.fork("strands"));
-        let mut others = Others::new(Role::Downstream, config, Vec::new(), entropy);
-        others.active = true;
-        others.link = self.main.id();
-        self.others = Some(Box::new(others));
+        let mut further = FurtherStrands::new(Role::Downstream, config, Vec::new(), entropy);
+        further.active = true;
+        further.link = self.main.id();
+        self.further = Some(Box::new(further));
     }
 
-    /// Like [`Bundle::poll_output`], for several strands. It is a separate function so that one
+    /// Like [`LinkEnd::poll_output`], for several strands. It is a separate function so that one
     /// strand is as fast as a session.
     #[inline(never)]
     fn poll_spread(&mut self) -> Option<(Strand, Output)> {
         let now = self.now();
-        let others = self.others.as_mut()?;
+        let further = self.further.as_mut()?;
         loop {
-            if let Some(output) = others.ready.pop_front() {
+            if let Some(output) = further.ready.pop_front() {
                 return Some(output);
             }
-            if !others.take_in(&mut self.main, now) {
+            if !further.take_in(&mut self.main, now) {
                 return None;
             }
         }
@@ -254,17 +257,12 @@ impl Bundle {
     }
     /// At the device's end: connects a strand that was admitted.
     pub(crate) fn connect(&mut self, now: Instant, strand: Strand) {
-        if strand == 0 {
+        if strand.is_main() {
             return self.main.handle_input(now, session::Input::Connected);
         }
-        let Some(others) = &mut self.others else { return };
-        while others.others.len() < strand {
-            others.add();
+        if let Some(further) = &mut self.further {
+            further.connect(now, strand);
         }
-        if others.others[strand - 1].session.is_stopped() {
-            others.others[strand - 1] = others.make();
-        }
-        others.others[strand - 1].session.handle_input(now, session::Input::Connected);
     }
 }
 

@@ -7,6 +7,8 @@
 
 use alloc::vec::Vec;
 
+use pcie::switch::Strand;
+
 use super::STRANDS_MAX;
 use super::message::After;
 
@@ -27,33 +29,34 @@ pub(super) struct Order {
 
 impl Order {
     /// The counts that must be told on `strand` before a packet goes there, if any.
-    pub(super) fn before(&mut self, strand: usize) -> Option<Vec<After>> {
-        let others = if strand == 0 { 1..STRANDS_MAX } else { 0..1 };
-        if self.sent[others.clone()] == self.told[strand][others.clone()] {
+    pub(super) fn before(&mut self, strand: Strand) -> Option<Vec<After>> {
+        let others = if strand.is_main() { 1..STRANDS_MAX } else { 0..1 };
+        if self.sent[others.clone()] == self.told[strand.index()][others.clone()] {
             return None;
         }
         let mut after = Vec::new();
-        for other in others {
-            if self.told[strand][other] != self.sent[other] {
-                self.told[strand][other] = self.sent[other];
-                let number = u8::try_from(other).expect("there are few strands");
-                after.push(After { strand: number, posted: self.sent[other] });
+        let told = &mut self.told[strand.index()];
+        for other in Strand::first(STRANDS_MAX).filter(|other| others.contains(&other.index())) {
+            let posted = self.sent[other.index()];
+            if told[other.index()] != posted {
+                told[other.index()] = posted;
+                after.push(After { strand: other, posted });
             }
         }
         Some(after)
     }
     /// Counts a posted packet that goes out on `strand`.
-    pub(super) const fn send(&mut self, strand: usize) {
-        self.sent[strand] = self.sent[strand].wrapping_add(1);
+    pub(super) const fn send(&mut self, strand: Strand) {
+        self.sent[strand.index()] = self.sent[strand.index()].wrapping_add(1);
     }
     /// Counts a posted packet of `strand` that has been passed on.
-    pub(super) const fn pass_on(&mut self, strand: usize) {
-        self.passed_on[strand] = self.passed_on[strand].wrapping_add(1);
+    pub(super) const fn pass_on(&mut self, strand: Strand) {
+        self.passed_on[strand.index()] = self.passed_on[strand.index()].wrapping_add(1);
     }
     /// Whether all packets that `after` names have been passed on.
     pub(super) fn is_met(&self, after: &[After]) -> bool {
-        after.iter().all(|After { strand, posted }| {
-            self.passed_on[usize::from(*strand)].wrapping_sub(*posted) < AHEAD_MAX
-        })
+        after
+            .iter()
+            .all(|After { strand, posted }| self.passed_on[strand.index()].wrapping_sub(*posted) < AHEAD_MAX)
     }
 }

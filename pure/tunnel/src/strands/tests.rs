@@ -41,7 +41,7 @@ struct Account {
 }
 
 struct Net {
-    ends: [Bundle; 2],
+    ends: [LinkEnd; 2],
     now: Instant,
     rng: Rng,
     lines: Vec<Line>,
@@ -67,7 +67,7 @@ impl Net {
         let rng = Rng::from_seed(seed);
         let line = || Line { number: 0, alive: false, reachable: true, latest: [Instant::ZERO; 2] };
         Self {
-            ends: [Bundle::upstream(host, rng.fork("up")), Bundle::downstream(device, rng.fork("down"))],
+            ends: [LinkEnd::upstream(host, rng.fork("up")), LinkEnd::downstream(device, rng.fork("down"))],
             now: Instant::from_nanos(1_000),
             rng,
             lines: (0..STRANDS).map(|_| line()).collect(),
@@ -91,7 +91,9 @@ impl Net {
         net.run_for(Nanos::from_millis(200));
         assert_eq!((net.ups, net.downs), ([1, 1], [0, 0]));
         for end in &net.ends {
-            assert!((1..STRANDS).all(|strand| end.others.as_ref().unwrap().is_open(strand)));
+            assert!(
+                Strand::first(STRANDS).skip(1).all(|strand| end.further.as_ref().unwrap().is_open(strand))
+            );
         }
         net
     }
@@ -109,11 +111,11 @@ impl Net {
 
     /// Sends a packet on this strand, or on the main one if this one is not open.
     fn send(&mut self, from: usize, strand: Strand) {
-        let posted = strand != 0 || !self.rng.one_in(3);
+        let posted = !strand.is_main() || !self.rng.one_in(3);
         let account = &mut self.accounts[from];
         let number = u32::try_from(account.sent.len()).unwrap();
-        let open = self.ends[from].others.as_ref().is_some_and(|others| others.is_open(strand));
-        account.sent.push((if open { strand } else { 0 }, posted));
+        let open = self.ends[from].further.as_ref().is_some_and(|further| further.is_open(strand));
+        account.sent.push((if open { strand } else { Strand::MAIN }, posted));
         let packet = if posted {
             let length = 4 + 4 * usize::try_from(self.rng.below(300)).unwrap();
             let mut data = std::vec![0; length];
@@ -138,7 +140,7 @@ impl Net {
         assert!(number >= *first, "packet {number} is from before");
         let (strand, _) = sent[number];
         for (earlier, (other, posted)) in sent.iter().enumerate().take(number).skip(*first) {
-            let tied = strand == 0 || *other == 0 || *other == strand;
+            let tied = strand.is_main() || other.is_main() || *other == strand;
             assert!(
                 !(tied && *posted) || arrived.contains(&earlier),
                 "packet {number} of strand {strand} has overtaken {earlier} of strand {other}"
@@ -168,7 +170,7 @@ impl Net {
         let Account { sent, arrived, from } = &self.accounts[DOWN];
         for (number, (strand, _)) in sent.iter().enumerate().skip(*from) {
             assert!(
-                *strand != 0 || (number < at) == arrived.contains(&number),
+                !strand.is_main() || (number < at) == arrived.contains(&number),
                 "packet {number}, shown at {at}"
             );
         }
@@ -188,8 +190,8 @@ impl Net {
     }
 
     fn cut(&mut self, strand: Strand) {
-        if core::mem::take(&mut self.lines[strand].alive) {
-            let number = self.lines[strand].number;
+        if core::mem::take(&mut self.lines[strand.index()].alive) {
+            let number = self.lines[strand.index()].number;
             for end in [UP, DOWN] {
                 let at = self.delayed();
                 self.schedule(at, Event::Lost(strand, number, end));
@@ -210,27 +212,27 @@ impl Net {
     }
 
     fn on_output(&mut self, end: usize, strand: Strand, output: Output) {
-        let number = self.lines[strand].number;
+        let number = self.lines[strand.index()].number;
         match output {
-            Output::Transmit(bytes) if self.lines[strand].alive => {
-                let at = self.delayed().max(self.lines[strand].latest[end]);
-                self.lines[strand].latest[end] = at;
+            Output::Transmit(bytes) if self.lines[strand.index()].alive => {
+                let at = self.delayed().max(self.lines[strand.index()].latest[end]);
+                self.lines[strand.index()].latest[end] = at;
                 self.schedule(at, Event::Bytes(strand, number, 1 - end, bytes));
             }
             Output::Transmit(_) => {}
             Output::Tlp { packet, .. } => self.arrive(1 - end, &packet),
             Output::Connect => {
-                self.lines[strand].alive = false;
-                self.lines[strand].number += 1;
-                let (at, number) = (self.delayed(), self.lines[strand].number);
+                self.lines[strand.index()].alive = false;
+                self.lines[strand.index()].number += 1;
+                let (at, number) = (self.delayed(), self.lines[strand.index()].number);
                 self.schedule(at, Event::Dialled(strand, number));
             }
             Output::CloseConnection => {
-                let at = self.delayed().max(self.lines[strand].latest[end]);
+                let at = self.delayed().max(self.lines[strand.index()].latest[end]);
                 self.schedule(at, Event::Lost(strand, number, 1 - end));
             }
-            Output::LinkUp { .. } if strand == 0 => self.ups[end] += 1,
-            Output::LinkDown { .. } if strand == 0 => self.downs[end] += 1,
+            Output::LinkUp { .. } if strand.is_main() => self.ups[end] += 1,
+            Output::LinkDown { .. } if strand.is_main() => self.downs[end] += 1,
             Output::Reset => self.resets += 1,
             Output::Ahead(..) => self.ahead += 1,
             Output::Registers(_) => self.on_registers(),
@@ -241,18 +243,17 @@ impl Net {
     fn on_event(&mut self, event: Event) {
         let now = self.now;
         match event {
-            Event::Dialled(strand, number) if number == self.lines[strand].number => {
+            Event::Dialled(strand, number) if number == self.lines[strand.index()].number => {
                 let main = self.ends[DOWN].main();
-                let member =
-                    main.id().map(|session| Member { session, strand: u16::try_from(strand).unwrap() });
+                let member = main.id().map(|session| Member { session, strand: strand.0.into() });
                 let instance = InstanceId([1; 16]);
-                let admitted = strand == 0
+                let admitted = strand.is_main()
                     || member.is_some_and(|member| {
                         self.ends[DOWN].admits(instance, member, self.ends[UP].main().secret())
                     });
-                if self.lines[strand].reachable && admitted {
-                    self.lines[strand].alive = true;
-                    self.lines[strand].latest = [now; 2];
+                if self.lines[strand.index()].reachable && admitted {
+                    self.lines[strand.index()].alive = true;
+                    self.lines[strand.index()].latest = [now; 2];
                     self.settle(DOWN);
                     self.ends[DOWN].connect(now, strand);
                     self.ends[UP].handle_input(now, strand, session::Input::Connected);
@@ -261,11 +262,11 @@ impl Net {
                 }
             }
             Event::Bytes(strand, number, to, bytes)
-                if number == self.lines[strand].number && self.lines[strand].alive =>
+                if number == self.lines[strand.index()].number && self.lines[strand.index()].alive =>
             {
                 self.ends[to].handle_input(now, strand, session::Input::Received(bytes));
             }
-            Event::Lost(strand, number, end) if number == self.lines[strand].number => {
+            Event::Lost(strand, number, end) if number == self.lines[strand.index()].number => {
                 self.ends[end].handle_input(now, strand, session::Input::Disconnected);
             }
             _ => {}
@@ -281,7 +282,7 @@ impl Net {
         self.settle(DOWN);
         loop {
             let event = self.events.first_key_value().map(|((at, _), _)| *at);
-            let wakes = self.ends.iter().filter_map(Bundle::poll_timeout);
+            let wakes = self.ends.iter().filter_map(LinkEnd::poll_timeout);
             let Some(at) = event.into_iter().chain(wakes).min().filter(|at| *at <= end) else { break };
             self.now = self.now.max(at);
             match self.events.first_key_value() {
@@ -313,7 +314,7 @@ impl Net {
     fn chatter(&mut self, packets: usize, mut cuts: bool) {
         for _ in 0..packets {
             let from = if self.rng.one_in(2) { UP } else { DOWN };
-            let strand = usize::try_from(self.rng.below(STRANDS as u64)).unwrap();
+            let strand = Strand(u8::try_from(self.rng.below(STRANDS as u64)).unwrap());
             self.send(from, strand);
             self.check_flushed();
             if self.rng.one_in(3) {
@@ -321,7 +322,7 @@ impl Net {
                 self.run_for(Nanos::new(length));
             }
             if cuts && self.rng.one_in(40) {
-                let strand = usize::try_from(self.rng.below(STRANDS as u64)).unwrap();
+                let strand = Strand(u8::try_from(self.rng.below(STRANDS as u64)).unwrap());
                 self.cut(strand);
                 cuts = !self.rng.one_in(8);
             }
@@ -336,7 +337,9 @@ fn each_strand_keeps_its_order_and_the_main_one_with_all() {
         net.chatter(400, false);
         net.run_for(Nanos::from_secs(1));
         assert!(net.all_has_come(), "seed {seed}");
-        assert!(net.accounts.iter().all(|account| account.sent.iter().any(|(strand, _)| *strand == 3)));
+        assert!(
+            net.accounts.iter().all(|account| account.sent.iter().any(|(strand, _)| *strand == Strand(3)))
+        );
     }
 }
 
@@ -390,7 +393,7 @@ fn after_a_reset_nothing_comes_from_before() {
         net.run_for(Nanos::from_secs(3));
         assert!(net.all_has_come(), "seed {seed}");
         assert_eq!(net.downs, [0, 0]);
-        assert!(net.ends.iter().all(|end| end.others.as_ref().unwrap().is_open(STRANDS - 1)));
+        assert!(net.ends.iter().all(|end| end.further.as_ref().unwrap().is_open(Strand(3))));
     }
 }
 
@@ -398,7 +401,7 @@ fn after_a_reset_nothing_comes_from_before() {
 fn a_strand_that_does_not_come_back_takes_the_link_down() {
     let mut net = Net::joined(7);
     net.lines[2].reachable = false;
-    net.cut(2);
+    net.cut(Strand(2));
     net.run_for(Nanos::from_secs(9));
     assert_eq!(net.downs, [0, 0]);
     net.run_for(Nanos::from_secs(9));
@@ -429,10 +432,14 @@ fn ends_that_do_not_ask_or_do_not_take_have_one_connection() {
 #[test]
 fn messages_are_read_as_they_were_written() {
     let mut pool = Pool::default();
-    let after = std::vec![After { strand: 1, posted: 7 }, After { strand: 7, posted: u32::MAX }];
+    let after =
+        std::vec![After { strand: Strand(1), posted: 7 }, After { strand: Strand(7), posted: u32::MAX }];
     let ranges = std::vec![(0x1234_5678_9abc_d000, 4096), (0, 4)];
-    let messages =
-        [Message::Order(after), Message::Courses { key: AheadKey(3), strand: 2, ranges }, Message::Clear];
+    let messages = [
+        Message::Order(after),
+        Message::Courses { key: AheadKey(3), strand: Strand(2), ranges },
+        Message::Clear,
+    ];
     for message in messages {
         let packet = message.packet(&mut pool);
         assert!(message::is_message(&packet));
@@ -452,27 +459,30 @@ fn ranges_that_two_commands_claim_belong_to_neither() {
         Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::from(std::vec![0; length]))
     };
     let mut courses = Courses::default();
-    courses.insert(AheadKey(1), 1, (0x1000, 0x1000));
-    courses.insert(AheadKey(2), 2, (0x2000, 0x1000));
-    assert_eq!(courses.strand_of(&write(0x1000, 4096)), 1);
-    assert_eq!(courses.strand_of(&write(0x2ffc, 4)), 2);
-    assert_eq!(courses.strand_of(&write(0xffc, 4)), 0);
-    assert_eq!(courses.strand_of(&write(0x3000, 4)), 0);
-    courses.insert(AheadKey(3), 2, (0x1800, 0x1000));
-    assert_eq!(courses.strand_of(&write(0x1000, 4)), 0);
-    assert_eq!(courses.strand_of(&write(0x1800, 4)), 0);
-    courses.insert(AheadKey(4), 1, (0x1000, 0x1000));
+    courses.insert(AheadKey(1), Strand(1), (0x1000, 0x1000));
+    courses.insert(AheadKey(2), Strand(2), (0x2000, 0x1000));
+    assert_eq!(courses.strand_of(&write(0x1000, 4096)), Strand(1));
+    assert_eq!(courses.strand_of(&write(0x2ffc, 4)), Strand(2));
+    assert_eq!(courses.strand_of(&write(0xffc, 4)), Strand(0));
+    assert_eq!(courses.strand_of(&write(0x3000, 4)), Strand(0));
+    courses.insert(AheadKey(3), Strand(2), (0x1800, 0x1000));
+    assert_eq!(courses.strand_of(&write(0x1000, 4)), Strand(0));
+    assert_eq!(courses.strand_of(&write(0x1800, 4)), Strand(0));
+    courses.insert(AheadKey(4), Strand(1), (0x1000, 0x1000));
     courses.forget(AheadKey(4));
-    assert_eq!(courses.strand_of(&write(0x1000, 4)), 0);
+    assert_eq!(courses.strand_of(&write(0x1000, 4)), Strand(0));
     // The range does not belong to a third command either while the other commands are under way.
-    courses.insert(AheadKey(5), 3, (0x1000, 0x800));
-    assert_eq!(courses.strand_of(&write(0x1000, 4)), 0);
+    courses.insert(AheadKey(5), Strand(3), (0x1000, 0x800));
+    assert_eq!(courses.strand_of(&write(0x1000, 4)), Strand(0));
     (1..=3).for_each(|key| courses.forget(AheadKey(key)));
-    courses.insert(AheadKey(6), 3, (0x2000, 0x800));
-    assert_eq!((courses.strand_of(&write(0x2000, 4)), courses.strand_of(&write(0x1000, 4))), (3, 0));
+    courses.insert(AheadKey(6), Strand(3), (0x2000, 0x800));
+    assert_eq!(
+        (courses.strand_of(&write(0x2000, 4)), courses.strand_of(&write(0x1000, 4))),
+        (Strand(3), Strand(0))
+    );
     // A repeated or longer range of one command is no dispute.
-    courses.insert(AheadKey(6), 3, (0x2000, 0x1000));
-    assert_eq!(courses.strand_of(&write(0x2ffc, 4)), 3);
+    courses.insert(AheadKey(6), Strand(3), (0x2000, 0x1000));
+    assert_eq!(courses.strand_of(&write(0x2ffc, 4)), Strand(3));
 }
 
 #[test]
@@ -480,16 +490,16 @@ fn where_too_much_is_claimed_nobody_is_trusted() {
     let write = |address| Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::from(std::vec![0; 4]));
     let mut courses = Courses::default();
     for page in 1..=COURSES_MAX as u64 + 1 {
-        assert_eq!(courses.strand_of(&write(4096)), u8::from(page > 1));
-        courses.insert(AheadKey(1), 1, (page * 4096, 4));
+        assert_eq!(courses.strand_of(&write(4096)), Strand(u8::from(page > 1)));
+        courses.insert(AheadKey(1), Strand(1), (page * 4096, 4));
     }
-    assert_eq!(courses.strand_of(&write(4096)), 0);
+    assert_eq!(courses.strand_of(&write(4096)), Strand(0));
     courses.forget(AheadKey(1));
-    courses.insert(AheadKey(2), 1, (4096, 4));
-    assert_eq!(courses.strand_of(&write(4096)), 0);
+    courses.insert(AheadKey(2), Strand(1), (4096, 4));
+    assert_eq!(courses.strand_of(&write(4096)), Strand(0));
     courses.forget(AheadKey::ALL);
-    courses.insert(AheadKey(2), 1, (4096, 4));
-    assert_eq!(courses.strand_of(&write(4096)), 1);
+    courses.insert(AheadKey(2), Strand(1), (4096, 4));
+    assert_eq!(courses.strand_of(&write(4096)), Strand(1));
 }
 
 /// A message that neither end would send.
@@ -523,7 +533,7 @@ fn hosts_that_talk_nonsense_harm_nobody_else() {
         let mut pool = Pool::default();
         for _ in 0..200 {
             let packet = nonsense(&mut net.rng, &mut pool);
-            let strand = usize::try_from(net.rng.below(STRANDS as u64)).unwrap();
+            let strand = Strand(u8::try_from(net.rng.below(STRANDS as u64)).unwrap());
             let now = net.now;
             if let Some(session) = net.ends[UP].session(strand) {
                 session.send(now, packet);
@@ -541,13 +551,13 @@ fn hosts_that_talk_nonsense_harm_nobody_else() {
             let address = net.rng.below(12) << 32;
             let write = Packet::memory_write(Bdf::new(1, 0, 0), address, Buffer::from(std::vec![0; 4]));
             let strand = net.ends[DOWN].strand_of(&write);
-            assert!(strand < STRANDS_MAX);
+            assert!(strand.index() < STRANDS_MAX);
             net.run_for(Nanos::from_micros(100));
         }
         net.run_for(Nanos::from_secs(1));
         // Nonsense ends the link. An order that can never be met holds what is behind it, within
         // limits.
-        let others = net.ends[DOWN].others.as_ref().unwrap();
+        let others = net.ends[DOWN].further.as_ref().unwrap();
         assert!(others.held_bytes() <= 4 << 20, "seed {seed}");
     }
 }

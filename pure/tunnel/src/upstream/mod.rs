@@ -14,7 +14,7 @@ use pcie::wire::{Kind, Packet};
 use crate::config_cache::{self, ConfigCache};
 use crate::event::Event;
 use crate::session::{self, Arrival, Config, Session};
-use crate::strands::Bundle;
+use crate::strands::LinkEnd;
 
 /// Names a downstream port of the switch and the link below it; counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,7 +88,7 @@ pub enum Output {
 /// Packets that pass between them pass an [`Interposer`] `I`, too; `()` stands for none.
 pub struct Upstream<I = ()> {
     switch: Switch,
-    ports: Vec<Bundle>,
+    ports: Vec<LinkEnd>,
     /// The connections other than the main ones of the ports.
     further: Vec<(PortIndex, Strand)>,
     /// Between the config cache and the links, if present.
@@ -134,11 +134,11 @@ impl<I: Interposer> Upstream<I> {
         );
         let answers: Vec<bool> = ports.iter().map(|config| config.config_cache).collect();
         let mut entropy = entropy.into().fork("ports");
-        let session = |config| Bundle::upstream(config, entropy.split());
-        let ports: Vec<Bundle> = ports.into_iter().map(session).collect();
-        let further = (0..)
-            .zip(&ports)
-            .flat_map(|(port, bundle)| (1..bundle.count()).map(move |strand| (PortIndex(port), strand)));
+        let session = |config| LinkEnd::upstream(config, entropy.split());
+        let ports: Vec<LinkEnd> = ports.into_iter().map(session).collect();
+        let further = (0..).zip(&ports).flat_map(|(port, end)| {
+            Strand::first(end.count()).skip(1).map(move |strand| (PortIndex(port), strand))
+        });
         Self {
             switch: Switch::new(switch),
             further: further.collect(),
@@ -170,7 +170,7 @@ impl<I: Interposer> Upstream<I> {
     }
     /// The main session below `port`, if there is such a port.
     pub fn session(&self, port: PortIndex) -> Option<&Session> {
-        self.ports.get(usize::from(port.0)).map(Bundle::main)
+        self.ports.get(usize::from(port.0)).map(LinkEnd::main)
     }
     /// How many connections there may be: one for each port, and the further ones of spread links.
     pub const fn connections(&self) -> usize {
@@ -183,11 +183,11 @@ impl<I: Interposer> Upstream<I> {
     /// The port that a connection belongs to, and the connection's strand of that port.
     fn strand_of(&self, connection: ConnectionIndex) -> (PortIndex, Strand) {
         let further = usize::from(connection.0).checked_sub(self.ports.len());
-        further.map_or((PortIndex(connection.0), 0), |index| self.further[index])
+        further.map_or((PortIndex(connection.0), Strand::MAIN), |index| self.further[index])
     }
     /// The number by which the world knows a strand of a port.
     fn connection(&self, port: PortIndex, strand: Strand) -> ConnectionIndex {
-        if strand == 0 {
+        if strand.is_main() {
             return ConnectionIndex::main_of(port);
         }
         let index = self.further.iter().position(|further| *further == (port, strand));
@@ -197,7 +197,7 @@ impl<I: Interposer> Upstream<I> {
     /// The sessions of all connections of `port`, the main one first. A link that is not spread has
     /// one.
     pub fn strands(&self, port: PortIndex) -> impl Iterator<Item = &Session> {
-        self.ports.get(usize::from(port.0)).into_iter().flat_map(Bundle::sessions)
+        self.ports.get(usize::from(port.0)).into_iter().flat_map(LinkEnd::sessions)
     }
     /// Sends a Ping to the far end of `port` now; see [`Session::ping`].
     pub fn ping(&mut self, now: Instant, port: PortIndex) {
@@ -213,7 +213,7 @@ impl<I: Interposer> Upstream<I> {
     }
     /// Bytes on all connections of `port` that wait for credits or to be sent.
     pub fn queued_bytes(&self, port: PortIndex) -> usize {
-        self.ports.get(usize::from(port.0)).map_or(0, Bundle::queued_bytes)
+        self.ports.get(usize::from(port.0)).map_or(0, LinkEnd::queued_bytes)
     }
     /// Tells the time to all sessions; see [`Session::advance`].
     pub fn advance(&mut self, now: Instant) {
@@ -229,7 +229,7 @@ impl<I: Interposer> Upstream<I> {
     }
     /// Whether the next output may be something received, rather than something to send.
     pub fn has_received(&self) -> bool {
-        !self.outputs.is_empty() || self.ports.iter().any(Bundle::has_received)
+        !self.outputs.is_empty() || self.ports.iter().any(LinkEnd::has_received)
     }
     /// Reads the next packet for the root complex into `packet`, replacing its contents, and
     /// returns the packet's port and arrival. Only packets that the switch merely passes on come
@@ -417,7 +417,7 @@ impl<I: Interposer> Upstream<I> {
             }
             From::LinkUp { .. } | From::Resumed if self.lays_again(port, strand) => None,
             // The state of a further strand concerns nobody while the link is up.
-            _ if strand > 0 => None,
+            _ if !strand.is_main() => None,
             From::LinkUp { peer } => {
                 self.on_link(port);
                 self.switch.link_up(PortId::Downstream(port.0));
@@ -453,7 +453,7 @@ impl<I: Interposer> Upstream<I> {
         if let Some(interposer) = &mut self.interposer {
             interposer.on_strand(self.now, index, strand, &mut self.ports[index]);
         }
-        strand > 0
+        !strand.is_main()
     }
 
     /// Handles a link below a port that came up or went down.
@@ -553,7 +553,7 @@ impl<I: Interposer> Engine for Upstream<I> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ports = self.ports.iter().filter_map(Bundle::poll_timeout);
+        let ports = self.ports.iter().filter_map(LinkEnd::poll_timeout);
         let interposer = self.interposer.as_ref().and_then(|interposer| interposer.poll_timeout());
         let cache = self.config_cache.as_ref().and_then(|cache| cache.poll_timeout());
         ports.chain(self.switch.poll_timeout()).chain(interposer).chain(cache).min()
@@ -564,9 +564,9 @@ impl<I: Interposer> Engine for Upstream<I> {
 const fn surroundings<'a>(
     now: Instant,
     switch: &'a Switch,
-    links: &'a mut [Bundle],
+    links: &'a mut [LinkEnd],
     is_clear: bool,
-) -> Surroundings<'a, Bundle> {
+) -> Surroundings<'a, LinkEnd> {
     Surroundings { now, switch, links, is_clear }
 }
 

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Entropy, Instant, Pool};
+use engine::{Buffer, Engine, Entropy, Instant, Pool};
 use pcie::switch::Strand;
 use pcie::wire::Packet;
 
@@ -12,7 +12,7 @@ use super::courses::Courses;
 use super::message::{self, After, Message};
 use super::order::Order;
 use crate::frame::{Ahead, AheadKey, CloseCode, Keys, Member, Registers, Role, SessionId};
-use crate::session::{Arrival, Config, DownReason, Kept, Output, ProtocolError, Session};
+use crate::session::{self, Arrival, Config, DownReason, Kept, Output, ProtocolError, Session};
 
 /// The most items that may wait on one strand for other strands. Packets are not limited by it,
 /// since credits bound them.
@@ -31,18 +31,18 @@ enum Held {
 
 /// A further strand of the link.
 #[derive(Debug)]
-pub(super) struct Other {
+pub(super) struct FurtherStrand {
     pub(super) session: Session,
     pub(super) open: bool,
 }
 
 /// The further strands of a link, and the items that wait for their order.
 #[derive(Debug)]
-pub(super) struct Others {
+pub(super) struct FurtherStrands {
     role: Role,
     pub(super) config: Config,
     entropy: Entropy,
-    pub(super) others: Vec<Other>,
+    pub(super) strands: Vec<FurtherStrand>,
     /// Whether the link is up and may have several strands.
     pub(super) active: bool,
     /// The session of the main strand whose link the further strands belong to.
@@ -59,13 +59,13 @@ pub(super) struct Others {
     pool: Pool,
 }
 
-impl Others {
-    pub(super) fn new(role: Role, config: Config, others: Vec<Other>, entropy: Entropy) -> Self {
+impl FurtherStrands {
+    pub(super) fn new(role: Role, config: Config, strands: Vec<FurtherStrand>, entropy: Entropy) -> Self {
         Self {
             role,
             config,
             entropy,
-            others,
+            strands,
             active: false,
             link: None,
             resetting: false,
@@ -79,20 +79,41 @@ impl Others {
     }
 
     /// At the device's end: creates one more strand.
-    pub(super) fn make(&mut self) -> Other {
-        Other { session: Session::downstream(self.config.clone(), self.entropy.split()), open: false }
+    pub(super) fn make(&mut self) -> FurtherStrand {
+        FurtherStrand { session: Session::downstream(self.config.clone(), self.entropy.split()), open: false }
     }
-    pub(super) fn add(&mut self) {
-        let other = self.make();
-        self.others.push(other);
+    /// At the device's end: connects a strand.
+    pub(super) fn connect(&mut self, now: Instant, strand: Strand) {
+        let Some(place) = place(strand) else { return };
+        while self.strands.len() <= place {
+            let strand = self.make();
+            self.strands.push(strand);
+        }
+        if self.strands[place].session.is_stopped() {
+            self.strands[place] = self.make();
+        }
+        self.strands[place].session.handle_input(now, session::Input::Connected);
+    }
+
+    /// All strands of the link, the main one first.
+    pub(super) fn all(&self) -> impl Iterator<Item = Strand> + use<> {
+        Strand::first(1 + self.strands.len())
+    }
+
+    /// The strand on which a queue's packets go; queue 0 has the main one.
+    pub(super) fn of_queue(&self, queue: u16) -> Strand {
+        let Some(further) = queue.checked_sub(1) else { return Strand::MAIN };
+        let place = usize::from(further) % self.strands.len().max(1);
+        Strand(u8::try_from(1 + place).expect("there are few strands"))
     }
 
     pub(super) fn is_open(&self, strand: Strand) -> bool {
-        self.active && strand > 0 && self.others.get(strand - 1).is_some_and(|other| other.open)
+        let further = place(strand).and_then(|place| self.strands.get(place));
+        self.active && further.is_some_and(|further| further.open)
     }
 
     pub(super) fn send_on(&mut self, main: &mut Session, now: Instant, strand: Strand, packet: Packet) {
-        let strand = if self.is_open(strand) { strand } else { 0 };
+        let strand = if self.is_open(strand) { strand } else { Strand::MAIN };
         if message::is_message(&packet) || !main.takes(&packet) || main.id() != self.link {
             // Drops a packet that would pass for a message of the link, that the main session would
             // drop uncounted, or that belongs to a link that is gone.
@@ -110,8 +131,9 @@ impl Others {
         self.held_bytes
     }
 
-    fn of<'a>(&'a mut self, main: &'a mut Session, strand: Strand) -> &'a mut Session {
-        if strand == 0 { main } else { &mut self.others[strand - 1].session }
+    /// The session of a strand.
+    pub(super) fn of<'a>(&'a mut self, main: &'a mut Session, strand: Strand) -> &'a mut Session {
+        place(strand).map_or(main, |place| &mut self.strands[place].session)
     }
 
     /// Tells what comes before a packet that is about to go out on `strand`.
@@ -147,7 +169,7 @@ impl Others {
             self.resetting = false;
             self.dial(main, now);
         }
-        for strand in 0..=self.others.len() {
+        for strand in self.all() {
             if let Some((output, kept)) = self.of(main, strand).poll_kept() {
                 self.take(main, now, strand, output, kept);
                 return true;
@@ -183,9 +205,9 @@ impl Others {
                 return self.on_event(main, now, strand, output);
             }
         };
-        if self.held[strand].is_empty() {
+        if self.held[strand.index()].is_empty() {
             if let Some(held) = self.pass(main, strand, held) {
-                self.held[strand].push_back(held);
+                self.held[strand.index()].push_back(held);
             }
             self.release(main);
         } else {
@@ -195,7 +217,7 @@ impl Others {
 
     /// Keeps an item that waits behind another one.
     fn hold(&mut self, main: &mut Session, now: Instant, strand: Strand, held: Held) {
-        let full = self.held[strand].len() >= HELD_MAX;
+        let full = self.held[strand.index()].len() >= HELD_MAX;
         match &held {
             Held::Ahead(_, bytes) => {
                 let most = usize::try_from(self.config.ahead).unwrap_or(usize::MAX);
@@ -209,7 +231,7 @@ impl Others {
             }
             _ => {}
         }
-        self.held[strand].push_back(held);
+        self.held[strand.index()].push_back(held);
     }
 
     /// Passes on an item that is the next of its strand, or returns it if it must wait for other
@@ -260,13 +282,13 @@ impl Others {
     fn release(&mut self, main: &mut Session) {
         loop {
             let mut moved = false;
-            for strand in 0..=self.others.len() {
-                while let Some(held) = self.held[strand].pop_front() {
+            for strand in self.all() {
+                while let Some(held) = self.held[strand.index()].pop_front() {
                     if let Held::Ahead(_, bytes) = &held {
                         self.held_bytes -= bytes.len();
                     }
                     if let Some(held) = self.pass(main, strand, held) {
-                        self.held[strand].push_front(held);
+                        self.held[strand.index()].push_front(held);
                         break;
                     }
                     moved = true;
@@ -280,7 +302,7 @@ impl Others {
 
     /// Handles what a session tells about its connection and the link.
     fn on_event(&mut self, main: &mut Session, now: Instant, strand: Strand, output: Output) {
-        match (strand, &output) {
+        match (place(strand), &output) {
             (_, Output::Interrupted { .. }) => self.lose_ahead(),
             (_, Output::Resumed) => {
                 self.lose_ahead();
@@ -289,7 +311,7 @@ impl Others {
                     self.forget(main, now, strand, AheadKey::ALL);
                 }
             }
-            (0, Output::LinkUp { .. }) => {
+            (None, Output::LinkUp { .. }) => {
                 self.end_all(now, "the link is another one");
                 self.begin(main);
                 self.resetting = false;
@@ -299,23 +321,23 @@ impl Others {
                     self.dial(main, now);
                 }
             }
-            (0, Output::LinkDown { .. }) => {
+            (None, Output::LinkDown { .. }) => {
                 self.end_all(now, "the link is down");
                 self.begin(main);
                 self.active = false;
             }
-            (0, Output::Reset) => {
+            (None, Output::Reset) => {
                 self.end_all(now, "reset");
                 self.begin(main);
             }
-            (1.., Output::LinkUp { .. }) => {
-                self.others[strand - 1].open = true;
+            (Some(place), Output::LinkUp { .. }) => {
+                self.strands[place].open = true;
                 if self.role == Role::Upstream {
                     self.forget(main, now, strand, AheadKey::ALL);
                 }
             }
-            (1.., Output::LinkDown { reason }) => {
-                let was = core::mem::take(&mut self.others[strand - 1].open);
+            (Some(place), Output::LinkDown { reason }) => {
+                let was = core::mem::take(&mut self.strands[place].open);
                 let quiet = matches!(
                     reason,
                     DownReason::Closed | DownReason::ClosedByPeer { code: CloseCode::Normal, .. }
@@ -344,10 +366,10 @@ impl Others {
         self.order = Order::default();
         self.courses.clear();
         self.held_bytes = 0;
-        for strand in 0..self.held.len() {
-            while let Some(held) = self.held[strand].pop_front() {
+        for (strand, held) in Strand::first(STRANDS_MAX).zip(&mut self.held) {
+            while let Some(held) = held.pop_front() {
                 if let Held::Order(_, kept) | Held::Tlp(_, _, kept) | Held::Message(_, kept) = held
-                    && strand == 0
+                    && strand.is_main()
                 {
                     main.pass_on(kept);
                 }
@@ -359,19 +381,24 @@ impl Others {
     fn dial(&mut self, main: &Session, now: Instant) {
         let Some(id) = main.id() else { return };
         let strands = main.strands();
-        for (other, strand) in self.others.iter_mut().zip(1_u16..) {
+        for (further, strand) in self.strands.iter_mut().zip(1_u16..) {
             if usize::from(strand) < strands {
-                other.session.set_member(Member { session: id, strand }, main.secret());
-                other.session.restart(now);
+                further.session.set_member(Member { session: id, strand }, main.secret());
+                further.session.restart(now);
             }
         }
     }
 
     /// Ends all further strands.
     pub(super) fn end_all(&mut self, now: Instant, text: &str) {
-        for other in &mut self.others {
-            other.session.close(now, text);
-            other.open = false;
+        for further in &mut self.strands {
+            further.session.close(now, text);
+            further.open = false;
         }
     }
+}
+
+/// The place of a strand among the further strands; `None` for the main strand.
+fn place(strand: Strand) -> Option<usize> {
+    strand.index().checked_sub(1)
 }
