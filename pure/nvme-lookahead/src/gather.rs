@@ -109,7 +109,7 @@ impl Lookahead {
             let read = Read { port, purpose, address: at, length };
             if reaches && let Some(cookie) = self.reads.begin(read) {
                 let length = u32::try_from(length).unwrap_or(READ_MAX);
-                match self.requester.read(around.now, cookie, at, length) {
+                match self.requester.read(around.now, cookie.0, at, length) {
                     Ok(()) => self.ports[port].read_begun(purpose),
                     Err(_busy) => {
                         self.reads.end(cookie);

@@ -9,7 +9,7 @@ use pcie::switch::{AheadKey, FarLink, Interposer, Passage, Strand, Surroundings}
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
 
 use crate::port::{Down, Port};
-use crate::reads::{Purpose, Reads};
+use crate::reads::{Purpose, ReadCookie, Reads};
 
 /// The longest read that lookahead makes, in bytes: the most memory of an Ahead.
 pub(crate) const READ_MAX: u32 = 4096;
@@ -160,13 +160,14 @@ impl Lookahead {
         while let Some(output) = self.requester.poll_output() {
             match output {
                 requester::Output::Answer(Answer::ReadData { cookie, offset, data, last }) => {
+                    let cookie = ReadCookie(cookie);
                     let bytes = self.reads.on_data(cookie, offset, data, last, &mut self.pool);
                     if bytes.is_some() {
                         self.on_read(around, cookie, bytes);
                     }
                 }
                 requester::Output::Answer(Answer::ReadFailed { cookie, .. }) => {
-                    self.on_read(around, cookie, None)
+                    self.on_read(around, ReadCookie(cookie), None)
                 }
                 requester::Output::Packet(packet) => self.requests.push_back(packet),
                 requester::Output::Answer(Answer::Register { .. }) | requester::Output::Unexpected(_) => {}
@@ -175,7 +176,12 @@ impl Lookahead {
     }
 
     /// Handles the end of a read of lookahead, with its bytes unless it failed.
-    fn on_read<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, cookie: u64, bytes: Option<Buffer>) {
+    fn on_read<L: FarLink>(
+        &mut self,
+        around: &mut Surroundings<'_, L>,
+        cookie: ReadCookie,
+        bytes: Option<Buffer>,
+    ) {
         let Some(read) = self.reads.end(cookie) else { return };
         let port = read.port;
         match (read.purpose, bytes) {

@@ -35,6 +35,24 @@ struct Slot {
     block: Option<BufferMut>,
 }
 
+/// The cookie of a read: the slot's epoch in the upper half, the slot's index in the lower half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadCookie(pub(crate) u64);
+
+impl ReadCookie {
+    const fn new(epoch: u32, index: u32) -> Self {
+        Self((epoch as u64) << 32 | index as u64)
+    }
+    const fn epoch(self) -> u32 {
+        let [.., a, b, c, d] = self.0.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+    const fn index(self) -> u32 {
+        let [a, b, c, d, ..] = self.0.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+}
+
 /// The reads of host memory that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
@@ -44,7 +62,7 @@ pub(crate) struct Reads {
 
 impl Reads {
     /// A cookie for `read`, if one more read may be under way.
-    pub(crate) fn begin(&mut self, read: Read) -> Option<u64> {
+    pub(crate) fn begin(&mut self, read: Read) -> Option<ReadCookie> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < READS_MAX => {
@@ -56,19 +74,19 @@ impl Reads {
         let slot = &mut self.slots[index as usize];
         slot.epoch = slot.epoch.wrapping_add(1);
         slot.read = Some(read);
-        Some(u64::from(slot.epoch) << 32 | u64::from(index))
+        Some(ReadCookie::new(slot.epoch, index))
     }
 
-    fn slot(&mut self, cookie: u64) -> Option<(u32, &mut Slot)> {
-        let index = u32::try_from(cookie & u64::from(u32::MAX)).ok()?;
+    fn slot(&mut self, cookie: ReadCookie) -> Option<(u32, &mut Slot)> {
+        let index = cookie.index();
         let slot = self.slots.get_mut(index as usize)?;
-        (u64::from(slot.epoch) == cookie >> 32 && slot.read.is_some()).then_some((index, slot))
+        (slot.epoch == cookie.epoch() && slot.read.is_some()).then_some((index, slot))
     }
 
     /// Handles bytes that were read. Returns all bytes of the read with the last of them.
     pub(crate) fn on_data(
         &mut self,
-        cookie: u64,
+        cookie: ReadCookie,
         offset: u32,
         data: Buffer,
         last: bool,
@@ -88,7 +106,7 @@ impl Reads {
     }
 
     /// Ends a read; `None` if it had been dropped.
-    pub(crate) fn end(&mut self, cookie: u64) -> Option<Read> {
+    pub(crate) fn end(&mut self, cookie: ReadCookie) -> Option<Read> {
         let (index, slot) = self.slot(cookie)?;
         slot.block = None;
         let read = slot.read.take();

@@ -92,6 +92,24 @@ pub(super) type Answer = Result<u32, RequestError>;
 
 type Ended = Result<Topology, EnumerationError>;
 
+/// The cookie of a question's register access: bit 63, which callers' cookies do not have, and the
+/// number of the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QuestionCookie(pub(super) u64);
+
+impl QuestionCookie {
+    const MARK: u64 = 1 << 63;
+
+    pub(super) const fn of(question: u64) -> Self {
+        Self(Self::MARK | question)
+    }
+
+    /// `cookie`, if it is that of a question.
+    pub(super) fn parse(cookie: u64) -> Option<Self> {
+        (cookie & Self::MARK != 0).then_some(Self(cookie))
+    }
+}
+
 /// A script that is under way.
 #[derive(Debug)]
 pub(super) struct Running {

@@ -26,7 +26,7 @@ use engine::{Buffer, Engine, Instant, Nanos, Step};
 use crate::completer::{self, Completer};
 use crate::requester::{self, Answer, Busy, CompletionTimeout, Requester, TagWidth, TimedOut};
 use crate::wire::{Bdf, CompletionStatus, ConfigType, Header, Message, Packet};
-use enumerate::{Question, Running};
+use enumerate::{Question, QuestionCookie, Running};
 use retry::{Access, Accesses};
 
 /// Writes to these addresses are interrupts (MSI and MSI-X), as on a PC, unless
@@ -39,12 +39,7 @@ pub const MEMORY_READS_MAX: usize = 16_384;
 /// long as common hosts wait after a reset. By then a far end that was away is back, or its link is
 /// down.
 pub const RETRY_DEADLINE: Nanos = Nanos::from_secs(60);
-/// Cookies from here on belong to the register accesses of enumeration.
-const ENUMERATION: u64 = 1 << 63;
-/// A token is the read's index plus this factor times the epoch, which counts how often the link
-/// has gone down.
-const TOKEN_EPOCH: u32 = 1 << 14;
-const _: () = assert!(MEMORY_READS_MAX <= TOKEN_EPOCH as usize);
+const _: () = assert!(MEMORY_READS_MAX <= MemoryReadToken::EPOCH as usize);
 
 /// Parameters that a root complex is built with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +83,24 @@ impl Default for Config {
 /// Names a device's read of host memory until the read is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemoryReadToken(pub u32);
+
+impl MemoryReadToken {
+    /// A token is the read's index plus this factor times the epoch.
+    const EPOCH: u32 = 1 << 14;
+    /// How many epochs have tokens of their own.
+    const EPOCHS: u32 = u32::MAX / Self::EPOCH;
+
+    /// The token of the read at `index`. The epoch counts how often the link has gone down.
+    const fn new(epoch: u32, index: u32) -> Self {
+        Self(epoch * Self::EPOCH + index)
+    }
+    const fn epoch(self) -> u32 {
+        self.0 / Self::EPOCH
+    }
+    const fn index(self) -> u32 {
+        self.0 % Self::EPOCH
+    }
+}
 
 /// An event on the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,7 +279,7 @@ impl RootComplex {
     /// # Panics
     /// When `cookie` is 2^63 or more: enumeration uses those.
     pub fn config_read(&mut self, now: Instant, cookie: u64, target: Bdf, offset: u16) -> Result<(), Busy> {
-        assert!(cookie < ENUMERATION, "a cookie that enumeration uses");
+        assert!(QuestionCookie::parse(cookie).is_none(), "a cookie that enumeration uses");
         self.config_request(now, Access { cookie, target, offset, write: None })
     }
 
@@ -286,7 +299,7 @@ impl RootComplex {
         enables: u8,
         value: u32,
     ) -> Result<(), Busy> {
-        assert!(cookie < ENUMERATION, "a cookie that enumeration uses");
+        assert!(QuestionCookie::parse(cookie).is_none(), "a cookie that enumeration uses");
         self.config_request(now, Access { cookie, target, offset, write: Some((enables, value)) })
     }
 
@@ -304,8 +317,8 @@ impl RootComplex {
     /// # Panics
     /// When the number of bytes differs from the length asked for.
     pub fn memory_read_done(&mut self, token: MemoryReadToken, data: Option<Buffer>) {
-        let (epoch, index) = (token.0 / TOKEN_EPOCH, token.0 % TOKEN_EPOCH);
-        if epoch != self.epoch {
+        let index = token.index();
+        if token.epoch() != self.epoch {
             return;
         }
         let Some(request) = self.reads.get_mut(index as usize).and_then(Option::take) else { return };
@@ -368,7 +381,7 @@ impl RootComplex {
 
     fn ask(&mut self, now: Instant, question: Question) {
         self.question += 1;
-        let cookie = ENUMERATION | self.question;
+        let cookie = QuestionCookie::of(self.question).0;
         let sent = match question {
             Question::Read { target, offset } => {
                 self.issue(now, &Access { cookie, target, offset, write: None })
@@ -405,13 +418,14 @@ impl RootComplex {
     fn collect(&mut self, now: Instant) {
         while let Some(output) = self.requester.poll_output() {
             match output {
-                requester::Output::Answer(Answer::Register { cookie, result }) if cookie >= ENUMERATION => {
-                    if cookie == ENUMERATION | self.question {
-                        self.answer(now, result);
-                    }
-                }
                 requester::Output::Answer(Answer::Register { cookie, result }) => {
-                    self.on_register(now, cookie, result);
+                    match QuestionCookie::parse(cookie) {
+                        None => self.on_register(now, cookie, result),
+                        Some(asked) if asked == QuestionCookie::of(self.question) => {
+                            self.answer(now, result);
+                        }
+                        Some(_) => {}
+                    }
                 }
                 output => self.pass_on(output),
             }
@@ -445,7 +459,7 @@ impl RootComplex {
                 self.free.push(u32::try_from(index).unwrap_or(u32::MAX));
             }
         }
-        self.epoch = (self.epoch + 1) % (u32::MAX / TOKEN_EPOCH);
+        self.epoch = (self.epoch + 1) % MemoryReadToken::EPOCHS;
         self.give_up_retries();
         self.requester.fail_all();
         self.collect(now);

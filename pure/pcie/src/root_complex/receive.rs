@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use engine::{Buffer, Instant};
 
-use super::{MEMORY_READS_MAX, MemoryReadToken, Output, RootComplex, TOKEN_EPOCH};
+use super::{MEMORY_READS_MAX, MemoryReadToken, Output, RootComplex};
 use crate::wire::{CompletionStatus, Header, Kind, MemoryOperation, MemoryRequest, Message, Packet};
 
 /// Requests must not cross a multiple of this many bytes.
@@ -136,7 +136,7 @@ impl RootComplex {
             None => return self.refuse(header, CompletionStatus::CompleterAbort),
         };
         self.statistics.memory_reads += 1;
-        let token = MemoryReadToken(self.epoch * TOKEN_EPOCH + index);
+        let token = MemoryReadToken::new(self.epoch, index);
         self.outputs.push_back(Output::MemoryRead { token, address: request.address, length });
     }
 

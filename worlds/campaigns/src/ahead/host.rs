@@ -15,7 +15,7 @@ use tunnel::session::Config as SessionConfig;
 use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 
 use super::memory::Shared;
-use super::station::{Found, Ground, Station};
+use super::station::{Found, Ground, Station, StationCookie};
 use super::tap::Tap;
 use crate::campaign::Outcome;
 use crate::session::instance;
@@ -175,13 +175,13 @@ impl HostNode {
         match output {
             From::Packet(packet) => self.upstream.handle_input(now, upstream::Input::Tlp(packet)),
             From::Answer(Answer::ReadData { cookie, data, last, .. }) => {
-                let index = usize::try_from(cookie >> 32).expect("few stations");
+                let index = StationCookie(cookie).station();
                 if last && index < self.stations.len() {
                     self.with(now, index, |station, ground| station.on_register(ground, cookie, Some(&data)));
                 }
             }
             From::Answer(Answer::ReadFailed { cookie, .. }) => {
-                let index = usize::try_from(cookie >> 32).expect("few stations");
+                let index = StationCookie(cookie).station();
                 if index < self.stations.len() {
                     self.with(now, index, |station, ground| station.on_register(ground, cookie, None));
                 }

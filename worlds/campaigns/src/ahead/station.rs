@@ -70,6 +70,21 @@ pub(super) struct Command {
     pub(super) sent: Instant,
 }
 
+/// The cookie of a station's register access: the station's index in the upper half, a serial
+/// number in the lower half.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StationCookie(pub(super) u64);
+
+impl StationCookie {
+    const fn new(station: usize, serial: u64) -> Self {
+        Self((station as u64) << 32 | serial)
+    }
+
+    pub(super) fn station(self) -> usize {
+        usize::try_from(self.0 >> 32).expect("few stations")
+    }
+}
+
 /// A host's driver for one controller, with its queues, commands and workload.
 #[derive(Debug)]
 pub(super) struct Station {
@@ -222,7 +237,7 @@ impl Station {
     }
     pub(super) const fn cookie(&mut self) -> u64 {
         self.cookies += 1;
-        (self.index as u64) << 32 | self.cookies
+        StationCookie::new(self.index, self.cookies).0
     }
 
     /// Restarts the station, as a new process would.

@@ -12,6 +12,7 @@ use nvme_fabrics::wire::{FabricsCommand, HostId, Nqn, PropertyGet, PropertySize,
 use nvme_pcie::host::{Data as Place, DataRegion, QueueId, Submission};
 
 use super::address::Subsystem;
+use super::cookie::TableCookie;
 use super::error::{AttachError, Failure, SubmitError};
 use super::event::{Completed, Event, News};
 use super::options::{Absence, Options};
@@ -28,8 +29,6 @@ const ADMIN_BYTES: u64 = 1 << 20;
 const TRANSFER_BYTES_MAX: u32 = 128 << 10;
 /// The least that the paths to a subsystem have room for, in commands.
 const COMMANDS_MAX: u32 = 1024;
-/// Bit that is set in the cookies of commands that are remembered here.
-const PENDING: u64 = 1 << 63;
 /// The cookie of a round trip.
 const PROBE: u64 = 1 << 62;
 
@@ -192,17 +191,17 @@ impl<D: FabricDriver> Fabrics<D> {
     }
 
     /// Remembers a command; returns its cookie for the driver.
-    fn remember(&mut self, pending: Pending) -> u64 {
+    fn remember(&mut self, pending: Pending) -> TableCookie {
         let index = self.free.pop().unwrap_or_else(|| {
             self.pending.push(None);
             self.pending.len() - 1
         });
         self.pending[index] = Some(pending);
-        PENDING | index as u64
+        TableCookie::at(index)
     }
 
-    fn retire(&mut self, cookie: u64) -> Option<Pending> {
-        let index = usize::try_from(cookie & !PENDING).ok()?;
+    fn retire(&mut self, cookie: TableCookie) -> Option<Pending> {
+        let index = cookie.place();
         let pending = self.pending.get_mut(index)?.take()?;
         self.free.push(index);
         Some(pending)
@@ -216,7 +215,7 @@ impl<D: FabricDriver> Fabrics<D> {
         data: Data,
     ) -> Result<(), SubmitError> {
         let cookie = self.remember(pending);
-        self.attached.driver.submit_admin(now, cookie, entry, data).map_err(|error| {
+        self.attached.driver.submit_admin(now, cookie.raw(), entry, data).map_err(|error| {
             self.retire(cookie);
             SubmitError::FabricsAdmin(error)
         })
@@ -225,8 +224,8 @@ impl<D: FabricDriver> Fabrics<D> {
     /// The result of a command, for its caller. Data that have a place are put there.
     fn on_completed(&mut self, completed: multipath::Completed) -> Option<Completed> {
         let multipath::Completed { mut cookie, entry, mut data, origin, mut submitted } = completed;
-        if cookie & PENDING != 0 {
-            let pending = self.retire(cookie)?;
+        if let Some(remembered) = TableCookie::parse(cookie) {
+            let pending = self.retire(remembered)?;
             (cookie, submitted) = (pending.cookie, pending.submitted);
             if let Some(place) = pending.place {
                 let start = range(place).start;
@@ -322,7 +321,7 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
             return self.admin(now, pending, entry, data);
         }
         let cookie = self.remember(pending);
-        let request = Request { cookie, entry, data, queue: queue.0.wrapping_sub(1) };
+        let request = Request { cookie: cookie.raw(), entry, data, queue: queue.0.wrapping_sub(1) };
         self.submit_io(now, request).inspect_err(|_| {
             self.retire(cookie);
         })

@@ -7,6 +7,7 @@
 //! buffers. On PCI Express, data in memory need no copy; on a fabric, data in buffers need none.
 
 mod address;
+mod cookie;
 mod error;
 mod event;
 mod fabrics;

@@ -8,13 +8,12 @@ use nvme_pcie::host::{
 };
 use pcie::memory::Unmapped;
 
+use super::cookie::TableCookie;
 use super::error::SubmitError;
 use super::event::Completed;
 
 /// The length in bytes of a slot: the most that one command moves.
 pub(super) const SLOT_BYTES: u32 = 128 << 10;
-/// Bit that is set in the cookies of commands with a slot.
-const SLOTTED: u64 = 1 << 63;
 /// The most bytes that the pool of buffers keeps for reuse.
 const POOL_RETAIN: usize = 8 << 20;
 
@@ -86,19 +85,16 @@ impl Slots {
         };
         self.free.pop();
         self.taken[slot as usize] = Some(Taken { cookie, address, read });
-        let cookie = SLOTTED | u64::from(slot);
-        Ok(Submission { queue, entry, data: Some(Place { address, length }), cookie })
+        let cookie = TableCookie::at(slot as usize);
+        Ok(Submission { queue, entry, data: Some(Place { address, length }), cookie: cookie.raw() })
     }
 
     /// Takes back the slot of a command, if the command has one.
     #[inline]
     pub(super) fn retire(&mut self, cookie: u64) -> Option<(u64, u64, usize)> {
-        if cookie & SLOTTED == 0 {
-            return None;
-        }
-        let slot = u32::try_from(cookie & !SLOTTED).ok()?;
-        let Taken { cookie, address, read } = self.taken.get_mut(slot as usize)?.take()?;
-        self.free.push(slot);
+        let slot = TableCookie::parse(cookie)?.place();
+        let Taken { cookie, address, read } = self.taken.get_mut(slot)?.take()?;
+        self.free.push(u32::try_from(slot).expect("a slot has a number of 32 bits"));
         Some((cookie, address, read))
     }
 
