@@ -16,7 +16,7 @@ use nvme_pcie::host::{Data, DataRegion, QueueId, Submission};
 use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, Carried, Shadowed, Target};
+use crate::args::{Ahead, Carried, ConfigCacheCounters, Target};
 use crate::commands::stay_on;
 use crate::error::Error;
 
@@ -99,7 +99,7 @@ impl Session {
         // A caller that asks for time stamps wants to see each hop.
         let spread = target.spread.is_on() && !needs.stamps;
         options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
-        options.session.config_cache = target.shadow.is_on() && !needs.stamps && !needs.round_trips;
+        options.session.config_cache = target.config_cache.is_on() && !needs.stamps && !needs.round_trips;
         if spread {
             options.session.strands = target.spread.connections();
             options.queues = target.spread.queues();
@@ -164,8 +164,8 @@ impl Session {
     }
     /// What the tunnel has answered at the near end; none without a tunnel or without a config
     /// cache.
-    pub(crate) fn shadow(&self) -> Option<Shadowed> {
-        self.near()?.upstream()?.config_cache().map(Shadowed::from)
+    pub(crate) fn config_cache(&self) -> Option<ConfigCacheCounters> {
+        self.near()?.upstream()?.config_cache().map(ConfigCacheCounters::from)
     }
     /// The host on PCI Express, for what only such a host can do.
     ///

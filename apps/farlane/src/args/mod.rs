@@ -3,6 +3,7 @@
 mod backing;
 mod bench;
 mod completion_timeout;
+mod config_cache;
 mod demo;
 mod emulate;
 mod explain;
@@ -10,7 +11,6 @@ mod floor_server;
 mod lookahead;
 mod memory_buffer;
 mod quic;
-mod shadow;
 mod sim;
 mod spread;
 mod status;
@@ -32,6 +32,7 @@ use crate::error::Error;
 
 pub(crate) use backing::{FarSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec};
 pub(crate) use bench::{BenchArgs, Workload};
+pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
 pub(crate) use demo::DemoArgs;
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
@@ -39,7 +40,6 @@ pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use quic::{QuicListen, QuicOptions};
-pub(crate) use shadow::{Shadow, Shadowed};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, StatusArgs};
@@ -369,7 +369,7 @@ pub(crate) struct AttachArgs {
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]
-    pub(crate) shadow: Shadow,
+    pub(crate) config_cache: ConfigCacheOption,
     #[command(flatten)]
     pub(crate) transport: Transport,
     #[command(flatten)]
@@ -410,7 +410,7 @@ pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]
-    pub(crate) shadow: Shadow,
+    pub(crate) config_cache: ConfigCacheOption,
     #[command(flatten)]
     pub(crate) transport: Transport,
     #[command(flatten)]
@@ -443,7 +443,7 @@ pub(crate) struct LspciArgs {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
-    pub(crate) shadow: Shadow,
+    pub(crate) config_cache: ConfigCacheOption,
     #[command(flatten)]
     pub(crate) transport: Transport,
     #[command(flatten)]

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         hold: args.hold.into(),
         lookahead: args.lookahead.is_on(),
         tally: true,
-        config_cache: args.shadow.is_on(),
+        config_cache: args.config_cache.is_on(),
         strands: args.spread.connections(),
         identity: tunnel::frame::Identity {
             name: format!("farlane attach {}", std::process::id()),

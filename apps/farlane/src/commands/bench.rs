@@ -6,7 +6,7 @@ use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::args::{Ahead, BenchArgs, Carried, FarReads, Shadowed, Workload};
+use crate::args::{Ahead, BenchArgs, Carried, ConfigCacheCounters, FarReads, Workload};
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -35,7 +35,7 @@ struct Json<'a> {
     compared: u64,
     /// What the tunnel has sent ahead; none without lookahead.
     lookahead: Option<Ahead>,
-    shadow: Option<Shadowed>,
+    shadow: Option<ConfigCacheCounters>,
     /// What has become of the far device's reads of memory during the run; none without a tunnel.
     far_reads: Option<FarReads>,
     /// Counted round trips over the tunnel per command. Commands that are under way at once may
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     bar.finish_and_clear();
     let after = session.far_reads()?;
     let far_reads = before.zip(after).map(|(before, after)| FarReads::from(&after.since(&before)));
-    let (lookahead, shadow) = (session.lookahead(), session.shadow());
+    let (lookahead, shadow) = (session.lookahead(), session.config_cache());
     let connections = session.connections();
     session.close()?;
     tell(args, &job, &report, (lookahead, far_reads, shadow), connections)?;
@@ -108,7 +108,7 @@ fn tell(
     args: &BenchArgs,
     job: &Job,
     report: &Report,
-    (lookahead, far_reads, shadow): (Option<Ahead>, Option<FarReads>, Option<Shadowed>),
+    (lookahead, far_reads, shadow): (Option<Ahead>, Option<FarReads>, Option<ConfigCacheCounters>),
     connections: Vec<Carried>,
 ) -> Result<(), Error> {
     let round_trips = far_reads.and_then(|reads| reads.round_trips(report.commands));

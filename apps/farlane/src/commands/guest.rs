@@ -9,7 +9,7 @@ use live::drivers::guest::Event;
 use live::sys::unix::Listener;
 use nvme_pcie::controller::Statistics;
 
-use crate::args::{Ahead, Shadowed, Socket, Spin};
+use crate::args::{Ahead, ConfigCacheCounters, Socket, Spin};
 use crate::commands::{print, print_json, report_json};
 use crate::error::Error;
 
@@ -129,14 +129,14 @@ pub(crate) fn conclude<D: 'static>(
 
 /// Tells a person what a tunnel has sent ahead and what it has answered near, as far as it does
 /// either. Returns both.
-fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Ahead>, Option<Shadowed>) {
+fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Ahead>, Option<ConfigCacheCounters>) {
     let lookahead = upstream
         .and_then(assemblies::Upstream::interposer)
         .map(|lookahead| Ahead::from(lookahead.statistics()));
     if let Some(lookahead) = &lookahead {
         tell!("farlane: lookahead: {lookahead}");
     }
-    let shadow = upstream.and_then(assemblies::Upstream::config_cache).map(Shadowed::from);
+    let shadow = upstream.and_then(assemblies::Upstream::config_cache).map(ConfigCacheCounters::from);
     if let Some(shadow) = &shadow {
         tell!("farlane: {shadow}");
     }

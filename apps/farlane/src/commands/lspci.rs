@@ -6,7 +6,7 @@ use pcie::lspci;
 use pcie::root_complex::{BarRegister, Bridge, CapabilityId, Express, Function, Space, Topology, Window};
 use serde_json::{Value, json};
 
-use crate::args::{LspciArgs, Shadowed};
+use crate::args::{ConfigCacheCounters, LspciArgs};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::session::{self, Needs};
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     let needs = Needs { data_bytes: 0, ..Needs::default() };
     let timeout = args.timeout.into();
     let mut options = session::options(needs, Nanos::ZERO, timeout);
-    options.session.config_cache = args.shadow.is_on();
+    options.session.config_cache = args.config_cache.is_on();
     let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
     options.transport = args.transport.checked_for(args.urls.len())?;
     if let Some((_, twice)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
@@ -26,7 +26,11 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     hierarchy.stop().on_signals().map_err(AttachError::Io)?;
     hierarchy.wait_enumerated(timeout)?;
     let topology = hierarchy.near().topology().cloned().unwrap_or_default();
-    let shadow = hierarchy.near().upstream().and_then(assemblies::Upstream::config_cache).map(Shadowed::from);
+    let shadow = hierarchy
+        .near()
+        .upstream()
+        .and_then(assemblies::Upstream::config_cache)
+        .map(ConfigCacheCounters::from);
     hierarchy.close().map_err(AttachError::Io)?;
     tell_missing(args, &topology);
     if args.output.json {

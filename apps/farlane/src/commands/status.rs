@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, Carried, FarReads, Shadowed, StatusArgs};
+use crate::args::{Ahead, Carried, ConfigCacheCounters, FarReads, StatusArgs};
 use crate::commands::{control, print, print_json};
 use crate::error::Error;
 
@@ -49,7 +49,7 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDrive
         "round_trips": commands.zip(far_reads).and_then(|(commands, reads)| reads.round_trips(commands)),
         "lookahead": lookahead.map(Ahead::from),
         "far_reads": far_reads,
-        "shadow": upstream.and_then(|upstream| upstream.config_cache()).map(Shadowed::from),
+        "shadow": upstream.and_then(|upstream| upstream.config_cache()).map(ConfigCacheCounters::from),
         "guest": {
             "config_accesses": ours.config_accesses,
             "register_accesses": ours.bar_accesses,

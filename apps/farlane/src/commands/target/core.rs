@@ -214,8 +214,8 @@ impl Core {
     }
 
     /// Sets the ANA state in which each port reaches each group.
-    pub(super) fn set_access(&mut self, key: SubsystemKey, ways: &[(PortId, u32, AccessState)]) {
-        for (port, group, state) in ways {
+    pub(super) fn set_access(&mut self, key: SubsystemKey, states: &[(PortId, u32, AccessState)]) {
+        for (port, group, state) in states {
             self.driver.set_port_access(self.now(), key, *port, *group, (*state).into());
         }
     }

@@ -83,14 +83,14 @@ impl Server {
     pub(super) fn apply_access(&mut self, index: usize, only: Option<u32>) -> Result<(), Error> {
         let groups = (1..=self.subsystems[index].spec.ana_groups)
             .filter(|group| only.is_none_or(|only| only == *group));
-        let mut ways = Vec::new();
+        let mut states = Vec::new();
         for group in groups {
             for (port, (id, ..)) in self.ports.iter().enumerate() {
-                ways.push((*id, group, self.access_of(index, port, group)));
+                states.push((*id, group, self.access_of(index, port, group)));
             }
         }
         let key = self.subsystems[index].key;
-        self.cores.on(key, move |core| core.set_access(key, &ways))
+        self.cores.on(key, move |core| core.set_access(key, &states))
     }
 
     fn access_of(&self, index: usize, port: usize, group: u32) -> AccessState {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use tunnel::config_cache::Statistics;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct Shadow {
+pub(crate) struct ConfigCacheOption {
     /// Turn off the config cache, and read every register at the far end.
     ///
     /// Without this option, the near end itself answers reads of registers that cannot change by
@@ -15,7 +15,7 @@ pub(crate) struct Shadow {
     no_shadow: bool,
 }
 
-impl Shadow {
+impl ConfigCacheOption {
     pub(crate) const fn is_on(self) -> bool {
         !self.no_shadow
     }
@@ -23,7 +23,7 @@ impl Shadow {
 
 /// Accesses to the far function's registers, for people and machines.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Shadowed {
+pub(crate) struct ConfigCacheCounters {
     reads_near: u64,
     reads_far: u64,
     writes: u64,
@@ -32,14 +32,14 @@ pub(crate) struct Shadowed {
     shown: u64,
 }
 
-impl From<&Statistics> for Shadowed {
+impl From<&Statistics> for ConfigCacheCounters {
     fn from(from: &Statistics) -> Self {
         let Statistics { reads_near, reads_far, writes, properties_near, retries, shown } = *from;
         Self { reads_near, reads_far, writes, properties_near, retries, shown }
     }
 }
 
-impl std::fmt::Display for Shadowed {
+impl std::fmt::Display for ConfigCacheCounters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { reads_near, reads_far, writes, properties_near, retries, .. } = self;
         let near = reads_near + properties_near;
