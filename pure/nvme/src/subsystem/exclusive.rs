@@ -14,9 +14,9 @@ impl Subsystem {
     /// Lets the command do `what` once no medium is busy. Other commands wait meanwhile. The caller
     /// must have made sure that no other command is or will be alone.
     pub(super) fn alone(&mut self, token: CommandToken, what: Alone) -> Handled {
-        assert!(self.care.owner.is_none(), "two commands want to be alone");
-        self.care.owner = Some(token);
-        self.care.remember();
+        assert!(self.restrictions.owner.is_none(), "two commands want to be alone");
+        self.restrictions.owner = Some(token);
+        self.restrictions.remember();
         self.flow.slots.of(token).state = State::AwaitingQuiet(what);
         if self.is_quiet() { self.go_alone(token, what) } else { Ok(Step::Waiting) }
     }
@@ -45,12 +45,12 @@ impl Subsystem {
             return;
         }
         self.sanitize_when_quiet();
-        if core::mem::take(&mut self.care.draining) {
-            self.care.remember();
+        if core::mem::take(&mut self.restrictions.draining) {
+            self.restrictions.remember();
             self.release_waiting();
             return;
         }
-        let Some(token) = self.care.owner else { return };
+        let Some(token) = self.restrictions.owner else { return };
         if let State::AwaitingQuiet(what) = self.flow.slots.of(token).state
             && self.is_quiet()
         {
@@ -62,7 +62,7 @@ impl Subsystem {
     /// Makes the command wait until the command that is alone has ended.
     pub(super) fn defer(&mut self, token: CommandToken) -> Handled {
         self.flow.slots.of(token).state = State::Deferred;
-        self.care.waiting.push_back(token);
+        self.restrictions.waiting.push_back(token);
         Ok(Step::Waiting)
     }
 
@@ -73,34 +73,34 @@ impl Subsystem {
         let slot = self.flow.slots.of(token);
         slot.state = State::DeferredData(purpose);
         slot.data = data;
-        self.care.waiting.push_back(token);
+        self.restrictions.waiting.push_back(token);
     }
 
     /// A command has ended: if it was alone, the waiting commands continue.
     #[cold]
     pub(super) fn release(&mut self, token: CommandToken) {
-        if self.care.owner != Some(token) {
+        if self.restrictions.owner != Some(token) {
             self.check_quiet();
             return;
         }
-        self.care.owner = None;
-        self.care.remember();
+        self.restrictions.owner = None;
+        self.restrictions.remember();
         self.release_waiting();
     }
 
     /// Releases the waiting commands, since no command is alone any longer.
     pub(super) fn release_waiting(&mut self) {
-        if core::mem::replace(&mut self.care.releasing, true) {
+        if core::mem::replace(&mut self.restrictions.releasing, true) {
             return; // The call that is releasing commands already goes on with the others.
         }
         // A released command may want to be alone in turn. The commands behind it then wait again,
         // in their order.
-        while !self.care.is_owned()
-            && let Some(next) = self.care.waiting.pop_front()
+        while !self.restrictions.is_owned()
+            && let Some(next) = self.restrictions.waiting.pop_front()
         {
             self.resume(next);
         }
-        self.care.releasing = false;
+        self.restrictions.releasing = false;
     }
 
     /// Continues a command that waited for one that was alone.
@@ -143,7 +143,7 @@ impl Subsystem {
         // other namespaces wait.
         let refused = views.find(entry.namespace).is_none_or(|view| view.busy);
         let first_change = views.is_erased() && changes_data(opcode);
-        if self.care.is_owned() && !refused {
+        if self.restrictions.is_owned() && !refused {
             return self.defer(token);
         }
         if first_change {

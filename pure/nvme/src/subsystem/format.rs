@@ -58,7 +58,7 @@ impl Subsystem {
         if chosen().any(|namespace| namespace.busy.is_some()) {
             return Err(Failure::new(StatusCode::FormatInProgress));
         }
-        if self.care.is_owned() {
+        if self.restrictions.is_owned() {
             return self.defer(token);
         }
         self.set_formatting(controller, entry, true);

@@ -34,7 +34,7 @@ impl Subsystem {
             FusedOperation::First => {
                 self.abandon_first(token, queue);
                 self.flow.slots.of(token).state = State::AwaitingSecond;
-                self.care.hold_first(token);
+                self.restrictions.hold_first(token);
                 Ok(Step::Waiting)
             }
             FusedOperation::Normal | FusedOperation::Reserved => Err(invalid),
@@ -55,8 +55,8 @@ impl Subsystem {
             let slot = self.flow.slots.peek(*first);
             slot.is_some_and(|slot| slot.controller == controller && slot.queue == queue)
         };
-        let first = self.care.firsts().find(|first| of_queue(first))?;
-        self.care.withdraw(first);
+        let first = self.restrictions.firsts().find(|first| of_queue(first))?;
+        self.restrictions.withdraw(first);
         Some(first)
     }
 
@@ -84,7 +84,7 @@ impl Subsystem {
     /// Write.
     pub(super) fn on_fused_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         self.lane().check_writable(token, entry)?;
-        if self.care.is_owned() {
+        if self.restrictions.is_owned() {
             return self.defer(token);
         }
         self.alone(token, Alone::CompareAndWrite)
@@ -98,7 +98,7 @@ impl Subsystem {
     /// Completes a Compare that succeeded, and continues with the Write in its place.
     pub(super) fn on_fused_equal(&mut self, token: CommandToken, second: CommandToken) -> Handled {
         self.flow.slots.of(token).partner = None;
-        self.care.hand_over(second);
+        self.restrictions.hand_over(second);
         self.complete(token, 0, crate::wire::Status::SUCCESS);
         if self.namespaces.views().is_erased() {
             self.on_first_change();

@@ -179,7 +179,7 @@ impl Subsystem {
 
     fn end_command(&mut self, token: CommandToken, is_admin: bool, state: State) {
         self.flow.slots.retire(token);
-        if self.care.forget(token) {
+        if self.restrictions.forget(token) {
             self.namespaces.set_at_rest();
         }
         let namespace = match state {
@@ -192,7 +192,7 @@ impl Subsystem {
         if is_admin && self.creates_namespace(&entry) && creating {
             // The namespace's extent is free, but not before the medium has finished with it.
             self.revoke_namespace(namespace);
-            self.care.drain();
+            self.restrictions.drain();
         }
     }
 

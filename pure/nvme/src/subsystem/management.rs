@@ -152,7 +152,7 @@ impl Subsystem {
     }
 
     fn on_delete_namespaces(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        if self.care.is_owned() {
+        if self.restrictions.is_owned() {
             return self.defer(token);
         }
         let all = entry.namespace == NamespaceId::ALL;

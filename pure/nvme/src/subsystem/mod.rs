@@ -10,7 +10,6 @@
 
 mod admin;
 mod ana;
-mod care;
 mod config;
 mod controller;
 mod controllers;
@@ -42,6 +41,7 @@ mod protection;
 mod record;
 mod reservation;
 mod reservation_commands;
+mod restrictions;
 mod run_time;
 mod sanitize;
 mod sanitize_commands;
@@ -85,7 +85,6 @@ use engine::{Engine, Instant};
 
 use crate::media;
 use crate::wire::{FusedOperation, QueueId, Status, StatusCode, SubmissionQueueEntry};
-use care::Care;
 use controllers::{Controllers, Shutdowns};
 use errors::{Failure, Location};
 use event_log::EventLog;
@@ -93,6 +92,7 @@ use features::SharedFeatures;
 use firmware::Firmware;
 use flow::Flow;
 use namespaces::Namespaces;
+use restrictions::Restrictions;
 use sanitize::Sanitize;
 use self_test::SelfTest;
 use slots::{Own, State};
@@ -108,7 +108,7 @@ pub struct Subsystem {
     flow: Flow,
     namespaces: Namespaces,
     unreadable: Unreadable,
-    care: Care,
+    restrictions: Restrictions,
     /// Feature values that belong to namespaces.
     shared_features: SharedFeatures,
     /// Feature values that were saved, in this life and earlier ones.
@@ -190,7 +190,7 @@ impl Subsystem {
             flow: Flow::new(now, &config),
             namespaces: Namespaces::new(&config),
             unreadable: Unreadable::default(),
-            care: Care::default(),
+            restrictions: Restrictions::default(),
             shared_features: SharedFeatures::new(&config),
             saved_features: config.saved_features.clone(),
             errors_recorded: 0,
@@ -319,7 +319,7 @@ impl Subsystem {
             self.on_fused_command(token, queue, &entry)
         } else if queue.is_admin() {
             self.on_admin_command(token, &entry)
-        } else if self.care.is_needed() {
+        } else if self.restrictions.exist() {
             self.abandon_first(token, queue);
             self.on_io_command_with_care(token, &entry)
         } else {

@@ -33,10 +33,10 @@ impl Subsystem {
         };
         let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
         assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
-        if self.care.is_needed()
-            && self.care.is_owned()
+        if self.restrictions.exist()
+            && self.restrictions.is_owned()
             && !slot.queue.is_admin()
-            && !self.care.is_owner(token)
+            && !self.restrictions.is_owner(token)
         {
             self.defer_data(token, purpose, data);
             return;
@@ -134,7 +134,7 @@ impl Subsystem {
             // No command waits for notifications that came without one.
             self.flow.unsaved = false;
         }
-        if self.care.is_needed() {
+        if self.restrictions.exist() {
             self.check_quiet();
         }
     }
@@ -215,7 +215,7 @@ impl Subsystem {
         self.flow.slots.retire(token);
         let completion = CompletionResult { dw0, dw1: 0, status };
         self.flow.outputs.push_back(Output::Complete { token, completion });
-        if self.care.is_needed() {
+        if self.restrictions.exist() {
             self.release(token);
         }
     }
@@ -239,7 +239,9 @@ impl Subsystem {
             State::AwaitingEvent => self.controllers.of_mut(controller).events.withdraw(token),
             State::AwaitingQuiet(Alone::Format) => self.set_formatting(controller, &entry, false),
             State::AwaitingQuiet(Alone::DeleteNamespaces) => self.spare_namespaces(),
-            State::Deferred | State::DeferredData(_) | State::AwaitingSecond => self.care.withdraw(token),
+            State::Deferred | State::DeferredData(_) | State::AwaitingSecond => {
+                self.restrictions.withdraw(token)
+            }
             _ => (),
         }
         if self.flow.slots.is_command(token) {

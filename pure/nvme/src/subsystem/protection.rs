@@ -49,7 +49,7 @@ impl Subsystem {
             }
             return Ok(Step::Done(0));
         }
-        if self.care.is_owned() {
+        if self.restrictions.is_owned() {
             return self.defer(token);
         }
         self.alone(token, Alone::Protect)

@@ -32,7 +32,7 @@ impl Subsystem {
         if self.namespaces.iter().any(|namespace| namespace.is_write_protected()) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }
-        if self.care.is_owned() {
+        if self.restrictions.is_owned() {
             return self.defer(token);
         }
         self.self_test.end(&mut self.flow, &self.smart, Outcome::AbortedBySanitize);
@@ -117,7 +117,7 @@ impl Subsystem {
     /// Erased.
     fn publish_sanitize(&mut self, record: &SanitizeRecord) {
         self.namespaces.set_sanitize(record.refusal(), record.data_erased);
-        self.care.set_restricted(record.refusal().is_some() || record.data_erased);
+        self.restrictions.set_restricted(record.refusal().is_some() || record.data_erased);
     }
 
     /// Notes the first write since the media were sanitized.

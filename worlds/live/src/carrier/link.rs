@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 
 use engine::{Buffer, Instant, Pool};
 
-use super::multipath::Bundle;
+use super::multipath::JoinedPaths;
 use super::route::Route;
 use super::stream::Stream;
 use super::tcp::{Dialer, Dialled};
@@ -23,7 +23,7 @@ enum Transport {
     Dialling(Dialer),
     /// Dialling over QUIC.
     Greeting(Box<quic::Dialer>),
-    Joining(Box<Bundle>),
+    Joining(Box<JoinedPaths>),
     Connected(Stream),
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Dial {
     },
 }
 
-/// A link to a far end over TCP, QUIC or a bundle of paths.
+/// A link to a far end over TCP, QUIC or several joined paths.
 pub(crate) struct Link {
     route: Route,
     transport: Transport,
@@ -63,7 +63,7 @@ impl Link {
             return;
         }
         if !self.route.others.is_empty() {
-            self.transport = Transport::Joining(Box::new(Bundle::dialling(&self.route, now)));
+            self.transport = Transport::Joining(Box::new(JoinedPaths::dialling(&self.route, now)));
             return;
         }
         let dialer = Dialer::new(self.route.addresses.clone(), self.route.tcp.clone(), now);
@@ -88,8 +88,8 @@ impl Link {
                 return stream.news().map(|(path, is_away)| Dial::Path { path, is_away });
             }
             Transport::Greeting(_) => return self.greet(now, sources),
-            Transport::Joining(bundle) => {
-                bundle.turn(now, sources);
+            Transport::Joining(joined) => {
+                joined.turn(now, sources);
                 return self.joined();
             }
             Transport::Dialling(dialer) => dialer,
@@ -134,16 +134,16 @@ impl Link {
         Dial::Failed(address, error)
     }
 
-    /// Whether one path of a bundle is connected by now.
+    /// Whether one of the joined paths is connected by now.
     fn joined(&mut self) -> Option<Dial> {
-        let Transport::Joining(bundle) = &mut self.transport else { return None };
-        let dialled = bundle.dialled()?;
+        let Transport::Joining(joined) = &mut self.transport else { return None };
+        let dialled = joined.dialled()?;
         let joining = core::mem::replace(&mut self.transport, Transport::Idle);
         if let Err((address, error)) = dialled {
             return Some(self.fail(address, error));
         }
-        if let Transport::Joining(bundle) = joining {
-            self.transport = Transport::Connected(Stream::Paths(bundle));
+        if let Transport::Joining(joined) = joining {
+            self.transport = Transport::Connected(Stream::Paths(joined));
         }
         Some(Dial::Connected)
     }
@@ -195,7 +195,7 @@ impl Link {
             Transport::Idle => None,
             Transport::Dialling(dialer) => dialer.poll_timeout(),
             Transport::Greeting(dialer) => dialer.poll_timeout(),
-            Transport::Joining(bundle) => bundle.poll_timeout(),
+            Transport::Joining(joined) => joined.poll_timeout(),
             Transport::Connected(stream) => stream.poll_timeout(),
         }
     }

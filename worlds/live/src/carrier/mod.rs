@@ -18,7 +18,7 @@ pub mod tcp;
 use engine::Buffer;
 
 pub(crate) use link::{Dial, Link};
-pub(crate) use multipath::Bundle;
+pub(crate) use multipath::JoinedPaths;
 pub(crate) use outbox::Outbox;
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
 pub(crate) use stream::Stream;

@@ -52,7 +52,7 @@ struct Dialling {
 
 /// One stream over several TCP connections.
 #[derive(Debug)]
-pub(crate) struct Bundle {
+pub(crate) struct JoinedPaths {
     paths: Paths,
     slots: [Slot; PATHS_MAX],
     /// Bytes of the stream that have come and were not taken.
@@ -69,7 +69,7 @@ pub(crate) struct Bundle {
     failure: Option<(SocketAddr, io::Error)>,
 }
 
-impl Bundle {
+impl JoinedPaths {
     /// Dials all paths of `route`.
     ///
     /// # Panics
@@ -77,9 +77,9 @@ impl Bundle {
     pub(crate) fn dialling(route: &Route, now: Instant) -> Self {
         let mut group = GroupId([0; 16]);
         entropy::system().fill(&mut group.0);
-        let mut bundle = Self::new(Paths::dialling(group), route.addresses[0], now);
-        let ways = core::iter::once(&route.addresses).chain(&route.others);
-        for (slot, addresses) in bundle.slots.iter_mut().zip(ways) {
+        let mut joined = Self::new(Paths::dialling(group), route.addresses[0], now);
+        let paths = core::iter::once(&route.addresses).chain(&route.others);
+        for (slot, addresses) in joined.slots.iter_mut().zip(paths) {
             let dialer = Dialer::new(addresses.clone(), route.tcp.clone(), now);
             slot.dialling = Some(Dialling {
                 dialer,
@@ -90,7 +90,7 @@ impl Bundle {
                 is_told: false,
             });
         }
-        bundle
+        joined
     }
 
     /// Makes the end that was dialled, whose first path began with `preamble`.
@@ -117,7 +117,7 @@ impl Bundle {
         self.peer
     }
 
-    /// Whether a path that begins with `preamble` belongs to this bundle.
+    /// Whether a path that begins with `preamble` is one of these.
     pub(crate) fn is_ours(&self, preamble: &Preamble) -> bool {
         !self.over && self.paths.is_ours(preamble)
     }
@@ -213,7 +213,7 @@ impl Bundle {
         }
     }
 
-    /// When [`Bundle::turn`] wants to be called, if ever.
+    /// When [`JoinedPaths::turn`] wants to be called, if ever.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let of_slot = |slot: &Slot| match (&slot.connection, &slot.dialling) {
             (Some(connection), _) => connection.poll_timeout(),

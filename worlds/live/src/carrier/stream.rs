@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use engine::{Buffer, Instant, Pool};
 
-use crate::carrier::Bundle;
+use crate::carrier::JoinedPaths;
 use crate::carrier::Received;
 use crate::carrier::quic;
 use crate::carrier::tcp::Connection;
@@ -20,7 +20,7 @@ pub(crate) enum Stream {
     /// The stream of a QUIC connection.
     Quic(Box<quic::Stream>),
     /// Several TCP connections, of which the fastest counts.
-    Paths(Box<Bundle>),
+    Paths(Box<JoinedPaths>),
 }
 
 impl Stream {
@@ -29,7 +29,7 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.peer(),
             Self::Quic(stream) => stream.peer(),
-            Self::Paths(bundle) => bundle.peer(),
+            Self::Paths(joined) => joined.peer(),
         }
     }
 
@@ -65,15 +65,15 @@ impl Stream {
                 connection.turn(now);
                 false
             }
-            Self::Paths(bundle) => bundle.turn(now, sources),
+            Self::Paths(joined) => joined.turn(now, sources),
         }
     }
 
-    /// The next path that has gone away or come back, as [`Bundle::news`] tells.
+    /// The next path that has gone away or come back, as [`JoinedPaths::news`] tells.
     pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
         match self {
             Self::Tcp(_) | Self::Quic(_) => None,
-            Self::Paths(bundle) => bundle.news(),
+            Self::Paths(joined) => joined.news(),
         }
     }
 
@@ -83,7 +83,7 @@ impl Stream {
         match self {
             Self::Quic(stream) => stream.poll_timeout(),
             Self::Tcp(connection) => connection.poll_timeout(),
-            Self::Paths(bundle) => bundle.poll_timeout(),
+            Self::Paths(joined) => joined.poll_timeout(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Stream {
                     stream.abort();
                 }
             }
-            Self::Paths(bundle) => bundle.send(bytes),
+            Self::Paths(joined) => joined.send(bytes),
         }
     }
 
@@ -115,7 +115,7 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.receive(pool),
             Self::Quic(stream) => stream.receive(pool),
-            Self::Paths(bundle) => Ok(bundle.receive(pool)),
+            Self::Paths(joined) => Ok(joined.receive(pool)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.flush(),
             Self::Quic(stream) => stream.flush(),
-            Self::Paths(bundle) => Ok(bundle.flush()),
+            Self::Paths(joined) => Ok(joined.flush()),
         }
     }
 
@@ -145,7 +145,7 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.unsent(),
             Self::Quic(stream) => stream.unsent(),
-            Self::Paths(bundle) => bundle.unsent(),
+            Self::Paths(joined) => joined.unsent(),
         }
     }
 
@@ -161,8 +161,8 @@ impl Stream {
                 stream.close();
                 stream.is_closed()
             }
-            Self::Paths(bundle) => {
-                bundle.close();
+            Self::Paths(joined) => {
+                joined.close();
                 true
             }
         }

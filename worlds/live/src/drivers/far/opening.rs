@@ -6,7 +6,7 @@ use tunnel::downstream;
 use tunnel::paths::{Opening, PREAMBLE_LENGTH, Preamble, opening};
 
 use super::{Backing, Event, FarDriver, Peer};
-use crate::carrier::Bundle;
+use crate::carrier::JoinedPaths;
 use crate::carrier::Stream;
 
 impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
@@ -40,21 +40,21 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// Turns the peer at `index` into a path. The first path of a stream becomes the stream; later
     /// paths join the stream.
     fn join(&mut self, now: Instant, index: usize, preamble: &Preamble, rest: Buffer) {
-        let is_known = self.bundle(preamble).is_some();
+        let is_known = self.joined(preamble).is_some();
         if !is_known && preamble.token.is_none() {
             let peer = &mut self.world.peers[index];
-            let bundle = Box::new(Bundle::accepting(preamble, peer.stream.peer(), now));
-            if let Stream::Tcp(first) = core::mem::replace(&mut peer.stream, Stream::Paths(bundle))
-                && let Stream::Paths(bundle) = &mut peer.stream
+            let joined = Box::new(JoinedPaths::accepting(preamble, peer.stream.peer(), now));
+            if let Stream::Tcp(first) = core::mem::replace(&mut peer.stream, Stream::Paths(joined))
+                && let Stream::Paths(joined) = &mut peer.stream
             {
-                bundle.accept(preamble.path, first, rest);
+                joined.accept(preamble.path, first, rest);
             }
             return;
         }
         // Dropping `stream` closes a path whose stream no longer exists.
         let Peer { id, stream, .. } = self.world.peers.swap_remove(index);
-        if let (Stream::Tcp(path), Some(bundle)) = (stream, self.bundle(preamble)) {
-            bundle.accept(preamble.path, path, rest);
+        if let (Stream::Tcp(path), Some(joined)) = (stream, self.joined(preamble)) {
+            joined.accept(preamble.path, path, rest);
         }
         // The engine need not know of the path.
         self.far.engine_mut().handle_input(now, Input::Network(downstream::Input::Disconnected(id)));
@@ -62,9 +62,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     }
 
     /// The stream that the path with `preamble` belongs to.
-    fn bundle(&mut self, preamble: &Preamble) -> Option<&mut Bundle> {
+    fn joined(&mut self, preamble: &Preamble) -> Option<&mut JoinedPaths> {
         self.world.peers.iter_mut().find_map(|peer| match &mut peer.stream {
-            Stream::Paths(bundle) if !peer.closing && bundle.is_ours(preamble) => Some(&mut **bundle),
+            Stream::Paths(joined) if !peer.closing && joined.is_ours(preamble) => Some(&mut **joined),
             _ => None,
         })
     }

@@ -7,7 +7,7 @@ use super::types::CommandToken;
 /// Reasons for which commands must take a second look before they continue. In normal operation
 /// there is no reason.
 #[derive(Debug, Default)]
-pub(super) struct Care {
+pub(super) struct Restrictions {
     /// The command that is or will be alone with the media.
     pub(super) owner: Option<CommandToken>,
     /// Commands that wait for the owner, in the order of arrival.
@@ -25,10 +25,10 @@ pub(super) struct Care {
     pub(super) releasing: bool,
 }
 
-impl Care {
+impl Restrictions {
     /// Whether there is any reason for a second look.
     #[inline]
-    pub(super) const fn is_needed(&self) -> bool {
+    pub(super) const fn exist(&self) -> bool {
         self.any
     }
 
