@@ -51,7 +51,7 @@ enum Question {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct PendingRead {
     requester: Bdf,
     tag: Tag,
     function: Bdf,
@@ -112,7 +112,7 @@ pub(crate) struct Port {
     /// Bytes that the other end keeps. With 0, packets are not examined.
     pub(crate) window: u32,
     functions: Vec<Function>,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<PendingRead>,
     held: VecDeque<Packet>,
     pub(crate) gathering: Option<Gathering>,
     pub(crate) commands: Vec<Command>,
@@ -344,7 +344,7 @@ impl Port {
         if self.asked.len() == QUESTIONS_MAX {
             self.asked.pop_front();
         }
-        self.asked.push_back(Asked { requester, tag, function, question });
+        self.asked.push_back(PendingRead { requester, tag, function, question });
     }
 
     /// Examines a packet that comes up. Returns how many I/O commands it completes.
@@ -389,7 +389,7 @@ impl Port {
         commands
     }
 
-    fn on_answer(&mut self, asked: &Asked, payload: &[u8]) {
+    fn on_answer(&mut self, asked: &PendingRead, payload: &[u8]) {
         let dword = |at: usize| {
             payload.get(at..).and_then(|rest| rest.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes))
         };

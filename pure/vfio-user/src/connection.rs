@@ -9,7 +9,7 @@ use crate::errno::Errno;
 use crate::input::Input;
 use crate::message;
 use crate::peer::Peer;
-use crate::pending::{Asked, Pending};
+use crate::pending::{Pending, RequestHead};
 use crate::stream::{Message, Piece, Stream};
 use crate::wire::{Header, HeaderError};
 
@@ -50,13 +50,13 @@ impl<D, R, O: Transmit> Core<D, R, O> {
     }
 
     /// Replies to a request, if a reply is wanted.
-    pub(crate) fn reply(&mut self, asked: Asked, parts: [&[u8]; 2]) {
+    pub(crate) fn reply(&mut self, asked: RequestHead, parts: [&[u8]; 2]) {
         let message = message::reply(&mut self.pool, asked, parts);
         self.outputs.extend(message.map(O::transmit));
     }
 
     /// Replies that a request has failed with `error`, if a reply is wanted.
-    pub(crate) fn refuse(&mut self, asked: Asked, error: Errno) {
+    pub(crate) fn refuse(&mut self, asked: RequestHead, error: Errno) {
         let message = message::refusal(&mut self.pool, asked, error);
         self.outputs.extend(message.map(O::transmit));
     }

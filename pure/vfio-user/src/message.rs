@@ -3,7 +3,7 @@
 use engine::{Buffer, Pool};
 
 use crate::errno::Errno;
-use crate::pending::Asked;
+use crate::pending::RequestHead;
 use crate::wire::{HEADER_LENGTH, Header};
 
 /// Builds a message from `header` and the parts that follow it, in one buffer.
@@ -31,13 +31,13 @@ pub(crate) fn build(pool: &mut Pool, header: &Header, parts: [&[u8]; 2]) -> Buff
 }
 
 /// Builds the reply to a request, if one is wanted.
-pub(crate) fn reply(pool: &mut Pool, asked: Asked, parts: [&[u8]; 2]) -> Option<Buffer> {
+pub(crate) fn reply(pool: &mut Pool, asked: RequestHead, parts: [&[u8]; 2]) -> Option<Buffer> {
     let header = || Header::reply(asked.id, asked.command, parts[0].len() + parts[1].len());
     (!asked.no_reply).then(|| build(pool, &header(), parts))
 }
 
 /// Builds the reply that a request has failed with `error`, if one is wanted.
-pub(crate) fn refusal(pool: &mut Pool, asked: Asked, error: Errno) -> Option<Buffer> {
+pub(crate) fn refusal(pool: &mut Pool, asked: RequestHead, error: Errno) -> Option<Buffer> {
     let header = || Header::error(asked.id, asked.command, error);
     (!asked.no_reply).then(|| build(pool, &header(), [&[], &[]]))
 }

@@ -12,7 +12,7 @@ pub struct Token(pub u64);
 
 /// The parts of a request message that its reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct RequestHead {
     pub(crate) id: u16,
     pub(crate) command: Command,
     pub(crate) no_reply: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
 /// that no token comes twice.
 #[derive(Debug)]
 pub(crate) struct Pending<R> {
-    slots: Vec<Option<(Token, Asked, R)>>,
+    slots: Vec<Option<(Token, RequestHead, R)>>,
     free: Vec<usize>,
     before: u64,
 }
@@ -41,7 +41,7 @@ impl<R> Pending<R> {
         self.free.is_empty() && self.slots.len() == REQUESTS_MAX
     }
 
-    pub(crate) fn insert(&mut self, asked: Asked, request: R) -> Token {
+    pub(crate) fn insert(&mut self, asked: RequestHead, request: R) -> Token {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -54,17 +54,21 @@ impl<R> Pending<R> {
     }
 
     /// The request called `token`, if it is still waiting.
-    pub(crate) fn find(&mut self, token: Token) -> Option<&mut (Token, Asked, R)> {
+    pub(crate) fn find(&mut self, token: Token) -> Option<&mut (Token, RequestHead, R)> {
         self.slots.get_mut(slot_of(token))?.as_mut().filter(|(found, ..)| *found == token)
     }
 
     /// Takes the request called `token` if it is still waiting and `is` holds for it.
-    pub(crate) fn take(&mut self, token: Token, is: impl Fn(Asked, &R) -> bool) -> Option<(Asked, R)> {
+    pub(crate) fn take(
+        &mut self,
+        token: Token,
+        is: impl Fn(RequestHead, &R) -> bool,
+    ) -> Option<(RequestHead, R)> {
         self.find(token).filter(|(_, asked, request)| is(*asked, request))?;
         self.remove(token)
     }
 
-    pub(crate) fn remove(&mut self, token: Token) -> Option<(Asked, R)> {
+    pub(crate) fn remove(&mut self, token: Token) -> Option<(RequestHead, R)> {
         self.find(token)?;
         let slot = slot_of(token);
         let (_, asked, request) = self.slots[slot].take()?;

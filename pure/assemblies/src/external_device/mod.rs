@@ -35,7 +35,7 @@ use crate::far::{Device, Said, show_configuration};
 use dma::Reads;
 use plan::Plan;
 use requests::{Purpose, Requests, padded};
-use setup::{Asked, KIND, Question, Steps};
+use setup::{AnswerResult, KIND, Question, Steps};
 
 /// What hosts are told when the device has gone.
 const ABSENT: &str = "the device behind this far end has gone; it may come back";
@@ -251,7 +251,7 @@ impl<D: 'static> ExternalDevice<D> {
         }
     }
 
-    fn on_answer(&mut self, purpose: Purpose, result: Asked<D>) {
+    fn on_answer(&mut self, purpose: Purpose, result: AnswerResult<D>) {
         match (purpose, &mut self.state) {
             // The connection has ended, and the next output says so.
             (Purpose::Setup, _) if matches!(result, Err(Errno::ENOTCONN)) => {}

@@ -28,14 +28,14 @@ pub(super) enum Question {
     Map(DmaMap),
 }
 
-pub(super) type Asked<D> = Result<Answer<D>, Errno>;
+pub(super) type AnswerResult<D> = Result<Answer<D>, Errno>;
 pub(super) type Ended = Result<Plan, Unusable>;
-pub(super) type Steps<D> = Script<Question, Asked<D>, Ended>;
+pub(super) type Steps<D> = Script<Question, AnswerResult<D>, Ended>;
 
 /// Finds out what the device is, and lets the device reach all memory. A message carries at most
 /// `data_max` bytes.
 pub(super) fn start<D: 'static>(data_max: u32) -> (Steps<D>, Step<Question, Ended>) {
-    Script::start(move |asker: Asker<Question, Asked<D>>| async move {
+    Script::start(move |asker: Asker<Question, AnswerResult<D>>| async move {
         let mut facts = Facts::default();
         match asker.ask(Question::Device).await {
             Ok(Answer::Device(device)) if device.pci => facts.resettable = device.resettable,
@@ -59,7 +59,10 @@ pub(super) fn start<D: 'static>(data_max: u32) -> (Steps<D>, Step<Question, Ende
     })
 }
 
-async fn configuration<D>(asker: &Asker<Question, Asked<D>>, data_max: u32) -> Result<Vec<u8>, Unusable> {
+async fn configuration<D>(
+    asker: &Asker<Question, AnswerResult<D>>,
+    data_max: u32,
+) -> Result<Vec<u8>, Unusable> {
     let size = match asker.ask(Question::Region(RegionIndex::CONFIG)).await {
         Ok(Answer::Region { info, .. }) => info.size.min(CONFIG_SPACE_SIZE.into()),
         Ok(_) => return Err(Unusable::NoConfiguration),
@@ -81,7 +84,7 @@ async fn configuration<D>(asker: &Asker<Question, Asked<D>>, data_max: u32) -> R
 }
 
 /// Lets the device reach the host's memory, at all addresses, by message.
-async fn map<D>(asker: &Asker<Question, Asked<D>>) -> Result<(), Unusable> {
+async fn map<D>(asker: &Asker<Question, AnswerResult<D>>) -> Result<(), Unusable> {
     let piece = |address, length| {
         Question::Map(DmaMap { readable: true, writable: true, offset: 0, address, length })
     };
@@ -99,7 +102,7 @@ async fn map<D>(asker: &Asker<Question, Asked<D>>) -> Result<(), Unusable> {
 }
 
 /// The bytes of an answer to a read, if the answer is data of the right length.
-pub(super) fn data_of<D>(answer: Asked<D>, length: u32) -> Option<Buffer> {
+pub(super) fn data_of<D>(answer: AnswerResult<D>, length: u32) -> Option<Buffer> {
     match answer {
         Ok(Answer::Data(data)) if data.len() as u64 == u64::from(length) => Some(data),
         _ => None,

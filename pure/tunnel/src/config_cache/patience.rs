@@ -20,7 +20,7 @@ const ASKED_MAX: usize = 64;
 
 /// A request under way to a function that has not answered any request.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     requester: Bdf,
     tag: Tag,
     function: u8,
@@ -34,7 +34,7 @@ struct Asked {
 pub(super) struct Patience {
     /// Bit set of the functions that have answered a configuration request since their reset.
     answered: u8,
-    asked: Vec<Asked>,
+    asked: Vec<PendingRequest>,
     /// Requests that wait for the connection, and until when.
     waiting: VecDeque<(Instant, Packet)>,
 }
@@ -90,7 +90,7 @@ impl Patience {
                 .for_each(|f| self.answered |= 1 << f);
             return;
         }
-        self.asked.push(Asked { requester: request.requester, tag: request.tag, function, resets });
+        self.asked.push(PendingRequest { requester: request.requester, tag: request.tag, function, resets });
     }
 
     /// Handles an answer that comes up.

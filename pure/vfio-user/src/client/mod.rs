@@ -23,7 +23,7 @@ use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::WRITES_MAX;
 use crate::message;
 use crate::peer::Peer;
-use crate::pending::{Asked, Token};
+use crate::pending::{RequestHead, Token};
 use crate::stream::Message;
 use crate::version::{self, Negotiated};
 use crate::wire::{
@@ -208,7 +208,7 @@ impl<D: 'static> Client<D> {
     }
 
     /// Takes the access called `token`, if it is still waiting and was asked for by `command`.
-    fn take(&mut self, token: Token, command: Command) -> Option<(Asked, DmaAccess)> {
+    fn take(&mut self, token: Token, command: Command) -> Option<(RequestHead, DmaAccess)> {
         self.core.pending.take(token, |asked, _| asked.command == command)
     }
 

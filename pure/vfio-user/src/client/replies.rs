@@ -11,7 +11,7 @@ use super::waiting::{Ask, Sent};
 use crate::errno::Errno;
 use crate::limits::DATA_MAX;
 use crate::peer::Peer;
-use crate::pending::Asked;
+use crate::pending::RequestHead;
 use crate::stream::{Attached, Message};
 use crate::version::{MAJOR, MINOR, Negotiated};
 use crate::wire::{
@@ -31,7 +31,7 @@ impl<D: 'static> Client<D> {
             }
             (Kind::Reply { error }, _) => self.on_reply(now, &header, error, payload, attached),
             (Kind::Command { no_reply }, _) => {
-                let asked = Asked { id: header.id, command: header.command, no_reply };
+                let asked = RequestHead { id: header.id, command: header.command, no_reply };
                 // No request of a server carries a descriptor.
                 let alone = attached.list.is_empty() && !attached.too_many;
                 let result = if alone { self.on_request(asked, payload) } else { Err(Errno::EINVAL) };
@@ -129,7 +129,7 @@ impl<D: 'static> Client<D> {
     }
 
     /// Handles a request by the server.
-    fn on_request(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_request(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         if !matches!(self.core.peer, Peer::Ready(_)) {
             return Err(Errno::EINVAL);
         }

@@ -29,7 +29,7 @@ pub use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::{AREAS_MAX, DATA_MAX};
 use crate::message;
 use crate::peer::Peer;
-use crate::pending::Asked;
+use crate::pending::RequestHead;
 pub use crate::pending::Token;
 use crate::stream::Message;
 pub use crate::version::Negotiated;
@@ -189,7 +189,7 @@ impl<D: 'static> Server<D> {
         &self.config
     }
 
-    fn reply_sharing(&mut self, asked: Asked, parts: [&[u8]; 2], shared: Option<RegionIndex>) {
+    fn reply_sharing(&mut self, asked: RequestHead, parts: [&[u8]; 2], shared: Option<RegionIndex>) {
         if let Some(bytes) = message::reply(&mut self.core.pool, asked, parts) {
             self.core.outputs.push_back(Output::Transmit { bytes, shared });
         }
@@ -230,7 +230,7 @@ impl<D: 'static> Server<D> {
             Kind::Reply { error } => return self.on_reply(now, &header, error, payload),
             Kind::Command { no_reply } => no_reply,
         };
-        let asked = Asked { id: header.id, command: header.command, no_reply };
+        let asked = RequestHead { id: header.id, command: header.command, no_reply };
         if let Peer::AwaitingVersion { .. } = self.core.peer {
             match header.command {
                 Command::Version => self.on_version(asked, payload),
@@ -301,7 +301,7 @@ impl<D: 'static> Server<D> {
 
 /// Whether a request is a write without a reply. Such a write takes no room among the requests,
 /// because losing it would be worse than any wait.
-const fn is_posted(asked: Asked) -> bool {
+const fn is_posted(asked: RequestHead) -> bool {
     asked.no_reply && matches!(asked.command, Command::RegionWrite | Command::RegionWriteMulti)
 }
 

@@ -10,7 +10,7 @@ use crate::index::{INTERRUPTS, InterruptIndex, REGIONS, RegionIndex};
 use crate::interrupt::{InterruptAction, InterruptData};
 use crate::limits::{DATA_MAX, WRITES_MAX};
 use crate::peer::Peer;
-use crate::pending::Asked;
+use crate::pending::RequestHead;
 use crate::version::{self, Negotiated};
 use crate::wire::{
     Command, DeviceInfo, DmaMap, DmaUnmap, InterruptInfo, ParseError, RegionAccess, RegionInfo,
@@ -37,7 +37,7 @@ impl From<ParseError> for Errno {
 
 impl<D: 'static> Server<D> {
     /// Handles the first message of a client.
-    pub(super) fn on_version(&mut self, asked: Asked, payload: &[u8]) {
+    pub(super) fn on_version(&mut self, asked: RequestHead, payload: &[u8]) {
         let parsed = Version::parse(payload);
         if let Ok(Version { major, .. }) = parsed
             && major != version::MAJOR
@@ -58,7 +58,7 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    fn on_bad_version(&mut self, asked: Asked, error: VersionError) {
+    fn on_bad_version(&mut self, asked: RequestHead, error: VersionError) {
         self.core.refuse(asked, Errno::EINVAL);
         self.close(CloseReason::Version(error));
     }
@@ -67,7 +67,7 @@ impl<D: 'static> Server<D> {
     /// world.
     pub(super) fn on_command(
         &mut self,
-        asked: Asked,
+        asked: RequestHead,
         payload: &[u8],
         descriptors: Vec<D>,
     ) -> Result<(), Errno> {
@@ -98,7 +98,7 @@ impl<D: 'static> Server<D> {
         }
     }
 
-    fn on_map(&mut self, asked: Asked, payload: &[u8], mut descriptors: Vec<D>) -> Result<(), Errno> {
+    fn on_map(&mut self, asked: RequestHead, payload: &[u8], mut descriptors: Vec<D>) -> Result<(), Errno> {
         let map = DmaMap::parse(payload)?;
         if descriptors.len() > 1 || (!descriptors.is_empty() && !map.fits_a_file()) {
             return Err(Errno::EINVAL);
@@ -120,7 +120,7 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_unmap(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_unmap(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         let unmap = DmaUnmap::parse(payload)?;
         if !unmap.all {
             self.memory.remove(unmap.address, unmap.length)?;
@@ -144,7 +144,7 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_device_info(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_device_info(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         DeviceInfo::parse(payload)?;
         let [regions, interrupts] = [REGIONS, INTERRUPTS].map(|count| u32::try_from(count).expect("a few"));
         let info = DeviceInfo { resettable: self.config.resettable, pci: true, regions, interrupts };
@@ -152,7 +152,7 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_region_info(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_region_info(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         // SPDK's client sends as many bytes as it has room for, of which only the first have a
         // defined meaning.
         let request = RegionInfo::parse(payload.get(..RegionInfo::LENGTH).unwrap_or(payload))?;
@@ -175,14 +175,14 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_region_descriptors(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_region_descriptors(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         let request = RegionIoDescriptors::parse(payload)?;
         self.region(request.index)?;
         self.core.reply(asked, [&RegionIoDescriptors { index: request.index, count: 0 }.emit(), &[]]);
         Ok(())
     }
 
-    fn on_interrupt_info(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_interrupt_info(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         let request = InterruptInfo::parse(payload)?;
         let kind = InterruptIndex::from_number(request.index).ok_or(Errno::EINVAL)?;
         let config = self.config.interrupts[kind.slot()];
@@ -199,7 +199,12 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_set_interrupts(&mut self, asked: Asked, payload: &[u8], descriptors: Vec<D>) -> Result<(), Errno> {
+    fn on_set_interrupts(
+        &mut self,
+        asked: RequestHead,
+        payload: &[u8],
+        descriptors: Vec<D>,
+    ) -> Result<(), Errno> {
         let set = SetInterrupts::parse(payload)?;
         let index = InterruptIndex::from_number(set.index).ok_or(Errno::EINVAL)?;
         let available = self.config.interrupts[index.slot()].count;
@@ -240,7 +245,7 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_read(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_read(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         let (access, rest) = RegionAccess::parse(payload)?;
         ParseError::exact(0, rest.len() as u64)?;
         self.check_access(&access, |region| region.readable)?;
@@ -255,7 +260,7 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_write(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_write(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         let (access, data) = RegionAccess::parse(payload)?;
         ParseError::exact(access.count.into(), data.len() as u64)?;
         self.check_access(&access, |region| region.writable)?;
@@ -266,7 +271,7 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_write_multiple(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_write_multiple(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         let multiple = WriteMultiple::parse(payload)?;
         let count = multiple.count();
         if !(1..=WRITES_MAX).contains(&count) {
@@ -290,7 +295,7 @@ impl<D: 'static> Server<D> {
         Ok(())
     }
 
-    fn on_reset(&mut self, asked: Asked, payload: &[u8]) -> Result<(), Errno> {
+    fn on_reset(&mut self, asked: RequestHead, payload: &[u8]) -> Result<(), Errno> {
         ParseError::exact(0, payload.len() as u64)?;
         if !self.config.resettable {
             return Err(Errno::EOPNOTSUPP);
