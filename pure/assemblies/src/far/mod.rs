@@ -8,13 +8,16 @@ pub use device::{Device, Said, Storage};
 
 use alloc::collections::VecDeque;
 
-use engine::{Buffer, Engine, Entropy, Instant};
+use engine::{Buffer, Engine, Entropy, Instant, Watch};
 use nvme::media;
 use nvme_pcie::function::{self, Function};
 use pcie::wire::Packet;
 use tunnel::downstream::{self, Downstream};
+use tunnel::session::Arrival;
 
 pub use tunnel::downstream::ConnectionId;
+
+use crate::watch::{Connection, Direction, Port, Seen};
 
 /// Limit in bytes on the link's queue. Above it, the controller fetches no further commands.
 const THROTTLE_BYTES: usize = 8 << 20;
@@ -56,6 +59,7 @@ pub struct Far<F: Device = Function> {
     /// There is nothing for the link or the world until the next call from outside.
     quiet: bool,
     outputs: VecDeque<Output<F::Output>>,
+    watch: Watch<Port>,
     now: Instant,
 }
 
@@ -93,6 +97,7 @@ impl<F: Device> Far<F> {
             stir: true,
             quiet: false,
             outputs: VecDeque::new(),
+            watch: Watch::new(),
             now,
         }
     }
@@ -111,9 +116,14 @@ impl<F: Device> Far<F> {
         self.tell(now);
         self.downstream.advance(now);
     }
-    /// Whether frames carry time stamps, so that [`Far::advance`] matters.
+    /// Whether durations are measured here, by a watcher or by time stamps on frames, so that
+    /// [`Far::advance`] matters.
     pub fn is_timed(&self) -> bool {
-        self.downstream.session().is_stamped()
+        self.watch.is_on() || self.downstream.session().is_stamped()
+    }
+    /// Whoever watches the packets of this box's device, and the bytes of its connections.
+    pub const fn watch(&mut self) -> &mut Watch<Port> {
+        &mut self.watch
     }
     /// Ends the session, tells the host `text` as the reason, and takes no further session.
     pub fn close(&mut self, now: Instant, text: &str) {
@@ -132,11 +142,14 @@ impl<F: Device> Far<F> {
     /// packet from the link would wait behind it anyway.
     fn drain_function(&mut self) {
         while core::mem::take(&mut self.stir) {
-            while let Some(said) =
-                self.function.poll_into(&mut |packet| self.downstream.send(self.now, packet))
+            while let Some(said) = self
+                .function
+                .poll_into(&mut |packet| send(self.now, packet, &mut self.downstream, &mut self.watch))
             {
                 match said {
-                    Said::Packet(packet) => self.downstream.send(self.now, packet),
+                    Said::Packet(packet) => {
+                        send(self.now, packet, &mut self.downstream, &mut self.watch);
+                    }
                     Said::World(output) => self.outputs.push_back(Output::Device(output)),
                     Said::Present if self.closed => {}
                     Said::Present => self.downstream.resume(self.now),
@@ -174,22 +187,41 @@ impl<F: Device> Far<F> {
     /// says.
     fn take_packets(&mut self) {
         let mut packet = Packet::blank();
-        while self.downstream.poll_packet(&mut packet).is_some() {
-            self.stir = true;
-            self.function.on_packet(self.now, &packet);
+        while let Some(arrival) = self.downstream.poll_packet(&mut packet) {
+            self.on_packet(&packet, &arrival);
             packet.payload = Buffer::EMPTY;
             self.drain_function();
         }
+    }
+
+    #[inline]
+    fn on_packet(&mut self, packet: &Packet, arrival: &Arrival) {
+        self.stir = true;
+        let direction = Direction::Down;
+        self.watch.show(self.now, move || Seen::Packet { direction, packet, arrival: Some(arrival) });
+        self.function.on_packet(self.now, packet);
+    }
+
+    #[cold]
+    fn on_network_watched(&mut self, input: downstream::Input) {
+        if let downstream::Input::Received(connection, bytes) = &input {
+            self.show(Direction::Down, *connection, bytes);
+        }
+        self.downstream.handle_input(self.now, input);
+    }
+
+    /// Shows bytes of a connection to whoever watches.
+    #[cold]
+    fn show(&mut self, direction: Direction, connection: ConnectionId, bytes: &Buffer) {
+        let connection = Connection::Far(connection);
+        self.watch.show(self.now, move || Seen::Bytes { direction, connection, bytes });
     }
 
     /// Moves one output of the tunnel. Returns whether there was one.
     fn step(&mut self) -> bool {
         let Some(output) = self.downstream.poll_output() else { return false };
         match output {
-            downstream::Output::Tlp { packet, .. } => {
-                self.stir = true;
-                self.function.on_packet(self.now, &packet);
-            }
+            downstream::Output::Tlp { packet, arrival } => self.on_packet(&packet, &arrival),
             downstream::Output::DeviceReset => {
                 self.stir = true;
                 self.function.on_hot_reset(self.now);
@@ -209,6 +241,24 @@ impl<F: Device> Far<F> {
     }
 }
 
+/// Sends a packet of the device up the link. While nobody watches, nothing refers to the packet,
+/// so the compiler need not copy it.
+#[inline]
+fn send(now: Instant, packet: Packet, downstream: &mut Downstream, watch: &mut Watch<Port>) {
+    if watch.is_on() {
+        send_watched(now, packet, downstream, watch);
+    } else {
+        downstream.send(now, packet);
+    }
+}
+
+#[cold]
+fn send_watched(now: Instant, packet: Packet, downstream: &mut Downstream, watch: &mut Watch<Port>) {
+    let (direction, shown) = (Direction::Up, &packet);
+    watch.show(now, move || Seen::Packet { direction, packet: shown, arrival: None });
+    downstream.send(now, packet);
+}
+
 impl<F: Device> Engine for Far<F> {
     type Input<'a> = Input<F::Input>;
     type Output = Output<F::Output>;
@@ -217,7 +267,11 @@ impl<F: Device> Engine for Far<F> {
         self.tell(now);
         match input {
             Input::Network(input) => {
-                self.downstream.handle_input(now, input);
+                if self.watch.is_on() {
+                    self.on_network_watched(input);
+                } else {
+                    self.downstream.handle_input(now, input);
+                }
                 self.digest();
             }
             Input::Device(input) => {
@@ -241,10 +295,16 @@ impl<F: Device> Engine for Far<F> {
                 self.quiet = !self.step();
             }
         }
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if self.watch.is_on()
+            && let Some(Output::Transmit(connection, bytes)) = &output
+        {
+            self.show(Direction::Up, *connection, bytes);
+        }
+        output
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.downstream.poll_timeout(), self.function.deadline()].into_iter().flatten().min()
+        Instant::earlier(self.downstream.poll_timeout(), self.function.deadline())
     }
 }

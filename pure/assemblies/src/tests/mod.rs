@@ -6,6 +6,7 @@ mod config_cache;
 mod lookahead;
 pub(crate) mod segments;
 mod strands;
+pub(crate) mod watch;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

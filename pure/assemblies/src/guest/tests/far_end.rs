@@ -9,6 +9,7 @@ use tunnel::upstream::ConnectionIndex;
 
 use super::*;
 use crate::far::{self, Far};
+use crate::tests::watch::Counts;
 
 const FIRST: ConnectionIndex = ConnectionIndex(0);
 
@@ -247,6 +248,25 @@ fn a_function_that_goes_is_all_ones_and_is_what_it_was_when_it_is_back() {
     assert_eq!(pair.read(RegionIndex::CONFIG, 0x10), 0xfebf_8004);
     assert_eq!(pair.read(RegionIndex::CONFIG, 0x04) & 0b110, 0b110);
     assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+}
+
+#[test]
+fn one_watcher_fits_a_slot_and_its_far_end() {
+    let mut pair = Pair::new();
+    let (slot, device) = (Counts::shared(), Counts::shared());
+    pair.bench.guest.watch().add(slot.clone());
+    pair.far.as_mut().unwrap().watch().add(device.clone());
+    pair.write(RegionIndex::CONFIG, 0x04, 0b110);
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+    pair.write(RegionIndex::BAR0, 0x0c, 1);
+    assert_eq!(pair.read(RegionIndex::BAR0, VERSION), 0x0002_0000);
+    let (slot, device) = (slot.borrow(), device.borrow());
+    assert_eq!((slot.down.requests, slot.up.requests), (3, 0));
+    assert_eq!((device.down.requests, device.up.requests), (3, 0));
+    // The device answers both reads, and the slot's accesses to its configuration space.
+    assert_eq!(slot.up.packets, device.up.packets);
+    assert!(slot.up.packets > 2);
+    assert_eq!((slot.down.bytes, slot.up.bytes), (device.down.bytes, device.up.bytes));
 }
 
 #[test]
