@@ -18,31 +18,32 @@ use tunnel::upstream::{self, ConnectionIndex, PortIndex};
 use crate::Upstream;
 use crate::watch::{Connection, Direction, Port, Seen};
 
-/// What is on the link of the root port.
-#[derive(Debug)]
-enum Link {
-    /// The switch, with a tunnel behind each of its ports.
-    Tunnels(Box<Upstream>),
-    /// A single function. The world carries the packets; these are for the function.
-    Function(VecDeque<Packet>),
-}
-
 /// A root complex, and what is on the link of its root port.
 #[derive(Debug)]
 pub(crate) struct RootPort {
     root: RootComplex,
-    link: Link,
+    below: Below,
+}
+
+/// What is on the link of the root port, and whoever watches the link.
+#[derive(Debug)]
+struct Below {
+    /// The switch, with a tunnel behind each of its ports. Without it, a single function is on the
+    /// link, and the world carries the packets.
+    upstream: Option<Box<Upstream>>,
+    /// Packets for a single function on the link.
+    packets: VecDeque<Packet>,
     watch: Watch<Port>,
 }
 
 impl RootPort {
     /// A root port above the switch of `upstream`.
     pub(crate) fn over_tunnels(root: RootComplex, upstream: Upstream) -> Self {
-        Self { root, link: Link::Tunnels(Box::new(upstream)), watch: Watch::new() }
+        Self { root, below: Below::new(Some(Box::new(upstream))) }
     }
     /// A root port whose link leads to a single function.
     pub(crate) const fn direct(root: RootComplex) -> Self {
-        Self { root, link: Link::Function(VecDeque::new()), watch: Watch::new() }
+        Self { root, below: Below::new(None) }
     }
 
     /// The root complex.
@@ -54,31 +55,22 @@ impl RootPort {
         &mut self.root
     }
     /// The switch and its tunnels, if there are tunnels.
-    pub(crate) const fn upstream(&self) -> Option<&Upstream> {
-        match &self.link {
-            Link::Tunnels(upstream) => Some(upstream),
-            Link::Function(_) => None,
-        }
-    }
-    const fn upstream_mut(&mut self) -> Option<&mut Upstream> {
-        match &mut self.link {
-            Link::Tunnels(upstream) => Some(upstream),
-            Link::Function(_) => None,
-        }
+    pub(crate) fn upstream(&self) -> Option<&Upstream> {
+        self.below.upstream.as_deref()
     }
     /// Whoever watches this port.
     pub(crate) const fn watch(&mut self) -> &mut Watch<Port> {
-        &mut self.watch
+        &mut self.below.watch
     }
     /// Whether somebody needs the time at which each thing happens: a watcher, or a far end that
     /// reads time stamps.
     pub(crate) fn is_timed(&self) -> bool {
-        self.watch.is_on() || self.upstream().is_some_and(Upstream::is_stamped)
+        self.below.watch.is_on() || self.upstream().is_some_and(Upstream::is_stamped)
     }
 
     /// Tells the tunnels the time; see [`tunnel::Upstream::advance`].
     pub(crate) fn advance(&mut self, now: Instant) {
-        if let Some(upstream) = self.upstream_mut() {
+        if let Some(upstream) = &mut self.below.upstream {
             upstream.advance(now);
         }
     }
@@ -92,7 +84,7 @@ impl RootPort {
     }
 
     fn each_port(&mut self, mut act: impl FnMut(&mut Upstream, PortIndex)) {
-        let Some(upstream) = self.upstream_mut() else { return };
+        let Some(upstream) = &mut self.below.upstream else { return };
         for port in (0..=u8::MAX).map(PortIndex) {
             if upstream.session(port).is_none() {
                 return;
@@ -103,69 +95,75 @@ impl RootPort {
 
     /// Handles what the network brings.
     pub(crate) fn on_network(&mut self, now: Instant, input: upstream::Input) {
-        if let upstream::Input::Received(connection, bytes) = &input {
-            let (direction, connection) = (Direction::Up, Connection::Near(*connection));
-            self.watch.show(now, || Seen::Bytes { direction, connection, bytes });
+        match &mut self.below.upstream {
+            Some(upstream) if !self.below.watch.is_on() => upstream.handle_input(now, input),
+            _ => self.on_network_watched(now, input),
         }
-        if let Some(upstream) = self.upstream_mut() {
+    }
+
+    #[cold]
+    fn on_network_watched(&mut self, now: Instant, input: upstream::Input) {
+        if let upstream::Input::Received(connection, bytes) = &input {
+            self.show_bytes(now, Direction::Up, *connection, bytes);
+        }
+        if let Some(upstream) = &mut self.below.upstream {
             upstream.handle_input(now, input);
         }
     }
+
     /// Handles a packet that has come up the link, without a queue where that is possible; see
     /// [`RootComplex::receive`].
     #[inline]
-    pub(crate) fn receive(&mut self, now: Instant, packet: &Packet, arrival: Option<Arrival>) -> Received {
-        self.watch.show(now, || Seen::Packet { direction: Direction::Up, packet, arrival });
+    pub(crate) fn receive(&mut self, now: Instant, packet: &Packet, arrival: Option<&Arrival>) -> Received {
+        self.below.watch.show(now, move || Seen::Packet { direction: Direction::Up, packet, arrival });
         self.root.receive(now, packet)
     }
     /// Handles a packet that has come up the link. What it means for the host comes from
     /// [`RootPort::poll_root`].
-    pub(crate) fn handle_packet(&mut self, now: Instant, packet: Packet, arrival: Option<Arrival>) {
+    pub(crate) fn handle_packet(&mut self, now: Instant, packet: Packet, arrival: Option<&Arrival>) {
         let seen = &packet;
-        self.watch.show(now, || Seen::Packet { direction: Direction::Up, packet: seen, arrival });
+        self.below.watch.show(now, move || Seen::Packet { direction: Direction::Up, packet: seen, arrival });
         self.root.handle_input(now, root_complex::Input::Packet(packet));
     }
     /// Answers a [`Received::MemoryRead`] with the bytes, or with `None` where there is no memory;
     /// see [`RootComplex::complete`].
     #[inline]
     pub(crate) fn complete(&mut self, now: Instant, request: &Header, data: Option<&Buffer>) {
-        let Self { root, link, watch } = self;
-        root.complete(request, data, |packet| link.send(now, packet, watch));
+        let Self { root, below } = self;
+        root.complete(request, data, |packet| below.send(now, packet));
     }
     /// Handles everything that has become due.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.root.handle_timeout(now);
-        if let Some(upstream) = self.upstream_mut() {
+        if let Some(upstream) = &mut self.below.upstream {
             upstream.handle_timeout(now);
         }
     }
     /// When [`RootPort::handle_timeout`] is due, if ever.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let link = self.upstream().and_then(Engine::poll_timeout);
-        self.root.poll_timeout().into_iter().chain(link).min()
+        Instant::earlier(self.root.poll_timeout(), link)
     }
 
     /// The next thing that the root complex has for the host. Packets go down the link; only
     /// packets for a single function come out, since the world carries them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn poll_root(&mut self, now: Instant) -> Option<root_complex::Output> {
         loop {
-            if let Link::Function(packets) = &mut self.link
-                && let Some(packet) = packets.pop_front()
-            {
+            if let Some(packet) = self.below.packets.pop_front() {
                 return Some(root_complex::Output::Packet(packet));
             }
             match self.root.poll_output()? {
-                root_complex::Output::Packet(packet) => self.link.send(now, packet, &mut self.watch),
+                root_complex::Output::Packet(packet) => self.below.send(now, packet),
                 output => return Some(output),
             }
         }
     }
     /// Reads the next packet that a tunnel only passes on into `packet`, replacing its contents,
-    /// and returns its arrival. The host hands the packet to [`RootPort::receive`].
+    /// and returns its port and arrival. The host hands the packet to [`RootPort::receive`].
     #[inline]
-    pub(crate) fn poll_packet(&mut self, packet: &mut Packet) -> Option<Arrival> {
-        self.upstream_mut()?.poll_packet(packet).map(|(_, arrival)| arrival)
+    pub(crate) fn poll_packet(&mut self, packet: &mut Packet) -> Option<(PortIndex, Arrival)> {
+        self.below.upstream.as_mut()?.poll_packet(packet)
     }
     /// Whether the next output of [`RootPort::poll_link`] may be something received, rather than
     /// something to send.
@@ -177,25 +175,44 @@ impl RootPort {
     /// [`RootPort::handle_packet`].
     #[inline]
     pub(crate) fn poll_link(&mut self) -> Option<upstream::Output> {
-        self.upstream_mut()?.poll_output()
+        self.below.upstream.as_mut()?.poll_output()
     }
-    /// Shows bytes that leave on a connection now.
+    /// Shows a piece of a connection's byte stream to whoever watches.
     #[inline]
-    pub(crate) fn show_transmit(&mut self, now: Instant, connection: ConnectionIndex, bytes: &Buffer) {
-        let (direction, connection) = (Direction::Down, Connection::Near(connection));
-        self.watch.show(now, || Seen::Bytes { direction, connection, bytes });
+    pub(crate) fn show_bytes(
+        &mut self,
+        now: Instant,
+        direction: Direction,
+        connection: ConnectionIndex,
+        bytes: &Buffer,
+    ) {
+        let connection = Connection::Near(connection);
+        self.below.watch.show(now, move || Seen::Bytes { direction, connection, bytes });
     }
 }
 
-impl Link {
-    /// Sends a packet of the root complex down the link.
+impl Below {
+    const fn new(upstream: Option<Box<Upstream>>) -> Self {
+        Self { upstream, packets: VecDeque::new(), watch: Watch::new() }
+    }
+
+    /// Sends a packet of the root complex down the link. While nobody watches, nothing refers to
+    /// the packet, so the compiler need not copy it.
     #[inline]
-    fn send(&mut self, now: Instant, packet: Packet, watch: &mut Watch<Port>) {
+    fn send(&mut self, now: Instant, packet: Packet) {
+        match &mut self.upstream {
+            Some(upstream) if !self.watch.is_on() => upstream.send(now, packet),
+            _ => self.send_otherwise(now, packet),
+        }
+    }
+
+    #[inline(never)]
+    fn send_otherwise(&mut self, now: Instant, packet: Packet) {
         let (direction, shown) = (Direction::Down, &packet);
-        watch.show(now, || Seen::Packet { direction, packet: shown, arrival: None });
-        match self {
-            Self::Tunnels(upstream) => upstream.send(now, packet),
-            Self::Function(packets) => packets.push_back(packet),
+        self.watch.show(now, move || Seen::Packet { direction, packet: shown, arrival: None });
+        match &mut self.upstream {
+            Some(upstream) => upstream.send(now, packet),
+            None => self.packets.push_back(packet),
         }
     }
 }

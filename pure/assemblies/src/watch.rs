@@ -53,7 +53,7 @@ pub enum Seen<'a> {
         packet: &'a Packet,
         /// For a packet that came through a tunnel: when it arrived, and the time stamps of its
         /// frame.
-        arrival: Option<Arrival>,
+        arrival: Option<&'a Arrival>,
     },
     /// A piece of a connection's byte stream is sent or has arrived. The stream is made of the
     /// tunnel's frames; a piece may end within a frame.

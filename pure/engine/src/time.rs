@@ -115,6 +115,15 @@ impl Instant {
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
+    /// The earlier of two deadlines, of which each may be missing.
+    #[inline]
+    pub const fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(first), Some(second)) => Some(if second.0 < first.0 { second } else { first }),
+            (Some(only), None) | (None, Some(only)) => Some(only),
+            (None, None) => None,
+        }
+    }
 }
 
 impl Add<Nanos> for Instant {
@@ -143,6 +152,16 @@ mod tests {
         assert_eq!(Nanos::new(12_345).to_string(), "12.345 µs");
         assert_eq!(Nanos::from_secs(3).to_string(), "3 s");
         assert_eq!(Nanos::new(1_007_000).to_string(), "1.007 ms");
+    }
+
+    #[test]
+    fn a_missing_deadline_is_never_the_earlier_one() {
+        let [first, second] = [1, 2].map(|at| Some(Instant::from_nanos(at)));
+        assert_eq!(Instant::earlier(first, second), first);
+        assert_eq!(Instant::earlier(second, first), first);
+        assert_eq!(Instant::earlier(None, second), second);
+        assert_eq!(Instant::earlier(first, None), first);
+        assert_eq!(Instant::earlier(None, None), None);
     }
 
     #[test]

@@ -60,12 +60,14 @@ impl<W: Watched> Watch<W> {
     #[inline]
     pub fn show<'a>(&mut self, now: Instant, seen: impl FnOnce() -> W::Seen<'a>) {
         if self.is_on() {
-            self.tell(now, seen());
+            self.tell(now, seen);
         }
     }
 
     #[cold]
-    fn tell(&mut self, now: Instant, seen: W::Seen<'_>) {
+    #[inline(never)]
+    fn tell<'a>(&mut self, now: Instant, seen: impl FnOnce() -> W::Seen<'a>) {
+        let seen = seen();
         for watcher in &mut self.watchers {
             watcher.on_seen(now, seen);
         }

@@ -46,7 +46,7 @@ use setup::Running;
 use crate::Upstream;
 use crate::near::switch;
 use crate::root_port::RootPort;
-use crate::watch::Port;
+use crate::watch::{Direction, Port};
 
 /// Limit, in bytes, on the payload queued for the link to the far end; a doorbell write has 4.
 /// Above it, nothing more is taken from the client.
@@ -368,7 +368,7 @@ impl<D: 'static> Guest<D> {
         self.slot.as_ref().map(|slot| slot.offer())
     }
     /// The upstream end of the tunnel, if there is a tunnel.
-    pub const fn upstream(&self) -> Option<&Upstream> {
+    pub fn upstream(&self) -> Option<&Upstream> {
         self.port.upstream()
     }
     /// The root complex, for its statistics.
@@ -439,7 +439,7 @@ impl<D: 'static> Guest<D> {
             match self.port.poll_link() {
                 None => return,
                 Some(upstream::Output::Tlp { packet, from }) => {
-                    self.port.handle_packet(self.now, packet, from.map(|(_, arrival)| arrival));
+                    self.port.handle_packet(self.now, packet, from.as_ref().map(|(_, arrival)| arrival));
                 }
                 Some(upstream::Output::Transmit { connection, bytes }) => {
                     self.outputs.push_back(Output::Transmit(connection, bytes));
@@ -523,11 +523,11 @@ impl<D: 'static> Engine for Guest<D> {
         if self.outputs.is_empty() {
             self.circulate(true);
         }
-        let output = self.outputs.pop_front()?;
-        if let Output::Transmit(port, bytes) = &output {
-            self.port.show_transmit(self.now, *port, bytes);
+        let output = self.outputs.pop_front();
+        if let Some(Output::Transmit(port, bytes)) = &output {
+            self.port.show_bytes(self.now, Direction::Down, *port, bytes);
         }
-        Some(output)
+        output
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -536,9 +536,8 @@ impl<D: 'static> Engine for Guest<D> {
             _ => None,
         };
         let server = self.server.as_ref().and_then(Server::poll_timeout);
-        [self.port.poll_timeout(), server, script, self.timers.earliest(), self.access_deadline()]
+        [server, script, self.timers.earliest(), self.access_deadline()]
             .into_iter()
-            .flatten()
-            .min()
+            .fold(self.port.poll_timeout(), Instant::earlier)
     }
 }

@@ -33,7 +33,7 @@ use driver::Driver;
 
 use crate::Upstream;
 use crate::root_port::RootPort;
-use crate::watch::{Port, Seen};
+use crate::watch::{Direction, Port, Seen};
 
 /// What the world tells the host.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl Near {
         self.topology.as_ref()
     }
     /// The upstream end of the tunnels, if there are tunnels.
-    pub const fn upstream(&self) -> Option<&Upstream> {
+    pub fn upstream(&self) -> Option<&Upstream> {
         self.port.upstream()
     }
     /// The driver of a controller that was found.
@@ -206,11 +206,22 @@ impl Near {
         self.tell(now);
         let driver = self.drivers.get_mut(controller.0).ok_or(SubmitError::NotReady)?;
         self.work = Work::Drivers;
-        let watched = self.port.watch().is_on().then_some(submission);
-        let command = driver.host.submit(now, &mut self.memory, submission)?;
-        if let Some(submission) = &watched {
-            self.port.watch().show(now, || Seen::Submitted { controller, command, submission });
+        if self.port.watch().is_on() {
+            return self.submit_watched(controller, submission);
         }
+        driver.host.submit(now, &mut self.memory, submission)
+    }
+
+    #[cold]
+    fn submit_watched(
+        &mut self,
+        controller: ControllerIndex,
+        submission: Submission,
+    ) -> Result<CommandId, SubmitError> {
+        let driver = &mut self.drivers[controller.0].host;
+        let command = driver.submit(self.now, &mut self.memory, submission)?;
+        let submission = &submission;
+        self.port.watch().show(self.now, move || Seen::Submitted { controller, command, submission });
         Ok(command)
     }
 
@@ -395,7 +406,7 @@ impl Near {
     }
 
     /// A packet has come up the root port's link.
-    fn on_packet(&mut self, packet: &mut Packet, arrival: Option<Arrival>) {
+    fn on_packet(&mut self, packet: &mut Packet, arrival: Option<&Arrival>) {
         match self.port.receive(self.now, packet, arrival) {
             Received::MemoryWrite { address, bytes } => {
                 self.write_memory(address, &packet.payload[bytes]);
@@ -411,6 +422,7 @@ impl Near {
         }
     }
 
+    #[inline]
     fn drain_root(&mut self) {
         while let Some(output) = self.port.poll_root(self.now) {
             self.on_root(output);
@@ -483,47 +495,56 @@ impl Near {
         self.outputs.push_back(Output::Event(event));
     }
 
-    /// Processes everything that was received. The drivers look at memory once everything that has
-    /// arrived is in it.
-    fn digest(&mut self) {
+    /// Moves what the parts have for each other until nothing more is received. With `transmit`,
+    /// also until no part has anything for the world.
+    fn circulate(&mut self, transmit: bool) {
         let mut packet = Packet::blank();
         loop {
             self.drain_root();
-            while let Some(arrival) = self.port.poll_packet(&mut packet) {
-                self.on_packet(&mut packet, Some(arrival));
+            while let Some((_, arrival)) = self.port.poll_packet(&mut packet) {
+                self.on_packet(&mut packet, Some(&arrival));
             }
-            let moved = self.port.has_received() && self.step();
-            if !moved && !self.run_drivers() {
+            // The drivers look at memory once everything that has arrived is in it.
+            let received = self.port.has_received();
+            if !received && self.run_drivers() {
+                continue;
+            }
+            if !(received || transmit) || !self.step() {
                 return;
             }
         }
     }
 
     /// Moves one output of the tunnels. Returns whether there was one.
+    #[inline]
     fn step(&mut self) -> bool {
-        let Some(output) = self.port.poll_link() else { return false };
-        match output {
-            upstream::Output::Tlp { mut packet, from } => {
-                self.on_packet(&mut packet, from.map(|(_, arrival)| arrival));
+        match self.port.poll_link() {
+            None => return false,
+            Some(upstream::Output::Tlp { mut packet, from }) => {
+                self.on_packet(&mut packet, from.as_ref().map(|(_, arrival)| arrival));
             }
-            upstream::Output::Transmit { connection, bytes } => {
+            Some(upstream::Output::Transmit { connection, bytes }) => {
                 self.outputs.push_back(Output::Transmit(connection, bytes));
             }
-            upstream::Output::Connect { connection } => self.outputs.push_back(Output::Connect(connection)),
-            upstream::Output::CloseConnection { connection } => {
+            Some(upstream::Output::Connect { connection }) => {
+                self.outputs.push_back(Output::Connect(connection));
+            }
+            Some(upstream::Output::CloseConnection { connection }) => {
                 self.outputs.push_back(Output::Close(connection));
             }
-            upstream::Output::Event { port, event } => self.on_port(port, event),
+            Some(upstream::Output::Event { port, event }) => self.on_port(port, event),
         }
         true
     }
 
     /// Shows an output to whoever watches, as it leaves.
     #[cold]
-    fn show(&mut self, output: &Output) {
+    fn show(&mut self, output: Option<&Output>) {
         match output {
-            Output::Transmit(connection, bytes) => self.port.show_transmit(self.now, *connection, bytes),
-            Output::Event(Event::Completed { controller, completed }) => {
+            Some(Output::Transmit(connection, bytes)) => {
+                self.port.show_bytes(self.now, Direction::Down, *connection, bytes)
+            }
+            Some(Output::Event(Event::Completed { controller, completed })) => {
                 let controller = *controller;
                 self.port.watch().show(self.now, || Seen::Completed { controller, completed });
             }
@@ -548,7 +569,7 @@ impl Engine for Near {
             }
             Input::Packet(mut packet) => self.on_packet(&mut packet, None),
         }
-        self.digest();
+        self.circulate(false);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -565,21 +586,19 @@ impl Engine for Near {
 
     fn poll_output(&mut self) -> Option<Output> {
         if self.outputs.is_empty() && self.work > Work::Nobody {
-            self.digest();
-            while self.step() {
-                self.digest();
-            }
+            self.circulate(true);
             self.work = Work::Nobody;
         }
-        let output = self.outputs.pop_front()?;
+        let output = self.outputs.pop_front();
         if self.port.watch().is_on() {
-            self.show(&output);
+            self.show(output.as_ref());
         }
-        Some(output)
+        output
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let drivers = self.drivers.iter().filter_map(|driver| driver.host.poll_timeout());
-        [self.port.poll_timeout(), self.timers.earliest()].into_iter().flatten().chain(drivers).min()
+        let own = Instant::earlier(self.port.poll_timeout(), self.timers.earliest());
+        let drivers = self.drivers.iter().map(|driver| driver.host.poll_timeout());
+        drivers.fold(own, Instant::earlier)
     }
 }

@@ -80,7 +80,7 @@ impl Watcher<Port> for Trace {
             Seen::Completed { .. } => self.note(now, Point::Completed, None),
             Seen::Packet { direction, packet, arrival } => {
                 if let Some(point) = point_of(direction, &packet.header.kind) {
-                    self.note(now, point, arrival);
+                    self.note(now, point, arrival.copied());
                 }
             }
             Seen::Bytes { direction: Direction::Down, .. } => self.on_transmit(now),
