@@ -210,6 +210,24 @@ fn a_module_with_parts_is_one_folder() {
     assert!(beside.is_empty(), "\n{}", beside.join("\n"));
 }
 
+/// Whoever looks at a path knows whether the file is a part of the product.
+#[test]
+fn code_for_tests_alone_says_so_in_its_path() {
+    let mut unnamed = Vec::new();
+    for (name, text) in ["pure", "worlds", "apps", "tools"].into_iter().flat_map(sources) {
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        for pair in lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]") {
+            let module = pair[1].strip_suffix(';').and_then(|line| line.split_once("mod "));
+            if let Some((_, module)) = module
+                && !["tests", "test_bench"].contains(&module)
+            {
+                unnamed.push(format!("{name}: `{module}` is for tests; call it `tests` or `test_bench`"));
+            }
+        }
+    }
+    assert!(unnamed.is_empty(), "\n{}", unnamed.join("\n"));
+}
+
 #[test]
 fn comments_are_narrow_enough_to_read() {
     let folders = ["pure", "worlds", "apps", "tools", "examples", "fuzz/fuzz_targets"];

@@ -59,7 +59,8 @@
 //! # use pcie::switch::{PortId, Switch, SwitchConfig};
 //! # use pcie::wire::ConfigType;
 //! # let identity = Identity {
-//! #     vendor: 1, device: 1, revision: 0, class: ClassCode::PCI_BRIDGE, subsystem_vendor: 0, subsystem: 0,
+//! #     vendor: 1, device: 1, revision: 0, class: ClassCode::PCI_BRIDGE,
+//! #     subsystem_vendor: 0, subsystem: 0,
 //! # };
 //! # let mut switch = Switch::new(&SwitchConfig {
 //! #     upstream: identity, downstream: identity, ports: 1, link: Default::default(),

@@ -102,19 +102,19 @@ extern crate std;
 
 pub mod config_cache;
 pub mod credits;
-#[cfg(test)]
-mod document;
 pub mod downstream;
 mod event;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzz;
-#[cfg(test)]
-mod pair;
 pub mod paths;
 pub mod session;
 mod strands;
 mod stream;
+#[cfg(test)]
+mod test_bench;
+#[cfg(test)]
+mod tests;
 pub mod upstream;
 
 pub use downstream::Downstream;

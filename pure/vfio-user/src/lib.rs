@@ -107,7 +107,7 @@ mod pending;
 pub mod server;
 mod stream;
 #[cfg(test)]
-mod testing;
+mod test_bench;
 #[cfg(test)]
 mod tests;
 mod version;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use crate::client::{self, Answer, Client, RequestId};
 use crate::server::{self, Cookie, InterruptConfig, RegionConfig, Server};
-use crate::testing::{Counted, Counter};
+use crate::test_bench::{Counted, Counter};
 use crate::wire::{DmaMap, DmaUnmap, RegionAccess, SingleWrite};
 use crate::{Area, Errno, InterruptAction, InterruptData, InterruptIndex, RegionIndex, Token};
 

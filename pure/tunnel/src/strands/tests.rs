@@ -10,7 +10,7 @@ use pcie::wire::{Bdf, Packet, Tag};
 use super::courses::{COURSES_MAX, Courses};
 use super::message::{After, Message};
 use super::*;
-use crate::pair::config;
+use crate::test_bench::config;
 
 const STRANDS: usize = 4;
 const UP: usize = 0;

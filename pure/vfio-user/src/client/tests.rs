@@ -9,7 +9,7 @@ use engine::Buffer;
 
 use super::*;
 use crate::index::Area;
-use crate::testing::{Counted, Counter, hex};
+use crate::test_bench::{Counted, Counter, hex};
 use crate::wire::{HeaderError, ParseError, VersionError};
 
 const NOW: Instant = Instant::from_nanos(1_000);

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::index::Area;
-use crate::testing::{Counted, Counter, hex};
+use crate::test_bench::{Counted, Counter, hex};
 use crate::wire::{HeaderError, ParseError, VersionError};
 use engine::Nanos;
 

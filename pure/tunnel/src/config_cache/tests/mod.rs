@@ -9,7 +9,7 @@ use proptest::prelude::{any, prop, proptest};
 use super::steady::Steady;
 use super::*;
 use crate::frame::{Register, RegisterSpace, Role};
-use crate::pair::{Pair, config};
+use crate::test_bench::{Pair, config};
 
 const HOST: Bdf = Bdf::new(0, 0, 0);
 const DEVICE: Bdf = Bdf::new(5, 0, 0);

@@ -9,7 +9,7 @@ use proptest::prelude::{any, prop, prop_assert, proptest};
 
 use super::*;
 use crate::frame::{Frame, FrameHeader, HEADER_LENGTH, Hello, Sequence, sign};
-use crate::pair::{config, read, write};
+use crate::test_bench::{config, read, write};
 
 const fn at(milliseconds: u64) -> Instant {
     Instant::from_nanos(milliseconds * 1_000_000)

@@ -11,7 +11,7 @@ use pcie::wire::Packet;
 use super::*;
 use crate::credits::{Amount, CreditLimits};
 use crate::frame::{InstanceId, Role};
-use crate::pair::{Pair, completion, config, read, write};
+use crate::test_bench::{Pair, completion, config, read, write};
 
 const UP: Role = Role::Upstream;
 const DOWN: Role = Role::Downstream;

@@ -8,7 +8,7 @@ use pcie::wire::{Bdf, CompletionStatus, ConfigType, Kind, Tag};
 
 use super::*;
 use crate::downstream::{self, ConnectionId, Downstream};
-use crate::pair::config;
+use crate::test_bench::config;
 
 const ROOT: Bdf = Bdf::new(0, 0, 0);
 const SWITCH: Bdf = Bdf::new(1, 0, 0);
