@@ -9,6 +9,7 @@ mod config;
 mod driver;
 mod events;
 mod trace;
+mod watched;
 
 pub use chain::{Chain, Hop, read_chains};
 pub(crate) use config::switch;
@@ -19,7 +20,7 @@ pub use trace::{Observation, Point, Trace};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool, Watch};
+use engine::{Buffer, Deadlines, Engine, Entropy, Instant, Pool};
 use nvme::wire::CommandId;
 use nvme_pcie::host::{self, Submission, SubmitError};
 use pcie::memory::{Memory, Ram};
@@ -33,7 +34,6 @@ use driver::Driver;
 
 use crate::Upstream;
 use crate::root_port::RootPort;
-use crate::watch::{Direction, Port, Seen};
 
 /// What the world tells the host.
 #[derive(Debug)]
@@ -212,19 +212,6 @@ impl Near {
         driver.host.submit(now, &mut self.memory, submission)
     }
 
-    #[cold]
-    fn submit_watched(
-        &mut self,
-        controller: ControllerIndex,
-        submission: Submission,
-    ) -> Result<CommandId, SubmitError> {
-        let driver = &mut self.drivers[controller.0].host;
-        let command = driver.submit(self.now, &mut self.memory, submission)?;
-        let submission = &submission;
-        self.port.watch().show(self.now, move || Seen::Submitted { controller, command, submission });
-        Ok(command)
-    }
-
     /// Reads a double word of a function's configuration space; [`Event::ConfigRead`] follows.
     ///
     /// # Errors
@@ -251,11 +238,6 @@ impl Near {
     /// [`Near::advance`] matters.
     pub fn is_timed(&self) -> bool {
         self.port.is_timed()
-    }
-
-    /// Whoever watches this host's packets, commands and bytes.
-    pub const fn watch(&mut self) -> &mut Watch<Port> {
-        self.port.watch()
     }
 
     /// Ends all sessions in order and tells the far ends `text` as the reason.
@@ -535,21 +517,6 @@ impl Near {
             Some(upstream::Output::Event { port, event }) => self.on_port(port, event),
         }
         true
-    }
-
-    /// Shows an output to whoever watches, as it leaves.
-    #[cold]
-    fn show(&mut self, output: Option<&Output>) {
-        match output {
-            Some(Output::Transmit(connection, bytes)) => {
-                self.port.show_bytes(self.now, Direction::Down, *connection, bytes)
-            }
-            Some(Output::Event(Event::Completed { controller, completed })) => {
-                let controller = *controller;
-                self.port.watch().show(self.now, || Seen::Completed { controller, completed });
-            }
-            _ => {}
-        }
     }
 }
 
