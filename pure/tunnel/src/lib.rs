@@ -79,9 +79,9 @@
 //! allocate more than a frame, whose body has at most [`frame::BODY_MAX`] bytes. A peer that breaks
 //! a rule is refused, or its link goes down. [`HandshakeError`](session::HandshakeError) or
 //! [`DownReason`](session::DownReason) names the fault. The protocol itself has no authentication
-//! and no encryption. A secret keeps strangers from a device that is in use, but whoever can read
-//! the stream can take over the session. Use a network of trusted machines, or carry the stream
-//! over QUIC.
+//! and no encryption: whoever can read the stream can take over the session. A carrier such as TLS
+//! or QUIC provides both. It tells [`Downstream`] which key a host has proved, and the device's end
+//! admits hosts by an [`Access`] list.
 //!
 //! [`Config::window`](session::Config::window) limits what a peer may have under way to this end. A
 //! sender waits for an acknowledgement after [`session::REPLAY_FRAMES_MAX`] frames or
@@ -100,6 +100,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod access;
 pub mod config_cache;
 pub mod credits;
 pub mod downstream;
@@ -117,6 +118,7 @@ mod test_bench;
 mod tests;
 pub mod upstream;
 
+pub use access::{Access, Fingerprint, FingerprintError};
 pub use downstream::Downstream;
 pub use event::Event;
 pub use session::Session;

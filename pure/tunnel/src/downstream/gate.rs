@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use engine::{Buffer, Crc32c, Instant};
 
 use super::ConnectionId;
+use crate::Fingerprint;
 use crate::frame::{
     Frame, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, HELLO_BODY_MAX, InstanceId, Member, RefuseCode,
     Role, Secret, Sequence, sign,
@@ -49,6 +50,8 @@ pub(super) struct Caller {
     pub(super) secret: Option<Secret>,
     /// Where the caller comes from.
     pub(super) origin: Origin,
+    /// The key that the caller has proved, if any.
+    pub(super) key: Option<Fingerprint>,
 }
 
 /// The state of a connection at the gate.
@@ -64,6 +67,7 @@ pub(super) enum Verdict {
 struct Waiting {
     connection: ConnectionId,
     origin: Origin,
+    key: Option<Fingerprint>,
     deadline: Instant,
     /// The bytes of the Hello's frame that have arrived.
     bytes: Vec<u8>,
@@ -104,7 +108,7 @@ impl Gate {
             None
         };
         let victim = victim.map(|index| self.waiting.remove(index).connection);
-        self.waiting.push(Waiting { connection, origin, deadline, bytes: Vec::new() });
+        self.waiting.push(Waiting { connection, origin, key: None, deadline, bytes: Vec::new() });
         victim
     }
 
@@ -119,6 +123,14 @@ impl Gate {
         let of_origin = |waiting: &Waiting| waiting.origin == origin;
         let is_silent = |waiting: &Waiting| of_origin(waiting) && waiting.bytes.is_empty();
         self.waiting.iter().position(is_silent).or_else(|| self.waiting.iter().position(of_origin))
+    }
+
+    /// Takes note that the host of a connection has proved `key`.
+    pub(super) fn identify(&mut self, connection: ConnectionId, key: Fingerprint) {
+        let mut waiting = self.waiting.iter_mut();
+        if let Some(waiting) = waiting.find(|waiting| waiting.connection == connection) {
+            waiting.key = Some(key);
+        }
     }
 
     pub(super) fn forget(&mut self, connection: ConnectionId) {
@@ -173,7 +185,7 @@ impl Waiting {
             Ok((_, hello)) => {
                 let rest = piece.slice(piece.len() - rest.len()..piece.len());
                 let (instance, member, secret) = (hello.instance, hello.member, hello.secret);
-                let caller = Caller { instance, member, secret, origin: self.origin };
+                let caller = Caller { instance, member, secret, origin: self.origin, key: self.key };
                 Verdict::Host(caller, [Buffer::copy_from_slice(&self.bytes), rest])
             }
             Err(no) => Verdict::No(no),

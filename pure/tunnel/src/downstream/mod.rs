@@ -23,6 +23,7 @@ use engine::{Buffer, Engine, Entropy, Instant, Nanos};
 use pcie::switch::Strand;
 use pcie::wire::Packet;
 
+use crate::access::{Access, Fingerprint};
 use crate::event::Event;
 use crate::frame::{Keys, RefuseCode, Registers, Tally};
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
@@ -39,6 +40,9 @@ pub struct ConnectionId(pub u32);
 pub enum Input {
     /// A connection was accepted from this address.
     Accepted(ConnectionId, IpAddr),
+    /// The host of a connection has proved that it has this key. To be told before the first piece
+    /// of the stream.
+    Identified(ConnectionId, Fingerprint),
     /// A piece of a connection's byte stream, cut anywhere.
     Received(ConnectionId, Buffer),
     /// A connection ended.
@@ -93,6 +97,10 @@ pub struct Downstream {
     attached: [Option<ConnectionId>; STRANDS_MAX],
     /// Where the host of the session last came from.
     home: Option<Origin>,
+    /// Who may have a session.
+    access: Access,
+    /// The key that the host of the session has proved, if any.
+    owner: Option<Fingerprint>,
     /// Why no host is admitted now, if the device is away.
     away: Option<String>,
     outputs: VecDeque<Output>,
@@ -109,6 +117,8 @@ impl Downstream {
             gate: Gate::new(config.crc32c),
             session: LinkEnd::downstream(config, entropy),
             home: None,
+            access: Access::Anyone,
+            owner: None,
             attached: [None; STRANDS_MAX],
             away: None,
             outputs: VecDeque::new(),
@@ -137,6 +147,20 @@ impl Downstream {
         self.session.close(now, text);
         self.drain();
         self.away = Some(text.to_owned());
+    }
+    /// Admits from now on whom `access` names. Ends the session of a host that it does not name.
+    pub fn set_access(&mut self, now: Instant, access: Access) {
+        self.access = access;
+        if self.session.main().peer().is_some() && !self.access.admits(self.owner) {
+            self.session.close(now, "this host's key is no longer admitted");
+            self.drain();
+            self.session.main_mut().restart(now);
+        }
+    }
+    /// The key that the host of the session has proved. `None` without a session, and for a host
+    /// without a key.
+    pub fn owner(&self) -> Option<Fingerprint> {
+        self.session.main().peer().and(self.owner)
     }
     /// Admits hosts again after [`Downstream::suspend`], since the device is back.
     pub fn resume(&mut self, now: Instant) {
@@ -224,15 +248,24 @@ impl Downstream {
         if let Some(text) = self.away.clone() {
             return self.refuse(connection, RefuseCode::Busy, text);
         }
+        if !self.access.admits(caller.key) {
+            return self.refuse(connection, RefuseCode::Forbidden, forbidden(caller.key));
+        }
         let refusal = match caller.member {
             None => self.taken_by_another(caller),
-            Some(member) if self.session.admits(caller.instance, member, caller.secret) => None,
+            Some(member)
+                if caller.key == self.owner
+                    && self.session.admits(caller.instance, member, caller.secret) =>
+            {
+                None
+            }
             Some(_) => Some((RefuseCode::Busy, "there is no such link to be a strand of".to_owned())),
         };
         if let Some((code, text)) = refusal {
             return self.refuse(connection, code, text);
         }
         self.home = Some(caller.origin);
+        self.owner = caller.key;
         let strand = caller.member.map_or(Strand::MAIN, |member| {
             Strand(u8::try_from(member.strand).expect("a link has few strands"))
         });
@@ -261,7 +294,7 @@ impl Downstream {
         let is_lost = self.attached[0].is_none();
         // A host that the Welcome has not reached has no proof.
         let is_unheard = !session.is_confirmed() && (is_lost || peer.instance == caller.instance);
-        if is_unheard || session.knows(caller.secret) {
+        if caller.key == self.owner && (is_unheard || session.knows(caller.secret)) {
             return None;
         }
         Some(if is_lost {
@@ -360,6 +393,18 @@ impl Downstream {
     }
 }
 
+/// What a host is told whose key is not admitted, or that has none.
+fn forbidden(key: Option<Fingerprint>) -> String {
+    match key {
+        Some(key) => format!(
+            "the key {key} is not admitted here; the far end's owner admits it with farlane export --allow {key}"
+        ),
+        None => "hosts must prove a key here, and this one came without; give the far end's key in the URL: \
+                 tcp://HOST:PORT?key=FINGERPRINT"
+            .to_owned(),
+    }
+}
+
 impl Engine for Downstream {
     type Input<'a> = Input;
     type Output = Output;
@@ -367,6 +412,7 @@ impl Engine for Downstream {
     fn handle_input(&mut self, now: Instant, input: Input) {
         match input {
             Input::Accepted(connection, address) => self.on_accepted(now, connection, address),
+            Input::Identified(connection, key) => self.gate.identify(connection, key),
             Input::Received(connection, piece) => self.on_received(now, connection, piece),
             Input::Disconnected(connection) => self.on_disconnected(now, connection),
         }

@@ -1,3 +1,4 @@
+mod keys;
 mod trust;
 
 use core::net::Ipv4Addr;
