@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use engine::{Buffer, Instant, Pool};
 
 use super::multipath::JoinedPaths;
-use super::route::Route;
+use super::route::{Route, Trust};
 use super::stream::Stream;
 use super::tcp::{Dialer, Dialled};
 use super::{Received, quic};
@@ -57,8 +57,8 @@ impl Link {
 
     pub(crate) fn connect(&mut self, now: Instant) {
         self.closing = false;
-        if let Some((pin, options)) = self.route.quic {
-            let dialer = quic::Dialer::new(self.route.addresses.clone(), pin, options, now);
+        if let (Some(options), Some(Trust { identity, pin })) = (self.route.quic, self.route.trust.clone()) {
+            let dialer = quic::Dialer::new(self.route.addresses.clone(), identity, pin, options, now);
             self.transport = Transport::Greeting(Box::new(dialer));
             return;
         }
@@ -66,7 +66,7 @@ impl Link {
             self.transport = Transport::Joining(Box::new(JoinedPaths::dialling(&self.route, now)));
             return;
         }
-        let dialer = Dialer::new(self.route.addresses.clone(), self.route.tcp.clone(), now);
+        let dialer = Dialer::along(&self.route, &self.route.addresses, now);
         self.transport = Transport::Dialling(dialer);
     }
 

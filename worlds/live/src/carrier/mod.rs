@@ -7,6 +7,7 @@
 
 mod dialer;
 pub mod floor;
+pub mod identity;
 mod link;
 mod multipath;
 mod outbox;

@@ -9,6 +9,7 @@ use engine::{Buffer, Engine, Instant, Nanos, Pool, drain, fire};
 use tunnel::paths::{GroupId, Input, Output, PATHS_MAX, PathIndex, Paths, Preamble, Token};
 
 use crate::carrier::Received;
+use crate::carrier::identity::Fingerprint;
 use crate::carrier::route::Route;
 use crate::carrier::tcp::{Connection, Dialer, Dialled, keep_short};
 use crate::reactor::{Attention, Sources};
@@ -62,6 +63,8 @@ pub(crate) struct JoinedPaths {
     /// The index of the path that is looked at first.
     first: usize,
     peer: SocketAddr,
+    /// The key that the other end has proved on its first path.
+    key: Option<Fingerprint>,
     /// A path is there, or was.
     begun: bool,
     over: bool,
@@ -80,7 +83,7 @@ impl JoinedPaths {
         let mut joined = Self::new(Paths::dialling(group), route.addresses[0], now);
         let paths = core::iter::once(&route.addresses).chain(&route.others);
         for (slot, addresses) in joined.slots.iter_mut().zip(paths) {
-            let dialer = Dialer::new(addresses.clone(), route.tcp.clone(), now);
+            let dialer = Dialer::along(route, addresses, now);
             slot.dialling = Some(Dialling {
                 dialer,
                 look: now,
@@ -107,10 +110,16 @@ impl JoinedPaths {
             now,
             first: 0,
             peer,
+            key: None,
             begun: false,
             over: false,
             failure: None,
         }
+    }
+
+    /// The key that the other end has proved. All paths must be of one key.
+    pub(crate) const fn key(&self) -> Option<Fingerprint> {
+        self.key
     }
 
     pub(crate) const fn peer(&self) -> SocketAddr {
@@ -135,6 +144,7 @@ impl JoinedPaths {
         // If this fails, more is sent in vain, but nothing else happens.
         let _ = keep_short(&connection, UNSENT_MAX);
         self.peer = connection.peer();
+        self.key = connection.key();
         // This closes an earlier connection of the path.
         self.slots[index].connection = Some(connection);
         self.begun = true;

@@ -3,33 +3,58 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use tunnel::session;
 
+use super::identity::{Identity, KeyError, KnownEnds, Pin};
 use super::{quic, tcp};
 use crate::sys::digest::crc32c;
 
 const QUIC: &str = "quic://";
-const EXPECTED: &str = "expected quic://HOST:PORT?cert=SHA256HEX";
+const EXPECTED: &str = "expected HOST:PORT?key=FINGERPRINT";
 
-/// The name of a far end: `HOST:PORT` where it listens for TCP, or
-/// `quic://HOST:PORT?cert=SHA256HEX`.
+/// The name of a far end: `HOST:PORT` where it listens for TCP, or `quic://HOST:PORT`. Behind
+/// either, `?key=FINGERPRINT` names the key that the far end must prove; `?key=any` takes any key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// `HOST:PORT`, not resolved yet.
     pub authority: String,
-    /// For QUIC: which far end to trust. `None` for TCP.
-    pub quic: Option<quic::Pin>,
+    /// Whether the far end is reached over QUIC, not over TCP.
+    pub is_quic: bool,
+    /// Which far end to trust, if the name says so.
+    pub pin: Option<Pin>,
 }
 
 impl Name {
-    /// The name of a far end that listens for TCP at `HOST:PORT`.
+    /// The name of a far end that listens for TCP: `HOST:PORT` or `HOST:PORT?key=FINGERPRINT`.
     ///
     /// # Errors
     /// When `text` is not of that form; the error says so in words.
     pub fn tcp(text: &str) -> Result<Self, String> {
-        Ok(Self { authority: authority(text)?, quic: None })
+        Self::of(text, false)
+    }
+
+    fn of(text: &str, is_quic: bool) -> Result<Self, String> {
+        let (place, query) = text.split_once('?').unwrap_or((text, ""));
+        let authority = authority(place.trim_end_matches('/'))?;
+        let mut pin = None;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("key", _)) if pin.is_some() => {
+                    return Err(format!("key= is given twice; {EXPECTED}"));
+                }
+                Some(("key", "any")) => pin = Some(Pin::Any),
+                Some(("key", value)) => {
+                    let key = value.parse().map_err(|error| format!("key={value}: {error}"))?;
+                    pin = Some(Pin::Key(key));
+                }
+                _ => return Err(format!("'{pair}' is not one of: key=FINGERPRINT, key=any; {EXPECTED}")),
+            }
+        }
+        Ok(Self { authority, is_quic, pin })
     }
 }
 
@@ -37,33 +62,10 @@ impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some(rest) = text.strip_prefix(QUIC) else {
-            return Self::tcp(text);
-        };
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let authority =
-            authority(place.trim_end_matches('/')).map_err(|error| format!("{error}; {EXPECTED}"))?;
-        let mut pin = None;
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("cert", _)) if pin.is_some() => {
-                    return Err(format!("cert= is given twice; {EXPECTED}"));
-                }
-                Some(("cert", "any")) => pin = Some(quic::Pin::Any),
-                Some(("cert", value)) => {
-                    let fingerprint = value.parse().map_err(|error| format!("cert={value}: {error}"))?;
-                    pin = Some(quic::Pin::Certificate(fingerprint));
-                }
-                _ => return Err(format!("'{pair}' is not one of: cert=SHA256HEX, cert=any; {EXPECTED}")),
-            }
+        match text.strip_prefix(QUIC) {
+            None => Self::tcp(text),
+            Some(rest) => Self::of(rest, true).map_err(|error| format!("{error}; {QUIC}HOST:PORT")),
         }
-        let pin = pin.ok_or_else(|| {
-            format!(
-                "which far end? {QUIC}{authority}?cert=SHA256HEX names its certificate, as farlane export --quic prints it \
-                 when it starts; cert=any takes whoever answers there"
-            )
-        })?;
-        Ok(Self { authority, quic: Some(pin) })
     }
 }
 
@@ -79,10 +81,9 @@ fn authority(text: &str) -> Result<String, String> {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.quic {
-            None => f.write_str(&self.authority),
-            Some(pin) => write!(f, "{QUIC}{}?cert={pin}", self.authority),
-        }
+        let scheme = if self.is_quic { QUIC } else { "" };
+        write!(f, "{scheme}{}", self.authority)?;
+        self.pin.map_or(Ok(()), |pin| write!(f, "?key={pin}"))
     }
 }
 
@@ -98,27 +99,74 @@ pub struct Transport {
     pub second_paths: Vec<String>,
     /// Whether the tunnel's frames have no digest over TCP.
     pub without_digests: bool,
+    /// The file with this host's key; [`Identity::default_path`] if none is named.
+    pub key: Option<PathBuf>,
 }
 
 impl Transport {
-    /// The route to the far end that is called `name` (see [`Name`]). Waits for the system's
-    /// resolver.
+    /// The route to the far end that is called `name` (see [`Name`]). A name without a key gets the
+    /// one that is remembered for it, if any. Makes this host's key if it is needed and there is
+    /// none. Waits for the system's resolver.
     ///
     /// # Errors
-    /// When the name is malformed or has no address.
+    /// When the name is malformed or has no address, or a key can't be read or made.
     pub fn route(&self, name: &str) -> io::Result<Route> {
-        let name: Name = name.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        if name.quic.is_some() && !self.second_paths.is_empty() {
-            let error = "several paths are joined over TCP: give tcp://, or leave --second-path out";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        let name: Name = name.parse().map_err(invalid)?;
+        if name.is_quic && !self.second_paths.is_empty() {
+            return Err(invalid(
+                "several paths are joined over TCP: give tcp://, or leave --second-path out",
+            ));
         }
-        let quic = name.quic.map(|pin| (pin, self.quic));
-        // QUIC authenticates everything that it carries.
-        let digests = quic.is_none() && !self.without_digests;
+        let known = match name.pin {
+            Some(_) => None,
+            None => KnownEnds::of_user().find(&name.authority).map_err(invalid)?,
+        };
+        let trust = match name.pin.or(known.map(Pin::Key)) {
+            Some(pin) => Some(Trust { identity: Arc::new(self.identity(pin)?), pin }),
+            None if name.is_quic => {
+                return Err(invalid(format!(
+                    "which far end? {QUIC}{}?key=FINGERPRINT names its key, as farlane export prints it when it starts; \
+                     key=any takes whoever answers there",
+                    name.authority
+                )));
+            }
+            None => None,
+        };
+        // TLS authenticates everything that it carries.
+        let digests = trust.is_none() && !self.without_digests;
         let others = self.second_paths.iter().map(|name| tcp::resolve(name)).collect::<io::Result<_>>()?;
         let addresses = tcp::resolve(&name.authority)?;
-        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, digests })
+        let quic = name.is_quic.then_some(self.quic);
+        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests })
     }
+
+    /// This host's key. A host that takes any far end needs no key that others know.
+    fn identity(&self, pin: Pin) -> io::Result<Identity> {
+        let path = self.key.clone().unwrap_or_else(Identity::default_path);
+        let identity = match (Identity::read(&path), pin, &self.key) {
+            (Err(KeyError::File(_, error)), Pin::Any, None) if error.kind() == io::ErrorKind::NotFound => {
+                Identity::generate()
+            }
+            (Err(KeyError::File(_, error)), ..) if error.kind() == io::ErrorKind::NotFound => {
+                Identity::create(&path)
+            }
+            (result, ..) => result,
+        };
+        identity.map_err(|error| invalid(format!("{error}; {}", error.help())))
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+/// Who a host is to a far end, and which far end it trusts.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// The host's own key.
+    pub identity: Arc<Identity>,
+    /// The key that the far end must prove.
+    pub pin: Pin,
 }
 
 /// The route to one far end.
@@ -130,8 +178,10 @@ pub struct Route {
     pub others: Vec<Vec<SocketAddr>>,
     /// The settings of the kernel's TCP.
     pub tcp: tcp::Options,
-    /// If QUIC is used: which far end to trust, and the settings of QUIC.
-    pub quic: Option<(quic::Pin, quic::Options)>,
+    /// The settings of QUIC, if it is used; it needs `trust`.
+    pub quic: Option<quic::Options>,
+    /// The keys of both ends, if the connection is encrypted.
+    pub trust: Option<Trust>,
     /// Whether frames of the tunnel have a digest.
     pub digests: bool,
 }
@@ -148,35 +198,42 @@ impl Route {
 mod tests {
     use super::*;
 
+    const KEY: &str = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+
     #[test]
     fn a_name_is_read_as_it_is_written() {
-        let print = "0123456789abcdef".repeat(4);
-        for text in
-            ["far:4430", "[::1]:1", "quic://far:4430?cert=any", &format!("quic://[::1]:2?cert={print}")]
-        {
+        for text in [
+            "far:4430",
+            "[::1]:1",
+            "far:4430?key=any",
+            &format!("far:4430?key={KEY}"),
+            "quic://far:4430?key=any",
+            &format!("quic://[::1]:2?key={KEY}"),
+        ] {
             let name: Name = text.parse().unwrap();
             assert_eq!(name.to_string(), *text);
-            assert_eq!(name.quic.is_some(), text.starts_with("quic"));
+            assert_eq!(name.is_quic, text.starts_with("quic"));
+            assert_eq!(name.pin.is_some(), text.contains("key="));
         }
-        assert_eq!("quic://far:1/?cert=any".parse::<Name>().unwrap().authority, "far:1");
+        assert_eq!("quic://far:1/?key=any".parse::<Name>().unwrap().authority, "far:1");
     }
 
     #[test]
     fn what_is_wrong_with_a_name_is_said() {
         for (text, expected) in [
             ("far", "HOST:PORT"),
-            ("quic://far?cert=any", "HOST:PORT"),
-            ("quic://far:0?cert=any", "1 to 65535"),
-            ("quic://far:1", "farlane export --quic"),
-            ("quic://far:1?", "cert=any takes whoever"),
-            ("quic://far:1?cert=", "64 hexadecimal digits"),
-            ("quic://far:1?cert=12:34", "here are 4"),
-            ("quic://far:1?key=1", "'key=1'"),
-            ("quic://far:1?cert=any&cert=any", "twice"),
-            ("quic://far:1?cert=any&x", "'x'"),
+            ("quic://far?key=any", "HOST:PORT"),
+            ("quic://far:0?key=any", "1 to 65535"),
+            ("far:1?key=", "43 characters of base64"),
+            ("quic://far:1?key=12:34", "farlane key show"),
+            ("far:1?cert=1", "'cert=1'"),
+            ("quic://far:1?key=any&key=any", "twice"),
+            ("quic://far:1?key=any&x", "'x'"),
         ] {
             let error = text.parse::<Name>().unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
+        let error = Transport::default().route("quic://far.invalid:1").unwrap_err().to_string();
+        assert!(error.contains("key=any takes whoever"), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use engine::{Buffer, Instant, Pool};
 
 use crate::carrier::JoinedPaths;
 use crate::carrier::Received;
+use crate::carrier::identity::Fingerprint;
 use crate::carrier::quic;
 use crate::carrier::tcp::Connection;
 use crate::reactor::{Attention, Sources};
@@ -30,6 +31,15 @@ impl Stream {
             Self::Tcp(connection) => connection.peer(),
             Self::Quic(stream) => stream.peer(),
             Self::Paths(joined) => joined.peer(),
+        }
+    }
+
+    /// The key that the other end has proved, if the stream is encrypted.
+    pub(crate) fn key(&self) -> Option<Fingerprint> {
+        match self {
+            Self::Tcp(connection) => connection.key(),
+            Self::Quic(stream) => stream.key(),
+            Self::Paths(bundle) => bundle.key(),
         }
     }
 

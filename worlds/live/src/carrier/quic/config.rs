@@ -10,13 +10,9 @@ use quinn_proto::{
     AckFrequencyConfig, ClientConfig, EndpointConfig, HashedConnectionIdGenerator, IdleTimeout, ServerConfig,
     TransportConfig, ValidationTokenConfig, VarInt,
 };
-use rustls::client::Resumption;
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::version::TLS13;
 
 use super::PROTOCOL;
-use super::identity::Identity;
-use super::pin::{Pin, Verifier};
+use crate::carrier::identity::{self, Identity, Pin, Verifier};
 
 /// The most bytes that a peer may send before they are taken. At gigabits a second and tens of
 /// milliseconds, this much is in flight at once.
@@ -101,25 +97,12 @@ fn transport(options: Options) -> TransportConfig {
     transport
 }
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
 /// The configuration of a far end that is `identity`.
 ///
 /// # Errors
-/// When the key does not match the certificate, or is of a kind that can't sign.
+/// When the library does not take the settings.
 pub(super) fn server(identity: &Identity, options: Options) -> io::Result<(EndpointConfig, ServerConfig)> {
-    let invalid = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&TLS13])
-        .map_err(invalid)?
-        .with_no_client_auth()
-        .with_single_cert(identity.certificates(), identity.key())
-        .map_err(invalid)?;
-    tls.alpn_protocols = vec![PROTOCOL.to_vec()];
-    tls.send_tls13_tickets = 0;
-    tls.max_early_data_size = 0;
+    let tls = identity::server(identity, PROTOCOL)?;
     let tls = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
 
     let mut tokens = ValidationTokenConfig::default();
@@ -138,20 +121,14 @@ pub(super) fn server(identity: &Identity, options: Options) -> io::Result<(Endpo
     Ok((endpoint, server))
 }
 
-/// The configuration of a near end that connects to the far end named by `pin`. The verifier tells
-/// whose certificate was shown.
-pub(super) fn client(pin: Pin, options: Options) -> io::Result<(ClientConfig, Arc<Verifier>)> {
-    let provider = provider();
-    let verifier = Arc::new(Verifier::new(pin, Arc::clone(&provider)));
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13])
-        .map_err(io::Error::other)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::clone(&verifier) as Arc<_>)
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![PROTOCOL.to_vec()];
-    tls.resumption = Resumption::disabled();
-    tls.enable_early_data = false;
+/// The configuration of a near end that is `identity` and connects to the far end named by `pin`.
+/// The verifier tells which key was shown.
+pub(super) fn client(
+    identity: &Identity,
+    pin: Pin,
+    options: Options,
+) -> io::Result<(ClientConfig, Arc<Verifier>)> {
+    let (tls, verifier) = identity::client(identity, pin, PROTOCOL)?;
     let tls = QuicClientConfig::try_from(tls).map_err(io::Error::other)?;
     let mut client = ClientConfig::new(Arc::new(tls));
     client.transport_config(Arc::new(transport(options)));

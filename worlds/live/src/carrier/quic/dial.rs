@@ -5,21 +5,23 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use engine::Instant;
 
 use super::config::{self, Options};
 use super::endpoint::{Endpoint, Shared, SharedSlot};
-use super::pin::Pin;
 use super::stream::Stream;
 use crate::carrier::dialer::{self, ATTEMPT_MAX, Made, Way};
+use crate::carrier::identity::{Identity, Pin};
 
 /// The most looks at the socket in one call.
 const LOOKS_MAX: usize = 64;
 
-/// How streams are made to the far end whose certificate `pin` names.
+/// How streams are made by the near end `identity` to the far end whose key `pin` names.
 #[derive(Debug)]
 pub struct Quic {
+    identity: Arc<Identity>,
     pin: Pin,
     options: Options,
 }
@@ -30,12 +32,18 @@ pub type Dialer = dialer::Dialer<Quic>;
 pub type Dialled = dialer::Dialled<Stream>;
 
 impl Dialer {
-    /// Dials `addresses` in turn, from `now` on, for the far end that `pin` names.
+    /// Dials `addresses` in turn, from `now` on, as `identity`, for the far end that `pin` names.
     ///
     /// # Panics
     /// When `addresses` is empty.
-    pub fn new(addresses: Vec<SocketAddr>, pin: Pin, options: Options, now: Instant) -> Self {
-        Self::over(Quic { pin, options }, addresses, now)
+    pub fn new(
+        addresses: Vec<SocketAddr>,
+        identity: Arc<Identity>,
+        pin: Pin,
+        options: Options,
+        now: Instant,
+    ) -> Self {
+        Self::over(Quic { identity, pin, options }, addresses, now)
     }
 }
 
@@ -51,7 +59,7 @@ impl Way for Quic {
     type Connection = Stream;
 
     fn begin(&self, address: SocketAddr, now: Instant) -> io::Result<(Attempt, RawFd)> {
-        let (client, verifier) = config::client(self.pin, self.options)?;
+        let (client, verifier) = config::client(&self.identity, self.pin, self.options)?;
         let mut endpoint = Endpoint::client(address, now)?;
         let (descriptor, slot) = (endpoint.as_raw_fd(), endpoint.connect(client, verifier)?);
         let endpoint = Rc::new(RefCell::new(endpoint));

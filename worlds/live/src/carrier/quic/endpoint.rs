@@ -16,11 +16,12 @@ use quinn_proto::{
     ClientConfig, ConnectionHandle, DatagramEvent, EndpointConfig, Incoming, ServerConfig, Transmit,
 };
 
-use super::identity::NAME;
-use super::pin::Verifier;
 use super::slot::{Happened, Slot};
 use super::socket::{Look, Socket};
+use crate::carrier::identity::Verifier;
 
+/// The server name that TLS asks for. Nobody is trusted because of it.
+const NAME: &str = "farlane";
 /// The most connections at once, including those being opened or closed.
 pub(super) const CONNECTIONS_MAX: usize = 64;
 /// The most connections at once that are being opened by peers who have not proved their address.

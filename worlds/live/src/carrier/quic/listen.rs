@@ -10,8 +10,8 @@ use engine::Instant;
 
 use super::config::{self, Options};
 use super::endpoint::{Endpoint, Shared};
-use super::identity::{Fingerprint, Identity};
 use super::stream::Stream;
+use crate::carrier::identity::{Fingerprint, Identity};
 
 /// The most looks at the socket in one call.
 const LOOKS_MAX: usize = 64;
@@ -31,7 +31,7 @@ impl Listener {
     /// [`Listener::address`].
     ///
     /// # Errors
-    /// When the address is not ours or is taken, or when the key does not match the certificate.
+    /// When the address is not ours or is taken, or the library does not take the key.
     pub fn bind(
         address: SocketAddr,
         identity: &Identity,
@@ -49,7 +49,7 @@ impl Listener {
         self.address
     }
 
-    /// The fingerprint of its certificate, by which near ends recognize it.
+    /// The fingerprint of its key, by which near ends recognize it.
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }

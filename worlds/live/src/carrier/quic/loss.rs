@@ -5,7 +5,7 @@ use std::io;
 use quinn_proto::{ConnectionError, TransportErrorCode};
 
 use super::config::IDLE_MAX;
-use super::pin::Verifier;
+use crate::carrier::identity::Verifier;
 
 /// The codes with which a peer closes: after it has sent everything, and when it gives up.
 pub(super) const CODE_DONE: u32 = 0;
@@ -48,14 +48,10 @@ impl From<ConnectionError> for Loss {
 }
 
 impl Loss {
-    /// The error that the application gets. At a near end `verifier` tells whose certificate was
+    /// The error that the application gets. At a near end `verifier` tells which key was
     /// shown.
     pub(super) fn explain(&self, verifier: Option<&Verifier>) -> io::Error {
-        if let Some((expected, shown)) = verifier.and_then(Verifier::mismatch) {
-            let text = format!(
-                "its certificate is {shown} and not {expected}: somebody else answers there, or the far end has made a new \
-                 key; take cert= from what it prints when it starts, and have it keep its key (--quic-key FILE)"
-            );
+        if let Some(text) = verifier.and_then(Verifier::mismatch) {
             return io::Error::new(io::ErrorKind::PermissionDenied, text);
         }
         let (kind, text) = match self {
@@ -64,7 +60,7 @@ impl Loss {
             Self::Reset => (io::ErrorKind::ConnectionReset, "reset by the peer".to_owned()),
             Self::OtherProtocol => (
                 io::ErrorKind::Unsupported,
-                "it speaks QUIC, but not farlane/1 over it: this is no far end, or one of another version"
+                "it speaks QUIC, but not farlane/2 over it: this is no far end, or one of another version"
                     .to_owned(),
             ),
             Self::Failed(error) => explain(error),

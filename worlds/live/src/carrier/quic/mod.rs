@@ -1,6 +1,6 @@
 //! QUIC as a link. One bidirectional stream of a QUIC connection serves as a connection of
 //! [`carrier::tcp`](crate::carrier::tcp) does, but it is encrypted, and the peer is recognized by
-//! its certificate's fingerprint.
+//! its key's fingerprint.
 //!
 //! `quinn-proto` implements the protocol as a state machine without input and output. An
 //! `endpoint` joins it to a UDP socket and to the reactor. A far end has one endpoint for all its
@@ -13,10 +13,8 @@
 mod config;
 mod dial;
 mod endpoint;
-mod identity;
 mod listen;
 mod loss;
-mod pin;
 mod slot;
 mod socket;
 mod stream;
@@ -25,11 +23,9 @@ mod tests;
 
 pub use config::{Congestion, Options};
 pub use dial::{Dialer, Dialled};
-pub use identity::{Fingerprint, FingerprintError, Identity};
 pub use listen::Listener;
-pub use pin::Pin;
 pub use stream::Stream;
 
 /// The protocol that both ends must speak (ALPN): the tunnel's frames on the connection's one
 /// stream.
-pub const PROTOCOL: &[u8] = b"farlane/1";
+pub const PROTOCOL: &[u8] = b"farlane/2";

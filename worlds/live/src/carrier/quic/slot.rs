@@ -11,7 +11,7 @@ use quinn_proto::{Connection, ConnectionHandle, Dir, Event, Side, StreamEvent, S
 
 use super::PROTOCOL;
 use super::loss::{CODE_ABORTED, CODE_DONE, Loss};
-use super::pin::Verifier;
+use crate::carrier::identity::{Fingerprint, Verifier, proved_over_quic};
 
 /// After this many datagrams in a row that the network reports as refused, with nothing from the
 /// peer between, the peer counts as gone. A single report may be forged, or meant for an earlier
@@ -45,7 +45,7 @@ pub(super) struct Slot {
     /// When the connection is ended unless by then the peer has opened the stream or, after a
     /// close, has acknowledged its end.
     pub(super) deadline: Option<Instant>,
-    /// At a near end: what saw the far end's certificate.
+    /// At a near end: what saw the far end's key.
     pub(super) verifier: Option<Arc<Verifier>>,
     /// The number of refusals in a row, and when the first of them came.
     refusals: (u32, Option<Instant>),
@@ -169,6 +169,11 @@ impl Slot {
         if *count >= REFUSALS_MAX && length >= REFUSED_FOR || self.connection.is_handshaking() {
             self.close(now, Loss::Gone);
         }
+    }
+
+    /// The key that the peer has proved.
+    pub(super) fn key(&self) -> Option<Fingerprint> {
+        proved_over_quic(self.connection.crypto_session().peer_identity())
     }
 
     /// When the connection next has something due, if ever.

@@ -14,6 +14,7 @@ use super::config::RECEIVE_WINDOW;
 use super::endpoint::{Shared, SharedSlot};
 use super::loss::Loss;
 use super::slot::Slot;
+use crate::carrier::identity::Fingerprint;
 use crate::carrier::{Outbox, OutboxFull, Received};
 
 /// This many waiting bytes are sent without waiting for a flush.
@@ -70,6 +71,11 @@ impl Stream {
     /// When the stream wants to be looked at even though nothing has come.
     pub fn poll_timeout(&self) -> Option<engine::Instant> {
         self.endpoint.borrow().poll_timeout()
+    }
+
+    /// The key that the other end has proved.
+    pub fn key(&self) -> Option<Fingerprint> {
+        self.slot.borrow().key()
     }
 
     /// The number of bytes that wait to be sent.

@@ -1,11 +1,9 @@
 //! QUIC connections over loopback.
 
 use std::cell::RefCell;
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant as Real};
@@ -16,6 +14,7 @@ use quinn_proto::crypto::rustls::QuicServerConfig;
 
 use super::endpoint::{CONNECTIONS_MAX, Endpoint};
 use super::*;
+use crate::carrier::identity::{self, Fingerprint, Identity, Pin};
 use crate::carrier::{OUTBOX_BYTES_MAX, Received};
 use crate::sys::clock::Clock;
 
@@ -26,13 +25,18 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
+/// A near end's key.
+fn someone() -> Arc<Identity> {
+    Arc::new(Identity::generate().unwrap())
+}
+
 fn listen(identity: &Identity) -> Listener {
     Listener::bind(loopback(), identity, Options::default(), Clock::start().now()).unwrap()
 }
 
 fn dialer(listener: &Listener, pin: Pin) -> (Dialer, Clock) {
     let clock = Clock::start();
-    (Dialer::new(vec![listener.address()], pin, Options::default(), clock.now()), clock)
+    (Dialer::new(vec![listener.address()], someone(), pin, Options::default(), clock.now()), clock)
 }
 
 /// Repeats `done` until it has an answer.
@@ -60,7 +64,7 @@ fn dial(listener: &Listener, pin: Pin) -> io::Result<Stream> {
 }
 
 fn connect(listener: &Listener) -> (Stream, Stream) {
-    let mut near = dial(listener, Pin::Certificate(listener.fingerprint())).unwrap();
+    let mut near = dial(listener, Pin::Key(listener.fingerprint())).unwrap();
     near.send(Buffer::copy_from_slice(b"hello")).unwrap();
     near.flush().unwrap();
     let mut far = until(|| listener.accept().unwrap());
@@ -196,26 +200,25 @@ fn who_gives_up_is_told_from_who_is_done() {
 }
 
 #[test]
-fn only_the_far_end_with_the_right_certificate_is_believed() {
+fn only_the_far_end_with_the_right_key_is_believed() {
     let listener = listen(&Identity::generate().unwrap());
     let wrong = Fingerprint([0xab; 32]);
-    let error = dial(&listener, Pin::Certificate(wrong)).unwrap_err();
+    let error = dial(&listener, Pin::Key(wrong)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     let text = error.to_string();
     assert!(
         text.contains(&wrong.to_string()) && text.contains(&listener.fingerprint().to_string()),
         "{text}"
     );
-    assert!(text.contains("--quic-key"), "{text}");
     dial(&listener, Pin::Any).unwrap();
-    dial(&listener, Pin::Certificate(listener.fingerprint())).unwrap();
+    dial(&listener, Pin::Key(listener.fingerprint())).unwrap();
 }
 
 #[test]
 fn where_nobody_is_that_is_said_at_once() {
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let clock = Clock::start();
-    let mut dialer = Dialer::new(vec![address], Pin::Any, Options::default(), clock.now());
+    let mut dialer = Dialer::new(vec![address], someone(), Pin::Any, Options::default(), clock.now());
     let start = clock.now();
     let error = until(|| match dialer.poll(clock.now()) {
         Dialled::Failed(at, error) => Some((at, error)),
@@ -236,13 +239,7 @@ fn where_nobody_is_that_is_said_at_once() {
 #[test]
 fn what_speaks_another_protocol_is_named() {
     let identity = Identity::generate().unwrap();
-    let mut tls =
-        rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(identity.certificates(), identity.key())
-            .unwrap();
+    let mut tls = identity::server(&identity, b"h3").unwrap();
     for protocols in [vec![b"h3".to_vec()], Vec::new()] {
         tls.alpn_protocols = protocols;
         let server = quinn_proto::ServerConfig::with_crypto(Arc::new(
@@ -252,7 +249,7 @@ fn what_speaks_another_protocol_is_named() {
         let config = (EndpointConfig::default(), server);
         let endpoint = Rc::new(RefCell::new(Endpoint::server(loopback(), config, clock.now()).unwrap()));
         let address = endpoint.borrow().address().unwrap();
-        let mut dialer = Dialer::new(vec![address], Pin::Any, Options::default(), clock.now());
+        let mut dialer = Dialer::new(vec![address], someone(), Pin::Any, Options::default(), clock.now());
         let error = until(|| {
             endpoint.borrow_mut().pump().unwrap();
             match dialer.poll(clock.now()) {
@@ -262,7 +259,7 @@ fn what_speaks_another_protocol_is_named() {
             }
         });
         assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
-        assert!(error.to_string().contains("farlane/1"), "{error}");
+        assert!(error.to_string().contains("farlane/2"), "{error}");
     }
 }
 
@@ -396,52 +393,22 @@ fn a_near_end_that_gets_another_port_is_not_taken_for_gone() {
 }
 
 #[test]
-fn a_key_is_kept_in_a_file_that_others_do_not_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("far.pem");
-    let made = Identity::keep(&path).unwrap();
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let kept = Identity::keep(&path).unwrap();
-    assert_eq!(made.fingerprint(), kept.fingerprint());
-    connect(&listen(&kept));
-    assert_ne!(Identity::generate().unwrap().fingerprint(), made.fingerprint());
-
-    let text = fs::read_to_string(&path).unwrap();
-    let (certificate, key) = text.split_at(text.find("-----BEGIN PRIVATE").unwrap());
-    for (text, expected) in [
-        ("", "no certificate"),
-        (certificate, "no private key"),
-        (key, "no certificate"),
-        ("\u{1}\u{2}", "no certificate"),
-    ] {
-        fs::write(&path, text).unwrap();
-        let error = Identity::keep(&path).unwrap_err().to_string();
-        assert!(error.contains("far.pem") && error.contains(expected), "{error}");
-    }
-    fs::write(&path, vec![b'x'; 1 << 20]).unwrap();
-    assert!(Identity::keep(&path).unwrap_err().to_string().contains("too long"));
-    // The key of another certificate.
-    let other = folder.path().join("other.pem");
-    Identity::keep(&other).unwrap();
-    let other = fs::read_to_string(&other).unwrap();
-    fs::write(&path, certificate.to_owned() + &other[other.find("-----BEGIN PRIVATE").unwrap()..]).unwrap();
-    let mixed = Identity::keep(&path).unwrap();
-    Listener::bind(loopback(), &mixed, Options::default(), Clock::start().now()).unwrap_err();
-}
-
-#[test]
-fn a_fingerprint_is_read_as_it_is_written() {
-    let print = Fingerprint(std::array::from_fn(|index| u8::try_from(index * 7).unwrap()));
-    let text = print.to_string();
-    assert_eq!(text.parse(), Ok(print));
-    let pairs: Vec<_> =
-        text.as_bytes().chunks(2).map(|pair| String::from_utf8_lossy(pair).to_uppercase()).collect();
-    assert_eq!(pairs.join(":").parse(), Ok(print));
-    for wrong in
-        ["", "any", &text[1..], &format!("{text}0"), &text.replace('7', "g"), "+f".repeat(32).as_str()]
-    {
-        assert!(wrong.parse::<Fingerprint>().unwrap_err().to_string().contains("64 hexadecimal"), "{wrong}");
-    }
+fn the_far_end_learns_which_key_the_near_end_has() {
+    let (listener, near) = (listen(&Identity::generate().unwrap()), someone());
+    let clock = Clock::start();
+    let (to, pin) = (vec![listener.address()], Pin::Key(listener.fingerprint()));
+    let mut dialer = Dialer::new(to, Arc::clone(&near), pin, Options::default(), clock.now());
+    let mut stream = None;
+    let far = until(|| {
+        if let Dialled::Connected(mut connected) = dialer.poll(clock.now()) {
+            connected.send(Buffer::copy_from_slice(b"hello")).unwrap();
+            connected.flush().unwrap();
+            stream = Some(connected);
+        }
+        listener.accept().unwrap()
+    });
+    assert_eq!(far.key(), Some(near.fingerprint()));
+    assert_eq!(stream.and_then(|stream| stream.key()), Some(listener.fingerprint()));
 }
 
 #[test]

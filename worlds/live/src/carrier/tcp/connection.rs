@@ -9,12 +9,16 @@ use engine::{Buffer, BufferMut, Instant, Nanos, Pool};
 use super::block::BlockLength;
 use super::stamp;
 use super::system::Direct;
+use super::tls::{Opened, Tls};
+use crate::carrier::identity::Fingerprint;
 use crate::carrier::{Outbox, OutboxFull, Received};
 
 /// A received piece of up to this many bytes is copied out, so that its block can be used again.
 const COPY_MAX: usize = 4 << 10;
 /// Once this many bytes wait, they are sent without waiting for a flush.
 const FLUSH_BYTES: usize = 32 << 10;
+/// Length in bytes of the block for the messages by which both ends prove their keys.
+const PROOF_BYTES: usize = 4 << 10;
 /// Number of blocks in a row that would have fitted the next smaller size before the block shrinks.
 const SHRINK_AFTER: u32 = 16;
 
@@ -31,6 +35,8 @@ pub struct Connection {
     /// stamps.
     age: Option<Nanos>,
     coalescing: Option<Coalescing>,
+    /// Seals and opens what passes, if the connection is encrypted.
+    tls: Option<Box<Tls>>,
 }
 
 /// The state of a connection whose small writes wait for more bytes.
@@ -50,7 +56,39 @@ impl Connection {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         let (outbox, block_length) = (Outbox::default(), BlockLength::new());
-        Ok(Self { socket, peer, outbox, block: None, block_length, age: None, coalescing: None })
+        Ok(Self { socket, peer, outbox, block: None, block_length, age: None, coalescing: None, tls: None })
+    }
+
+    /// Has everything pass through `tls`.
+    pub(super) fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(Box::new(tls));
+        self
+    }
+
+    /// Goes on with proving who both ends are. Returns whether that is done; without TLS, it is.
+    ///
+    /// # Errors
+    /// When the connection has failed, or the far end is not the one that was meant.
+    pub(super) fn is_proved(&mut self) -> io::Result<bool> {
+        let Some(tls) = &mut self.tls else { return Ok(true) };
+        tls.send(&mut self.outbox, &mut Direct(&self.socket))?;
+        if tls.is_proved() {
+            return Ok(true);
+        }
+        match tls.receive(&mut Direct(&self.socket), &mut Pool::default(), PROOF_BYTES, |block| {
+            Direct(&self.socket).read(block)
+        })? {
+            Opened::Closed => Err(io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                "it has closed the connection before it had proved its key",
+            )),
+            _ => Ok(tls.is_proved()),
+        }
+    }
+
+    /// The key that the peer has proved, if the connection is encrypted.
+    pub fn key(&self) -> Option<Fingerprint> {
+        self.tls.as_ref()?.key()
     }
 
     /// Has the kernel stamp all bytes received from now on, for [`Connection::age`]. Where the
@@ -94,9 +132,20 @@ impl Connection {
         self.socket
     }
 
+    /// The TLS session and the socket, for tests that tamper with what passes.
+    #[cfg(test)]
+    pub(super) fn into_parts(self) -> (rustls::Connection, TcpStream) {
+        (self.tls.expect("the connection has TLS").into_session(), self.socket)
+    }
+
     /// Number of bytes that wait to be sent.
-    pub const fn unsent(&self) -> usize {
-        self.outbox.bytes()
+    pub fn unsent(&self) -> usize {
+        self.outbox.bytes() + self.sealed()
+    }
+
+    /// Number of bytes that are sealed and that the kernel has not taken.
+    fn sealed(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.unsent())
     }
 
     /// Queues `data` behind the bytes that wait to be sent. [`Connection::flush`] sends the queue;
@@ -130,6 +179,7 @@ impl Connection {
             *due = None;
         }
         match waiting {
+            _ if let Some(tls) = &mut self.tls => tls.send(&mut self.outbox, &mut Direct(&self.socket)),
             0 => Ok(0),
             _ => self.outbox.write_to(&mut Direct(&self.socket)),
         }
@@ -140,6 +190,9 @@ impl Connection {
     /// # Errors
     /// When the connection has failed.
     pub fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        if self.tls.is_some() {
+            return self.receive_sealed(pool);
+        }
         let mut block = match self.block.take() {
             Some(block) => block,
             None => pool.take(self.block_length.get()),
@@ -174,6 +227,35 @@ impl Connection {
         Ok(Received::Data(pool.seal(block)))
     }
 
+    /// Receives the bytes that have arrived in records.
+    fn receive_sealed(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        let Self { tls: Some(tls), socket, age, block_length, .. } = self else {
+            return Ok(Received::Nothing);
+        };
+        let length = block_length.get();
+        let read = |block: &mut [u8]| {
+            let count = match age {
+                None => Direct(socket).read(block)?,
+                Some(age) => {
+                    let (count, waited) = stamp::read(socket, block)?;
+                    *age = waited;
+                    count
+                }
+            };
+            block_length.heed(count);
+            Ok(count)
+        };
+        Ok(match tls.receive(&mut Direct(socket), pool, length, read)? {
+            Opened::Data(bytes) => Received::Data(bytes),
+            Opened::Nothing => Received::Nothing,
+            Opened::Closed => Received::Closed,
+            Opened::Plain(bytes) => {
+                self.tls = None;
+                Received::Data(bytes)
+            }
+        })
+    }
+
     /// Ends both directions at once: bytes that wait are not sent, and [`Connection::receive`]
     /// returns [`Received::Closed`].
     pub fn abort(&mut self) {
@@ -183,6 +265,9 @@ impl Connection {
 
     /// Tells the peer that no more bytes will be sent.
     pub fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close(&mut Direct(&self.socket));
+        }
         // A connection that is already gone needs no closing.
         let _ = self.socket.shutdown(Shutdown::Write);
     }

@@ -12,6 +12,7 @@ mod stamp;
 mod system;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -24,6 +25,8 @@ pub use dial::{Dialer, Dialled};
 pub(crate) use options::keep_short;
 pub use options::{Options, SILENCE_MAX, Unavailable};
 pub(crate) use system::Direct;
+pub use tls::Acceptor;
+use tls::Tls;
 
 /// Length of the queue of connections to be accepted, as far as the system allows it. When many
 /// hosts come back at once, a host that finds the queue full tries again only after a second.
@@ -37,6 +40,8 @@ pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
     options: Options,
+    /// What is needed for connections with TLS, if there are any.
+    acceptor: Option<Acceptor>,
     door: Door,
 }
 
@@ -56,13 +61,21 @@ impl Listener {
         socket.listen(BACKLOG)?;
         let socket = TcpListener::from(socket);
         let address = socket.local_addr()?;
-        Ok(Self { socket, address, options: Options::default(), door: Door::new(HEADROOM) })
+        Ok(Self { socket, address, options: Options::default(), acceptor: None, door: Door::new(HEADROOM) })
     }
 
     /// Has all connections accepted from now on ask the kernel for `options`.
     #[must_use]
     pub fn with(mut self, options: Options) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Has all connections accepted from now on speak TLS as `acceptor` says, if they begin with
+    /// it. A connection that begins otherwise goes on without TLS, and its peer proves no key.
+    #[must_use]
+    pub fn with_tls(mut self, acceptor: Acceptor) -> Self {
+        self.acceptor = Some(acceptor);
         self
     }
 
@@ -103,6 +116,9 @@ impl Listener {
     fn prepare(&self, socket: TcpStream, peer: SocketAddr) -> io::Result<Connection> {
         self.options.apply(&socket)?;
         let mut connection = Connection::new(socket, peer)?;
+        if let Some(acceptor) = &self.acceptor {
+            connection = connection.with_tls(Tls::server(acceptor)?);
+        }
         connection.coalesce(self.options.coalesce);
         Ok(connection)
     }

@@ -1,5 +1,9 @@
 //! Connections over loopback.
 
+mod tls;
+
+use std::net::Shutdown;
+
 use engine::{Buffer, Instant, Nanos, Pool, Rng};
 
 use super::*;
@@ -193,7 +197,14 @@ fn a_far_end_behind_any_of_its_addresses_is_found() {
     let absent = [nobody(), nobody()];
     let addresses = [&absent[..], &[listener.address()]].concat();
     let clock = Clock::start();
-    let route = Route { addresses, others: Vec::new(), tcp: Options::default(), quic: None, digests: true };
+    let route = Route {
+        addresses,
+        others: Vec::new(),
+        tcp: Options::default(),
+        quic: None,
+        trust: None,
+        digests: true,
+    };
     let mut dials = Dials { link: Link::new(route), failed: Vec::new() };
     dials.link.connect(clock.now());
     let mut reactor = Reactor::new(clock, Nanos::ZERO).unwrap();

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::subsystem::{Fabric, SubsystemUrl};
 use crate::carrier::route::Name;
 
-/// The URL of a controller: `tcp://HOST:PORT`, `quic://HOST:PORT?cert=SHA256HEX`,
+/// The URL of a controller: `tcp://HOST:PORT`, `quic://HOST:PORT?key=FINGERPRINT`,
 /// `vfio-user:SOCKET` or `nvme-tcp://HOST:PORT/NQN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Url {
@@ -70,7 +70,7 @@ impl FarUrl {
 
     /// Whether QUIC leads to the far end, rather than TCP.
     pub const fn is_quic(&self) -> bool {
-        self.0.quic.is_some()
+        self.0.is_quic
     }
 }
 
@@ -79,7 +79,7 @@ impl FromStr for FarUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let expected =
-            "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430, or quic://HOST:PORT?cert=SHA256HEX";
+            "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430, or quic://HOST:PORT?key=FINGERPRINT";
         match text.split_once("://") {
             Some(("tcp", rest)) => Name::tcp(rest.trim_end_matches('/'))
                 .map(Self)
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_far_end_is_a_host_and_a_port() {
         assert_eq!("tcp://[::1]:4430".parse::<FarUrl>().map(|url| url.name()), Ok("[::1]:4430".to_owned()));
-        let quic = "quic://far:4430?cert=any";
+        let quic = "quic://far:4430?key=any";
         assert_eq!(
             quic.parse::<FarUrl>().map(|url| (url.name(), url.to_string())),
             Ok((quic.to_owned(), quic.to_owned()))

@@ -59,6 +59,8 @@ pub enum Event {
 struct Peer {
     id: ConnectionId,
     stream: Stream,
+    /// The engine was told the key of the peer, or that it has none.
+    identified: bool,
     /// The first bytes, until they tell what the connection is; `None` afterwards.
     opening: Option<Vec<u8>>,
     /// The engine has closed the connection, which is dropped when everything is sent.
@@ -207,7 +209,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         // Only a TCP connection may be one of several paths.
         let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
         let address = stream.peer().ip();
-        self.world.peers.push(Peer { id, stream, opening, closing: false });
+        self.world.peers.push(Peer { id, stream, identified: false, opening, closing: false });
         let now = context.now.max(self.told);
         let input = Input::Network(downstream::Input::Accepted(id, address));
         self.far.engine_mut().handle_input(now, input);
@@ -253,6 +255,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 Ok(Received::Data(_)) if peer.closing => continue,
                 Ok(Received::Data(bytes)) => {
                     short = bytes.len() < SHORT;
+                    if !core::mem::replace(&mut peer.identified, true)
+                        && let Some(key) = peer.stream.key()
+                    {
+                        let input = Input::Network(downstream::Input::Identified(id, key));
+                        self.far.engine_mut().handle_input(now, input);
+                    }
+                    let peer = &mut self.world.peers[index];
                     let bytes = match &peer.opening {
                         None => Some(bytes),
                         Some(_) => self.open(now, index, bytes),

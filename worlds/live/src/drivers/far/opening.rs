@@ -51,9 +51,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             }
             return;
         }
-        // Dropping `stream` closes a path whose stream no longer exists.
+        // Dropping `stream` closes a path whose stream no longer exists or has another owner.
         let Peer { id, stream, .. } = self.world.peers.swap_remove(index);
-        if let (Stream::Tcp(path), Some(joined)) = (stream, self.joined(preamble)) {
+        if let (Stream::Tcp(path), Some(joined)) = (stream, self.joined(preamble))
+            && path.key() == joined.key()
+        {
             joined.accept(preamble.path, path, rest);
         }
         // The engine need not know of the path.

@@ -1,0 +1,267 @@
+//! The key pair of one end, and the file that keeps it.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ring::rand::SystemRandom;
+use ring::signature::Ed25519KeyPair;
+use ring::{digest, hmac};
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+use tunnel::Fingerprint;
+
+/// The most bytes of a file with a key.
+const FILE_BYTES_MAX: u64 = 64 << 10;
+/// The permissions of a key's file that nobody but its owner may have.
+const OTHERS: u32 = 0o077;
+/// The labels under which the other keys of an identity are derived.
+const RESET_LABEL: &[u8] = b"farlane/2 stateless reset";
+const CONNECTION_ID_LABEL: &[u8] = b"farlane/2 connection identifiers";
+
+/// Why there is no key.
+#[derive(Debug)]
+pub enum KeyError {
+    /// The file can't be read, made or written.
+    File(PathBuf, io::Error),
+    /// Others than the file's owner may read or change it. The permission bits follow.
+    Open(PathBuf, u32),
+    /// The file has no private key that can sign.
+    NoKey(PathBuf),
+    /// The file exists, and a new key was to be written to it.
+    Exists(PathBuf),
+    /// The system has no randomness.
+    NoRandomness,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Open(path, mode) => {
+                write!(f, "{}: its mode is {mode:04o}, and others may use the key", path.display())
+            }
+            Self::NoKey(path) => {
+                write!(f, "{}: no private key in it that can sign (PEM, BEGIN PRIVATE KEY)", path.display())
+            }
+            Self::Exists(path) => write!(f, "{}: there is a key already", path.display()),
+            Self::NoRandomness => f.write_str("the system has no randomness for a key"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+impl KeyError {
+    /// What helps, as a sentence.
+    pub fn help(&self) -> String {
+        match self {
+            Self::File(..) => "name a file that can be read and made with --key FILE".to_owned(),
+            Self::Open(path, _) => format!("chmod 600 {}", path.display()),
+            Self::NoKey(_) => {
+                "farlane key new FILE makes one; openssl genpkey -algorithm ed25519 does, too".to_owned()
+            }
+            Self::Exists(_) => {
+                "farlane key show prints it; to have another one, give another file or remove this one"
+                    .to_owned()
+            }
+            Self::NoRandomness => "is getrandom(2) allowed here?".to_owned(),
+        }
+    }
+}
+
+/// The key pair of one end. It is known to others by its fingerprint.
+pub struct Identity {
+    secret: PrivateKeyDer<'static>,
+    proof: Arc<CertifiedKey>,
+    fingerprint: Fingerprint,
+}
+
+impl Identity {
+    /// Makes a new key pair (Ed25519), which nobody knows yet.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn generate() -> Result<Self, KeyError> {
+        let document =
+            Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandomness)?;
+        let secret = PrivatePkcs8KeyDer::from(document.as_ref().to_vec()).into();
+        Self::new(secret).ok_or(KeyError::NoRandomness)
+    }
+
+    /// Where the key of this user is kept unless another file is named:
+    /// `$XDG_CONFIG_HOME/farlane/key.pem`, or `.config/farlane/key.pem` in the home directory, or
+    /// `/etc/farlane/key.pem` for a user without one.
+    pub fn default_path() -> PathBuf {
+        let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let directory = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
+        directory.unwrap_or_else(|| PathBuf::from("/etc")).join("farlane/key.pem")
+    }
+
+    /// Reads the private key from the file at `path` (PEM).
+    ///
+    /// # Errors
+    /// When the file can't be read, has no key, or may be used by others than its owner.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let explain = |error| KeyError::File(path.to_owned(), error);
+        let file = File::open(path).map_err(explain)?;
+        let metadata = file.metadata().map_err(explain)?;
+        if metadata.is_file() && metadata.mode() & OTHERS != 0 {
+            return Err(KeyError::Open(path.to_owned(), metadata.mode() & 0o7777));
+        }
+        let mut text = Vec::new();
+        file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(explain)?;
+        let secret = PrivateKeyDer::from_pem_slice(&text).ok();
+        secret.and_then(Self::new).ok_or_else(|| KeyError::NoKey(path.to_owned()))
+    }
+
+    /// Makes a new key in a new file at `path`, which only its owner may read. Makes the file's
+    /// directory, too.
+    ///
+    /// # Errors
+    /// When there is a file already, it can't be written, or the system has no randomness.
+    pub fn create(path: &Path) -> Result<Self, KeyError> {
+        let identity = Self::generate()?;
+        let explain = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
+            _ => KeyError::File(path.to_owned(), error),
+        };
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(explain)?;
+        }
+        let text = pem::encode(&pem::Pem::new("PRIVATE KEY", identity.secret.secret_der()));
+        let mut file =
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(explain)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(explain)?;
+        Ok(identity)
+    }
+
+    /// Reads the key from the file at `path`. Makes the file with a new key if there is none;
+    /// returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Identity::read`] and [`Identity::create`].
+    pub fn keep(path: &Path) -> Result<(Self, bool), KeyError> {
+        match Self::read(path) {
+            Err(KeyError::File(_, error)) if error.kind() == io::ErrorKind::NotFound => {
+                Self::create(path).map(|identity| (identity, true))
+            }
+            result => result.map(|identity| (identity, false)),
+        }
+    }
+
+    fn new(secret: PrivateKeyDer<'static>) -> Option<Self> {
+        let key = any_supported_type(&secret).ok()?;
+        let public = key.public_key()?.to_vec();
+        let fingerprint = fingerprint_of(&public);
+        let proof = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key));
+        Some(Self { secret, proof, fingerprint })
+    }
+
+    /// The fingerprint of the public key, by which others know this end.
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The key as TLS takes it.
+    pub(super) fn proof(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.proof)
+    }
+
+    /// The key of QUIC's stateless resets, with which a far end says that it has lost its
+    /// connections. Peers believe them from a far end that was started again with the same key.
+    pub(crate) fn reset_key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.derive(RESET_LABEL).as_ref())
+    }
+
+    /// The key by which a QUIC endpoint recognizes its own connection identifiers.
+    pub(crate) fn connection_id_key(&self) -> u64 {
+        let tag = self.derive(CONNECTION_ID_LABEL);
+        u64::from_be_bytes(tag.as_ref()[..8].try_into().expect("a tag has 32 bytes"))
+    }
+
+    fn derive(&self, label: &[u8]) -> hmac::Tag {
+        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, self.secret.secret_der()), label)
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.fingerprint)
+    }
+}
+
+/// The fingerprint of a public key (SubjectPublicKeyInfo, DER).
+pub(super) fn fingerprint_of(public: &[u8]) -> Fingerprint {
+    let digest = digest::digest(&digest::SHA256, public);
+    Fingerprint(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_is_made_once_and_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/key.pem");
+        let (first, made) = Identity::keep(&path).unwrap();
+        assert!(made);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let (second, made) = Identity::keep(&path).unwrap();
+        assert!(!made);
+        assert_eq!(first.fingerprint(), second.fingerprint());
+        assert!(matches!(Identity::create(&path), Err(KeyError::Exists(_))));
+        assert_ne!(Identity::generate().unwrap().fingerprint(), first.fingerprint());
+    }
+
+    #[test]
+    fn a_key_that_others_may_use_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        Identity::create(&path).unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let error = Identity::read(&path).unwrap_err();
+            assert!(matches!(error, KeyError::Open(_, found) if found == mode), "{error}");
+            assert!(error.help().contains("chmod 600"));
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+        Identity::read(&path).unwrap();
+    }
+
+    /// A key that `openssl genpkey -algorithm ed25519` made. The fingerprint is what `openssl pkey
+    /// -pubout -outform DER | openssl dgst -sha256 -binary | base64` printed of it.
+    const BY_OPENSSL: &str = "-----BEGIN PRIVATE KEY-----\n\
+        MC4CAQAwBQYDK2VwBCIEIC5BZV62LQVQwpfM+o2loD0zcn7QNaFCVx1l6VLEVmqT\n\
+        -----END PRIVATE KEY-----\n";
+
+    #[test]
+    fn a_key_of_openssl_has_the_fingerprint_that_openssl_computes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+        file.write_all(BY_OPENSSL.as_bytes()).unwrap();
+        let identity = Identity::read(&path).unwrap();
+        assert_eq!(identity.fingerprint().to_string(), "SHA256:gcl5TDX9JWh/U0O0/ayx7yX3OS45ViLnpfAjQVcUd+o");
+    }
+
+    #[test]
+    fn garbage_is_no_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        for text in ["", "nothing", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"] {
+            let _ = fs::remove_file(&path);
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            assert!(matches!(Identity::read(&path), Err(KeyError::NoKey(_))), "{text:?}");
+        }
+        assert!(matches!(Identity::read(Path::new("/nowhere/key")), Err(KeyError::File(..))));
+    }
+}

@@ -1,0 +1,176 @@
+//! The far ends that a near end remembers, as SSH remembers hosts.
+
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use tunnel::Fingerprint;
+
+use super::key::Identity;
+
+/// The most bytes of the file.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a far end's key can't be looked up or remembered.
+#[derive(Debug)]
+pub enum KnownError {
+    /// The file can't be read or written.
+    File(PathBuf, io::Error),
+    /// This line of the file, counted from 1, is not a name and a fingerprint.
+    Line(PathBuf, usize),
+    /// Another key is remembered for this name.
+    Other {
+        /// The name of the far end.
+        name: String,
+        /// The key that is remembered.
+        known: Fingerprint,
+        /// The key that was to be remembered.
+        given: Fingerprint,
+    },
+}
+
+impl fmt::Display for KnownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Line(path, line) => {
+                write!(f, "{}, line {line}: expected HOST:PORT and a fingerprint", path.display())
+            }
+            Self::Other { name, known, given } => {
+                write!(f, "the key remembered for {name} is {known} and not {given}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KnownError {}
+
+impl KnownError {
+    /// What helps, as a sentence.
+    pub const fn help(&self) -> &'static str {
+        match self {
+            Self::File(..) => "check the permissions of the file and its directory",
+            Self::Line(..) => "correct the line or remove it",
+            Self::Other { .. } => {
+                "ask the far end's owner which key it has; --replace remembers the new key instead"
+            }
+        }
+    }
+}
+
+/// A file with a line for each far end: `HOST:PORT`, a space, the fingerprint of its key. Lines
+/// that begin with `#` say nothing.
+#[derive(Clone, Debug)]
+pub struct KnownEnds {
+    path: PathBuf,
+}
+
+impl KnownEnds {
+    /// The file of this user: `known-ends` beside [`Identity::default_path`].
+    pub fn of_user() -> Self {
+        Self::at(Identity::default_path().with_file_name("known-ends"))
+    }
+
+    /// The file at `path`, which need not exist.
+    pub const fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key that is remembered for the far end at `name` (`HOST:PORT`).
+    ///
+    /// # Errors
+    /// When there is a file and it can't be read or understood.
+    pub fn find(&self, name: &str) -> Result<Option<Fingerprint>, KnownError> {
+        Ok(self.read()?.into_iter().find(|(known, _)| known == name).map(|(_, key)| key))
+    }
+
+    /// All that is remembered, in the order of the file.
+    ///
+    /// # Errors
+    /// As [`KnownEnds::find`].
+    pub fn read(&self) -> Result<Vec<(String, Fingerprint)>, KnownError> {
+        let text = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(_) => fs::read_to_string(&self.path),
+            Err(error) => Err(error),
+        };
+        let text = text.map_err(|error| KnownError::File(self.path.clone(), error))?;
+        let says = |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.starts_with('#');
+        let read = |(index, line): (usize, &str)| {
+            let pair = line
+                .trim()
+                .split_once(' ')
+                .and_then(|(name, key)| Some((name.to_owned(), key.trim().parse().ok()?)));
+            pair.ok_or_else(|| KnownError::Line(self.path.clone(), index + 1))
+        };
+        text.lines().enumerate().filter(says).map(read).collect()
+    }
+
+    /// Remembers `key` for the far end at `name`. A key that is remembered already is replaced only
+    /// if `replace` says so.
+    ///
+    /// # Errors
+    /// When another key is remembered, or the file can't be read or written.
+    pub fn remember(&self, name: &str, key: Fingerprint, replace: bool) -> Result<(), KnownError> {
+        let mut known = self.read()?;
+        match known.iter_mut().find(|(other, _)| other == name) {
+            Some((_, other)) if *other == key => return Ok(()),
+            Some((name, other)) if !replace => {
+                return Err(KnownError::Other { name: name.clone(), known: *other, given: key });
+            }
+            Some((_, other)) => *other = key,
+            None => known.push((name.to_owned(), key)),
+        }
+        let text: String = known.iter().map(|(name, key)| format!("{name} {key}\n")).collect();
+        self.write(&text).map_err(|error| KnownError::File(self.path.clone(), error))
+    }
+
+    /// Writes the whole file anew, so that a crash leaves the former one.
+    fn write(&self, text: &str) -> io::Result<()> {
+        if let Some(directory) = self.path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        let new = self.path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_remembered_and_replaced_only_on_request() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = KnownEnds::at(directory.path().join("deep/known-ends"));
+        assert_eq!(known.find("far:1").unwrap(), None);
+        let (one, two) = (Fingerprint([1; 32]), Fingerprint([2; 32]));
+        known.remember("far:1", one, false).unwrap();
+        known.remember("far:1", one, false).unwrap();
+        known.remember("other:1", two, false).unwrap();
+        assert_eq!(known.find("far:1").unwrap(), Some(one));
+        let error = known.remember("far:1", two, false).unwrap_err().to_string();
+        assert!(error.contains(&one.to_string()) && error.contains(&two.to_string()), "{error}");
+        known.remember("far:1", two, true).unwrap();
+        assert_eq!(known.read().unwrap(), [("far:1".to_owned(), two), ("other:1".to_owned(), two)]);
+    }
+
+    #[test]
+    fn a_line_that_says_nothing_sensible_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = KnownEnds::at(directory.path().join("known-ends"));
+        fs::write(known.path(), "# mine\n\nfar:1 SHA256:short\n").unwrap();
+        assert!(matches!(known.find("far:1"), Err(KnownError::Line(_, 3))));
+    }
+}

@@ -1,0 +1,17 @@
+//! Who the two ends of a connection are: keys, proofs of keys, and what TLS needs of both.
+//!
+//! An end has one key pair, an [`Identity`], for TCP and QUIC alike. Others know it by its
+//! [`Fingerprint`]. TLS 1.3 proves the keys as raw public keys (RFC 7250): there are no
+//! certificates, no names in them, and no dates that expire.
+
+mod key;
+mod known;
+mod proof;
+mod tls;
+
+pub use key::{Identity, KeyError};
+pub use known::{KnownEnds, KnownError};
+pub use proof::Pin;
+pub(crate) use proof::Verifier;
+pub(crate) use tls::{client, proved, proved_over_quic, server};
+pub use tunnel::{Fingerprint, FingerprintError};

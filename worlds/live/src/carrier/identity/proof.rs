@@ -1,0 +1,162 @@
+//! Which far end a near end trusts, and how either end checks that the other has its key.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use tunnel::Fingerprint;
+
+use super::key::fingerprint_of;
+
+/// Which far end a near end trusts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// The far end with this key.
+    Key(Fingerprint),
+    /// Any far end that answers.
+    Any,
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(fingerprint) => fingerprint.fmt(f),
+            Self::Any => f.write_str("any"),
+        }
+    }
+}
+
+/// At a near end: compares the far end's key with the pin. The signature of the handshake proves
+/// that the far end has the key.
+#[derive(Debug)]
+pub(crate) struct Verifier {
+    pin: Pin,
+    provider: Arc<CryptoProvider>,
+    /// The key that was shown.
+    shown: OnceLock<Fingerprint>,
+}
+
+impl Verifier {
+    pub(super) const fn new(pin: Pin, provider: Arc<CryptoProvider>) -> Self {
+        Self { pin, provider, shown: OnceLock::new() }
+    }
+
+    /// What a person is told if another key than the expected one was shown.
+    pub(crate) fn mismatch(&self) -> Option<String> {
+        match (self.pin, self.shown.get()) {
+            (Pin::Key(expected), Some(shown)) if *shown != expected => Some(format!(
+                "its key is {shown} and not {expected}: somebody else answers there, or the far end has made a new key; \
+                 ask its owner, who sees the key with farlane key show"
+            )),
+            _ => None,
+        }
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        public: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let _ = self.shown.set(fingerprint_of(public));
+        match self.mismatch() {
+            None => Ok(ServerCertVerified::assertion()),
+            Some(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        public: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(&self.provider, message, public, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// At a far end: takes any key that the near end proves. Whether the key is admitted is decided
+/// when the near end has said Hello, and told to it in words.
+#[derive(Debug)]
+pub(super) struct AnyKey(pub(super) Arc<CryptoProvider>);
+
+impl ClientCertVerifier for AnyKey {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        public: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(&self.0, message, public, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+fn verify(
+    provider: &CryptoProvider,
+    message: &[u8],
+    public: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    let algorithms = &provider.signature_verification_algorithms;
+    let public = SubjectPublicKeyInfoDer::from(public.as_ref());
+    verify_tls13_signature_with_raw_key(message, &public, signature, algorithms)
+}
+
+fn only_tls13() -> Error {
+    Error::General("only TLS 1.3 is spoken here".to_owned())
+}
