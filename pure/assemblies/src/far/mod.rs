@@ -125,6 +125,11 @@ impl<F: Device> Far<F> {
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.watch
     }
+    /// Admits from now on whom `access` names; see [`Downstream::set_access`].
+    pub fn set_access(&mut self, now: Instant, access: tunnel::Access) {
+        self.tell(now);
+        self.downstream.set_access(now, access);
+    }
     /// Ends the session, tells the host `text` as the reason, and takes no further session.
     pub fn close(&mut self, now: Instant, text: &str) {
         self.tell(now);

@@ -4,11 +4,13 @@
 //! [`Fingerprint`]. TLS 1.3 proves the keys as raw public keys (RFC 7250): there are no
 //! certificates, no names in them, and no dates that expire.
 
+mod admission;
 mod key;
 mod known;
 mod proof;
 mod tls;
 
+pub use admission::{Admission, AdmissionError, Grant};
 pub use key::{Identity, KeyError};
 pub use known::{KnownEnds, KnownError};
 pub use proof::Pin;

@@ -245,18 +245,20 @@ fn explain(error: Error, verifier: Option<&Verifier>) -> io::Error {
     if let Some(text) = verifier.and_then(Verifier::mismatch) {
         return io::Error::new(ErrorKind::PermissionDenied, text);
     }
-    let text = match error {
-        Error::InvalidMessage(_) if verifier.is_some() => {
+    let (kind, text) = match error {
+        Error::InvalidMessage(_) if verifier.is_some() => (
+            ErrorKind::Unsupported,
             "it answers without TLS: its far end was started without keys (farlane export --allow FINGERPRINT), or this \
              is no far end"
-                .to_owned()
-        }
-        Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-            "it speaks TLS, but not farlane/2 over it: this is no far end, or one of another version".to_owned()
-        }
-        error => format!("TLS: {error}"),
+                .to_owned(),
+        ),
+        Error::NoApplicationProtocol | Error::AlertReceived(AlertDescription::NoApplicationProtocol) => (
+            ErrorKind::Unsupported,
+            "it speaks TLS, but not farlane/2 over it: this is no far end, or one of another version".to_owned(),
+        ),
+        error => (ErrorKind::InvalidData, format!("TLS: {error}")),
     };
-    io::Error::new(ErrorKind::InvalidData, text)
+    io::Error::new(kind, text)
 }
 
 impl fmt::Debug for Tls {

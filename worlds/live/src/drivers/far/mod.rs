@@ -1,11 +1,13 @@
 //! The far box, live: a listener, its connections, the engines and what is behind them, in one
 //! loop.
 
+mod admission;
 mod backing;
 mod opening;
 mod server;
 mod ssd;
 
+use admission::Doorkeeper;
 pub use backing::{Backing, Reaping};
 pub use server::Server;
 pub use ssd::Ssd;
@@ -23,6 +25,7 @@ use nvme::subsystem::Notification;
 use tunnel::downstream;
 
 use crate::carrier::Stream;
+use crate::carrier::identity::{Admission, AdmissionError};
 use crate::carrier::quic;
 use crate::carrier::tcp::Listener;
 use crate::carrier::{ACCEPTS_PER_TURN, LOOKS, Received};
@@ -44,6 +47,8 @@ pub enum Event {
     Link(Option<SocketAddr>, tunnel::Event),
     /// The controller has changed something that may be worth remembering.
     Notify(Notification),
+    /// The list of admitted hosts was read anew, or could not be.
+    Admission(Result<(), AdmissionError>),
     /// A connection could not be accepted.
     AcceptFailed(io::Error),
     /// An event of the device that another process has.
@@ -83,6 +88,7 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     listener: Listener,
     /// The listener for QUIC connections, if any.
     quic: Option<quic::Listener>,
+    doorkeeper: Doorkeeper,
     listening: bool,
     next_id: u32,
     pool: Pool,
@@ -121,6 +127,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             world: World { peers: Vec::new(), backing, inputs: VecDeque::new(), report },
             listener,
             quic: None,
+            doorkeeper: Doorkeeper::default(),
             listening: false,
             next_id: 0,
             pool: Pool::default(),
@@ -135,6 +142,18 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     pub fn with_quic(mut self, listener: quic::Listener) -> Self {
         self.quic = Some(listener);
         self
+    }
+
+    /// Admits whom `admission` names, from `now` on.
+    #[must_use]
+    pub fn with_admission(mut self, now: Instant, admission: Admission) -> Self {
+        self.doorkeeper = Doorkeeper::new(admission, now, self.far.engine_mut());
+        self
+    }
+
+    /// Whom the far box admits.
+    pub const fn admission(&self) -> &Admission {
+        &self.doorkeeper.admission
     }
 
     /// The far box's engines.
@@ -365,6 +384,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             busy = self.receive(context);
             busy |= self.accept(context);
         }
+        busy |= self.doorkeeper.turn(context.now, self.far.engine_mut(), &mut self.world.report);
         for peer in &mut self.world.peers {
             busy |= peer.stream.turn(context.now, sources);
         }
@@ -398,6 +418,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             .chain(self.world.backing.poll_timeout())
             .chain(streams)
             .chain(quic)
+            .chain(self.doorkeeper.poll_timeout())
             .min()
     }
 

@@ -1,0 +1,231 @@
+//! Whom a far end admits: a list that is given at the start, and a file that is read again when it
+//! changes.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use tunnel::{Access, Fingerprint};
+
+/// The most bytes of a file with admitted keys.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// The most bytes of a host's name in the list.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A key that is admitted: `FINGERPRINT[,name=TEXT]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The fingerprint of the key.
+    pub key: Fingerprint,
+    /// What people call the host that has the key.
+    pub name: Option<String>,
+}
+
+impl FromStr for Grant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(',').map(str::trim);
+        let key = parts.next().unwrap_or_default();
+        let key = key.parse().map_err(|error| format!("'{key}': {error}"))?;
+        let mut name = None;
+        for part in parts {
+            match part.split_once('=') {
+                Some(("name", _)) if name.is_some() => return Err("name= is given twice".to_owned()),
+                Some(("name", value)) if is_name(value) => name = Some(value.to_owned()),
+                Some(("name", _)) => {
+                    return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes without control characters"));
+                }
+                _ => return Err(format!("'{part}' is not name=TEXT; expected FINGERPRINT[,name=TEXT]")),
+            }
+        }
+        Ok(Self { key, name })
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
+/// Why the file with admitted keys can't be used.
+#[derive(Debug)]
+pub enum AdmissionError {
+    /// The file can't be read.
+    File(PathBuf, io::Error),
+    /// The line with this number, counted from 1, is no [`Grant`].
+    Line(PathBuf, usize, String),
+}
+
+impl fmt::Display for AdmissionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Line(path, line, why) => write!(f, "{}, line {line}: {why}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for AdmissionError {}
+
+/// Whom a far end admits. Without any key, it admits whoever connects.
+#[derive(Debug, Default)]
+pub struct Admission {
+    given: Vec<Grant>,
+    file: Option<Listed>,
+}
+
+/// A file of grants, one on each line. Lines that begin with `#` say nothing.
+#[derive(Debug)]
+struct Listed {
+    path: PathBuf,
+    grants: Vec<Grant>,
+    /// When the file was changed before it was read.
+    changed: Option<SystemTime>,
+}
+
+impl Admission {
+    /// Admits the hosts of `given`, and those of the file at `path` if there is one.
+    ///
+    /// # Errors
+    /// When the file can't be read or understood.
+    pub fn new(given: Vec<Grant>, path: Option<PathBuf>) -> Result<Self, AdmissionError> {
+        let mut admission = Self { given, file: None };
+        if let Some(path) = path {
+            admission.file = Some(Listed { path, grants: Vec::new(), changed: None });
+            admission.look()?;
+        }
+        Ok(admission)
+    }
+
+    /// Whether the list is read from a file, which may change.
+    pub const fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The list as the engine takes it.
+    pub fn access(&self) -> Access {
+        if self.given.is_empty() && self.file.is_none() {
+            return Access::Anyone;
+        }
+        Access::Keys(self.grants().map(|grant| grant.key).collect())
+    }
+
+    /// What people call the host with this key.
+    pub fn name_of(&self, key: Fingerprint) -> Option<&str> {
+        self.grants().find(|grant| grant.key == key)?.name.as_deref()
+    }
+
+    fn grants(&self) -> impl Iterator<Item = &Grant> {
+        self.given.iter().chain(self.file.iter().flat_map(|file| &file.grants))
+    }
+
+    /// Reads the file again if it has changed. Returns whether the list is another one. After an
+    /// error, the former list stays in force.
+    ///
+    /// # Errors
+    /// When the file has changed and can't be read or understood; told once for each change.
+    pub fn look(&mut self) -> Result<bool, AdmissionError> {
+        let Some(file) = &mut self.file else { return Ok(false) };
+        let metadata = fs::metadata(&file.path);
+        let changed = metadata.as_ref().ok().and_then(|metadata| metadata.modified().ok());
+        if changed == file.changed && changed.is_some() {
+            return Ok(false);
+        }
+        let is_first_failure = file.changed.is_some() || file.grants.is_empty();
+        file.changed = changed;
+        let read = metadata.and_then(|metadata| match metadata.len() {
+            0..=FILE_BYTES_MAX => fs::read_to_string(&file.path),
+            _ => Err(io::ErrorKind::FileTooLarge.into()),
+        });
+        let text = match read {
+            Ok(text) => text,
+            Err(_) if !is_first_failure => return Ok(false),
+            Err(error) => return Err(AdmissionError::File(file.path.clone(), error)),
+        };
+        let mut grants = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if !line.is_empty() && !line.starts_with('#') {
+                let explain = |why| AdmissionError::Line(file.path.clone(), index + 1, why);
+                grants.push(line.parse().map_err(explain)?);
+            }
+        }
+        Ok(core::mem::replace(&mut file.grants, grants) != file.grants)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+
+    fn two() -> Fingerprint {
+        Fingerprint([2; 32])
+    }
+
+    #[test]
+    fn a_grant_names_a_key_and_perhaps_its_host() {
+        let grant: Grant = ONE.parse().unwrap();
+        assert_eq!((grant.key.to_string().as_str(), grant.name), (ONE, None));
+        let grant: Grant = format!("{ONE},name=lab 3").parse().unwrap();
+        assert_eq!(grant.name.as_deref(), Some("lab 3"));
+        for (text, expected) in [
+            ("", "43 characters"),
+            ("alice", "43 characters"),
+            (&format!("{ONE},name="), "1 to 64"),
+            (&format!("{ONE},root"), "'root'"),
+            (&format!("{ONE},name=a,name=b"), "twice"),
+        ] {
+            let error = text.parse::<Grant>().unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_changes_and_a_bad_one_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hosts");
+        let age = |seconds| {
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+        };
+        fs::write(&path, format!("# hosts\n\n{ONE},name=lab\n")).unwrap();
+        age(1);
+        let mut admission = Admission::new(Vec::new(), Some(path.clone())).unwrap();
+        let first = admission.access();
+        assert!(first.admits(Some(ONE.parse().unwrap())) && !first.admits(Some(two())));
+        assert_eq!(admission.name_of(ONE.parse().unwrap()), Some("lab"));
+        assert!(!admission.look().unwrap());
+
+        fs::write(&path, "nonsense\n").unwrap();
+        age(2);
+        assert!(matches!(admission.look(), Err(AdmissionError::Line(_, 1, _))));
+        assert_eq!(admission.access(), first);
+        assert!(!admission.look().unwrap(), "the same mistake is told once");
+
+        fs::write(&path, format!("{}\n", two())).unwrap();
+        age(3);
+        assert!(admission.look().unwrap());
+        assert_eq!(admission.access(), Access::Keys(vec![two()]));
+        // A file that has gone admits those that it named last.
+        fs::remove_file(&path).unwrap();
+        assert!(admission.look().is_err());
+        assert!(!admission.look().unwrap());
+        assert_eq!(admission.access(), Access::Keys(vec![two()]));
+    }
+
+    #[test]
+    fn an_empty_file_admits_nobody_and_no_list_everybody() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hosts");
+        fs::write(&path, "").unwrap();
+        let admission = Admission::new(Vec::new(), Some(path)).unwrap();
+        assert_eq!(admission.access(), Access::Keys(Vec::new()));
+        assert_eq!(Admission::default().access(), Access::Anyone);
+        assert!(Admission::new(Vec::new(), Some("/nowhere/hosts".into())).is_err());
+    }
+}
