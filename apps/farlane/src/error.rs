@@ -31,8 +31,12 @@ pub(crate) enum Error {
     Refused(AttachError),
 
     #[error("{0}")]
+    #[diagnostic(help("docs/security.md shows how two ends come to know each other's keys"))]
+    Forbidden(AttachError),
+
+    #[error("{0}")]
     #[diagnostic(help(
-        "quic://HOST:PORT?cert=SHA256HEX names the one that is meant, by what it prints when it starts"
+        "?key=FINGERPRINT names the one that is meant; if it was remembered, farlane key trust HOST:PORT FINGERPRINT --replace remembers another"
     ))]
     SomebodyElse(AttachError),
 
@@ -132,11 +136,23 @@ pub(crate) enum Error {
     #[diagnostic(help("start a farlane export for each far end that is to be reached by QUIC"))]
     OneQuic { address: std::net::SocketAddr, count: usize },
 
-    #[error("no key for QUIC: {0}")]
+    #[error(transparent)]
+    #[diagnostic(help("{}", .0.help()))]
+    Key(#[from] live::carrier::identity::KeyError),
+
+    #[error(transparent)]
+    #[diagnostic(help("{}", .0.help()))]
+    KnownEnds(#[from] live::carrier::identity::KnownError),
+
+    #[error("{0}")]
+    #[diagnostic(help("each line is FINGERPRINT[,name=TEXT], as for --allow"))]
+    Admission(#[from] live::carrier::identity::AdmissionError),
+
+    #[error("whoever reaches {address} would own what is offered there: nobody is asked who they are")]
     #[diagnostic(help(
-        "--quic-key FILE that is not there makes one; leave it out, and there is a new one at each start"
+        "--allow FINGERPRINT admits the host whose farlane key show prints it, and encrypts; --insecure offers it to whoever connects"
     ))]
-    QuicKey(io::Error),
+    Exposed { address: std::net::SocketAddr },
 
     #[error("can't listen at {}: {error}", path.display())]
     #[diagnostic(help("{}", remedy(error)))]
@@ -322,7 +338,10 @@ impl Error {
             | Self::GivenTwice { .. }
             | Self::Terminal
             | Self::OneQuic { .. }
-            | Self::QuicKey(_)
+            | Self::Key(_)
+            | Self::KnownEnds(_)
+            | Self::Admission(_)
+            | Self::Exposed { .. }
             | Self::SomebodyElse(_)
             | Self::Bind {
                 error: BindError::TooLong(_) | BindError::NotASocket | BindError::NoDirectory(_),
@@ -390,6 +409,9 @@ impl From<AttachError> for Error {
                 HandshakeError::RefusedByPeer { code: RefuseCode::InUse | RefuseCode::Busy, .. }
                 | HandshakeError::Refused { code: RefuseCode::InUse | RefuseCode::Busy, .. },
             ) => Self::InUse(error),
+            AttachError::Refused(HandshakeError::RefusedByPeer { code: RefuseCode::Forbidden, .. }) => {
+                Self::Forbidden(error)
+            }
             AttachError::Refused(_) => Self::Refused(error),
             AttachError::SomebodyElse(..) => Self::SomebodyElse(error),
             AttachError::Socket(..) => Self::NoSocket(error),

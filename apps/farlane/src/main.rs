@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Command::Write(args) => commands::copy::write(&args),
         Command::Discover(args) => commands::discover::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::Key(action) => commands::key::run(&action),
         Command::Status(args) => commands::status::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),

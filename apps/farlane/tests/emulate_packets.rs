@@ -137,7 +137,7 @@ fn two_paths_between_the_same_namespaces_take_their_own_times() {
     let Some(short) = Emulated::between(&near, &far, "10.77.0.0/24", &link(5)) else { return };
     let Some(long) = Emulated::between(&near, &far, "10.77.1.0/24", &link(50)) else { return };
     let mut command = far.command(FARLANE);
-    command.args(["export", "--listen", "0.0.0.0:4430", "--ram", "1MiB", "--json"]);
+    command.args(["export", "--insecure", "--listen", "0.0.0.0:4430", "--ram", "1MiB", "--json"]);
     let export = Export::of(command);
     for (host, least, most) in
         [("10.77.0.2", 10_000_000, 60_000_000), ("10.77.1.2", 100_000_000, 160_000_000)]

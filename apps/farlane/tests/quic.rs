@@ -25,9 +25,9 @@ fn said<'a>(far: &'a Export, key: &str) -> &'a str {
     far.announcement[key].as_str().unwrap()
 }
 
-/// The far end's own URL, with its certificate.
+/// The far end's own URL, with its key.
 fn url(far: &Export) -> String {
-    format!("quic://{}?cert={}", said(far, "quic"), said(far, "certificate"))
+    format!("quic://{}?key={}", said(far, "quic"), said(far, "key"))
 }
 
 /// A verified load of random writes on the far end at `url`.
@@ -65,7 +65,7 @@ fn a_far_end_is_used_over_quic_and_over_tcp() {
     assert!(!assert_verified(verified(&url, "1s")).contains("interrupted"));
     assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
     assert_serves(&far.url());
-    assert_serves(&format!("quic://{}?cert=any", said(&far, "quic")));
+    assert_serves(&format!("quic://{}?key=any", said(&far, "quic")));
     // The far end as the namespace of another SSD.
     let backing = format!("{url},readonly");
     let front = Export::start(&["--namespace", &backing]);
@@ -75,28 +75,28 @@ fn a_far_end_is_used_over_quic_and_over_tcp() {
 #[test]
 fn somebody_else_is_not_taken_for_the_far_end() {
     let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
-    let (place, print) = (said(&far, "quic"), said(&far, "certificate"));
-    let other = "ab".repeat(32);
+    let (place, print) = (said(&far, "quic"), said(&far, "key"));
+    let other = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
     let started = Instant::now();
-    let errors = fail(&["ping", &format!("quic://{place}?cert={other}"), "--timeout", "60s"]);
-    assert!(errors.contains(&other) && errors.contains(print), "{errors}");
+    let errors = fail(&["ping", &format!("quic://{place}?key={other}"), "--timeout", "60s"]);
+    assert!(errors.contains(other) && errors.contains(print), "{errors}");
     assert!(errors.contains("is not the far end"), "{errors}");
     assert!(started.elapsed() < Duration::from_secs(30), "it waited for a miracle");
     for (query, expected) in [
-        ("", "cert=any takes whoever answers"),
-        ("?key=1", "'key=1' is not one of"),
-        ("?cert=12", "64 hexadecimal digits"),
+        ("", "key=any takes whoever answers"),
+        ("?cert=1", "'cert=1' is not one of"),
+        ("?key=12", "43 characters of base64"),
     ] {
         let errors = fail(&["ping", &format!("quic://{place}{query}")]);
         assert!(errors.contains(expected), "{errors}");
     }
     // Nobody listens at the port.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let errors = fail(&["ping", &format!("quic://{nobody}?cert=any"), "--timeout", "300ms"]);
+    let errors = fail(&["ping", &format!("quic://{nobody}?key=any"), "--timeout", "300ms"]);
     assert!(errors.contains("nobody listens at this UDP port"), "{errors}");
     // Somebody listens, and says nothing.
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let url = format!("quic://{}?cert=any", mute.local_addr().unwrap());
+    let url = format!("quic://{}?key=any", mute.local_addr().unwrap());
     let errors = fail(&["ping", &url, "--timeout", "300ms"]);
     assert!(errors.contains("was not ready within"), "{errors}");
 }
@@ -111,12 +111,15 @@ fn what_can_not_be_offered_is_said() {
     let taken_at = taken.local_addr().unwrap().to_string();
     let quic = ["export", "--listen", "127.0.0.1:0", "--ram", "1MiB", "--quic"];
     let with = |further: &[&str]| fail(&[&quic, further].concat());
-    assert!(with(&["127.0.0.1:0", "--quic-key", &path(&garbage)]).contains("no certificate in it"));
-    assert!(with(&["127.0.0.1:0", "--quic-key", "/nowhere/far.pem"]).contains("/nowhere/far.pem"));
+    let said = with(&["127.0.0.1:0", "--key", &path(&garbage)]);
+    assert!(said.contains("chmod 600"), "{said}");
+    std::fs::set_permissions(&garbage, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(with(&["127.0.0.1:0", "--key", &path(&garbage)]).contains("no private key in it"));
+    assert!(with(&["127.0.0.1:0", "--key", "/proc/far.pem"]).contains("/proc/far.pem"));
     assert!(with(&[&taken_at]).contains(&format!("can't listen on UDP {taken_at}")));
     assert!(with(&["127.0.0.1:0", "--listen", "127.0.0.1:0", "--ram", "1MiB"]).contains("2 far ends"));
-    let errors = fail(&["export", "--ram", "1MiB", "--quic-key", &path(&garbage)]);
-    assert!(errors.contains("--quic"), "{errors}");
+    let errors = fail(&["export", "--ram", "1MiB", "--quic", "0.0.0.0:0"]);
+    assert!(errors.contains("--insecure"), "{errors}");
 }
 
 #[test]
@@ -124,7 +127,7 @@ fn a_far_end_that_is_killed_and_started_again_with_its_key_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (key, disk) = (directory.path().join("far.pem"), directory.path().join("disk.img"));
     let (key, spec) = (key.display().to_string(), format!("{},size=16MiB", disk.display()));
-    let arguments = ["--namespace", &spec, "--hold", "1s", "--quic-key", &key];
+    let arguments = ["--namespace", &spec, "--hold", "1s", "--key", &key];
     let mut far = export("127.0.0.1:0", &arguments);
     let url = url(&far);
     let load = verified(&url, "2s");
@@ -140,7 +143,8 @@ fn a_far_end_that_is_killed_and_started_again_with_its_key_loses_nothing() {
     // A far end without the key is somebody else.
     let place = far.announcement["quic"].as_str().unwrap().to_owned();
     drop(far);
-    let _stranger = export(&place, &["--ram", "1MiB"]);
+    let another = directory.path().join("another.pem").display().to_string();
+    let _stranger = export(&place, &["--ram", "1MiB", "--key", &another]);
     assert!(fail(&["ping", &url]).contains("is not the far end"));
 }
 
@@ -161,7 +165,7 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
 fn losses_outages_new_addresses_and_strangers_harm_nobody() {
     let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
     let between = Outage::losing(said(&far, "quic"), 50);
-    let load = verified(&format!("quic://{}?cert={}", between.address, said(&far, "certificate")), "3s");
+    let load = verified(&format!("quic://{}?key={}", between.address, said(&far, "key")), "3s");
     far.wait_for("link up");
     let more = |count| {
         let before = between.passed();

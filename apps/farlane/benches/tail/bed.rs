@@ -149,7 +149,8 @@ impl Bed {
         if row.scheme == "nvme-tcp" {
             command.args(["target", "--nqn", NQN, "--control"]).arg(directory.path().join("control"));
         } else {
-            command.arg("export");
+            // The network of this bench is its own.
+            command.args(["export", "--insecure"]);
         }
         command.args(["--json", "--spin", "0", "--listen", &address, "--ram", MEDIUM]).args(row.far);
         let mut export = Running::start(command)?;

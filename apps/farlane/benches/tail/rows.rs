@@ -96,10 +96,10 @@ pub(crate) const ROWS: [Row; 14] = [
     Row::both("coalescing", &["--coalesce", "1ms"]),
     Row::both("BBR", &["--congestion", "bbr"]),
     Row { paths: 2, ..Row::of("two paths", &SECOND) },
-    Row { scheme: "quic", query: "?cert=any", far: &QUIC, ..Row::of("QUIC", &[]) },
+    Row { scheme: "quic", query: "?key=any", far: &QUIC, ..Row::of("QUIC", &[]) },
     Row {
         scheme: "quic",
-        query: "?cert=any",
+        query: "?key=any",
         far: &[QUIC[0], QUIC[1], "--quic-congestion", "bbr"],
         ..Row::of("QUIC, BBR", &["--quic-congestion", "bbr"])
     },

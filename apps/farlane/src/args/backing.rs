@@ -92,7 +92,7 @@ impl FromStr for FarSpec {
         let url: Url = rest.parse()?;
         if matches!(url, Url::VfioUser(_)) {
             return Err(format!(
-                "{rest} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?cert=SHA256HEX or nvme-tcp://HOST:PORT/NQN"
+                "{rest} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT or nvme-tcp://HOST:PORT/NQN"
             ));
         }
         Ok(Self { text: text.to_owned(), url, namespace, hold, readonly })

@@ -16,6 +16,7 @@ mod spread;
 mod status;
 mod target;
 mod transport;
+mod trust;
 mod tsn;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -45,6 +46,7 @@ pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, StatusArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 pub(crate) use transport::{Tcp, Transport};
+pub(crate) use trust::{KeyAction, KeyArgs, Trust, TrustArgs, Trusted};
 pub(crate) use tsn::{PlanArgs, TsnAction};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
@@ -68,11 +70,11 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
         farlane export --listen 127.0.0.1:4430 --pool pool.img,size=1TiB --state ssd.state\n  \
-        farlane export --listen 0.0.0.0:4430 --ram 1GiB --namespace /dev/sdb,readonly\n  \
+        farlane export --listen 0.0.0.0:4430 --allow SHA256:... --namespace /dev/sdb,readonly\n  \
         farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB\n  \
-        farlane export --quic 0.0.0.0:4430 --quic-key far.pem --ram 1GiB\n  \
+        farlane export --quic 0.0.0.0:4430 --allow-file hosts --ram 1GiB\n  \
         farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock\n  \
-        farlane export --listen 0.0.0.0:4430 --vfio 0000:01:00.0")]
+        farlane export --listen 0.0.0.0:4430 --allow SHA256:... --vfio 0000:01:00.0")]
     Export(ExportArgs),
     /// Give a virtual machine the SSD of a far end.
     ///
@@ -137,6 +139,9 @@ pub(crate) enum Command {
     /// these bytes the device did not read
     #[command(after_help = status::EXAMPLE)]
     Status(StatusArgs),
+    /// Make a key, show its fingerprint, or remember the key of a far end
+    #[command(subcommand, after_help = trust::EXAMPLES)]
+    Key(KeyAction),
     /// Simulate scenarios, sweeps over their values, and published experiments
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
@@ -284,9 +289,8 @@ impl Served {
 pub(crate) struct ExportArgs {
     /// Listen on this address and port; may be given again.
     ///
-    /// Whoever reaches this address owns the SSD: the far end does not authenticate hosts. Each
-    /// further --listen begins another far end, which offers the namespaces given after that
-    /// --listen
+    /// An address off loopback needs --allow or --allow-file. Each further --listen begins another
+    /// far end, which offers the namespaces given after that --listen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     #[command(flatten)]
@@ -311,6 +315,8 @@ pub(crate) struct ExportArgs {
     pub(crate) control: Control,
     #[command(flatten)]
     pub(crate) quic: QuicListen,
+    #[command(flatten)]
+    pub(crate) trust: Trust,
     /// Print the address that was bound as JSON on the first line of standard output
     #[command(flatten)]
     pub(crate) output: Output,
@@ -351,7 +357,7 @@ pub(crate) struct DeviceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
-    /// The far end: tcp://HOST:PORT, or quic://HOST:PORT?cert=SHA256HEX
+    /// The far end: tcp://HOST:PORT, or quic://HOST:PORT?key=FINGERPRINT
     #[arg(value_name = "URL")]
     pub(crate) url: FarUrl,
     #[command(flatten)]
@@ -396,7 +402,7 @@ pub(crate) struct AttachArgs {
 pub(crate) struct Target {
     /// The device: a tcp:// or quic:// far end, a vfio-user: socket, or an nvme-tcp:// subsystem.
     ///
-    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?cert=SHA256HEX. A device in another process
+    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?key=FINGERPRINT. A device in another process
     /// is vfio-user:SOCKET. A subsystem of NVMe/TCP is
     /// nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?OPTIONS]; each address is a path. OPTIONS are joined
     /// by &, for example queues=4&hdgst=off. Other options are ddgst=off, ctrl-loss-tmo=600,
@@ -430,7 +436,7 @@ pub(crate) struct TargetArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LspciArgs {
     /// The far ends, each behind one downstream port: tcp://HOST:PORT, or
-    /// quic://HOST:PORT?cert=SHA256HEX
+    /// quic://HOST:PORT?key=FINGERPRINT
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<FarUrl>,
     /// Draw the tree of buses

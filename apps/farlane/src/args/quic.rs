@@ -1,11 +1,11 @@
 //! The options for QUIC: where a far end listens, and how both ends use it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use engine::Instant;
-use live::carrier::quic::{self, Identity, Listener};
+use live::carrier::identity::Identity;
+use live::carrier::quic::{self, Listener};
 
 use crate::error::Error;
 
@@ -42,20 +42,15 @@ impl QuicOptions {
     }
 }
 
-/// Where a far end listens for QUIC, and its identity there.
+/// Where a far end listens for QUIC.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct QuicListen {
     /// Also listen for QUIC, on this address and UDP port.
     ///
-    /// The connection is encrypted. A near end names this far end by the fingerprint that the far
-    /// end prints: quic://HOST:PORT?cert=SHA256HEX. The far end does not authenticate near ends
+    /// The connection is encrypted. A near end names this far end by the fingerprint of its key,
+    /// which the far end prints: quic://HOST:PORT?key=FINGERPRINT
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
-    quic: Option<SocketAddr>,
-    /// Keep the key and certificate for QUIC in this file (PEM) [default: new ones at each start]
-    ///
-    /// A file that does not exist is created
-    #[arg(long, value_name = "FILE", requires = "quic")]
-    quic_key: Option<PathBuf>,
+    pub(crate) quic: Option<SocketAddr>,
     #[command(flatten)]
     options: QuicOptions,
 }
@@ -64,17 +59,18 @@ impl QuicListen {
     /// Listens if `--quic` was given. Only a process with a single far end can.
     ///
     /// # Errors
-    /// When there are several `far_ends`, the address cannot be bound, or the file is no key.
-    pub(crate) fn listen(&self, far_ends: usize, now: Instant) -> Result<Option<Listener>, Error> {
-        let Some(address) = self.quic else { return Ok(None) };
+    /// When there are several `far_ends`, or the address cannot be bound.
+    pub(crate) fn listen(
+        &self,
+        far_ends: usize,
+        identity: Option<&Identity>,
+        now: Instant,
+    ) -> Result<Option<Listener>, Error> {
+        let (Some(address), Some(identity)) = (self.quic, identity) else { return Ok(None) };
         if far_ends > 1 {
             return Err(Error::OneQuic { address, count: far_ends });
         }
-        let identity = match &self.quic_key {
-            Some(path) => Identity::keep(path).map_err(Error::QuicKey)?,
-            None => Identity::generate().map_err(Error::QuicKey)?,
-        };
-        let listener = Listener::bind(address, &identity, self.options.options(), now);
+        let listener = Listener::bind(address, identity, self.options.options(), now);
         listener.map(Some).map_err(|error| Error::ListenQuic { address, error })
     }
 }

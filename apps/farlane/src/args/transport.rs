@@ -1,5 +1,6 @@
 //! The options for how bytes travel between the two ends of a tunnel.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -70,10 +71,16 @@ pub(crate) struct Transport {
     second_path: Vec<String>,
     /// Send frames without CRC32C over tcp://, to measure what the CRC32C costs.
     ///
-    /// With the CRC32C, the other end detects bits that changed on the way. Over quic://, frames
-    /// have no CRC32C in any case, because QUIC authenticates every packet
+    /// With the CRC32C, the other end detects bits that changed on the way. An
+    /// encrypted connection needs no CRC32C, and its frames have none
     #[arg(long)]
     no_crc: bool,
+    /// Prove this host's identity with the key in this file (PEM) [default: farlane/key.pem in the
+    /// user's configuration directory].
+    ///
+    /// A file that does not exist is made when a far end is reached by its key
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
 impl Transport {
@@ -92,7 +99,8 @@ impl Transport {
             return Err(Error::TooManyPaths { count: second_paths.len() + 1, most: PATHS_MAX });
         }
         let (tcp, quic) = (self.tcp.options()?, self.quic.options());
-        Ok(route::Transport { tcp, quic, second_paths, without_digests: self.no_crc })
+        let key = self.key.clone();
+        Ok(route::Transport { tcp, quic, second_paths, without_digests: self.no_crc, key })
     }
 
     /// The settings for the links of `count` far ends.

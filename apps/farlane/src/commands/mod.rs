@@ -13,6 +13,7 @@ mod fields;
 pub(crate) mod floor_server;
 mod guest;
 pub(crate) mod identify;
+pub(crate) mod key;
 pub(crate) mod lspci;
 mod pieces;
 pub(crate) mod ping;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
+use tunnel::{Access, Fingerprint};
 
 use crate::args::{Ahead, Carried, ConfigCacheCounters, FarReads, StatusArgs};
 use crate::commands::{control, print, print_json};
@@ -70,11 +71,18 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     let downstream = driver.far().downstream();
     json!({
         "listening": driver.address().to_string(),
+        "admits": if driver.admission().access() == Access::Anyone { "anyone" } else { "listed keys" },
+        "host": downstream.owner().map(|key| host(driver, key)),
         "link": link(now, downstream.session()),
         "connections": Carried::by(downstream.strands()),
         "commands": controller.map(|of| of.commands),
         "far_reads": FarReads::from(downstream.store().tally()),
     })
+}
+
+/// The host that has the device: its key, and its name in the list.
+fn host<F: FnMut(far::Event), B: Backing>(driver: &FarDriver<F, B>, key: Fingerprint) -> Value {
+    json!({ "key": key.to_string(), "name": driver.admission().name_of(key) })
 }
 
 /// The status of a process that exports devices: that of each of its far ends.
@@ -100,6 +108,17 @@ fn link(now: Instant, session: &Session) -> Value {
         "unacknowledged_bytes": session.unacknowledged_bytes(),
         "unacknowledged_bytes_max": REPLAY_BYTES_MAX,
     })
+}
+
+/// Whom a far end admits, and who has its device.
+fn admission_text(far: &Value) -> String {
+    let admits = far["admits"].as_str().unwrap_or_default();
+    let has = match (far["host"]["key"].as_str(), far["host"]["name"].as_str()) {
+        (Some(key), Some(name)) => format!("; {name} has it ({key})"),
+        (Some(key), None) => format!("; {key} has it"),
+        (None, _) => String::new(),
+    };
+    format!("  admits: {admits}{has}\n")
 }
 
 /// The status as text for a person.
@@ -144,7 +163,10 @@ fn text(status: &Value) -> String {
             let far_ends = status["far_ends"].as_array().map(Vec::as_slice).unwrap_or_default();
             let one = |one: &Value| {
                 let name = format!("tcp://{}", one["listening"].as_str().unwrap_or_default());
-                link_text(&name, &one["link"]) + &connections_text(&one["connections"]) + &reads_text(one)
+                link_text(&name, &one["link"])
+                    + &admission_text(one)
+                    + &connections_text(&one["connections"])
+                    + &reads_text(one)
             };
             far_ends.iter().map(one).collect()
         }

@@ -23,6 +23,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Path of the program under test.
 pub(crate) const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
 
+/// Where programs under test keep their own key and the keys that they remember.
+pub(crate) const CONFIGURATION: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/configuration");
+
 /// `farlane export`, killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Export {
@@ -46,6 +49,7 @@ impl Export {
     /// Starts a far end at `address`.
     pub(crate) fn at(address: &str, namespaces: &[&str]) -> Self {
         let mut command = Command::new(FARLANE);
+        command.env("XDG_CONFIG_HOME", CONFIGURATION);
         command.args(["export", "--listen", address, "--json"]).args(namespaces);
         Self::of(command)
     }

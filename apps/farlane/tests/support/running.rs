@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::FARLANE;
+use super::{CONFIGURATION, FARLANE};
 
 /// How long to wait for something that takes a second on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -91,6 +91,7 @@ impl Running {
     /// Starts the program with `input` as its standard input.
     pub(crate) fn start_with(arguments: &[&str], input: Stdio) -> Self {
         let mut child = Command::new(FARLANE)
+            .env("XDG_CONFIG_HOME", CONFIGURATION)
             .args(arguments)
             .stdin(input)
             .stdout(Stdio::piped())

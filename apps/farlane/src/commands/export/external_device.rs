@@ -1,7 +1,6 @@
 //! `farlane export --vfio-user`: a far end whose device is in another process.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -16,7 +15,7 @@ use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::unix::PATH_MAX;
 
-use super::{QuicPlace, report, session, warn};
+use super::{Places, open_trust, report, session, with_tls};
 use crate::args::ExportArgs;
 use crate::commands::{control, print, print_json, status};
 use crate::error::Error;
@@ -51,12 +50,13 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         return Err(Error::OneDevice { path: path.to_owned(), count: args.listen.len() });
     };
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
-    let listener = listener.with(args.tcp.options()?);
+    let trusted = open_trust(args)?;
+    let listener = with_tls(listener.with(args.tcp.options()?), trusted.acceptor()?);
     let address = listener.address();
 
     let clock = Clock::start();
-    let quic = args.quic.listen(1, clock.now())?;
-    let quic_place = quic.as_ref().map(QuicPlace::of);
+    let quic = args.quic.listen(1, trusted.identity.as_ref(), clock.now())?;
+    let places = Places::of(address, quic.as_ref(), &trusted);
     let mut entropy = entropy::system();
     let name = format!("farlane export {}", path.display());
     let session = session(args.hold.into(), &mut entropy, name, "PCIe device of another process");
@@ -70,7 +70,8 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     let mut driver = FarDriver::external_device(far, listener, server, move |event| {
         learning.borrow_mut().learn(&event);
         report(event);
-    });
+    })
+    .with_admission(clock.now(), trusted.admission);
     if let Some(listener) = quic {
         driver = driver.with_quic(listener);
     }
@@ -91,36 +92,25 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         Outcome::Done | Outcome::Abandoned => return Err(Error::Interrupted),
     }
     if let Some(summary) = known.borrow().summary {
-        announce(args, (address, quic_place), path, &summary)?;
+        announce(args, &places, path, &summary)?;
     }
     reactor.run(&mut driver).map_err(child)?;
     tell!("farlane: the far end has shut down");
     Ok(())
 }
 
-fn announce(
-    args: &ExportArgs,
-    (address, quic): (SocketAddr, Option<QuicPlace>),
-    path: &Path,
-    summary: &Summary,
-) -> Result<(), Error> {
+fn announce(args: &ExportArgs, places: &Places, path: &Path, summary: &Summary) -> Result<(), Error> {
     if args.output.json {
         let mut said = serde_json::json!({
-            "listening": address.to_string(),
             "device": format!("{:04x}:{:04x}", summary.vendor, summary.device),
             "class": summary.class.to_string(),
             "socket": path.to_string_lossy(),
         });
-        QuicPlace::add_to(quic, &mut said);
+        places.add_to(&mut said);
         print_json(&said)?;
     } else {
-        print(&format!(
-            "exporting {summary} of {} at tcp://{address}{}\n",
-            path.display(),
-            QuicPlace::and_url(quic)
-        ))?;
+        print(&format!("exporting {summary} of {} at {}\n", path.display(), places.urls()))?;
     }
-    warn(address, "this device");
-    QuicPlace::warn(quic, "this device");
+    places.warn("this device");
     Ok(())
 }

@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use assemblies::far::Far;
 use clap::ArgMatches;
 use engine::{Entropy, Nanos};
-use live::carrier::quic::{self, Fingerprint};
-use live::carrier::tcp::{Listener, Options};
+use live::carrier::identity::{Fingerprint, Identity};
+use live::carrier::quic;
+use live::carrier::tcp::{Acceptor, Listener, Options};
 use live::drivers::control::Answering;
 use live::drivers::far::{Event, FarDriver};
 use live::media::state::Store;
@@ -17,9 +18,10 @@ use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
 use nvme_pcie::{controller, function};
+use tunnel::Access;
 use tunnel::session::HandshakeError;
 
-use crate::args::{ExportArgs, MemoryBuffer, Served};
+use crate::args::{ExportArgs, MemoryBuffer, Served, Trusted};
 use crate::commands::guest::tell_commands;
 use crate::commands::served::{Ssd, finish};
 use crate::commands::{
@@ -39,16 +41,18 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     // good order.
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
-    let far_ends = args.served.divide(&args.listen, matches)?;
+    let trusted = open_trust(&args)?;
+    let far_ends = args.served.clone().divide(&args.listen, matches)?;
     let tcp = args.tcp.options()?;
-    let mut quic = args.quic.listen(far_ends.len(), clock.now())?;
+    let mut quic = args.quic.listen(far_ends.len(), trusted.identity.as_ref(), clock.now())?;
     let (mut drivers, mut stores) = (Vec::new(), Vec::new());
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports that the system chooses is not the same memory.
         let place = format!("{listen} {index}");
-        let what = Offered { place: &place, served: &served, memory_buffer: args.memory_buffer, tcp: &tcp };
-        let (driver, store) =
-            far_end(clock, (listen, quic.take()), &what, args.hold.into(), args.output.json)?;
+        let place = &place;
+        let (served, memory_buffer, trusted) = (&served, args.memory_buffer, &trusted);
+        let what = Offered { place, served, memory_buffer, tcp: &tcp, trusted, args: &args };
+        let (driver, store) = far_end(clock, (listen, quic.take()), &what)?;
         drivers.push(driver);
         stores.extend(store);
     }
@@ -76,6 +80,8 @@ struct Offered<'a> {
     served: &'a Served,
     memory_buffer: MemoryBuffer,
     tcp: &'a Options,
+    trusted: &'a Trusted,
+    args: &'a ExportArgs,
 }
 
 /// The driver of a far end, and where its SSD's state is kept.
@@ -87,16 +93,16 @@ fn far_end(
     clock: Clock,
     (listen, quic): (SocketAddr, Option<quic::Listener>),
     what: &Offered<'_>,
-    hold: Nanos,
-    json: bool,
 ) -> Result<FarEnd, Error> {
+    let Offered { trusted, args, .. } = what;
     let ssd = Ssd::build(clock, what.served, what.place)?;
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
-    let listener = listener.with(what.tcp.clone());
+    let listener = with_tls(listener.with(what.tcp.clone()), trusted.acceptor()?);
     let address = listener.address();
 
     let mut entropy = entropy::system();
-    let session = session(hold, &mut entropy, format!("farlane export {}", ssd.serial), "NVMe SSD");
+    let session =
+        session(args.hold.into(), &mut entropy, format!("farlane export {}", ssd.serial), "NVMe SSD");
     let device_serial = ssd.device_serial();
     let Ssd { config, media, store, serial, summary } = ssd;
     let memory_buffer_bytes = what.memory_buffer.bytes();
@@ -104,8 +110,10 @@ fn far_end(
     let mut function = function::Config::new(controller);
     function.serial_number = device_serial;
     let far = Far::new(clock.now(), session, function, entropy);
-    announce(json, &summary, address, quic.as_ref().map(QuicPlace::of), &serial)?;
+    let places = Places::of(address, quic.as_ref(), trusted);
+    announce(args.output.json, &summary, &places, &serial)?;
     let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
+    let driver = driver.with_admission(clock.now(), args.trust.admission()?);
     let driver = match quic {
         Some(listener) => driver.with_quic(listener),
         None => driver,
@@ -123,75 +131,82 @@ fn session(hold: Nanos, entropy: &mut Entropy, name: String, device: &str) -> tu
     session
 }
 
-fn announce(
-    json: bool,
-    count: &str,
-    address: SocketAddr,
-    quic: Option<QuicPlace>,
-    serial: &str,
-) -> Result<(), Error> {
+/// Reads the key and the list of admitted hosts that the arguments name.
+fn open_trust(args: &ExportArgs) -> Result<Trusted, Error> {
+    let addresses: Vec<_> = args.listen.iter().copied().chain(args.quic.quic).collect();
+    args.trust.open(&addresses, args.quic.quic.is_some())
+}
+
+fn with_tls(listener: Listener, acceptor: Option<Acceptor>) -> Listener {
+    match acceptor {
+        Some(acceptor) => listener.with_tls(acceptor),
+        None => listener,
+    }
+}
+
+fn announce(json: bool, count: &str, places: &Places, serial: &str) -> Result<(), Error> {
     if json {
-        let mut said = serde_json::json!({ "listening": address.to_string(), "serial": serial });
-        QuicPlace::add_to(quic, &mut said);
+        let mut said = serde_json::json!({ "serial": serial });
+        places.add_to(&mut said);
         print_json(&said)?;
     } else {
-        print(&format!(
-            "exporting {count} of SSD {serial} at tcp://{address}{}\n",
-            QuicPlace::and_url(quic)
-        ))?;
+        print(&format!("exporting {count} of SSD {serial} at {}\n", places.urls()))?;
     }
-    warn(address, "this SSD");
-    QuicPlace::warn(quic, "this SSD");
+    places.warn("this SSD");
     Ok(())
 }
 
-/// Where the far end speaks QUIC, and with which certificate.
+/// Where a far end listens, and who it is there.
 #[derive(Clone, Copy, Debug)]
-struct QuicPlace {
-    address: SocketAddr,
-    certificate: Fingerprint,
+struct Places {
+    tcp: SocketAddr,
+    quic: Option<SocketAddr>,
+    /// The far end's key, if it has one.
+    key: Option<Fingerprint>,
+    /// Whether hosts must prove a key.
+    is_closed: bool,
 }
 
-impl QuicPlace {
-    const fn of(listener: &quic::Listener) -> Self {
-        Self { address: listener.address(), certificate: listener.fingerprint() }
+impl Places {
+    fn of(tcp: SocketAddr, quic: Option<&quic::Listener>, trusted: &Trusted) -> Self {
+        let key = trusted.identity.as_ref().map(Identity::fingerprint);
+        let is_closed = trusted.admission.access() != Access::Anyone;
+        Self { tcp, quic: quic.map(quic::Listener::address), key, is_closed }
     }
 
-    /// The URL for people, as an addition to another URL.
-    fn and_url(place: Option<Self>) -> String {
-        place.map(|it| format!(" and quic://{}?cert={}", it.address, it.certificate)).unwrap_or_default()
+    /// The URLs for people.
+    fn urls(&self) -> String {
+        let key = self.key.map(|key| format!("?key={key}")).unwrap_or_default();
+        let tcp = format!("tcp://{}{}", self.tcp, if self.is_closed { &key } else { "" });
+        let quic = self.quic.map(|address| format!(" and quic://{address}{key}"));
+        tcp + &quic.unwrap_or_default()
     }
 
-    /// Adds the address and the certificate to what machines are told.
-    fn add_to(place: Option<Self>, said: &mut serde_json::Value) {
-        if let Some(place) = place {
-            said["quic"] = place.address.to_string().into();
-            said["certificate"] = place.certificate.to_string().into();
+    /// Adds the addresses and the key to what machines are told.
+    fn add_to(&self, said: &mut serde_json::Value) {
+        said["listening"] = self.tcp.to_string().into();
+        if let Some(address) = self.quic {
+            said["quic"] = address.to_string().into();
+        }
+        if let Some(key) = self.key {
+            said["key"] = key.to_string().into();
         }
     }
 
-    /// Warns a person who may use what is offered over QUIC.
-    fn warn(place: Option<Self>, what: &str) {
-        if let Some(Self { address, .. }) = place
-            && !address.ip().is_loopback()
-        {
-            note!(
-                "farlane: whoever reaches {address} by QUIC owns {what}, too: nobody is asked who they are."
-            );
-            note!("farlane: But nobody on the way reads or changes what passes.");
+    /// Tells a person who may use what is offered.
+    fn warn(&self, what: &str) {
+        let addresses = core::iter::once(self.tcp).chain(self.quic);
+        match addresses.into_iter().find(|address| !address.ip().is_loopback()) {
+            _ if self.is_closed => note!("farlane: only hosts with an admitted key reach {what}"),
+            Some(address) => {
+                note!(
+                    "farlane: whoever reaches {address} owns {what}: nobody is asked who they are (--insecure)"
+                );
+            }
+            None => {
+                note!("farlane: only this machine can reach {}; nobody is asked who they are", self.tcp);
+            }
         }
-    }
-}
-
-/// Warns a person who may use what is offered.
-fn warn(address: SocketAddr, what: &str) {
-    if address.ip().is_loopback() {
-        note!("farlane: only this machine can reach {address}; nobody is asked who they are");
-    } else {
-        note!("farlane: whoever reaches {address} owns {what}: nobody is asked who they are, and nothing is");
-        note!(
-            "farlane: encrypted. Use it on a network that you trust, or inside a tunnel of your own, or --quic."
-        );
     }
 }
 
@@ -202,6 +217,8 @@ fn report(event: Event) {
         // Port scanners and health checks connect and say nothing, so nothing is said of them.
         Event::Link(_, tunnel::Event::HandshakeFailed(HandshakeError::Disconnected)) | Event::Notify(_) => {}
         Event::Link(peer, event) => tell!("farlane: {}{event}", from(peer)),
+        Event::Admission(Ok(())) => tell!("farlane: the list of admitted hosts was read again"),
+        Event::Admission(Err(error)) => tell!("farlane: {error}; the former list stays in force"),
         Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
         Event::State(notice) => tell!("farlane: {notice}"),
         Event::ExternalDevice(event) => tell!("farlane: {event}"),

@@ -1,0 +1,148 @@
+//! The options for keys: who this end is, and whom it admits.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use live::carrier::identity::{Admission, Fingerprint, Grant, Identity};
+use live::carrier::tcp::Acceptor;
+
+use super::Output;
+use crate::error::Error;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane key new
+  farlane key show --json
+  farlane key trust far.example:4430 SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+
+/// What is to be done with keys.
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyAction {
+    /// Make a new key, and print its fingerprint
+    New(KeyArgs),
+    /// Print the fingerprint of a key, and the far ends that this user remembers
+    Show(KeyArgs),
+    /// Remember the key of a far end, so that tcp://HOST:PORT alone leads to it
+    Trust(TrustArgs),
+}
+
+/// Which key.
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    /// The file with the key (PEM) [default: farlane/key.pem in the user's configuration directory]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+impl KeyArgs {
+    pub(crate) fn path(&self) -> PathBuf {
+        self.file.clone().unwrap_or_else(Identity::default_path)
+    }
+}
+
+/// Which far end to remember.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// Where the far end listens: HOST:PORT, exactly as later URLs name it
+    #[arg(value_name = "HOST:PORT", value_parser = parse_authority)]
+    pub(crate) name: String,
+    /// The fingerprint of the far end's key, as its owner's farlane key show prints it
+    #[arg(value_name = "FINGERPRINT")]
+    pub(crate) key: Fingerprint,
+    /// Remember this key even if another key is remembered for the far end
+    #[arg(long)]
+    pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+fn parse_authority(text: &str) -> Result<String, String> {
+    let text = text.strip_prefix("tcp://").or_else(|| text.strip_prefix("quic://")).unwrap_or(text);
+    live::carrier::route::Name::tcp(text).and_then(|name| match name.pin {
+        None => Ok(name.authority),
+        Some(_) => Err("give HOST:PORT without ?key=".to_owned()),
+    })
+}
+
+/// Who a far end is, and whom it admits.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Trust")]
+pub(crate) struct Trust {
+    /// Admit the host with this key; may be given again.
+    ///
+    /// Hosts without an admitted key are refused, and connections are encrypted (TLS 1.3). Each
+    /// host's farlane key show prints its fingerprint
+    #[arg(long, value_name = "FINGERPRINT[,name=TEXT]")]
+    allow: Vec<Grant>,
+    /// Admit the hosts whose keys this file lists, one value of --allow on each line.
+    ///
+    /// The file is read again when it changes. A host that is no longer in it loses its session
+    #[arg(long, value_name = "FILE")]
+    allow_file: Option<PathBuf>,
+    /// Prove this end's identity with the key in this file (PEM) [default: farlane/key.pem in the
+    /// user's configuration directory].
+    ///
+    /// A file that does not exist is made
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Offer the device off loopback to whoever connects, without asking who they are
+    #[arg(long, conflicts_with_all = ["allow", "allow_file"])]
+    insecure: bool,
+}
+
+/// A far end's key and list, ready for use.
+pub(crate) struct Trusted {
+    /// This end's key, if it is needed.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) admission: Admission,
+}
+
+impl Trusted {
+    /// What TCP listeners need for TLS, if there is a key.
+    pub(crate) fn acceptor(&self) -> Result<Option<Acceptor>, Error> {
+        self.identity.as_ref().map(Acceptor::new).transpose().map_err(Error::Output)
+    }
+}
+
+impl Trust {
+    /// Whether hosts must prove a key.
+    pub(crate) const fn has_list(&self) -> bool {
+        !self.allow.is_empty() || self.allow_file.is_some()
+    }
+
+    /// Reads the list, for one of several far ends.
+    ///
+    /// # Errors
+    /// When the file can't be used.
+    pub(crate) fn admission(&self) -> Result<Admission, Error> {
+        Ok(Admission::new(self.allow.clone(), self.allow_file.clone())?)
+    }
+
+    /// Reads the key and the list. The key is needed for a list, and over QUIC.
+    ///
+    /// # Errors
+    /// When a file can't be used, or one of `addresses` is off loopback and everybody would be
+    /// admitted there.
+    pub(crate) fn open(&self, addresses: &[SocketAddr], has_quic: bool) -> Result<Trusted, Error> {
+        let exposed = addresses.iter().find(|address| !address.ip().is_loopback());
+        if let (Some(address), false, false) = (exposed, self.has_list(), self.insecure) {
+            return Err(Error::Exposed { address: *address });
+        }
+        let admission = self.admission()?;
+        let is_needed = self.has_list() || has_quic || self.key.is_some();
+        let identity = if is_needed { Some(identity(self.key.clone())?) } else { None };
+        Ok(Trusted { identity, admission })
+    }
+}
+
+/// The key in the file at `path`, or else the user's own. A file that does not exist is made.
+fn identity(path: Option<PathBuf>) -> Result<Identity, Error> {
+    let path = path.unwrap_or_else(Identity::default_path);
+    let (identity, made) = Identity::keep(&path)?;
+    if made {
+        tell!("farlane: made a new key in {}: {}", path.display(), identity.fingerprint());
+    }
+    Ok(identity)
+}
