@@ -35,6 +35,10 @@ pub(crate) enum Error {
     Forbidden(AttachError),
 
     #[error("{0}")]
+    #[diagnostic(help("farlane key --help says how two ends come to know each other"))]
+    Trust(AttachError),
+
+    #[error("{0}")]
     #[diagnostic(help(
         "?key=FINGERPRINT names the one that is meant; if it was remembered, farlane key trust HOST:PORT FINGERPRINT --replace remembers another"
     ))]
@@ -343,6 +347,7 @@ impl Error {
             | Self::Admission(_)
             | Self::Exposed { .. }
             | Self::SomebodyElse(_)
+            | Self::Trust(_)
             | Self::Bind {
                 error: BindError::TooLong(_) | BindError::NotASocket | BindError::NoDirectory(_),
                 ..
@@ -413,6 +418,7 @@ impl From<AttachError> for Error {
                 Self::Forbidden(error)
             }
             AttachError::Refused(_) => Self::Refused(error),
+            AttachError::Trust(_) => Self::Trust(error),
             AttachError::SomebodyElse(..) => Self::SomebodyElse(error),
             AttachError::Socket(..) => Self::NoSocket(error),
             AttachError::Failed(Failure::VfioUser(TurnedAway)) => Self::TurnedAway(error),

@@ -402,8 +402,8 @@ pub(crate) struct AttachArgs {
 pub(crate) struct Target {
     /// The device: a tcp:// or quic:// far end, a vfio-user: socket, or an nvme-tcp:// subsystem.
     ///
-    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?key=FINGERPRINT. A device in another process
-    /// is vfio-user:SOCKET. A subsystem of NVMe/TCP is
+    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?key=FINGERPRINT. A device in another
+    /// process is vfio-user:SOCKET. A subsystem of NVMe/TCP is
     /// nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?OPTIONS]; each address is a path. OPTIONS are joined
     /// by &, for example queues=4&hdgst=off. Other options are ddgst=off, ctrl-loss-tmo=600,
     /// fast-io-fail-tmo=5, hostnqn=NQN and policy=round-robin|latency. docs/nvme-tcp.md describes

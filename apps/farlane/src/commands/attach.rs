@@ -18,7 +18,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     args.spread.check_far(&args.url, &args.transport)?;
     let name = &args.url.name();
     let route = args.transport.checked()?.route(name);
-    let route = route.map_err(|error| AttachError::Resolve(name.clone(), error))?;
+    let route = route.map_err(|error| AttachError::without_route(name, error))?;
     let listener = listen(&args.socket.path)?;
     let control = control::bind(args.control.control.as_ref())?;
 

@@ -20,6 +20,8 @@ use crate::drivers::attached::WaitError;
 pub enum AttachError {
     /// The name of a far end has no address.
     Resolve(String, io::Error),
+    /// Which far end is meant, or who this host is, can't be told.
+    Trust(io::Error),
     /// The name of a path to a subsystem has no address; the error names the path.
     ResolvePath(io::Error),
     /// Nothing answers at the address; the error is that of the latest attempt.
@@ -55,6 +57,16 @@ pub enum AttachError {
     Io(io::Error),
 }
 
+impl AttachError {
+    /// The error of a far end called `name` to which there is no route.
+    pub fn without_route(name: &str, error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidInput => Self::Trust(error),
+            _ => Self::Resolve(name.to_owned(), error),
+        }
+    }
+}
+
 impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -76,7 +88,7 @@ impl fmt::Display for AttachError {
             Self::Submit(error) => write!(f, "the command was not taken: {error}"),
             Self::Command(status) => write!(f, "the command failed: {status}"),
             Self::Interrupted => f.write_str("interrupted"),
-            Self::ResolvePath(error) | Self::Io(error) => error.fmt(f),
+            Self::ResolvePath(error) | Self::Trust(error) | Self::Io(error) => error.fmt(f),
         }
     }
 }

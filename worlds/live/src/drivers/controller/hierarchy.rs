@@ -30,7 +30,7 @@ impl Attached<NearDriver> {
         let mut routes = Vec::new();
         for name in names {
             let route = options.transport.route(name);
-            routes.push(route.map_err(|error| AttachError::Resolve(name.clone(), error))?);
+            routes.push(route.map_err(|error| AttachError::without_route(name, error))?);
         }
         let mut entropy = entropy::system();
         let mut session = options.session();

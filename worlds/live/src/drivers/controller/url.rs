@@ -58,7 +58,7 @@ impl fmt::Display for Url {
     }
 }
 
-/// The URL of a far end: `tcp://HOST:PORT` or `quic://HOST:PORT?cert=SHA256HEX`.
+/// The URL of a far end: `tcp://HOST:PORT` or `quic://HOST:PORT?key=FINGERPRINT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarUrl(Name);
 
