@@ -54,6 +54,7 @@ bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-live --bench emulate
 	$(CARGO) bench --package farlane-nvme-pcie --bench read4k
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench speed
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench trust
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench local
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nvme_tcp
 

@@ -149,7 +149,7 @@ pub(crate) enum Error {
     KnownEnds(#[from] live::carrier::identity::KnownError),
 
     #[error("{0}")]
-    #[diagnostic(help("each line is FINGERPRINT[,name=TEXT], as for --allow"))]
+    #[diagnostic(help("each line is FINGERPRINT[,name=TEXT][,nsid=N][,readonly], as for --allow"))]
     Admission(#[from] live::carrier::identity::AdmissionError),
 
     #[error("whoever reaches {address} would own what is offered there: nobody is asked who they are")]

@@ -92,6 +92,29 @@ fn only_a_host_with_an_admitted_key_reaches_the_ssd() {
 }
 
 #[test]
+fn a_host_sees_and_changes_what_its_permit_says() {
+    let keys = Keys::new();
+    let (reader, writer) = (format!("{},nsid=2,readonly", keys.host), keys.other.as_str());
+    let far = keys.export(&["--ram", "8MiB", "--allow", &reader, "--allow", writer]);
+    let (url, host, other) = (keys.url(&far.address), keys.path("host"), keys.path("other"));
+    let namespaces = |key: &str| {
+        let seen = json(&["identify", &url, "--key", key, "--json"]);
+        seen["namespaces"].as_array().unwrap().len()
+    };
+    assert_eq!((namespaces(&host), namespaces(&other)), (1, 2));
+    let file = keys.path("block");
+    fs::write(&file, [b'w'; 4096]).unwrap();
+    let write = ["write", &url, "--input", &file, "--namespace", "2", "--key"];
+    succeed(&[&write[..], &[&other]].concat());
+    assert!(fail(&[&write[..], &[&host]].concat()).contains("Write Protected"));
+    let read = ["read", &url, "--length", "4096", "--output", &file, "--key", &host, "--namespace"];
+    fs::remove_file(&file).unwrap();
+    succeed(&[&read[..], &["2"]].concat());
+    assert!(fs::read(&file).unwrap() == [b'w'; 4096]);
+    assert!(fail(&[&read[..], &["1"]].concat()).contains("namespace 1 does not exist"));
+}
+
+#[test]
 fn a_far_end_without_keys_is_named_by_a_host_that_expects_one() {
     let keys = Keys::new();
     let far = Export::start(&["--ram", "1MiB"]);

@@ -73,8 +73,10 @@ pub(crate) struct Trust {
     /// Admit the host with this key; may be given again.
     ///
     /// Hosts without an admitted key are refused, and connections are encrypted (TLS 1.3). Each
-    /// host's farlane key show prints its fingerprint
-    #[arg(long, value_name = "FINGERPRINT[,name=TEXT]")]
+    /// host's farlane key show prints its fingerprint. Append ,nsid=1+3 to show the host these
+    /// namespaces only, and ,readonly to let it read only. Such a host can't format or manage
+    /// namespaces, either
+    #[arg(long, value_name = "FINGERPRINT[,name=TEXT][,nsid=N[+N]][,readonly]")]
     allow: Vec<Grant>,
     /// Admit the hosts whose keys this file lists, one value of --allow on each line.
     ///

@@ -6,9 +6,9 @@ use live::drivers::guest::{self, GuestDriver};
 use nvme_pcie::controller;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tunnel::Fingerprint;
 use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
-use tunnel::{Access, Fingerprint};
 
 use crate::args::{Ahead, Carried, ConfigCacheCounters, FarReads, StatusArgs};
 use crate::commands::{control, print, print_json};
@@ -71,7 +71,7 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     let downstream = driver.far().downstream();
     json!({
         "listening": driver.address().to_string(),
-        "admits": if driver.admission().access() == Access::Anyone { "anyone" } else { "listed keys" },
+        "admits": if driver.admission().has_list() { "listed keys" } else { "anyone" },
         "host": downstream.owner().map(|key| host(driver, key)),
         "link": link(now, downstream.session()),
         "connections": Carried::by(downstream.strands()),

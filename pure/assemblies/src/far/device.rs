@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use engine::{Engine, Instant};
 use nvme::media;
-use nvme::subsystem::Notification;
+use nvme::subsystem::{Notification, Permit};
 use nvme_pcie::function::{self, Function};
 use pcie::config::ConfigSpace;
 use pcie::wire::Packet;
@@ -44,6 +44,8 @@ pub trait Device {
     fn show(&mut self, _show: &mut impl FnMut(Registers)) {}
     /// While `throttled`, the link does not take the results of new work.
     fn set_throttled(&mut self, throttled: bool);
+    /// Sets what the host may do from now on. A device that can't tell hosts apart ignores it.
+    fn set_permit(&mut self, _now: Instant, _permit: &Permit) {}
     /// Whether there is a device. A device that comes and goes reports that with [`Said::Present`]
     /// and [`Said::Absent`].
     fn is_present(&self) -> bool {
@@ -132,6 +134,9 @@ impl Device for Function {
     }
     fn set_throttled(&mut self, throttled: bool) {
         Self::set_throttled(self, throttled);
+    }
+    fn set_permit(&mut self, now: Instant, permit: &Permit) {
+        Self::set_permit(self, now, permit.clone());
     }
     fn on_timeout(&mut self, now: Instant) {
         self.handle_timeout(now);

@@ -7,13 +7,16 @@ pub(crate) use device::show_configuration;
 pub use device::{Device, Said, Storage};
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Entropy, Instant, Watch};
 use nvme::media;
+use nvme::subsystem::Permit;
 use nvme_pcie::function::{self, Function};
 use pcie::wire::Packet;
 use tunnel::downstream::{self, Downstream};
 use tunnel::session::Arrival;
+use tunnel::{Access, Fingerprint};
 
 pub use tunnel::downstream::ConnectionId;
 
@@ -46,11 +49,22 @@ pub enum Output<O = Storage> {
     Event(Option<ConnectionId>, tunnel::Event),
 }
 
+/// A host that is admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// The key that the host must prove.
+    pub key: Fingerprint,
+    /// What the host may do with an SSD.
+    pub permit: Permit,
+}
+
 /// The box at the far end: the downstream end of the tunnel, and the function behind it.
 #[derive(Debug)]
 pub struct Far<F: Device = Function> {
     downstream: Downstream,
     function: F,
+    /// The hosts that are admitted, if there is a list.
+    admitted: Vec<Admitted>,
     throttled: bool,
     /// No further host is taken.
     closed: bool,
@@ -92,6 +106,7 @@ impl<F: Device> Far<F> {
         Self {
             downstream,
             function,
+            admitted: Vec::new(),
             throttled: false,
             closed: false,
             stir: true,
@@ -125,10 +140,26 @@ impl<F: Device> Far<F> {
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.watch
     }
-    /// Admits from now on whom `access` names; see [`Downstream::set_access`].
-    pub fn set_access(&mut self, now: Instant, access: tunnel::Access) {
+    /// Admits from now on the hosts with these keys, or whoever connects if there is no list; see
+    /// [`Downstream::set_access`].
+    pub fn admit(&mut self, now: Instant, admitted: Option<Vec<Admitted>>) {
         self.tell(now);
+        let access = match &admitted {
+            None => Access::Anyone,
+            Some(hosts) => Access::Keys(hosts.iter().map(|host| host.key).collect()),
+        };
+        self.admitted = admitted.unwrap_or_default();
         self.downstream.set_access(now, access);
+        self.permit_owner();
+    }
+
+    /// Lets the host that has the session do what its permit says.
+    fn permit_owner(&mut self) {
+        let owner = self.downstream.owner();
+        let host = self.admitted.iter().find(|host| Some(host.key) == owner);
+        let permit = host.map_or_else(Permit::default, |host| host.permit.clone());
+        self.function.set_permit(self.now, &permit);
+        self.stir = true;
     }
     /// Ends the session, tells the host `text` as the reason, and takes no further session.
     pub fn close(&mut self, now: Instant, text: &str) {
@@ -237,6 +268,9 @@ impl<F: Device> Far<F> {
             }
             downstream::Output::Close { connection } => self.outputs.push_back(Output::Close(connection)),
             downstream::Output::Event { connection, event } => {
+                if matches!(event, tunnel::Event::LinkUp { .. }) {
+                    self.permit_owner();
+                }
                 self.outputs.push_back(Output::Event(connection, event));
                 self.throttle();
             }

@@ -29,7 +29,7 @@ use nvme::media;
 use nvme::pointer::PageSize;
 use nvme::subsystem::{
     AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Counters, Input as CoreInput,
-    Notification, Output as CoreOutput, Subsystem as Core, Transport,
+    Notification, Output as CoreOutput, Permit, Subsystem as Core, Transport,
 };
 use nvme::wire::{AdminOpcode, QueueId, Status, StatusCode, SubmissionQueueEntry};
 use pcie::device::{Dma, DmaId, DmaResult};
@@ -280,6 +280,11 @@ impl Controller {
     /// not take the results.
     pub const fn set_throttled(&mut self, throttled: bool) {
         self.throttled = throttled;
+    }
+
+    /// Sets what the host may do from now on; see [`Permit`].
+    pub fn set_permit(&mut self, now: Instant, permit: Permit) {
+        self.core.set_permit(now, self.key, permit);
     }
 
     /// Host memory address of the next entry of the submission queue that was served last, for a

@@ -7,7 +7,7 @@ mod tests;
 
 use engine::{Engine, Instant};
 use nvme::media;
-use nvme::subsystem::Notification;
+use nvme::subsystem::{Notification, Permit};
 use pcie::config::{Bar, BarIndex, ClassCode, Identity, Link, ids};
 use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
@@ -161,6 +161,11 @@ impl Function {
     /// results.
     pub const fn set_throttled(&mut self, throttled: bool) {
         self.controller.set_throttled(throttled);
+    }
+
+    /// Sets what the host may do from now on; see [`Permit`].
+    pub fn set_permit(&mut self, now: Instant, permit: Permit) {
+        self.controller.set_permit(now, permit);
     }
 
     /// Writes a register on behalf of the host without a packet from the link.

@@ -130,6 +130,9 @@ impl Subsystem {
         let opcode = AdminOpcode::from(entry.opcode);
         self.sanitize.check_admin(entry)?;
         let controller = self.flow.slots.of(token).controller;
+        if !self.namespaces.permit(controller).allows(opcode) {
+            return Err(Failure::field(StatusCode::OperationDenied, Location::OPCODE));
+        }
         match ADMIN_COMMANDS.iter().find(|command| command.opcode == opcode) {
             Some(command) if self.offers(controller, opcode) => (command.handler)(self, token, entry),
             _ => Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE)),

@@ -12,6 +12,7 @@ use super::events::{AsynchronousEvent, Events};
 use super::features::Features;
 use super::flow::{Flow, Handled, Step};
 use super::namespace::Namespace;
+use super::namespaces::Namespaces;
 use super::record::SavedFeature;
 use super::reservation::Notices;
 use super::slots::State;
@@ -168,10 +169,15 @@ impl Controllers {
     }
 
     /// Reports a changed namespace to the controllers that have it attached.
-    pub(super) fn on_namespace_changed(&mut self, flow: &mut Flow, namespace: &Namespace) {
+    pub(super) fn on_namespace_changed(
+        &mut self,
+        flow: &mut Flow,
+        namespaces: &Namespaces,
+        namespace: &Namespace,
+    ) {
         let mut next = self.from(0);
         while let Some(key) = next {
-            if namespace.is_attached_to(key) {
+            if namespaces.is_active(key, namespace) {
                 self.on_namespace_changed_for(flow, key, namespace.id);
             }
             next = self.from(key.0 + 1);

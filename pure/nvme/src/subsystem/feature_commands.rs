@@ -74,6 +74,10 @@ impl Subsystem {
         if one_namespace && supported & capability::NAMESPACE_SPECIFIC == 0 {
             return Err(Failure::field(StatusCode::FeatureNotNamespaceSpecific, Location::NAMESPACE));
         }
+        let shared = save || matches!(id, FeatureId::WriteProtection | FeatureId::ReservationPersistence);
+        if shared && !self.namespaces.permit(controller).is_whole() {
+            return Err(Failure::field(StatusCode::OperationDenied, Location::CDW10));
+        }
         match id {
             FeatureId::ReservationMask | FeatureId::ReservationPersistence => {
                 self.set_reservation_feature(controller, id, entry)

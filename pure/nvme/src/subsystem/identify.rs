@@ -112,18 +112,21 @@ impl Identify<'_> {
             // Capabilities common to all namespaces that may be created.
             cns::NAMESPACE if entry.namespace == NamespaceId::ALL => self.common_structure(key).emit(page),
             cns::NAMESPACE => {
-                if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached_to(key)) {
+                if let Some(namespace) =
+                    self.valid_namespace(entry)?.filter(|one| self.namespaces.is_active(key, one))
+                {
                     self.namespace_structure(key, namespace).emit(page);
                 }
             }
             cns::ALLOCATED_NAMESPACE => {
-                if let Some(namespace) = self.valid_namespace(entry)? {
+                let shown = |one: &&Namespace| self.namespaces.permit(key).shows(one.id);
+                if let Some(namespace) = self.valid_namespace(entry)?.filter(shown) {
                     self.namespace_structure(key, namespace).emit(page);
                 }
             }
             cns::CONTROLLER => self.controller_structure(key).emit(page),
-            cns::ACTIVE_NAMESPACES => self.namespaces_after(entry, page, Some(key))?,
-            cns::ALLOCATED_NAMESPACES => self.namespaces_after(entry, page, None)?,
+            cns::ACTIVE_NAMESPACES => self.namespaces_after(key, entry, page, true)?,
+            cns::ALLOCATED_NAMESPACES => self.namespaces_after(key, entry, page, false)?,
             cns::NAMESPACE_DESCRIPTORS => self.descriptors(self.active_namespace(key, entry)?, page),
             cns::COMMAND_SET_NAMESPACE => {
                 // The structure is empty without metadata, because storage tags and extended
@@ -139,20 +142,25 @@ impl Identify<'_> {
             }
             cns::COMMAND_SET_ACTIVE_NAMESPACES => {
                 self.check_command_set(entry)?;
-                self.namespaces_after(entry, page, Some(key))?;
+                self.namespaces_after(key, entry, page, true)?;
             }
             cns::COMMAND_SET_ALLOCATED_NAMESPACES => {
                 self.check_command_set(entry)?;
-                self.namespaces_after(entry, page, None)?;
+                self.namespaces_after(key, entry, page, false)?;
             }
             cns::INDEPENDENT_NAMESPACE => {
-                if let Some(namespace) = self.valid_namespace(entry)?.filter(|one| one.is_attached_to(key)) {
+                if let Some(namespace) =
+                    self.valid_namespace(entry)?.filter(|one| self.namespaces.is_active(key, one))
+                {
                     self.independent_structure(key, namespace).emit(page);
                 }
             }
             cns::ATTACHED_CONTROLLERS => {
                 let missing = Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE);
                 let namespace = self.namespaces.allocated(entry.namespace).ok_or(missing)?;
+                if !self.namespaces.permit(key).shows(namespace.id) {
+                    return Err(missing);
+                }
                 self.controllers_from(entry, page, |key| namespace.is_attached_to(key));
             }
             cns::CONTROLLERS => self.controllers_from(entry, page, |_| true),
@@ -302,26 +310,34 @@ impl Identify<'_> {
             copy_blocks_max: copy_blocks,
             copy_ranges_max: low_u8(copy::COPY_RANGES_MAX - 1),
             ana_group: if self.controllers.has_ana(key, self.config) { namespace.ana_group } else { 0 },
-            attributes: if namespace.is_write_protected() { WRITE_PROTECTED } else { 0 },
+            attributes: if self.is_read_only(key, namespace) { WRITE_PROTECTED } else { 0 },
             nguid: namespace.identity.nguid,
             eui64: namespace.identity.eui64,
             ..self.common_structure(key)
         }
     }
 
+    /// Whether the controller's host can't write to the namespace.
+    fn is_read_only(&self, key: ControllerKey, namespace: &Namespace) -> bool {
+        namespace.is_write_protected() || self.namespaces.permit(key).read_only
+    }
+
     /// The identifiers above the command's in ascending order, of the active or of all allocated
-    /// namespaces.
+    /// namespaces that exist for the controller's host.
     fn namespaces_after(
         &self,
+        key: ControllerKey,
         entry: &SubmissionQueueEntry,
         page: &mut Page,
-        active_for: Option<ControllerKey>,
+        active: bool,
     ) -> Result<(), Failure> {
         if entry.namespace.0 >= NamespaceId::ALL.0 - 1 {
             return Err(Failure::field(StatusCode::InvalidNamespaceOrFormat, Location::NAMESPACE));
         }
         let listed = |one: &&Namespace| {
-            one.id > entry.namespace && active_for.is_none_or(|key| one.is_attached_to(key))
+            one.id > entry.namespace
+                && self.namespaces.permit(key).shows(one.id)
+                && (!active || one.is_attached_to(key))
         };
         let above = self.namespaces.iter().filter(listed);
         for (place, namespace) in page.as_chunks_mut::<4>().0.iter_mut().zip(above) {
@@ -353,7 +369,7 @@ impl Identify<'_> {
             sharing: self.sharing(key),
             reservations: self.reservation_capabilities(key),
             ana_group: if self.controllers.has_ana(key, self.config) { namespace.ana_group } else { 0 },
-            attributes: if namespace.is_write_protected() { WRITE_PROTECTED } else { 0 },
+            attributes: if self.is_read_only(key, namespace) { WRITE_PROTECTED } else { 0 },
             status: READY,
             ..IdentifyIndependentNamespace::default()
         }

@@ -106,7 +106,8 @@ impl Subsystem {
                 return Err(Failure::field(StatusCode::InvalidLogPage, Location::CDW10));
             }
             LogPage::AsymmetricAccess => {
-                let attached = self.namespaces.iter().filter(|one| one.is_attached_to(controller));
+                let attached =
+                    self.namespaces.iter().filter(|one| self.namespaces.is_active(controller, one));
                 ana::log(self.namespaces.access(controller), attached, entry)
             }
             LogPage::ReservationNotification => self.controllers.of(controller).notices.log(),

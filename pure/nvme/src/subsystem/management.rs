@@ -242,7 +242,7 @@ impl Subsystem {
     pub(super) fn take_namespace(&mut self, id: NamespaceId) -> Option<Namespace> {
         let namespace = self.namespaces.remove(id)?;
         self.unreadable.forget(id);
-        self.controllers.on_namespace_changed(&mut self.flow, &namespace);
+        self.controllers.on_namespace_changed(&mut self.flow, &self.namespaces, &namespace);
         Some(namespace)
     }
 

@@ -36,6 +36,7 @@ mod management;
 mod namespace;
 mod namespaces;
 mod overlap;
+mod permit;
 mod progress;
 mod protection;
 mod record;
@@ -72,6 +73,7 @@ pub use event_log::EVENT_LOG_BYTES_MAX;
 pub use events::AsynchronousEvent;
 pub use firmware_image::{FIRMWARE_BYTES_MAX, FIRMWARE_SLOTS, FirmwareConfig, FirmwareImage};
 pub use namespace::NamespaceError;
+pub use permit::Permit;
 pub use record::{
     Counters, FeatureKey, PersistentEvent, Registrant, ReservationRecord, ReservationType, SanitizeRecord,
     SanitizeStatus, SavedFeature, UnreadableBlocks, WriteProtection,

@@ -10,6 +10,7 @@ use super::config::{Config, PAGE_BYTES, PoolConfig};
 use super::controller::ControllerKey;
 use super::errors::Failure;
 use super::namespace::{Busy, Namespace};
+use super::permit::Permit;
 use super::record::ReservationRecord;
 use super::reservation::REGISTRANTS_MAX;
 use super::view::{NamespaceView, Refusal, Touch, Verdict, Views};
@@ -22,6 +23,7 @@ struct Standing {
     /// Host Identifier (HOSTID) of the controller's host.
     host: [u8; 16],
     access: Access,
+    permit: Permit,
 }
 
 /// The namespaces and the pool. Every change to a namespace is published at once.
@@ -82,7 +84,7 @@ impl Namespaces {
 
     /// The namespace called `id`, if it is active for the controller.
     pub(super) fn active(&self, controller: ControllerKey, id: NamespaceId) -> Option<&Namespace> {
-        self.allocated(id).filter(|namespace| namespace.is_attached_to(controller))
+        self.allocated(id).filter(|namespace| self.is_active(controller, namespace))
     }
 
     /// The namespace of a command, which must be active for the controller.
@@ -214,7 +216,7 @@ impl Namespaces {
         if self.standings.len() <= index {
             self.standings.resize(index + 1, None);
         }
-        self.standings[index] = Some(Standing { host, access: Access::default() });
+        self.standings[index] = Some(Standing { host, access: Access::default(), permit: Permit::default() });
         self.publish_for(key, |_| true);
     }
 
@@ -246,6 +248,26 @@ impl Namespaces {
     pub(super) fn set_host(&mut self, key: ControllerKey, host: [u8; 16]) {
         self.standing_mut(key).host = host;
         self.publish_for(key, |_| true);
+    }
+
+    /// What the controller's host may do.
+    pub(super) fn permit(&self, key: ControllerKey) -> &Permit {
+        &self.standing(key).permit
+    }
+
+    /// Sets what the controller's host may do. Returns false if nothing changed.
+    pub(super) fn set_permit(&mut self, key: ControllerKey, permit: Permit) -> bool {
+        let changed = core::mem::replace(&mut self.standing_mut(key).permit, permit.clone()) != permit;
+        if changed {
+            // The first controller with less than a whole permit changes what is plain for all.
+            self.publish_for(key, |_| true);
+        }
+        changed
+    }
+
+    /// Whether the namespace is attached to the controller and exists for its host.
+    pub(super) fn is_active(&self, key: ControllerKey, namespace: &Namespace) -> bool {
+        namespace.is_attached_to(key) && self.permit(key).shows(namespace.id)
     }
 
     /// How the controller reaches the ANA groups.
@@ -302,11 +324,20 @@ impl Namespaces {
         }
     }
 
+    /// Fails if the controller's host may only read.
+    pub(super) fn check_writable(&self, key: ControllerKey, id: NamespaceId) -> Result<(), Failure> {
+        if self.permit(key).read_only { Err(self.views.failure(id, Refusal::ReadOnly)) } else { Ok(()) }
+    }
+
     /// What the namespace answers to the controller's commands: the first reason for a refusal.
     fn verdict(&self, key: ControllerKey, namespace: &Namespace) -> Verdict {
         let standing = self.standings.get(usize::from(key.0)).and_then(Option::as_ref);
-        let active = namespace.busy != Some(Busy::Creating) && namespace.is_attached_to(key);
-        let Some(standing) = standing.filter(|_| active) else {
+        let active = |standing: &&Standing| {
+            namespace.busy != Some(Busy::Creating)
+                && namespace.is_attached_to(key)
+                && standing.permit.shows(namespace.id)
+        };
+        let Some(standing) = standing.filter(active) else {
             return Verdict::refuse(Refusal::Missing);
         };
         if let Some(code) = standing.access.state(namespace.ana_group).refusal() {
@@ -316,14 +347,17 @@ impl Namespaces {
             Busy::Formatting => Refusal::Formatting,
             Busy::Creating | Busy::Deleting => Refusal::Missing,
         });
-        Verdict::new(
-            |touch| if namespace.allows(standing.host, touch) { busy } else { Some(Refusal::Reserved) },
-        )
+        Verdict::new(|touch| match touch {
+            Touch::Writes if standing.permit.read_only => Some(Refusal::ReadOnly),
+            touch if namespace.allows(standing.host, touch) => busy,
+            _ => Some(Refusal::Reserved),
+        })
     }
 
     fn is_plain(&self, namespace: &Namespace) -> bool {
         namespace.is_attached_to_all()
             && !self.unreached.contains(&namespace.ana_group)
+            && self.standings.iter().flatten().all(|standing| standing.permit.is_whole())
             && namespace.reservations.as_ref().is_none_or(|record| record.reservation.is_none())
             && namespace.busy.is_none()
             && !namespace.marked

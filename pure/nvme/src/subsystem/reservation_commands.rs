@@ -23,6 +23,9 @@ impl Subsystem {
             return Err(Failure::field(StatusCode::InvalidCommandOpcode, Location::OPCODE));
         }
         self.lane().ready(token, entry)?;
+        if IoOpcode::from(entry.opcode) != IoOpcode::ReservationReport {
+            self.namespaces.check_writable(controller, entry.namespace)?;
+        }
         match IoOpcode::from(entry.opcode) {
             IoOpcode::ReservationReport => {
                 let record = self.namespaces.reservations(entry.namespace);

@@ -1,5 +1,7 @@
 //! Changes to namespaces that come from outside while hosts use them.
 
+use alloc::vec::Vec;
+
 use engine::Instant;
 
 use super::Subsystem;
@@ -7,6 +9,7 @@ use super::config::NamespaceConfig;
 use super::controller::ControllerKey;
 use super::events::AsynchronousEvent;
 use super::namespace::{Busy, Namespace, NamespaceError};
+use super::permit::Permit;
 use super::self_test::Outcome;
 use crate::wire::{AnaState, NamespaceId};
 
@@ -70,10 +73,21 @@ impl Subsystem {
         }
     }
 
+    /// Sets what the host of a controller may do, and tells it that its namespaces have changed.
+    pub fn set_permit(&mut self, now: Instant, controller: ControllerKey, permit: Permit) {
+        self.flow.now = now;
+        if self.namespaces.set_permit(controller, permit) {
+            let attached = self.namespaces.iter().filter(|one| one.is_attached_to(controller));
+            for id in attached.map(|one| one.id).collect::<Vec<_>>() {
+                self.controllers.on_namespace_changed_for(&mut self.flow, controller, id);
+            }
+        }
+    }
+
     /// Reports a changed namespace to the hosts that use it.
     pub(super) fn tell_of_change(&mut self, id: NamespaceId) {
         if let Some(namespace) = self.namespaces.find(id) {
-            self.controllers.on_namespace_changed(&mut self.flow, namespace);
+            self.controllers.on_namespace_changed(&mut self.flow, &self.namespaces, namespace);
         }
     }
 

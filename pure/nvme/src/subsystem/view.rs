@@ -28,16 +28,19 @@ pub(super) const fn blocks_of(entry: &SubmissionQueueEntry) -> u64 {
 pub(super) enum Touch {
     Reads,
     Writes,
+    /// No change of blocks, but reservations judge it like a write.
+    Flushes,
     /// No access that reservations deny: the command has rules of its own.
     Nothing,
 }
 
 impl Touch {
-    const ALL: [Self; 3] = [Self::Reads, Self::Writes, Self::Nothing];
+    const ALL: [Self; 4] = [Self::Reads, Self::Writes, Self::Flushes, Self::Nothing];
 
     pub(super) const fn of(opcode: IoOpcode) -> Self {
         match opcode {
             IoOpcode::Read | IoOpcode::Compare | IoOpcode::Verify => Self::Reads,
+            IoOpcode::Flush => Self::Flushes,
             IoOpcode::ReservationRegister
             | IoOpcode::ReservationReport
             | IoOpcode::ReservationAcquire
@@ -58,17 +61,19 @@ pub(super) enum Refusal {
     Reserved,
     /// The namespace is being formatted.
     Formatting,
+    /// The controller's host may only read.
+    ReadOnly,
 }
 
 /// What a namespace answers to the commands of one controller: a refusal or none for each
 /// [`Touch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Verdict([Option<Refusal>; 3]);
+pub(super) struct Verdict([Option<Refusal>; 4]);
 
 impl Verdict {
     /// Refuses every command for the same reason.
     pub(super) const fn refuse(refusal: Refusal) -> Self {
-        Self([Some(refusal); 3])
+        Self([Some(refusal); 4])
     }
 
     pub(super) fn new(of: impl Fn(Touch) -> Option<Refusal>) -> Self {
@@ -194,6 +199,7 @@ impl Views {
             Refusal::Unreached(code) => Failure::field(code, Location::NAMESPACE),
             Refusal::Reserved => Failure::new(StatusCode::ReservationConflict),
             Refusal::Formatting => Failure::new(StatusCode::FormatInProgress),
+            Refusal::ReadOnly => Failure::new(StatusCode::NamespaceWriteProtected),
         }
     }
 

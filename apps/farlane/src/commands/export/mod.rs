@@ -18,7 +18,6 @@ use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
 use nvme_pcie::{controller, function};
-use tunnel::Access;
 use tunnel::session::HandshakeError;
 
 use crate::args::{ExportArgs, MemoryBuffer, Served, Trusted};
@@ -170,7 +169,7 @@ struct Places {
 impl Places {
     fn of(tcp: SocketAddr, quic: Option<&quic::Listener>, trusted: &Trusted) -> Self {
         let key = trusted.identity.as_ref().map(Identity::fingerprint);
-        let is_closed = trusted.admission.access() != Access::Anyone;
+        let is_closed = trusted.admission.has_list();
         Self { tcp, quic: quic.map(quic::Listener::address), key, is_closed }
     }
 

@@ -10,6 +10,7 @@ mod io_commands;
 mod life;
 mod namespaces;
 mod overlap;
+mod permits;
 mod protection;
 mod reservations;
 mod saving;

@@ -8,20 +8,25 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use tunnel::{Access, Fingerprint};
+use assemblies::far::Admitted;
+use nvme::subsystem::{NAMESPACE_ID_MAX, Permit};
+use nvme::wire::NamespaceId;
+use tunnel::Fingerprint;
 
 /// The most bytes of a file with admitted keys.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The most bytes of a host's name in the list.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A key that is admitted: `FINGERPRINT[,name=TEXT]`.
+/// A key that is admitted: `FINGERPRINT[,name=TEXT][,nsid=N[+N…]][,readonly]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The fingerprint of the key.
     pub key: Fingerprint,
     /// What people call the host that has the key.
     pub name: Option<String>,
+    /// What the host may do.
+    pub permit: Permit,
 }
 
 impl FromStr for Grant {
@@ -31,19 +36,38 @@ impl FromStr for Grant {
         let mut parts = text.split(',').map(str::trim);
         let key = parts.next().unwrap_or_default();
         let key = key.parse().map_err(|error| format!("'{key}': {error}"))?;
-        let mut name = None;
+        let (mut name, mut permit) = (None, Permit::default());
         for part in parts {
             match part.split_once('=') {
+                None if part == "readonly" => permit.read_only = true,
+                Some(("nsid", _)) if permit.namespaces.is_some() => {
+                    return Err("nsid= is given twice; nsid=1+3 shows two namespaces".to_owned());
+                }
+                Some(("nsid", value)) => permit.namespaces = Some(namespaces(value)?),
                 Some(("name", _)) if name.is_some() => return Err("name= is given twice".to_owned()),
                 Some(("name", value)) if is_name(value) => name = Some(value.to_owned()),
                 Some(("name", _)) => {
                     return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes without control characters"));
                 }
-                _ => return Err(format!("'{part}' is not name=TEXT; expected FINGERPRINT[,name=TEXT]")),
+                _ => {
+                    return Err(format!(
+                        "'{part}' is not one of: name=TEXT, nsid=N, readonly; \
+                         expected FINGERPRINT[,name=TEXT][,nsid=N][,readonly]"
+                    ));
+                }
             }
         }
-        Ok(Self { key, name })
+        Ok(Self { key, name, permit })
     }
+}
+
+/// Parses identifiers of namespaces, joined by `+`.
+fn namespaces(text: &str) -> Result<Vec<NamespaceId>, String> {
+    let one = |text: &str| match text.parse() {
+        Ok(id @ 1..=NAMESPACE_ID_MAX) => Ok(NamespaceId(id)),
+        _ => Err(format!("nsid={text}: expected 1 to {NAMESPACE_ID_MAX}, joined by + if there are several")),
+    };
+    text.split('+').map(one).collect()
 }
 
 fn is_name(text: &str) -> bool {
@@ -105,12 +129,20 @@ impl Admission {
         self.file.is_some()
     }
 
-    /// The list as the engine takes it.
-    pub fn access(&self) -> Access {
-        if self.given.is_empty() && self.file.is_none() {
-            return Access::Anyone;
-        }
-        Access::Keys(self.grants().map(|grant| grant.key).collect())
+    /// Whether hosts must prove a key.
+    pub const fn has_list(&self) -> bool {
+        !self.given.is_empty() || self.file.is_some()
+    }
+
+    /// The list as the engine takes it: whom to admit, or nothing if whoever connects is.
+    pub fn admitted(&self) -> Option<Vec<Admitted>> {
+        let admitted = |grant: &Grant| Admitted { key: grant.key, permit: grant.permit.clone() };
+        self.has_list().then(|| self.grants().map(admitted).collect())
+    }
+
+    /// Whether every admitted host may do everything.
+    pub fn is_whole(&self) -> bool {
+        self.grants().all(|grant| grant.permit.is_whole())
     }
 
     /// What people call the host with this key.
@@ -167,10 +199,18 @@ mod tests {
         Fingerprint([2; 32])
     }
 
+    fn keys(admission: &Admission) -> Vec<Fingerprint> {
+        admission.admitted().unwrap().into_iter().map(|host| host.key).collect()
+    }
+
     #[test]
     fn a_grant_names_a_key_and_perhaps_its_host() {
         let grant: Grant = ONE.parse().unwrap();
         assert_eq!((grant.key.to_string().as_str(), grant.name), (ONE, None));
+        assert!(grant.permit.is_whole());
+        let grant: Grant = format!("{ONE},nsid=1+3,readonly").parse().unwrap();
+        let namespaces = Some(vec![NamespaceId(1), NamespaceId(3)]);
+        assert_eq!(grant.permit, Permit { namespaces, read_only: true });
         let grant: Grant = format!("{ONE},name=lab 3").parse().unwrap();
         assert_eq!(grant.name.as_deref(), Some("lab 3"));
         for (text, expected) in [
@@ -178,6 +218,9 @@ mod tests {
             ("alice", "43 characters"),
             (&format!("{ONE},name="), "1 to 64"),
             (&format!("{ONE},root"), "'root'"),
+            (&format!("{ONE},nsid=0"), "nsid=0"),
+            (&format!("{ONE},nsid=1+x"), "nsid=x"),
+            (&format!("{ONE},nsid=1,nsid=2"), "twice"),
             (&format!("{ONE},name=a,name=b"), "twice"),
         ] {
             let error = text.parse::<Grant>().unwrap_err();
@@ -196,26 +239,26 @@ mod tests {
         fs::write(&path, format!("# hosts\n\n{ONE},name=lab\n")).unwrap();
         age(1);
         let mut admission = Admission::new(Vec::new(), Some(path.clone())).unwrap();
-        let first = admission.access();
-        assert!(first.admits(Some(ONE.parse().unwrap())) && !first.admits(Some(two())));
+        let first = admission.admitted();
+        assert_eq!(keys(&admission), [ONE.parse().unwrap()]);
         assert_eq!(admission.name_of(ONE.parse().unwrap()), Some("lab"));
         assert!(!admission.look().unwrap());
 
         fs::write(&path, "nonsense\n").unwrap();
         age(2);
         assert!(matches!(admission.look(), Err(AdmissionError::Line(_, 1, _))));
-        assert_eq!(admission.access(), first);
+        assert_eq!(admission.admitted(), first);
         assert!(!admission.look().unwrap(), "the same mistake is told once");
 
         fs::write(&path, format!("{}\n", two())).unwrap();
         age(3);
         assert!(admission.look().unwrap());
-        assert_eq!(admission.access(), Access::Keys(vec![two()]));
+        assert_eq!(keys(&admission), [two()]);
         // A file that has gone admits those that it named last.
         fs::remove_file(&path).unwrap();
         assert!(admission.look().is_err());
         assert!(!admission.look().unwrap());
-        assert_eq!(admission.access(), Access::Keys(vec![two()]));
+        assert_eq!(keys(&admission), [two()]);
     }
 
     #[test]
@@ -224,8 +267,8 @@ mod tests {
         let path = directory.path().join("hosts");
         fs::write(&path, "").unwrap();
         let admission = Admission::new(Vec::new(), Some(path)).unwrap();
-        assert_eq!(admission.access(), Access::Keys(Vec::new()));
-        assert_eq!(Admission::default().access(), Access::Anyone);
+        assert_eq!(admission.admitted(), Some(Vec::new()));
+        assert_eq!(Admission::default().admitted(), None);
         assert!(Admission::new(Vec::new(), Some("/nowhere/hosts".into())).is_err());
     }
 }

@@ -43,7 +43,7 @@ impl Dialer {
     ///
     /// # Panics
     /// When `addresses` is empty.
-    pub(crate) fn along(route: &Route, addresses: &[SocketAddr], now: Instant) -> Self {
+    pub fn along(route: &Route, addresses: &[SocketAddr], now: Instant) -> Self {
         let way = Tcp { options: route.tcp.clone(), trust: route.trust.clone() };
         Self::over(way, addresses.to_vec(), now)
     }

@@ -18,7 +18,7 @@ pub(super) struct Doorkeeper {
 
 impl Doorkeeper {
     pub(super) fn new<D: Device>(admission: Admission, now: Instant, far: &mut Far<D>) -> Self {
-        far.set_access(now, admission.access());
+        far.admit(now, admission.admitted());
         let look = admission.has_file().then_some(now + LOOK_EVERY);
         Self { admission, look }
     }
@@ -42,7 +42,7 @@ impl Doorkeeper {
         match self.admission.look() {
             Ok(false) => false,
             Ok(true) => {
-                far.set_access(now, self.admission.access());
+                far.admit(now, self.admission.admitted());
                 report(Event::Admission(Ok(())));
                 true
             }

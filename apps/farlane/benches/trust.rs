@@ -1,0 +1,117 @@
+//! What encryption costs: TLS beside the plain tunnel, and beside what its cipher alone does.
+//!
+//! `make bench` runs this. Figures are medians over runs that interleave the two. No figure here is
+//! a test.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
+
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use serde_json::Value;
+
+use support::{farlane, median};
+
+const RUNS: usize = 7;
+/// Bytes of the longest record of TLS.
+const RECORD: usize = 16 << 10;
+
+fn main() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut export, plain, sealed) = export(directory.path().to_str().unwrap());
+    println!("{:<46}{:>12}{:>12}{:>8}  aim", "median ns, 4 KiB, depth 1", "plain", "TLS", "ratio");
+    for workload in ["randread", "randwrite"] {
+        let pairs: Vec<[f64; 2]> = (0..RUNS)
+            .map(|run| {
+                let latency =
+                    |url: &str| bench(url, workload, "4k", "1")["latency_ns"]["p50"].as_f64().unwrap();
+                in_turn(run, || latency(&plain), || latency(&sealed))
+            })
+            .collect();
+        row(workload, &pairs, "at most 1.3");
+    }
+    println!("{:<46}{:>12}{:>12}{:>8}  aim", "MiB/s, 128 KiB, depth 4", "cipher", "TLS", "ratio");
+    for workload in ["read", "write"] {
+        let pairs: Vec<[f64; 2]> = (0..RUNS)
+            .map(|run| {
+                let rate = || {
+                    let report = bench(&sealed, workload, "128k", "4");
+                    report["mib_s"].as_f64().unwrap()
+                };
+                in_turn(run, cipher, rate)
+            })
+            .collect();
+        row(workload, &pairs, "at least 0.60");
+    }
+    export.kill().unwrap();
+    export.wait().unwrap();
+}
+
+/// Measures both; every other run, the second one goes first.
+fn in_turn(run: usize, one: impl Fn() -> f64, other: impl Fn() -> f64) -> [f64; 2] {
+    if run.is_multiple_of(2) {
+        let first = one();
+        [first, other()]
+    } else {
+        let second = other();
+        [one(), second]
+    }
+}
+
+fn row(name: &str, pairs: &[[f64; 2]], aim: &str) {
+    let [one, other] = [0, 1].map(|which| median(pairs.iter().map(|pair| pair[which])));
+    let ratio = median(pairs.iter().map(|[one, other]| other / one));
+    println!("{name:<46}{one:>12.0}{other:>12.0}{ratio:>8.2}  {aim}");
+}
+
+/// A far end that hears hosts with and without TLS: its process, and its URLs without and with a
+/// key.
+fn export(directory: &str) -> (Child, String, String) {
+    let key = format!("{directory}/key.pem");
+    let mut export = farlane()
+        .args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "16MiB", "--key", &key])
+        .args(["--spin", "10s", "--cpu", "0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(export.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    let plain = format!("tcp://{}", said["listening"].as_str().unwrap());
+    // Any key: a host's own key need not be known.
+    let sealed = format!("{plain}?key=any");
+    (export, plain, sealed)
+}
+
+fn bench(url: &str, workload: &str, bytes: &str, depth: &str) -> Value {
+    let output = farlane()
+        .args(["bench", url, "--json", "--cpu", "1", "--spin", "10s", "--runtime", "1s"])
+        .args(["--rw", workload, "--bs", bytes, "--iodepth", depth])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "the load failed");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// MiB a second that AES-256-GCM seals in records on one core.
+fn cipher() -> f64 {
+    let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &[7; 32]).unwrap());
+    let mut record = vec![0; RECORD];
+    let (start, mut sealed) = (Instant::now(), 0.0);
+    while start.elapsed() < Duration::from_millis(500) {
+        for counter in 0..64_u8 {
+            let mut nonce = [0; NONCE_LEN];
+            nonce[0] = counter;
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            let _ = key.seal_in_place_separate_tag(nonce, Aad::from([23; 5]), &mut record).unwrap();
+            sealed += 1.0;
+        }
+    }
+    sealed * 16.0 / 1024.0 / start.elapsed().as_secs_f64()
+}
