@@ -3,8 +3,8 @@
 //!
 //! The hosts ([`Near`](crate::near::Near), [`Guest`](crate::guest::Guest)) differ above the root
 //! complex. From the root complex down they have this in common. A host polls in this order:
-//! [`RootPort::poll_root`] for what the root complex has for the host, [`RootPort::poll_packet`] for
-//! what has come through the tunnels, and [`RootPort::poll_link`] for the rest.
+//! [`RootPort::poll_root`] for what the root complex has for the host, [`RootPort::poll_packet`]
+//! for what has come through the tunnels, and [`RootPort::poll_link`] for the rest.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -29,8 +29,6 @@ pub(super) const NAME_SHIFT: u32 = 12;
 pub(super) const NUMBER_MASK: u64 = (1 << NAME_SHIFT) - 1;
 /// Bytes of the configuration space of a function without PCI Express.
 const CONVENTIONAL_SIZE: u64 = 256;
-/// The class of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
-const CLASS_NVME: ClassCode = ClassCode::NVME;
 
 /// Where NVMe controllers have their doorbells, and how many there can be in the page that is
 /// offered.
@@ -78,7 +76,7 @@ impl Slot {
             shadow: Shadow::new(function, &target.space),
             vectors: Vectors::new(vectors_of(function)),
             table: Table::of(function),
-            remembered: (function.class == CLASS_NVME).then(Remembered::default),
+            remembered: (function.class == ClassCode::NVME).then(Remembered::default),
             replaced: None,
             target,
         }
@@ -119,7 +117,7 @@ fn vectors_of(function: &Function) -> u16 {
 /// The doorbells of `function`, if it is an NVMe controller whose doorbells have pages of their
 /// own.
 pub(super) fn doorbells_of(function: &Function) -> Option<Doorbells> {
-    let bar = function.bar(0).filter(|bar| function.class == CLASS_NVME && bar.address.is_some())?;
+    let bar = function.bar(0).filter(|bar| function.class == ClassCode::NVME && bar.address.is_some())?;
     let place = Doorbells { offset: DOORBELLS, length: PAGE, region_length: bar.size, count: DOORBELLS_MAX };
     let within = place.offset + place.length <= bar.size;
     // Clients must not write an MSI-X table in the same page.
@@ -239,7 +237,7 @@ impl<D: 'static> Guest<D> {
         let endpoints = endpoints_of(&topology);
         let found = match self.config.function {
             Some(index) => endpoints.get(index),
-            None => endpoints.iter().find(|function| function.class == CLASS_NVME),
+            None => endpoints.iter().find(|function| function.class == ClassCode::NVME),
         };
         match found {
             Some(function) if function.enabled => {

@@ -11,8 +11,6 @@ use pcie::root_complex::{Function, RootComplex, Topology};
 use pcie::wire::Bdf;
 use tunnel::upstream::PortIndex;
 
-/// Class code of an NVMe I/O controller: mass storage, non-volatile memory, NVM Express.
-const CLASS_NVME: ClassCode = ClassCode::NVME;
 /// This bit marks the cookies of configuration reads.
 const CONFIG: u64 = 1 << 62;
 /// Cookies of register reads: the driver's index above this bit, the driver's own cookie below.
@@ -62,7 +60,7 @@ pub(super) fn find_controllers(topology: &Topology) -> Vec<Found> {
     };
     topology
         .functions()
-        .filter(|function| function.class == CLASS_NVME)
+        .filter(|function| function.class == ClassCode::NVME)
         .filter_map(|function| {
             let bar = function.bar(0)?.address?;
             let port = below(function.bdf).and_then(|port| u8::try_from(port).ok()).map(PortIndex);
