@@ -570,9 +570,6 @@ impl Engine for Controller {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match (self.core.poll_timeout(), self.interrupts.earliest()) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        Instant::earlier(self.core.poll_timeout(), self.interrupts.earliest())
     }
 }

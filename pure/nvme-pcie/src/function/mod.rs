@@ -302,9 +302,6 @@ impl Engine for Function {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match (self.endpoint.poll_timeout(), self.controller.poll_timeout()) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        Instant::earlier(self.endpoint.poll_timeout(), self.controller.poll_timeout())
     }
 }

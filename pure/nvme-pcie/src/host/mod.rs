@@ -504,8 +504,8 @@ impl Engine for Host {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let commands = self.queues[..self.active].iter().filter_map(|queue| queue.deadlines.earliest());
-        commands.chain(self.timers.earliest()).min()
+        let commands = self.queues[..self.active].iter().map(|queue| queue.deadlines.earliest());
+        commands.fold(self.timers.earliest(), Instant::earlier)
     }
 }
 

@@ -494,6 +494,7 @@ impl Engine for RootComplex {
     }
     fn poll_timeout(&self) -> Option<Instant> {
         let wake = self.enumeration.as_ref().and_then(|running| running.sleep).map(|(at, _)| at);
-        self.requester.poll_timeout().into_iter().chain(wake).chain(self.accesses.deadline()).min()
+        let requests = Instant::earlier(self.requester.poll_timeout(), self.accesses.deadline());
+        Instant::earlier(requests, wake)
     }
 }

@@ -19,9 +19,10 @@ impl Strand {
     /// The strand that every link has.
     pub const MAIN: Self = Self(0);
 
-    /// The first `count` strands of a link, the main one first.
+    /// The first `count` strands of a link, at most 255, the main one first.
+    #[inline]
     pub fn first(count: usize) -> impl Iterator<Item = Self> {
-        (0..=u8::MAX).map(Self).take(count)
+        (0..u8::try_from(count).unwrap_or(u8::MAX)).map(Self)
     }
     /// Whether this is the main strand.
     pub const fn is_main(self) -> bool {

@@ -442,7 +442,7 @@ impl Engine for Downstream {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.session.poll_timeout(), self.gate.earliest()].into_iter().flatten().min()
+        Instant::earlier(self.session.poll_timeout(), self.gate.earliest())
     }
 }
 

@@ -553,10 +553,11 @@ impl<I: Interposer> Engine for Upstream<I> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let ports = self.ports.iter().filter_map(LinkEnd::poll_timeout);
+        let ports = self.ports.iter().map(LinkEnd::poll_timeout).fold(None, Instant::earlier);
         let interposer = self.interposer.as_ref().and_then(|interposer| interposer.poll_timeout());
         let cache = self.config_cache.as_ref().and_then(|cache| cache.poll_timeout());
-        ports.chain(self.switch.poll_timeout()).chain(interposer).chain(cache).min()
+        let own = Instant::earlier(self.switch.poll_timeout(), ports);
+        Instant::earlier(own, Instant::earlier(interposer, cache))
     }
 }
 
