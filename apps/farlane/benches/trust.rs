@@ -8,15 +8,26 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use engine::{Buffer, Pool};
+use live::carrier::Received;
+use live::carrier::identity::{Identity, Pin};
+use live::carrier::route::{Route, Trust};
+use live::carrier::tcp::{Acceptor, Dialer, Dialled, Listener, Options};
+use live::sys::clock::Clock;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde_json::Value;
 
-use support::{farlane, median};
+use support::{farlane, median, number};
 
 const RUNS: usize = 7;
+/// Number of connections of which each end is idle.
+const IDLE: usize = 200;
 /// Bytes of the longest record of TLS.
 const RECORD: usize = 16 << 10;
 
@@ -49,6 +60,42 @@ fn main() {
     }
     export.kill().unwrap();
     export.wait().unwrap();
+    idle();
+}
+
+/// Prints what connections cost that both ends have proved and that nobody uses.
+fn idle() {
+    let identity = Arc::new(Identity::generate().unwrap());
+    let listener = Listener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let listener = listener.with_tls(Acceptor::new(&identity).unwrap());
+    let trust = Some(Trust { identity, pin: Pin::Any });
+    let (addresses, tcp) = (vec![listener.address()], Options::default());
+    let route = Route { addresses, others: Vec::new(), tcp, quic: None, trust, digests: false };
+    let resident = || number("/proc/self/status", "VmRSS:");
+    let (clock, mut pool, mut open) = (Clock::start(), Pool::default(), Vec::new());
+    let mut meet = || {
+        let mut dialer = Dialer::along(&route, &route.addresses, clock.now());
+        let mut far = None;
+        loop {
+            far = far.or_else(|| listener.accept().unwrap());
+            if let Some(far) = &mut far {
+                let _ = far.receive(&mut pool);
+            }
+            if let Dialled::Connected(mut near) = dialer.poll(clock.now()) {
+                let mut far = far.unwrap();
+                near.send(Buffer::copy_from_slice(&[0; 4096])).unwrap();
+                near.flush().unwrap();
+                while far.receive(&mut pool).unwrap() == Received::Nothing {}
+                let _ = far.receive(&mut pool);
+                return [near, far];
+            }
+        }
+    };
+    open.extend((0..20).flat_map(|_| meet()));
+    let before = resident();
+    open.extend((0..IDLE).flat_map(|_| meet()));
+    let each = (resident() - before) / (2 * IDLE) as f64;
+    println!("an idle connection, KiB {each:>46.0}  aim: under 64");
 }
 
 /// Measures both; every other run, the second one goes first.

@@ -149,7 +149,9 @@ pub(crate) enum Error {
     KnownEnds(#[from] live::carrier::identity::KnownError),
 
     #[error("{0}")]
-    #[diagnostic(help("each line is FINGERPRINT[,name=TEXT][,nsid=N][,readonly], as for --allow"))]
+    #[diagnostic(help(
+        "each line is FINGERPRINT[,name=TEXT][,nsid=N][,readonly][,iops=N][,bandwidth=SIZE], as for --allow"
+    ))]
     Admission(#[from] live::carrier::identity::AdmissionError),
 
     #[error("whoever reaches {address} would own what is offered there: nobody is asked who they are")]
@@ -171,6 +173,12 @@ pub(crate) enum Error {
     #[error("the device at {} can't be offered at {count} addresses", path.display())]
     #[diagnostic(help("one host at a time may use a device: give --listen once"))]
     OneDevice { path: PathBuf, count: usize },
+
+    #[error("the device at {} can only be offered whole", path.display())]
+    #[diagnostic(help(
+        "leave out nsid, readonly, iops and bandwidth behind --allow: another process has the namespaces, if there are any"
+    ))]
+    OnlyWhole { path: PathBuf },
 
     #[error("not everything is saved: {0}")]
     #[diagnostic(help(
@@ -346,6 +354,7 @@ impl Error {
             | Self::KnownEnds(_)
             | Self::Admission(_)
             | Self::Exposed { .. }
+            | Self::OnlyWhole { .. }
             | Self::SomebodyElse(_)
             | Self::Trust(_)
             | Self::Bind {

@@ -115,6 +115,21 @@ fn a_host_sees_and_changes_what_its_permit_says() {
 }
 
 #[test]
+fn a_host_stays_below_its_ceiling() {
+    let keys = Keys::new();
+    let far = keys.export(&["--allow", &format!("{},iops=500", keys.host), "--allow", &keys.other]);
+    let url = keys.url(&far.address);
+    let rate = |key: &str, further: &[&str]| {
+        let bench =
+            ["bench", &url, "--rw", "randread", "--iodepth", "16", "--runtime", "2s", "--json", "--key", key];
+        json(&[&bench[..], further].concat())["iops"].as_f64().unwrap()
+    };
+    let limited = rate(&keys.path("host"), &[]);
+    assert!((400.0..600.0).contains(&limited), "{limited}");
+    assert!(rate(&keys.path("other"), &[]) > 2.0 * limited);
+}
+
+#[test]
 fn a_far_end_without_keys_is_named_by_a_host_that_expects_one() {
     let keys = Keys::new();
     let far = Export::start(&["--ram", "1MiB"]);

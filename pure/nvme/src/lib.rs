@@ -99,5 +99,6 @@ pub mod fuzz;
 pub mod host;
 pub mod media;
 pub mod pointer;
+pub mod rate;
 pub mod subsystem;
 pub mod wire;

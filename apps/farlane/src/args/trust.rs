@@ -75,8 +75,8 @@ pub(crate) struct Trust {
     /// Hosts without an admitted key are refused, and connections are encrypted (TLS 1.3). Each
     /// host's farlane key show prints its fingerprint. Append ,nsid=1+3 to show the host these
     /// namespaces only, and ,readonly to let it read only. Such a host can't format or manage
-    /// namespaces, either
-    #[arg(long, value_name = "FINGERPRINT[,name=TEXT][,nsid=N[+N]][,readonly]")]
+    /// namespaces, either. ,iops=5000 and ,bandwidth=100MiB limit what the host does in a second
+    #[arg(long, value_name = "FINGERPRINT[,name=TEXT][,nsid=N[+N]][,readonly][,iops=N][,bandwidth=SIZE]")]
     allow: Vec<Grant>,
     /// Admit the hosts whose keys this file lists, one value of --allow on each line.
     ///

@@ -96,11 +96,17 @@ impl Controller {
         if !is_admin && self.bytes_in_flight >= self.config.bytes_in_flight_max {
             return 0;
         }
+        if !is_admin && self.ceiling.opens(self.now).is_some() {
+            return 0;
+        }
         let reserved = if is_admin { 0 } else { ADMIN_SLOTS };
         let slots = self.slots.available().saturating_sub(reserved);
         let entries = queue.contiguous().min(self.burst).min(FETCH_ENTRIES_MAX).min(most).min(slots);
         if entries == 0 || queue.fetches.len() >= FETCHES_PER_QUEUE_MAX {
             return 0;
+        }
+        if !is_admin {
+            self.ceiling.charge_operations(self.now, entries.into());
         }
         if let Some(start) = queue.next_local() {
             queue.fetch(entries);
@@ -167,6 +173,10 @@ impl Controller {
         let token = CommandToken(u32::from(index));
         self.tell_core(CoreInput::Command { controller: self.key, token, queue: QueueId(queue), entry });
         if queue != 0 {
+            if self.ceiling.has_bytes() {
+                let moved = self.core.transfer(token).map_or(0, |transfer| transfer.length);
+                self.ceiling.charge_bytes(self.now, moved.into());
+            }
             self.walk_early(index, token);
         }
     }

@@ -27,6 +27,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine, Instant, Pool};
 use nvme::media;
 use nvme::pointer::PageSize;
+use nvme::rate::Ceiling;
 use nvme::subsystem::{
     AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Counters, Input as CoreInput,
     Notification, Output as CoreOutput, Permit, Subsystem as Core, Transport,
@@ -197,6 +198,8 @@ pub struct Controller {
     /// The queues by priority class, if the host selected weighted round robin.
     classes: Option<Classes>,
     throttled: bool,
+    /// The ceiling on the host's rate.
+    ceiling: Ceiling,
     /// Whether CC.EN was set while media still work for commands from before a reset. The
     /// controller waits for these commands, which must not overtake new ones.
     enabling: bool,
@@ -259,6 +262,7 @@ impl Controller {
             weights: [1; 3],
             classes: None,
             throttled: false,
+            ceiling: Ceiling::default(),
             enabling: false,
             slots: Slots::new(config.commands_max),
             reads: Reads::new(),
@@ -284,6 +288,7 @@ impl Controller {
 
     /// Sets what the host may do from now on; see [`Permit`].
     pub fn set_permit(&mut self, now: Instant, permit: Permit) {
+        self.ceiling = Ceiling::new(permit.rate);
         self.core.set_permit(now, self.key, permit);
     }
 
@@ -570,6 +575,9 @@ impl Engine for Controller {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Instant::earlier(self.core.poll_timeout(), self.interrupts.earliest())
+        let own = Instant::earlier(self.core.poll_timeout(), self.interrupts.earliest());
+        // Bit 0 is the admin queue, which has no ceiling.
+        let waits = self.ready & !1 != 0 && !self.throttled;
+        if waits { Instant::earlier(own, self.ceiling.opens(self.now)) } else { own }
     }
 }

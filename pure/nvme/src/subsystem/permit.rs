@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::rate::Rate;
 use crate::wire::{AdminOpcode, NamespaceId};
 
 /// What the host of a controller may do.
@@ -14,10 +15,12 @@ pub struct Permit {
     pub namespaces: Option<Vec<NamespaceId>>,
     /// Whether the host may only read.
     pub read_only: bool,
+    /// The ceiling on the host's rate, which the transport keeps.
+    pub rate: Rate,
 }
 
 impl Permit {
-    /// Whether the host may do everything.
+    /// Whether the host may do everything, at whatever rate.
     pub const fn is_whole(&self) -> bool {
         self.namespaces.is_none() && !self.read_only
     }

@@ -51,6 +51,9 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     };
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
     let trusted = open_trust(args)?;
+    if !trusted.admission.is_whole() {
+        return Err(Error::OnlyWhole { path: path.to_owned() });
+    }
     let listener = with_tls(listener.with(args.tcp.options()?), trusted.acceptor()?);
     let address = listener.address();
 

@@ -11,7 +11,7 @@ fn restricted(read_only: bool) -> (Bench, ControllerKey, ControllerKey) {
     bench.subsystem.remove_controller(bench.now, bench.controller);
     let (first, second) = (bench.connect(1), bench.connect(2));
     let namespaces = Some(vec![NamespaceId(1), NamespaceId(3)]);
-    bench.subsystem.set_permit(bench.now, second, Permit { namespaces, read_only });
+    bench.subsystem.set_permit(bench.now, second, Permit { namespaces, read_only, ..Permit::default() });
     bench.drain();
     (bench, first, second)
 }
@@ -98,7 +98,7 @@ fn a_permit_that_is_given_back_leaves_nothing_behind() {
     }
     assert_eq!(listed(bench.of(second), 0x02), [1, 2, 3]);
     // A new controller has a permit of its own.
-    bench.subsystem.set_permit(bench.now, second, Permit { namespaces: None, read_only: true });
+    bench.subsystem.set_permit(bench.now, second, Permit { read_only: true, ..Permit::default() });
     bench.subsystem.remove_controller(bench.now, second);
     let third = bench.connect(3);
     bench.host_data = vec![1; 512];

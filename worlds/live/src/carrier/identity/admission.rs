@@ -18,7 +18,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The most bytes of a host's name in the list.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A key that is admitted: `FINGERPRINT[,name=TEXT][,nsid=N[+N…]][,readonly]`.
+/// A key that is admitted: `FINGERPRINT[,name=TEXT][,nsid=N[+N…]][,readonly][,iops=N]
+/// [,bandwidth=SIZE]`. Sizes are bytes a second: `100MiB`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The fingerprint of the key.
@@ -49,15 +50,34 @@ impl FromStr for Grant {
                 Some(("name", _)) => {
                     return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes without control characters"));
                 }
+                Some(("iops", value)) => permit.rate.operations = Some(count(part, value)?),
+                Some(("bandwidth", value)) => permit.rate.bytes = Some(a_second(part, value)?),
                 _ => {
                     return Err(format!(
-                        "'{part}' is not one of: name=TEXT, nsid=N, readonly; \
-                         expected FINGERPRINT[,name=TEXT][,nsid=N][,readonly]"
+                        "'{part}' is not one of: name=TEXT, nsid=N, readonly, iops=N, bandwidth=SIZE; \
+                         expected FINGERPRINT[,name=TEXT][,nsid=N][,readonly][,iops=N][,bandwidth=SIZE]"
                     ));
                 }
             }
         }
         Ok(Self { key, name, permit })
+    }
+}
+
+/// Parses a number a second, which is not 0.
+fn count(part: &str, value: &str) -> Result<u64, String> {
+    value
+        .parse()
+        .ok()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| format!("'{part}': expected a number above 0"))
+}
+
+/// Parses a size a second, which is not 0.
+fn a_second(part: &str, value: &str) -> Result<u64, String> {
+    match parse_size::Config::new().with_binary().parse_size(value) {
+        Ok(amount @ 1..) => Ok(amount),
+        _ => Err(format!("'{part}': expected a size above 0 a second, such as 100MiB")),
     }
 }
 
@@ -140,9 +160,9 @@ impl Admission {
         self.has_list().then(|| self.grants().map(admitted).collect())
     }
 
-    /// Whether every admitted host may do everything.
+    /// Whether every admitted host may do everything, at whatever rate.
     pub fn is_whole(&self) -> bool {
-        self.grants().all(|grant| grant.permit.is_whole())
+        self.grants().all(|grant| grant.permit == Permit::default())
     }
 
     /// What people call the host with this key.
@@ -192,6 +212,7 @@ impl Admission {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nvme::rate::Rate;
 
     const ONE: &str = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
 
@@ -210,7 +231,9 @@ mod tests {
         assert!(grant.permit.is_whole());
         let grant: Grant = format!("{ONE},nsid=1+3,readonly").parse().unwrap();
         let namespaces = Some(vec![NamespaceId(1), NamespaceId(3)]);
-        assert_eq!(grant.permit, Permit { namespaces, read_only: true });
+        assert_eq!(grant.permit, Permit { namespaces, read_only: true, rate: Rate::default() });
+        let grant: Grant = format!("{ONE},iops=5000,bandwidth=100MiB").parse().unwrap();
+        assert_eq!(grant.permit.rate, Rate { operations: Some(5000), bytes: Some(100 << 20) });
         let grant: Grant = format!("{ONE},name=lab 3").parse().unwrap();
         assert_eq!(grant.name.as_deref(), Some("lab 3"));
         for (text, expected) in [
@@ -219,6 +242,7 @@ mod tests {
             (&format!("{ONE},name="), "1 to 64"),
             (&format!("{ONE},root"), "'root'"),
             (&format!("{ONE},nsid=0"), "nsid=0"),
+            (&format!("{ONE},iops=0"), "above 0"),
             (&format!("{ONE},nsid=1+x"), "nsid=x"),
             (&format!("{ONE},nsid=1,nsid=2"), "twice"),
             (&format!("{ONE},name=a,name=b"), "twice"),

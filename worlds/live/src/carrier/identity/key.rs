@@ -16,6 +16,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use tunnel::Fingerprint;
 
+use crate::sys::secrets::keep_from_dumps;
+
 /// The most bytes of a file with a key.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 /// The permissions of a key's file that nobody but its owner may have.
@@ -88,6 +90,7 @@ impl Identity {
     /// # Errors
     /// When the system has no randomness.
     pub fn generate() -> Result<Self, KeyError> {
+        keep_from_dumps();
         let document =
             Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandomness)?;
         let secret = PrivatePkcs8KeyDer::from(document.as_ref().to_vec()).into();
@@ -108,6 +111,7 @@ impl Identity {
     /// # Errors
     /// When the file can't be read, has no key, or may be used by others than its owner.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
+        keep_from_dumps();
         let explain = |error| KeyError::File(path.to_owned(), error);
         let file = File::open(path).map_err(explain)?;
         let metadata = file.metadata().map_err(explain)?;
