@@ -2,7 +2,7 @@
 //! fabric.
 //!
 //! [`wire`] has the bytes. [`target`] is the controller's side, up to the command core. [`host`] is
-//! the host's side.
+//! the host's side. [`authentication`] has both ends of DH-HMAC-CHAP.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod authentication;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod host;

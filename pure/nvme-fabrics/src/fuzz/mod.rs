@@ -1,11 +1,13 @@
 //! Entry points of the fuzz targets: no input may cause a panic.
 
+mod authentication;
 mod host;
 
 use nvme::wire::SubmissionQueueEntry;
 
 use crate::wire::{ConnectData, DiscoveryEntry, DiscoveryHeader, FabricsCommand};
 
+pub use authentication::authentication;
 pub use host::host;
 
 /// Parses fabrics commands, the data of Connect, and the Discovery log. Whatever parses must parse

@@ -1,7 +1,7 @@
 //! The bytes of NVMe over Fabrics: commands, their data, and the discovery log.
 
 mod address;
-mod bytes;
+pub(crate) mod bytes;
 mod command;
 mod connect;
 mod discovery;

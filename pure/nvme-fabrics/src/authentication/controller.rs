@@ -1,0 +1,320 @@
+//! The controller's end of a queue's authentication.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use engine::{Entropy, Instant, Nanos};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::group::KeyPair;
+use super::message::{Body, Challenge, Kind, Message, Reply, header};
+use super::response::{Asked, Transaction};
+use super::{Authenticated, Credentials, Failure, Group, Hash, Names, sequence};
+
+/// How long a host may take for each step of an authentication, if its association has no Keep
+/// Alive Timeout. Linux and SPDK wait as long.
+pub const AUTHENTICATION_MAX: Nanos = Nanos::from_secs(120);
+
+enum State {
+    /// No transaction is under way.
+    Idle,
+    /// The host will ask for the challenge.
+    Challenge(Transaction),
+    /// The host was challenged.
+    AwaitReply(Asking),
+    /// The host has proved who it is, and will ask for the controller's proof.
+    Success1(Authenticated, Option<Zeroizing<Vec<u8>>>),
+    /// The host checks the controller's proof.
+    AwaitSuccess2(Authenticated),
+    /// The host will ask why it was refused.
+    Failed,
+    /// The host knows why it was refused, or has given up.
+    Over,
+}
+
+impl State {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Idle => "Idle",
+            Self::Challenge(_) => "Challenge",
+            Self::AwaitReply(_) => "AwaitReply",
+            Self::Success1(..) => "Success1",
+            Self::AwaitSuccess2(_) => "AwaitSuccess2",
+            Self::Failed => "Failed",
+            Self::Over => "Over",
+        }
+    }
+
+    /// The message that is due from the host.
+    const fn due(&self) -> Kind {
+        match self {
+            Self::AwaitReply(_) => Kind::Reply,
+            Self::AwaitSuccess2(_) => Kind::Success2,
+            _ => Kind::Negotiate,
+        }
+    }
+}
+
+/// What the host was asked.
+struct Asking {
+    transaction: Transaction,
+    challenge: Vec<u8>,
+    sequence: u32,
+    keys: Option<KeyPair>,
+}
+
+/// The controller's end of the authentication of one queue: the first transaction, and any later
+/// one by which the host authenticates again.
+///
+/// The owner gives it the host's messages ([`Controller::on_message`]), and answers the host with
+/// [`Controller::answer`]. It closes the queue when [`Controller::is_over`] or when
+/// [`Controller::poll_timeout`] has passed.
+pub struct Controller {
+    names: Names,
+    credentials: Credentials,
+    entropy: Entropy,
+    state: State,
+    /// Transaction Identifier (T_ID) of the latest transaction.
+    transaction: u16,
+    /// What the queue's latest successful transaction has agreed on.
+    authenticated: Option<Authenticated>,
+    /// What the owner has not heard yet.
+    news: Option<Result<Authenticated, Failure>>,
+    failure: Option<Failure>,
+    limit: Nanos,
+    deadline: Option<Instant>,
+}
+
+impl fmt::Debug for Controller {
+    /// Hides keys and expected proofs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("names", &self.names)
+            .field("state", &self.state.name())
+            .field("authenticated", &self.authenticated)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Controller {
+    /// The controller's end of a queue that was connected now. Each step may take the Keep Alive
+    /// Timeout, or [`AUTHENTICATION_MAX`] if there is none.
+    pub fn new(
+        now: Instant,
+        names: Names,
+        credentials: Credentials,
+        keep_alive: Option<Nanos>,
+        entropy: Entropy,
+    ) -> Self {
+        let limit = keep_alive.unwrap_or(AUTHENTICATION_MAX);
+        Self {
+            names,
+            credentials,
+            entropy,
+            state: State::Idle,
+            transaction: 0,
+            authenticated: None,
+            news: None,
+            failure: None,
+            limit,
+            deadline: Some(now + limit),
+        }
+    }
+
+    /// Whether the host has proved who it is, and no later proof has failed.
+    pub const fn is_authenticated(&self) -> bool {
+        self.authenticated.is_some() && self.failure.is_none()
+    }
+
+    /// Whether the authentication has failed and the host knows: the queue must be closed.
+    pub const fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// When the queue must be closed if the host does not go on.
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// The time of [`Controller::poll_timeout`] has come.
+    pub fn on_timeout(&mut self) {
+        self.deadline = None;
+        self.fail(Failure::TimedOut);
+        self.state = State::Over;
+    }
+
+    /// What has happened since the last call: a transaction that has succeeded or failed.
+    pub const fn take_news(&mut self) -> Option<Result<Authenticated, Failure>> {
+        self.news.take()
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        self.news = Some(Err(failure));
+    }
+
+    /// The host has sent a message (Authentication Send). What is wrong with it, the host learns
+    /// from [`Controller::answer`].
+    pub fn on_message(&mut self, now: Instant, bytes: &[u8]) {
+        let state = core::mem::replace(&mut self.state, State::Over);
+        if matches!(state, State::Failed | State::Over) {
+            // Nothing helps once a transaction has failed.
+            self.state = state;
+            return;
+        }
+        self.deadline = Some(now + self.limit);
+        self.state = match self.on_due(state, bytes) {
+            Ok(State::Idle) => {
+                self.deadline = None;
+                State::Idle
+            }
+            Ok(next) => next,
+            Err(failure) => {
+                self.fail(failure);
+                // A host that gives up asks for nothing more.
+                if matches!(failure, Failure::Refused(_)) { State::Over } else { State::Failed }
+            }
+        };
+    }
+
+    fn on_due(&mut self, state: State, bytes: &[u8]) -> Result<State, Failure> {
+        let (found, id) = header(bytes).unwrap_or((Kind::Other { message_type: 0, id: 0 }, 0));
+        let expected = state.due();
+        if found == Kind::Negotiate && matches!(state, State::Idle) {
+            self.transaction = id;
+        }
+        let (message, length) = Message::parse(bytes)?;
+        if length != bytes.len() {
+            let (structure, expected) = (found.name(), length);
+            return Err(crate::wire::WireError::Length { structure, expected, found: bytes.len() }.into());
+        }
+        let is_due = match found {
+            Kind::Negotiate => matches!(state, State::Idle),
+            Kind::Failure2 => true,
+            _ => found == expected,
+        };
+        if !is_due {
+            return Err(Failure::OutOfOrder { found, expected });
+        }
+        if id != self.transaction {
+            return Err(Failure::Contradiction("T_ID"));
+        }
+        match (state, message.body) {
+            (_, Body::Failure(explanation)) => Err(Failure::Refused(explanation)),
+            (State::Idle, Body::Negotiate(negotiate)) => {
+                if negotiate.secure_channel != 0 {
+                    return Err(Failure::SecureChannel);
+                }
+                let (hashes, groups) = negotiate.offer.ok_or(Failure::Protocol)?;
+                self.choose(hashes, groups).map(State::Challenge)
+            }
+            (State::AwaitReply(asking), Body::Reply(reply)) => self.on_reply(asking, &reply),
+            (State::AwaitSuccess2(result), Body::Success2) => Ok(self.succeed(result)),
+            _ => Err(Failure::OutOfOrder { found, expected }),
+        }
+    }
+
+    fn choose(&self, hashes: &[u8], groups: &[u8]) -> Result<Transaction, Failure> {
+        let mut own = self.credentials.hashes.iter();
+        let hash = *own.find(|one| hashes.contains(&one.id())).ok_or(Failure::Hash)?;
+        let mut own = self.credentials.groups.iter();
+        let group = *own.find(|one| groups.contains(&one.id())).ok_or(Failure::Group)?;
+        Ok(Transaction { id: self.transaction, hash, group })
+    }
+
+    fn succeed(&mut self, result: Authenticated) -> State {
+        self.authenticated = Some(result);
+        self.news = Some(Ok(result));
+        State::Idle
+    }
+
+    fn on_reply(&self, asking: Asking, reply: &Reply<'_>) -> Result<State, Failure> {
+        let Asking { transaction, challenge, sequence, keys } = asking;
+        let (hash, group): (Hash, Group) = (transaction.hash, transaction.group);
+        if reply.response.len() != hash.length() {
+            return Err(Failure::Contradiction("HL"));
+        }
+        let shared = match &keys {
+            None if !reply.public.is_empty() => return Err(Failure::Contradiction("DHVLEN")),
+            None => None,
+            Some(_) if reply.public.is_empty() || reply.public.len() > group.length() => {
+                return Err(Failure::Contradiction("DHVLEN"));
+            }
+            Some(keys) => Some(keys.shared(reply.public).ok_or(Failure::Reflected)?),
+        };
+        let shared = shared.as_ref().map(|one| one.as_slice());
+        let asked = Asked { value: &challenge, sequence };
+        let wanted = transaction.host_response(&self.names, &self.credentials.host, asked, shared);
+        let proved: bool = wanted.as_slice().ct_eq(reply.response).into();
+        if !proved {
+            return Err(Failure::HostSecret);
+        }
+        let Some(own) = reply.challenge else {
+            return Ok(State::Success1(Authenticated { hash, group, both: false }, None));
+        };
+        if own == challenge {
+            return Err(Failure::Reflected);
+        }
+        if reply.sequence == 0 {
+            return Err(Failure::Contradiction("SEQNUM"));
+        }
+        let secret = self.credentials.controller.as_ref().ok_or(Failure::NoControllerSecret)?;
+        let asked = Asked { value: own, sequence: reply.sequence };
+        let response = transaction.controller_response(&self.names, secret, asked, shared);
+        Ok(State::Success1(Authenticated { hash, group, both: true }, Some(response)))
+    }
+
+    /// The message for the host's Authentication Receive.
+    pub fn answer(&mut self, now: Instant) -> Vec<u8> {
+        let state = core::mem::replace(&mut self.state, State::Over);
+        let (kind, body, next) = match &state {
+            State::Challenge(transaction) => return self.challenge(now, transaction.clone()),
+            State::Success1(result, response) => {
+                let hash_length = u8::try_from(result.hash.length()).expect("64 bytes at most");
+                let response = response.as_ref().map(|one| one.as_slice());
+                let body = Body::Success1 { hash_length, response };
+                let next = match result.both {
+                    true => {
+                        self.deadline = Some(now + self.limit);
+                        State::AwaitSuccess2(*result)
+                    }
+                    false => {
+                        self.deadline = None;
+                        self.succeed(*result)
+                    }
+                };
+                (Kind::Success1, body, next)
+            }
+            other => {
+                if !matches!(other, State::Failed | State::Over) {
+                    self.fail(Failure::Unasked);
+                }
+                let failure = self.failure.unwrap_or(Failure::Unasked);
+                (Kind::Failure1, Body::Failure(failure.explanation()), State::Over)
+            }
+        };
+        let message = Message { kind, transaction: self.transaction, body }.emit();
+        self.state = next;
+        message
+    }
+
+    fn challenge(&mut self, now: Instant, transaction: Transaction) -> Vec<u8> {
+        let sequence = sequence(&mut self.entropy);
+        let mut value = alloc::vec![0; transaction.hash.length()];
+        self.entropy.fill(&mut value);
+        let keys = KeyPair::generate(transaction.group, &mut self.entropy);
+        let challenge = Challenge {
+            hash: transaction.hash.id(),
+            group: transaction.group.id(),
+            sequence,
+            challenge: &value,
+            public: keys.as_ref().map_or(&[], KeyPair::public),
+        };
+        let (kind, body) = (Kind::Challenge, Body::Challenge(challenge));
+        let message = Message { kind, transaction: transaction.id, body }.emit();
+        self.deadline = Some(now + self.limit);
+        self.state = State::AwaitReply(Asking { transaction, challenge: value, sequence, keys });
+        message
+    }
+}
