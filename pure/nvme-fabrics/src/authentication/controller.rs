@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::group::KeyPair;
-use super::message::{Body, Challenge, Kind, Message, Reply, header};
+use super::message::{Body, Challenge, FAILURE_LENGTH, FIXED_LENGTH, Kind, Message, Reply, header};
 use super::response::{Asked, Transaction};
 use super::{Authenticated, Credentials, Failure, Group, Hash, Names, sequence};
 
@@ -263,6 +263,19 @@ impl Controller {
         let asked = Asked { value: own, sequence: reply.sequence };
         let response = transaction.controller_response(&self.names, secret, asked, shared);
         Ok(State::Success1(Authenticated { hash, group, both: true }, Some(response)))
+    }
+
+    /// Length of what [`Controller::answer`] would return, in bytes.
+    pub fn answer_length(&self) -> usize {
+        match &self.state {
+            State::Challenge(transaction) => {
+                FIXED_LENGTH + transaction.hash.length() + transaction.group.length()
+            }
+            State::Success1(result, response) => {
+                FIXED_LENGTH + response.as_ref().map_or(0, |_| result.hash.length())
+            }
+            _ => FAILURE_LENGTH,
+        }
     }
 
     /// The message for the host's Authentication Receive.

@@ -23,11 +23,11 @@ const REASON_FAILED: u8 = 0x01;
 /// Length of a protocol descriptor in a negotiation, in bytes.
 const DESCRIPTOR_LENGTH: usize = 64;
 /// Length of a message's fixed part, in bytes.
-const FIXED_LENGTH: usize = 16;
+pub(super) const FIXED_LENGTH: usize = 16;
 /// Length of a negotiation before its descriptors, in bytes.
 const NEGOTIATE_LENGTH: usize = 8;
 /// Length of a failure message, in bytes.
-const FAILURE_LENGTH: usize = 8;
+pub(super) const FAILURE_LENGTH: usize = 8;
 
 /// The kinds of messages (AUTH_TYPE and AUTH_ID).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

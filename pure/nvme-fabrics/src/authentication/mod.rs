@@ -57,12 +57,13 @@ pub use message::MESSAGE_BYTES_MAX;
 pub use response::Names;
 pub use secret::{SECRET_TEXT_MAX, Secret, SecretError};
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
 /// What one end has in order to authenticate: the secrets, and what it accepts. Both ends have the
 /// same two secrets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Credentials {
     /// The secret by which the host proves who it is.
     pub host: Secret,
@@ -72,14 +73,32 @@ pub struct Credentials {
     pub hashes: Vec<Hash>,
     /// The groups that are accepted, the preferred one first.
     pub groups: Vec<Group>,
+    /// Where the secrets come from, such as the name of a file, for messages to a person.
+    pub origin: String,
 }
 
 impl Credentials {
     /// Credentials with the host's secret alone, and with every hash function and group.
     pub fn new(host: Secret) -> Self {
-        Self { host, controller: None, hashes: Hash::ALL.to_vec(), groups: Group::ALL.to_vec() }
+        Self {
+            host,
+            controller: None,
+            hashes: Hash::ALL.to_vec(),
+            groups: Group::ALL.to_vec(),
+            origin: String::new(),
+        }
     }
 }
+
+impl PartialEq for Credentials {
+    /// Whether the same hosts authenticate in the same way, wherever the secrets come from.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.host, &self.controller, &self.hashes, &self.groups)
+            == (&other.host, &other.controller, &other.hashes, &other.groups)
+    }
+}
+
+impl Eq for Credentials {}
 
 /// What the ends of a queue have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub fn authentication(bytes: &[u8]) {
     let secret = Secret::generate(None, &mut entropy);
     let controller = (first & 1 != 0).then(|| Secret::generate(None, &mut entropy));
     let (hashes, groups) = (Hash::ALL.to_vec(), [Group::Null].to_vec());
-    let credentials = Credentials { host: secret, controller, hashes, groups };
+    let credentials = Credentials { controller, hashes, groups, ..Credentials::new(secret) };
     let now = Instant::ZERO;
     let mut host = Host::new(names.clone(), credentials.clone(), 0, entropy.split());
     let mut controller = Controller::new(now, names, credentials, None, entropy.split());

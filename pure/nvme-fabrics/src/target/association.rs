@@ -1,10 +1,13 @@
 //! An association: a host, a controller, and the queues between them.
 
+use alloc::vec::Vec;
+
 use engine::{Instant, Nanos};
 
 use super::SubsystemKey;
 use super::discovery::Discovery;
 use super::properties::Properties;
+use crate::authentication::{Controller, Credentials};
 use crate::wire::{ControllerId, HostId, Nqn, PortId, QueueId};
 
 /// Names an association while it exists: a small index.
@@ -43,6 +46,10 @@ impl Queues {
     pub(super) fn remove(&mut self, queue: QueueId) {
         self.0 &= !Self::bit(queue);
     }
+    /// The queues that are in both.
+    pub(super) const fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
 }
 
 /// An association of a host with a controller, and the state of the controller over fabrics.
@@ -57,6 +64,12 @@ pub struct Association {
     /// I/O queues that may be connected.
     pub(super) io_queues: u16,
     pub(super) properties: Properties,
+    /// What the host must authenticate with, if it must.
+    pub(super) credentials: Option<Credentials>,
+    /// The authentications of the connected queues.
+    pub(super) authentications: Vec<(QueueId, Controller)>,
+    /// The queues that may be used: those that are authenticated, or need not be.
+    pub(super) admitted: Queues,
     /// Keep Alive Timeout, if there is one.
     pub(super) keep_alive: Option<Nanos>,
     /// When the host was last heard.
@@ -104,6 +117,15 @@ impl Association {
     /// Keep Alive Timeout (KATO), if the timer is on.
     pub const fn keep_alive(&self) -> Option<Nanos> {
         self.keep_alive
+    }
+    /// Whether the queue may be used: its host has authenticated, or need not.
+    #[inline]
+    pub const fn admits(&self, queue: QueueId) -> bool {
+        self.admitted.has(queue)
+    }
+    /// Where the host's secret comes from, if the host must authenticate.
+    pub fn secret_origin(&self) -> Option<&str> {
+        self.credentials.as_ref().map(|credentials| credentials.origin.as_str())
     }
     /// Whether commands other than fabrics commands may be carried out: CSTS.RDY without CSTS.CFS.
     #[inline]

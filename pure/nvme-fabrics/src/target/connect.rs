@@ -1,5 +1,6 @@
 //! Connect: each way to refuse it, and the queue if it succeeds.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use engine::Instant;
@@ -248,17 +249,24 @@ impl Target {
             io_queues: IO_QUEUES_MAX,
             properties: Properties::default(),
             keep_alive: keep_alive::timeout(command.keep_alive_timeout),
+            credentials: None,
+            authentications: Vec::new(),
+            admitted: Queues::default(),
             heard: now,
             disabled: Some(now),
         };
         let subsystem = association.subsystem();
+        let offered = subsystem.and_then(|key| self.directory.by_key(key));
+        let credentials = offered.and_then(|one| one.credentials_of(&association.host)).cloned();
+        let association = Association { credentials, ..association };
         let key = AssociationKey(index);
         if free == self.associations.len() {
             self.associations.push(None);
         }
         self.associations[free] = Some(association);
+        let demand = self.demand_authentication(now, key, command.queue);
         self.look_again(key);
-        Ok(Outcome::Connected(connected(key, subsystem, command, controller)))
+        Ok(Outcome::Connected(connected(key, subsystem, command, controller, demand)))
     }
 
     fn connect_io_queue(
@@ -290,8 +298,12 @@ impl Target {
             return Err(Refusal::new(StatusCode::CommandSequenceError, Why::QueueTwice(queue)));
         }
         association.queues.insert(queue);
-        association.heard = now;
-        Ok(Outcome::Connected(connected(key, Some(subsystem), command, id)))
+        if association.credentials.is_none() {
+            association.heard = now;
+        }
+        let demand = self.demand_authentication(now, key, queue);
+        self.look_again(key);
+        Ok(Outcome::Connected(connected(key, Some(subsystem), command, id, demand)))
     }
 }
 
@@ -300,6 +312,7 @@ const fn connected(
     subsystem: Option<SubsystemKey>,
     command: &ConnectCommand,
     controller: ControllerId,
+    authentication: u16,
 ) -> Connected {
     Connected {
         association,
@@ -307,7 +320,7 @@ const fn connected(
         queue: command.queue,
         entries: command.submission_queue_size + 1,
         without_flow_control: command.attributes.disables_flow_control(),
-        response: ConnectResponse { controller, authentication: 0 },
+        response: ConnectResponse { controller, authentication },
     }
 }
 

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use crate::authentication::Credentials;
 use crate::wire::{
     ControllerChoice, ControllerId, DiscoveryEntry, EntryFlags, Nqn, PortId, SecureChannel, SecurityType,
     SubsystemType, TransportAddress, TransportRequirements,
@@ -67,12 +68,22 @@ pub struct Subsystem {
     pub name: Nqn,
     /// Hosts that may connect to the subsystem and see it in the discovery log.
     pub hosts: Hosts,
+    /// The hosts that must authenticate, with what the target has for that. A host that is not here
+    /// is known by its name alone.
+    pub credentials: Vec<(Nqn, Credentials)>,
     /// Which controllers the subsystem has.
     pub model: ControllerModel,
     /// Ports through which the subsystem is reached.
     pub ports: Vec<PortId>,
     /// Whether commands are carried out here rather than by another reactor.
     pub is_here: bool,
+}
+
+impl Subsystem {
+    /// What the target has in order to authenticate `host`, if that host must authenticate.
+    pub fn credentials_of(&self, host: &Nqn) -> Option<&Credentials> {
+        self.credentials.iter().find(|(name, _)| name == host).map(|(_, credentials)| credentials)
+    }
 }
 
 /// A port on which the target listens.

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
+use crate::wire::QueueId;
+
 use super::{Association, AssociationKey, DISABLED_MAX, DISCOVERY_IDLE_MAX, Served, Target};
 
 /// The granularity of the Keep Alive Timer, which Keep Alive Support (KAS) reports: 100 ms.
@@ -24,7 +26,14 @@ impl Association {
             (Served::Discovery(_), None) => Some(self.heard + DISCOVERY_IDLE_MAX),
             _ => None,
         };
-        [alive, disabled, idle].into_iter().flatten().min()
+        let authentication = self.authentication_deadline(QueueId::ADMIN);
+        [alive, disabled, idle, authentication].into_iter().flatten().min()
+    }
+
+    /// When the association or one of its queues may be due.
+    fn check(&self) -> Option<Instant> {
+        let queues = self.authentications.iter().filter_map(|(_, one)| one.poll_timeout());
+        self.deadline().into_iter().chain(queues).min()
     }
 
     /// Whether the Keep Alive Timer has expired, as opposed to another limit.
@@ -41,7 +50,7 @@ impl Target {
 
     /// The deadline of an association may be earlier than before.
     pub(super) fn look_again(&mut self, key: AssociationKey) {
-        let deadline = self.association(key).and_then(Association::deadline);
+        let deadline = self.association(key).and_then(Association::check);
         self.next_check = self.next_check.into_iter().chain(deadline).min();
     }
 
@@ -62,7 +71,7 @@ impl Target {
                     association.properties.set_fatal();
                     expired.push(AssociationKey(key));
                 }
-                deadline => self.next_check = self.next_check.into_iter().chain(deadline).min(),
+                _ => self.next_check = self.next_check.into_iter().chain(association.check()).min(),
             }
         }
         expired

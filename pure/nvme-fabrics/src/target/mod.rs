@@ -6,6 +6,7 @@
 //! `nvme`, or to [`Target::discover`] if the controller is a discovery controller.
 
 mod association;
+mod authentication;
 mod connect;
 mod directory;
 mod discovery;
@@ -15,6 +16,7 @@ mod properties;
 mod tests;
 
 pub use association::{Association, AssociationKey, Served};
+pub use authentication::Progress;
 pub use connect::{Connected, Outcome, Refusal, Why};
 pub use directory::{
     ControllerModel, Directory, Hosts, PORTS_MAX, Port, REFERRALS_MAX, Referral, SUBSYSTEMS_MAX, Subsystem,
@@ -25,7 +27,7 @@ pub use properties::Change;
 
 use alloc::vec::Vec;
 
-use engine::{Instant, Nanos};
+use engine::{Entropy, Instant, Nanos};
 use nvme::wire::{Status, StatusCode};
 
 use crate::wire::{FabricsStatus, PropertyGet, PropertySet, QueueId};
@@ -52,12 +54,14 @@ pub struct Target {
     next_controller: u16,
     /// The earliest time at which an association may be due.
     next_check: Option<Instant>,
+    /// The source of challenges and keys.
+    entropy: Entropy,
 }
 
 impl Target {
-    /// A target that offers what `directory` says.
-    pub const fn new(directory: Directory) -> Self {
-        Self { directory, associations: Vec::new(), next_controller: 0, next_check: None }
+    /// A target that offers what `directory` says, and draws challenges and keys from `entropy`.
+    pub const fn new(directory: Directory, entropy: Entropy) -> Self {
+        Self { directory, associations: Vec::new(), next_controller: 0, next_check: None, entropy }
     }
 
     /// The directory: what the target offers.
@@ -67,8 +71,8 @@ impl Target {
 
     /// Replaces the directory. Connections stay. The first list has the keys of discovery
     /// associations that now have an event to send (see [`Target::take_event`]). The second list
-    /// has the keys of associations that the owner must end: their host is no longer allowed, or
-    /// their subsystem is gone.
+    /// has the keys of associations that the owner must end: their host is no longer allowed, has
+    /// other secrets than before, or their subsystem is gone.
     pub fn set_directory(&mut self, mut directory: Directory) -> (Vec<AssociationKey>, Vec<AssociationKey>) {
         let changed = !directory.says_the_same(&self.directory);
         directory.generation = self.directory.generation.wrapping_add(u64::from(changed));
@@ -85,7 +89,12 @@ impl Target {
                 }
                 Served::Nvm(subsystem) => {
                     let offered = directory.by_key(*subsystem);
-                    if !offered.is_some_and(|offered| offered.hosts.allow(&association.host)) {
+                    let is_allowed = |offered: &Subsystem| {
+                        let credentials = offered.credentials_of(&association.host);
+                        offered.hosts.allow(&association.host)
+                            && credentials == association.credentials.as_ref()
+                    };
+                    if !offered.is_some_and(is_allowed) {
                         ended.push(key);
                     }
                 }
@@ -140,8 +149,8 @@ impl Target {
     /// The value for a Property Get.
     ///
     /// # Errors
-    /// Invalid Queue Type on an I/O queue; Invalid Field where there is no such property of that
-    /// size.
+    /// Invalid Queue Type on an I/O queue; Authentication Required before the host has authenticated;
+    /// Invalid Field where there is no such property of that size.
     ///
     /// # Panics
     /// When there is no such association.
@@ -149,6 +158,7 @@ impl Target {
         if !queue.is_admin() {
             return Err(FabricsStatus::InvalidQueueType.into());
         }
+        self.admit(key, queue)?;
         let association = self.association(key).expect("a key names an association until it is ended");
         association.property(get).ok_or(StatusCode::InvalidField.into())
     }
@@ -156,8 +166,8 @@ impl Target {
     /// Carries out a Property Set. Returns what the owner has to do about it.
     ///
     /// # Errors
-    /// Invalid Queue Type on an I/O queue; Invalid Field where there is no such writable property
-    /// of that size.
+    /// Invalid Queue Type on an I/O queue; Authentication Required before the host has authenticated;
+    /// Invalid Field where there is no such writable property of that size.
     ///
     /// # Panics
     /// When there is no such association.
@@ -171,6 +181,7 @@ impl Target {
         if !queue.is_admin() {
             return Err(FabricsStatus::InvalidQueueType.into());
         }
+        self.admit(key, queue)?;
         let change = self.of(key).set_property(now, set).ok_or(Status::from(StatusCode::InvalidField))?;
         self.look_again(key);
         Ok(change)
@@ -208,6 +219,8 @@ impl Target {
     pub fn close_queue(&mut self, key: AssociationKey, queue: QueueId) {
         if let Some(association) = self.associations.get_mut(key.index()).and_then(Option::as_mut) {
             association.queues.remove(queue);
+            association.admitted.remove(queue);
+            association.authentications.retain(|(one, _)| *one != queue);
         }
     }
 

@@ -170,5 +170,7 @@ impl Association {
             queues.insert(QueueId::ADMIN);
         }
         self.queues = queues;
+        self.admitted = self.admitted.both(queues);
+        self.authentications.retain(|(queue, _)| queue.is_admin());
     }
 }

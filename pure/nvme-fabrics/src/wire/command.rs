@@ -3,7 +3,10 @@
 use nvme::wire::{Bits, NamespaceId, SubmissionQueueEntry};
 
 use super::bytes::{low_u8, low_u16};
-use super::{ConnectAttributes, ConnectCommand, PropertyGet, PropertySet, PropertySize, QueueId, WireError};
+use super::{
+    AuthenticationCommand, ConnectAttributes, ConnectCommand, PropertyGet, PropertySet, PropertySize,
+    QueueId, WireError,
+};
 
 /// The opcode (OPC) of every fabrics command.
 pub const FABRICS_OPCODE: u8 = 0x7f;
@@ -20,6 +23,13 @@ const SUBMISSION_QUEUE_SIZE: Bits = Bits::new(15, 0);
 const ATTRIBUTES: Bits = Bits::new(23, 16);
 /// Size, in ATTRIB of Property Get and Property Set, in CDW10.
 const PROPERTY_SIZE: Bits = Bits::new(2, 0);
+
+/// SPSP0 of Authentication Send and Authentication Receive, in CDW10.
+const SPECIFIC_LOW: Bits = Bits::new(15, 8);
+/// SPSP1 of Authentication Send and Authentication Receive, in CDW10.
+const SPECIFIC_HIGH: Bits = Bits::new(23, 16);
+/// SECP of Authentication Send and Authentication Receive, in CDW10.
+const SECURITY_PROTOCOL: Bits = Bits::new(31, 24);
 
 /// Fabrics Command Type (FCTYPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +92,10 @@ pub enum FabricsCommand {
         /// Record Format (RECFMT); only 0 is defined.
         record_format: u16,
     },
+    /// Authentication Send (05h); its data are a message of the host.
+    AuthenticationSend(AuthenticationCommand),
+    /// Authentication Receive (06h); its data are a message of the controller.
+    AuthenticationReceive(AuthenticationCommand),
     /// A command that this crate does not decode.
     Other(FabricsCommandType),
 }
@@ -111,6 +125,8 @@ impl FabricsCommand {
             FabricsCommandType::Disconnect => {
                 Self::Disconnect { record_format: low_u16(RECORD_FORMAT.of(entry.cdw10)) }
             }
+            FabricsCommandType::AuthenticationSend => Self::AuthenticationSend(authentication(entry)),
+            FabricsCommandType::AuthenticationReceive => Self::AuthenticationReceive(authentication(entry)),
             other => Self::Other(other),
         })
     }
@@ -154,9 +170,32 @@ impl FabricsCommand {
                 cdw10: RECORD_FORMAT.put(record_format.into()),
                 ..entry(FabricsCommandType::Disconnect)
             },
+            Self::AuthenticationSend(command) => {
+                with_authentication(entry(FabricsCommandType::AuthenticationSend), command)
+            }
+            Self::AuthenticationReceive(command) => {
+                with_authentication(entry(FabricsCommandType::AuthenticationReceive), command)
+            }
             Self::Other(kind) => entry(kind),
         }
     }
+}
+
+fn authentication(entry: &SubmissionQueueEntry) -> AuthenticationCommand {
+    let field = |bits: Bits| low_u8(bits.of(entry.cdw10));
+    AuthenticationCommand {
+        security_protocol: field(SECURITY_PROTOCOL),
+        specific: [field(SPECIFIC_LOW), field(SPECIFIC_HIGH)],
+        length: entry.cdw11,
+    }
+}
+
+fn with_authentication(entry: SubmissionQueueEntry, command: AuthenticationCommand) -> SubmissionQueueEntry {
+    let [low, high] = command.specific;
+    let cdw10 = SECURITY_PROTOCOL.put(command.security_protocol.into())
+        | SPECIFIC_LOW.put(low.into())
+        | SPECIFIC_HIGH.put(high.into());
+    SubmissionQueueEntry { cdw10, cdw11: command.length, ..entry }
 }
 
 fn size_of(entry: &SubmissionQueueEntry) -> Result<PropertySize, WireError> {

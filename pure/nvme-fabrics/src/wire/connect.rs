@@ -229,6 +229,12 @@ pub struct ConnectResponse {
 }
 
 impl ConnectResponse {
+    /// AUTHREQ: Authentication Transaction Required (ATR). The host must authenticate next.
+    pub const AUTHENTICATE: u16 = 1 << 1;
+    /// AUTHREQ: Authentication and Secure Channel Required (ASCR). The host must authenticate next,
+    /// and go on over a channel that the authentication keys.
+    pub const SECURE_CHANNEL: u16 = 1 << 2;
+
     /// SQ Head Pointer (SQHD) of a response that agrees to disable flow control.
     pub const WITHOUT_FLOW_CONTROL: u16 = 0xffff;
 

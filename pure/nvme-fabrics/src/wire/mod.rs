@@ -1,6 +1,7 @@
 //! The bytes of NVMe over Fabrics: commands, their data, and the discovery log.
 
 mod address;
+mod authentication;
 pub(crate) mod bytes;
 mod command;
 mod connect;
@@ -16,6 +17,7 @@ mod status;
 mod tests;
 
 pub use address::{AddressFamily, SERVICE_LENGTH, TRANSPORT_ADDRESS_LENGTH, TransportAddress, TransportType};
+pub use authentication::AuthenticationCommand;
 pub use command::{FABRICS_OPCODE, FabricsCommand, FabricsCommandType};
 pub use connect::{
     ConnectAttributes, ConnectCommand, ConnectData, ConnectResponse, ControllerChoice, ControllerId,

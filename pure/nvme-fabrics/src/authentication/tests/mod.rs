@@ -37,6 +37,7 @@ fn credentials(seed: u64, hash: Hash, group: Group, both: bool) -> Credentials {
         controller: both.then(|| Secret::generate(None, &mut entropy)),
         hashes: [hash].into(),
         groups: [group].into(),
+        origin: String::new(),
     }
 }
 

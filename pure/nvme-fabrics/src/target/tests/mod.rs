@@ -1,5 +1,7 @@
 //! Every way to connect, to be refused, and to be forgotten; the discovery log, and its events.
 
+mod authentication;
+
 use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
@@ -28,6 +30,7 @@ fn subsystem(key: u32, name: &str) -> Subsystem {
         key: SubsystemKey(key),
         name: nqn(name),
         hosts: Hosts::Any,
+        credentials: Vec::new(),
         model: ControllerModel::default(),
         ports: Vec::from([PORT]),
         is_here: true,
@@ -44,7 +47,7 @@ fn directory() -> Directory {
 fn with(change: impl FnOnce(&mut Directory)) -> Target {
     let mut directory = directory();
     change(&mut directory);
-    Target::new(directory)
+    Target::new(directory, engine::Rng::from_seed(1).into())
 }
 
 /// A Connect as a host sends it.
