@@ -36,7 +36,8 @@ impl Bench {
         let connection = nvme_tcp::controller::Config::new(pool);
         let name: Nqn = NQN.parse().ok()?;
         let (hosts, model) = (Hosts::Any, ControllerModel::default());
-        let subsystem = Subsystem { key: KEY, name, hosts, model, ports: Vec::from([PORT]), is_here: true };
+        let (ports, credentials) = (Vec::from([PORT]), Vec::new());
+        let subsystem = Subsystem { key: KEY, name, hosts, credentials, model, ports, is_here: true };
         let port = Port { id: PORT, address: address(4420).into(), is_any: true };
         let (subsystems, ports) = (Vec::from([subsystem]), Vec::from([port]));
         let directory = Directory { subsystems, ports, ..Directory::default() };

@@ -76,6 +76,14 @@ impl Initiator {
         self.exchange(now);
     }
 
+    /// Authenticates the queues of every live path again whose controller demanded authentication.
+    /// Returns whether that began on any path. [`Output::PathEnded`] follows where it fails.
+    pub fn authenticate_again(&mut self, now: Instant) -> bool {
+        let began = self.multipath.authenticate_again(now);
+        self.exchange(now);
+        began
+    }
+
     /// The paths and their state.
     pub const fn multipath(&self) -> &Multipath {
         &self.multipath

@@ -50,6 +50,9 @@ impl Target {
             return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
         };
         let association = queue.association;
+        if let Err(status) = self.fabrics.admit(association, queue.queue) {
+            return peer.complete(slot, status, 0, 0);
+        }
         self.fabrics.touch(now, association);
         if !self.fabrics.association(association).is_some_and(|one| one.is_ready()) {
             return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
@@ -99,6 +102,9 @@ impl Target {
         if peer.is_awaiting() {
             return self.on_connect_data(id, slot, &data);
         }
+        if peer.queue().is_some_and(|queue| queue.authenticating == Some(slot)) {
+            return self.on_authentication_data(id, slot, &data);
+        }
         let (Some(token), Some(subsystem)) = (peer.token(slot), peer.subsystem()) else { return };
         if let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() {
             served.core.handle_input(now, CoreInput::HostData { token, data });
@@ -114,8 +120,13 @@ impl Target {
                     served.core.handle_input(now, CoreInput::HostDataFailed { token, status });
                 }
             }
-            // The data were those of a Connect.
-            _ => peer.complete(slot, status, 0, 0),
+            // The data were those of a Connect or an Authentication Send.
+            _ => {
+                if let Standing::Queue(queue) = &mut peer.standing {
+                    queue.authenticating = None;
+                }
+                peer.complete(slot, status, 0, 0);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! What passes between a target and its world.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
@@ -7,6 +8,7 @@ use core::net::SocketAddr;
 use engine::{Buffer, Nanos};
 use nvme::media;
 use nvme::subsystem::Notification;
+use nvme_fabrics::authentication::{Authenticated, Failure};
 use nvme_fabrics::target::{SubsystemKey, Why};
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId, QueueId};
 
@@ -169,6 +171,8 @@ pub enum Close {
     /// The host took or sent nothing for a short time, while others waited for the memory that it
     /// held.
     Memory,
+    /// The host did not authenticate.
+    Unauthenticated(Failure),
     /// Nobody used or enabled the controller.
     Idle,
     /// The Admin Queue is gone, and the other queues with it.
@@ -196,6 +200,8 @@ impl fmt::Display for Close {
             Self::Memory => {
                 f.write_str("the host reads nothing, and others wait for the memory that this takes")
             }
+            Self::Unauthenticated(Failure::TimedOut) => f.write_str("the host did not authenticate in time"),
+            Self::Unauthenticated(_) => f.write_str("the authentication failed"),
             Self::Idle => f.write_str("nobody uses the controller"),
             Self::Association => f.write_str("the Admin Queue is gone"),
             Self::NotOffered => f.write_str("it is no longer offered"),
@@ -217,6 +223,32 @@ pub enum Event {
         peer: SocketAddr,
         /// Why the Connect was refused.
         why: Why,
+    },
+    /// The host of a queue has authenticated.
+    Authenticated {
+        /// Address of the host.
+        peer: SocketAddr,
+        /// Host NQN.
+        host: Nqn,
+        /// Identifier of the controller.
+        controller: ControllerId,
+        /// The queue that was authenticated.
+        queue: QueueId,
+        /// What both ends have agreed on.
+        agreed: Authenticated,
+    },
+    /// An authentication has failed.
+    NotAuthenticated {
+        /// Address of the host.
+        peer: SocketAddr,
+        /// Host NQN, as the host has given it.
+        host: Nqn,
+        /// The queue that was to be authenticated.
+        queue: QueueId,
+        /// Why the authentication has failed.
+        why: Failure,
+        /// Where the target has the host's secret from.
+        origin: String,
     },
     /// A connection without a queue is over.
     Turned {
@@ -254,6 +286,13 @@ impl fmt::Display for Event {
         match self {
             Self::Connected(queue) => queue.fmt(f),
             Self::Refused { peer, why } => write!(f, "{peer} was refused: {why}"),
+            Self::Authenticated { peer, host, controller, queue, agreed } => {
+                write!(f, "{host} ({peer}), controller {controller}, queue {queue}: {agreed}")
+            }
+            Self::NotAuthenticated { peer, host, queue, why, origin } => {
+                write!(f, "{host} ({peer}) was not let in, queue {queue}: {why}")?;
+                if origin.is_empty() { Ok(()) } else { write!(f, " (its secret here: {origin})") }
+            }
             Self::Turned { peer, why } => write!(f, "{peer}: {why}"),
             Self::Ended { host, peer, subsystem, controller, why } => {
                 let subsystem = subsystem.as_ref().map_or("the discovery service", Nqn::as_str);

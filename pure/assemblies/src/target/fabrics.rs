@@ -33,6 +33,18 @@ impl Target {
             };
         };
         let (association, number) = (queue.association, queue.queue);
+        match command {
+            Ok(FabricsCommand::AuthenticationSend(command)) => {
+                return self.on_authentication_send(id, slot, command);
+            }
+            Ok(FabricsCommand::AuthenticationReceive(command)) => {
+                return self.on_authentication_receive(id, slot, command);
+            }
+            _ => {}
+        }
+        if let Err(status) = self.fabrics.admit(association, number) {
+            return peer.complete(slot, status, 0, 0);
+        }
         self.fabrics.touch(now, association);
         let result = match command {
             Ok(FabricsCommand::PropertyGet(get)) => self.fabrics.property_get(association, number, get),
@@ -49,8 +61,11 @@ impl Target {
                 return self.retire(id, &Close::Disconnect);
             }
             Ok(FabricsCommand::Disconnect { .. }) => Err(FabricsStatus::IncompatibleFormat.into()),
-            // No host is asked to authenticate.
-            Ok(FabricsCommand::Other(_)) => Err(StatusCode::InvalidCommandOpcode.into()),
+            Ok(
+                FabricsCommand::Other(_)
+                | FabricsCommand::AuthenticationSend(_)
+                | FabricsCommand::AuthenticationReceive(_),
+            ) => Err(StatusCode::InvalidCommandOpcode.into()),
             Err(_) => Err(StatusCode::InvalidField.into()),
         };
         match result {

@@ -7,6 +7,7 @@
 
 mod access;
 mod association;
+mod authentication;
 mod commands;
 mod event;
 mod fabrics;
@@ -26,6 +27,7 @@ use alloc::vec::Vec;
 
 use engine::{Engine, Entropy, Instant, Nanos};
 use nvme::subsystem::Config as SubsystemConfig;
+use nvme_fabrics::authentication::Failure;
 use nvme_fabrics::target as fabrics_target;
 use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
 
@@ -54,8 +56,8 @@ pub struct Config {
     /// The subsystems, ports and hosts of the target. [`Target::add_subsystem`] brings the cores of
     /// the subsystems that are here.
     pub directory: Directory,
-    /// Source of the identifiers for the lives of controllers (CIRN). In production it must be
-    /// seeded from the system's randomness.
+    /// Source of the identifiers for the lives of controllers (CIRN), and of the challenges and keys
+    /// by which hosts authenticate. In production it must be the system's.
     pub rng: Entropy,
 }
 
@@ -87,7 +89,7 @@ impl Target {
     pub fn new(now: Instant, config: Config) -> Self {
         Self {
             connection: config.connection,
-            fabrics: fabrics_target::Target::new(config.directory),
+            fabrics: fabrics_target::Target::new(config.directory, config.rng.fork("authentication")),
             peers: Vec::new(),
             members: Vec::new(),
             subsystems: Vec::new(),
@@ -378,9 +380,17 @@ impl Engine for Target {
                 self.retire(id, &Close::NoConnect);
             }
         }
+        self.end_unauthenticated();
         for key in self.fabrics.expired(now) {
-            let expired = self.fabrics.association(key).is_some_and(|one| one.keep_alive_has_expired(now));
-            self.end_association(key, if expired { &Close::KeepAlive } else { &Close::Idle });
+            let found = self.fabrics.association(key);
+            let why = if found.is_some_and(|one| one.authentication_is_overdue(now)) {
+                Close::Unauthenticated(Failure::TimedOut)
+            } else if found.is_some_and(|one| one.keep_alive_has_expired(now)) {
+                Close::KeepAlive
+            } else {
+                Close::Idle
+            };
+            self.end_association(key, &why);
         }
         self.end_unread();
         for index in 0..self.subsystems.len() {

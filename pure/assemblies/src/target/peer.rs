@@ -57,6 +57,8 @@ pub(super) struct Queue {
     pub(super) without_flow_control: bool,
     /// SQ Head Pointer (SQHD): each command that ends advances it.
     head: u16,
+    /// The Authentication Send whose data are on their way.
+    pub(super) authenticating: Option<Slot>,
     pub(super) role: Role,
 }
 
@@ -77,6 +79,7 @@ impl Queue {
             entries: connected.entries,
             without_flow_control: connected.without_flow_control,
             head: 0,
+            authenticating: None,
             role,
         }
     }

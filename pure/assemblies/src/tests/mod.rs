@@ -1,5 +1,6 @@
 //! A near host and a far box joined in memory, without a world.
 
+mod authentication;
 mod away;
 mod bad_devices;
 mod config_cache;

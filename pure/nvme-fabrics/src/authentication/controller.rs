@@ -11,6 +11,7 @@ use super::group::KeyPair;
 use super::message::{Body, Challenge, FAILURE_LENGTH, FIXED_LENGTH, Kind, Message, Reply, header};
 use super::response::{Asked, Transaction};
 use super::{Authenticated, Credentials, Failure, Group, Hash, Names, sequence};
+use crate::wire::WireError;
 
 /// How long a host may take for each step of an authentication, if its association has no Keep
 /// Alive Timeout. Linux and SPDK wait as long.
@@ -46,12 +47,15 @@ impl State {
         }
     }
 
-    /// The message that is due from the host.
+    /// The message that is due from the host. Where none is, none that the host may send.
     const fn due(&self) -> Kind {
         match self {
+            Self::Idle => Kind::Negotiate,
             Self::AwaitReply(_) => Kind::Reply,
             Self::AwaitSuccess2(_) => Kind::Success2,
-            _ => Kind::Negotiate,
+            Self::Challenge(_) => Kind::Challenge,
+            Self::Success1(..) => Kind::Success1,
+            Self::Failed | Self::Over => Kind::Failure1,
         }
     }
 }
@@ -179,23 +183,21 @@ impl Controller {
     }
 
     fn on_due(&mut self, state: State, bytes: &[u8]) -> Result<State, Failure> {
-        let (found, id) = header(bytes).unwrap_or((Kind::Other { message_type: 0, id: 0 }, 0));
         let expected = state.due();
-        if found == Kind::Negotiate && matches!(state, State::Idle) {
-            self.transaction = id;
+        if let Some((found, id)) = header(bytes) {
+            if found == Kind::Negotiate && matches!(state, State::Idle) {
+                self.transaction = id;
+            }
+            // A host may give up at any time.
+            if found != expected && found != Kind::Failure2 {
+                return Err(Failure::OutOfOrder { found, expected });
+            }
         }
         let (message, length) = Message::parse(bytes)?;
+        let (found, id) = (message.kind, message.transaction);
         if length != bytes.len() {
             let (structure, expected) = (found.name(), length);
-            return Err(crate::wire::WireError::Length { structure, expected, found: bytes.len() }.into());
-        }
-        let is_due = match found {
-            Kind::Negotiate => matches!(state, State::Idle),
-            Kind::Failure2 => true,
-            _ => found == expected,
-        };
-        if !is_due {
-            return Err(Failure::OutOfOrder { found, expected });
+            return Err(WireError::Length { structure, expected, found: bytes.len() }.into());
         }
         if id != self.transaction {
             return Err(Failure::Contradiction("T_ID"));

@@ -6,6 +6,8 @@ use nvme::host::command::cross_controller_reset;
 use nvme::subsystem::Instance;
 use nvme::wire::{AnaState, NamespaceId, SubmissionQueueEntry};
 
+use crate::authentication::Authenticated;
+
 use super::TRANSFER_BYTES_MAX;
 use crate::wire::ControllerId;
 
@@ -18,6 +20,9 @@ pub struct Identity {
     pub controller_id: ControllerId,
     /// ANA state of each namespace on this path; empty where the controller has no ANA.
     pub ana: Vec<(NamespaceId, AnaState)>,
+    /// What host and controller have agreed on for the Admin Queue; `None` if they need not
+    /// authenticate.
+    pub authenticated: Option<Authenticated>,
     /// Commands that each I/O queue holds.
     pub queue_size: u16,
 }

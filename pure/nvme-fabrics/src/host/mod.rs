@@ -7,7 +7,7 @@ mod identity;
 pub mod multipath;
 mod table;
 
-pub use association::{Association, Config, Failure, Loss, Output, SubmitError};
+pub use association::{Association, Authentication, Config, Failure, Loss, Output, SubmitError};
 pub use identity::{Identity, ImpactedController};
 pub use multipath::Multipath;
 

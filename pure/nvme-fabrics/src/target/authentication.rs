@@ -87,11 +87,21 @@ impl Target {
     /// The length of the data of an Authentication Send.
     ///
     /// # Errors
-    /// Invalid Field where the command is not of an NVMe in-band authentication, or has no data or
-    /// more than [`MESSAGE_BYTES_MAX`] bytes of them.
-    pub fn authentication_length(command: AuthenticationCommand) -> Result<u32, Status> {
+    /// Invalid Command Opcode where the host has no secret here. Invalid Field where the command is
+    /// not of an NVMe in-band authentication, or has no data or more than [`MESSAGE_BYTES_MAX`]
+    /// bytes of them.
+    pub fn authentication_length(
+        &self,
+        key: AssociationKey,
+        command: AuthenticationCommand,
+    ) -> Result<u32, Status> {
+        let demanded = self.association(key).is_some_and(|one| one.credentials.is_some());
         let is_sound = command.is_in_band() && (1..=MESSAGE_BYTES_MAX).contains(&(command.length as usize));
-        if is_sound { Ok(command.length) } else { Err(StatusCode::InvalidField.into()) }
+        match (demanded, is_sound) {
+            (false, _) => Err(StatusCode::InvalidCommandOpcode.into()),
+            (true, false) => Err(StatusCode::InvalidField.into()),
+            (true, true) => Ok(command.length),
+        }
     }
 
     /// Carries out an Authentication Receive. Returns the data, padded with zeros to the Allocation

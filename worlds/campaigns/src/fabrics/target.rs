@@ -255,6 +255,7 @@ fn directory(ports: u8) -> Directory {
         key: KEY,
         name: super::subsystem_name(),
         hosts: Hosts::Any,
+        credentials: Vec::new(),
         model: ControllerModel::default(),
         ports: (0..ports).map(port).collect(),
         is_here: true,

@@ -430,3 +430,37 @@ fn a_static_controller_has_what_the_host_before_has_set() {
         assert_eq!(value, if is_static { 0x100 } else { 0 });
     }
 }
+
+/// Everything but the authentication waits until the host has proved who it is.
+#[test]
+fn an_unauthenticated_host_is_told_to_authenticate() {
+    use nvme_fabrics::authentication::{Credentials, Secret};
+    use nvme_fabrics::wire::{AuthenticationCommand, FabricsStatus};
+    let mut directory = directory();
+    let secret = Secret::generate(None, &mut engine::Entropy::from(engine::Rng::from_seed(1)));
+    directory.subsystems[0].credentials = Vec::from([(HOST.parse().unwrap(), Credentials::new(secret))]);
+    let mut bench = TestBench::new(directory);
+    let host = bench.admin_queue(DISK).unwrap();
+    let required = Status::from(FabricsStatus::AuthenticationRequired);
+    let get = FabricsCommand::PropertyGet(PropertyGet {
+        size: PropertySize::Dword,
+        offset: nvme_fabrics::wire::property::STATUS,
+    });
+    assert_eq!(bench.ask(host, get.emit(), Data::None).entry.status(), required);
+    let identify = bench.ask(host, admin(AdminOpcode::Identify, 1, 0), Data::Read(4096));
+    assert_eq!(identify.entry.status(), required);
+    let invalid = Status::from(StatusCode::InvalidField);
+    let long = AuthenticationCommand::in_band(4097);
+    let send = FabricsCommand::AuthenticationSend(long).emit();
+    let data = Data::Write(Buffer::from(alloc::vec![0; 4097]));
+    assert_eq!(bench.ask(host, send, data).entry.status(), invalid);
+    // Noise is answered with a failure message, and the association ends.
+    let noise = AuthenticationCommand::in_band(16);
+    let send = FabricsCommand::AuthenticationSend(noise).emit();
+    let sent = bench.ask(host, send, Data::Write(Buffer::from(alloc::vec![0xff; 16])));
+    assert!(sent.entry.status().is_success());
+    let receive = FabricsCommand::AuthenticationReceive(AuthenticationCommand::in_band(64)).emit();
+    let received = bench.ask(host, receive, Data::Read(64));
+    assert_eq!((received.data[1], received.data[7]), (0xf1, 7), "AUTH_Failure1: incorrect message");
+    assert!(bench.is_closed(host) && bench.target.status().is_empty());
+}

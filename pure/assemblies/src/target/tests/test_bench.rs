@@ -31,6 +31,7 @@ pub(super) fn directory() -> Directory {
         key: KEY,
         name: DISK.parse().unwrap(),
         hosts: Hosts::Any,
+        credentials: Vec::new(),
         model: ControllerModel::default(),
         ports: Vec::from([PORT]),
         is_here: true,

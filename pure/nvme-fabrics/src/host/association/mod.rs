@@ -5,6 +5,7 @@
 //! the I/O queues but not the I/O commands (see [`crate::host::Multipath`]).
 
 mod admin;
+mod authentication;
 mod script;
 mod types;
 
@@ -14,7 +15,7 @@ use alloc::collections::VecDeque;
 use engine::{Buffer, Deadlines, Engine, Instant, Nanos, Script, Step};
 use nvme::wire::{AdminOpcode, Bits, CompletionQueueEntry, StatusCode, SubmissionQueueEntry};
 
-pub use types::{Config, Failure, Loss, Output, SubmitError};
+pub use types::{Authentication, Config, Failure, Loss, Output, SubmitError};
 
 use super::{Identity, ImpactedController};
 use crate::wire::QueueId;
@@ -279,8 +280,30 @@ impl Association {
         self.state = State::Connecting;
         self.attempts = self.attempts.saturating_add(1);
         self.timers.arm(Timer::Attempt, now + self.config.connect_timeout);
-        let config = self.config.clone();
+        let config = self.config_of_a_script();
         self.run(now, |ask| script::bring_up(ask, config));
+    }
+
+    /// The settings, with a source of randomness that no other script has.
+    fn config_of_a_script(&mut self) -> Config {
+        let mut config = self.config.clone();
+        if let (Some(own), Some(with)) = (&mut self.config.authentication, &mut config.authentication) {
+            with.entropy = own.entropy.split();
+        }
+        config
+    }
+
+    /// Authenticates every queue again, if the controller demanded authentication and nothing else
+    /// is under way. Whether it began. [`Output::Ended`] follows if it fails.
+    pub fn authenticate_again(&mut self, now: Instant) -> bool {
+        let authenticated = self.identity.as_ref().is_some_and(|one| one.authenticated.is_some());
+        let Some(identity) = self.identity.clone().filter(|_| authenticated) else { return false };
+        if self.state != State::Live || self.script.is_some() {
+            return false;
+        }
+        let config = self.config_of_a_script();
+        self.run(now, |ask| authentication::authenticate_again(ask, config, identity));
+        true
     }
 
     fn run<F>(&mut self, now: Instant, body: impl FnOnce(engine::Asker<Question, Answer>) -> F)
@@ -337,6 +360,8 @@ impl Association {
             }
             Ok(Outcome::Down) => self.end(None),
             Err(_) if self.state == State::ShuttingDown => self.end(None),
+            // Who fails to authenticate again is no longer trusted.
+            Err(failure @ Failure::Authentication { .. }) => self.end(Some(failure)),
             // What the controller refuses to report again stays as it was.
             Err(_) if self.state == State::Live => self.refresh_if_needed(now),
             Err(failure) if failure.may_retry() => self.lose(now, Loss::Refused(failure)),

@@ -13,12 +13,13 @@ use nvme::wire::identify::{IDENTIFY_LENGTH, IdentifyController, cns, namespace_l
 use nvme::wire::log::LogPage;
 use nvme::wire::{AnaState, CompletionQueueEntry, NamespaceId, SubmissionQueueEntry};
 
+use super::authentication::authenticate_if_needed;
 use super::types::{Config, Failure};
 use crate::host::{Identity, TRANSFER_BYTES_MAX};
 use crate::wire::property::{self, SHUTDOWN_COMPLETE};
 use crate::wire::{
-    ConnectAttributes, ConnectCommand, ConnectData, ConnectResponse, ControllerId,
-    DISCOVERY_LOG_CHANGED_ENABLE, FabricsCommand, PropertyGet, PropertySet, PropertySize, QueueId,
+    ConnectAttributes, ConnectCommand, ConnectData, ConnectResponse, DISCOVERY_LOG_CHANGED_ENABLE,
+    FabricsCommand, PropertyGet, PropertySet, PropertySize, QueueId,
 };
 
 /// How often CSTS is read while a change is awaited.
@@ -64,7 +65,7 @@ impl Refresh {
     }
 }
 
-type Ask = Asker<Question, Answer>;
+pub(super) type Ask = Asker<Question, Answer>;
 type Page = Box<[u8; IDENTIFY_LENGTH]>;
 
 /// Carries out a command that has to succeed.
@@ -123,7 +124,7 @@ pub(super) fn low_half(value: u64) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Opens a queue and connects it. Returns the identifier of the queue's controller.
+/// Opens a queue and connects it.
 async fn connect(
     ask: &Ask,
     config: &Config,
@@ -131,7 +132,7 @@ async fn connect(
     size: u16,
     controller: u16,
     capsule_data_max: u32,
-) -> Result<ControllerId, Failure> {
+) -> Result<ConnectResponse, Failure> {
     ask.ask(Question::Open { queue, size, capsule_data_max }).await;
     let milliseconds = u32::try_from(config.keep_alive.get() / 1_000_000).unwrap_or(u32::MAX);
     let connect = ConnectCommand {
@@ -151,8 +152,7 @@ async fn connect(
     let entry = FabricsCommand::Connect(connect).emit();
     match ask.ask(Question::Command { queue, entry, data }).await {
         Answer::Completed(entry, _) if entry.status().is_success() => {
-            let response = ConnectResponse::from_dw0(entry.dw0);
-            if response.authentication != 0 { Err(Failure::Authentication) } else { Ok(response.controller) }
+            Ok(ConnectResponse::from_dw0(entry.dw0))
         }
         Answer::Completed(entry, _) => {
             Err(Failure::Connect { queue, status: entry.status(), dw0: entry.dw0 })
@@ -186,10 +186,13 @@ async fn enable(ask: &Ask, capabilities: u64) -> Result<(), Failure> {
 }
 
 /// Connects the queues and brings the controller up.
-pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failure> {
+pub(super) async fn bring_up(ask: Ask, mut config: Config) -> Result<Outcome, Failure> {
     let wanted = config.controller.into();
     let capsule = ADMIN_CAPSULE_DATA_MAX;
-    let admin = connect(&ask, &config, QueueId::ADMIN, config.admin_queue_size, wanted, capsule).await?;
+    let (queue, size) = (QueueId::ADMIN, config.admin_queue_size);
+    let connected = connect(&ask, &config, queue, size, wanted, capsule).await?;
+    let authenticated = authenticate_if_needed(&ask, &mut config, queue, connected).await?;
+    let admin = connected.controller;
     let offset = property::CAPABILITIES;
     let capabilities = property_get(&ask, "Property Get (CAP)", offset, PropertySize::Quad).await?;
     let version = property_get_low(&ask, "Property Get (VS)", property::VERSION).await?;
@@ -206,12 +209,13 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
         io_queues: 0,
         transfer_bytes_max,
     };
-    let mut identity = Identity { reported, controller_id: admin, ana: Vec::new(), queue_size: 0 };
+    let mut identity =
+        Identity { reported, controller_id: admin, ana: Vec::new(), authenticated, queue_size: 0 };
     if config.subsystem.is_discovery() {
         events &= DISCOVERY_LOG_CHANGED_ENABLE.put(1);
     } else {
         events &= feature::EVENT_NAMESPACE_ATTRIBUTE.put(1) | feature::EVENT_ASYMMETRIC_ACCESS.put(1);
-        connect_io_queues(&ask, &config, &mut identity).await?;
+        connect_io_queues(&ask, &mut config, &mut identity).await?;
         identity.reported.namespaces = namespaces(&ask).await?;
         if identity.reported.has_ana() {
             identity.ana = ana(&ask, &identity.reported).await?;
@@ -228,7 +232,7 @@ pub(super) async fn bring_up(ask: Ask, config: Config) -> Result<Outcome, Failur
 /// In-capsule data in bytes that every controller takes on its Admin Queue (NVMe/TCP 1.0).
 const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
 
-async fn connect_io_queues(ask: &Ask, config: &Config, identity: &mut Identity) -> Result<(), Failure> {
+async fn connect_io_queues(ask: &Ask, config: &mut Config, identity: &mut Identity) -> Result<(), Failure> {
     let entry = host_command::set_number_of_queues(config.io_queues);
     let (granted, _) = command(ask, "Set Features (Number of Queues)", entry, Data::None).await?;
     let granted = host_command::granted_queues(granted.dw0);
@@ -238,7 +242,9 @@ async fn connect_io_queues(ask: &Ask, config: &Config, identity: &mut Identity) 
     let queues = config.io_queues.min(granted);
     for queue in 1..=queues {
         let capsule = identity.capsule_data_max();
-        connect(ask, config, QueueId(queue), size, identity.controller_id.0, capsule).await?;
+        let (queue, controller) = (QueueId(queue), identity.controller_id.0);
+        let connected = connect(ask, config, queue, size, controller, capsule).await?;
+        authenticate_if_needed(ask, config, queue, connected).await?;
     }
     (identity.reported.io_queues, identity.queue_size) = (queues, size);
     Ok(())

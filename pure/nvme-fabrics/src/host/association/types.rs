@@ -3,12 +3,22 @@
 use alloc::string::String;
 use core::fmt;
 
-use engine::Nanos;
+use engine::{Entropy, Nanos};
 use nvme::host::{Completed, Data};
 use nvme::wire::{Status, SubmissionQueueEntry};
 
+use crate::authentication::{self, Credentials};
 use crate::host::ImpactedController;
 use crate::wire::{ControllerChoice, FabricsStatus, HostId, Nqn, Parameter, QueueId};
+
+/// How a host authenticates.
+#[derive(Clone, Debug)]
+pub struct Authentication {
+    /// The secrets, and what the host accepts.
+    pub credentials: Credentials,
+    /// The source of challenges and keys. In production it must be the system's.
+    pub entropy: Entropy,
+}
 
 /// The settings of an association.
 #[derive(Clone, Debug)]
@@ -40,6 +50,8 @@ pub struct Config {
     /// How long commands wait for a lost controller before they fail. `None`: as long as the
     /// association tries to reach the controller.
     pub fast_io_fail_timeout: Option<Nanos>,
+    /// How the host authenticates when the controller demands it; `None` where it cannot.
+    pub authentication: Option<Authentication>,
 }
 
 impl Config {
@@ -59,6 +71,7 @@ impl Config {
             reconnect: (Nanos::from_millis(100), Nanos::from_secs(10)),
             controller_loss_timeout: Some(Nanos::from_secs(600)),
             fast_io_fail_timeout: None,
+            authentication: None,
         }
     }
 
@@ -119,8 +132,13 @@ pub enum Failure {
         /// DW0 of the response: the invalid parameter, or whether authentication is needed.
         dw0: u32,
     },
-    /// The controller asks for authentication, which this host does not support.
-    Authentication,
+    /// Host and controller did not authenticate.
+    Authentication {
+        /// The queue that was to be authenticated.
+        queue: QueueId,
+        /// Why it was not.
+        why: authentication::Failure,
+    },
     /// Another command that brings the controller up was refused.
     Command {
         /// Name of the command.
@@ -148,7 +166,7 @@ impl Failure {
             Self::Connect { status, .. } | Self::Command { status, .. } => {
                 !status.do_not_retry() || self.is_of_an_ended_association()
             }
-            Self::Authentication | Self::ControllerLoss => false,
+            Self::Authentication { .. } | Self::ControllerLoss => false,
             Self::NotReady | Self::Fatal | Self::Short { .. } => true,
         }
     }
@@ -182,8 +200,8 @@ impl fmt::Display for Failure {
                 }
                 Ok(())
             }
-            Self::Authentication => {
-                f.write_str("the controller wants authentication, which is not supported")
+            Self::Authentication { queue, why } => {
+                write!(f, "authentication of queue {} failed: {why}", queue.0)
             }
             Self::Command { what, status } => write!(f, "{what} failed: {status}"),
             Self::Short { what } => write!(f, "{what} returned fewer bytes than it has to"),

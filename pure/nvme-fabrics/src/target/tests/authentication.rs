@@ -116,12 +116,12 @@ fn commands_with_wrong_fields_are_refused() {
         AuthenticationCommand::in_band(0),
     ];
     for command in wrong {
-        assert_eq!(Target::authentication_length(command), invalid.map(|()| 0));
+        assert_eq!(target.authentication_length(key, command), invalid.map(|()| 0));
         let received = target.authentication_receive(START, key, QueueId::ADMIN, command);
         assert_eq!(received.map(|_| ()), invalid);
     }
     let long = AuthenticationCommand::in_band(u32::try_from(MESSAGE_BYTES_MAX).unwrap() + 1);
-    assert_eq!(Target::authentication_length(long), invalid.map(|()| 0));
+    assert_eq!(target.authentication_length(key, long), invalid.map(|()| 0));
     // A buffer that is too short changes nothing.
     let Step::Send(negotiate) = host(1).step() else { panic!("it negotiates") };
     target.authentication_send(START, key, QueueId::ADMIN, &negotiate).unwrap();

@@ -174,6 +174,7 @@ impl Server {
                 hosts if hosts.is_empty() => Hosts::Any,
                 hosts => Hosts::Listed(hosts.clone()),
             },
+            credentials: Vec::new(),
             model: offered.spec.model.clone(),
             ports: reached(&offered.spec),
             is_here: true,

@@ -1,0 +1,94 @@
+//! Authentication of the host's queues, as a script of commands.
+
+use alloc::boxed::Box;
+
+use engine::Buffer;
+use nvme::host::Data;
+
+use super::script::{Answer, Ask, Outcome, Question};
+use super::types::{Authentication, Config, Failure};
+use crate::authentication::{self, Authenticated, Host, MESSAGE_BYTES_MAX, Names, Step};
+use crate::host::Identity;
+use crate::wire::{AuthenticationCommand, ConnectResponse, FabricsCommand, QueueId};
+
+/// Authenticates a queue that was just connected, if its controller demands it.
+pub(super) async fn authenticate_if_needed(
+    ask: &Ask,
+    config: &mut Config,
+    queue: QueueId,
+    connected: ConnectResponse,
+) -> Result<Option<Authenticated>, Failure> {
+    let failed = |why| Failure::Authentication { queue, why };
+    let demands = |bit| connected.authentication & bit != 0;
+    if demands(ConnectResponse::SECURE_CHANNEL) {
+        return Err(failed(authentication::Failure::SecureChannel));
+    }
+    let demanded = demands(ConnectResponse::AUTHENTICATE);
+    let names = Names { host: config.host.clone(), subsystem: config.subsystem.clone() };
+    match &mut config.authentication {
+        None if demanded => Err(failed(authentication::Failure::NoHostSecret)),
+        Some(with) if demanded => Ok(Some(authenticate(ask, names, with, queue).await?)),
+        // A discovery service only says where to look. What is found there must prove itself.
+        Some(with) if with.credentials.controller.is_some() && !names.subsystem.is_discovery() => {
+            Err(failed(authentication::Failure::NotDemanded))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Authenticates the queues of a live association again.
+pub(super) async fn authenticate_again(
+    ask: Ask,
+    config: Config,
+    mut identity: Box<Identity>,
+) -> Result<Outcome, Failure> {
+    let names = Names { host: config.host.clone(), subsystem: config.subsystem.clone() };
+    let Some(mut with) = config.authentication else { return Ok(Outcome::Refreshed(identity)) };
+    for queue in (0..=identity.reported.io_queues).map(QueueId) {
+        let agreed = authenticate(&ask, names.clone(), &mut with, queue).await?;
+        identity.authenticated = Some(agreed);
+    }
+    Ok(Outcome::Refreshed(identity))
+}
+
+async fn authenticate(
+    ask: &Ask,
+    names: Names,
+    with: &mut Authentication,
+    queue: QueueId,
+) -> Result<Authenticated, Failure> {
+    let mut transaction = [0; 2];
+    with.entropy.fill(&mut transaction);
+    let transaction = u16::from_le_bytes(transaction);
+    let mut host = Host::new(names, with.credentials.clone(), transaction, with.entropy.split());
+    loop {
+        match host.step() {
+            Step::Send(message) => {
+                let length = u32::try_from(message.len()).expect("a message is short");
+                let command = AuthenticationCommand::in_band(length);
+                let entry = FabricsCommand::AuthenticationSend(command).emit();
+                let data = Data::Write(Buffer::from(message));
+                carry(ask, "Authentication Send", Question::Command { queue, entry, data }).await?;
+            }
+            Step::Receive => {
+                let length = u32::try_from(MESSAGE_BYTES_MAX).expect("4 KiB");
+                let command = AuthenticationCommand::in_band(length);
+                let entry = FabricsCommand::AuthenticationReceive(command).emit();
+                let data = Data::Read(length);
+                let question = Question::Command { queue, entry, data };
+                host.on_message(&carry(ask, "Authentication Receive", question).await?);
+            }
+            Step::Done(Ok(agreed)) => return Ok(agreed),
+            Step::Done(Err(why)) => return Err(Failure::Authentication { queue, why }),
+        }
+    }
+}
+
+/// Carries out a command that has to succeed. Returns its data, which may be shorter than asked.
+async fn carry(ask: &Ask, what: &'static str, question: Question) -> Result<Buffer, Failure> {
+    match ask.ask(question).await {
+        Answer::Completed(entry, data) if entry.status().is_success() => Ok(data),
+        Answer::Completed(entry, _) => Err(Failure::Command { what, status: entry.status() }),
+        Answer::Open | Answer::Woke => Err(Failure::Short { what }),
+    }
+}
