@@ -11,6 +11,7 @@ use live::media::state::StateError;
 use live::sys::unix::BindError;
 use miette::Diagnostic;
 use nvme::wire::Status;
+use nvme_fabrics::host;
 use thiserror::Error as ThisError;
 
 /// An error for a person: what failed, why, and what to do.
@@ -119,6 +120,12 @@ pub(crate) enum Error {
     #[error("--second-path {path} could lead to any of {count} far ends")]
     #[diagnostic(help("name one far end, or leave --second-path out"))]
     WhosePath { path: String, count: usize },
+
+    #[error("--dhchap-secret-file is for nvme-tcp:// subsystems, and this is none")]
+    #[diagnostic(help(
+        "leave --dhchap-secret-file out; tcp://HOST:PORT?key=FINGERPRINT names a far end that must prove who it is (docs/security.md)"
+    ))]
+    NoSecrets,
 
     #[error("--spread is for one way over tcp://, not for {with}")]
     #[diagnostic(help("leave --spread out"))]
@@ -345,6 +352,7 @@ impl Error {
             | Self::Tcp(_)
             | Self::TooManyPaths { .. }
             | Self::WhosePath { .. }
+            | Self::NoSecrets
             | Self::NoSpread { .. }
             | Self::NothingToVerify { .. }
             | Self::GivenTwice { .. }
@@ -432,6 +440,10 @@ impl From<AttachError> for Error {
             AttachError::Socket(..) => Self::NoSocket(error),
             AttachError::Failed(Failure::VfioUser(TurnedAway)) => Self::TurnedAway(error),
             AttachError::Interrupted => Self::Interrupted,
+            // The failure says what to do.
+            AttachError::Failed(Failure::Fabrics(host::Failure::Authentication { .. })) => {
+                Self::Attach(error)
+            }
             AttachError::Failed(Failure::Fabrics(_))
             | AttachError::NoSubsystem { .. }
             | AttachError::ResolvePath(_)

@@ -105,6 +105,8 @@ impl Session {
             options.queues = target.spread.queues();
         }
         options.transport = target.transport.checked()?;
+        target.secrets.check(&target.url)?;
+        options.secrets = target.secrets.files();
         Self::of(attach(&target.url.resolve()?, &options, timeout)?)
     }
 

@@ -11,6 +11,7 @@ mod floor_server;
 mod lookahead;
 mod memory_buffer;
 mod quic;
+mod secrets;
 mod sim;
 mod spread;
 mod status;
@@ -41,6 +42,7 @@ pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use quic::{QuicListen, QuicOptions};
+pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, StatusArgs};
@@ -421,6 +423,8 @@ pub(crate) struct Target {
     pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) spread: Spread,
+    #[command(flatten)]
+    pub(crate) secrets: Secrets,
     #[command(flatten)]
     pub(crate) spin: Spin,
 }

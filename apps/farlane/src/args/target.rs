@@ -9,7 +9,7 @@ use nvme::wire::AnaState;
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
-use super::{MediumSpec, Output, RamSpec, Served, Spin, parse_size};
+use super::{MediumSpec, Output, RamSpec, Served, Spin, TargetSecrets, parse_size};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
@@ -57,6 +57,8 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "NQN")]
     pub(crate) host: Vec<Nqn>,
     #[command(flatten)]
+    pub(crate) secrets: TargetSecrets,
+    #[command(flatten)]
     pub(crate) served: Served,
     /// Offer this many groups of namespaces for Asymmetric Namespace Access.
     ///
@@ -64,7 +66,7 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(ANA_GROUPS_MAX)))]
     pub(crate) ana_groups: u32,
     /// Offer the subsystems, ports, hosts and referrals that this file describes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "serial", "state", "listen", "advertise", "ana_groups"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "serial", "state", "listen", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
     /// Carry out commands on this many threads.
     ///

@@ -56,8 +56,8 @@ pub struct Config {
     /// The subsystems, ports and hosts of the target. [`Target::add_subsystem`] brings the cores of
     /// the subsystems that are here.
     pub directory: Directory,
-    /// Source of the identifiers for the lives of controllers (CIRN), and of the challenges and keys
-    /// by which hosts authenticate. In production it must be the system's.
+    /// Source of the identifiers for the lives of controllers (CIRN), and of the challenges and
+    /// keys by which hosts authenticate. In production it must be the system's.
     pub rng: Entropy,
 }
 

@@ -169,7 +169,7 @@ impl Pair {
         for (of_host, of_target) in self.lines.clone() {
             let taken = |outbox: Option<Vec<u8>>| outbox.filter(|bytes| !bytes.is_empty());
             let all = |outbox: &nvme_tcp::Outbox| outbox.slices().flatten().copied().collect::<Vec<u8>>();
-            let out = taken(self.initiator.outbox(of_host).map(|outbox| all(outbox)));
+            let out = taken(self.initiator.outbox(of_host).map(all));
             if let Some(bytes) = out {
                 moved = true;
                 self.initiator.sent(of_host, bytes.len());

@@ -14,7 +14,9 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut entropy = Entropy::from(Rng::from_seed(1)); // in production: the system's
-//! let names = Names { host: "nqn.2014-08.org.example:h".parse()?, subsystem: "nqn.2014-08.org.example:s".parse()? };
+//! let host = "nqn.2014-08.org.example:host".parse()?;
+//! let subsystem = "nqn.2014-08.org.example:disk".parse()?;
+//! let names = Names { host, subsystem };
 //! let credentials = Credentials::new(Secret::generate(None, &mut entropy));
 //! let mut host = Host::new(names.clone(), credentials.clone(), 1, entropy.split());
 //! let mut controller = Controller::new(Instant::ZERO, names, credentials, None, entropy.split());

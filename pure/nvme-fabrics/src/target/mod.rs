@@ -149,7 +149,7 @@ impl Target {
     /// The value for a Property Get.
     ///
     /// # Errors
-    /// Invalid Queue Type on an I/O queue; Authentication Required before the host has authenticated;
+    /// Invalid Queue Type on an I/O queue; Authentication Required before the host authenticates;
     /// Invalid Field where there is no such property of that size.
     ///
     /// # Panics
@@ -166,7 +166,7 @@ impl Target {
     /// Carries out a Property Set. Returns what the owner has to do about it.
     ///
     /// # Errors
-    /// Invalid Queue Type on an I/O queue; Authentication Required before the host has authenticated;
+    /// Invalid Queue Type on an I/O queue; Authentication Required before the host authenticates;
     /// Invalid Field where there is no such writable property of that size.
     ///
     /// # Panics

@@ -5,7 +5,8 @@
 //! [`vfio_user_client`] drives a function that another process offers. [`controller`] is an
 //! application's handle to a controller, whichever of these drivers leads there, and [`attached`]
 //! runs a driver as such a handle wants it. [`emulate`] puts a modelled network between two live
-//! ends. A driver answers questions through [`control`], and [`mdns`] announces discovery
+//! ends. A driver answers questions through [`control`],
+//! [`secret_file`] reads what proves who an end is, and [`mdns`] announces discovery
 //! controllers.
 
 pub mod attached;
@@ -17,4 +18,5 @@ pub mod far;
 pub mod guest;
 pub mod mdns;
 pub mod near;
+pub mod secret_file;
 pub mod vfio_user_client;

@@ -17,7 +17,7 @@ use nvme::media::ram::RamDisk;
 use nvme::subsystem::Config;
 use nvme_pcie::{controller, function};
 
-use crate::args::{ConfigCacheOption, DemoArgs, Extent, Spin, Spread, Target, Transport};
+use crate::args::{ConfigCacheOption, DemoArgs, Extent, Secrets, Spin, Spread, Target, Transport};
 use crate::commands::copy::Copy;
 use crate::commands::pieces::Nowhere;
 use crate::error::Error;
@@ -94,6 +94,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         config_cache: ConfigCacheOption::default(),
         transport: Transport::default(),
         spread: Spread::default(),
+        secrets: Secrets::default(),
         spin: Spin { spin, cpu: None },
     };
     let needs = Needs { data_bytes: DATA_BYTES, depth: 32, stamps: false, round_trips: true };

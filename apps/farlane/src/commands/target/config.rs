@@ -9,12 +9,14 @@ use std::str::FromStr;
 
 use nvme::media::ram::BYTES_MAX;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
+use nvme_fabrics::authentication::Credentials;
 use nvme_fabrics::target::ControllerModel;
 use nvme_fabrics::wire::{ControllerId, Nqn};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
+use super::hosts::{HostTable, hosts};
 use crate::args::{AccessState, FarSpec, NamespaceSpec, RamSpec, Served};
 use crate::error::Error;
 
@@ -52,6 +54,8 @@ pub(crate) struct SubsystemSpec {
     pub(crate) state: Option<PathBuf>,
     /// Hosts that may connect; everybody, if empty.
     pub(crate) hosts: Vec<Nqn>,
+    /// Hosts that must authenticate, and what they must authenticate with.
+    pub(crate) credentials: Vec<(Nqn, Credentials)>,
     /// Ports of the subsystem, each by the address that it listens on; all ports, if empty.
     pub(crate) ports: Vec<SocketAddr>,
     pub(crate) model: ControllerModel,
@@ -133,6 +137,8 @@ struct SubsystemTable {
     #[serde(default)]
     hosts: Vec<Text<Nqn>>,
     #[serde(default)]
+    host: Vec<Spanned<HostTable>>,
+    #[serde(default)]
     ports: Vec<Spanned<SocketAddr>>,
     controllers: Option<Spanned<ControllersTable>>,
     #[serde(rename = "ana-groups")]
@@ -182,7 +188,7 @@ struct NamespaceTable {
 
 /// A value that the file writes as text.
 #[derive(Clone, Debug)]
-struct Text<T>(T);
+pub(super) struct Text<T>(pub(super) T);
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -202,14 +208,14 @@ impl FromStr for Size {
 }
 
 /// A wrong value: where it is in the file, and why it is wrong.
-struct Wrong {
+pub(super) struct Wrong {
     span: Range<usize>,
     key: &'static str,
     why: String,
 }
 
 impl Wrong {
-    fn at<T>(place: &Spanned<T>, key: &'static str, why: impl Into<String>) -> Self {
+    pub(super) fn at<T>(place: &Spanned<T>, key: &'static str, why: impl Into<String>) -> Self {
         Self { span: place.span(), key, why: why.into() }
     }
 }
@@ -274,7 +280,8 @@ fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wron
     let model = model(table.controllers)?;
     let listed = namespaces(table.namespace)?;
     let (ana_groups, access) = access(table.ana_groups, &table.ana, &listed, offer)?;
-    let hosts = table.hosts.into_iter().map(|Text(host)| host).collect();
+    let mut allowed: Vec<Nqn> = table.hosts.into_iter().map(|Text(host)| host).collect();
+    let credentials = hosts(table.host, &mut allowed)?;
     let listed = listed.into_iter().map(|(one, _)| one).collect();
     let (serial, source) = (table.serial, Source::Listed(listed));
     let is_taken = |path: &Spanned<PathBuf>| {
@@ -284,7 +291,18 @@ fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wron
         return Err(Wrong::at(path, "state", "another subsystem keeps its state there"));
     }
     let state = table.state.map(Spanned::into_inner);
-    Ok(SubsystemSpec { nqn, serial, state, hosts, ports, model, ana_groups, access, source })
+    Ok(SubsystemSpec {
+        nqn,
+        serial,
+        state,
+        hosts: allowed,
+        credentials,
+        ports,
+        model,
+        ana_groups,
+        access,
+        source,
+    })
 }
 
 fn model(range: Option<Spanned<ControllersTable>>) -> Result<ControllerModel, Wrong> {

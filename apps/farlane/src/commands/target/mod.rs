@@ -4,6 +4,7 @@ mod client;
 mod config;
 mod core;
 mod cores;
+mod hosts;
 mod request;
 mod server;
 mod status;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 use engine::Nanos;
 use live::drivers::control::Control;
+use live::drivers::controller::AttachError;
 use live::drivers::mdns::Announcer;
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
@@ -37,7 +39,7 @@ pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
 fn offer(args: OfferArgs) -> Result<(), Error> {
     let offer = match &args.config {
         Some(path) => config::read(path)?,
-        None => given(&args),
+        None => given(&args)?,
     };
     let loops = offer.ports.len() + args.cores;
     let opened = OPENED_BY_LISTENER * loops + OPENED_BY_NAMESPACE * offer.media();
@@ -67,15 +69,22 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
 }
 
 /// What the command line offers: one subsystem, or nothing without a name.
-fn given(args: &OfferArgs) -> Offer {
-    let Some(nqn) = args.nqn.clone() else { return Offer::default() };
+fn given(args: &OfferArgs) -> Result<Offer, Error> {
+    let Some(nqn) = args.nqn.clone() else { return Ok(Offer::default()) };
     let told = |index: usize| args.advertise.get(index).copied();
     let port = |(index, listen): (usize, &_)| PortSpec { listen: *listen, advertise: told(index) };
+    let secrets = args.secrets.files();
+    let shared = secrets.host.map(|host| hosts::credentials(&host, secrets.controller.as_deref()));
+    let shared = shared.transpose().map_err(AttachError::Secret)?;
+    let credentials =
+        shared.map(|shared| args.host.iter().map(|host| (host.clone(), shared.clone())).collect());
+    let credentials = credentials.unwrap_or_default();
     let subsystem = SubsystemSpec {
         nqn,
         serial: args.served.serial.clone(),
         state: None,
         hosts: args.host.clone(),
+        credentials,
         ports: Vec::new(),
         model: ControllerModel::default(),
         ana_groups: args.ana_groups,
@@ -83,7 +92,7 @@ fn given(args: &OfferArgs) -> Offer {
         source: Source::Given(Box::new(args.served.clone())),
     };
     let ports = args.listen.iter().enumerate().map(port).collect();
-    Offer { ports, subsystems: vec![subsystem], referrals: Vec::new() }
+    Ok(Offer { ports, subsystems: vec![subsystem], referrals: Vec::new() })
 }
 
 /// Path of a target's control socket, with a default for when none was given.

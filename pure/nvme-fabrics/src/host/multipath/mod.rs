@@ -90,7 +90,11 @@ impl Multipath {
     /// Authenticates the queues of every live path again whose controller demanded authentication.
     /// Returns whether that began on any path. [`Output::PathEnded`] follows where it fails.
     pub fn authenticate_again(&mut self, now: Instant) -> bool {
-        self.paths.iter_mut().fold(false, |began, path| path.association.authenticate_again(now) || began)
+        let mut began = false;
+        for path in &mut self.paths {
+            began |= path.association.authenticate_again(now);
+        }
+        began
     }
 
     /// Whether any path is live.

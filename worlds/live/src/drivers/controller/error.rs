@@ -14,6 +14,7 @@ use pcie::requester::RequestError;
 use tunnel::session::HandshakeError;
 
 use crate::drivers::attached::WaitError;
+use crate::drivers::secret_file::SecretFileError;
 
 /// Why there is no controller to use, or no longer one.
 #[derive(Debug)]
@@ -39,6 +40,10 @@ pub enum AttachError {
         /// The last failure to reach the subsystem, if there was one.
         last: Option<String>,
     },
+    /// A file gives no secret.
+    Secret(SecretFileError),
+    /// There is a secret for the controller and none for the host. Holds the controller's file.
+    HalfAuthenticated(PathBuf),
     /// Enumeration found no NVMe controller.
     NoController,
     /// No process listens at this socket path.
@@ -81,6 +86,12 @@ impl fmt::Display for AttachError {
             Self::NoSubsystem { timeout, last: Some(last) } => {
                 write!(f, "no controller within {timeout}: {last}")
             }
+            Self::Secret(error) => error.fmt(f),
+            Self::HalfAuthenticated(path) => write!(
+                f,
+                "{}: the controller's secret is of use only together with the host's: give dhchap-secret-file too",
+                path.display()
+            ),
             Self::NoController => f.write_str("there is no NVMe controller at the far end"),
             Self::Socket(path, error) => write!(f, "nobody listens at {}: {error}", path.display()),
             Self::Failed(failure) => failure.fmt(f),

@@ -6,6 +6,7 @@ use std::fs;
 use engine::{Buffer, Instant, Nanos, Pool};
 use nvme::host::{Data, Origin};
 use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
+use nvme_fabrics::authentication::Credentials;
 use nvme_fabrics::host::multipath::{self, Multipath, PathIndex, Request};
 use nvme_fabrics::host::{self, Failure as Fault, Loss};
 use nvme_fabrics::wire::{FabricsCommand, HostId, Nqn, PropertyGet, PropertySize, property};
@@ -15,11 +16,13 @@ use super::address::Subsystem;
 use super::cookie::TableCookie;
 use super::error::{AttachError, Failure, SubmitError};
 use super::event::{Completed, Event, News};
-use super::options::{Absence, Options};
+use super::options::{Absence, Options, SecretFiles};
 use super::pcie::length;
 use super::subsystem::host_id;
 use super::transport::{Identity, Transport};
 use crate::drivers::attached::{Application, Attached};
+use crate::drivers::secret_file;
+use crate::sys;
 
 /// First address of the memory for data, as commands name places in it.
 const BASE: u64 = 4096;
@@ -129,7 +132,10 @@ fn host_names() -> (Nqn, HostId) {
 }
 
 /// The configuration of each association with a subsystem.
-pub(super) fn association(subsystem: &Subsystem, options: &Options) -> host::Config {
+///
+/// # Errors
+/// When a file holds no secret, or others may read it.
+pub(super) fn association(subsystem: &Subsystem, options: &Options) -> Result<host::Config, AttachError> {
     let (name, id) = host_names();
     let settings = &subsystem.url.settings;
     let host = settings.host.clone().unwrap_or(name);
@@ -148,7 +154,28 @@ pub(super) fn association(subsystem: &Subsystem, options: &Options) -> host::Con
     association.controller_loss_timeout =
         settings.controller_loss.map_or(loss, |limit| limit.map(Nanos::from));
     association.fast_io_fail_timeout = settings.fast_io_fail.map(Nanos::from).or(fail);
-    association
+    association.authentication = authentication(&settings.secrets, &options.secrets)?;
+    Ok(association)
+}
+
+/// How the host authenticates: by the files that the URL names, or else by those of the options.
+fn authentication(
+    of_url: &SecretFiles,
+    of_options: &SecretFiles,
+) -> Result<Option<host::Authentication>, AttachError> {
+    let files = if *of_url == SecretFiles::default() { of_options } else { of_url };
+    let Some(path) = &files.host else {
+        return match &files.controller {
+            Some(path) => Err(AttachError::HalfAuthenticated(path.clone())),
+            None => Ok(None),
+        };
+    };
+    let mut credentials = Credentials::new(secret_file::read(path).map_err(AttachError::Secret)?);
+    credentials.origin = path.display().to_string();
+    if let Some(path) = &files.controller {
+        credentials.controller = Some(secret_file::read(path).map_err(AttachError::Secret)?);
+    }
+    Ok(Some(host::Authentication { credentials, entropy: sys::entropy::system() }))
 }
 
 /// The configuration of the paths to a subsystem.

@@ -37,7 +37,7 @@ pub(super) fn connect(
         ..tcp::Config::new(Rc::clone(&pool))
     };
     let config = initiator::Config { multipath: paths(subsystem, options), connection };
-    let association = association(subsystem, options);
+    let association = association(subsystem, options)?;
     let associations = subsystem.paths.iter().map(|_| association.clone()).collect();
     let mut initiator = Initiator::new(config, associations);
     let clock = Clock::start();

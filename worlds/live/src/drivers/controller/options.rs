@@ -1,6 +1,7 @@
 //! How a host uses a controller.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use assemblies::near;
 use engine::Nanos;
@@ -24,6 +25,15 @@ pub enum Absence {
     Fail(Nanos),
 }
 
+/// The files with the secrets by which a host and its controller authenticate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretFiles {
+    /// The host's secret.
+    pub host: Option<PathBuf>,
+    /// The controller's secret, which is of use only together with the host's.
+    pub controller: Option<PathBuf>,
+}
+
 /// How a host uses a controller. Each transport takes what concerns it; the URL of a subsystem has
 /// settings of its own, which come first.
 #[derive(Clone, Debug)]
@@ -45,6 +55,8 @@ pub struct Options {
     pub session: session::Config,
     /// How far ends are reached.
     pub transport: Transport,
+    /// How this host authenticates to subsystems.
+    pub secrets: SecretFiles,
 }
 
 impl Options {
@@ -67,6 +79,7 @@ impl Options {
             spin: Nanos::ZERO,
             session,
             transport: Transport::default(),
+            secrets: SecretFiles::default(),
         }
     }
 

@@ -8,6 +8,8 @@ use nvme_fabrics::host::multipath::Policy;
 use nvme_fabrics::wire::{HostId, Nqn};
 use nvme_tcp::host::DigestUse;
 
+use super::options::SecretFiles;
+
 /// A transport of NVMe over Fabrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fabric {
@@ -67,6 +69,8 @@ pub struct Settings {
     pub host: Option<Nqn>,
     /// The identifier of this host (HOSTID).
     pub host_id: Option<HostId>,
+    /// The files with the secrets by which host and controller authenticate.
+    pub secrets: SecretFiles,
     /// Keep Alive Timeout (KATO).
     pub keep_alive: Option<Duration>,
     /// How long a lost controller is waited for; an inner `None` stands for ever.
@@ -78,8 +82,8 @@ pub struct Settings {
 }
 
 /// Names of the settings that a query may hold.
-const KEYS: &str = "queues, queue-size, hdgst, ddgst, hostnqn, hostid, keep-alive-tmo, ctrl-loss-tmo, \
-    fast-io-fail-tmo, policy";
+const KEYS: &str = "queues, queue-size, hdgst, ddgst, hostnqn, hostid, dhchap-secret-file, \
+    dhchap-controller-secret-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy";
 
 impl FromStr for SubsystemUrl {
     type Err = String;
@@ -153,6 +157,13 @@ impl Settings {
             }
             "hostid" => {
                 self.host_id = Some(host_id(value).ok_or_else(|| format!("{key}={value}: expected a UUID"))?);
+            }
+            "dhchap-secret-file" => self.secrets.host = Some(value.into()),
+            "dhchap-controller-secret-file" => self.secrets.controller = Some(value.into()),
+            "dhchap-secret" | "dhchap-ctrl-secret" => {
+                return Err(format!(
+                    "{key}: everybody sees an argument; give a file: dhchap-secret-file=FILE"
+                ));
             }
             "keep-alive-tmo" => self.keep_alive = Some(time()?),
             "ctrl-loss-tmo" if matches!(value, "-1" | "off") => self.controller_loss = Some(None),

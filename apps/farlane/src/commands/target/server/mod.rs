@@ -174,7 +174,7 @@ impl Server {
                 hosts if hosts.is_empty() => Hosts::Any,
                 hosts => Hosts::Listed(hosts.clone()),
             },
-            credentials: Vec::new(),
+            credentials: offered.spec.credentials.clone(),
             model: offered.spec.model.clone(),
             ports: reached(&offered.spec),
             is_here: true,

@@ -80,6 +80,10 @@ impl Server {
         {
             changes.push(format!("{name} has other hosts, ports or controllers"));
         }
+        if offered.spec.credentials != spec.credentials {
+            changes
+                .push(format!("{name} has other secrets; hosts whose secret has changed are disconnected"));
+        }
         if offered.spec.access != spec.access {
             changes.push(format!("{name} is reached in other ways (ANA)"));
         }

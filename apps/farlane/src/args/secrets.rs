@@ -1,0 +1,69 @@
+//! The options for secrets of NVMe in-band authentication.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use live::drivers::controller::{self, Url};
+
+use crate::error::Error;
+
+/// The secrets by which host and controller of NVMe/TCP prove who they are. Secrets come from files
+/// alone: everybody on a machine sees the arguments of its processes.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Authentication (NVMe/TCP)")]
+pub(crate) struct Secrets {
+    /// Authenticate the host by the secret in this file (DH-HMAC-CHAP).
+    ///
+    /// The file holds what nvme gen-dhchap-key prints, DHHC-1:hh:BASE64:, and only its owner may
+    /// read it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dhchap_secret_file: Option<PathBuf>,
+    /// Authenticate the controller by the secret in this file (DH-HMAC-CHAP).
+    ///
+    /// A host with this secret uses no controller that cannot prove that it has the same one
+    #[arg(long, value_name = "FILE", requires = "dhchap_secret_file")]
+    pub(crate) dhchap_controller_secret_file: Option<PathBuf>,
+}
+
+impl Secrets {
+    /// Checks that what is at `url` authenticates hosts, if secrets were given.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn check(&self, url: &Url) -> Result<(), Error> {
+        let is_wanted = self.dhchap_secret_file.is_some();
+        if is_wanted && !matches!(url, Url::Subsystem(_)) { Err(Error::NoSecrets) } else { Ok(()) }
+    }
+
+    /// The files, for a host.
+    pub(crate) fn files(&self) -> controller::SecretFiles {
+        controller::SecretFiles {
+            host: self.dhchap_secret_file.clone(),
+            controller: self.dhchap_controller_secret_file.clone(),
+        }
+    }
+}
+
+/// The secrets of the hosts of a target that is not described by a file.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TargetSecrets {
+    /// Let in only hosts that authenticate by the secret in this file (DH-HMAC-CHAP).
+    ///
+    /// Every --host has this secret; --config gives each host its own. The file holds what nvme
+    /// gen-dhchap-key prints, DHHC-1:hh:BASE64:, and only its owner may read it
+    #[arg(long, value_name = "FILE", requires = "host")]
+    dhchap_secret_file: Option<PathBuf>,
+    /// Authenticate the controllers by the secret in this file, to hosts that ask for it
+    #[arg(long, value_name = "FILE", requires = "dhchap_secret_file")]
+    dhchap_controller_secret_file: Option<PathBuf>,
+}
+
+impl TargetSecrets {
+    /// The files.
+    pub(crate) fn files(&self) -> controller::SecretFiles {
+        controller::SecretFiles {
+            host: self.dhchap_secret_file.clone(),
+            controller: self.dhchap_controller_secret_file.clone(),
+        }
+    }
+}
