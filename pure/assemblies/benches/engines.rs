@@ -15,6 +15,7 @@ use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission};
 use nvme_pcie::{controller, function};
 use tunnel::downstream;
+use tunnel::session::Dma;
 use tunnel::upstream::ConnectionIndex;
 
 const CONNECTION: ConnectionId = ConnectionId(1);
@@ -34,10 +35,10 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    fn new(dma: Dma, lookahead: bool) -> Self {
         let now = Instant::from_nanos(1_000);
         let rng = Rng::from_seed(1);
-        let session = tunnel::session::Config::default();
+        let session = tunnel::session::Config { dma, lookahead, ..tunnel::session::Config::default() };
         let core = nvme::subsystem::Config::new("BENCH").with_namespace(MediumId(0), DISK_BYTES);
         let function = function::Config::new(controller::Config::new(core));
         let mut pair = Self {
@@ -109,44 +110,77 @@ impl Pair {
         if wanted.is_some_and(|wanted| wanted != name) {
             return;
         }
-        let mut times: Vec<u128> = Vec::new();
-        for _ in 0..BATCHES {
-            let start = Clock::now();
-            for _ in 0..BATCH / depth {
-                self.finished = 0;
-                for slot in 0..depth {
-                    begin(self, slot);
-                }
-                while self.finished < depth {
-                    self.step();
-                }
+        let times: Vec<u128> = (0..BATCHES).map(|_| self.batch(depth, &mut begin)).collect();
+        print(name, times);
+    }
+
+    /// Runs a batch of operations. Returns the ns for each.
+    fn batch(&mut self, depth: u32, begin: &mut impl FnMut(&mut Self, u32)) -> u128 {
+        let start = Clock::now();
+        for _ in 0..BATCH / depth {
+            self.finished = 0;
+            for slot in 0..depth {
+                begin(self, slot);
             }
-            times.push(start.elapsed().as_nanos() / u128::from(BATCH));
+            while self.finished < depth {
+                self.step();
+            }
         }
-        times.sort_unstable();
-        println!("{name:<28} {:>6} ns, fastest {:>6} ns", times[BATCHES / 2], times[0]);
+        start.elapsed().as_nanos() / u128::from(BATCH)
+    }
+
+    /// Begins to move the block of a slot.
+    fn transfer(&mut self, slot: u32, write: bool) {
+        let controller = ControllerIndex(0);
+        let base = self.near.driver(controller).unwrap().data_region().base;
+        let data = Data { address: base + u64::from(slot) * 4096, length: 4096 };
+        let (queue, namespace, lba) = (QueueId(1), NamespaceId(1), u64::from(slot) * 8);
+        let opcode = if write { IoOpcode::Write } else { IoOpcode::Read };
+        let submission = Submission::on_blocks(opcode, queue, namespace, lba, 8, data, 0);
+        self.near.submit(self.now, controller, submission).unwrap();
+    }
+}
+
+fn print(name: &str, mut times: Vec<u128>) -> u128 {
+    times.sort_unstable();
+    println!("{name:<36} {:>6} ns, fastest {:>6} ns", times[BATCHES / 2], times[0]);
+    times[BATCHES / 2]
+}
+
+/// The cost of the DMA rule: the same reads with it and without, in turns.
+fn rule(lookahead: bool) {
+    let name = if lookahead { "4 KiB read, 1 deep, ahead" } else { "4 KiB read, 1 deep" };
+    let names = [(Dma::Strict, "strict"), (Dma::Mapped, "mapped")].map(|(dma, word)| {
+        let name = format!("{name}, {word}");
+        (dma, name)
+    });
+    let wanted = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+    let mut begin = |pair: &mut Pair, slot| pair.transfer(slot, false);
+    let mut pairs: Vec<_> = names
+        .into_iter()
+        .filter(|(_, name)| wanted.as_ref().is_none_or(|wanted| wanted == name))
+        .map(|(dma, name)| (Pair::new(dma, lookahead), name, Vec::new()))
+        .collect();
+    for _ in 0..BATCHES {
+        for (pair, _, times) in &mut pairs {
+            times.push(pair.batch(1, &mut begin));
+        }
+    }
+    let medians: Vec<u128> = pairs.into_iter().map(|(_, name, times)| print(&name, times)).collect();
+    if let [strict, mapped] = medians[..] {
+        println!("{name}: strict {:.3} x mapped", strict as f64 / mapped as f64);
     }
 }
 
 fn main() {
-    let mut pair = Pair::new();
-    let controller = ControllerIndex(0);
-    let base = pair.near.driver(controller).unwrap().data_region().base;
+    let mut pair = Pair::new(Dma::Strict, false);
     let (_, target) = pair.near.controllers().next().unwrap();
     pair.measure("configuration read", 1, |pair, _| {
         pair.near.config_read(pair.now, target, 0, 0).unwrap();
     });
     for depth in [1, 32] {
-        let transfer = |pair: &mut Pair, slot: u32, write: bool| {
-            let data = Data { address: base + u64::from(slot) * 4096, length: 4096 };
-            let (queue, namespace, lba) = (QueueId(1), NamespaceId(1), u64::from(slot) * 8);
-            let submission = match write {
-                true => Submission::on_blocks(IoOpcode::Write, queue, namespace, lba, 8, data, 0),
-                false => Submission::on_blocks(IoOpcode::Read, queue, namespace, lba, 8, data, 0),
-            };
-            pair.near.submit(pair.now, controller, submission).unwrap();
-        };
-        pair.measure(&format!("4 KiB write, {depth} deep"), depth, |pair, slot| transfer(pair, slot, true));
-        pair.measure(&format!("4 KiB read, {depth} deep"), depth, |pair, slot| transfer(pair, slot, false));
+        pair.measure(&format!("4 KiB write, {depth} deep"), depth, |pair, slot| pair.transfer(slot, true));
+        pair.measure(&format!("4 KiB read, {depth} deep"), depth, |pair, slot| pair.transfer(slot, false));
     }
+    [false, true].into_iter().for_each(rule);
 }

@@ -7,8 +7,8 @@ use nvme::pointer::PageSize;
 use nvme::wire::SubmissionQueueEntry;
 use pcie::wire::{Bdf, Kind, Packet};
 
-use crate::controller::Controller;
-use crate::function::Function;
+use crate::follow::controller::Controller;
+use crate::follow::function::Function;
 use crate::transfer::Transfer;
 use crate::walk::{Next, Walk};
 

@@ -7,6 +7,7 @@ use nvme::wire::SubmissionQueueEntry;
 use pcie::switch::{Ahead, AheadKey, FarLink, PortId, Strand, Surroundings};
 use pcie::wire::Bdf;
 
+use crate::follow::controller::SubmissionQueue;
 use crate::lookahead::{Lookahead, READ_MAX};
 use crate::port::{Command, Gathering};
 use crate::reads::{Purpose, Read};
@@ -35,6 +36,7 @@ impl Lookahead {
         port: usize,
         id: Bdf,
         (queue, tail, strand): (u16, u32, Strand),
+        before: SubmissionQueue,
     ) -> bool {
         self.requester.set(pcie::requester::Settings {
             id: around.switch.id(PortId::Upstream),
@@ -43,7 +45,6 @@ impl Lookahead {
         let Some(function) = self.ports[port].function(id) else { return false };
         let may_read = function.may_read();
         let Some(controller) = &mut function.controller else { return false };
-        let Some(before) = controller.ring(queue, tail) else { return false };
         let count = (tail + before.entries - before.tail) % before.entries;
         let taken = if may_read { count.min(ENTRIES_MAX) } else { 0 };
         if queue == 0 && taken < count {
@@ -165,6 +166,7 @@ impl Lookahead {
             return;
         }
         self.statistics.entries += 1;
+        self.ports[number].entry_given(id, queue, entry);
         let Some(transfer) = transfer else { return };
         let port = &mut self.ports[number];
         let fits = transfer.length <= COMMAND_BYTES_MAX && port.affords(transfer.length);
@@ -196,6 +198,7 @@ impl Lookahead {
         let next = of.walk.on_list(bytes, &mut |address, length| found.push((address, length)));
         self.found = found;
         if self.send_piece(around, read.port, key, (read.address, bytes.clone()), false) {
+            self.ports[read.port].list_given(read.address, bytes);
             self.follow(around, read.port, command, next);
         } else {
             self.found.clear();

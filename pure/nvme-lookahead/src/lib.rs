@@ -129,8 +129,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod controller;
-mod function;
+mod dma;
+mod follow;
 #[doc(hidden)]
 pub mod fuzz;
 mod gather;
@@ -142,4 +142,5 @@ mod tests;
 mod transfer;
 mod walk;
 
+pub use dma::Refusals;
 pub use lookahead::{Lookahead, Statistics};

@@ -5,10 +5,12 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Pool};
 use pcie::requester::{self, Answer, Requester};
-use pcie::switch::{AheadKey, FarLink, Interposer, Passage, Strand, Surroundings};
+use pcie::switch::{AheadKey, Ascent, FarLink, Interposer, Passage, Refusal, Strand, Surroundings};
 use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
 
-use crate::port::{Down, Port};
+use crate::dma::{Guard, Refusals};
+use crate::follow::Down;
+use crate::port::Port;
 use crate::reads::{Purpose, ReadCookie, Reads};
 
 /// The longest read that lookahead makes, in bytes: the most memory of an Ahead.
@@ -81,6 +83,20 @@ impl Lookahead {
         &self.statistics
     }
 
+    /// Makes the DMA rule hold for the functions below a port: they reach only what the host has
+    /// named to them. Without it they reach what the root complex lets them reach.
+    ///
+    /// # Panics
+    /// When there is no such port.
+    pub fn set_strict(&mut self, port: usize) {
+        self.ports[port].guard = Some(Guard::default());
+    }
+
+    /// What the DMA rule has refused below a port since the start; `None` where it does not hold.
+    pub fn refusals(&self, port: usize) -> Option<Refusals> {
+        self.ports.get(port)?.guard.as_ref().map(Guard::refusals)
+    }
+
     /// Tells that the host has its functions write vector *n* of their MSI-X tables to `first` +
     /// 4*n*. On a spread link, each interrupt then travels with its completion queue instead of
     /// behind everything.
@@ -97,7 +113,9 @@ impl Lookahead {
         packet: &Packet,
     ) -> Option<Strand> {
         let link = &mut around.links[port];
-        match self.ports[port].on_down(packet) {
+        let down = self.ports[port].follower.on_down(packet);
+        self.ports[port].guard_down(packet, &down);
+        match down {
             Down::Nothing => {}
             Down::Forget(function) => {
                 if self.ports[port].forget_function(function) || link.is_spread() {
@@ -106,9 +124,12 @@ impl Lookahead {
                     self.ports[port].lay_queues(around.now, Some(Strand::MAIN), self.interrupts, link);
                 }
             }
-            Down::Doorbell { function, queue, tail } => {
+            Down::Doorbell { function, queue, tail, before } => {
                 let strand = self.ports[port].strand_of(packet, link);
-                if self.begin(around, port, function, (queue, tail, strand)) {
+                if self.ports[port].window > 0
+                    && let Some(before) = before
+                    && self.begin(around, port, function, (queue, tail, strand), before)
+                {
                     return None;
                 }
             }
@@ -207,8 +228,7 @@ impl Lookahead {
 impl Interposer for Lookahead {
     fn on_link(&mut self, port: usize, link: &impl FarLink) {
         self.reads.drop_port(port);
-        self.ports[port] = Port::default();
-        self.ports[port].window = link.ahead_window();
+        self.ports[port].on_link(link.ahead_window());
     }
 
     fn on_reset(&mut self, port: usize) {
@@ -229,8 +249,14 @@ impl Interposer for Lookahead {
         port: usize,
         packet: &mut Packet,
     ) -> Passage {
-        if self.ports[port].window == 0 {
+        if !self.ports[port].is_watched() {
             return Passage::On(Strand::MAIN);
+        }
+        if let Kind::Completion(completion) = &packet.header.kind {
+            let Port { guard, follower, .. } = &mut self.ports[port];
+            if let Some(guard) = guard {
+                guard.on_completion(follower, packet, completion);
+            }
         }
         if self.ports[port].is_holding() {
             if !packet.is_non_posted() && self.ports[port].has_room() {
@@ -249,17 +275,27 @@ impl Interposer for Lookahead {
     }
 
     fn on_answered(&mut self, port: usize, request: &Packet, answer: &Packet, link: &mut impl FarLink) {
-        if self.ports[port].window > 0 {
+        if self.ports[port].is_watched() {
             // A read needs no action: `on_down` only notes what was asked for.
-            let _ = self.ports[port].on_down(request);
-            self.ports[port].on_up(answer, link);
+            let _ = self.ports[port].follower.on_down(request);
+            self.ports[port].on_up(answer, &[], link);
         }
     }
 
     #[inline]
-    fn on_up(&mut self, now: Instant, port: usize, packet: &Packet, link: &mut impl FarLink) {
-        if self.ports[port].window == 0 {
-            return;
+    fn on_up(&mut self, now: Instant, port: usize, packet: &Packet, link: &mut impl FarLink) -> Ascent {
+        if !self.ports[port].is_watched() {
+            return Ascent::On;
+        }
+        let bytes = match &packet.header.kind {
+            Kind::Memory(request) if request.operation == MemoryOperation::Write => packet.data_bytes(),
+            _ => &[],
+        };
+        let Port { guard, follower, .. } = &mut self.ports[port];
+        if let Some(guard) = guard
+            && !guard.admits(now, follower, packet, bytes)
+        {
+            return Ascent::Refused;
         }
         if let Kind::Memory(request) = &packet.header.kind
             && request.operation == MemoryOperation::Read
@@ -267,8 +303,14 @@ impl Interposer for Lookahead {
             self.statistics.reads += 1;
             self.statistics.bytes_read += u64::from(packet.header.length) * 4;
         }
-        self.statistics.commands += self.ports[port].on_up(packet, link);
+        self.statistics.commands += self.ports[port].on_up(packet, bytes, link);
         self.lay_queues(now, port, link);
+        Ascent::On
+    }
+
+    fn poll_refusal(&mut self) -> Option<(usize, Refusal)> {
+        let ports = self.ports.iter_mut().enumerate();
+        ports.filter_map(|(port, of)| Some((port, of.guard.as_mut()?.poll_refusal()?))).next()
     }
 
     fn on_completion<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>, packet: &Packet) {

@@ -4,22 +4,20 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Instant, Pool};
-use nvme::wire::CommandId;
+use nvme::wire::{CommandId, SubmissionQueueEntry};
 use pcie::switch::{AheadKey, FarLink, Strand};
-use pcie::wire::{Bdf, Kind, MemoryOperation, Packet, Tag};
+use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
 
-use crate::controller::{Ended, SubmissionQueue};
-use crate::function::{CAPABILITIES_HIGH, CLASS, Function, Seen};
+use crate::dma::Guard;
+use crate::follow::controller::{Ended, SubmissionQueue};
+use crate::follow::function::Function;
+use crate::follow::{Down, Follower};
 use crate::gather::HOLD;
 use crate::reads::Purpose;
 use crate::walk::Walk;
 
 /// Bytes of an interrupt's message.
 const MESSAGE: u32 = 4;
-/// The most functions that are remembered.
-const FUNCTIONS_MAX: usize = 16;
-/// The most reads by the host whose answers are awaited.
-const QUESTIONS_MAX: usize = 16;
 /// The most packets that wait behind a doorbell. A further packet ends the waiting.
 const HELD_MAX: usize = 256;
 /// The most commands whose memory may be at the other end.
@@ -27,36 +25,6 @@ const COMMANDS_MAX: usize = 1024;
 /// When this many bytes have gone ahead of a doorbell, it rings for the commands that are complete.
 /// This is half a segment: over a slow link, the device would otherwise be idle while it is sent.
 const RING_BYTES: usize = 16 << 10;
-
-/// What a packet that goes down means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Down {
-    Nothing,
-    /// Memory sent ahead for a function is of no use any more.
-    Forget(Bdf),
-    /// A submission queue's doorbell.
-    Doorbell {
-        function: Bdf,
-        queue: u16,
-        tail: u32,
-    },
-}
-
-/// What the host asks a function, and lookahead wants to know, too.
-#[derive(Clone, Copy, Debug)]
-enum Question {
-    Class,
-    /// CAP, from this offset on.
-    Capabilities(u64),
-}
-
-#[derive(Debug)]
-struct PendingRead {
-    requester: Bdf,
-    tag: Tag,
-    function: Bdf,
-    question: Question,
-}
 
 /// A command whose memory has been sent ahead.
 #[derive(Debug)]
@@ -111,8 +79,9 @@ pub(crate) struct Gathering {
 pub(crate) struct Port {
     /// Bytes that the other end keeps. With 0, packets are not examined.
     pub(crate) window: u32,
-    functions: Vec<Function>,
-    asked: VecDeque<PendingRead>,
+    pub(crate) follower: Follower,
+    /// The DMA rule, unless devices may reach all memory.
+    pub(crate) guard: Option<Guard>,
     held: VecDeque<Packet>,
     pub(crate) gathering: Option<Gathering>,
     pub(crate) commands: Vec<Command>,
@@ -147,15 +116,60 @@ impl Port {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.gathering.as_ref().map(|gathering| gathering.deadline)
     }
+    /// Whether packets are to be examined.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.window > 0 || self.guard.is_some()
+    }
+    /// Handles a link that has come up or gone down: nothing is known of what is below.
+    pub(crate) fn on_link(&mut self, window: u32) {
+        let mut guard = self.guard.take();
+        if let Some(guard) = &mut guard {
+            guard.reset();
+        }
+        *self = Self { window, guard, ..Self::default() };
+    }
+    /// Shows a packet that goes down to the DMA rule.
+    #[inline]
+    pub(crate) fn guard_down(&mut self, packet: &Packet, down: &Down) {
+        let Self { guard: Some(guard), follower, .. } = self else { return };
+        match down {
+            Down::Nothing => guard.on_host_write(follower, packet),
+            Down::Doorbell { function, queue, .. } => {
+                if let Some(function) = follower.function(*function) {
+                    guard.on_ring(function, *queue);
+                }
+            }
+            Down::Forget(_) => {}
+        }
+    }
+    /// Notes an entry that was sent ahead.
+    pub(crate) fn entry_given(&mut self, id: Bdf, queue: u16, entry: &SubmissionQueueEntry) {
+        if let Some(guard) = &mut self.guard
+            && let Some(function) = self.follower.function(id)
+        {
+            guard.on_entry(function, queue, entry);
+        }
+    }
+    /// Notes a list that was sent ahead.
+    pub(crate) fn list_given(&mut self, address: u64, bytes: &[u8]) {
+        if let Some(guard) = &mut self.guard
+            && let Some(gathering) = &self.gathering
+            && let Some(function) = self.follower.function(gathering.function)
+        {
+            guard.on_list(function, address, bytes);
+        }
+    }
     pub(crate) fn function(&mut self, id: Bdf) -> Option<&mut Function> {
-        self.functions.iter_mut().find(|function| function.id == id)
+        self.follower.function(id)
     }
 
     /// Handles a reset of all functions, which drops everything that waits.
     pub(crate) fn reset(&mut self) {
-        self.functions.iter_mut().for_each(Function::reset);
+        self.follower.reset();
+        if let Some(guard) = &mut self.guard {
+            guard.reset();
+        }
         self.held.clear();
-        self.asked.clear();
         self.commands.clear();
         self.sent.clear();
         (self.gathering, self.sent_bytes) = (None, 0);
@@ -219,54 +233,6 @@ impl Port {
         Some(if doorbell.digest.is_some() { doorbell.with_ecrc() } else { doorbell })
     }
 
-    /// Examines a packet that goes down.
-    pub(crate) fn on_down(&mut self, packet: &Packet) -> Down {
-        let header = &packet.header;
-        match &header.kind {
-            Kind::Config(request) if request.write => {
-                let value = packet.payload.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-                let target = request.target;
-                match self.function(target).map(|function| function.on_config(request, value)) {
-                    Some(Seen::Reset) => Down::Forget(target),
-                    _ => Down::Nothing,
-                }
-            }
-            Kind::Config(request) if request.offset == CLASS => {
-                self.ask(request.requester, request.tag, request.target, Question::Class);
-                Down::Nothing
-            }
-            Kind::Memory(request) => {
-                let below = self.functions.iter_mut().filter_map(|function| {
-                    function.offset_of(request.address).map(|offset| (offset, function))
-                });
-                // The address belongs to the nearest function below it, if to any.
-                let Some((offset, function)) = below.min_by_key(|(offset, _)| *offset) else {
-                    return Down::Nothing;
-                };
-                let id = function.id;
-                match request.operation {
-                    MemoryOperation::Write => {
-                        let offset = offset + u64::from(header.lead());
-                        match function.on_write(offset, packet.data_bytes()) {
-                            Seen::Nothing => Down::Nothing,
-                            Seen::Reset => Down::Forget(id),
-                            Seen::Doorbell(queue, tail) => Down::Doorbell { function: id, queue, tail },
-                        }
-                    }
-                    _ => {
-                        let end = offset + u64::from(header.length) * 4;
-                        if offset <= CAPABILITIES_HIGH && end >= CAPABILITIES_HIGH + 4 {
-                            let question = Question::Capabilities(offset);
-                            self.ask(request.requester, request.tag, id, question);
-                        }
-                        Down::Nothing
-                    }
-                }
-            }
-            _ => Down::Nothing,
-        }
-    }
-
     /// The strand for a packet to the device.
     #[inline]
     pub(crate) fn strand_of(&self, packet: &Packet, link: &impl FarLink) -> Strand {
@@ -278,6 +244,7 @@ impl Port {
             return Strand::MAIN;
         }
         let below = self
+            .follower
             .functions
             .iter()
             .filter_map(|function| function.offset_of(request.address).map(|offset| (offset, function)));
@@ -297,8 +264,8 @@ impl Port {
         interrupts: Option<u64>,
         link: &mut impl FarLink,
     ) {
-        let Self { functions, key, .. } = self;
-        let controllers = functions.iter_mut().filter_map(|function| function.controller.as_mut());
+        let Self { follower, key, .. } = self;
+        let controllers = follower.functions.iter_mut().filter_map(|function| function.controller.as_mut());
         let known = controllers.filter(|controller| !controller.lost);
         for queue in known.flat_map(|controller| &mut controller.completion) {
             let strand = link.strand_of_queue(queue.id);
@@ -324,8 +291,8 @@ impl Port {
     /// notice when a queue of theirs is deleted with all its commands.
     #[inline]
     pub(crate) fn forget_lost(&mut self, link: &mut impl FarLink) {
-        let Self { functions, sent, sent_bytes, .. } = self;
-        for function in functions {
+        let Self { follower, sent, sent_bytes, .. } = self;
+        for function in &mut follower.functions {
             let id = function.id;
             let Some(controller) = function.controller.as_mut().filter(|controller| controller.lost) else {
                 continue;
@@ -339,76 +306,32 @@ impl Port {
         }
     }
 
-    fn ask(&mut self, requester: Bdf, tag: Tag, function: Bdf, question: Question) {
-        self.asked.retain(|asked| (asked.requester, asked.tag) != (requester, tag));
-        if self.asked.len() == QUESTIONS_MAX {
-            self.asked.pop_front();
-        }
-        self.asked.push_back(PendingRead { requester, tag, function, question });
-    }
-
-    /// Examines a packet that comes up. Returns how many I/O commands it completes.
+    /// Examines a packet that comes up, a write with its bytes. Returns how many I/O commands it
+    /// completes.
     #[inline]
-    pub(crate) fn on_up(&mut self, packet: &Packet, link: &mut impl FarLink) -> u64 {
+    pub(crate) fn on_up(&mut self, packet: &Packet, bytes: &[u8], link: &mut impl FarLink) -> u64 {
         let mut commands = 0;
-        match &packet.header.kind {
-            Kind::Completion(completion) if !self.asked.is_empty() => {
-                let (requester, tag) = (completion.requester, completion.tag);
-                let found =
-                    self.asked.iter().position(|asked| (asked.requester, asked.tag) == (requester, tag));
-                if let Some(asked) = found.and_then(|index| self.asked.remove(index)) {
-                    self.on_answer(&asked, &packet.payload);
-                }
-            }
-            Kind::Memory(request) if request.operation == MemoryOperation::Write => {
-                let id = request.requester;
-                let Self { functions, sent, sent_bytes, queues_changed, .. } = self;
-                let function = functions.iter_mut().find(|function| function.id == id);
-                let Some(controller) = function.and_then(|function| function.controller.as_mut()) else {
-                    return 0;
-                };
-                let address = request.address + u64::from(packet.header.lead());
-                controller.on_write(address, packet.data_bytes(), &mut |ended| {
-                    commands += u64::from(matches!(ended, Ended::Command { queue: 1.., .. }));
-                    match ended {
-                        Ended::Created => *queues_changed = true,
-                        Ended::Deleted(key) => link.forget_ahead(key),
-                        _ => {}
-                    }
-                    let over = |one: &Sent| match ended {
-                        Ended::Command { queue, command } => (one.queue, one.command) == (queue, command),
-                        Ended::Queue(queue) => one.queue == queue,
-                        Ended::Unclear => true,
-                        Ended::Created | Ended::Deleted(_) => false,
-                    };
-                    forget(sent, sent_bytes, link, |one| one.function == id && over(one));
-                });
-            }
-            _ => {}
-        }
-        commands
-    }
-
-    fn on_answer(&mut self, asked: &PendingRead, payload: &[u8]) {
-        let dword = |at: usize| {
-            payload.get(at..).and_then(|rest| rest.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes))
+        let Self { follower, sent, sent_bytes, queues_changed, .. } = self;
+        let id = match &packet.header.kind {
+            Kind::Memory(request) => request.requester,
+            _ => Bdf::default(),
         };
-        match asked.question {
-            Question::Class => {
-                let Some(class) = dword(0) else { return };
-                if !Function::is_nvme(class) {
-                    self.functions.retain(|function| function.id != asked.function);
-                } else if self.function(asked.function).is_none() && self.functions.len() < FUNCTIONS_MAX {
-                    self.functions.push(Function::new(asked.function));
-                }
+        follower.on_up(packet, bytes, &mut |ended| {
+            commands += u64::from(matches!(ended, Ended::Command { queue: 1.., .. }));
+            match ended {
+                Ended::Created => *queues_changed = true,
+                Ended::Deleted(key) => link.forget_ahead(key),
+                _ => {}
             }
-            Question::Capabilities(offset) => {
-                let at = usize::try_from(CAPABILITIES_HIGH - offset).unwrap_or(usize::MAX);
-                if let (Some(high), Some(function)) = (dword(at), self.function(asked.function)) {
-                    function.on_capabilities(high);
-                }
-            }
-        }
+            let over = |one: &Sent| match ended {
+                Ended::Command { queue, command } => (one.queue, one.command) == (queue, command),
+                Ended::Queue(queue) => one.queue == queue,
+                Ended::Unclear => true,
+                Ended::Created | Ended::Deleted(_) => false,
+            };
+            forget(sent, sent_bytes, link, |one| one.function == id && over(one));
+        });
+        commands
     }
 
     /// Forgets what was sent ahead for a function whose controller was reset. Returns whether there
@@ -492,7 +415,7 @@ mod tests {
     use nvme::pointer::PageSize;
 
     use super::*;
-    use crate::controller::Controller;
+    use crate::follow::controller::Controller;
     use crate::tests::Link;
 
     #[test]
@@ -504,7 +427,7 @@ mod tests {
         for id in [one, other] {
             let mut function = Function::new(id);
             function.controller = Some(Controller::new(PageSize::KIB4, (0x1000, 32), (0x2000, 32)));
-            port.functions.push(function);
+            port.follower.functions.push(function);
             let key = port.begin_command(id, 1, CommandId(7), &mut link).unwrap();
             port.charge(key, 64);
             keys.push(key);

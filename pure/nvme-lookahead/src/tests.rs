@@ -7,8 +7,8 @@ use pcie::switch::{Ahead, AheadKey, FarLink, Strand};
 use pcie::wire::{Bdf, Kind, Packet, Tag};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop, prop_oneof, proptest};
 
-use crate::controller::{Controller, Ended};
-use crate::function::{Function, Seen};
+use crate::follow::controller::{Controller, Ended};
+use crate::follow::function::{Function, Seen};
 use crate::gather::{double_words, joined};
 use crate::transfer::Transfer;
 use crate::walk::{Next, Walk};

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use pcie::switch::Refusal;
+
 use crate::frame::Identity;
 use crate::paths::PathIndex;
 use crate::session::{DownReason, HandshakeError, LossReason};
@@ -32,6 +34,8 @@ pub enum Event {
     PathBack(PathIndex),
     /// A handshake failed.
     HandshakeFailed(HandshakeError),
+    /// The device's end asked for memory that it may not reach.
+    Refused(Refusal),
 }
 
 impl Event {
@@ -51,6 +55,7 @@ impl fmt::Display for Event {
             Self::PathAway(path) => write!(f, "path {} is away: the others go on", u16::from(path.0) + 1),
             Self::PathBack(path) => write!(f, "path {} is back", u16::from(path.0) + 1),
             Self::HandshakeFailed(error) => write!(f, "{error}"),
+            Self::Refused(refusal) => refusal.fmt(f),
         }
     }
 }

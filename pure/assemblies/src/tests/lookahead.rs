@@ -1,6 +1,8 @@
 //! Lookahead between whole machines: the device asks the host for fewer bytes, and gets the same
 //! data.
 
+use nvme_lookahead::Refusals;
+
 use super::*;
 
 fn pair(lookahead: bool) -> Pair {
@@ -13,6 +15,11 @@ fn pair(lookahead: bool) -> Pair {
 fn reads(pair: &Pair) -> (u64, u64) {
     let statistics = pair.far.downstream().store().tally();
     (statistics.misses, statistics.hits)
+}
+
+/// What the DMA rule has refused.
+fn refusals(pair: &Pair) -> Option<Refusals> {
+    pair.near.upstream()?.interposer()?.refusals(0)
 }
 
 /// Writes `length` bytes and reads them back. Returns how many reads of memory went to the host for
@@ -55,6 +62,7 @@ fn the_device_finds_entries_lists_and_data_where_it_is() {
     assert_eq!(lookahead.bytes, store.bytes_received, "{lookahead:?}");
     assert_eq!(store.bytes_in_vain, 0, "{store:?}");
     assert_eq!(lookahead.given_up, 0);
+    assert_eq!(refusals(&pair), Some(Refusals::default()));
     assert_eq!(pair.far.downstream().store().bytes(), 0);
     // The host's end learns of the tally, too.
     let told = |pair: &Pair| {
@@ -73,5 +81,17 @@ fn without_it_each_command_asks_the_host() {
     pair.run(ready);
     let [write, read] = write_and_read(&mut pair, 4096, 0);
     assert_eq!((write, read), (2, 1));
+    let upstream = pair.near.upstream().unwrap();
+    assert_eq!(upstream.interposer().unwrap().statistics().doorbells, 0);
+    assert_eq!(refusals(&pair), Some(Refusals::default()));
+}
+
+#[test]
+fn without_the_rule_nothing_stands_between() {
+    let dma = tunnel::session::Dma::Mapped;
+    let session = tunnel::session::Config { dma, tally: true, ..tunnel::session::Config::default() };
+    let mut pair = Pair::with(near::Config::default(), &session, 1);
+    pair.run(ready);
+    write_and_read(&mut pair, 4096, 0);
     assert!(pair.near.upstream().unwrap().interposer().is_none());
 }

@@ -5,6 +5,8 @@
 //! memory ahead of a packet that makes the device read this memory. [`FarLink`] is what it can do
 //! with a link. Whoever has the switch and the links calls the interposer.
 
+use core::fmt;
+
 use engine::{Buffer, Instant};
 
 use super::Switch;
@@ -116,6 +118,43 @@ pub enum Passage {
     Answered(Packet),
 }
 
+/// A request of a device that an [`Interposer`] did not let pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The function in whose name the request came.
+    pub function: Bdf,
+    /// Whether the request was a write, which is dropped; other requests are answered.
+    pub write: bool,
+    /// Address of the request's first double word.
+    pub address: u64,
+    /// Length of the request in bytes, as whole double words.
+    pub length: u32,
+    /// How many other requests of the port were refused since a refusal was last told.
+    pub untold: u64,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { function, address, length, .. } = self;
+        let what = if self.write { "a write of" } else { "a read of" };
+        write!(f, "function {function} was refused {what} {length} B at {address:#x}, ")?;
+        f.write_str("which the host has not named to it")?;
+        match self.untold {
+            0 => Ok(()),
+            untold => write!(f, " (and {untold} other requests since the last report)"),
+        }
+    }
+}
+
+/// What becomes of a packet that comes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ascent {
+    /// The packet goes on.
+    On,
+    /// The packet goes no further. If it wants an answer, the answer is Unsupported Request.
+    Refused,
+}
+
 /// What stands between a switch and the links below its downstream ports, which are counted from 0.
 /// `()` stands for nothing: every packet goes on.
 pub trait Interposer {
@@ -138,7 +177,11 @@ pub trait Interposer {
     /// come down.
     fn on_answered(&mut self, _port: usize, _request: &Packet, _answer: &Packet, _link: &mut impl FarLink) {}
     /// Handles a packet that comes up from a port.
-    fn on_up(&mut self, now: Instant, port: usize, packet: &Packet, link: &mut impl FarLink);
+    fn on_up(&mut self, now: Instant, port: usize, packet: &Packet, link: &mut impl FarLink) -> Ascent;
+    /// The next refusal to tell of, with its port. Not every refused packet is told.
+    fn poll_refusal(&mut self) -> Option<(usize, Refusal)> {
+        None
+    }
     /// Handles an answer to a request that the interposer itself has made.
     fn on_completion<L: FarLink>(&mut self, _around: &mut Surroundings<'_, L>, _packet: &Packet) {}
     /// Whether packets wait here to go down to a port.
@@ -165,7 +208,9 @@ impl Interposer for () {
     ) -> Passage {
         Passage::On(Strand::MAIN)
     }
-    fn on_up(&mut self, _now: Instant, _port: usize, _packet: &Packet, _link: &mut impl FarLink) {}
+    fn on_up(&mut self, _now: Instant, _port: usize, _packet: &Packet, _link: &mut impl FarLink) -> Ascent {
+        Ascent::On
+    }
     fn handle_timeout<L: FarLink>(&mut self, _around: &mut Surroundings<'_, L>) {}
     fn poll_timeout(&self) -> Option<Instant> {
         None

@@ -15,7 +15,7 @@ mod routing;
 #[cfg(test)]
 mod tests;
 
-pub use interposer::{Ahead, AheadKey, FarLink, Interposer, Passage, Strand, Surroundings};
+pub use interposer::{Ahead, AheadKey, Ascent, FarLink, Interposer, Passage, Refusal, Strand, Surroundings};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Pool};
 use pcie::completer::{self, Completer};
-use pcie::switch::{FarLink, Interposer, Passage, Strand, Surroundings};
+use pcie::switch::{Ascent, FarLink, Interposer, Passage, Strand, Surroundings};
 use pcie::wire::{CompletionStatus, Kind, Packet};
 
 use crate::frame::Registers;
@@ -206,8 +206,9 @@ impl Interposer for ConfigCache {
     }
 
     #[inline]
-    fn on_up(&mut self, _now: Instant, port: usize, packet: &Packet, _link: &mut impl FarLink) {
+    fn on_up(&mut self, _now: Instant, port: usize, packet: &Packet, _link: &mut impl FarLink) -> Ascent {
         self.on_answer(port, packet);
+        Ascent::On
     }
 
     fn handle_timeout<L: FarLink>(&mut self, around: &mut Surroundings<'_, L>) {

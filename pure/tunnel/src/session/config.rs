@@ -43,6 +43,9 @@ pub struct Config {
     /// At the host's end: whether an interposer of [`Upstream`](crate::Upstream) may send ahead
     /// what devices are about to read, if the device's end keeps such memory.
     pub lookahead: bool,
+    /// At the host's end: what the device may reach. An interposer of
+    /// [`Upstream`](crate::Upstream) sees to it.
+    pub dma: Dma,
     /// At the host's end: whether each Pong tells what became of memory that was sent ahead
     /// ([`Session::tally`](super::Session::tally)).
     pub tally: bool,
@@ -60,6 +63,16 @@ pub struct Config {
     pub digests: bool,
     /// The function that computes digests. A world may have a faster one than the default.
     pub crc32c: Crc32c,
+}
+
+/// What a device below a port may reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dma {
+    /// Only what the host has named to it, where an interposer follows the device's function.
+    #[default]
+    Strict,
+    /// All memory that the root complex lets it reach.
+    Mapped,
 }
 
 impl Default for Config {
@@ -81,6 +94,7 @@ impl Default for Config {
             stamps: false,
             ahead: AHEAD_DEFAULT,
             lookahead: false,
+            dma: Dma::Strict,
             tally: false,
             config_cache: false,
             strands: 1,

@@ -15,7 +15,8 @@ pub(crate) struct Kept {
 }
 
 impl Session {
-    pub(crate) const fn config(&self) -> &Config {
+    /// The session's settings, as far as they are in force.
+    pub const fn config(&self) -> &Config {
         &self.config
     }
     /// Randomness for what accompanies this session, independent of the session's own.

@@ -20,7 +20,7 @@ mod timers;
 mod transmit;
 
 pub use clock::ClockAlignment;
-pub use config::Config;
+pub use config::{Config, Dma};
 pub(crate) use handshake::{Ungreeted, greeting};
 pub use link::{REPLAY_BYTES_MAX, REPLAY_FRAMES_MAX};
 pub(crate) use member::Kept;

@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Entropy, Instant};
-use pcie::switch::{self, Interposer, Passage, PortId, Strand, Surroundings, Switch, SwitchConfig};
+use pcie::switch::{self, Ascent, Interposer, Passage, PortId, Strand, Surroundings, Switch, SwitchConfig};
 use pcie::wire::{Kind, Packet};
 
 use crate::config_cache::{self, ConfigCache};
@@ -242,7 +242,13 @@ impl<I: Interposer> Upstream<I> {
         for _ in 0..self.ports.len() {
             while let Some(arrival) = self.ports[self.turn].poll_packet(packet) {
                 let port = PortIndex(u8::try_from(self.turn).expect("a switch has at most 32 ports"));
-                self.on_up(self.turn, packet);
+                if self.on_up(self.turn, packet) == Ascent::Refused {
+                    self.refuse(port, packet);
+                    if !self.outputs.is_empty() {
+                        return None;
+                    }
+                    continue;
+                }
                 let ingress = PortId::Downstream(port.0);
                 let passed = self.switch.pass(ingress, &mut packet.header);
                 if passed == Some(PortId::Upstream) {
@@ -262,15 +268,18 @@ impl<I: Interposer> Upstream<I> {
         }
         None
     }
-    /// Shows a packet that comes up from a port to the interposers.
+    /// Shows a packet that comes up from a port to the interposers. Returns whether it goes on.
     #[inline]
-    fn on_up(&mut self, port: usize, packet: &Packet) {
-        if let Some(interposer) = &mut self.interposer {
-            interposer.on_up(self.now, port, packet, &mut self.ports[port]);
+    fn on_up(&mut self, port: usize, packet: &Packet) -> Ascent {
+        if let Some(interposer) = &mut self.interposer
+            && interposer.on_up(self.now, port, packet, &mut self.ports[port]) == Ascent::Refused
+        {
+            return Ascent::Refused;
         }
         if let Some(cache) = &mut self.config_cache {
-            cache.on_up(self.now, port, packet, &mut self.ports[port]);
+            return cache.on_up(self.now, port, packet, &mut self.ports[port]);
         }
+        Ascent::On
     }
     const fn next_turn(&mut self) {
         self.turn = if self.turn + 1 < self.ports.len() { self.turn + 1 } else { 0 };
@@ -392,7 +401,10 @@ impl<I: Interposer> Upstream<I> {
         let event = |event| Some(Output::Event { port, event });
         match output {
             From::Tlp { mut packet, arrival } => {
-                self.on_up(usize::from(port.0), &packet);
+                if self.on_up(usize::from(port.0), &packet) == Ascent::Refused {
+                    self.refuse(port, &packet);
+                    return self.outputs.pop_front();
+                }
                 let from = Some((port, arrival));
                 let ingress = PortId::Downstream(port.0);
                 match self.switch.pass(ingress, &mut packet.header) {
@@ -577,5 +589,6 @@ impl<I> core::fmt::Debug for Upstream<I> {
     }
 }
 
+mod refuse;
 #[cfg(test)]
 mod tests;

@@ -29,7 +29,7 @@ use pcie::switch::SwitchConfig;
 use sim::media::MediaProfile;
 use sim::stream::LinkProfile;
 use sim::{Context, Event, Node, NodeId, World};
-use tunnel::session::Config as SessionConfig;
+use tunnel::session::{Config as SessionConfig, Dma};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig};
@@ -148,9 +148,13 @@ struct Scene {
 impl Scene {
     fn session(&mut self, name: &str, window: u32) -> SessionConfig {
         let instance = instance(&mut self.world.rng(&format!("instance of {name}")));
+        // Half of the devices reach only what the host has named to them.
+        let strict = self.world.rng(&format!("rule of {name}")).one_in(2);
+        let dma = if strict { Dma::Strict } else { Dma::Mapped };
         SessionConfig {
             stamps: self.rng.one_in(2),
             lookahead: true,
+            dma,
             ahead: window,
             ..impatient(name, instance, HOLD)
         }

@@ -10,8 +10,8 @@ use nvme::wire::{AdminOpcode, CommandId, CompletionQueueEntry, NamespaceId, Subm
 use pcie::switch::AheadKey;
 
 /// The most queues of either kind that are remembered, the admin queue among them. Other queues
-/// work without lookahead.
-const QUEUES_MAX: usize = 256;
+/// work without lookahead, and not at all under the DMA rule.
+const QUEUES_MAX: usize = 4096;
 /// The most admin commands under way whose completion changes what is known. With more, nothing is
 /// certain any more.
 const ADMIN_MAX: usize = 64;
@@ -40,8 +40,38 @@ pub(crate) struct SubmissionQueue {
     pub(crate) entries: u32,
     /// The tail that the host has rung last.
     pub(crate) tail: u32,
+    /// The first entry that the device has not told to have taken.
+    pub(crate) head: u32,
     /// Number of the completion queue.
-    completion: u16,
+    pub(crate) completion: u16,
+    /// Whether the host has asked for the queue's deletion.
+    deleted: bool,
+    /// Whether the queue's pages are in [`Controller::scattered`], not at `base`.
+    is_scattered: bool,
+}
+
+impl SubmissionQueue {
+    const fn new(id: u16, base: u64, entries: u32, completion: u16) -> Self {
+        Self { id, base, entries, tail: 0, head: 0, completion, deleted: false, is_scattered: false }
+    }
+    const fn end(&self) -> u64 {
+        self.base + self.entries as u64 * SUBMISSION_BYTES
+    }
+    /// Whether the host has rung for this entry, and may not have it back yet.
+    #[inline]
+    pub(crate) const fn is_rung(&self, slot: u32) -> bool {
+        if self.head <= self.tail {
+            self.head <= slot && slot < self.tail
+        } else {
+            slot < self.entries && (self.head <= slot || slot < self.tail)
+        }
+    }
+    /// Takes in the head that the device tells.
+    pub(crate) const fn advance(&mut self, head: u32) {
+        if self.is_rung(head) || head == self.tail {
+            self.head = head;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +83,38 @@ pub(crate) struct CompletionQueue {
     pub(crate) vector: Option<u16>,
     /// Key by which the device's end knows the queue's place, if it was told.
     pub(crate) key: Option<AheadKey>,
+    /// The entry that the device writes next, and the one that the host reads next.
+    pub(crate) next: u32,
+    pub(crate) head: u32,
+    /// Whether the queue's pages are in [`Controller::scattered`], not at `base`.
+    is_scattered: bool,
 }
 
 impl CompletionQueue {
+    const fn new(id: u16, base: u64, entries: u32, vector: Option<u16>) -> Self {
+        Self { id, base, entries, vector, key: None, next: 0, head: 0, is_scattered: false }
+    }
     pub(crate) const fn end(&self) -> u64 {
         self.base + self.entries as u64 * COMPLETION_BYTES
     }
+}
+
+/// How a namespace is formatted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// Bytes of a logical block, and of its metadata.
+    pub(crate) block: u64,
+    pub(crate) metadata: u64,
+    /// Whether metadata travels with the block, not separately.
+    pub(crate) extended: bool,
+}
+
+/// The pages of a queue that is not contiguous.
+#[derive(Debug)]
+struct Scattered {
+    is_submission: bool,
+    id: u16,
+    pages: Vec<u64>,
 }
 
 /// What a successful admin command changes.
@@ -97,13 +153,18 @@ pub(crate) enum Ended {
 pub(crate) struct Controller {
     /// Memory page size (CC.MPS).
     pub(crate) page: PageSize,
-    submission: Vec<SubmissionQueue>,
+    pub(crate) submission: Vec<SubmissionQueue>,
     pub(crate) completion: Vec<CompletionQueue>,
     /// Address range from the lowest to the highest completion queue.
     completions_at: (u64, u64),
     changes: Vec<(CommandId, Change)>,
-    /// Block sizes of namespaces, in bytes.
-    namespaces: Vec<(NamespaceId, u64)>,
+    namespaces: Vec<(NamespaceId, Format)>,
+    /// Bytes from doorbell to doorbell.
+    pub(crate) stride: u64,
+    /// Address range from the lowest to the highest submission queue.
+    submissions_at: (u64, u64),
+    /// Pages of queues that are not contiguous.
+    scattered: Vec<Scattered>,
     /// Whether something passed that was not understood. Nothing is sent ahead until the controller
     /// is enabled anew.
     pub(crate) lost: bool,
@@ -119,25 +180,29 @@ impl Controller {
             completions_at: (0, 0),
             changes: Vec::new(),
             namespaces: Vec::new(),
+            stride: 4,
+            submissions_at: (0, 0),
+            scattered: Vec::new(),
             lost: false,
         };
         let (base, entries) = completion;
-        controller.add_completion(CompletionQueue { id: 0, base, entries, vector: None, key: None });
+        controller.add_completion(CompletionQueue::new(0, base, entries, None));
         let (base, entries) = submission;
-        controller.add_submission(SubmissionQueue { id: 0, base, entries, tail: 0, completion: 0 });
+        controller.add_submission(SubmissionQueue::new(0, base, entries, 0));
         controller
     }
 
     fn add_submission(&mut self, queue: SubmissionQueue) {
-        let fits = is_place(queue.base, u64::from(queue.entries) * SUBMISSION_BYTES);
+        let fits = queue.is_scattered || is_place(queue.base, u64::from(queue.entries) * SUBMISSION_BYTES);
         self.submission.retain(|other| other.id != queue.id);
         if fits && self.submission.len() < QUEUES_MAX {
             self.submission.push(queue);
         }
+        self.measure();
     }
 
     fn add_completion(&mut self, queue: CompletionQueue) {
-        let fits = is_place(queue.base, u64::from(queue.entries) * COMPLETION_BYTES);
+        let fits = queue.is_scattered || is_place(queue.base, u64::from(queue.entries) * COMPLETION_BYTES);
         self.completion.retain(|other| other.id != queue.id);
         if fits && self.completion.len() < QUEUES_MAX {
             self.completion.push(queue);
@@ -145,16 +210,80 @@ impl Controller {
         self.measure();
     }
 
+    /// Takes in the pages of the queue that an admin command under way is to create.
+    pub(crate) fn scatter(&mut self, command: CommandId, pages: Vec<u64>) {
+        let change = self.changes.iter().find(|(id, _)| *id == command).map(|(_, change)| change);
+        let (is_submission, id) = match change {
+            Some(Change::CreateSubmission(queue)) => (true, queue.id),
+            Some(Change::CreateCompletion(queue)) => (false, queue.id),
+            _ => return,
+        };
+        self.scattered.retain(|known| (known.is_submission, known.id) != (is_submission, id));
+        if self.scattered.len() < QUEUES_MAX {
+            self.scattered.push(Scattered { is_submission, id, pages });
+        }
+    }
+
+    /// The offset of `address` in a queue that is not contiguous.
+    fn offset_in(&self, is_submission: bool, id: u16, address: u64) -> Option<u64> {
+        let known =
+            self.scattered.iter().find(|known| (known.is_submission, known.id) == (is_submission, id))?;
+        let within = u64::from(self.page.offset_of(address));
+        let page = known.pages.iter().position(|page| *page == address - within)?;
+        Some(page as u64 * u64::from(self.page.bytes()) + within)
+    }
+
+    /// The submission queue that has memory at `address`, and the offset there.
+    #[inline]
+    pub(crate) fn submission_at(&self, address: u64) -> Option<(usize, u64)> {
+        let near = self.submissions_at.0 <= address && address < self.submissions_at.1;
+        if !near && self.scattered.is_empty() {
+            return None;
+        }
+        self.submission.iter().enumerate().find_map(|(index, queue)| {
+            let offset = if queue.is_scattered {
+                self.offset_in(true, queue.id, address)
+            } else {
+                address.checked_sub(queue.base)
+            };
+            let offset = offset.filter(|offset| *offset < u64::from(queue.entries) * SUBMISSION_BYTES)?;
+            Some((index, offset))
+        })
+    }
+
+    /// The completion queue that has memory at `address`, and the offset there.
+    #[inline]
+    pub(crate) fn completion_at(&self, address: u64) -> Option<(usize, u64)> {
+        let near = self.completions_at.0 <= address && address < self.completions_at.1;
+        if !near && self.scattered.is_empty() {
+            return None;
+        }
+        self.completion.iter().enumerate().find_map(|(index, queue)| {
+            let offset = if queue.is_scattered {
+                self.offset_in(false, queue.id, address)
+            } else {
+                address.checked_sub(queue.base)
+            };
+            let offset = offset.filter(|offset| *offset < u64::from(queue.entries) * COMPLETION_BYTES)?;
+            Some((index, offset))
+        })
+    }
+
     fn measure(&mut self) {
-        let first = self.completion.iter().map(|queue| queue.base).min();
-        let end = self.completion.iter().map(CompletionQueue::end).max();
+        let submission = || self.submission.iter().filter(|queue| !queue.is_scattered);
+        let first = submission().map(|queue| queue.base).min();
+        let end = submission().map(SubmissionQueue::end).max();
+        self.submissions_at = first.zip(end).unwrap_or((0, 0));
+        let completion = || self.completion.iter().filter(|queue| !queue.is_scattered);
+        let first = completion().map(|queue| queue.base).min();
+        let end = completion().map(CompletionQueue::end).max();
         self.completions_at = first.zip(end).unwrap_or((0, 0));
     }
 
     /// Handles a ring of a submission queue's doorbell. Returns the queue as it was before, if
     /// lookahead can follow the queue.
     pub(crate) fn ring(&mut self, id: u16, tail: u32) -> Option<SubmissionQueue> {
-        let queue = self.submission.iter_mut().find(|queue| queue.id == id)?;
+        let queue = self.submission.iter_mut().find(|queue| queue.id == id && !queue.deleted)?;
         let before = *queue;
         if tail >= queue.entries {
             return None;
@@ -164,9 +293,18 @@ impl Controller {
         (answered && !self.lost).then_some(before)
     }
 
+    /// Handles a ring of a completion queue's doorbell.
+    pub(crate) fn consume(&mut self, id: u16, head: u32) {
+        if let Some(queue) = self.completion.iter_mut().find(|queue| queue.id == id)
+            && head < queue.entries
+        {
+            queue.head = head;
+        }
+    }
+
     /// The completion queue of a submission queue, if both exist.
     pub(crate) fn completion_of(&self, id: u16) -> Option<u16> {
-        let queue = self.submission.iter().find(|queue| queue.id == id)?;
+        let queue = self.submission.iter().find(|queue| queue.id == id && !queue.deleted)?;
         self.completion.iter().any(|other| other.id == queue.completion).then_some(queue.completion)
     }
 
@@ -175,8 +313,15 @@ impl Controller {
         self.submission.iter().map(|queue| queue.id).max().unwrap_or(0)
     }
 
-    /// Bytes of a block of `namespace`, including what travels with it, if known.
+    /// Bytes of a block of `namespace`, if known and nothing travels with it.
     pub(crate) fn block(&self, namespace: NamespaceId) -> Option<u64> {
+        // Whether inline metadata is transferred depends on the command, so this is left to the
+        // device.
+        let format = self.format(namespace).filter(|format| !(format.extended && format.metadata > 0))?;
+        Some(format.block)
+    }
+    /// How `namespace` is formatted, if known.
+    pub(crate) fn format(&self, namespace: NamespaceId) -> Option<Format> {
         self.namespaces.iter().find(|known| known.0 == namespace).map(|known| known.1)
     }
 
@@ -189,17 +334,31 @@ impl Controller {
         let (completion, vector) = (of, of);
         let contiguous = u32::from(flags) & CONTIGUOUS != 0;
         let [base, second] = entry.data_pointer;
+        // The pages of a queue that is not contiguous are in a list.
+        let place = if contiguous { base } else { 0 };
         let change = match AdminOpcode::from(entry.opcode) {
-            AdminOpcode::CreateIoSubmissionQueue if contiguous => {
-                Change::CreateSubmission(SubmissionQueue { id, base, entries, tail: 0, completion })
+            AdminOpcode::CreateIoSubmissionQueue => {
+                self.lost |= !contiguous;
+                Change::CreateSubmission(SubmissionQueue {
+                    is_scattered: !contiguous,
+                    ..SubmissionQueue::new(id, place, entries, completion)
+                })
             }
-            AdminOpcode::CreateIoCompletionQueue if contiguous => {
+            AdminOpcode::CreateIoCompletionQueue => {
+                self.lost |= !contiguous;
                 let vector = (flags & INTERRUPTS != 0).then_some(vector);
-                Change::CreateCompletion(CompletionQueue { id, base, entries, vector, key: None })
+                Change::CreateCompletion(CompletionQueue {
+                    is_scattered: !contiguous,
+                    ..CompletionQueue::new(id, place, entries, vector)
+                })
             }
             AdminOpcode::DeleteIoSubmissionQueue => {
                 // Whether or not the deletion succeeds, the host does not use the queue any more.
-                self.submission.retain(|queue| queue.id != id);
+                // The device may still take entries.
+                self.submission
+                    .iter_mut()
+                    .filter(|queue| queue.id == id)
+                    .for_each(|queue| queue.deleted = true);
                 Change::DeleteSubmission(id)
             }
             AdminOpcode::DeleteIoCompletionQueue => Change::DeleteCompletion(id),
@@ -223,6 +382,8 @@ impl Controller {
             | AdminOpcode::CapacityManagement => return self.namespaces.clear(),
             _ => return,
         };
+        // Lookahead and the DMA rule may both have seen the command.
+        self.changes.retain(|(command, _)| *command != entry.command_id);
         if self.changes.len() == ADMIN_MAX {
             self.lost = true;
             return;
@@ -261,6 +422,9 @@ impl Controller {
         let end = address.saturating_add(bytes.len() as u64);
         for index in 0..self.completion.len() {
             let Some(queue) = self.completion.get(index).copied() else { return };
+            if queue.is_scattered {
+                continue;
+            }
             let (from, to) = (address.max(queue.base), end.min(queue.end()));
             if from >= to {
                 continue;
@@ -322,12 +486,9 @@ impl Controller {
         let metadata = u64::from(identity.formatted().metadata_size);
         let extended = identity.formatted_lba_size & FORMAT_EXTENDED != 0;
         if let Some(block) = identity.block_bytes()
-            // Whether inline metadata is transferred depends on the command, so this is left to the
-            // device.
-            && !(extended && metadata > 0)
             && self.namespaces.len() < NAMESPACES_MAX
         {
-            self.namespaces.push((namespace, u64::from(block)));
+            self.namespaces.push((namespace, Format { block: block.into(), metadata, extended }));
         }
     }
 }

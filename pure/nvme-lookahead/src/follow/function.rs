@@ -4,27 +4,37 @@ use nvme::pointer::PageSize;
 use pcie::config::ClassCode;
 use pcie::wire::{Bdf, ConfigRequest};
 
-use crate::controller::Controller;
+use super::controller::Controller;
+use super::layout::Layout;
 
 /// Configuration space: Command, Class Code (with the revision), BAR 0 and 1, and where
 /// capabilities begin.
-const COMMAND: u16 = 0x04;
+pub(crate) const COMMAND: u16 = 0x04;
 pub(crate) const CLASS: u16 = 0x08;
 const BAR0: u16 = 0x10;
 const BAR1: u16 = 0x14;
 const CAPABILITIES: u16 = 0x40;
 /// Memory Space Enable, Bus Master Enable.
 const MEMORY_SPACE: u32 = 1 << 1;
-const BUS_MASTER: u32 = 1 << 2;
-/// Device Control: Initiate Function Level Reset. If the bit belongs to another capability,
-/// lookahead merely begins anew.
+pub(crate) const BUS_MASTER: u32 = 1 << 2;
+/// Device Control: Initiate Function Level Reset. Where the host has not looked for Device Control,
+/// the bit of any capability counts.
 const FUNCTION_RESET: u32 = 1 << 15;
 const LOW_HALF_HIGH_BYTE: u8 = 0b0010;
 const BAR_FLAGS: u32 = 0xf;
 
 /// Bytes of the properties that are examined.
-const PROPERTIES: usize = 0x40;
+const PROPERTIES: usize = 0x58;
 const CONFIGURATION: usize = 0x14;
+/// CSTS, with RDY as its lowest bit.
+pub(crate) const STATUS: u64 = 0x1c;
+const READY: u32 = 1;
+/// CMBLOC, with the number of a base address register; the offset there in units of CMBSZ, which
+/// follows; and CMBMSC, with the address that the host gives the buffer (CBA) if CMSE is set.
+pub(crate) const BUFFER_LOCATION: u64 = 0x38;
+const BUFFER_BAR: u32 = 7;
+const BUFFER_SPACE: usize = 0x50;
+const BUFFER_ENABLED: u64 = 1 << 1;
 const SUBSYSTEM_RESET: usize = 0x20;
 const ADMIN_ATTRIBUTES: usize = 0x24;
 const ADMIN_SUBMISSION: usize = 0x28;
@@ -74,10 +84,17 @@ pub(crate) struct Function {
     properties: [u8; PROPERTIES],
     /// The controller while it is enabled.
     pub(crate) controller: Option<Controller>,
+    /// The controller that the host has disabled, until it says that it has stopped.
+    pub(crate) closing: Option<Controller>,
+    /// How often everything that the host had named was forgotten.
+    pub(crate) epoch: u32,
+    pub(crate) layout: Layout,
+    /// The base address register of the controller memory buffer, if known.
+    buffer_bar: Option<usize>,
 }
 
 impl Function {
-    pub(crate) const fn new(id: Bdf) -> Self {
+    pub(crate) fn new(id: Bdf) -> Self {
         Self {
             id,
             bar: 0,
@@ -86,6 +103,10 @@ impl Function {
             stride: None,
             properties: [0; PROPERTIES],
             controller: None,
+            closing: None,
+            epoch: 0,
+            layout: Layout::default(),
+            buffer_bar: None,
         }
     }
 
@@ -104,18 +125,52 @@ impl Function {
     }
     /// Takes in the upper half of CAP, which was read.
     pub(crate) const fn on_capabilities(&mut self, high: u32) {
-        self.stride = Some(DOORBELL << (high & NIBBLE));
+        let stride = DOORBELL << (high & NIBBLE);
+        self.stride = Some(stride);
+        if let Some(controller) = &mut self.controller {
+            controller.stride = stride;
+        }
     }
 
     /// Handles a reset of the function from outside. What enumeration found stays true.
     pub(crate) fn reset(&mut self) {
-        let stride = self.stride;
-        *self = Self { stride, ..Self::new(self.id) };
+        let (stride, epoch) = (self.stride, self.epoch.wrapping_add(1));
+        let mut layout = core::mem::take(&mut self.layout);
+        layout.reset();
+        let buffer_bar = self.buffer_bar;
+        *self = Self { stride, epoch, layout, buffer_bar, ..Self::new(self.id) };
+    }
+
+    /// Whether the controller was disabled and may not have stopped yet.
+    pub(crate) const fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+    /// Takes in CMBLOC, which was read.
+    pub(crate) const fn on_buffer_location(&mut self, value: u32) {
+        self.buffer_bar = Some((value & BUFFER_BAR) as usize);
+    }
+    /// The address at which the controller knows a place in its memory. The host may have told the
+    /// controller another address for the buffer than the one that its own accesses have.
+    pub(crate) fn in_memory_buffer(&self, address: u64) -> u64 {
+        let space = self.quad(BUFFER_SPACE);
+        let base = self.buffer_bar.and_then(|bar| self.layout.bar(bar));
+        match base.and_then(|base| address.checked_sub(base)) {
+            // The buffer is at the start of its base address register.
+            Some(offset) if space & BUFFER_ENABLED != 0 => (space & !ADMIN_RESERVED).saturating_add(offset),
+            _ => address,
+        }
+    }
+    /// Takes in CSTS, which was read.
+    pub(crate) fn on_status(&mut self, status: u32) {
+        if status & READY == 0 && self.closing.take().is_some() {
+            self.epoch = self.epoch.wrapping_add(1);
+        }
     }
 
     /// Handles a configuration write of `value`.
     pub(crate) fn on_config(&mut self, request: &ConfigRequest, value: u32) -> Seen {
         let whole = request.enables == 0xf;
+        self.layout.on_config(request.offset, request.enables, value);
         match request.offset {
             COMMAND if request.enables & 1 != 0 => {
                 self.memory_space = value & MEMORY_SPACE != 0;
@@ -128,7 +183,11 @@ impl Function {
             }
             BAR0 if whole => self.bar = self.bar >> 32 << 32 | u64::from(value & !BAR_FLAGS),
             BAR1 if whole => self.bar = u64::from(value) << 32 | self.bar & u64::from(u32::MAX),
-            CAPABILITIES.. if request.enables & LOW_HALF_HIGH_BYTE != 0 && value & FUNCTION_RESET != 0 => {
+            CAPABILITIES..
+                if request.enables & LOW_HALF_HIGH_BYTE != 0
+                    && value & FUNCTION_RESET != 0
+                    && self.layout.device_control().is_none_or(|at| at == request.offset) =>
+            {
                 self.reset();
                 return Seen::Reset;
             }
@@ -149,8 +208,10 @@ impl Function {
         let after = self.dword(CONFIGURATION);
         let subsystem_reset = start < SUBSYSTEM_RESET + 4 && end > SUBSYSTEM_RESET;
         if subsystem_reset || before & ENABLE != after & ENABLE {
-            self.controller = None;
+            self.closing = self.controller.take();
             if subsystem_reset {
+                self.closing = None;
+                self.epoch = self.epoch.wrapping_add(1);
                 self.properties[CONFIGURATION] = 0;
             } else if after & ENABLE != 0 {
                 self.enable(after);
@@ -192,7 +253,14 @@ impl Function {
         let submission = (base(ADMIN_SUBMISSION), (attributes & ADMIN_SIZE) + 1);
         let completion = (base(ADMIN_COMPLETION), (attributes >> ADMIN_COMPLETION_SHIFT & ADMIN_SIZE) + 1);
         let page = PageSize::from_mps(u64::from(field(PAGE_SIZE_SHIFT)));
-        self.controller = usual.then(|| Controller::new(page, submission, completion));
+        self.closing = None;
+        self.epoch = self.epoch.wrapping_add(1);
+        let stride = self.stride.unwrap_or(DOORBELL);
+        self.controller = usual.then(|| {
+            let mut controller = Controller::new(page, submission, completion);
+            controller.stride = stride;
+            controller
+        });
     }
 
     fn on_doorbell(&mut self, offset: u64, bytes: &[u8]) -> Seen {
@@ -209,8 +277,13 @@ impl Function {
         };
         let number = offset / stride;
         match u16::try_from(number / 2) {
-            Ok(queue) if number.is_multiple_of(2) && offset.is_multiple_of(stride) => {
-                Seen::Doorbell(queue, value & u32::from(u16::MAX))
+            Ok(queue) if offset.is_multiple_of(stride) => {
+                let value = value & u32::from(u16::MAX);
+                if number.is_multiple_of(2) {
+                    return Seen::Doorbell(queue, value);
+                }
+                controller.consume(queue, value);
+                Seen::Nothing
             }
             _ => Seen::Nothing,
         }
