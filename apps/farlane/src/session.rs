@@ -99,6 +99,7 @@ impl Session {
         // A caller that asks for time stamps wants to see each hop.
         let spread = target.spread.is_on() && !needs.stamps;
         options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
+        options.session.dma = target.dma.mode();
         options.session.config_cache = target.config_cache.is_on() && !needs.stamps && !needs.round_trips;
         if spread {
             options.session.strands = target.spread.connections();
@@ -143,7 +144,7 @@ impl Session {
     }
     /// What the tunnel has sent ahead; none without a tunnel or without lookahead.
     pub(crate) fn lookahead(&self) -> Option<Ahead> {
-        self.near()?.upstream()?.interposer().map(|lookahead| lookahead.statistics().into())
+        Ahead::of(self.near()?.upstream()?)
     }
     /// Asks the far end what has become of its device's reads of memory until now, and waits for
     /// the answer. None without a tunnel, or when the far end does not answer.

@@ -4,6 +4,7 @@ use clap::Args;
 use nvme_lookahead::Statistics;
 use serde::Serialize;
 use tunnel::frame::Tally;
+use tunnel::upstream::PortIndex;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Lookahead {
@@ -60,6 +61,15 @@ pub(crate) struct FarReads {
     bytes_in_vain: u64,
     /// Pieces that were dropped because there was no room.
     evicted: u64,
+}
+
+impl Ahead {
+    /// What a near end has sent ahead; none if it does not look ahead.
+    pub(crate) fn of(upstream: &assemblies::Upstream) -> Option<Self> {
+        let session = upstream.session(PortIndex(0))?;
+        let lookahead = upstream.interposer().filter(|_| session.config().lookahead)?;
+        Some(Self::from(lookahead.statistics()))
+    }
 }
 
 impl From<&Tally> for FarReads {

@@ -5,6 +5,7 @@ mod bench;
 mod completion_timeout;
 mod config_cache;
 mod demo;
+mod dma;
 mod emulate;
 mod explain;
 mod floor_server;
@@ -36,6 +37,7 @@ pub(crate) use backing::{FarSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec};
 pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
 pub(crate) use demo::DemoArgs;
+pub(crate) use dma::{Dma, Reach};
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use floor_server::FloorServerArgs;
@@ -377,6 +379,8 @@ pub(crate) struct AttachArgs {
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]
+    pub(crate) dma: Dma,
+    #[command(flatten)]
     pub(crate) config_cache: ConfigCacheOption,
     #[command(flatten)]
     pub(crate) transport: Transport,
@@ -417,6 +421,8 @@ pub(crate) struct Target {
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
+    #[command(flatten)]
+    pub(crate) dma: Dma,
     #[command(flatten)]
     pub(crate) config_cache: ConfigCacheOption,
     #[command(flatten)]

@@ -27,6 +27,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let mut session = tunnel::session::Config {
         hold: args.hold.into(),
         lookahead: args.lookahead.is_on(),
+        dma: args.dma.mode(),
         tally: true,
         config_cache: args.config_cache.is_on(),
         strands: args.spread.connections(),

@@ -130,9 +130,7 @@ pub(crate) fn conclude<D: 'static>(
 /// Tells a person what a tunnel has sent ahead and what it has answered near, as far as it does
 /// either. Returns both.
 fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Ahead>, Option<ConfigCacheCounters>) {
-    let lookahead = upstream
-        .and_then(assemblies::Upstream::interposer)
-        .map(|lookahead| Ahead::from(lookahead.statistics()));
+    let lookahead = upstream.and_then(Ahead::of);
     if let Some(lookahead) = &lookahead {
         tell!("farlane: lookahead: {lookahead}");
     }

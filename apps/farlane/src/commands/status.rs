@@ -10,7 +10,7 @@ use tunnel::Fingerprint;
 use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, Carried, ConfigCacheCounters, FarReads, StatusArgs};
+use crate::args::{Ahead, Carried, ConfigCacheCounters, FarReads, Reach, StatusArgs};
 use crate::commands::{control, print, print_json};
 use crate::error::Error;
 
@@ -39,16 +39,19 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDrive
     let upstream = guest.upstream();
     let session = upstream.and_then(|upstream| upstream.session(PortIndex(0)));
     let ours = guest.statistics();
-    let lookahead = upstream.and_then(|upstream| Some(upstream.interposer()?.statistics()));
+    let lookahead = upstream.and_then(Ahead::of);
     let far_reads = session.and_then(Session::tally).map(|(_, tally)| FarReads::from(tally));
-    let commands = lookahead.map(|ahead| ahead.commands);
+    let commands = upstream
+        .and_then(|upstream| upstream.interposer())
+        .map(|interposer| interposer.statistics().commands);
     json!({
         "kind": "attach",
         "link": session.map(|session| link(now, session)),
         "connections": Carried::by(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0)))),
         "commands": commands,
         "round_trips": commands.zip(far_reads).and_then(|(commands, reads)| reads.round_trips(commands)),
-        "lookahead": lookahead.map(Ahead::from),
+        "lookahead": lookahead,
+        "dma": upstream.map(Reach::of),
         "far_reads": far_reads,
         "shadow": upstream.and_then(|upstream| upstream.config_cache()).map(ConfigCacheCounters::from),
         "guest": {
@@ -128,6 +131,15 @@ fn text(status: &Value) -> String {
             let mut text = link_text("the far end", &status["link"]);
             text += &connections_text(&status["connections"]);
             text += &reads_text(status);
+            let dma = &status["dma"];
+            if dma.is_object() {
+                text += &format!(
+                    "  dma: {}, {} reads and {} writes refused\n",
+                    dma["mode"].as_str().unwrap_or("unknown"),
+                    dma["refused_reads"],
+                    dma["refused_writes"],
+                );
+            }
             let (guest, lookahead, shadow) = (&status["guest"], &status["lookahead"], &status["shadow"]);
             if lookahead.is_object() {
                 text += &format!(

@@ -61,10 +61,11 @@ pub(crate) struct Grants {
 }
 
 #[inline]
-const fn bucket(address: u64) -> usize {
+fn bucket(address: u64) -> usize {
     let page = address >> PAGE_SHIFT;
     // Buffers often begin at multiples of larger powers of two.
-    ((page ^ page >> 10 ^ page >> 20) % BUCKETS as u64) as usize
+    let mixed = (page ^ page >> 10 ^ page >> 20) & (BUCKETS as u64 - 1);
+    usize::try_from(mixed).unwrap_or(0)
 }
 
 impl Grants {

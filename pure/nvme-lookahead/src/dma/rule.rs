@@ -25,9 +25,9 @@ pub(super) const SHADOW: u32 = NONE - 1;
 pub(super) const BUFFER: u32 = NONE - 2;
 pub(super) const ENTRY: usize = SubmissionQueueEntry::LENGTH;
 pub(super) const COMPLETION: usize = CompletionQueueEntry::LENGTH;
-pub(super) const PRP: u64 = 8;
+pub(super) const PRP: usize = 8;
 /// Bytes of a host memory buffer descriptor.
-pub(super) const DESCRIPTOR: u64 = 16;
+pub(super) const DESCRIPTOR: usize = 16;
 /// Type and length of an SGL descriptor that names a last segment of one descriptor.
 const LAST_SEGMENT: u64 = 0x30 << 56 | 16;
 /// Bytes that end a list which has come in part: no valid entry of any list.
@@ -469,7 +469,7 @@ impl Rule {
         let step = match &mut kind {
             Kind::Data(walk) => walk.on_list(bytes, &mut find),
             // A walk has at least two entries in a list; a queue may have one page.
-            Kind::Queue(walk) => match bytes.first_chunk::<{ PRP as usize }>() {
+            Kind::Queue(walk) => match bytes.first_chunk::<PRP>() {
                 Some(only) if bytes.len() == only.len() => {
                     let mut padded = STOP;
                     padded[..only.len()].copy_from_slice(only);
@@ -479,7 +479,7 @@ impl Rule {
             },
             Kind::Buffer => {
                 let page = u64::from(controller.page.bytes());
-                for descriptor in bytes.as_chunks::<{ DESCRIPTOR as usize }>().0 {
+                for descriptor in bytes.as_chunks::<DESCRIPTOR>().0 {
                     let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = *descriptor;
                     let address = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
                     let pages = u32::from_le_bytes([i, j, k, l]);

@@ -35,7 +35,7 @@ impl Rule {
             }
             AdminOpcode::SetFeatures if is_buffer(entry) && entry.cdw11 & ENABLE != 0 => {
                 let address = u64::from(entry.cdw14) << 32 | u64::from(entry.cdw13 & !0xf);
-                let length = u64::from(entry.cdw15) * DESCRIPTOR;
+                let length = u64::from(entry.cdw15) * DESCRIPTOR as u64;
                 let Ok(length) = u32::try_from(length) else { return };
                 if length > LIST_MAX || address.checked_add(length.into()).is_none() {
                     return;
@@ -59,7 +59,7 @@ impl Rule {
                 let (walk, step) =
                     pointer::Walk::start(pointer, total, page, Direction::ToController, &mut |_| ());
                 if let Step::ReadList { address, length } = step {
-                    let length = u64::from(length).min(pages * PRP);
+                    let length = u64::from(length).min(pages * PRP as u64);
                     let length = u32::try_from(length).unwrap_or(0);
                     let kind = Kind::Queue(walk);
                     self.name_list(

@@ -17,7 +17,7 @@ use nvme::media::ram::RamDisk;
 use nvme::subsystem::Config;
 use nvme_pcie::{controller, function};
 
-use crate::args::{ConfigCacheOption, DemoArgs, Extent, Secrets, Spin, Spread, Target, Transport};
+use crate::args::{ConfigCacheOption, DemoArgs, Dma, Extent, Secrets, Spin, Spread, Target, Transport};
 use crate::commands::copy::Copy;
 use crate::commands::pieces::Nowhere;
 use crate::error::Error;
@@ -91,6 +91,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
         timeout: PATIENCE,
         lookahead: args.lookahead,
+        dma: Dma::default(),
         config_cache: ConfigCacheOption::default(),
         transport: Transport::default(),
         spread: Spread::default(),
