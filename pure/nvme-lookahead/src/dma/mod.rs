@@ -2,7 +2,8 @@
 //!
 //! The rule reads no memory and parses no doorbell of its own. It looks at the bytes that the
 //! device is given: entries, lists and shadow doorbells, in answers to the device's reads and in
-//! memory that is sent ahead. What the device was given is what it can know, and so what it may use.
+//! memory that is sent ahead. What the device was given is what it can know, and so what it may
+//! use.
 //! `docs/dma.md` has the rule for each command.
 
 mod commands;
