@@ -176,7 +176,8 @@ impl Follower {
         self.asked.push_back(PendingRead { requester, tag, function, question });
     }
 
-    /// Examines a packet that comes up, a write with its bytes. `ended` is told of everything that has ended.
+    /// Examines a packet that comes up, a write with its bytes. `ended` is told of everything that
+    /// has ended.
     #[inline]
     pub(crate) fn on_up(&mut self, packet: &Packet, bytes: &[u8], ended: &mut impl FnMut(Ended)) {
         match &packet.header.kind {
