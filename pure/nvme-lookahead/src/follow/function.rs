@@ -33,6 +33,7 @@ const READY: u32 = 1;
 /// follows; and CMBMSC, with the address that the host gives the buffer (CBA) if CMSE is set.
 pub(crate) const BUFFER_LOCATION: u64 = 0x38;
 const BUFFER_BAR: u32 = 7;
+const BUFFER_OFFSET_SHIFT: u32 = 12;
 const BUFFER_SPACE: usize = 0x50;
 const BUFFER_ENABLED: u64 = 1 << 1;
 const SUBSYSTEM_RESET: usize = 0x20;
@@ -147,7 +148,9 @@ impl Function {
     }
     /// Takes in CMBLOC, which was read.
     pub(crate) const fn on_buffer_location(&mut self, value: u32) {
-        self.buffer_bar = Some((value & BUFFER_BAR) as usize);
+        // A buffer elsewhere than at the start has the addresses that the host uses, or none here.
+        let is_first = value >> BUFFER_OFFSET_SHIFT == 0;
+        self.buffer_bar = if is_first { Some((value & BUFFER_BAR) as usize) } else { None };
     }
     /// The address at which the controller knows a place in its memory. The host may have told the
     /// controller another address for the buffer than the one that its own accesses have.
