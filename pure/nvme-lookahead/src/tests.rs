@@ -238,7 +238,12 @@ fn an_enabled_controller_rings_and_a_reset_is_seen() {
     function.on_write(0x28, &0x1_0000_1000_u64.to_le_bytes());
     function.on_write(0x30, &0x2000_u64.to_le_bytes());
     assert_eq!(enable(&mut function, 1), Seen::Reset);
-    assert_eq!(function.on_write(0x1000, &[1, 0, 0, 0]), Seen::Nothing, "CAP has not been read");
+    // A host that has not read CAP counts on the shortest stride.
+    assert_eq!(function.on_write(0x1000, &[1, 0, 0, 0]), Seen::Doorbell(0, 1));
+    assert_eq!(function.completion_queue(0x1004), Some(0));
+    function.on_capabilities(1);
+    assert_eq!(function.completion_queue(0x1004), None);
+    assert_eq!(function.completion_queue(0x1008), Some(0));
     function.on_capabilities(0);
     assert_eq!(enable(&mut function, 0), Seen::Reset);
     assert!(function.controller.is_none());

@@ -80,8 +80,8 @@ pub(crate) struct Function {
     bar: u64,
     memory_space: bool,
     bus_master: bool,
-    /// Bytes from doorbell to doorbell, once CAP has been read.
-    stride: Option<u64>,
+    /// Bytes from doorbell to doorbell. A host that has not read CAP counts on the shortest.
+    stride: u64,
     properties: [u8; PROPERTIES],
     /// The controller while it is enabled.
     pub(crate) controller: Option<Controller>,
@@ -101,7 +101,7 @@ impl Function {
             bar: 0,
             memory_space: false,
             bus_master: false,
-            stride: None,
+            stride: DOORBELL,
             properties: [0; PROPERTIES],
             controller: None,
             closing: None,
@@ -127,7 +127,7 @@ impl Function {
     /// Takes in the upper half of CAP, which was read.
     pub(crate) const fn on_capabilities(&mut self, high: u32) {
         let stride = DOORBELL << (high & NIBBLE);
-        self.stride = Some(stride);
+        self.stride = stride;
         if let Some(controller) = &mut self.controller {
             controller.stride = stride;
         }
@@ -227,7 +227,7 @@ impl Function {
     /// The completion queue that a doorbell write to BAR 0 concerns: that of a submission queue, or
     /// the completion queue itself.
     pub(crate) fn completion_queue(&self, offset: u64) -> Option<u16> {
-        let (stride, controller) = (self.stride?, self.controller.as_ref().filter(|known| !known.lost)?);
+        let (stride, controller) = (self.stride, self.controller.as_ref().filter(|known| !known.lost)?);
         let offset = offset.checked_sub(DOORBELLS).filter(|offset| offset.is_multiple_of(stride))?;
         let queue = u16::try_from(offset / stride / 2).ok()?;
         if (offset / stride).is_multiple_of(2) {
@@ -258,7 +258,7 @@ impl Function {
         let page = PageSize::from_mps(u64::from(field(PAGE_SIZE_SHIFT)));
         self.closing = None;
         self.epoch = self.epoch.wrapping_add(1);
-        let stride = self.stride.unwrap_or(DOORBELL);
+        let stride = self.stride;
         self.controller = usual.then(|| {
             let mut controller = Controller::new(page, submission, completion);
             controller.stride = stride;
@@ -269,11 +269,11 @@ impl Function {
     fn on_doorbell(&mut self, offset: u64, bytes: &[u8]) -> Seen {
         let Some(controller) = &mut self.controller else { return Seen::Nothing };
         // Other structures, such as the MSI-X table, may follow the doorbells.
-        let stride = self.stride.unwrap_or(DOORBELL);
+        let stride = self.stride;
         if offset >= (u64::from(controller.last_queue()) + 1) * 2 * stride {
             return Seen::Nothing;
         }
-        let (Some(_), Ok(value)) = (self.stride, bytes.try_into().map(u32::from_le_bytes)) else {
+        let Ok(value) = bytes.try_into().map(u32::from_le_bytes) else {
             // Nobody can tell which queue holds which entries.
             controller.lost = true;
             return Seen::Nothing;
