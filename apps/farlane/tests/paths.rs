@@ -154,14 +154,14 @@ fn options_of_tcp_do_no_harm_and_what_the_kernel_lacks_is_refused() {
     assert!(said.contains("at most 4"), "{said}");
     for (url, second, named) in [
         (&*url, &["--second-path", "127.0.0.1:1"][..], "--second-path"),
-        ("quic://127.0.0.1:1?cert=any", &[], "quic://"),
+        ("quic://127.0.0.1:1?key=any", &[], "quic://"),
         ("vfio-user:/nowhere", &[], "vfio-user:"),
         (&*url, &["--no-lookahead"], "--no-lookahead"),
     ] {
         let said = fail(&[&["identify", url, "--spread", "3"], second].concat());
         assert!(said.contains("--spread") && said.contains(named), "{said}");
     }
-    let said = fail(&["attach", "quic://127.0.0.1:1?cert=any", "--vfio-user", "/nowhere/s", "--spread", "3"]);
+    let said = fail(&["attach", "quic://127.0.0.1:1?key=any", "--vfio-user", "/nowhere/s", "--spread", "3"]);
     assert!(said.contains("--spread") && said.contains("quic://"), "{said}");
     for count in ["0", "9"] {
         let said = fail(&["bench", &url, "--spread", count]);
