@@ -181,12 +181,6 @@ pub(crate) enum Error {
     #[diagnostic(help("one host at a time may use a device: give --listen once"))]
     OneDevice { path: PathBuf, count: usize },
 
-    #[error("the device at {} can only be offered whole", path.display())]
-    #[diagnostic(help(
-        "leave out nsid, readonly, iops and bandwidth behind --allow: another process has the namespaces, if there are any"
-    ))]
-    OnlyWhole { path: PathBuf },
-
     #[error("not everything is saved: {0}")]
     #[diagnostic(help(
         "what has changed since it was saved last is forgotten, and the next start counts an unsafe shutdown; give it room, or a \
@@ -362,7 +356,6 @@ impl Error {
             | Self::KnownEnds(_)
             | Self::Admission(_)
             | Self::Exposed { .. }
-            | Self::OnlyWhole { .. }
             | Self::SomebodyElse(_)
             | Self::Trust(_)
             | Self::Bind {

@@ -114,14 +114,6 @@ impl Trust {
         !self.allow.is_empty() || self.allow_file.is_some()
     }
 
-    /// Reads the list, for one of several far ends.
-    ///
-    /// # Errors
-    /// When the file can't be used.
-    pub(crate) fn admission(&self) -> Result<Admission, Error> {
-        Ok(Admission::new(self.allow.clone(), self.allow_file.clone())?)
-    }
-
     /// Reads the key and the list. The key is needed for a list, and over QUIC.
     ///
     /// # Errors
@@ -132,7 +124,7 @@ impl Trust {
         if let (Some(address), false, false) = (exposed, self.has_list(), self.insecure) {
             return Err(Error::Exposed { address: *address });
         }
-        let admission = self.admission()?;
+        let admission = Admission::new(self.allow.clone(), self.allow_file.clone())?;
         let is_needed = self.has_list() || has_quic || self.key.is_some();
         let identity = if is_needed { Some(identity(self.key.clone())?) } else { None };
         Ok(Trusted { identity, admission })

@@ -37,7 +37,6 @@
 //! Whatever goes wrong ends the transaction; the controller then closes the queue, so that each
 //! guess costs a new connection.
 
-mod base64;
 mod controller;
 mod failure;
 mod group;

@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
+use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use engine::Entropy;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::Hash;
-use super::base64;
 use crate::wire::Nqn;
 
 /// What a secret's text begins with.
@@ -96,7 +97,7 @@ impl Secret {
         bytes.extend_from_slice(&self.key);
         bytes.extend_from_slice(&crc32(&self.key).to_le_bytes());
         let id = self.transformation.map_or(0, Hash::id);
-        let encoded = base64::encode(&bytes);
+        let encoded = Zeroizing::new(STANDARD.encode(&*bytes));
         Zeroizing::new(alloc::format!("{PREFIX}{id:02x}:{}:", encoded.as_str()))
     }
 
@@ -134,7 +135,12 @@ impl FromStr for Secret {
             0 => None,
             id => Some(Hash::from_id(id).ok_or(SecretError::Transformation(id))?),
         };
-        let bytes = base64::decode(encoded).map_err(SecretError::Base64)?;
+        let place = |error| match error {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => at,
+            _ => encoded.len(),
+        };
+        let decoded = STANDARD.decode(encoded).map_err(|error| SecretError::Base64(place(error)))?;
+        let bytes = Zeroizing::new(decoded);
         let length = bytes.len().saturating_sub(CHECK_LENGTH);
         if !matches!(length, 32 | 48 | 64) {
             return Err(SecretError::KeyLength(length));

@@ -51,9 +51,8 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     };
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
     let trusted = open_trust(args)?;
-    if !trusted.admission.is_whole() {
-        return Err(Error::OnlyWhole { path: path.to_owned() });
-    }
+    // Another process has the namespaces, if there are any.
+    let admission = trusted.admission.clone().only_whole()?;
     let listener = with_tls(listener.with(args.tcp.options()?), trusted.acceptor()?);
     let address = listener.address();
 
@@ -74,7 +73,7 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         learning.borrow_mut().learn(&event);
         report(event);
     })
-    .with_admission(clock.now(), trusted.admission);
+    .with_admission(clock.now(), admission);
     if let Some(listener) = quic {
         driver = driver.with_quic(listener);
     }

@@ -20,7 +20,7 @@ use live::sys::entropy;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
 
-use crate::args::{ExportArgs, MemoryBuffer, Served, Trusted};
+use crate::args::{ExportArgs, Served, Trusted};
 use crate::commands::guest::tell_commands;
 use crate::commands::served::{Ssd, finish};
 use crate::commands::{
@@ -48,9 +48,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports that the system chooses is not the same memory.
         let place = format!("{listen} {index}");
-        let place = &place;
-        let (served, memory_buffer, trusted) = (&served, args.memory_buffer, &trusted);
-        let what = Offered { place, served, memory_buffer, tcp: &tcp, trusted, args: &args };
+        let what = Offered { place: &place, served: &served, tcp: &tcp, trusted: &trusted, args: &args };
         let (driver, store) = far_end(clock, (listen, quic.take()), &what)?;
         drivers.push(driver);
         stores.extend(store);
@@ -77,7 +75,6 @@ struct Offered<'a> {
     /// Where the far end listens, which tells its memory from another's.
     place: &'a str,
     served: &'a Served,
-    memory_buffer: MemoryBuffer,
     tcp: &'a Options,
     trusted: &'a Trusted,
     args: &'a ExportArgs,
@@ -104,7 +101,7 @@ fn far_end(
         session(args.hold.into(), &mut entropy, format!("farlane export {}", ssd.serial), "NVMe SSD");
     let device_serial = ssd.device_serial();
     let Ssd { config, media, store, serial, summary } = ssd;
-    let memory_buffer_bytes = what.memory_buffer.bytes();
+    let memory_buffer_bytes = args.memory_buffer.bytes();
     let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
     let mut function = function::Config::new(controller);
     function.serial_number = device_serial;
@@ -112,7 +109,7 @@ fn far_end(
     let places = Places::of(address, quic.as_ref(), trusted);
     announce(args.output.json, &summary, &places, &serial)?;
     let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
-    let driver = driver.with_admission(clock.now(), args.trust.admission()?);
+    let driver = driver.with_admission(clock.now(), trusted.admission.clone());
     let driver = match quic {
         Some(listener) => driver.with_quic(listener),
         None => driver,

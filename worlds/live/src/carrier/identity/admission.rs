@@ -101,6 +101,8 @@ pub enum AdmissionError {
     File(PathBuf, io::Error),
     /// The line with this number, counted from 1, is no [`Grant`].
     Line(PathBuf, usize, String),
+    /// A host is granted a part of a device that can only be offered whole.
+    Part(Fingerprint),
 }
 
 impl fmt::Display for AdmissionError {
@@ -108,6 +110,11 @@ impl fmt::Display for AdmissionError {
         match self {
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Line(path, line, why) => write!(f, "{}, line {line}: {why}", path.display()),
+            Self::Part(key) => write!(
+                f,
+                "{key} is to have a part of the device, which can only be offered whole: leave out nsid, readonly, iops \
+                 and bandwidth"
+            ),
         }
     }
 }
@@ -115,14 +122,16 @@ impl fmt::Display for AdmissionError {
 impl std::error::Error for AdmissionError {}
 
 /// Whom a far end admits. Without any key, it admits whoever connects.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Admission {
     given: Vec<Grant>,
+    /// The device can only be offered whole.
+    is_whole: bool,
     file: Option<Listed>,
 }
 
 /// A file of grants, one on each line. Lines that begin with `#` say nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Listed {
     path: PathBuf,
     grants: Vec<Grant>,
@@ -136,12 +145,23 @@ impl Admission {
     /// # Errors
     /// When the file can't be read or understood.
     pub fn new(given: Vec<Grant>, path: Option<PathBuf>) -> Result<Self, AdmissionError> {
-        let mut admission = Self { given, file: None };
+        let mut admission = Self { given, is_whole: false, file: None };
         if let Some(path) = path {
             admission.file = Some(Listed { path, grants: Vec::new(), changed: None });
             admission.look()?;
         }
         Ok(admission)
+    }
+
+    /// Lets no host have a part of the device, now or when the file changes: the device can't tell
+    /// parts.
+    ///
+    /// # Errors
+    /// When a host is granted a part.
+    pub fn only_whole(mut self) -> Result<Self, AdmissionError> {
+        self.is_whole = true;
+        self.grants().try_for_each(check_whole)?;
+        Ok(self)
     }
 
     /// Whether the list is read from a file, which may change.
@@ -158,11 +178,6 @@ impl Admission {
     pub fn admitted(&self) -> Option<Vec<Admitted>> {
         let admitted = |grant: &Grant| Admitted { key: grant.key, permit: grant.permit.clone() };
         self.has_list().then(|| self.grants().map(admitted).collect())
-    }
-
-    /// Whether every admitted host may do everything, at whatever rate.
-    pub fn is_whole(&self) -> bool {
-        self.grants().all(|grant| grant.permit == Permit::default())
     }
 
     /// What people call the host with this key.
@@ -205,8 +220,15 @@ impl Admission {
                 grants.push(line.parse().map_err(explain)?);
             }
         }
+        if self.is_whole {
+            grants.iter().try_for_each(check_whole)?;
+        }
         Ok(core::mem::replace(&mut file.grants, grants) != file.grants)
     }
+}
+
+fn check_whole(grant: &Grant) -> Result<(), AdmissionError> {
+    if grant.permit == Permit::default() { Ok(()) } else { Err(AdmissionError::Part(grant.key)) }
 }
 
 #[cfg(test)]
@@ -283,6 +305,21 @@ mod tests {
         assert!(admission.look().is_err());
         assert!(!admission.look().unwrap());
         assert_eq!(keys(&admission), [two()]);
+    }
+
+    #[test]
+    fn nobody_gets_a_part_of_what_is_only_offered_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hosts");
+        fs::write(&path, ONE).unwrap();
+        let mut admission = Admission::new(Vec::new(), Some(path.clone())).unwrap().only_whole().unwrap();
+        fs::write(&path, format!("{},readonly\n", two())).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(matches!(admission.look(), Err(AdmissionError::Part(key)) if key == two()));
+        assert_eq!(keys(&admission), [ONE.parse().unwrap()], "the former list stays in force");
+        let part = vec![format!("{ONE},iops=5").parse().unwrap()];
+        assert!(Admission::new(part, None).unwrap().only_whole().is_err());
     }
 
     #[test]

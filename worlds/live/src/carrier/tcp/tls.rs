@@ -54,7 +54,8 @@ impl fmt::Debug for Acceptor {
 /// One end of a TLS connection, between plain bytes and records.
 pub(super) struct Tls {
     session: Connection,
-    /// Bytes that the socket has brought and that are not opened yet, from this index on.
+    /// What the socket has brought: a block, and where the bytes that are not opened yet begin and
+    /// end in it.
     raw: Option<(BufferMut, usize, usize)>,
     /// About how many sealed bytes the kernel has not taken.
     sealed: usize,
