@@ -2,7 +2,8 @@
 //! fabric.
 //!
 //! [`wire`] has the bytes. [`target`] is the controller's side, up to the command core. [`host`] is
-//! the host's side. [`authentication`] has both ends of DH-HMAC-CHAP.
+//! the host's side. [`authentication`] has both ends of DH-HMAC-CHAP. [`tls`] has the keys of TLS,
+//! and [`interchange`] the text in which people keep secrets and keys.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -15,5 +16,7 @@ pub mod authentication;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod host;
+pub mod interchange;
 pub mod target;
+pub mod tls;
 pub mod wire;

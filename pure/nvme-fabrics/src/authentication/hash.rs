@@ -56,7 +56,7 @@ impl Hash {
     }
 
     /// The hash of `bytes`.
-    pub(super) fn hash(self, bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn hash(self, bytes: &[u8]) -> Zeroizing<Vec<u8>> {
         Zeroizing::new(match self {
             Self::Sha256 => Sha256::digest(bytes).to_vec(),
             Self::Sha384 => Sha384::digest(bytes).to_vec(),
@@ -65,7 +65,7 @@ impl Hash {
     }
 
     /// The HMAC of `parts`, one after the other, with `key`.
-    pub(super) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+    pub(crate) fn hmac(self, key: &[u8], parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
         match self {
             Self::Sha256 => authenticate::<Hmac<Sha256>>(key, parts),
             Self::Sha384 => authenticate::<Hmac<Sha384>>(key, parts),

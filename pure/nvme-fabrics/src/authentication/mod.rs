@@ -56,7 +56,7 @@ pub use hash::Hash;
 pub use host::{Host, Step};
 pub use message::MESSAGE_BYTES_MAX;
 pub use response::Names;
-pub use secret::{SECRET_TEXT_MAX, Secret, SecretError};
+pub use secret::Secret;
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -2,6 +2,7 @@
 
 mod authentication;
 mod host;
+mod tls;
 
 use nvme::wire::SubmissionQueueEntry;
 
@@ -9,6 +10,7 @@ use crate::wire::{ConnectData, DiscoveryEntry, DiscoveryHeader, FabricsCommand};
 
 pub use authentication::authentication;
 pub use host::host;
+pub use tls::tls;
 
 /// Parses fabrics commands, the data of Connect, and the Discovery log. Whatever parses must parse
 /// to the same value after it is emitted.

@@ -8,6 +8,7 @@ use crypto_bigint::{BoxedUint, Limb, NonZero, Resize};
 use super::super::group::{KeyPair, power};
 use super::super::response::{Asked, Transaction};
 use super::*;
+use crate::interchange::KeyFault;
 
 #[test]
 fn published_secrets_are_known_and_emitted_again() {
@@ -36,24 +37,24 @@ fn published_secrets_are_known_and_emitted_again() {
 fn what_is_no_secret_is_refused_with_a_reason() {
     let wrong = [
         // The key that the tests of blktests take as invalid.
-        ("DHHC-1:00:Jc/My1o0qtLCWRp+sHhAVafdfaS7YQOMYhk9zSmlatobqB8C:", SecretError::Check),
-        ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2m:", SecretError::Check),
-        ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n", SecretError::Shape),
-        ("DHHC-1:0:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", SecretError::Shape),
-        ("NVMeTLSkey-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", SecretError::Shape),
-        ("DHHC-1:04:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", SecretError::Transformation(4)),
-        ("DHHC-1:00:ia6z:", SecretError::KeyLength(0)),
-        ("DHHC-1:00::", SecretError::KeyLength(0)),
-        ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2:", SecretError::Base64(47)),
-        ("DHHC-1:00:ia6zGodOr4SEG0Zz_w398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", SecretError::Base64(16)),
-        ("DHHC-1:00:====:", SecretError::Base64(0)),
-        ("", SecretError::Shape),
+        ("DHHC-1:00:Jc/My1o0qtLCWRp+sHhAVafdfaS7YQOMYhk9zSmlatobqB8C:", KeyFault::Check),
+        ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2m:", KeyFault::Check),
+        ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n", KeyFault::Shape),
+        ("DHHC-1:0:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Shape),
+        ("NVMeTLSkey-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Shape),
+        ("DHHC-1:04:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Hash(4)),
+        ("DHHC-1:00:ia6z:", KeyFault::KeyLength(0)),
+        ("DHHC-1:00::", KeyFault::KeyLength(0)),
+        ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2:", KeyFault::Base64(47)),
+        ("DHHC-1:00:ia6zGodOr4SEG0Zz_w398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Base64(16)),
+        ("DHHC-1:00:====:", KeyFault::Base64(0)),
+        ("", KeyFault::Shape),
     ];
     for (text, why) in wrong {
-        assert_eq!(text.parse::<Secret>(), Err(why), "{text}");
+        assert_eq!(text.parse::<Secret>().map_err(|error| error.fault), Err(why), "{text}");
     }
     let long = "DHHC-1:00:".to_string() + &"A".repeat(1000);
-    assert_eq!(long.parse::<Secret>(), Err(SecretError::Long(1010)));
+    assert_eq!(long.parse::<Secret>().map_err(|error| error.fault), Err(KeyFault::Long(1010)));
 }
 
 #[test]
