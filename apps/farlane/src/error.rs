@@ -121,11 +121,25 @@ pub(crate) enum Error {
     #[diagnostic(help("name one far end, or leave --second-path out"))]
     WhosePath { path: String, count: usize },
 
-    #[error("--dhchap-secret-file is for nvme-tcp:// subsystems, and this is none")]
+    #[error("--dhchap-secret-file and --tls-key-file are for nvme-tcp:// subsystems, and this is none")]
     #[diagnostic(help(
-        "leave --dhchap-secret-file out; tcp://HOST:PORT?key=FINGERPRINT names a far end that must prove who it is (docs/security.md)"
+        "leave the option out; tcp://HOST:PORT?key=FINGERPRINT names a far end that must prove who it is (docs/security.md)"
     ))]
     NoSecrets,
+
+    #[error("can't make {}: {error}", path.display())]
+    #[diagnostic(help("choose another file: a secret is never written over"))]
+    NewSecret { path: PathBuf, error: std::io::Error },
+
+    #[error("whoever reaches {address} could use {subsystem}: its hosts prove nothing")]
+    #[diagnostic(help(
+        "farlane key tls FILE makes a key: --host NQN --tls-key-file FILE encrypts and lets in this host alone, and so does tls-key-file in [[subsystem.host]]; --insecure, or insecure = true, offers it to whoever connects"
+    ))]
+    ExposedSubsystem { address: std::net::SocketAddr, subsystem: String },
+
+    #[error("the target has {count} TLS keys, and {most} at most are allowed")]
+    #[diagnostic(help("offer subsystems of fewer hosts, or start a second target"))]
+    TooManyTlsKeys { count: usize, most: usize },
 
     #[error("--spread is for one way over tcp://, not for {with}")]
     #[diagnostic(help("leave --spread out"))]
@@ -347,6 +361,9 @@ impl Error {
             | Self::TooManyPaths { .. }
             | Self::WhosePath { .. }
             | Self::NoSecrets
+            | Self::NewSecret { .. }
+            | Self::ExposedSubsystem { .. }
+            | Self::TooManyTlsKeys { .. }
             | Self::NoSpread { .. }
             | Self::NothingToVerify { .. }
             | Self::GivenTwice { .. }

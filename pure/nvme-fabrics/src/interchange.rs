@@ -125,9 +125,9 @@ impl fmt::Display for KeyTextError {
                 }
                 f.write_str(" are allowed; is the text cut off?")
             }
-            KeyFault::Check => f.write_str(
-                "the CRC-32 does not match the key; a character was lost or changed on the way",
-            ),
+            KeyFault::Check => {
+                f.write_str("the CRC-32 does not match the key; a character was lost or changed on the way")
+            }
         }
     }
 }

@@ -50,7 +50,9 @@ pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, StatusArgs};
 pub(crate) use target::{AccessState, OfferArgs, TargetAction};
 pub(crate) use transport::{Tcp, Transport};
-pub(crate) use trust::{KeyAction, KeyArgs, Trust, TrustArgs, Trusted};
+pub(crate) use trust::{
+    CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, TlsHash, Trust, TrustArgs, Trusted,
+};
 pub(crate) use tsn::{PlanArgs, TsnAction};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.

@@ -1,4 +1,4 @@
-//! The options for secrets of NVMe in-band authentication.
+//! The options for secrets of NVMe/TCP: in-band authentication, and TLS.
 
 use std::path::PathBuf;
 
@@ -23,15 +23,21 @@ pub(crate) struct Secrets {
     /// A host with this secret uses no controller that cannot prove that it has the same one
     #[arg(long, value_name = "FILE", requires = "dhchap_secret_file")]
     pub(crate) dhchap_controller_secret_file: Option<PathBuf>,
+    /// Encrypt by the key in this file (TLS 1.3), and use no target that has another key.
+    ///
+    /// The file holds what farlane key tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and
+    /// only its owner may read it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key_file: Option<PathBuf>,
 }
 
 impl Secrets {
-    /// Checks that what is at `url` authenticates hosts, if secrets were given.
+    /// Checks that what is at `url` knows such secrets, if any were given.
     ///
     /// # Errors
     /// When it does not.
     pub(crate) fn check(&self, url: &Url) -> Result<(), Error> {
-        let is_wanted = self.dhchap_secret_file.is_some();
+        let is_wanted = self.dhchap_secret_file.is_some() || self.tls_key_file.is_some();
         if is_wanted && !matches!(url, Url::Subsystem(_)) { Err(Error::NoSecrets) } else { Ok(()) }
     }
 
@@ -40,6 +46,7 @@ impl Secrets {
         controller::SecretFiles {
             host: self.dhchap_secret_file.clone(),
             controller: self.dhchap_controller_secret_file.clone(),
+            tls: self.tls_key_file.clone(),
         }
     }
 }
@@ -56,6 +63,12 @@ pub(crate) struct TargetSecrets {
     /// Authenticate the controllers by the secret in this file, to hosts that ask for it
     #[arg(long, value_name = "FILE", requires = "dhchap_secret_file")]
     dhchap_controller_secret_file: Option<PathBuf>,
+    /// Let in only hosts that encrypt by the key in this file (TLS 1.3).
+    ///
+    /// Every --host has this key; --config gives each host its own. The file holds what farlane key
+    /// tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and only its owner may read it
+    #[arg(long, value_name = "FILE", requires = "host")]
+    tls_key_file: Option<PathBuf>,
 }
 
 impl TargetSecrets {
@@ -64,6 +77,7 @@ impl TargetSecrets {
         controller::SecretFiles {
             host: self.dhchap_secret_file.clone(),
             controller: self.dhchap_controller_secret_file.clone(),
+            tls: self.tls_key_file.clone(),
         }
     }
 }

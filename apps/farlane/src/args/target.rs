@@ -13,15 +13,16 @@ use super::{MediumSpec, Output, RamSpec, Served, Spin, TargetSecrets, parse_size
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
+  farlane key tls host.tls
   farlane target --listen 0.0.0.0:4420 --nqn nqn.2026-01.io.farlane:disk \\
-    --namespace disk.img,size=10GiB
+    --namespace disk.img,size=10GiB --host HOSTNQN --tls-key-file host.tls
   farlane target --nqn nqn.2026-01.io.farlane:far --namespace tcp://192.0.2.3:4430
   farlane target --config target.toml
   farlane target status
   farlane target resize --nsid 1 --size 20GiB
 
 On the host:
-  nvme connect -t tcp -a ADDRESS -s 4420 -n nqn.2026-01.io.farlane:disk";
+  nvme connect -t tcp -a ADDRESS -s 4420 -n nqn.2026-01.io.farlane:disk --tls";
 
 const RESIZE_EXAMPLES: &str = "Examples:
   truncate -s 20G disk.img && farlane target resize --nsid 1
@@ -39,8 +40,8 @@ pub(crate) struct OfferArgs {
     pub(crate) action: Option<TargetAction>,
     /// Listen on this address and port; may be given again.
     ///
-    /// Whoever reaches this address may use what the target offers, unless --host names the hosts
-    /// that may
+    /// Off loopback, every host must prove who it is (--host with --tls-key-file or
+    /// --dhchap-secret-file), unless --insecure is given
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420", value_parser = super::parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// Tell hosts to connect to this address instead of the address of --listen; may be given
@@ -58,6 +59,9 @@ pub(crate) struct OfferArgs {
     pub(crate) host: Vec<Nqn>,
     #[command(flatten)]
     pub(crate) secrets: TargetSecrets,
+    /// Let in hosts off loopback that prove nothing
+    #[arg(long)]
+    pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) served: Served,
     /// Offer this many groups of namespaces for Asymmetric Namespace Access.
@@ -66,7 +70,7 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(ANA_GROUPS_MAX)))]
     pub(crate) ana_groups: u32,
     /// Offer the subsystems, ports, hosts and referrals that this file describes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "serial", "state", "listen", "advertise", "ana_groups"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "tls_key_file", "serial", "state", "listen", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
     /// Carry out commands on this many threads.
     ///

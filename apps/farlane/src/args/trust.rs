@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use live::carrier::identity::{Admission, Fingerprint, Grant, Identity};
 use live::carrier::tcp::Acceptor;
 
@@ -13,6 +13,9 @@ use crate::error::Error;
 pub(super) const EXAMPLES: &str = "Examples:
   farlane key new
   farlane key show --json
+  farlane key tls host.tls
+  farlane key dhchap host.key --hash sha384
+  farlane key check host.tls
   farlane key trust far.example:4430 SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
 
 /// What is to be done with keys.
@@ -24,6 +27,72 @@ pub(crate) enum KeyAction {
     Show(KeyArgs),
     /// Remember the key of a far end, so that tcp://HOST:PORT alone leads to it
     Trust(TrustArgs),
+    /// Make a key by which a host and a target of NVMe/TCP encrypt (TLS 1.3), as nvme gen-tls-key
+    /// does
+    Tls(NewTlsArgs),
+    /// Make a secret by which a host or a controller of NVMe/TCP authenticates (DH-HMAC-CHAP), as
+    /// nvme gen-dhchap-key does
+    Dhchap(NewDhchapArgs),
+    /// Check the key or secret in a file: its form, its CRC-32, and who may read it
+    Check(CheckArgs),
+}
+
+/// Which key for TLS to make.
+#[derive(Debug, Args)]
+pub(crate) struct NewTlsArgs {
+    /// The file to make. Only its owner may read it; both ends get the same file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The hash function of the cipher suite
+    #[arg(long, value_name = "HASH", default_value = "sha256")]
+    pub(crate) hash: TlsHash,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A hash function that TLS 1.3 knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TlsHash {
+    /// TLS_AES_128_GCM_SHA256, with a key of 32 bytes
+    Sha256,
+    /// TLS_AES_256_GCM_SHA384, with a key of 48 bytes
+    Sha384,
+}
+
+/// Which secret for authentication to make.
+#[derive(Debug, Args)]
+pub(crate) struct NewDhchapArgs {
+    /// The file to make. Only its owner may read it; both ends get the same file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The hash function that binds the secret to the name of the end that it authenticates
+    #[arg(long, value_name = "HASH", default_value = "sha256")]
+    pub(crate) hash: DhchapHash,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// How a secret is bound to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DhchapHash {
+    /// The secret is used as it is; it has 32 bytes
+    None,
+    /// SHA-256, with a secret of 32 bytes
+    Sha256,
+    /// SHA-384, with a secret of 48 bytes
+    Sha384,
+    /// SHA-512, with a secret of 64 bytes
+    Sha512,
+}
+
+/// Which file to check.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The file with the key or secret
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 /// Which key.

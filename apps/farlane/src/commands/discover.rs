@@ -1,6 +1,7 @@
 //! `farlane discover`: lists what a discovery controller reports.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,7 +10,7 @@ use live::drivers::controller::{AttachError, SubsystemUrl};
 use live::drivers::mdns::{self, Found};
 use nvme::host::Data;
 use nvme_fabrics::host::discovery::{Reader, Step};
-use nvme_fabrics::wire::{DiscoveryEntry, SubsystemType};
+use nvme_fabrics::wire::{DiscoveryEntry, SecureChannel, SecurityType, SubsystemType};
 use serde::Serialize;
 use serde_json::json;
 
@@ -38,6 +39,9 @@ pub(crate) struct DiscoverArgs {
     /// Give up if the controller is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
+    /// Encrypt by the key in this file (TLS 1.3), as for the subsystems of the same target
+    #[arg(long, value_name = "FILE", conflicts_with = "mdns")]
+    pub(crate) tls_key_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -52,6 +56,8 @@ struct Record {
     trsvcid: String,
     subnqn: String,
     traddr: String,
+    treq: &'static str,
+    sectype: &'static str,
 }
 
 impl Record {
@@ -70,6 +76,17 @@ impl Record {
             trsvcid: entry.address.service.clone(),
             subnqn: entry.subsystem.to_string(),
             traddr: entry.address.address.clone(),
+            treq: match entry.requirements.secure_channel {
+                SecureChannel::NotSpecified => "not specified",
+                SecureChannel::Required => "required",
+                SecureChannel::NotRequired => "not required",
+                SecureChannel::Reserved => "unrecognized",
+            },
+            sectype: match entry.security {
+                SecurityType::None => "none",
+                SecurityType::Tls13 => "tls13",
+                SecurityType::Other(_) => "unrecognized",
+            },
         }
     }
 }
@@ -77,7 +94,8 @@ impl Record {
 pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     let timeout = Nanos::from(args.timeout);
     let Some(url) = &args.url else { return search(args) };
-    let options = session::options(Needs::default(), Nanos::ZERO, timeout);
+    let mut options = session::options(Needs::default(), Nanos::ZERO, timeout);
+    options.secrets.tls.clone_from(&args.tls_key_file);
     let attached = url.resolve().and_then(|address| session::attach(&address, &options, timeout));
     let mut controller = attached.map_err(|error| match error {
         AttachError::Interrupted => Error::Interrupted,
@@ -100,8 +118,13 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     }
     let mut text = format!("{} at {}\n", plural(records.len()), url.paths.join(", "));
     for record in &records {
+        let security = match (record.sectype, record.treq) {
+            ("tls13", "required") => "  TLS required",
+            ("tls13", _) => "  TLS possible",
+            _ => "",
+        };
         text.push_str(&format!(
-            "{}  {}  {}:{}  {}\n",
+            "{}  {}  {}:{}  {}{security}\n",
             record.subnqn, record.trtype, record.traddr, record.trsvcid, record.subtype
         ));
     }

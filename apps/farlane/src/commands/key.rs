@@ -1,10 +1,19 @@
-//! `farlane key`: make a key, show its fingerprint, remember a far end's.
+//! `farlane key`: make a key or a secret, check it, show a key's fingerprint, remember a far end's.
+
+use std::path::Path;
 
 use live::carrier::identity::{Identity, KnownEnds};
+use live::drivers::controller::AttachError;
+use live::drivers::secret_file;
+use live::sys::entropy;
+use nvme_fabrics::authentication::{Hash, Secret};
+use nvme_fabrics::tls::TlsKey;
 use serde_json::json;
 
 use super::{print, print_json};
-use crate::args::{KeyAction, KeyArgs, TrustArgs};
+use crate::args::{
+    CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, Output, TlsHash, TrustArgs,
+};
 use crate::error::Error;
 
 pub(crate) fn run(action: &KeyAction) -> Result<(), Error> {
@@ -12,6 +21,9 @@ pub(crate) fn run(action: &KeyAction) -> Result<(), Error> {
         KeyAction::New(args) => tell_key(args, &Identity::create(&args.path())?, &[]),
         KeyAction::Show(args) => show(args),
         KeyAction::Trust(args) => trust(args),
+        KeyAction::Tls(args) => tls(args),
+        KeyAction::Dhchap(args) => dhchap(args),
+        KeyAction::Check(args) => check(args),
     }
 }
 
@@ -46,4 +58,53 @@ fn trust(args: &TrustArgs) -> Result<(), Error> {
         return print_json(&json!({ "name": args.name, "key": args.key.to_string(), "file": known.path() }));
     }
     print(&format!("tcp://{} and quic://{} now lead to {} only\n", args.name, args.name, args.key))
+}
+
+fn tls(args: &NewTlsArgs) -> Result<(), Error> {
+    let hash = match args.hash {
+        TlsHash::Sha256 => Hash::Sha256,
+        TlsHash::Sha384 => Hash::Sha384,
+    };
+    let key = TlsKey::generate(hash, &mut entropy::system());
+    keep(&args.file, &key.emit(), &args.output, "tls-key-file")
+}
+
+fn dhchap(args: &NewDhchapArgs) -> Result<(), Error> {
+    let hash = match args.hash {
+        DhchapHash::None => None,
+        DhchapHash::Sha256 => Some(Hash::Sha256),
+        DhchapHash::Sha384 => Some(Hash::Sha384),
+        DhchapHash::Sha512 => Some(Hash::Sha512),
+    };
+    let secret = Secret::generate(hash, &mut entropy::system());
+    keep(&args.file, &secret.emit(), &args.output, "dhchap-secret-file")
+}
+
+/// Writes a new secret to its file. The secret itself is never printed.
+fn keep(path: &Path, text: &str, output: &Output, option: &str) -> Result<(), Error> {
+    secret_file::create(path, text).map_err(|error| Error::NewSecret { path: path.to_owned(), error })?;
+    if output.json {
+        return print_json(&json!({ "file": path, "option": option }));
+    }
+    print(&format!(
+        "made {}\n  give both ends the same file: --{option} FILE, or {option} = \"FILE\" in [[subsystem.host]]\n",
+        path.display()
+    ))
+}
+
+fn check(args: &CheckArgs) -> Result<(), Error> {
+    let refused = |error| AttachError::Secret(error).into();
+    let (what, hash, bytes) = match secret_file::read::<TlsKey>(&args.file) {
+        Ok(key) => ("TLS key", key.retained_by(), key.hash().length()),
+        Err(error) if error.is_of_another_form() => {
+            let secret = secret_file::read::<Secret>(&args.file).map_err(refused)?;
+            ("DH-HMAC-CHAP secret", secret.transformation(), secret.length())
+        }
+        Err(error) => return Err(refused(error)),
+    };
+    let hash = hash.map_or("none", Hash::name);
+    if args.output.json {
+        return print_json(&json!({ "file": args.file, "kind": what, "hash": hash, "bytes": bytes }));
+    }
+    print(&format!("{}: a {what} of {bytes} bytes, hash {hash}\n", args.file.display()))
 }

@@ -36,8 +36,8 @@ impl Bench {
         let connection = nvme_tcp::controller::Config::new(pool);
         let name: Nqn = NQN.parse().ok()?;
         let (hosts, model) = (Hosts::Any, ControllerModel::default());
-        let (ports, credentials) = (Vec::from([PORT]), Vec::new());
-        let subsystem = Subsystem { key: KEY, name, hosts, credentials, model, ports, is_here: true };
+        let (ports, terms) = (Vec::from([PORT]), Vec::new());
+        let subsystem = Subsystem { key: KEY, name, hosts, terms, model, ports, is_here: true };
         let port = Port { id: PORT, address: address(4420).into(), is_any: true };
         let (subsystems, ports) = (Vec::from([subsystem]), Vec::from([port]));
         let directory = Directory { subsystems, ports, ..Directory::default() };
@@ -87,7 +87,7 @@ impl Bench {
         if !core::mem::replace(&mut self.there[usize::from(index)], true) {
             let connection = ConnectionId(index.into());
             let (peer, local) = (address(50_000), address(4420));
-            let accepted = Accepted { connection, port: PORT, peer, local, resume: None };
+            let accepted = Accepted { connection, port: PORT, peer, local, proved: None, resume: None };
             self.target.handle_input(self.now, Input::Accepted(accepted));
         }
     }

@@ -10,6 +10,7 @@ use nvme::media;
 use nvme::subsystem::Notification;
 use nvme_fabrics::authentication::{Authenticated, Failure};
 use nvme_fabrics::target::{SubsystemKey, Why};
+use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId, QueueId};
 
 use crate::fabric::controller::{Closed, Parameters};
@@ -23,6 +24,13 @@ pub struct ConnectionId(pub u32);
 pub enum Input {
     /// A host has connected.
     Accepted(Accepted),
+    /// A host has proved by TLS who it is, before anything else that it says.
+    Proved {
+        /// The connection of the host.
+        connection: ConnectionId,
+        /// What the host has proved.
+        identity: Identity,
+    },
     /// Bytes from a host, in order.
     Received {
         /// The connection that received the bytes.
@@ -52,6 +60,8 @@ pub struct Accepted {
     pub peer: SocketAddr,
     /// Address that the host connected to.
     pub local: SocketAddr,
+    /// What the host has proved by TLS already.
+    pub proved: Option<Identity>,
     /// What host and target have exchanged already, if another reactor had the connection before.
     pub resume: Option<Handover>,
 }

@@ -3,7 +3,7 @@
 use nvme::subsystem::{ControllerConfig, HostIdentity, Transport};
 use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{
-    AssociationKey, Change, Connected, ControllerModel, Outcome, Refusal, SubsystemKey,
+    Arrival, AssociationKey, Change, Connected, ControllerModel, Outcome, Refusal, SubsystemKey,
 };
 use nvme_fabrics::wire::{
     ConnectCommand, ConnectData, ConnectResponse, FabricsCommand, FabricsStatus, PropertySet,
@@ -95,7 +95,8 @@ impl Target {
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let Standing::AwaitingConnect(awaiting) = &mut peer.standing else { return };
         let Some((_, command)) = awaiting.command.take() else { return };
-        match self.fabrics.connect(now, peer.port, Some(&peer.local), &command, data) {
+        let (local, proved) = (Some(&peer.local), peer.proved.as_ref());
+        match self.fabrics.connect(now, Arrival { port: peer.port, local, proved }, &command, data) {
             Ok(Outcome::Connected(connected)) => self.on_connected(id, slot, connected, &command),
             Ok(Outcome::Elsewhere(subsystem)) => {
                 let Some(received) = awaiting.take_history() else {

@@ -364,6 +364,11 @@ impl Engine for Target {
                 }
             }
             Input::Accepted(accepted) => self.on_accepted(accepted),
+            Input::Proved { connection, identity } => {
+                if let Some(peer) = self.peer(connection) {
+                    peer.proved = Some(identity);
+                }
+            }
             Input::Closed(connection) => self.on_closed(connection),
         }
     }

@@ -7,6 +7,7 @@ use engine::Instant;
 use nvme::subsystem::{CommandToken, ControllerKey};
 use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, Status};
 use nvme_fabrics::target::{AssociationKey, Connected, SubsystemKey};
+use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{ConnectCommand, PortId, TransportAddress};
 
 use super::HISTORY_MAX;
@@ -92,6 +93,8 @@ pub(super) struct Peer {
     pub(super) port: PortId,
     pub(super) address: SocketAddr,
     pub(super) local: TransportAddress,
+    /// What the host has proved by TLS.
+    pub(super) proved: Option<Identity>,
     pub(super) parameters: Option<Parameters>,
     pub(super) standing: Standing,
     /// The commands that a core has, by slot.
@@ -116,13 +119,14 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(now: Instant, config: &Config, accepted: Accepted) -> Self {
         let awaiting = AwaitingConnect { history: Some(Vec::new()), command: None };
-        let skip = accepted.resume.map_or(0, |handover| handover.sent);
+        let skip = accepted.resume.as_ref().map_or(0, |handover| handover.sent);
         Self {
             connection: Connection::new(now, config.clone()),
             accepted: now,
             port: accepted.port,
             address: accepted.peer,
             local: accepted.local.into(),
+            proved: accepted.proved,
             parameters: None,
             standing: Standing::AwaitingConnect(awaiting),
             tokens: Vec::new(),

@@ -44,7 +44,7 @@ fn directory(of_target: Option<Credentials>) -> Directory {
         key: KEY,
         name: nqn(DISK),
         hosts: Hosts::Any,
-        credentials: of_target.into_iter().map(|one| (nqn(HOST), one)).collect(),
+        terms: of_target.into_iter().map(|one| (nqn(HOST), one.into())).collect(),
         model: ControllerModel::default(),
         ports: Vec::from([PORT]),
         is_here: true,
@@ -120,7 +120,7 @@ impl Pair {
                 self.lines.insert(id, connection);
                 let peer = "198.51.100.1:50000".parse().unwrap();
                 let local = "192.0.2.1:4420".parse().unwrap();
-                let accepted = Accepted { connection, port: PORT, peer, local, resume: None };
+                let accepted = Accepted { connection, port: PORT, peer, local, proved: None, resume: None };
                 self.target.handle_input(self.now, target::Input::Accepted(accepted));
                 self.initiator.handle_input(self.now, initiator::Input::Connected(id));
             }

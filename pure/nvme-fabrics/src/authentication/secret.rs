@@ -44,6 +44,11 @@ impl Secret {
         self.transformation
     }
 
+    /// The length of the key in bytes.
+    pub fn length(&self) -> usize {
+        self.key.len()
+    }
+
     /// The key of the end called `name`.
     pub(super) fn key_of(&self, name: &Nqn) -> Zeroizing<Vec<u8>> {
         match self.transformation {

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
-use super::SubsystemKey;
 use super::discovery::Discovery;
 use super::properties::Properties;
-use crate::authentication::{Controller, Credentials};
+use super::{HostTerms, SubsystemKey};
+use crate::authentication::Controller;
 use crate::wire::{ControllerId, HostId, Nqn, PortId, QueueId};
 
 /// Names an association while it exists: a small index.
@@ -64,8 +64,8 @@ pub struct Association {
     /// I/O queues that may be connected.
     pub(super) io_queues: u16,
     pub(super) properties: Properties,
-    /// What the host must authenticate with, if it must.
-    pub(super) credentials: Option<Credentials>,
+    /// What the subsystem demanded of the host when it connected.
+    pub(super) terms: HostTerms,
     /// The authentications of the connected queues.
     pub(super) authentications: Vec<(QueueId, Controller)>,
     /// The queues that may be used: those that are authenticated, or need not be.
@@ -125,7 +125,7 @@ impl Association {
     }
     /// Where the host's secret comes from, if the host must authenticate.
     pub fn secret_origin(&self) -> Option<&str> {
-        self.credentials.as_ref().map(|credentials| credentials.origin.as_str())
+        self.terms.credentials.as_ref().map(|credentials| credentials.origin.as_str())
     }
     /// Whether commands other than fabrics commands may be carried out: CSTS.RDY without CSTS.CFS.
     #[inline]

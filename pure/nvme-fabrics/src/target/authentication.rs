@@ -43,7 +43,7 @@ impl Target {
         let name = offered.and_then(|key| self.directory.by_key(key)).map(|one| one.name.clone());
         let entropy = self.entropy.split();
         let association = self.of(key);
-        let (Some(credentials), Some(subsystem)) = (association.credentials.clone(), name) else {
+        let (Some(credentials), Some(subsystem)) = (association.terms.credentials.clone(), name) else {
             association.admitted.insert(queue);
             return 0;
         };
@@ -95,7 +95,7 @@ impl Target {
         key: AssociationKey,
         command: AuthenticationCommand,
     ) -> Result<u32, Status> {
-        let demanded = self.association(key).is_some_and(|one| one.credentials.is_some());
+        let demanded = self.association(key).is_some_and(|one| one.terms.credentials.is_some());
         let is_sound = command.is_in_band() && (1..=MESSAGE_BYTES_MAX).contains(&(command.length as usize));
         match (demanded, is_sound) {
             (false, _) => Err(StatusCode::InvalidCommandOpcode.into()),

@@ -1,5 +1,6 @@
 //! Connect: each way to refuse it, and the queue if it succeeds.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -11,9 +12,10 @@ use super::association::Queues;
 use super::discovery::Discovery;
 use super::properties::Properties;
 use super::{
-    ASSOCIATIONS_MAX, Association, AssociationKey, ControllerModel, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, Served,
-    Subsystem, SubsystemKey, Target, keep_alive,
+    ASSOCIATIONS_MAX, Association, AssociationKey, ControllerModel, HostTerms, IO_QUEUES_MAX,
+    QUEUE_ENTRIES_MAX, Served, Subsystem, SubsystemKey, Target, keep_alive,
 };
+use crate::tls::Identity;
 use crate::wire::{
     ConnectCommand, ConnectData, ConnectResponse, ControllerChoice, ControllerId, FabricsStatus, Nqn,
     Parameter, PortId, QueueId, TransportAddress, WireError,
@@ -34,6 +36,17 @@ pub struct Connected {
     pub without_flow_control: bool,
     /// The response to the Connect.
     pub response: ConnectResponse,
+}
+
+/// How a host came to the target.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The port through which the host came.
+    pub port: PortId,
+    /// The address that the host connected to, where it is known.
+    pub local: Option<&'a TransportAddress>,
+    /// What the host has proved by TLS; `None` without TLS.
+    pub proved: Option<&'a Identity>,
 }
 
 /// The result of a valid Connect.
@@ -73,6 +86,17 @@ pub enum Why {
     NotReady,
     /// The Keep Alive Timeout is longer than allowed; in milliseconds.
     KeepAlive(u32),
+    /// The host must encrypt, and has connected without TLS.
+    NotEncrypted(Nqn),
+    /// The host has proved by TLS that it is another host, or that it means another subsystem.
+    OtherIdentity {
+        /// What the host has proved.
+        proved: Box<Identity>,
+        /// The host that its Connect names.
+        host: Nqn,
+        /// The subsystem that its Connect names.
+        subsystem: Nqn,
+    },
 }
 
 impl fmt::Display for Why {
@@ -97,6 +121,16 @@ impl fmt::Display for Why {
                 )
             }
             Self::NotReady => f.write_str("the controller is not enabled"),
+            Self::NotEncrypted(host) => write!(
+                f,
+                "{host} has a TLS key here, and has connected without TLS (Linux: nvme connect --tls; \
+                 farlane: --tls-key-file FILE)"
+            ),
+            Self::OtherIdentity { proved, host, subsystem } => write!(
+                f,
+                "the TLS key is of {} for {}, and the Connect is of {host} for {subsystem}",
+                proved.host, proved.subsystem
+            ),
         }
     }
 }
@@ -129,19 +163,18 @@ impl Refusal {
 }
 
 impl Target {
-    /// Carries out a Connect command with its data, from a host that came to `local` through
-    /// `port`.
+    /// Carries out a Connect command with its data, from a host that came as `arrival` says.
     ///
     /// # Errors
     /// The refusal to answer with.
     pub fn connect(
         &mut self,
         now: Instant,
-        port: PortId,
-        local: Option<&TransportAddress>,
+        arrival: Arrival<'_>,
         command: &ConnectCommand,
         data: &[u8],
     ) -> Result<Outcome, Refusal> {
+        let port = arrival.port;
         if command.record_format != 0 {
             let why = Why::Format(command.record_format);
             return Err(Refusal::new(FabricsStatus::IncompatibleFormat, why));
@@ -152,8 +185,9 @@ impl Target {
         if !(1..QUEUE_ENTRIES_MAX).contains(&size) {
             return Err(Refusal::parameter(Parameter::SUBMISSION_QUEUE_SIZE, Why::QueueSize(size)));
         }
+        check_identity(arrival.proved, &data)?;
         if data.subsystem.is_discovery() {
-            return self.connect_to_discovery(now, port, local, command, data);
+            return self.connect_to_discovery(now, arrival, command, data);
         }
         let Some(subsystem) = self.directory.find(&data.subsystem, port) else {
             let why = Why::UnknownSubsystem(data.subsystem);
@@ -161,6 +195,9 @@ impl Target {
         };
         if !subsystem.hosts.allow(&data.host) {
             return Err(Refusal::new(FabricsStatus::InvalidHost, Why::HostNotAllowed));
+        }
+        if subsystem.tls_of(&data.host).is_some() && arrival.proved.is_none() {
+            return Err(Refusal::new(FabricsStatus::InvalidHost, Why::NotEncrypted(data.host)));
         }
         if !subsystem.is_here {
             return Ok(Outcome::Elsewhere(subsystem.key));
@@ -177,8 +214,7 @@ impl Target {
     fn connect_to_discovery(
         &mut self,
         now: Instant,
-        port: PortId,
-        local: Option<&TransportAddress>,
+        arrival: Arrival<'_>,
         command: &ConnectCommand,
         data: ConnectData,
     ) -> Result<Outcome, Refusal> {
@@ -195,8 +231,8 @@ impl Target {
         };
         let controller = next_free(ids, self.next_controller, is_taken);
         let controller = controller.ok_or(Refusal::new(FabricsStatus::ControllerBusy, Why::Busy))?;
-        let discovery = Discovery::new(local.cloned());
-        self.associate(now, Served::Discovery(discovery), controller, port, command, data)
+        let discovery = Discovery::new(arrival.local.cloned());
+        self.associate(now, Served::Discovery(discovery), controller, arrival.port, command, data)
     }
 
     /// The controller for an Admin Queue.
@@ -249,7 +285,7 @@ impl Target {
             io_queues: IO_QUEUES_MAX,
             properties: Properties::default(),
             keep_alive: keep_alive::timeout(command.keep_alive_timeout),
-            credentials: None,
+            terms: HostTerms::default(),
             authentications: Vec::new(),
             admitted: Queues::default(),
             heard: now,
@@ -257,8 +293,8 @@ impl Target {
         };
         let subsystem = association.subsystem();
         let offered = subsystem.and_then(|key| self.directory.by_key(key));
-        let credentials = offered.and_then(|one| one.credentials_of(&association.host)).cloned();
-        let association = Association { credentials, ..association };
+        let terms = offered.and_then(|one| one.terms_of(&association.host)).cloned();
+        let association = Association { terms: terms.unwrap_or_default(), ..association };
         let key = AssociationKey(index);
         if free == self.associations.len() {
             self.associations.push(None);
@@ -298,13 +334,27 @@ impl Target {
             return Err(Refusal::new(StatusCode::CommandSequenceError, Why::QueueTwice(queue)));
         }
         association.queues.insert(queue);
-        if association.credentials.is_none() {
+        if association.terms.credentials.is_none() {
             association.heard = now;
         }
         let demand = self.demand_authentication(now, key, queue);
         self.look_again(key);
         Ok(Outcome::Connected(connected(key, Some(subsystem), command, id, demand)))
     }
+}
+
+/// Checks that a Connect names the host and the subsystem for which the connection's TLS key is.
+///
+/// # Errors
+/// Connect Invalid Host where it does not.
+fn check_identity(proved: Option<&Identity>, data: &ConnectData) -> Result<(), Refusal> {
+    let Some(proved) = proved else { return Ok(()) };
+    if proved.host == data.host && proved.subsystem == data.subsystem {
+        return Ok(());
+    }
+    let (host, subsystem) = (data.host.clone(), data.subsystem.clone());
+    let why = Why::OtherIdentity { proved: Box::new(proved.clone()), host, subsystem };
+    Err(Refusal::new(FabricsStatus::InvalidHost, why))
 }
 
 const fn connected(

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use crate::authentication::Credentials;
+use crate::tls::TlsCredentials;
 use crate::wire::{
     ControllerChoice, ControllerId, DiscoveryEntry, EntryFlags, Nqn, PortId, SecureChannel, SecurityType,
     SubsystemType, TransportAddress, TransportRequirements,
@@ -15,6 +16,9 @@ pub const SUBSYSTEMS_MAX: usize = 1024;
 pub const PORTS_MAX: usize = 64;
 /// Maximum number of referrals of a target.
 pub const REFERRALS_MAX: usize = 256;
+/// Maximum number of TLS keys of a target, one for each host of each subsystem. Each handshake is
+/// compared with all of them.
+pub const TLS_KEYS_MAX: usize = 256;
 /// Admin Max SQ Size (ASQSZ) in the discovery log, in entries.
 const ADMIN_QUEUE_ENTRIES: u16 = 128;
 
@@ -59,6 +63,29 @@ impl Default for ControllerModel {
     }
 }
 
+/// What a subsystem demands of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostTerms {
+    /// What the target has in order to authenticate the host; `None` if it need not authenticate.
+    pub credentials: Option<Credentials>,
+    /// The host's key for TLS; `None` if it need not encrypt.
+    pub tls: Option<TlsCredentials>,
+}
+
+impl From<Credentials> for HostTerms {
+    /// The host must authenticate.
+    fn from(credentials: Credentials) -> Self {
+        Self { credentials: Some(credentials), tls: None }
+    }
+}
+
+impl From<TlsCredentials> for HostTerms {
+    /// The host must encrypt.
+    fn from(tls: TlsCredentials) -> Self {
+        Self { credentials: None, tls: Some(tls) }
+    }
+}
+
 /// A subsystem that is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subsystem {
@@ -68,9 +95,9 @@ pub struct Subsystem {
     pub name: Nqn,
     /// Hosts that may connect to the subsystem and see it in the discovery log.
     pub hosts: Hosts,
-    /// The hosts that must authenticate, with what the target has for that. A host that is not here
-    /// is known by its name alone.
-    pub credentials: Vec<(Nqn, Credentials)>,
+    /// What the subsystem demands of single hosts. A host that is not here is known by its name
+    /// alone.
+    pub terms: Vec<(Nqn, HostTerms)>,
     /// Which controllers the subsystem has.
     pub model: ControllerModel,
     /// Ports through which the subsystem is reached.
@@ -80,10 +107,27 @@ pub struct Subsystem {
 }
 
 impl Subsystem {
-    /// What the target has in order to authenticate `host`, if that host must authenticate.
-    pub fn credentials_of(&self, host: &Nqn) -> Option<&Credentials> {
-        self.credentials.iter().find(|(name, _)| name == host).map(|(_, credentials)| credentials)
+    /// What the subsystem demands of `host`, if anything.
+    pub fn terms_of(&self, host: &Nqn) -> Option<&HostTerms> {
+        self.terms.iter().find(|(name, _)| name == host).map(|(_, terms)| terms)
     }
+
+    /// The key of `host` for TLS, if that host must encrypt.
+    pub fn tls_of(&self, host: &Nqn) -> Option<&TlsCredentials> {
+        self.terms_of(host)?.tls.as_ref()
+    }
+
+    /// The hosts that must encrypt.
+    fn encrypting(&self) -> impl Iterator<Item = &Nqn> {
+        self.terms.iter().filter(|(_, terms)| terms.tls.is_some()).map(|(host, _)| host)
+    }
+}
+
+/// Whether every host of a subsystem that lets in `hosts` on `terms` must prove who it is.
+pub fn is_closed(hosts: &Hosts, terms: &[(Nqn, HostTerms)]) -> bool {
+    let Hosts::Listed(hosts) = hosts else { return false };
+    let proves = |terms: &HostTerms| terms.credentials.is_some() || terms.tls.is_some();
+    hosts.iter().all(|host| terms.iter().any(|(name, terms)| name == host && proves(terms)))
 }
 
 /// A port on which the target listens.
@@ -150,6 +194,7 @@ impl Directory {
         let alike = |one: &Subsystem, other: &Subsystem| {
             (&one.name, &one.hosts, &one.ports) == (&other.name, &other.hosts, &other.ports)
                 && core::mem::discriminant(&one.model) == core::mem::discriminant(&other.model)
+                && one.encrypting().eq(other.encrypting())
         };
         self.ports == other.ports
             && self.referrals == other.referrals
@@ -162,10 +207,12 @@ impl Directory {
     pub fn log(&self, host: &Nqn, local: Option<&TransportAddress>) -> Vec<DiscoveryEntry> {
         let mut log = Vec::new();
         let flags = EntryFlags::DUPLICATE.and(EntryFlags::PERSISTENT);
+        let may_encrypt = self.subsystems.iter().any(|one| one.tls_of(host).is_some());
         let dynamic = u16::from(ControllerChoice::Dynamic);
         for port in &self.ports {
-            let entry = self.entry(port.address_for(local), port.id, SubsystemType::CurrentDiscovery);
-            log.push(DiscoveryEntry { flags, ..entry(Nqn::discovery(), dynamic) });
+            let entry = entry(port.address_for(local), port.id, SubsystemType::CurrentDiscovery);
+            let security = if may_encrypt { SecurityType::Tls13 } else { SecurityType::None };
+            log.push(DiscoveryEntry { flags, security, ..entry(Nqn::discovery(), dynamic) });
         }
         for subsystem in self.subsystems.iter().filter(|one| one.hosts.allow(host)) {
             for port in self.ports.iter().filter(|port| subsystem.ports.contains(&port.id)) {
@@ -173,36 +220,41 @@ impl Directory {
                     ControllerModel::Dynamic(_) => dynamic,
                     ControllerModel::Static(_) => ControllerChoice::AnyStatic.into(),
                 };
-                let entry = self.entry(port.address_for(local), port.id, SubsystemType::Nvm);
-                log.push(entry(subsystem.name.clone(), choice));
+                let entry = entry(port.address_for(local), port.id, SubsystemType::Nvm);
+                let mut entry = entry(subsystem.name.clone(), choice);
+                if subsystem.tls_of(host).is_some() {
+                    entry.requirements.secure_channel = SecureChannel::Required;
+                    entry.security = SecurityType::Tls13;
+                }
+                log.push(entry);
             }
         }
         for referral in &self.referrals {
-            let entry = self.entry(referral.address.clone(), PortId(0), SubsystemType::Referral);
+            let entry = entry(referral.address.clone(), PortId(0), SubsystemType::Referral);
             log.push(entry(referral.name.clone(), dynamic));
         }
         log
     }
+}
 
-    fn entry(
-        &self,
-        address: TransportAddress,
-        port: PortId,
-        subsystem_type: SubsystemType,
-    ) -> impl Fn(Nqn, u16) -> DiscoveryEntry {
-        move |subsystem, controller| DiscoveryEntry {
-            address: address.clone(),
-            subsystem_type,
-            requirements: TransportRequirements {
-                secure_channel: SecureChannel::NotRequired,
-                flow_control_can_be_disabled: true,
-            },
-            port,
-            controller,
-            admin_queue_size: ADMIN_QUEUE_ENTRIES,
-            flags: EntryFlags::default(),
-            subsystem,
-            security: SecurityType::None,
-        }
+/// Makes the entries for an address, without any secure channel.
+fn entry(
+    address: TransportAddress,
+    port: PortId,
+    subsystem_type: SubsystemType,
+) -> impl Fn(Nqn, u16) -> DiscoveryEntry {
+    move |subsystem, controller| DiscoveryEntry {
+        address: address.clone(),
+        subsystem_type,
+        requirements: TransportRequirements {
+            secure_channel: SecureChannel::NotRequired,
+            flow_control_can_be_disabled: true,
+        },
+        port,
+        controller,
+        admin_queue_size: ADMIN_QUEUE_ENTRIES,
+        flags: EntryFlags::default(),
+        subsystem,
+        security: SecurityType::None,
     }
 }

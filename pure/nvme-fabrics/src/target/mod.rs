@@ -17,10 +17,10 @@ mod tests;
 
 pub use association::{Association, AssociationKey, Served};
 pub use authentication::Progress;
-pub use connect::{Connected, Outcome, Refusal, Why};
+pub use connect::{Arrival, Connected, Outcome, Refusal, Why};
 pub use directory::{
-    ControllerModel, Directory, Hosts, PORTS_MAX, Port, REFERRALS_MAX, Referral, SUBSYSTEMS_MAX, Subsystem,
-    SubsystemKey,
+    ControllerModel, Directory, HostTerms, Hosts, PORTS_MAX, Port, REFERRALS_MAX, Referral, SUBSYSTEMS_MAX,
+    Subsystem, SubsystemKey, TLS_KEYS_MAX, is_closed,
 };
 pub use discovery::Reply;
 pub use properties::Change;
@@ -90,9 +90,8 @@ impl Target {
                 Served::Nvm(subsystem) => {
                     let offered = directory.by_key(*subsystem);
                     let is_allowed = |offered: &Subsystem| {
-                        let credentials = offered.credentials_of(&association.host);
-                        offered.hosts.allow(&association.host)
-                            && credentials == association.credentials.as_ref()
+                        let terms = offered.terms_of(&association.host).cloned().unwrap_or_default();
+                        offered.hosts.allow(&association.host) && terms == association.terms
                     };
                     if !offered.is_some_and(is_allowed) {
                         ended.push(key);

@@ -27,6 +27,44 @@ pub enum Derivation {
     Libnvme,
 }
 
+/// What one end has for the TLS handshakes between a host and a subsystem.
+#[derive(Clone, Debug)]
+pub struct TlsCredentials {
+    /// The configured key.
+    pub key: TlsKey,
+    /// Where the key comes from, such as the name of a file, for messages to a person.
+    pub origin: String,
+}
+
+impl PartialEq for TlsCredentials {
+    /// Whether the same handshakes succeed, wherever the keys come from.
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for TlsCredentials {}
+
+impl TlsCredentials {
+    /// What handshakes between `host` and `subsystem` may prove, the preferred one first: one for
+    /// each identity that the key has, of which the other end knows at least one.
+    pub fn psks(&self, host: &Nqn, subsystem: &Nqn) -> Vec<Psk> {
+        let ways = [
+            (IdentityVersion::One, Derivation::Specified),
+            (IdentityVersion::One, Derivation::Libnvme),
+            (IdentityVersion::Zero, Derivation::Specified),
+        ];
+        let mut psks: Vec<Psk> = Vec::new();
+        for (version, derivation) in ways {
+            let psk = self.key.psk(version, derivation, host, subsystem);
+            if psks.iter().all(|other| other.identity != psk.identity) {
+                psks.push(psk);
+            }
+        }
+        psks
+    }
+}
+
 /// What one handshake proves, and by which name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Psk {
@@ -47,13 +85,7 @@ impl fmt::Debug for Psk {
 
 impl TlsKey {
     /// What a handshake between `host` and `subsystem` proves with this key, and its identity.
-    pub fn psk(
-        &self,
-        version: IdentityVersion,
-        derivation: Derivation,
-        host: &Nqn,
-        subsystem: &Nqn,
-    ) -> Psk {
+    pub fn psk(&self, version: IdentityVersion, derivation: Derivation, host: &Nqn, subsystem: &Nqn) -> Psk {
         let hash = self.hash();
         let retained = match self.retained_by() {
             None => Zeroizing::new(self.bytes().to_vec()),
@@ -78,13 +110,7 @@ impl TlsKey {
 
 /// HKDF-Extract without salt, then HKDF-Expand-Label to as many bytes as `key` has (RFC 5869,
 /// RFC 8446).
-fn expand(
-    hash: Hash,
-    derivation: Derivation,
-    key: &[u8],
-    label: &str,
-    context: &str,
-) -> Zeroizing<Vec<u8>> {
+fn expand(hash: Hash, derivation: Derivation, key: &[u8], label: &str, context: &str) -> Zeroizing<Vec<u8>> {
     let no_salt = &[0; 64][..hash.length()];
     let extracted = hash.hmac(no_salt, &[key]);
     let length = u16::try_from(key.len()).expect("keys are short");

@@ -12,7 +12,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let text = "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
 //! let key: TlsKey = text.parse()?;
-//! let (host, disk) = ("nqn.2014-08.org.example:host".parse()?, "nqn.2014-08.org.example:disk".parse()?);
+//! let host = "nqn.2014-08.org.example:host".parse()?;
+//! let disk = "nqn.2014-08.org.example:disk".parse()?;
 //! let psk = key.psk(IdentityVersion::One, Derivation::Specified, &host, &disk);
 //! let identity = Identity::parse(psk.identity.as_bytes())?;
 //! assert_eq!((identity.host, identity.subsystem), (host, disk));
@@ -29,6 +30,6 @@ mod key;
 #[cfg(test)]
 mod tests;
 
-pub use derive::{Derivation, Psk};
+pub use derive::{Derivation, Psk, TlsCredentials};
 pub use identity::{IDENTITY_MAX, Identity, IdentityError, IdentityVersion};
 pub use key::TlsKey;

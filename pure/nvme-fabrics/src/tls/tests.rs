@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use engine::{Entropy, Rng};
 use proptest::prelude::*;
@@ -14,11 +15,7 @@ use crate::wire::{NQN_FIELD_LENGTH, Nqn};
 /// The configured PSKs of libnvme's tests (test/psk.c).
 const PUBLISHED: [(&str, Option<Hash>, Hash); 3] = [
     ("NVMeTLSkey-1:00:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:", None, Hash::Sha256),
-    (
-        "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
-        Some(Hash::Sha256),
-        Hash::Sha256,
-    ),
+    ("NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:", Some(Hash::Sha256), Hash::Sha256),
     (
         "NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwP/w0S89ELi3W2LxIcLXVsDn8kXZQ==:",
         Some(Hash::Sha384),
@@ -52,19 +49,9 @@ fn identities_are_those_of_libnvme() {
     let (host, subsystem) = (nqn("nqn.psk-test-host"), nqn("nqn.psk-test-subsys"));
     let published = [
         (1, Derivation::Specified, "R01", "iSbjiStwJ/1TrTvDlt2fjFmzvsytOJelidNnA+X5lEU="),
-        (
-            2,
-            Derivation::Specified,
-            "R02",
-            "QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a",
-        ),
+        (2, Derivation::Specified, "R02", "QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a"),
         (1, Derivation::Libnvme, "R01", "66GuqV08TsAGII39teWUfwQwizjv06Jy8jOcX3NAAzM="),
-        (
-            2,
-            Derivation::Libnvme,
-            "R02",
-            "RsKmYJ3nAn1ApjjMloJFbAkLPivONDAX/xW327YBUsn2eGShXSjCZvBaOxscLqmz",
-        ),
+        (2, Derivation::Libnvme, "R02", "RsKmYJ3nAn1ApjjMloJFbAkLPivONDAX/xW327YBUsn2eGShXSjCZvBaOxscLqmz"),
     ];
     for (key, derivation, head, digest) in published {
         let key: TlsKey = PUBLISHED[key].0.parse().unwrap();
@@ -133,6 +120,21 @@ fn what_a_handshake_proves_is_what_python_computes() {
             }
         }
     }
+}
+
+#[test]
+fn a_key_has_an_identity_for_each_way_of_the_other_end() {
+    let (host, subsystem) = (nqn("nqn.psk-test-host"), nqn("nqn.psk-test-subsys"));
+    let identities = |text: &str| {
+        let tls = TlsCredentials { key: text.parse().unwrap(), origin: String::new() };
+        tls.psks(&host, &subsystem).into_iter().map(|psk| psk.identity).collect::<Vec<_>>()
+    };
+    let found = identities(PUBLISHED[1].0);
+    let heads: Vec<&str> = found.iter().map(|identity| &identity[..8]).collect();
+    assert_eq!(heads, ["NVMe1R01", "NVMe1R01", "NVMe0R01"]);
+    assert_ne!(found[0], found[1]);
+    // The digest of a key that is used as it is does not depend on the derivation.
+    assert_eq!(identities(PUBLISHED[0].0).len(), 2);
 }
 
 #[test]

@@ -94,6 +94,7 @@ impl TargetNode {
             port: port(lane.0),
             peer: SocketAddr::new(Ipv4Addr::new(198, 51, 100, 1).into(), 50_000),
             local: address(lane.0),
+            proved: None,
             resume: None,
         };
         self.target.handle_input(now, Input::Accepted(accepted));
@@ -255,7 +256,7 @@ fn directory(ports: u8) -> Directory {
         key: KEY,
         name: super::subsystem_name(),
         hosts: Hosts::Any,
-        credentials: Vec::new(),
+        terms: Vec::new(),
         model: ControllerModel::default(),
         ports: (0..ports).map(port).collect(),
         is_here: true,

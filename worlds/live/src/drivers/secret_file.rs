@@ -1,18 +1,19 @@
-//! Secrets of DH-HMAC-CHAP in files that nobody else may read.
+//! Secrets of DH-HMAC-CHAP and keys of TLS in files that nobody else may read.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use nvme_fabrics::authentication::{SECRET_TEXT_MAX, Secret, SecretError};
+use nvme_fabrics::interchange::{KEY_TEXT_MAX, KeyFault, KeyTextError};
 use zeroize::Zeroizing;
 
 /// The permissions of a file that its owner alone may use.
 const NOT_OTHERS: u32 = 0o077;
 /// Most bytes that are read of a file: a secret, and the white space around it.
-const FILE_BYTES_MAX: usize = 4 * SECRET_TEXT_MAX;
+const FILE_BYTES_MAX: usize = 4 * KEY_TEXT_MAX;
 
 /// Why a file gives no secret.
 #[derive(Debug)]
@@ -31,7 +32,14 @@ pub enum Why {
     /// Others than the file's owner may use it. Holds its permissions.
     Permissions(u32),
     /// The file's text is no secret.
-    Secret(SecretError),
+    Secret(KeyTextError),
+}
+
+impl SecretFileError {
+    /// Whether the file holds a text of another form than was expected.
+    pub fn is_of_another_form(&self) -> bool {
+        matches!(&self.why, Why::Secret(KeyTextError { fault: KeyFault::Shape, .. }))
+    }
 }
 
 impl fmt::Display for SecretFileError {
@@ -49,16 +57,27 @@ impl fmt::Display for SecretFileError {
 
 impl std::error::Error for SecretFileError {}
 
-/// Reads a secret in the form that `nvme gen-dhchap-key` prints. The file may be a pipe or a
-/// descriptor (`/dev/fd/3`).
+/// Reads a secret in the form that `nvme gen-dhchap-key` prints, or a key in the form that `nvme
+/// gen-tls-key` prints. The file may be a pipe or a descriptor (`/dev/fd/3`).
 ///
 /// # Errors
 /// When the file can't be read, when its group or others may use it, or when it holds no secret.
-pub fn read(path: &Path) -> Result<Secret, SecretFileError> {
+pub fn read<T: FromStr<Err = KeyTextError>>(path: &Path) -> Result<T, SecretFileError> {
     parse(path).map_err(|why| SecretFileError { path: path.to_owned(), why })
 }
 
-fn parse(path: &Path) -> Result<Secret, Why> {
+/// Writes the text of a new secret or key to a file that only its owner may use.
+///
+/// # Errors
+/// When there is such a file already, or the file can't be written.
+pub fn create(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()
+}
+
+fn parse<T: FromStr<Err = KeyTextError>>(path: &Path) -> Result<T, Why> {
     let mut file = File::open(path).map_err(Why::Io)?;
     // Of the open file: its name may soon belong to another.
     let mode = file.metadata().map_err(Why::Io)?.mode() & 0o7777;
@@ -75,7 +94,8 @@ fn parse(path: &Path) -> Result<Secret, Why> {
             Err(error) => return Err(Why::Io(error)),
         }
     }
-    let text = std::str::from_utf8(&bytes[..length]).map_err(|_| Why::Secret(SecretError::Shape))?;
+    // Bytes that are no text are no key either, like no text at all.
+    let text = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
     text.parse().map_err(Why::Secret)
 }
 
@@ -83,6 +103,8 @@ fn parse(path: &Path) -> Result<Secret, Why> {
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
+
+    use nvme_fabrics::authentication::Secret;
 
     use super::*;
 
@@ -92,10 +114,14 @@ mod tests {
         let told = |mode, text: &[u8]| {
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            read(&path).map_err(|error| error.to_string())
+            read::<Secret>(&path).map_err(|error| error.to_string())
         };
         let text = b"DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:\n";
         assert!(told(0o600, text).is_ok() && told(0o400, text).is_ok());
+        fs::remove_file(&path).unwrap();
+        create(&path, std::str::from_utf8(text).unwrap().trim()).unwrap();
+        assert_eq!(create(&path, "another").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(read::<Secret>(&path).is_ok(), "what was there stays");
         for mode in [0o640, 0o604, 0o620, 0o666] {
             let error = told(mode, text).unwrap_err();
             assert!(error.contains(&format!("mode {mode:04o}")) && error.contains("chmod 600"), "{error}");
@@ -104,6 +130,6 @@ mod tests {
             assert!(told(0o600, text).unwrap_err().starts_with(path.to_str().unwrap()));
         }
         fs::remove_file(&path).unwrap();
-        assert!(matches!(read(&path).unwrap_err().why, Why::Io(_)));
+        assert!(matches!(read::<Secret>(&path).unwrap_err().why, Why::Io(_)));
     }
 }

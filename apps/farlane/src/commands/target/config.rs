@@ -9,8 +9,7 @@ use std::str::FromStr;
 
 use nvme::media::ram::BYTES_MAX;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
-use nvme_fabrics::authentication::Credentials;
-use nvme_fabrics::target::ControllerModel;
+use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, TLS_KEYS_MAX, is_closed};
 use nvme_fabrics::wire::{ControllerId, Nqn};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -26,9 +25,37 @@ pub(crate) struct Offer {
     pub(crate) ports: Vec<PortSpec>,
     pub(crate) subsystems: Vec<SubsystemSpec>,
     pub(crate) referrals: Vec<(SocketAddr, Nqn)>,
+    /// Whether hosts that prove nothing are let in off loopback.
+    pub(crate) insecure: bool,
 }
 
 impl Offer {
+    /// Checks that nobody who proves nothing is let in off loopback, and that there are not too many
+    /// keys.
+    ///
+    /// # Errors
+    /// When somebody is, without `insecure`, or there are.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let count = self.subsystems.iter().map(SubsystemSpec::tls_keys).sum();
+        if count > TLS_KEYS_MAX {
+            return Err(Error::TooManyTlsKeys { count, most: TLS_KEYS_MAX });
+        }
+        if self.insecure {
+            return Ok(());
+        }
+        for open in self.subsystems.iter().filter(|one| !one.is_closed()) {
+            let reached = |port: &&PortSpec| {
+                !port.listen.ip().is_loopback()
+                    && (open.ports.is_empty() || open.ports.contains(&port.listen))
+            };
+            if let Some(port) = self.ports.iter().find(reached) {
+                let (address, subsystem) = (port.listen, open.nqn.to_string());
+                return Err(Error::ExposedSubsystem { address, subsystem });
+            }
+        }
+        Ok(())
+    }
+
     /// Number of media that may each have a file of their own open.
     pub(crate) fn media(&self) -> usize {
         let of = |subsystem: &SubsystemSpec| match &subsystem.source {
@@ -54,8 +81,8 @@ pub(crate) struct SubsystemSpec {
     pub(crate) state: Option<PathBuf>,
     /// Hosts that may connect; everybody, if empty.
     pub(crate) hosts: Vec<Nqn>,
-    /// Hosts that must authenticate, and what they must authenticate with.
-    pub(crate) credentials: Vec<(Nqn, Credentials)>,
+    /// Hosts that must prove who they are, and by what.
+    pub(crate) terms: Vec<(Nqn, HostTerms)>,
     /// Ports of the subsystem, each by the address that it listens on; all ports, if empty.
     pub(crate) ports: Vec<SocketAddr>,
     pub(crate) model: ControllerModel,
@@ -65,6 +92,22 @@ pub(crate) struct SubsystemSpec {
     /// entry fits is optimized.
     pub(crate) access: Vec<AccessSpec>,
     pub(crate) source: Source,
+}
+
+impl SubsystemSpec {
+    /// Which hosts may connect.
+    pub(crate) fn allowed(&self) -> Hosts {
+        if self.hosts.is_empty() { Hosts::Any } else { Hosts::Listed(self.hosts.clone()) }
+    }
+
+    /// Whether every host must prove who it is.
+    fn is_closed(&self) -> bool {
+        is_closed(&self.allowed(), &self.terms)
+    }
+
+    fn tls_keys(&self) -> usize {
+        self.terms.iter().filter(|(_, terms)| terms.tls.is_some()).count()
+    }
 }
 
 /// How one port, or every port, reaches a group of namespaces.
@@ -105,6 +148,8 @@ pub(crate) enum Backing {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileTable {
+    #[serde(default)]
+    insecure: bool,
     #[serde(default)]
     port: Vec<PortTable>,
     #[serde(default)]
@@ -238,7 +283,7 @@ fn parse(text: &str) -> Result<Offer, String> {
 }
 
 fn offer(file: FileTable) -> Result<Offer, Wrong> {
-    let mut offer = Offer::default();
+    let mut offer = Offer { insecure: file.insecure, ..Offer::default() };
     for port in file.port {
         let listen = *port.listen.get_ref();
         if offer.ports.iter().any(|other| other.listen == listen) {
@@ -281,7 +326,7 @@ fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wron
     let listed = namespaces(table.namespace)?;
     let (ana_groups, access) = access(table.ana_groups, &table.ana, &listed, offer)?;
     let mut allowed: Vec<Nqn> = table.hosts.into_iter().map(|Text(host)| host).collect();
-    let credentials = hosts(table.host, &mut allowed)?;
+    let terms = hosts(table.host, &mut allowed)?;
     let listed = listed.into_iter().map(|(one, _)| one).collect();
     let (serial, source) = (table.serial, Source::Listed(listed));
     let is_taken = |path: &Spanned<PathBuf>| {
@@ -291,18 +336,7 @@ fn subsystem(table: SubsystemTable, offer: &Offer) -> Result<SubsystemSpec, Wron
         return Err(Wrong::at(path, "state", "another subsystem keeps its state there"));
     }
     let state = table.state.map(Spanned::into_inner);
-    Ok(SubsystemSpec {
-        nqn,
-        serial,
-        state,
-        hosts: allowed,
-        credentials,
-        ports,
-        model,
-        ana_groups,
-        access,
-        source,
-    })
+    Ok(SubsystemSpec { nqn, serial, state, hosts: allowed, terms, ports, model, ana_groups, access, source })
 }
 
 fn model(range: Option<Spanned<ControllersTable>>) -> Result<ControllerModel, Wrong> {

@@ -291,6 +291,7 @@ fn open_backing(clock: Clock, backing: &Backing, patience: Nanos) -> Result<Open
 fn report(event: Event) {
     match event {
         Event::Target(event) => tell!("farlane: {event}"),
+        Event::NotEncrypted { peer, why } => tell!("farlane: {peer} was refused: {why}"),
         Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
         Event::State(_, notice) => tell!("farlane: the state: {notice}"),
         Event::Notify(..) => {}

@@ -19,7 +19,7 @@ use live::drivers::controller::AttachError;
 use live::drivers::mdns::Announcer;
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
-use nvme_fabrics::target::ControllerModel;
+use nvme_fabrics::target::{ControllerModel, HostTerms};
 
 use crate::args::OfferArgs;
 use crate::commands::served::finish;
@@ -37,10 +37,12 @@ pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
 }
 
 fn offer(args: OfferArgs) -> Result<(), Error> {
-    let offer = match &args.config {
+    let mut offer = match &args.config {
         Some(path) => config::read(path)?,
         None => given(&args)?,
     };
+    offer.insecure |= args.insecure;
+    offer.check()?;
     let loops = offer.ports.len() + args.cores;
     let opened = OPENED_BY_LISTENER * loops + OPENED_BY_NAMESPACE * offer.media();
     begin_serving(args.spin.cpu, opened)?;
@@ -73,18 +75,17 @@ fn given(args: &OfferArgs) -> Result<Offer, Error> {
     let Some(nqn) = args.nqn.clone() else { return Ok(Offer::default()) };
     let told = |index: usize| args.advertise.get(index).copied();
     let port = |(index, listen): (usize, &_)| PortSpec { listen: *listen, advertise: told(index) };
-    let secrets = args.secrets.files();
-    let shared = secrets.host.map(|host| hosts::credentials(&host, secrets.controller.as_deref()));
-    let shared = shared.transpose().map_err(AttachError::Secret)?;
-    let credentials =
-        shared.map(|shared| args.host.iter().map(|host| (host.clone(), shared.clone())).collect());
-    let credentials = credentials.unwrap_or_default();
+    let shared = hosts::shared_terms(&args.secrets.files()).map_err(AttachError::Secret)?;
+    let terms = match shared == HostTerms::default() {
+        true => Vec::new(),
+        false => args.host.iter().map(|host| (host.clone(), shared.clone())).collect(),
+    };
     let subsystem = SubsystemSpec {
         nqn,
         serial: args.served.serial.clone(),
         state: None,
         hosts: args.host.clone(),
-        credentials,
+        terms,
         ports: Vec::new(),
         model: ControllerModel::default(),
         ana_groups: args.ana_groups,
@@ -92,7 +93,7 @@ fn given(args: &OfferArgs) -> Result<Offer, Error> {
         source: Source::Given(Box::new(args.served.clone())),
     };
     let ports = args.listen.iter().enumerate().map(port).collect();
-    Ok(Offer { ports, subsystems: vec![subsystem], referrals: Vec::new() })
+    Ok(Offer { ports, subsystems: vec![subsystem], ..Offer::default() })
 }
 
 /// Path of a target's control socket, with a default for when none was given.

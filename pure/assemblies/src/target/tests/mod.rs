@@ -438,7 +438,7 @@ fn an_unauthenticated_host_is_told_to_authenticate() {
     use nvme_fabrics::wire::{AuthenticationCommand, FabricsStatus};
     let mut directory = directory();
     let secret = Secret::generate(None, &mut engine::Entropy::from(engine::Rng::from_seed(1)));
-    directory.subsystems[0].credentials = Vec::from([(HOST.parse().unwrap(), Credentials::new(secret))]);
+    directory.subsystems[0].terms = Vec::from([(HOST.parse().unwrap(), Credentials::new(secret).into())]);
     let mut bench = TestBench::new(directory);
     let host = bench.admin_queue(DISK).unwrap();
     let required = Status::from(FabricsStatus::AuthenticationRequired);

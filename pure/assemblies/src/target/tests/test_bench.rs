@@ -31,7 +31,7 @@ pub(super) fn directory() -> Directory {
         key: KEY,
         name: DISK.parse().unwrap(),
         hosts: Hosts::Any,
-        credentials: Vec::new(),
+        terms: Vec::new(),
         model: ControllerModel::default(),
         ports: Vec::from([PORT]),
         is_here: true,
@@ -118,6 +118,7 @@ impl TestBench {
             port: PORT,
             peer: "198.51.100.7:50000".parse().unwrap(),
             local: "192.0.2.1:4420".parse().unwrap(),
+            proved: None,
             resume,
         };
         self.target.handle_input(self.now, Input::Accepted(accepted));

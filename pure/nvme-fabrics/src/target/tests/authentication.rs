@@ -15,7 +15,7 @@ fn credentials(seed: u64) -> Credentials {
 }
 
 fn demanding(seed: u64) -> Target {
-    with(|directory| directory.subsystems[0].credentials = Vec::from([(nqn(HOST), credentials(seed))]))
+    with(|directory| directory.subsystems[0].terms = Vec::from([(nqn(HOST), credentials(seed).into())]))
 }
 
 fn host(seed: u64) -> Host {
@@ -169,12 +169,12 @@ fn a_changed_secret_ends_the_association() {
     let same = target.directory().clone();
     assert_eq!(target.set_directory(same.clone()).1, []);
     let mut moved = same.clone();
-    moved.subsystems[0].credentials[0].1.origin = "another file".into();
+    moved.subsystems[0].terms[0].1 = Credentials { origin: "another file".into(), ..credentials(1) }.into();
     assert_eq!(target.set_directory(moved).1, [], "the same secret in another place");
     let mut changed = same.clone();
-    changed.subsystems[0].credentials[0].1.host = credentials(2).host;
+    changed.subsystems[0].terms[0].1 = Credentials { host: credentials(2).host, ..credentials(1) }.into();
     assert_eq!(target.set_directory(changed).1, [key]);
     let mut trusting = same;
-    trusting.subsystems[0].credentials.clear();
+    trusting.subsystems[0].terms.clear();
     assert_eq!(target.set_directory(trusting).1, [key]);
 }

@@ -1,6 +1,7 @@
 //! Every way to connect, to be refused, and to be forgotten; the discovery log, and its events.
 
 mod authentication;
+mod tls;
 
 use alloc::vec::Vec;
 
@@ -30,7 +31,7 @@ fn subsystem(key: u32, name: &str) -> Subsystem {
         key: SubsystemKey(key),
         name: nqn(name),
         hosts: Hosts::Any,
-        credentials: Vec::new(),
+        terms: Vec::new(),
         model: ControllerModel::default(),
         ports: Vec::from([PORT]),
         is_here: true,
@@ -48,6 +49,11 @@ fn with(change: impl FnOnce(&mut Directory)) -> Target {
     let mut directory = directory();
     change(&mut directory);
     Target::new(directory, engine::Rng::from_seed(1).into())
+}
+
+/// A host that has come through a port, without TLS.
+fn through(port: PortId) -> Arrival<'static> {
+    Arrival { port, local: None, proved: None }
 }
 
 /// A Connect as a host sends it.
@@ -71,7 +77,7 @@ fn ask(queue: u16, controller: u16) -> Ask {
 
 impl Ask {
     fn of(self, target: &mut Target) -> Result<Connected, Refusal> {
-        match target.connect(START, PORT, None, &self.command, &self.data.emit())? {
+        match target.connect(START, through(PORT), &self.command, &self.data.emit())? {
             Outcome::Connected(connected) => Ok(connected),
             Outcome::Elsewhere(key) => panic!("{key:?} is here"),
         }
@@ -167,11 +173,11 @@ fn every_wrong_connect_is_refused_by_its_name() {
     assert_eq!(change(&discovery, 0, 1), invalid(Parameter::CONTROLLER));
     // The subsystem cannot be reached through another port.
     let ask = ask(0, 0xffff);
-    let elsewhere = target.connect(START, PortId(9), None, &ask.command, &ask.data.emit());
+    let elsewhere = target.connect(START, through(PortId(9)), &ask.command, &ask.data.emit());
     assert_eq!(elsewhere.unwrap_err().dw0, Parameter::SUBSYSTEM.dw0());
     let mut data = ask.data.emit();
     data[256] = 0;
-    let nameless = target.connect(START, PORT, None, &ask.command, &data).unwrap_err();
+    let nameless = target.connect(START, through(PORT), &ask.command, &data).unwrap_err();
     assert_eq!((nameless.status, nameless.dw0), invalid(Parameter::SUBSYSTEM));
 }
 
@@ -463,6 +469,6 @@ fn an_idle_discovery_controller_goes() {
 fn another_reactors_subsystem_is_elsewhere() {
     let mut target = with(|directory| directory.subsystems[0].is_here = false);
     let ask = ask(0, 0xffff);
-    let outcome = target.connect(START, PORT, None, &ask.command, &ask.data.emit());
+    let outcome = target.connect(START, through(PORT), &ask.command, &ask.data.emit());
     assert_eq!(outcome, Ok(Outcome::Elsewhere(SubsystemKey(0))));
 }

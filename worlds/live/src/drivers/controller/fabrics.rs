@@ -9,6 +9,7 @@ use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 use nvme_fabrics::authentication::Credentials;
 use nvme_fabrics::host::multipath::{self, Multipath, PathIndex, Request};
 use nvme_fabrics::host::{self, Failure as Fault, Loss};
+use nvme_fabrics::tls::{Psk, TlsCredentials};
 use nvme_fabrics::wire::{FabricsCommand, HostId, Nqn, PropertyGet, PropertySize, property};
 use nvme_pcie::host::{Data as Place, DataRegion, QueueId, Submission};
 
@@ -154,16 +155,33 @@ pub(super) fn association(subsystem: &Subsystem, options: &Options) -> Result<ho
     association.controller_loss_timeout =
         settings.controller_loss.map_or(loss, |limit| limit.map(Nanos::from));
     association.fast_io_fail_timeout = settings.fast_io_fail.map(Nanos::from).or(fail);
-    association.authentication = authentication(&settings.secrets, &options.secrets)?;
+    association.authentication = authentication(files(subsystem, options))?;
     Ok(association)
 }
 
-/// How the host authenticates: by the files that the URL names, or else by those of the options.
-fn authentication(
-    of_url: &SecretFiles,
-    of_options: &SecretFiles,
-) -> Result<Option<host::Authentication>, AttachError> {
-    let files = if *of_url == SecretFiles::default() { of_options } else { of_url };
+/// The files that the URL names, or else those of the options.
+fn files<'a>(subsystem: &'a Subsystem, options: &'a Options) -> &'a SecretFiles {
+    let of_url = &subsystem.url.settings.secrets;
+    if *of_url == SecretFiles::default() { &options.secrets } else { of_url }
+}
+
+/// What the host may prove by TLS to the subsystem of `association`; nothing without a key.
+///
+/// # Errors
+/// When a file holds no key, or others may read it.
+pub(super) fn psks(
+    subsystem: &Subsystem,
+    options: &Options,
+    association: &host::Config,
+) -> Result<Vec<Psk>, AttachError> {
+    let Some(path) = &files(subsystem, options).tls else { return Ok(Vec::new()) };
+    let key = secret_file::read(path).map_err(AttachError::Secret)?;
+    let tls = TlsCredentials { key, origin: path.display().to_string() };
+    Ok(tls.psks(&association.host, &association.subsystem))
+}
+
+/// How the host authenticates by the secrets in `files`.
+fn authentication(files: &SecretFiles) -> Result<Option<host::Authentication>, AttachError> {
     let Some(path) = &files.host else {
         return match &files.controller {
             Some(path) => Err(AttachError::HalfAuthenticated(path.clone())),

@@ -12,7 +12,7 @@ use nvme_tcp::host as tcp;
 
 use super::address::Subsystem;
 use super::error::AttachError;
-use super::fabrics::{FabricDriver, FabricEvent, Fabrics, association, paths};
+use super::fabrics::{FabricDriver, FabricEvent, Fabrics, association, paths, psks};
 use super::options::Options;
 use crate::drivers::attached::{Application, Attached};
 use crate::drivers::fabrics::crc32c;
@@ -38,12 +38,13 @@ pub(super) fn connect(
     };
     let config = initiator::Config { multipath: paths(subsystem, options), connection };
     let association = association(subsystem, options)?;
+    let psks = psks(subsystem, options, &association)?;
     let associations = subsystem.paths.iter().map(|_| association.clone()).collect();
     let mut initiator = Initiator::new(config, associations);
     let clock = Clock::start();
     let reactor = Reactor::new(clock, options.spin)?;
     initiator.start(clock.now());
-    let driver = InitiatorDriver::new(initiator, subsystem.paths.clone(), pool);
+    let driver = InitiatorDriver::new(initiator, subsystem.paths.clone(), pool, psks);
     Ok(Fabrics::new(Attached::new(reactor, driver), options))
 }
 

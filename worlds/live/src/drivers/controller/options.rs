@@ -25,13 +25,15 @@ pub enum Absence {
     Fail(Nanos),
 }
 
-/// The files with the secrets by which a host and its controller authenticate.
+/// The files with the secrets by which a host and its controller authenticate and encrypt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretFiles {
     /// The host's secret.
     pub host: Option<PathBuf>,
     /// The controller's secret, which is of use only together with the host's.
     pub controller: Option<PathBuf>,
+    /// The key by which both encrypt (TLS).
+    pub tls: Option<PathBuf>,
 }
 
 /// How a host uses a controller. Each transport takes what concerns it; the URL of a subsystem has

@@ -69,7 +69,7 @@ pub struct Settings {
     pub host: Option<Nqn>,
     /// The identifier of this host (HOSTID).
     pub host_id: Option<HostId>,
-    /// The files with the secrets by which host and controller authenticate.
+    /// The files with the secrets by which host and controller authenticate and encrypt.
     pub secrets: SecretFiles,
     /// Keep Alive Timeout (KATO).
     pub keep_alive: Option<Duration>,
@@ -83,7 +83,7 @@ pub struct Settings {
 
 /// Names of the settings that a query may hold.
 const KEYS: &str = "queues, queue-size, hdgst, ddgst, hostnqn, hostid, dhchap-secret-file, \
-    dhchap-controller-secret-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy";
+    dhchap-controller-secret-file, tls-key-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy";
 
 impl FromStr for SubsystemUrl {
     type Err = String;
@@ -160,9 +160,11 @@ impl Settings {
             }
             "dhchap-secret-file" => self.secrets.host = Some(value.into()),
             "dhchap-controller-secret-file" => self.secrets.controller = Some(value.into()),
-            "dhchap-secret" | "dhchap-ctrl-secret" => {
+            "tls-key-file" => self.secrets.tls = Some(value.into()),
+            "dhchap-secret" | "dhchap-ctrl-secret" | "tls-key" => {
                 return Err(format!(
-                    "{key}: everybody sees an argument; give a file: dhchap-secret-file=FILE"
+                    "{key}: everybody sees an argument; give a file: dhchap-secret-file=FILE, \
+                     tls-key-file=FILE"
                 ));
             }
             "keep-alive-tmo" => self.keep_alive = Some(time()?),

@@ -1,9 +1,11 @@
 //! NVMe over Fabrics in the live world: sockets and media around the engines.
 
+mod hello;
 pub mod initiator;
 mod socket;
 pub mod target;
+mod tls;
 
-pub use socket::{Received, Socket};
+pub use socket::{Moving, Received, Socket};
 
 pub use crate::sys::digest::crc32c;

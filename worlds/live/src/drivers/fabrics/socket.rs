@@ -1,4 +1,5 @@
-//! A TCP socket that receives into a given place, and sends slices gathered from several.
+//! A TCP socket of NVMe/TCP, plain or encrypted, that receives into a given place and sends slices
+//! gathered from several.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -6,7 +7,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use engine::{Buffer, BufferMut, Pool};
+use nvme_fabrics::tls::{Identity, Psk};
 use nvme_tcp::Outbox;
+
+use super::tls::{self, Acceptor, Tls};
 
 use crate::carrier::tcp::{BlockLength, Connection, Direct};
 
@@ -45,6 +49,28 @@ pub struct Socket {
     peer: SocketAddr,
     block: Option<BufferMut>,
     block_length: BlockLength<SHRINK_AFTER>,
+    secure: Secure,
+    /// What the other end has proved, until somebody takes it.
+    proved: Option<Identity>,
+}
+
+/// Whether and how a connection is encrypted.
+#[derive(Debug, Default)]
+enum Secure {
+    /// The connection is plain.
+    #[default]
+    Plain,
+    /// The other end has said nothing yet: its first byte shows whether it speaks TLS.
+    Undecided(Acceptor),
+    /// The connection is encrypted.
+    Tls(Box<Tls>),
+}
+
+/// A connection on its way to another thread, without the bytes that it has received.
+#[derive(Debug)]
+pub struct Moving {
+    stream: TcpStream,
+    secure: Secure,
 }
 
 impl Socket {
@@ -56,7 +82,37 @@ impl Socket {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let peer = stream.peer_addr()?;
-        Ok(Self { stream, peer, block: None, block_length: BlockLength::new() })
+        Ok(Self::around(stream, peer, Secure::Plain))
+    }
+
+    fn around(stream: TcpStream, peer: SocketAddr, secure: Secure) -> Self {
+        Self { stream, peer, block: None, block_length: BlockLength::new(), secure, proved: None }
+    }
+
+    /// Has a host's end speak TLS, with one of `psks`.
+    ///
+    /// # Errors
+    /// When the library does not take the settings.
+    pub(super) fn encrypt(&mut self, psks: &[Psk]) -> io::Result<()> {
+        self.secure = Secure::Tls(Box::new(Tls::host(psks, self.stream.as_raw_fd())?));
+        Ok(())
+    }
+
+    /// Lets a host speak TLS, if it begins so.
+    pub(super) fn accept_tls(&mut self, acceptor: &Acceptor) {
+        if !acceptor.is_empty() {
+            self.secure = Secure::Undecided(acceptor.clone());
+        }
+    }
+
+    /// What the other end has proved by TLS since the last call.
+    pub(super) const fn take_proved(&mut self) -> Option<Identity> {
+        self.proved.take()
+    }
+
+    /// Whether the connection is encrypted.
+    pub(super) const fn is_encrypted(&self) -> bool {
+        matches!(self.secure, Secure::Tls(_))
     }
 
     /// The address of the other end.
@@ -72,10 +128,18 @@ impl Socket {
         self.stream.local_addr()
     }
 
-    /// Releases the system's socket, for use by another thread. Bytes already received are not part
-    /// of it.
-    pub fn into_stream(self) -> TcpStream {
-        self.stream
+    /// Releases what another thread needs to go on. Bytes already received are not part of it.
+    pub(super) fn into_moving(self) -> Moving {
+        Moving { stream: self.stream, secure: self.secure }
+    }
+
+    /// Goes on with a connection of another thread.
+    ///
+    /// # Errors
+    /// When the socket was closed in the meantime.
+    pub(super) fn from_moving(moving: Moving) -> io::Result<Self> {
+        let peer = moving.stream.peer_addr()?;
+        Ok(Self::around(moving.stream, peer, moving.secure))
     }
 
     /// Takes what has arrived, without waiting: first into `place`, then into a block.
@@ -83,6 +147,9 @@ impl Socket {
     /// # Errors
     /// When the connection has failed.
     pub fn receive(&mut self, pool: &mut Pool, place: Option<&mut [u8]>) -> io::Result<Received> {
+        if !matches!(self.secure, Secure::Plain) {
+            return self.receive_sealed(pool);
+        }
         let mut block = match self.block.take() {
             Some(block) => block,
             None => pool.take(self.block_length.get()),
@@ -120,8 +187,63 @@ impl Socket {
         Ok(Received::Data { landed, bytes: pool.seal(block), is_all })
     }
 
-    /// Gives the block that waits for bytes back to `pool`: an idle connection needs none.
+    /// Goes on with the handshake, and opens what has come.
+    fn receive_sealed(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        if let Secure::Undecided(acceptor) = &self.secure {
+            let mut first = [0];
+            match self.stream.peek(&mut first) {
+                Ok(0) => return Ok(Received::Closed),
+                Ok(_) if tls::is_handshake(first[0]) => {
+                    let tls = Tls::target(acceptor, self.stream.as_raw_fd())?;
+                    self.secure = Secure::Tls(Box::new(tls));
+                }
+                Ok(_) => {
+                    self.secure = Secure::Plain;
+                    return self.receive(pool, None);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+                Err(error) => return Err(error),
+            }
+        }
+        if !self.shake_hands()? {
+            return Ok(Received::Nothing);
+        }
+        let Secure::Tls(tls) = &mut self.secure else { return Ok(Received::Nothing) };
+        let mut block = pool.take(self.block_length.get());
+        match tls.receive(&mut block) {
+            Ok(0) => Ok(Received::Closed),
+            Ok(count) => {
+                self.block_length.heed(count);
+                let is_all = count < block.len();
+                block.truncate(count);
+                Ok(Received::Data { landed: 0, bytes: pool.seal(block), is_all })
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Received::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Goes on with a TLS handshake. Returns whether both ends have proved who they are; without TLS,
+    /// there is nothing to prove.
+    ///
+    /// # Errors
+    /// When the handshake has failed; the message says what to do.
+    pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
+        let Secure::Tls(tls) = &mut self.secure else { return Ok(true) };
+        if !tls.is_proved() {
+            match tls.shake_hands()? {
+                Some(identity) => self.proved = Some(identity),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives the memory that waits for bytes back to `pool`: an idle connection needs none.
     pub fn rest(&mut self, pool: &mut Pool) {
+        if let Secure::Tls(tls) = &mut self.secure {
+            tls.rest();
+        }
         if let Some(block) = self.block.take() {
             drop(pool.seal(block));
         }
@@ -133,6 +255,10 @@ impl Socket {
     /// When the connection has failed.
     #[inline]
     pub fn send(&mut self, outbox: &Outbox) -> io::Result<usize> {
+        if let Secure::Tls(tls) = &mut self.secure {
+            // Nothing is said before both ends have proved who they are.
+            return if tls.is_proved() { tls.send(outbox) } else { Ok(0) };
+        }
         // Nearly always the outbox has one command or one answer.
         if outbox.pieces() <= FEW {
             return self.send_slices::<FEW>(outbox);
@@ -158,7 +284,10 @@ impl Socket {
     }
 
     /// Tells the peer that nothing more will be sent.
-    pub fn shut(&self) {
+    pub fn shut(&mut self) {
+        if let Secure::Tls(tls) = &mut self.secure {
+            tls.close();
+        }
         // A connection that is gone already needs no closing.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
@@ -170,7 +299,10 @@ impl Socket {
 
     /// Closes the connection after `last`, as far as the system takes these bytes at once.
     pub fn close(mut self, last: &[u8]) {
-        let _ = self.stream.write(last);
+        match &mut self.secure {
+            Secure::Tls(tls) => tls.send_last(last),
+            _ => drop(self.stream.write(last)),
+        }
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
@@ -181,11 +313,17 @@ impl Socket {
     }
 }
 
+impl AsRawFd for Moving {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+}
+
 impl From<Connection> for Socket {
     /// Takes over a connection from which nothing was received yet.
     fn from(connection: Connection) -> Self {
         let (peer, stream) = (connection.peer(), connection.into_socket());
-        Self { stream, peer, block: None, block_length: BlockLength::new() }
+        Self::around(stream, peer, Secure::Plain)
     }
 }
 

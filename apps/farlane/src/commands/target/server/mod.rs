@@ -13,7 +13,7 @@ use live::drivers::control::Control;
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
 use live::reactor::{Context, Driver, HangUp, Turn};
-use nvme_fabrics::target::{Directory, Hosts, Port, Referral, Subsystem, SubsystemKey};
+use nvme_fabrics::target::{Directory, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
 
@@ -42,6 +42,8 @@ struct Offered {
 pub(super) struct Server {
     cores: Cores,
     config: Option<PathBuf>,
+    /// Whether the command line lets in hosts that prove nothing, off loopback.
+    insecure: bool,
     /// Announces the discovery service on the network.
     announcer: Option<Announcer>,
     control: Option<Control>,
@@ -64,6 +66,7 @@ impl Server {
         let mut server = Self {
             cores,
             config,
+            insecure: offer.insecure,
             announcer,
             control: None,
             hang_up: None,
@@ -170,11 +173,8 @@ impl Server {
         let subsystem = |offered: &Offered| Subsystem {
             key: offered.key,
             name: offered.spec.nqn.clone(),
-            hosts: match &offered.spec.hosts {
-                hosts if hosts.is_empty() => Hosts::Any,
-                hosts => Hosts::Listed(hosts.clone()),
-            },
-            credentials: offered.spec.credentials.clone(),
+            hosts: offered.spec.allowed(),
+            terms: offered.spec.terms.clone(),
             model: offered.spec.model.clone(),
             ports: reached(&offered.spec),
             is_here: true,

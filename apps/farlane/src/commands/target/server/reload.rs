@@ -13,7 +13,9 @@ impl Server {
     /// reported and left out; all others are made.
     pub(super) fn reload(&mut self) -> Result<Value, String> {
         let path = self.config.clone().ok_or("the target was not started with --config")?;
-        let offer = config::read(Path::new(&path)).map_err(|error| error.to_string())?;
+        let mut offer = config::read(Path::new(&path)).map_err(|error| error.to_string())?;
+        offer.insecure |= self.insecure;
+        offer.check().map_err(|error| error.to_string())?;
         let mut changes = Vec::new();
         self.reload_ports(&offer.ports, &mut changes);
         let gone = |one: &Offered| !offer.subsystems.iter().any(|other| other.nqn == one.spec.nqn);
@@ -80,7 +82,7 @@ impl Server {
         {
             changes.push(format!("{name} has other hosts, ports or controllers"));
         }
-        if offered.spec.credentials != spec.credentials {
+        if offered.spec.terms != spec.terms {
             changes
                 .push(format!("{name} has other secrets; hosts whose secret has changed are disconnected"));
         }

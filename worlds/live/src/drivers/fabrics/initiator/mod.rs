@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 
 use assemblies::initiator::{ConnectionId, Initiator, Input, Output};
 use engine::{Engine, Instant, Nanos, Pool};
+use nvme_fabrics::tls::Psk;
 use nvme_tcp::SharedPool;
 
 use super::{Received, Socket};
@@ -24,13 +25,26 @@ const SILENT: Nanos = Nanos::from_millis(10);
 const ATTEND_EVERY: Nanos = Nanos::from_millis(1);
 /// The longest time that one attempt to connect may take.
 const DIAL_MAX: Nanos = Nanos::from_secs(5);
+/// The longest time that a TLS handshake may take.
+const PROVE_MAX: Nanos = Nanos::from_secs(10);
 /// How often an attempt is looked at when nothing else wakes the loop.
 const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// A connection of the initiator.
 #[derive(Debug)]
 enum Connection {
-    Dialling { id: ConnectionId, socket: socket2::Socket, until: Instant, look: Instant, registered: bool },
+    Dialling {
+        id: ConnectionId,
+        socket: socket2::Socket,
+        until: Instant,
+        look: Instant,
+        registered: bool,
+    },
+    /// Both ends are proving that they have the same key.
+    Proving {
+        established: Established,
+        until: Instant,
+    },
     Established(Established),
 }
 
@@ -69,7 +83,9 @@ impl Established {
 impl Connection {
     const fn id(&self) -> ConnectionId {
         match self {
-            Self::Dialling { id, .. } | Self::Established(Established { id, .. }) => *id,
+            Self::Dialling { id, .. }
+            | Self::Proving { established: Established { id, .. }, .. }
+            | Self::Established(Established { id, .. }) => *id,
         }
     }
 }
@@ -85,6 +101,8 @@ pub(crate) struct World {
     pub(crate) events: VecDeque<Output>,
     /// The last failure to reach each path, if any.
     failures: Vec<Option<io::Error>>,
+    /// What the host may prove by TLS; it speaks without TLS where there is nothing.
+    psks: Vec<Psk>,
 }
 
 /// The driver of an initiator: it joins the engine to sockets and dialling.
@@ -100,8 +118,14 @@ pub struct InitiatorDriver {
 }
 
 impl InitiatorDriver {
-    /// Drives `initiator`, whose paths are at `addresses`; received blocks come from `pool`.
-    pub fn new(initiator: Initiator, addresses: Vec<Vec<SocketAddr>>, pool: SharedPool) -> Self {
+    /// Drives `initiator`, whose paths are at `addresses`; received blocks come from `pool`. With
+    /// `psks`, every connection speaks TLS and proves one of them.
+    pub fn new(
+        initiator: Initiator,
+        addresses: Vec<Vec<SocketAddr>>,
+        pool: SharedPool,
+        psks: Vec<Psk>,
+    ) -> Self {
         let count = addresses.len();
         let world = World {
             addresses,
@@ -109,6 +133,7 @@ impl InitiatorDriver {
             connections: Vec::new(),
             events: VecDeque::new(),
             failures: (0..count).map(|_| None).collect(),
+            psks,
         };
         Self {
             initiator: Pump::new(initiator),
@@ -161,22 +186,60 @@ impl InitiatorDriver {
                 continue;
             };
             let _ = sources.change(socket.as_raw_fd(), Attention::EachTurn);
-            match outcome.and_then(|_| Socket::new(TcpStream::from(socket))) {
+            let begun = outcome
+                .and_then(|_| Socket::new(TcpStream::from(socket)))
+                .and_then(|socket| self.world.encrypted(socket));
+            match begun {
                 Ok(socket) => {
-                    self.world.failures[usize::from(id.path.0)] = None;
                     let (heard, attention) = (None, Attention::EachTurn);
-                    self.world.connections.push(Connection::Established(Established {
-                        id,
-                        socket,
-                        heard,
-                        attention,
-                    }));
-                    self.initiator.engine_mut().handle_input(now, Input::Connected(id));
+                    let established = Established { id, socket, heard, attention };
+                    match established.socket.is_encrypted() {
+                        true => {
+                            let until = now + PROVE_MAX;
+                            self.world.connections.push(Connection::Proving { established, until });
+                        }
+                        false => self.begin(now, established),
+                    }
                 }
                 Err(error) => self.world.on_failed(now, id, error, self.initiator.engine_mut()),
             }
         }
         busy
+    }
+
+    /// Goes on with TLS handshakes; returns whether any has ended.
+    fn proving(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        for index in (0..self.world.connections.len()).rev() {
+            let Connection::Proving { established, until } = &mut self.world.connections[index] else {
+                continue;
+            };
+            let id = established.id;
+            let outcome = match established.socket.shake_hands() {
+                Ok(false) if *until <= now => Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "TLS: the target did not finish the handshake in time; does it speak TLS?",
+                )),
+                Ok(false) => continue,
+                outcome => outcome,
+            };
+            busy = true;
+            let connection = self.world.connections.swap_remove(index);
+            match (outcome, connection) {
+                (Ok(_), Connection::Proving { established, .. }) => self.begin(now, established),
+                (Err(error), _) => self.world.on_failed(now, id, error, self.initiator.engine_mut()),
+                _ => {}
+            }
+        }
+        busy
+    }
+
+    /// Uses a connection whose ends know each other.
+    fn begin(&mut self, now: Instant, established: Established) {
+        let id = established.id;
+        self.world.failures[usize::from(id.path.0)] = None;
+        self.world.connections.push(Connection::Established(established));
+        self.initiator.engine_mut().handle_input(now, Input::Connected(id));
     }
 
     /// Takes what has come; returns whether there was anything.
@@ -273,6 +336,14 @@ impl World {
         }
     }
 
+    /// Has a new connection speak TLS, if the host has a key.
+    fn encrypted(&self, mut socket: Socket) -> io::Result<Socket> {
+        if !self.psks.is_empty() {
+            socket.encrypt(&self.psks)?;
+        }
+        Ok(socket)
+    }
+
     fn on_failed(&mut self, now: Instant, id: ConnectionId, error: io::Error, initiator: &mut Initiator) {
         let path = usize::from(id.path.0);
         self.attempts[path] += 1;
@@ -285,7 +356,7 @@ impl World {
         match self.connections.swap_remove(index) {
             Connection::Established(line) if abort => line.socket.abort(),
             Connection::Established(line) => line.socket.close(last),
-            Connection::Dialling { .. } => {}
+            Connection::Dialling { .. } | Connection::Proving { .. } => {}
         }
     }
 }
@@ -333,6 +404,7 @@ impl Driver for InitiatorDriver {
         self.now = self.now.max(context.now);
         let mut busy = self.initiator.exchange(self.now, &mut self.world);
         busy |= self.dialling(self.now, context.sources());
+        busy |= self.proving(self.now);
         // Nothing else comes soon from anywhere.
         let looks = if busy { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
@@ -356,6 +428,7 @@ impl Driver for InitiatorDriver {
     fn poll_timeout(&self) -> Option<Instant> {
         let looks = self.world.connections.iter().filter_map(|line| match line {
             Connection::Dialling { look, .. } => Some(*look),
+            Connection::Proving { until, .. } => Some(*until),
             Connection::Established(_) => None,
         });
         looks.chain(self.initiator.poll_timeout()).min()

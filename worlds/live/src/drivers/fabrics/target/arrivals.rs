@@ -58,7 +58,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                     Ok(Some(connection)) => {
                         accepted = true;
                         self.is_refusing = false;
-                        self.begin(now, sources, Link::new(connection.into(), id, now), None);
+                        let mut socket = Socket::from(connection);
+                        socket.accept_tls(&self.acceptor);
+                        self.begin(now, sources, Link::new(socket, id, now), None);
                     }
                     Ok(None) => break,
                     // No descriptor is left: existing connections go on.
@@ -72,8 +74,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         while let Some(moved) = self.mailbox.as_ref().and_then(Mailbox::take) {
             accepted = true;
             // A connection that has failed meanwhile needs no answer.
-            if let Ok(socket) = Socket::new(moved.socket) {
-                self.begin(now, sources, Link::new(socket, moved.port, now), Some(moved.handover));
+            if let Ok(socket) = Socket::from_moving(moved.socket) {
+                let link = Link { proved: moved.proved, ..Link::new(socket, moved.port, now) };
+                self.begin(now, sources, link, Some(moved.handover));
             }
         }
         accepted
@@ -93,7 +96,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             return self.refuse(io::ErrorKind::QuotaExceeded.into());
         }
         let connection = ConnectionId(index);
-        let (port, peer) = (link.port, link.socket.peer());
+        let (port, peer, proved) = (link.port, link.socket.peer(), link.proved.clone());
         if let Err(error) = sources.add(link.socket.as_raw_fd(), Attention::EachTurn) {
             return self.refuse(error);
         }
@@ -102,7 +105,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
         self.world.links[free] = Some(link);
         self.lively.push(connection);
-        let accepted = Accepted { connection, port, peer, local, resume };
+        let accepted = Accepted { connection, port, peer, local, proved, resume };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
         self.target.exchange(now, &mut self.world);
     }

@@ -1,6 +1,7 @@
 //! A host's connection to the target.
 
 use engine::Instant;
+use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::PortId;
 
 use crate::drivers::fabrics::Socket;
@@ -9,6 +10,8 @@ pub(super) struct Link {
     pub(super) socket: Socket,
     /// The port through which the connection came.
     pub(super) port: PortId,
+    /// What the host has proved by TLS.
+    pub(super) proved: Option<Identity>,
     /// When the connection last brought something.
     pub(super) heard: Instant,
     /// Whether the connection is looked at in each turn.
@@ -21,6 +24,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) const fn new(socket: Socket, port: PortId, now: Instant) -> Self {
-        Self { socket, port, heard: now, is_lively: true, is_ended: false, is_shut: false }
+        let (is_lively, is_ended, is_shut) = (true, false, false);
+        Self { socket, port, proved: None, heard: now, is_lively, is_ended, is_shut }
     }
 }

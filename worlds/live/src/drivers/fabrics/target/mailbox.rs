@@ -3,13 +3,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use assemblies::target::Handover;
 use nvme_fabrics::target::SubsystemKey;
+use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::PortId;
 
+use crate::drivers::fabrics::Moving;
 use crate::reactor::Stop;
 
 /// The most connections that wait in one mailbox; further ones are closed.
@@ -19,9 +20,11 @@ const WAITING_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Moved {
     /// The connection's socket.
-    pub socket: TcpStream,
+    pub socket: Moving,
     /// The port through which the connection came.
     pub port: PortId,
+    /// What the host has proved by TLS.
+    pub proved: Option<Identity>,
     /// What the connection has exchanged so far.
     pub handover: Handover,
 }

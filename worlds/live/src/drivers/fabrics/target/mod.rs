@@ -26,6 +26,7 @@ use nvme_tcp::SharedPool;
 use crate::carrier::LOOKS;
 use crate::carrier::tcp::Listener;
 use crate::drivers::fabrics::Received;
+use crate::drivers::fabrics::tls::Acceptor;
 use crate::media::Media;
 use crate::media::state::Notice;
 use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
@@ -44,6 +45,13 @@ const REGISTER_AGAIN: Nanos = Nanos::from_millis(10);
 pub enum Event {
     /// Something happened to a connection or an association.
     Target(assemblies::target::Event),
+    /// A host that speaks TLS has not proved who it is.
+    NotEncrypted {
+        /// Address of the host.
+        peer: SocketAddr,
+        /// Why the handshake has failed, in words.
+        why: String,
+    },
     /// The controllers of a subsystem have changed something that may be worth remembering.
     Notify(SubsystemKey, Notification),
     /// A notice about the kept state of a subsystem.
@@ -72,6 +80,8 @@ pub struct TargetDriver<F> {
     /// The descriptors of media that end a sleep, with their subsystems.
     registered: Vec<(SubsystemKey, RawFd)>,
     pool: SharedPool,
+    /// What hosts that speak TLS may prove.
+    acceptor: Acceptor,
     /// The exchange of accepted connections with other reactors.
     mailbox: Option<Mailbox>,
     /// The application was told that connections are turned away.
@@ -88,6 +98,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let pool: SharedPool = Rc::new(RefCell::new(Pool::default()));
         let mut connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
         connection.crc32c = crate::sys::digest::crc32c;
+        let acceptor = Acceptor::new(&directory);
         let config = Config { connection, directory, rng: crate::sys::entropy::system() };
         Self {
             target: Pump::new(Target::new(now, config)),
@@ -97,6 +108,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             unregistered: Vec::new(),
             registered: Vec::new(),
             pool,
+            acceptor,
             mailbox: None,
             is_refusing: false,
             now,
@@ -158,6 +170,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Replaces what is offered, as [`Target::set_directory`] does. Media of subsystems that are
     /// gone are closed.
     pub fn set_directory(&mut self, now: Instant, directory: Directory) {
+        self.acceptor = Acceptor::new(&directory);
         self.target.engine_mut().set_directory(now, directory);
         self.target.exchange(now, &mut self.world);
         for (index, media) in (0..).zip(&mut self.world.media) {
@@ -260,6 +273,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 Ok(Received::Data { .. }) if link.is_ended => continue,
                 Ok(Received::Data { landed, bytes, is_all }) => (landed, bytes, is_all),
                 Ok(Received::Closed) | Err(_) => {
+                    if let Err(why) = &received
+                        && link.socket.is_encrypted()
+                        && link.proved.is_none()
+                    {
+                        let (peer, why) = (link.socket.peer(), why.to_string());
+                        (self.world.report)(Event::NotEncrypted { peer, why });
+                    }
                     self.now = context.clock.now();
                     self.forget(self.now, id, context.sources());
                     return true;
@@ -268,6 +288,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             busy = true;
             let now = context.clock.now();
             (self.now, link.heard) = (now, now);
+            if let Some(identity) = link.socket.take_proved() {
+                link.proved = Some(identity.clone());
+                self.target.engine_mut().handle_input(now, Input::Proved { connection: id, identity });
+            }
             if landed > 0 {
                 self.target.engine_mut().landed(now, id, landed);
             }

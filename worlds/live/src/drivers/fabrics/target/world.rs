@@ -74,8 +74,8 @@ impl<F: FnMut(Event)> Shell<Target> for World<F> {
             }
             Output::HandOver { connection, subsystem, handover } => {
                 if let Some(link) = self.links[connection.0 as usize].take() {
-                    let (port, socket) = (link.port, link.socket.into_stream());
-                    self.leaving.push((subsystem, Moved { socket, port, handover }));
+                    let (port, proved, socket) = (link.port, link.proved, link.socket.into_moving());
+                    self.leaving.push((subsystem, Moved { socket, port, proved, handover }));
                 }
             }
             Output::Notify { subsystem, notification } => {
