@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use nvme::subsystem::ANA_GROUPS_MAX;
+use live::carrier::identity::permit;
+use nvme::subsystem::{ANA_GROUPS_MAX, Permit};
 use nvme::wire::AnaState;
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
@@ -55,8 +57,12 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "NQN", required_unless_present = "config")]
     pub(crate) nqn: Option<Nqn>,
     /// Allow the host with this NQN to connect; may be given again [default: every host]
-    #[arg(long, value_name = "NQN")]
-    pub(crate) host: Vec<Nqn>,
+    ///
+    /// Append ,nsid=1+3 to show the host these namespaces only, and ,readonly to let it read only.
+    /// Such a host can't format or manage namespaces, either. ,iops=5000 and ,bandwidth=100MiB limit
+    /// what the host does in a second
+    #[arg(long, value_name = "NQN[,nsid=N[+N]][,readonly][,iops=N][,bandwidth=SIZE]")]
+    pub(crate) host: Vec<HostSpec>,
     #[command(flatten)]
     pub(crate) secrets: TargetSecrets,
     /// Let in hosts off loopback that prove nothing
@@ -103,6 +109,30 @@ pub(crate) struct OfferArgs {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) spin: Spin,
+}
+
+/// A host that may connect, and what it may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HostSpec {
+    pub(crate) nqn: Nqn,
+    pub(crate) permit: Permit,
+}
+
+impl FromStr for HostSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(',').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let nqn = name.parse().map_err(|error| format!("'{name}': {error}"))?;
+        let mut made = Permit::default();
+        for part in parts {
+            if !permit::take(&mut made, part)? {
+                return Err(format!("'{part}' is not one of: {}", permit::PARTS));
+            }
+        }
+        Ok(Self { nqn, permit: made })
+    }
 }
 
 /// What to ask of a running target.

@@ -61,6 +61,7 @@ impl Target {
             return self.on_discovery_command(id, slot, &entry);
         };
         let submission_queue = queue.queue;
+        self.ceilings.charge_command(now, queue.ceiling);
         let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() else { return };
         let Some(token) = served.issue(Owner { association, connection: id, slot }) else {
             // More commands than hosts were promised at a time; the host tries again.
@@ -106,6 +107,7 @@ impl Target {
             return self.on_authentication_data(id, slot, &data);
         }
         let (Some(token), Some(subsystem)) = (peer.token(slot), peer.subsystem()) else { return };
+        self.ceilings.charge_bytes(now, peer.ceiling(), data.len());
         if let Some(served) = self.subsystems[subsystem.0 as usize].as_mut() {
             served.core.handle_input(now, CoreInput::HostData { token, data });
         }
@@ -167,6 +169,7 @@ impl Target {
         let Some(served) = self.subsystems[key.0 as usize].as_mut() else { return };
         let Some(Owner { connection: id, slot, .. }) = served.owner(token) else { return };
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        self.ceilings.charge_bytes(now, peer.ceiling(), data.len());
         if let Err(status) = peer.connection.push(slot, offset, total, data) {
             served.core.handle_input(now, CoreInput::HostDataFailed { token, status });
         }
@@ -178,7 +181,11 @@ impl Target {
         let pulled = match served.owner(token) {
             Some(Owner { connection: id, slot, .. }) => {
                 let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
-                peer.connection.pull(slot, length)
+                let pulled = peer.connection.pull(slot, length);
+                if let Ok(Some(data)) = &pulled {
+                    self.ceilings.charge_bytes(now, peer.ceiling(), data.len());
+                }
+                pulled
             }
             _ => Err(StatusCode::TransientTransportError.into()),
         };

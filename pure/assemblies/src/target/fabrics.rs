@@ -129,6 +129,10 @@ impl Target {
         }
         // Memory that counted for no host counts for this host from now on.
         self.uncount(id);
+        let ceiling = match connected.queue.is_admin() {
+            true => None,
+            false => self.ceiling_of(connected.association),
+        };
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let capsule_data_max =
             if connected.queue.is_admin() { ADMIN_CAPSULE_DATA_MAX } else { CAPSULE_DATA_MAX };
@@ -139,7 +143,7 @@ impl Target {
         });
         let head = if connected.without_flow_control { ConnectResponse::WITHOUT_FLOW_CONTROL } else { 0 };
         peer.complete_connect(slot, connected.response.dw0(), head);
-        peer.standing = Standing::Queue(Queue::new(&connected, role));
+        peer.standing = Standing::Queue(Queue::new(&connected, ceiling, role));
         self.tell_connected(id, &connected);
     }
 
@@ -151,6 +155,7 @@ impl Target {
         connected: &Connected,
         command: &ConnectCommand,
     ) -> Option<Role> {
+        let permit = self.permit_of(connected.association);
         let served = self.subsystems.get_mut(subsystem.0 as usize)?.as_mut()?;
         let association = self.fabrics.association(connected.association)?;
         if !connected.queue.is_admin() {
@@ -174,6 +179,7 @@ impl Target {
             }
         }
         let controller = served.add_controller(self.now, config);
+        served.core.set_permit(self.now, controller, permit);
         let port = self.peers[id.0 as usize].as_ref().map(|peer| peer.port);
         for access in served.access.iter().filter(|access| Some(access.port) == port) {
             served.core.set_ana_state(self.now, controller, access.group, access.state);

@@ -161,11 +161,13 @@ impl Target {
     /// Tells a connection what it may do next.
     pub(super) fn permit(&mut self, id: ConnectionId) {
         let now = self.now;
+        let is_below_ceiling = self.is_below_ceiling(id);
         let Self { peers, memory, .. } = self;
         let Some(peer) = peers.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let Standing::Queue(queue) = &peer.standing else { return };
         let permission = memory.permission(queue.association, queue.queue.is_admin(), peer.counted);
-        peer.connection.permit(permission);
+        let commands = permission.commands && is_below_ceiling;
+        peer.connection.permit(Permission { commands, ..permission });
         if permission != Permission::ALL && !core::mem::replace(&mut peer.is_waiting, true) {
             memory.waiting.push(id);
             memory.pressed.get_or_insert(now + UNREAD_MAX_UNDER_PRESSURE);

@@ -8,6 +8,7 @@
 mod access;
 mod association;
 mod authentication;
+mod ceiling;
 mod commands;
 mod event;
 mod fabrics;
@@ -32,6 +33,7 @@ use nvme_fabrics::target as fabrics_target;
 use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
 
 use association::Member;
+use ceiling::Ceilings;
 use memory::Memory;
 use peer::{Peer, Standing};
 use subsystem::Served;
@@ -78,6 +80,7 @@ pub struct Target {
     /// Connections that may have something to say.
     touched: Vec<ConnectionId>,
     memory: Memory,
+    ceilings: Ceilings,
     outputs: VecDeque<Output>,
     rng: Entropy,
     now: Instant,
@@ -96,6 +99,7 @@ impl Target {
             awaiting: VecDeque::new(),
             touched: Vec::new(),
             memory: Memory::default(),
+            ceilings: Ceilings::default(),
             outputs: VecDeque::new(),
             rng: config.rng,
             now,
@@ -129,6 +133,7 @@ impl Target {
         for key in told {
             self.tell_event(key);
         }
+        self.apply_permits();
         for index in 0..self.subsystems.len() {
             let key = SubsystemKey(u32::try_from(index).expect("keys have 32 bits"));
             let offered = self.fabrics.directory().by_key(key).is_some_and(|one| one.is_here);
@@ -398,6 +403,7 @@ impl Engine for Target {
             self.end_association(key, &why);
         }
         self.end_unread();
+        self.open_ceilings(false);
         for index in 0..self.subsystems.len() {
             let due = |served: &&mut Served| served.core.poll_timeout().is_some_and(|at| at <= now);
             if let Some(served) = self.subsystems[index].as_mut().filter(due) {
@@ -416,6 +422,8 @@ impl Engine for Target {
     fn poll_timeout(&self) -> Option<Instant> {
         let awaiting = self.awaiting.front().map(|(at, _)| *at);
         let cores = self.subsystems.iter().flatten().filter_map(|served| served.core.poll_timeout());
-        cores.chain(awaiting).chain(self.fabrics.poll_timeout()).chain(self.memory.poll_timeout()).min()
+        let ceilings = self.ceilings.poll_timeout();
+        let memory = self.memory.poll_timeout();
+        cores.chain(awaiting).chain(self.fabrics.poll_timeout()).chain(memory).chain(ceilings).min()
     }
 }

@@ -11,6 +11,7 @@ use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{ConnectCommand, PortId, TransportAddress};
 
 use super::HISTORY_MAX;
+use super::ceiling::CeilingIndex;
 use super::event::Accepted;
 use crate::fabric::controller::{Config, Connection, Held, Parameters, Slot};
 
@@ -60,6 +61,8 @@ pub(super) struct Queue {
     head: u16,
     /// The Authentication Send whose data are on their way.
     pub(super) authenticating: Option<Slot>,
+    /// The ceiling on what the host does in I/O queues.
+    pub(super) ceiling: Option<CeilingIndex>,
     pub(super) role: Role,
 }
 
@@ -73,7 +76,7 @@ pub(super) enum Role {
 }
 
 impl Queue {
-    pub(super) const fn new(connected: &Connected, role: Role) -> Self {
+    pub(super) const fn new(connected: &Connected, ceiling: Option<CeilingIndex>, role: Role) -> Self {
         Self {
             association: connected.association,
             queue: connected.queue,
@@ -81,6 +84,7 @@ impl Queue {
             without_flow_control: connected.without_flow_control,
             head: 0,
             authenticating: None,
+            ceiling,
             role,
         }
     }
@@ -110,6 +114,8 @@ pub(super) struct Peer {
     pub(super) counted: Held,
     /// The connection is among those that wait for memory.
     pub(super) is_waiting: bool,
+    /// The connection is among those that wait for their host's ceiling.
+    pub(super) is_slowed: bool,
     /// When the host last took something of what waits for it, or when that began to wait.
     pub(super) taken: Instant,
     /// When the host last sent something.
@@ -136,6 +142,7 @@ impl Peer {
             is_touched: false,
             counted: Held::default(),
             is_waiting: false,
+            is_slowed: false,
             taken: now,
             given: now,
         }
@@ -161,6 +168,11 @@ impl Peer {
             Some(Queue { role: Role::Nvm(subsystem, _), .. }) => Some(*subsystem),
             _ => None,
         }
+    }
+
+    /// The ceiling on what the host does in this queue.
+    pub(super) fn ceiling(&self) -> Option<CeilingIndex> {
+        self.queue()?.ceiling
     }
 
     pub(super) fn set_token(&mut self, slot: Slot, token: Option<CommandToken>) {

@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use nvme::subsystem::Permit;
+
 use crate::authentication::Credentials;
 use crate::tls::TlsCredentials;
 use crate::wire::{
@@ -63,26 +65,35 @@ impl Default for ControllerModel {
     }
 }
 
-/// What a subsystem demands of a host.
+/// What a subsystem demands of a host, and what it lets the host do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostTerms {
     /// What the target has in order to authenticate the host; `None` if it need not authenticate.
     pub credentials: Option<Credentials>,
     /// The host's key for TLS; `None` if it need not encrypt.
     pub tls: Option<TlsCredentials>,
+    /// What the host may do.
+    pub permit: Permit,
+}
+
+impl HostTerms {
+    /// Whether a host that was admitted on `other` terms has proved what these demand.
+    pub(super) fn demand_the_same(&self, other: &Self) -> bool {
+        (&self.credentials, &self.tls) == (&other.credentials, &other.tls)
+    }
 }
 
 impl From<Credentials> for HostTerms {
     /// The host must authenticate.
     fn from(credentials: Credentials) -> Self {
-        Self { credentials: Some(credentials), tls: None }
+        Self { credentials: Some(credentials), ..Self::default() }
     }
 }
 
 impl From<TlsCredentials> for HostTerms {
     /// The host must encrypt.
     fn from(tls: TlsCredentials) -> Self {
-        Self { credentials: None, tls: Some(tls) }
+        Self { tls: Some(tls), ..Self::default() }
     }
 }
 
@@ -95,8 +106,8 @@ pub struct Subsystem {
     pub name: Nqn,
     /// Hosts that may connect to the subsystem and see it in the discovery log.
     pub hosts: Hosts,
-    /// What the subsystem demands of single hosts. A host that is not here is known by its name
-    /// alone.
+    /// What the subsystem demands of single hosts, and lets them do. A host that is not here is
+    /// known by its name alone, and may do everything.
     pub terms: Vec<(Nqn, HostTerms)>,
     /// Which controllers the subsystem has.
     pub model: ControllerModel,

@@ -91,7 +91,7 @@ impl Target {
                     let offered = directory.by_key(*subsystem);
                     let is_allowed = |offered: &Subsystem| {
                         let terms = offered.terms_of(&association.host).cloned().unwrap_or_default();
-                        offered.hosts.allow(&association.host) && terms == association.terms
+                        offered.hosts.allow(&association.host) && terms.demand_the_same(&association.terms)
                     };
                     if !offered.is_some_and(is_allowed) {
                         ended.push(key);

@@ -81,7 +81,7 @@ pub(crate) struct SubsystemSpec {
     pub(crate) state: Option<PathBuf>,
     /// Hosts that may connect; everybody, if empty.
     pub(crate) hosts: Vec<Nqn>,
-    /// Hosts that must prove who they are, and by what.
+    /// What single hosts must prove, and what they may do.
     pub(crate) terms: Vec<(Nqn, HostTerms)>,
     /// Ports of the subsystem, each by the address that it listens on; all ports, if empty.
     pub(crate) ports: Vec<SocketAddr>,
@@ -242,8 +242,9 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     }
 }
 
+/// A size in bytes.
 #[derive(Clone, Copy, Debug)]
-struct Size(u64);
+pub(super) struct Size(pub(super) u64);
 
 impl FromStr for Size {
     type Err = String;

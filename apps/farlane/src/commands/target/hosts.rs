@@ -1,9 +1,13 @@
-//! The hosts of a subsystem that must prove who they are, as the configuration file names them.
+//! The hosts of a subsystem, as the configuration file describes them: what they must prove, and
+//! what they may do.
 
 use std::path::{Path, PathBuf};
 
 use live::drivers::controller::SecretFiles;
 use live::drivers::secret_file::{self, SecretFileError};
+use nvme::rate::Rate;
+use nvme::subsystem::{NAMESPACE_ID_MAX, Permit};
+use nvme::wire::NamespaceId;
 use nvme_fabrics::authentication::{Credentials, Group, Hash};
 use nvme_fabrics::target::HostTerms;
 use nvme_fabrics::tls::TlsCredentials;
@@ -11,9 +15,9 @@ use nvme_fabrics::wire::Nqn;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::config::{Text, Wrong};
+use super::config::{Size, Text, Wrong};
 
-/// A host that may connect, and by which secrets.
+/// A host that may connect, by which secrets, and what it may do.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct HostTable {
@@ -23,9 +27,15 @@ pub(super) struct HostTable {
     dhchap_hashes: Option<Vec<String>>,
     dhchap_groups: Option<Vec<String>>,
     tls_key_file: Option<PathBuf>,
+    #[serde(default)]
+    nsid: Vec<u32>,
+    #[serde(default)]
+    readonly: bool,
+    iops: Option<u64>,
+    bandwidth: Option<Text<Size>>,
 }
 
-/// What each host must prove. Adds the hosts to those that are allowed.
+/// What each host must prove and may do. Adds the hosts to those that are allowed.
 pub(super) fn hosts(
     tables: Vec<Spanned<HostTable>>,
     allowed: &mut Vec<Nqn>,
@@ -34,13 +44,9 @@ pub(super) fn hosts(
     for table in tables {
         let Text(nqn) = &table.get_ref().nqn;
         if found.iter().any(|(other, _)| other == nqn) {
-            return Err(Wrong::at(&table, "host", format!("{nqn} has its secrets already")));
+            return Err(Wrong::at(&table, "host", format!("{nqn} is described already")));
         }
         let terms = terms(&table)?;
-        if terms == HostTerms::default() {
-            let why = format!("{nqn} proves nothing: expected dhchap-secret-file, tls-key-file or both");
-            return Err(Wrong::at(&table, "host", why));
-        }
         if !allowed.contains(nqn) {
             allowed.push(nqn.clone());
         }
@@ -49,9 +55,26 @@ pub(super) fn hosts(
     Ok(found)
 }
 
-/// What a host must prove, with the secrets that its files hold.
+/// What a host may do.
+fn permit(table: &Spanned<HostTable>) -> Result<Permit, Wrong> {
+    let HostTable { nsid, readonly, iops, bandwidth, .. } = table.get_ref();
+    if let Some(wrong) = nsid.iter().find(|id| !(1..=NAMESPACE_ID_MAX).contains(*id)) {
+        return Err(Wrong::at(table, "nsid", format!("{wrong} is not in 1..={NAMESPACE_ID_MAX}")));
+    }
+    let bytes = bandwidth.as_ref().map(|Text(Size(bytes))| *bytes);
+    for (key, value) in [("iops", *iops), ("bandwidth", bytes)] {
+        if value == Some(0) {
+            return Err(Wrong::at(table, key, "expected more than 0 a second"));
+        }
+    }
+    let namespaces = (!nsid.is_empty()).then(|| nsid.iter().copied().map(NamespaceId).collect());
+    Ok(Permit { namespaces, read_only: *readonly, rate: Rate { operations: *iops, bytes } })
+}
+
+/// What a host must prove, with the secrets that its files hold, and what it may do.
 fn terms(table: &Spanned<HostTable>) -> Result<HostTerms, Wrong> {
     let host = table.get_ref();
+    let permit = permit(table)?;
     let wrong = |error: SecretFileError| Wrong::at(table, "host", error.to_string());
     let tls = host.tls_key_file.as_deref().map(tls).transpose().map_err(wrong)?;
     let Some(path) = &host.dhchap_secret_file else {
@@ -62,7 +85,7 @@ fn terms(table: &Spanned<HostTable>) -> Result<HostTerms, Wrong> {
         ];
         return match lonely.iter().find(|(_, given)| *given) {
             Some((key, _)) => Err(Wrong::at(table, key, "is of use only with dhchap-secret-file")),
-            None => Ok(HostTerms { credentials: None, tls }),
+            None => Ok(HostTerms { credentials: None, tls, permit }),
         };
     };
     let controller = host.dhchap_controller_secret_file.as_deref();
@@ -75,7 +98,7 @@ fn terms(table: &Spanned<HostTable>) -> Result<HostTerms, Wrong> {
         let known = Group::ALL.map(Group::name);
         credentials.groups = choice(names, &known).map_err(|why| Wrong::at(table, "dhchap-groups", why))?;
     }
-    Ok(HostTerms { credentials: Some(credentials), tls })
+    Ok(HostTerms { credentials: Some(credentials), tls, permit })
 }
 
 /// The TLS key in the file at `path`.
@@ -87,7 +110,8 @@ fn tls(path: &Path) -> Result<TlsCredentials, SecretFileError> {
 pub(super) fn shared_terms(files: &SecretFiles) -> Result<HostTerms, SecretFileError> {
     let of = |path: &PathBuf| credentials(path, files.controller.as_deref());
     let credentials = files.host.as_ref().map(of).transpose()?;
-    Ok(HostTerms { credentials, tls: files.tls.as_deref().map(tls).transpose()? })
+    let tls = files.tls.as_deref().map(tls).transpose()?;
+    Ok(HostTerms { credentials, tls, permit: Permit::default() })
 }
 
 /// The credentials whose secrets are in these files.

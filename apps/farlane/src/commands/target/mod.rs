@@ -21,7 +21,7 @@ use live::reactor::Reactor;
 use live::sys::clock::Clock;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
 
-use crate::args::OfferArgs;
+use crate::args::{HostSpec, OfferArgs};
 use crate::commands::served::finish;
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
@@ -76,15 +76,16 @@ fn given(args: &OfferArgs) -> Result<Offer, Error> {
     let told = |index: usize| args.advertise.get(index).copied();
     let port = |(index, listen): (usize, &_)| PortSpec { listen: *listen, advertise: told(index) };
     let shared = hosts::shared_terms(&args.secrets.files()).map_err(AttachError::Secret)?;
-    let terms = match shared == HostTerms::default() {
-        true => Vec::new(),
-        false => args.host.iter().map(|host| (host.clone(), shared.clone())).collect(),
+    let of = |host: &HostSpec| {
+        let permit = host.permit.clone();
+        (host.nqn.clone(), HostTerms { permit, ..shared.clone() })
     };
+    let terms = args.host.iter().map(of).filter(|(_, terms)| *terms != HostTerms::default()).collect();
     let subsystem = SubsystemSpec {
         nqn,
         serial: args.served.serial.clone(),
         state: None,
-        hosts: args.host.clone(),
+        hosts: args.host.iter().map(|host| host.nqn.clone()).collect(),
         terms,
         ports: Vec::new(),
         model: ControllerModel::default(),

@@ -1,6 +1,7 @@
 //! Hosts that connect to a target, use it, reset it, leave it.
 
 mod memory;
+mod permits;
 mod test_bench;
 
 use alloc::vec::Vec;

@@ -9,9 +9,10 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use assemblies::far::Admitted;
-use nvme::subsystem::{NAMESPACE_ID_MAX, Permit};
-use nvme::wire::NamespaceId;
+use nvme::subsystem::Permit;
 use tunnel::Fingerprint;
+
+use super::permit;
 
 /// The most bytes of a file with admitted keys.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -39,55 +40,26 @@ impl FromStr for Grant {
         let key = key.parse().map_err(|error| format!("'{key}': {error}"))?;
         let (mut name, mut permit) = (None, Permit::default());
         for part in parts {
+            if permit::take(&mut permit, part)? {
+                continue;
+            }
             match part.split_once('=') {
-                None if part == "readonly" => permit.read_only = true,
-                Some(("nsid", _)) if permit.namespaces.is_some() => {
-                    return Err("nsid= is given twice; nsid=1+3 shows two namespaces".to_owned());
-                }
-                Some(("nsid", value)) => permit.namespaces = Some(namespaces(value)?),
                 Some(("name", _)) if name.is_some() => return Err("name= is given twice".to_owned()),
                 Some(("name", value)) if is_name(value) => name = Some(value.to_owned()),
                 Some(("name", _)) => {
                     return Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes without control characters"));
                 }
-                Some(("iops", value)) => permit.rate.operations = Some(count(part, value)?),
-                Some(("bandwidth", value)) => permit.rate.bytes = Some(a_second(part, value)?),
                 _ => {
                     return Err(format!(
-                        "'{part}' is not one of: name=TEXT, nsid=N, readonly, iops=N, bandwidth=SIZE; \
-                         expected FINGERPRINT[,name=TEXT][,nsid=N][,readonly][,iops=N][,bandwidth=SIZE]"
+                        "'{part}' is not one of: name=TEXT, {}; \
+                         expected FINGERPRINT[,name=TEXT][,nsid=N][,readonly][,iops=N][,bandwidth=SIZE]",
+                        permit::PARTS
                     ));
                 }
             }
         }
         Ok(Self { key, name, permit })
     }
-}
-
-/// Parses a number a second, which is not 0.
-fn count(part: &str, value: &str) -> Result<u64, String> {
-    value
-        .parse()
-        .ok()
-        .filter(|count| *count > 0)
-        .ok_or_else(|| format!("'{part}': expected a number above 0"))
-}
-
-/// Parses a size a second, which is not 0.
-fn a_second(part: &str, value: &str) -> Result<u64, String> {
-    match parse_size::Config::new().with_binary().parse_size(value) {
-        Ok(amount @ 1..) => Ok(amount),
-        _ => Err(format!("'{part}': expected a size above 0 a second, such as 100MiB")),
-    }
-}
-
-/// Parses identifiers of namespaces, joined by `+`.
-fn namespaces(text: &str) -> Result<Vec<NamespaceId>, String> {
-    let one = |text: &str| match text.parse() {
-        Ok(id @ 1..=NAMESPACE_ID_MAX) => Ok(NamespaceId(id)),
-        _ => Err(format!("nsid={text}: expected 1 to {NAMESPACE_ID_MAX}, joined by + if there are several")),
-    };
-    text.split('+').map(one).collect()
 }
 
 fn is_name(text: &str) -> bool {

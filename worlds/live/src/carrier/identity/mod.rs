@@ -7,6 +7,7 @@
 mod admission;
 mod key;
 mod known;
+pub mod permit;
 mod proof;
 mod tls;
 

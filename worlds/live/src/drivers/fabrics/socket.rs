@@ -223,8 +223,8 @@ impl Socket {
         }
     }
 
-    /// Goes on with a TLS handshake. Returns whether both ends have proved who they are; without TLS,
-    /// there is nothing to prove.
+    /// Goes on with a TLS handshake. Returns whether both ends have proved who they are; without
+    /// TLS, there is nothing to prove.
     ///
     /// # Errors
     /// When the handshake has failed; the message says what to do.
