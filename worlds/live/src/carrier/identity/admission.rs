@@ -205,6 +205,8 @@ fn check_whole(grant: &Grant) -> Result<(), AdmissionError> {
 
 #[cfg(test)]
 mod tests {
+    use nvme::wire::NamespaceId;
+
     use super::*;
     use nvme::rate::Rate;
 
