@@ -141,6 +141,20 @@ pub(crate) enum Error {
     #[diagnostic(help("offer subsystems of fewer hosts, or start a second target"))]
     TooManyTlsKeys { count: usize, most: usize },
 
+    #[error("--allow-path {}: there is no such file or folder", path.display())]
+    #[diagnostic(help("make it first, or leave the option out"))]
+    NothingToAllow { path: PathBuf },
+
+    #[error("this process can't be confined: {0}")]
+    #[diagnostic(help("--no-sandbox goes on without"))]
+    Sandbox(std::io::Error),
+
+    #[error("{} can't be given up: {error}", user.as_ref().map_or_else(|| "system calls".to_owned(), |user| format!("the rights of this user for those of {user}")))]
+    #[diagnostic(help(
+        "only root may become another user, and --user wants the name of one; --no-sandbox keeps all system calls"
+    ))]
+    Renounce { user: Option<String>, error: std::io::Error },
+
     #[error("--spread is for one way over tcp://, not for {with}")]
     #[diagnostic(help("leave --spread out"))]
     NoSpread { with: String },
@@ -362,6 +376,7 @@ impl Error {
             | Self::WhosePath { .. }
             | Self::NoSecrets
             | Self::NewSecret { .. }
+            | Self::NothingToAllow { .. }
             | Self::ExposedSubsystem { .. }
             | Self::TooManyTlsKeys { .. }
             | Self::NoSpread { .. }

@@ -208,7 +208,8 @@ fn its_client_drives_a_far_ssd_twice() {
     let socket = place.socket("slot");
     let far = Export::start(&["--ram", "8MiB", "--serial", "STRANGE"]);
     for more in [None, Some("--poll-doorbells")] {
-        let start = ["attach", &far.url()];
+        // The far end keeps its device for a near end that was killed.
+        let start = ["attach", &far.url(), "--hold", "1s"];
         let _near = serving(&start.into_iter().chain(more).collect::<Vec<_>>(), &socket);
         is_driven(&socket, more.is_some());
         is_driven(&socket, more.is_some());

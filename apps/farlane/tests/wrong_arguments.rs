@@ -17,6 +17,14 @@ const KEEP: &str = "FARLANE_KEEP_MESSAGES";
 
 /// Wrong inputs, one command line each, to be run in a directory with [`FILES`].
 const WRONG: &str = "\
+export --ram 1MiB --allow-path nowhere
+target --listen 0.0.0.0:0 --nqn nqn.2026-01.io.farlane:disk --ram 1MiB
+target --nqn nqn.2026-01.io.farlane:disk --ram 1MiB --host nqn.2014-08.org.example:one,fast
+target --nqn nqn.2026-01.io.farlane:disk --ram 1MiB --tls-key-file nothing
+bench nvme-tcp://127.0.0.1:1/nqn.2026-01.io.farlane:disk --tls-key-file nothing
+ping tcp://127.0.0.1:1 --tls-key-file nothing
+key tls . --hash sha512
+key check nothing
 fly
 help fly
 demo --size 0

@@ -72,6 +72,15 @@ pub(crate) struct FarSpec {
     pub(crate) readonly: bool,
 }
 
+impl FarSpec {
+    /// The files with the secrets by which the device is reached.
+    pub(crate) fn secrets(&self) -> Vec<PathBuf> {
+        let Url::Subsystem(subsystem) = &self.url else { return Vec::new() };
+        let files = &subsystem.settings.secrets;
+        [&files.host, &files.controller, &files.tls].into_iter().flatten().cloned().collect()
+    }
+}
+
 impl FromStr for FarSpec {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {

@@ -8,10 +8,13 @@ mod demo;
 mod dma;
 mod emulate;
 mod explain;
+mod export;
 mod floor_server;
+mod guest;
 mod lookahead;
 mod memory_buffer;
 mod quic;
+mod sandbox;
 mod secrets;
 mod sim;
 mod spread;
@@ -28,7 +31,6 @@ use std::time::Duration;
 use clap::{ArgMatches, Args, Parser, Subcommand};
 use live::drivers::controller::{FarUrl, Url};
 use live::sys::vfio::PciAddress;
-use pcie::requester::CompletionTimeout;
 
 use crate::commands::discover::DiscoverArgs;
 use crate::error::Error;
@@ -40,10 +42,13 @@ pub(crate) use demo::DemoArgs;
 pub(crate) use dma::{Dma, Reach};
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
+pub(crate) use export::ExportArgs;
 pub(crate) use floor_server::FloorServerArgs;
+pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use quic::{QuicListen, QuicOptions};
+pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
@@ -288,121 +293,6 @@ impl Served {
             None => namespaces,
         }
     }
-}
-
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user"]).required(true).multiple(true))]
-pub(crate) struct ExportArgs {
-    /// Listen on this address and port; may be given again.
-    ///
-    /// An address off loopback needs --allow or --allow-file. Each further --listen begins another
-    /// far end, which offers the namespaces given after that --listen
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430", value_parser = parse_address)]
-    pub(crate) listen: Vec<SocketAddr>,
-    #[command(flatten)]
-    pub(crate) served: Served,
-    #[command(flatten)]
-    pub(crate) memory_buffer: MemoryBuffer,
-    /// Offer the PCIe device, of any kind, that another process emulates and serves at this socket
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "state", "serial", "cmb"])]
-    pub(crate) vfio_user: Option<PathBuf>,
-    /// Give up if the device of --vfio-user is not there within this time
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
-    pub(crate) timeout: Duration,
-    /// Hold the session of a lost host for this time.
-    ///
-    /// During this time, the host can resume its session, and nobody else gets the device. After
-    /// this time, the device is reset. The shorter of this time and the near end's --hold counts
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
-    pub(crate) hold: Duration,
-    #[command(flatten)]
-    pub(crate) tcp: Tcp,
-    #[command(flatten)]
-    pub(crate) control: Control,
-    #[command(flatten)]
-    pub(crate) quic: QuicListen,
-    #[command(flatten)]
-    pub(crate) trust: Trust,
-    /// Print the address that was bound as JSON on the first line of standard output
-    #[command(flatten)]
-    pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
-}
-
-/// The socket that a virtual machine's monitor connects to.
-#[derive(Debug, Args)]
-pub(crate) struct Socket {
-    /// Listen on this socket for QEMU's vfio-user-pci or another vfio-user client.
-    ///
-    /// Whoever may write to the socket owns the SSD
-    #[arg(long = "vfio-user", value_name = "PATH", required = true)]
-    pub(crate) path: PathBuf,
-    /// Let the client ring doorbells by a store into shared memory, and poll that memory.
-    ///
-    /// Polling is fast where a client keeps the SSD busy, but this process is then never quite idle
-    #[arg(long)]
-    pub(crate) poll_doorbells: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram", "vfio", "pool"]).required(true).multiple(true))]
-pub(crate) struct DeviceArgs {
-    #[command(flatten)]
-    pub(crate) socket: Socket,
-    #[command(flatten)]
-    pub(crate) served: Served,
-    #[command(flatten)]
-    pub(crate) memory_buffer: MemoryBuffer,
-    /// Print the socket as JSON on the first line of standard output
-    #[command(flatten)]
-    pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AttachArgs {
-    /// The far end: tcp://HOST:PORT, or quic://HOST:PORT?key=FINGERPRINT
-    #[arg(value_name = "URL")]
-    pub(crate) url: FarUrl,
-    #[command(flatten)]
-    pub(crate) socket: Socket,
-    /// Give the guest this function of the far end; the first function is 0 [default: the first
-    /// NVMe controller]
-    #[arg(long, value_name = "N")]
-    pub(crate) function: Option<usize>,
-    /// Hold the session for this time while the far end is lost.
-    ///
-    /// After this time, the guest loses its SSD. The shorter of this time and the far end's --hold
-    /// counts
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
-    pub(crate) hold: Duration,
-    #[command(flatten)]
-    pub(crate) lookahead: Lookahead,
-    #[command(flatten)]
-    pub(crate) dma: Dma,
-    #[command(flatten)]
-    pub(crate) config_cache: ConfigCacheOption,
-    #[command(flatten)]
-    pub(crate) transport: Transport,
-    #[command(flatten)]
-    pub(crate) spread: Spread,
-    /// Let Farlane's root complex wait this long for an answer of the far end.
-    ///
-    /// After this time, the guest reads all ones, and a function that has not answered counts as
-    /// absent. The value must be the longest time of a range that PCIe defines: 100us, 10ms, 50ms,
-    /// 55ms, 210ms, 900ms, 3.5s, 13s or 64s. Farlane always answers a guest's monitor after 4s,
-    /// whatever this option says
-    #[arg(long, value_name = "TIME", default_value = "64s", value_parser = completion_timeout::parse)]
-    pub(crate) completion_timeout: CompletionTimeout,
-    #[command(flatten)]
-    pub(crate) control: Control,
-    /// Print the socket as JSON on the first line of standard output
-    #[command(flatten)]
-    pub(crate) output: Output,
-    #[command(flatten)]
-    pub(crate) spin: Spin,
 }
 
 /// A controller, as every command that uses one names it.

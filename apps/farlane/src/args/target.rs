@@ -11,7 +11,7 @@ use nvme::wire::AnaState;
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
-use super::{MediumSpec, Output, RamSpec, Served, Spin, TargetSecrets, parse_size};
+use super::{MediumSpec, Output, RamSpec, Sandbox, Served, Spin, TargetSecrets, parse_size};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
@@ -59,8 +59,8 @@ pub(crate) struct OfferArgs {
     /// Allow the host with this NQN to connect; may be given again [default: every host]
     ///
     /// Append ,nsid=1+3 to show the host these namespaces only, and ,readonly to let it read only.
-    /// Such a host can't format or manage namespaces, either. ,iops=5000 and ,bandwidth=100MiB limit
-    /// what the host does in a second
+    /// Such a host can't format or manage namespaces, either. ,iops=5000 and ,bandwidth=100MiB
+    /// limit what the host does in a second
     #[arg(long, value_name = "NQN[,nsid=N[+N]][,readonly][,iops=N][,bandwidth=SIZE]")]
     pub(crate) host: Vec<HostSpec>,
     #[command(flatten)]
@@ -68,6 +68,8 @@ pub(crate) struct OfferArgs {
     /// Let in hosts off loopback that prove nothing
     #[arg(long)]
     pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
     #[command(flatten)]
     pub(crate) served: Served,
     /// Offer this many groups of namespaces for Asymmetric Namespace Access.

@@ -84,6 +84,11 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
+    /// The file with this host's key, if one was named.
+    pub(crate) fn key_file(&self) -> Option<PathBuf> {
+        self.key.clone()
+    }
+
     /// Whether there are several paths to one far end.
     pub(crate) const fn has_second_path(&self) -> bool {
         !self.second_path.is_empty()

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use live::carrier::identity::{Admission, Fingerprint, Grant, Identity};
 use live::carrier::tcp::Acceptor;
+use live::sys::sandbox::Needs;
 
 use super::Output;
 use crate::error::Error;
@@ -181,6 +182,13 @@ impl Trust {
     /// Whether hosts must prove a key.
     pub(crate) const fn has_list(&self) -> bool {
         !self.allow.is_empty() || self.allow_file.is_some()
+    }
+
+    /// Adds the files of the key and the list to what is needed.
+    pub(crate) fn need(&self, needs: &mut Needs) {
+        needs.change_beside(&self.key.clone().unwrap_or_else(Identity::default_path));
+        // Whoever changes a file often puts another one in its place.
+        self.allow_file.iter().for_each(|path| needs.read_beside(path));
     }
 
     /// Reads the key and the list. The key is needed for a list, and over QUIC.

@@ -7,8 +7,9 @@ use live::drivers::guest::GuestDriver;
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
 use live::sys::entropy;
+use live::sys::sandbox::Needs;
 
-use crate::args::AttachArgs;
+use crate::args::{AttachArgs, need_far};
 use crate::commands::guest::{announce, conclude, listen, report, spin};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, control, status};
 use crate::error::Error;
@@ -16,6 +17,11 @@ use crate::error::Error;
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
     args.spread.check_far(&args.url, &args.transport)?;
+    let mut needs = Needs::default();
+    need_far(&mut needs, args.transport.key_file());
+    needs.change_beside(&args.socket.path);
+    args.control.control.iter().for_each(|path| needs.change_beside(path));
+    args.sandbox.confine(needs)?;
     let name = &args.url.name();
     let route = args.transport.checked()?.route(name);
     let route = route.map_err(|error| AttachError::without_route(name, error))?;
@@ -53,6 +59,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let mut driver = Answering::new(driver, control, |driver: &GuestDriver<_>, line: &str| {
         status::answer(line, || status::of_guest(clock.now(), driver))
     });
+    args.sandbox.renounce()?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
     conclude(args.output.json, driver.driver().guest(), None, "the guest's end")
 }

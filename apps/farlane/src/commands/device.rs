@@ -4,10 +4,11 @@ use assemblies::guest::{Config, Guest};
 use live::drivers::guest::GuestDriver;
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};
 
-use crate::args::DeviceArgs;
+use crate::args::{DeviceArgs, need_served};
 use crate::commands::guest::{announce, conclude, listen, report, spin};
 use crate::commands::served::{Ssd, finish};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
@@ -15,6 +16,10 @@ use crate::error::Error;
 
 pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER + OPENED_BY_NAMESPACE * args.served.media())?;
+    let mut needs = Needs::default();
+    need_served(&mut needs, &args.served);
+    needs.change_beside(&args.socket.path);
+    args.sandbox.confine(needs)?;
     let clock = Clock::start();
     let ssd = Ssd::build(clock, &args.served, &args.socket.path.to_string_lossy())?;
     let listener = listen(&args.socket.path)?;
@@ -34,6 +39,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let text = format!("offering {summary} of SSD {serial} to a guest");
     announce(args.output.json, listener.path(), &text)?;
     let mut driver = GuestDriver::direct(guest, function, media, listener, report);
+    args.sandbox.renounce()?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
     let controller = driver.controller().map(Controller::statistics);
     let concluded = conclude(args.output.json, driver.guest(), controller, "the device");

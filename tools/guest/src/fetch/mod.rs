@@ -20,16 +20,17 @@ pub(crate) use build::{build_kernel, built_kernel};
 
 /// The name of the recipe: what is fetched, and how it is laid out. A new recipe is fetched beside
 /// the old one.
-const RECIPE: &str = "trixie-1";
+const RECIPE: &str = "trixie-2";
 /// The name of the recipe of the newer kernel.
 const NEWER_KERNEL_RECIPE: &str = "trixie-backports-kernel-1";
 
 /// The packages of QEMU's tree.
 const QEMU_PACKAGES: [&str; 1] = ["qemu-system-x86"];
 /// The packages of the guest's tree without the kernel. zstd unpacks the kernel, kmod orders its
-/// modules.
-const GUEST_PACKAGES: [&str; 7] =
-    ["busybox-static", "nvme-cli", "fio", "e2fsprogs", "pciutils", "kmod", "zstd"];
+/// modules. ktls-utils has the service that shakes hands for the kernel's TLS, and keyutils puts
+/// keys into its keyrings.
+const GUEST_PACKAGES: [&str; 9] =
+    ["busybox-static", "nvme-cli", "fio", "e2fsprogs", "pciutils", "kmod", "zstd", "ktls-utils", "keyutils"];
 /// The metapackage of the guests' kernel, which has nvme, ext4 and virtio's PCI part built in.
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 /// Directories of each tree that no guest needs.

@@ -2,8 +2,8 @@
 //!
 //! [`descriptors`] decides who goes without when descriptors run out, and [`memory`] how much
 //! memory to use for others. [`entropy`] makes names and secrets that nobody can guess. [`telling`]
-//! tells people what happens without waiting for a reader. [`secrets`] keeps
-//! keys out of core dumps. [`shared`] is memory that another
+//! tells people what happens without waiting for a reader. [`secrets`] keeps keys out of core
+//! dumps. [`sandbox`] gives up what a process does not need. [`shared`] is memory that another
 //! process shares with this one, and [`doorbells`] a page of registers that two processes share.
 //! [`vfio`] hands a PCI function of this machine to this process.
 
@@ -17,6 +17,7 @@ pub(crate) mod lock;
 pub mod memory;
 pub(crate) mod option;
 pub(crate) mod pages;
+pub mod sandbox;
 pub mod secrets;
 pub mod shared;
 pub mod telling;

@@ -96,6 +96,7 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     if let Some(summary) = known.borrow().summary {
         announce(args, &places, path, &summary)?;
     }
+    args.sandbox.renounce()?;
     reactor.run(&mut driver).map_err(child)?;
     tell!("farlane: the far end has shut down");
     Ok(())

@@ -17,10 +17,11 @@ use live::reactor::{Reactor, Several};
 use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
+use live::sys::sandbox::Needs;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
 
-use crate::args::{ExportArgs, Served, Trusted};
+use crate::args::{ExportArgs, Served, Trusted, need_served};
 use crate::commands::guest::tell_commands;
 use crate::commands::served::{Ssd, finish};
 use crate::commands::{
@@ -31,6 +32,7 @@ use crate::error::Error;
 pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
     begin_serving(args.spin.cpu, opened)?;
+    args.sandbox.confine(needs(&args))?;
     if let Some(path) = &args.vfio_user {
         return external_device::run(&args, path);
     }
@@ -60,6 +62,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let mut drivers = Answering::new(drivers, control, |drivers: &Several<_>, line: &str| {
         status::answer(line, || status::of_far_ends(drivers.iter().map(of_far).collect()))
     });
+    args.sandbox.renounce()?;
     reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;
     for driver in drivers.driver().iter() {
         tell_commands(driver.far().function().controller().statistics());
@@ -68,6 +71,15 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     finish(stores)?;
     tell!("farlane: the far end has shut down");
     Ok(())
+}
+
+/// What the far ends go on using.
+fn needs(args: &ExportArgs) -> Needs {
+    let mut needs = Needs::default();
+    need_served(&mut needs, &args.served);
+    args.trust.need(&mut needs);
+    args.control.control.iter().for_each(|path| needs.change_beside(path));
+    needs
 }
 
 /// What a far end offers, and how.

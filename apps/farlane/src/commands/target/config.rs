@@ -30,8 +30,8 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Checks that nobody who proves nothing is let in off loopback, and that there are not too many
-    /// keys.
+    /// Checks that nobody who proves nothing is let in off loopback, and that there are not too
+    /// many keys.
     ///
     /// # Errors
     /// When somebody is, without `insecure`, or there are.

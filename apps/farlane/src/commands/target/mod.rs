@@ -11,7 +11,7 @@ mod status;
 
 pub(crate) use status::text as status_text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use engine::Nanos;
 use live::drivers::control::Control;
@@ -19,13 +19,14 @@ use live::drivers::controller::AttachError;
 use live::drivers::mdns::Announcer;
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
+use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
 
-use crate::args::{HostSpec, OfferArgs};
+use crate::args::{HostSpec, OfferArgs, need_far, need_served};
 use crate::commands::served::finish;
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
-use config::{Offer, PortSpec, Source, SubsystemSpec};
+use config::{Backing, Offer, PortSpec, Source, SubsystemSpec};
 use cores::Cores;
 use server::Server;
 
@@ -46,6 +47,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     let loops = offer.ports.len() + args.cores;
     let opened = OPENED_BY_LISTENER * loops + OPENED_BY_NAMESPACE * offer.media();
     begin_serving(args.spin.cpu, opened)?;
+    args.sandbox.confine(needs(&args, &offer))?;
     let clock = Clock::start();
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
@@ -61,6 +63,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
         reactor.stop().on_signals().map_err(Error::Output)?;
     }
     server.announce(args.output.json)?;
+    args.sandbox.renounce()?;
     let ended = reactor.run(&mut server);
     let stores = server.stores();
     let ended = ended.and_then(|_| server.join());
@@ -68,6 +71,34 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     finish(stores)?;
     tell!("farlane: the target has shut down");
     Ok(())
+}
+
+/// What the target goes on using. A reload may name further files in the folders of those that the
+/// file names already.
+fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
+    let mut needs = Needs::default();
+    need_served(&mut needs, &args.served);
+    args.config.iter().for_each(|path| needs.read_beside(path));
+    needs.change_beside(&control_path(args.control.as_ref()));
+    for subsystem in &offer.subsystems {
+        subsystem.state.iter().for_each(|path| needs.change_beside(path));
+        for (_, terms) in &subsystem.terms {
+            let tls = terms.tls.as_ref().map(|tls| &tls.origin);
+            let secret = terms.credentials.as_ref().map(|credentials| &credentials.origin);
+            tls.into_iter().chain(secret).for_each(|origin| needs.read_beside(Path::new(origin)));
+        }
+        let Source::Listed(listed) = &subsystem.source else { continue };
+        for one in listed {
+            match &one.backing {
+                Backing::File(spec) => needs.change_beside(&spec.path),
+                Backing::Far(spec) => need_far(&mut needs, spec.secrets()),
+                Backing::Ram(_) => {}
+            }
+        }
+    }
+    // What is added while the target runs may be at the far end of a network.
+    needs.dials = true;
+    needs
 }
 
 /// What the command line offers: one subsystem, or nothing without a name.

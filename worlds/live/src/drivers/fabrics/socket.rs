@@ -89,12 +89,12 @@ impl Socket {
         Self { stream, peer, block: None, block_length: BlockLength::new(), secure, proved: None }
     }
 
-    /// Has a host's end speak TLS, with one of `psks`.
+    /// Has a host's end speak TLS, with `psk`.
     ///
     /// # Errors
     /// When the library does not take the settings.
-    pub(super) fn encrypt(&mut self, psks: &[Psk]) -> io::Result<()> {
-        self.secure = Secure::Tls(Box::new(Tls::host(psks, self.stream.as_raw_fd())?));
+    pub(super) fn encrypt(&mut self, psk: &Psk) -> io::Result<()> {
+        self.secure = Secure::Tls(Box::new(Tls::host(psk, self.stream.as_raw_fd())?));
         Ok(())
     }
 

@@ -81,12 +81,13 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// The host's end, which offers `psks`.
+    /// The host's end, which offers `psk`.
     ///
     /// # Errors
     /// When the library does not take the settings.
-    pub(super) fn host(psks: &[Psk], socket: RawFd) -> io::Result<Self> {
-        Self::new(Connection::new_client(), End::Host, psks, socket).map_err(io::Error::other)
+    pub(super) fn host(psk: &Psk, socket: RawFd) -> io::Result<Self> {
+        Self::new(Connection::new_client(), End::Host, std::slice::from_ref(psk), socket)
+            .map_err(io::Error::other)
     }
 
     /// The target's end.

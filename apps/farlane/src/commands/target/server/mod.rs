@@ -240,7 +240,8 @@ impl Server {
         if !(1..=groups).contains(&ana_group) {
             return Err(format!("{ana_group} is not one of its {groups} ANA groups"));
         }
-        let id = self.add_namespace(index, None, ana_group, &backing)?;
+        let added = self.add_namespace(index, None, ana_group, &backing);
+        let id = added.map_err(|error| beyond_reach(&backing, error))?;
         let offered = &mut self.subsystems[index];
         offered.listed.push(Listed { id, ana_group, backing });
         tell!("farlane: {} has namespace {id}", offered.spec.nqn);
@@ -300,6 +301,18 @@ impl Server {
     ) -> Result<T, String> {
         let key = self.subsystems[index].key;
         self.cores.on(key, move |core| job(core, key)).map_err(|error| error.to_string())
+    }
+}
+
+/// Adds to `error` what to do about a file that this process has put out of its own reach.
+fn beyond_reach(backing: &Backing, error: String) -> String {
+    let Backing::File(spec) = backing else { return error };
+    match std::fs::File::open(&spec.path) {
+        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => format!(
+            "{error}; a running target reaches only the folders of what it was started with: name this \
+             folder with --allow-path when it is started"
+        ),
+        _ => error,
     }
 }
 

@@ -188,7 +188,7 @@ impl InitiatorDriver {
             let _ = sources.change(socket.as_raw_fd(), Attention::EachTurn);
             let begun = outcome
                 .and_then(|_| Socket::new(TcpStream::from(socket)))
-                .and_then(|socket| self.world.encrypted(socket));
+                .and_then(|socket| self.world.encrypted(id, socket));
             match begun {
                 Ok(socket) => {
                     let (heard, attention) = (None, Attention::EachTurn);
@@ -336,10 +336,14 @@ impl World {
         }
     }
 
-    /// Has a new connection speak TLS, if the host has a key.
-    fn encrypted(&self, mut socket: Socket) -> io::Result<Socket> {
-        if !self.psks.is_empty() {
-            socket.encrypt(&self.psks)?;
+    /// Has a new connection speak TLS, if the host has a key. One identity of the key is offered:
+    /// targets with GnuTLS end the handshake at the first identity that they do not know, so each
+    /// attempt offers the next one, once every address of the path has failed.
+    fn encrypted(&self, id: ConnectionId, mut socket: Socket) -> io::Result<Socket> {
+        let path = usize::from(id.path.0);
+        let round = self.attempts[path] / self.addresses[path].len().max(1);
+        if let Some(psk) = self.psks.get(round % self.psks.len().max(1)) {
+            socket.encrypt(psk)?;
         }
         Ok(socket)
     }

@@ -1,0 +1,53 @@
+//! The options of `farlane export`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{
+    Control, MemoryBuffer, Output, QuicListen, Sandbox, Served, Spin, Tcp, Trust, parse_address, parse_time,
+};
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user"]).required(true).multiple(true))]
+pub(crate) struct ExportArgs {
+    /// Listen on this address and port; may be given again.
+    ///
+    /// An address off loopback needs --allow or --allow-file. Each further --listen begins another
+    /// far end, which offers the namespaces given after that --listen
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430", value_parser = parse_address)]
+    pub(crate) listen: Vec<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) served: Served,
+    #[command(flatten)]
+    pub(crate) memory_buffer: MemoryBuffer,
+    /// Offer the PCIe device, of any kind, that another process emulates and serves at this socket
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "state", "serial", "cmb"])]
+    pub(crate) vfio_user: Option<PathBuf>,
+    /// Give up if the device of --vfio-user is not there within this time
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
+    pub(crate) timeout: Duration,
+    /// Hold the session of a lost host for this time.
+    ///
+    /// During this time, the host can resume its session, and nobody else gets the device. After
+    /// this time, the device is reset. The shorter of this time and the near end's --hold counts
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub(crate) hold: Duration,
+    #[command(flatten)]
+    pub(crate) tcp: Tcp,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) quic: QuicListen,
+    #[command(flatten)]
+    pub(crate) trust: Trust,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
+    /// Print the address that was bound as JSON on the first line of standard output
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}

@@ -1,0 +1,92 @@
+//! The options of `farlane attach` and `farlane device`, which offer an SSD to a virtual machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use live::drivers::controller::FarUrl;
+use pcie::requester::CompletionTimeout;
+
+use super::{
+    ConfigCacheOption, Control, Dma, Lookahead, MemoryBuffer, Output, Sandbox, Served, Spin, Spread,
+    Transport, completion_timeout, parse_time,
+};
+
+/// The socket that a virtual machine's monitor connects to.
+#[derive(Debug, Args)]
+pub(crate) struct Socket {
+    /// Listen on this socket for QEMU's vfio-user-pci or another vfio-user client.
+    ///
+    /// Whoever may write to the socket owns the SSD
+    #[arg(long = "vfio-user", value_name = "PATH", required = true)]
+    pub(crate) path: PathBuf,
+    /// Let the client ring doorbells by a store into shared memory, and poll that memory.
+    ///
+    /// Polling is fast where a client keeps the SSD busy, but this process is then never quite idle
+    #[arg(long)]
+    pub(crate) poll_doorbells: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("media").args(["namespace", "ram", "vfio", "pool"]).required(true).multiple(true))]
+pub(crate) struct DeviceArgs {
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+    #[command(flatten)]
+    pub(crate) served: Served,
+    #[command(flatten)]
+    pub(crate) memory_buffer: MemoryBuffer,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
+    /// Print the socket as JSON on the first line of standard output
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    /// The far end: tcp://HOST:PORT, or quic://HOST:PORT?key=FINGERPRINT
+    #[arg(value_name = "URL")]
+    pub(crate) url: FarUrl,
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+    /// Give the guest this function of the far end; the first function is 0 [default: the first
+    /// NVMe controller]
+    #[arg(long, value_name = "N")]
+    pub(crate) function: Option<usize>,
+    /// Hold the session for this time while the far end is lost.
+    ///
+    /// After this time, the guest loses its SSD. The shorter of this time and the far end's --hold
+    /// counts
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    pub(crate) hold: Duration,
+    #[command(flatten)]
+    pub(crate) lookahead: Lookahead,
+    #[command(flatten)]
+    pub(crate) dma: Dma,
+    #[command(flatten)]
+    pub(crate) config_cache: ConfigCacheOption,
+    #[command(flatten)]
+    pub(crate) transport: Transport,
+    #[command(flatten)]
+    pub(crate) spread: Spread,
+    /// Let Farlane's root complex wait this long for an answer of the far end.
+    ///
+    /// After this time, the guest reads all ones, and a function that has not answered counts as
+    /// absent. The value must be the longest time of a range that PCIe defines: 100us, 10ms, 50ms,
+    /// 55ms, 210ms, 900ms, 3.5s, 13s or 64s. Farlane always answers a guest's monitor after 4s,
+    /// whatever this option says
+    #[arg(long, value_name = "TIME", default_value = "64s", value_parser = completion_timeout::parse)]
+    pub(crate) completion_timeout: CompletionTimeout,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) sandbox: Sandbox,
+    /// Print the socket as JSON on the first line of standard output
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}

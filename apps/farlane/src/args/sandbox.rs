@@ -1,0 +1,93 @@
+//! The options for what a serving process gives up.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use live::carrier::identity::Identity;
+use live::sys::sandbox::{self, Enforced, Needs};
+
+use super::{MediumSpec, PoolSpec, Served};
+use crate::error::Error;
+
+/// What a process that serves others gives up once it is set up.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Least privilege")]
+pub(crate) struct Sandbox {
+    /// Become this user once everything is open; only root may become another.
+    ///
+    /// State files and keys must be this user's
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Leave this file or folder within reach; may be given again.
+    ///
+    /// The process reaches only what its other options name (Landlock). A namespace that is added
+    /// later must be in a folder of this option
+    #[arg(long, value_name = "PATH")]
+    allow_path: Vec<PathBuf>,
+    /// Keep every file and every system call within reach
+    #[arg(long, conflicts_with = "allow_path")]
+    no_sandbox: bool,
+}
+
+impl Sandbox {
+    /// Leaves only `needs` within reach of this process. Nothing may be open yet, and no thread may
+    /// be started.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn confine(&self, mut needs: Needs) -> Result<(), Error> {
+        if self.no_sandbox {
+            return Ok(());
+        }
+        if let Some(missing) = self.allow_path.iter().find(|path| !path.exists()) {
+            return Err(Error::NothingToAllow { path: missing.clone() });
+        }
+        needs.folders.extend(self.allow_path.iter().cloned());
+        match sandbox::confine(&needs).map_err(Error::Sandbox)? {
+            Enforced::Whole => {}
+            Enforced::Part => tell!("farlane: this kernel's Landlock is old: it confines in part"),
+            Enforced::Nothing => {
+                tell!("farlane: this kernel has no Landlock: every file of the user is within reach");
+            }
+        }
+        Ok(())
+    }
+
+    /// Becomes another user, if one is given, and gives up system calls. Everything is open.
+    ///
+    /// # Errors
+    /// When the system refuses, or there is no such user.
+    pub(crate) fn renounce(&self) -> Result<(), Error> {
+        match &self.user {
+            None if self.no_sandbox => Ok(()),
+            user => sandbox::renounce(user.as_deref(), !self.no_sandbox)
+                .map_err(|error| Error::Renounce { user: user.clone(), error }),
+        }
+    }
+}
+
+/// Adds what an SSD is made of to what is needed.
+pub(crate) fn need_served(needs: &mut Needs, served: &Served) {
+    for namespace in &served.namespace {
+        match namespace {
+            MediumSpec::File(spec) => needs.files.push(spec.path.clone()),
+            MediumSpec::Far(spec) => need_far(needs, spec.secrets()),
+        }
+    }
+    if let Some(PoolSpec::File { path, .. }) = &served.pool {
+        needs.files.push(path.clone());
+    }
+    served.state.iter().for_each(|path| needs.change_beside(path));
+    if !served.vfio.is_empty() {
+        // The function itself, and its settings.
+        needs.folders.extend(["/dev/vfio", "/dev/iommu", "/sys/bus/pci", "/sys/devices"].map(PathBuf::from));
+        needs.folders.push(PathBuf::from("/dev/hugepages"));
+    }
+}
+
+/// Adds what reaching another device takes: this user's keys, and the files with secrets.
+pub(crate) fn need_far(needs: &mut Needs, secrets: impl IntoIterator<Item = PathBuf>) {
+    needs.dials = true;
+    needs.change_beside(&Identity::default_path());
+    secrets.into_iter().for_each(|path| needs.read_beside(&path));
+}

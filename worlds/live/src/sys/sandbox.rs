@@ -1,0 +1,279 @@
+//! Giving up what a process that serves strangers does not need: files (Landlock), system calls
+//! (seccomp), and the rights of the user who started it.
+//!
+//! [`confine`] comes before the process has threads, because Landlock binds the calling thread and
+//! the threads that it starts later. [`renounce`] comes when everything is open.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus,
+};
+use nix::unistd::{Gid, Uid, User, initgroups, setresgid, setresuid};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+/// The newest Landlock whose rights are used. An older kernel enforces what it knows of them.
+const NEWEST: ABI = ABI::V5;
+/// What every process may read: names of hosts and users, libraries, and what the system says of
+/// itself.
+const READABLE: [&str; 10] = [
+    "/etc",
+    "/proc",
+    "/sys",
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/nix",
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+];
+/// The devices that every process may use.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random", "/dev/fd"];
+
+/// What a process goes on using.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Files and folders that are read.
+    pub read: Vec<PathBuf>,
+    /// Files that are read and written. A file that does not exist yet may be made.
+    pub files: Vec<PathBuf>,
+    /// Folders in which files are made, written, renamed and removed.
+    pub folders: Vec<PathBuf>,
+    /// Whether the process connects to others by TCP.
+    pub dials: bool,
+}
+
+impl Needs {
+    /// Adds the folder that `path` is in, to be read.
+    pub fn read_beside(&mut self, path: &Path) {
+        self.read.push(folder_of(path));
+    }
+
+    /// Adds the folder that `path` is in, to be changed.
+    pub fn change_beside(&mut self, path: &Path) {
+        self.folders.push(folder_of(path));
+    }
+}
+
+/// The folder that holds `path`, or the nearest one above it while that folder is still to be made.
+fn folder_of(path: &Path) -> PathBuf {
+    let named = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
+    match path.ancestors().skip(1).find(named) {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// How far the system enforces what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforced {
+    /// All of it.
+    Whole,
+    /// What this kernel knows of it.
+    Part,
+    /// Nothing: the kernel has no Landlock, or it is turned off.
+    Nothing,
+}
+
+impl Enforced {
+    /// The word for a machine.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Part => "part",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// Lets this thread, and the threads that it starts from now on, reach no files but those of
+/// `needs`, and connect to nobody unless `needs` says so.
+///
+/// # Errors
+/// When the system refuses rules that it knows.
+pub fn confine(needs: &Needs) -> io::Result<Enforced> {
+    apply(needs).map_err(io::Error::other)
+}
+
+fn apply(needs: &Needs) -> Result<Enforced, landlock::RulesetError> {
+    let all = AccessFs::from_all(NEWEST);
+    let read = AccessFs::from_read(NEWEST) & !AccessFs::Execute;
+    let write = all & !AccessFs::Execute;
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(all)?;
+    let ruleset = if needs.dials { ruleset } else { ruleset.handle_access(AccessNet::ConnectTcp)? };
+    let mut ruleset = ruleset.create()?;
+    let readable = READABLE.iter().map(Path::new).chain(needs.read.iter().map(PathBuf::as_path));
+    let devices = DEVICES.iter().map(Path::new);
+    let folders = needs.folders.iter().map(PathBuf::as_path);
+    let mut rules: Vec<(&Path, _)> = readable.map(|path| (path, read)).collect();
+    rules.extend(devices.chain(folders).map(|path| (path, write)));
+    let beside: Vec<PathBuf> = needs.files.iter().map(|path| reach_of(path)).collect();
+    rules.extend(beside.iter().map(|path| (path.as_path(), write)));
+    for (path, access) in rules {
+        // What does not exist needs no rule.
+        let Ok(place) = PathFd::new(path) else { continue };
+        let is_folder = path.is_dir();
+        let access = if is_folder { access } else { access & AccessFs::from_file(NEWEST) };
+        ruleset = ruleset.add_rule(PathBeneath::new(place, access))?;
+    }
+    Ok(match ruleset.restrict_self()?.ruleset {
+        RulesetStatus::FullyEnforced => Enforced::Whole,
+        RulesetStatus::PartiallyEnforced => Enforced::Part,
+        RulesetStatus::NotEnforced => Enforced::Nothing,
+    })
+}
+
+/// What a rule for the file `path` is about: the file itself, or its folder while it is still to be
+/// made.
+fn reach_of(path: &Path) -> PathBuf {
+    if path.exists() { path.to_owned() } else { folder_of(path) }
+}
+
+/// Becomes `user`, if one is given. With `calls`, gives up the system calls that no server needs:
+/// from then on the process starts no other program.
+///
+/// # Errors
+/// When there is no such user, this process may not become it, or the system refuses the filter.
+pub fn renounce(user: Option<&str>, calls: bool) -> io::Result<()> {
+    if let Some(name) = user {
+        become_user(name)?;
+    }
+    if !calls {
+        return Ok(());
+    }
+    let filter = filter().map_err(io::Error::other)?;
+    seccompiler::apply_filter_all_threads(&filter).map_err(io::Error::other)
+}
+
+/// Gives this process, all of its threads, the user and the groups of `name`.
+fn become_user(name: &str) -> io::Result<()> {
+    let User { name, uid, gid, .. } = User::from_name(name)?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no user {name}")))?;
+    if (Uid::effective(), Gid::effective()) == (uid, gid) {
+        return Ok(());
+    }
+    let name = CString::new(name).map_err(io::Error::other)?;
+    // In this order: whoever is no longer root may not change groups.
+    initgroups(&name, gid)?;
+    setresgid(gid, gid, gid)?;
+    setresuid(uid, uid, uid)?;
+    Ok(())
+}
+
+/// System calls that no server needs, and that an intruder would: they answer EPERM.
+const REFUSED: &[libc::c_long] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsmount,
+    libc::SYS_mount_setattr,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_quotactl,
+    libc::SYS_personality,
+];
+
+/// The same, where only one architecture has them.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[libc::c_long] = &[libc::SYS_fork, libc::SYS_vfork, libc::SYS_iopl, libc::SYS_ioperm];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_HERE: &[libc::c_long] = &[];
+
+fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
+        REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
+    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
+    SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture)?.try_into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_meant_by_themselves_and_files_to_come_by_their_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, later) = (folder.path().join("here"), folder.path().join("later"));
+        std::fs::write(&here, "").unwrap();
+        assert_eq!(reach_of(&here), here);
+        assert_eq!(reach_of(&later), folder.path());
+        assert_eq!(reach_of(&folder.path().join("to/come")), folder.path());
+        assert_eq!(folder_of(Path::new("disk.img")), Path::new("."));
+    }
+
+    #[test]
+    fn a_thread_reaches_what_it_needs_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("mine"), "mine").unwrap();
+        std::fs::create_dir(path("ours")).unwrap();
+        std::fs::write(path("other"), "other").unwrap();
+        let needs = Needs { files: vec![path("mine")], folders: vec![path("ours")], ..Needs::default() };
+        // Landlock binds a thread: the others of this test program stay free.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let enforced = confine(&needs).unwrap();
+                if enforced == Enforced::Nothing {
+                    eprintln!("SKIPPED: this kernel has no Landlock");
+                    return;
+                }
+                std::fs::write(path("mine"), "changed").unwrap();
+                std::fs::write(path("ours/new"), "new").unwrap();
+                std::fs::rename(path("ours/new"), path("ours/newer")).unwrap();
+                for refused in [path("other"), "/root".into()] {
+                    let error = std::fs::File::open(&refused).unwrap_err();
+                    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{}", refused.display());
+                }
+                assert!(std::fs::write(path("more"), "").is_err());
+                assert!(std::fs::read("/etc/passwd").is_ok());
+            });
+        });
+        assert!(std::fs::File::open(path("other")).is_ok());
+    }
+
+    #[test]
+    fn the_filter_can_be_built() {
+        assert!(filter().unwrap().len() > REFUSED.len());
+        let error = become_user("nobody-of-that-name").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+}
