@@ -9,7 +9,7 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,64 @@ fn main() {
     export.kill().unwrap();
     export.wait().unwrap();
     idle();
+    nvme_tcp(directory.path().to_str().unwrap());
+}
+
+/// Prints what TLS costs a host of NVMe/TCP.
+fn nvme_tcp(directory: &str) {
+    let (mut target, plain, sealed) = target(directory);
+    println!("{:<46}{:>12}{:>12}{:>8}  aim", "NVMe/TCP, median ns, 4 KiB, depth 1", "plain", "TLS", "ratio");
+    for workload in ["randread", "randwrite"] {
+        let latency = |url: &str| bench(url, workload, "4k", "1")["latency_ns"]["p50"].as_f64().unwrap();
+        let pairs: Vec<_> =
+            (0..RUNS).map(|run| in_turn(run, || latency(&plain), || latency(&sealed))).collect();
+        row(workload, &pairs, "at most 1.3");
+    }
+    println!("{:<46}{:>12}{:>12}{:>8}", "NVMe/TCP, MiB/s, 128 KiB, depth 4", "plain", "TLS", "ratio");
+    for workload in ["read", "write"] {
+        let rate = |url: &str| bench(url, workload, "128k", "4")["mib_s"].as_f64().unwrap();
+        let pairs: Vec<_> = (0..RUNS).map(|run| in_turn(run, || rate(&plain), || rate(&sealed))).collect();
+        row(workload, &pairs, "");
+    }
+    target.kill().unwrap();
+    target.wait().unwrap();
+}
+
+/// A target with a host that has a key and one that has none: its process, and the URLs of both.
+fn target(directory: &str) -> (Child, String, String) {
+    let (nqn, host) = ("nqn.2026-01.io.farlane:disk", "nqn.2014-08.org.example");
+    let (key, config) = (format!("{directory}/host.tls"), format!("{directory}/target.toml"));
+    assert!(farlane().args(["key", "tls", &key]).stdout(Stdio::null()).status().unwrap().success());
+    let text = format!(
+        "[[port]]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"{nqn}\"\nhosts = [\"{host}:plain\"]\n\
+         [[subsystem.host]]\nnqn = \"{host}:sealed\"\ntls-key-file = \"{key}\"\n\
+         [[subsystem.namespace]]\nram = \"16MiB\"\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let (target, address) = announced(farlane().args([
+        "target",
+        "--json",
+        "--config",
+        &config,
+        "--control",
+        &format!("{directory}/control"),
+        "--spin",
+        "10s",
+        "--cpu",
+        "0",
+    ]));
+    // Neither has digests, so that the cipher alone differs.
+    let url = |name: &str| format!("nvme-tcp://{address}/{nqn}?hdgst=off&ddgst=off&hostnqn={host}:{name}");
+    (target, url("plain"), format!("{}&tls-key-file={key}", url("sealed")))
+}
+
+/// Starts a server that announces its address in JSON. Returns its process and the address.
+fn announced(command: &mut Command) -> (Child, String) {
+    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    (server, said["listening"].as_str().unwrap().to_owned())
 }
 
 /// Prints what connections cost that both ends have proved and that nobody uses.
@@ -119,17 +177,12 @@ fn row(name: &str, pairs: &[[f64; 2]], aim: &str) {
 /// key.
 fn export(directory: &str) -> (Child, String, String) {
     let key = format!("{directory}/key.pem");
-    let mut export = farlane()
-        .args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "16MiB", "--key", &key])
-        .args(["--spin", "10s", "--cpu", "0"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(export.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap();
-    let plain = format!("tcp://{}", said["listening"].as_str().unwrap());
+    let (export, address) = announced(
+        farlane()
+            .args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "16MiB", "--key", &key])
+            .args(["--spin", "10s", "--cpu", "0"]),
+    );
+    let plain = format!("tcp://{address}");
     // Any key: a host's own key need not be known.
     let sealed = format!("{plain}?key=any");
     (export, plain, sealed)

@@ -8,7 +8,7 @@ use nvme::host::{Completed, Data};
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::{Multipath, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self};
-use nvme_tcp::host as tcp;
+use nvme_tcp::host::{self as tcp, DigestUse};
 
 use super::address::Subsystem;
 use super::error::AttachError;
@@ -30,15 +30,20 @@ pub(super) fn connect(
 ) -> Result<Fabrics<InitiatorDriver>, AttachError> {
     let settings = &subsystem.url.settings;
     let pool = Rc::new(Pool::new(POOL_BYTES).into());
+    let association = association(subsystem, options)?;
+    let psks = psks(subsystem, options, &association)?;
+    // TLS authenticates every record, so digests add nothing unless they are insisted on.
+    let unless_encrypted = |digest| match digest {
+        DigestUse::Preferred if !psks.is_empty() => DigestUse::Off,
+        digest => digest,
+    };
     let connection = tcp::Config {
         crc32c,
-        header_digest: settings.header_digest,
-        data_digest: settings.data_digest,
+        header_digest: unless_encrypted(settings.header_digest),
+        data_digest: unless_encrypted(settings.data_digest),
         ..tcp::Config::new(Rc::clone(&pool))
     };
     let config = initiator::Config { multipath: paths(subsystem, options), connection };
-    let association = association(subsystem, options)?;
-    let psks = psks(subsystem, options, &association)?;
     let associations = subsystem.paths.iter().map(|_| association.clone()).collect();
     let mut initiator = Initiator::new(config, associations);
     let clock = Clock::start();
