@@ -82,6 +82,29 @@ fn what_can_not_be_given_up_is_said() {
 }
 
 #[test]
+fn root_keeps_the_capabilities_that_servers_use() {
+    const ADMINISTERS_SYSTEM: u64 = 1 << 21;
+    const ADMINISTERS_NETWORK: u64 = 1 << 12;
+    const BECOMES_OTHERS: u64 = 1 << 7;
+    const OVERRIDES_FILES: u64 = 1 << 1;
+    let capabilities = |process| u64::from_str_radix(&status(process, "CapPrm"), 16).unwrap();
+    let own = capabilities(std::process::id());
+    let kept = |more: &[&str]| {
+        let mut command = Command::new(FARLANE);
+        command.args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "1MiB"]).args(more);
+        let export = Export::of(command);
+        succeed(&["ping", &export.url(), "--count", "10"]);
+        capabilities(export.id())
+    };
+    let server = kept(&[]);
+    assert_eq!(server & (ADMINISTERS_SYSTEM | ADMINISTERS_NETWORK | BECOMES_OTHERS), 0, "{server:x}");
+    // Without root there is nothing to keep, and nothing is gained.
+    assert_eq!((server & OVERRIDES_FILES, server & !own), (own & OVERRIDES_FILES, 0), "{server:x}");
+    assert_eq!(kept(&["--congestion", "reno"]) & ADMINISTERS_NETWORK, own & ADMINISTERS_NETWORK);
+    assert_eq!(kept(&["--no-sandbox"]), own);
+}
+
+#[test]
 fn root_becomes_another_user() {
     if status(std::process::id(), "Uid").split_whitespace().nth(1) != Some("0") {
         eprintln!("SKIPPED: only root may become another user");

@@ -43,6 +43,7 @@ impl Sandbox {
             return Err(Error::NothingToAllow { path: missing.clone() });
         }
         needs.folders.extend(self.allow_path.iter().cloned());
+        needs.changes_user = self.user.is_some();
         match sandbox::confine(&needs).map_err(Error::Sandbox)? {
             Enforced::Whole => {}
             Enforced::Part => tell!("farlane: this kernel's Landlock is old: it confines in part"),

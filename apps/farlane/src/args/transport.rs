@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use live::carrier::route;
 use live::carrier::tcp::Options;
+use live::sys::sandbox::Needs;
 use tunnel::paths::PATHS_MAX;
 
 use super::{QuicOptions, parse_time};
@@ -52,6 +53,11 @@ impl Tcp {
         options.check()?;
         Ok(options)
     }
+
+    /// Adds what these settings take to what a confined process needs.
+    pub(crate) const fn need(&self, needs: &mut Needs) {
+        needs.chooses_congestion |= self.congestion.is_some();
+    }
 }
 
 /// How to reach far ends at `tcp://` and `quic://`.
@@ -87,6 +93,11 @@ impl Transport {
     /// The file with this host's key, if one was named.
     pub(crate) fn key_file(&self) -> Option<PathBuf> {
         self.key.clone()
+    }
+
+    /// Adds what these settings take to what a confined process needs.
+    pub(crate) const fn need(&self, needs: &mut Needs) {
+        self.tcp.need(needs);
     }
 
     /// Whether there are several paths to one far end.

@@ -19,6 +19,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     args.spread.check_far(&args.url, &args.transport)?;
     let mut needs = Needs::default();
     need_far(&mut needs, args.transport.key_file());
+    args.transport.need(&mut needs);
     needs.change_beside(&args.socket.path);
     args.control.control.iter().for_each(|path| needs.change_beside(path));
     args.sandbox.confine(needs)?;

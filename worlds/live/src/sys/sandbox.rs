@@ -1,8 +1,8 @@
-//! Giving up what a process that serves strangers does not need: files (Landlock), system calls
-//! (seccomp), and the rights of the user who started it.
+//! Giving up what a process that serves strangers does not need: files (Landlock), capabilities,
+//! system calls (seccomp), and the rights of the user who started it.
 //!
-//! [`confine`] comes before the process has threads, because Landlock binds the calling thread and
-//! the threads that it starts later. [`renounce`] comes when everything is open.
+//! [`confine`] comes before the process has threads, because Landlock and capabilities bind the
+//! calling thread and the threads that it starts later. [`renounce`] comes when everything is open.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -14,6 +14,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus,
 };
 use nix::unistd::{Gid, Uid, User, initgroups, setresgid, setresuid};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 /// The newest Landlock whose rights are used. An older kernel enforces what it knows of them.
@@ -46,6 +47,11 @@ pub struct Needs {
     pub folders: Vec<PathBuf>,
     /// Whether the process connects to others by TCP.
     pub dials: bool,
+    /// Whether the process chooses a congestion control of TCP, which the kernel may have to load
+    /// first or may keep for administrators.
+    pub chooses_congestion: bool,
+    /// Whether the process becomes another user later.
+    pub changes_user: bool,
 }
 
 impl Needs {
@@ -92,12 +98,41 @@ impl Enforced {
 }
 
 /// Lets this thread, and the threads that it starts from now on, reach no files but those of
-/// `needs`, and connect to nobody unless `needs` says so.
+/// `needs`, and connect to nobody unless `needs` says so. Of root's capabilities, those stay that
+/// servers use.
 ///
 /// # Errors
 /// When the system refuses rules that it knows.
 pub fn confine(needs: &Needs) -> io::Result<Enforced> {
-    apply(needs).map_err(io::Error::other)
+    let enforced = apply(needs).map_err(io::Error::other)?;
+    keep_capabilities(capabilities_of(needs))?;
+    Ok(enforced)
+}
+
+/// The capabilities of a server with these `needs`.
+fn capabilities_of(needs: &Needs) -> CapabilitySet {
+    // Files and devices of other users, ports below 1024, pinned memory, and limits.
+    let mut kept = CapabilitySet::DAC_OVERRIDE
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::FOWNER
+        | CapabilitySet::NET_BIND_SERVICE
+        | CapabilitySet::IPC_LOCK
+        | CapabilitySet::SYS_NICE
+        | CapabilitySet::SYS_RESOURCE;
+    kept.set(CapabilitySet::NET_ADMIN, needs.chooses_congestion);
+    kept.set(CapabilitySet::SETUID | CapabilitySet::SETGID, needs.changes_user);
+    kept
+}
+
+/// Takes all capabilities but `kept` from this thread and from the threads that it starts later.
+fn keep_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    let CapabilitySets { effective, permitted, inheritable } = capabilities(None)?;
+    let left = CapabilitySets {
+        effective: effective & kept,
+        permitted: permitted & kept,
+        inheritable: inheritable & kept,
+    };
+    Ok(set_capabilities(None, left)?)
 }
 
 fn apply(needs: &Needs) -> Result<Enforced, landlock::RulesetError> {
@@ -217,9 +252,25 @@ const REFUSED_HERE: &[libc::c_long] = &[libc::SYS_fork, libc::SYS_vfork, libc::S
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[libc::c_long] = &[];
 
+/// The bit by which programs of the x32 ABI call an x86-64 kernel. For the filter it is part of the
+/// number, so each call has a second number there.
+#[cfg(target_arch = "x86_64")]
+const X32_BIT: libc::c_long = 0x4000_0000;
+/// x32's own numbers: execve, ptrace, kexec_load, process_vm_readv, process_vm_writev, execveat.
+#[cfg(target_arch = "x86_64")]
+const X32_ONLY: [libc::c_long; 6] = [520, 521, 528, 539, 540, 545];
+
+/// The numbers of all calls that are refused, by every way into the kernel.
+fn refused() -> impl Iterator<Item = libc::c_long> {
+    let calls = || REFUSED.iter().chain(REFUSED_HERE).copied();
+    #[cfg(target_arch = "x86_64")]
+    let calls = || calls().chain(calls().chain(X32_ONLY).map(|call| call | X32_BIT));
+    calls()
+}
+
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
+        refused().map(|call| (call, Vec::new())).collect();
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
     SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture)?.try_into()
@@ -271,8 +322,29 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_keeps_the_capabilities_that_servers_use_and_no_others() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let before = capabilities(None).unwrap().permitted;
+                let mut needs = Needs { chooses_congestion: true, changes_user: true, ..Needs::default() };
+                keep_capabilities(capabilities_of(&needs)).unwrap();
+                let kept = capabilities(None).unwrap();
+                assert_eq!(kept.permitted, before & capabilities_of(&needs));
+                assert!(!kept.permitted.intersects(CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE));
+                needs = Needs::default();
+                keep_capabilities(capabilities_of(&needs)).unwrap();
+                let last = capabilities(None).unwrap().effective;
+                assert!(!last.intersects(CapabilitySet::NET_ADMIN | CapabilitySet::SETUID));
+                assert!(kept.permitted.contains(last));
+            });
+        });
+    }
+
+    #[test]
     fn the_filter_can_be_built() {
-        assert!(filter().unwrap().len() > REFUSED.len());
+        assert!(filter().unwrap().len() > refused().count());
+        #[cfg(target_arch = "x86_64")]
+        assert!(refused().any(|call| call == X32_BIT | 520), "x32's execve");
         let error = become_user("nobody-of-that-name").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -78,6 +78,7 @@ fn needs(args: &ExportArgs) -> Needs {
     let mut needs = Needs::default();
     need_served(&mut needs, &args.served);
     args.trust.need(&mut needs);
+    args.tcp.need(&mut needs);
     args.control.control.iter().for_each(|path| needs.change_beside(path));
     needs
 }
