@@ -86,17 +86,6 @@ pub enum Enforced {
     Nothing,
 }
 
-impl Enforced {
-    /// The word for a machine.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Part => "part",
-            Self::Nothing => "nothing",
-        }
-    }
-}
-
 /// Lets this thread, and the threads that it starts from now on, reach no files but those of
 /// `needs`, and connect to nobody unless `needs` says so. Of root's capabilities, those stay that
 /// servers use.
