@@ -12,6 +12,12 @@ use crate::test_bench::Setup;
 
 /// Allowed sizes of a namespace in bytes; a table of its pages must fit in memory.
 const CAPACITY_RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 30;
+/// Allowed sizes of a write buffer in bytes.
+const BUFFER_RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 30;
+/// The largest number of channels, of dies of a channel, and of planes of a die.
+const PARTS_MAX: u32 = 32;
+/// The largest time of reclaiming, in percent of a program.
+const PERCENT_MAX: u64 = 10_000;
 /// Length of a page in bytes.
 const PAGE: u64 = 4096;
 
@@ -38,6 +44,32 @@ pub(super) struct SsdTable {
     array_read: Option<Text<Nanos>>,
     array_spread: Option<Text<Nanos>>,
     completion: Option<Text<Nanos>>,
+    channels: Option<Spanned<u32>>,
+    dies: Option<Spanned<u32>>,
+    planes: Option<Spanned<u32>>,
+    program: Option<Text<Nanos>>,
+    cache_program: Option<Text<Nanos>>,
+    erase: Option<Text<Nanos>>,
+    suspend: Option<Text<Nanos>>,
+    accept_spread: Option<Text<Nanos>>,
+    cache: Option<Text<Bytes>>,
+    buffer: Option<Spanned<Text<Bytes>>>,
+    direct: Option<Text<Bytes>>,
+    reclaim_percent: Option<Spanned<u64>>,
+    rest: Option<Text<Nanos>>,
+    pause_every: Option<Text<Bytes>>,
+    pause: Option<Text<Nanos>>,
+    thermal: Option<ThermalTable>,
+}
+
+/// `[ssd.thermal]`: how writes warm the SSD, and what follows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ThermalTable {
+    rise_per_gib: u64,
+    half_life: Text<Nanos>,
+    limit: u64,
+    throttled_percent: Spanned<u64>,
 }
 
 /// `[pcie]`: the settings of both PCIe links.
@@ -102,7 +134,52 @@ impl SsdTable {
         set(&mut parameters.array_read, self.array_read);
         set(&mut parameters.array_spread, self.array_spread);
         set(&mut parameters.completion, self.completion);
+        set(&mut parameters.program, self.program);
+        set(&mut parameters.cache_program, self.cache_program);
+        set(&mut parameters.erase, self.erase);
+        set(&mut parameters.suspend, self.suspend);
+        set(&mut parameters.accept_spread, self.accept_spread);
+        set(&mut parameters.rest, self.rest);
+        set(&mut parameters.pause, self.pause);
+        self.sizes(&mut parameters)?;
         Ok(parameters)
+    }
+
+    /// Sets the numbers of parts, the sizes, and the warmth.
+    fn sizes(&self, parameters: &mut ssd::Parameters) -> Result<(), Wrong> {
+        for (key, value, given) in [
+            ("channels", &mut parameters.channels, &self.channels),
+            ("dies", &mut parameters.dies, &self.dies),
+            ("planes", &mut parameters.planes, &self.planes),
+        ] {
+            *value = ranged(given.as_ref(), key, 1..=PARTS_MAX)?.unwrap_or(*value);
+        }
+        let percent = ranged(self.reclaim_percent.as_ref(), "reclaim_percent", 0..=PERCENT_MAX)?;
+        parameters.reclaim_percent = percent.unwrap_or(parameters.reclaim_percent);
+        for (value, given) in [
+            (&mut parameters.cache, self.cache),
+            (&mut parameters.direct, self.direct),
+            (&mut parameters.pause_every, self.pause_every),
+        ] {
+            *value = given.map_or(*value, |Text(Bytes(bytes))| bytes);
+        }
+        if let Some(buffer) = &self.buffer {
+            let Text(Bytes(bytes)) = *buffer.get_ref();
+            if !BUFFER_RANGE.contains(&bytes) {
+                return Err(Wrong::at(buffer, "buffer", format!("expected 1MiB to 4GiB, not {bytes}")));
+            }
+            parameters.buffer = bytes;
+        }
+        if let Some(thermal) = &self.thermal {
+            let percent = ranged(Some(&thermal.throttled_percent), "throttled_percent", 1..=100)?;
+            parameters.thermal = Some(ssd::Thermal {
+                rise_per_gib: thermal.rise_per_gib,
+                half_life: thermal.half_life.0,
+                limit: thermal.limit,
+                throttled_percent: percent.unwrap_or(100),
+            });
+        }
+        Ok(())
     }
 
     /// Size of the SSD's namespace in bytes.
@@ -147,6 +224,21 @@ impl PcieTable {
     /// Max_Read_Request_Size in bytes.
     pub(super) fn read_request_size(&self) -> Result<u32, Wrong> {
         power(self.read_request.as_ref(), "read_request")
+    }
+}
+
+/// A number in `range`, if there is one.
+fn ranged<T: Copy + PartialOrd + std::fmt::Display>(
+    value: Option<&Spanned<T>>,
+    key: &str,
+    range: std::ops::RangeInclusive<T>,
+) -> Result<Option<T>, Wrong> {
+    match value {
+        Some(value) if !range.contains(value.get_ref()) => {
+            let (least, most) = (range.start(), range.end());
+            Err(Wrong::at(value, key, format!("expected {least} to {most}, not {}", value.get_ref())))
+        }
+        value => Ok(value.map(|value| *value.get_ref())),
     }
 }
 

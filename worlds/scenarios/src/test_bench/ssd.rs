@@ -194,7 +194,7 @@ impl SsdNode {
                 let (offset, length) = (*offset, *length);
                 return self.read(now, request, offset, length, completion);
             }
-            Operation::Write { data, .. } => self.model.write(now, data.len() as u64),
+            Operation::Write { offset, data, .. } => self.model.write(now, *offset, data.len() as u64),
             Operation::Flush => self.model.flush(now),
             Operation::WriteZeroes { .. } | Operation::Deallocate { .. } => now,
         };
