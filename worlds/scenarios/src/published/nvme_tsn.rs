@@ -47,10 +47,7 @@ impl Topology {
     fn setup(self, seed: u64) -> Setup {
         // "In the TSN topology the data of a read travelled as 32 writes of 128 B."
         let payload_size = if self == Self::Tsn { 128 } else { 256 };
-        let mut setup = Setup { payload_size, pipeline: PIPELINE, ..Setup::published(seed) };
-        // One write was published, without a spread.
-        setup.ssd.accept_spread = Nanos::ZERO;
-        setup
+        Setup { payload_size, pipeline: PIPELINE, ..Setup::published(seed) }
     }
 
     /// A metre of cable between two ports of FPGAs, with the TCP stack in hardware at both ends.

@@ -56,7 +56,11 @@ impl Setup {
         Self {
             seed,
             host: host_model::Parameters::RYZEN_3200G,
-            ssd: ssd_model::Parameters::SAMSUNG_970_PRO,
+            // Published time lines have one write each, without a spread.
+            ssd: ssd_model::Parameters {
+                accept_spread: Nanos::ZERO,
+                ..ssd_model::Parameters::SAMSUNG_970_PRO
+            },
             link: link_model::Link::GEN2_X4,
             payload_size: 256,
             read_request_size: 256,
