@@ -170,7 +170,8 @@ impl Parameters {
     ///   sixteenth (estimate). `planes`, `page`: two of 16 KiB, so that a row is NVMeVirt's 32 KiB.
     /// - `program`: 2.3 GB/s (data sheet) over all dies; MLC flash has no cache whose end would
     ///   show. `erase` 3 ms (FEMU). `suspend`, `block_rows`, `spare`: estimates.
-    /// - `read_rate`, `write_rate`, `read_command`, `write_command`: data sheet ([`super::SHEETS`]).
+    /// - `read_rate`, `write_rate`, `read_command`, `write_command`: data sheet
+    ///   ([`super::SHEETS`]).
     /// - `accept_spread`: estimate; the published write is one time line, without a spread.
     pub const SAMSUNG_970_PRO: Self = Self {
         name: "Samsung 970 Pro 512 GB",
