@@ -2,9 +2,9 @@
 //! a long day.
 //!
 //! Calibrated on the measured time lines of a Samsung 970 Pro behind PCIe Gen2 x4
-//! (published-figures, nvme-tsn), and on data sheets ([`SHEETS`]). A read takes the firmware's time,
-//! then the time of the array in its plane, unless the page is in the plane's register, and the
-//! transfer over its channel. A write is done when its data are in the buffer. The buffer is
+//! (published-figures, nvme-tsn), and on data sheets ([`SHEETS`]). A read takes the firmware's
+//! time, then the time of the array in its plane, unless the page is in the plane's register, and
+//! the transfer over its channel. A write is done when its data are in the buffer. The buffer is
 //! programmed row by row, a row a die, first into flash of one bit a cell, then into the dense
 //! flash, which in the end has to be reclaimed beside. Reads suspend programs.
 
