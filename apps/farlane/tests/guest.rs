@@ -52,10 +52,10 @@ impl Place {
         command.args(["device", "--json", "--vfio-user"]).arg(self.socket(name)).args(arguments);
         Export::of(command)
     }
-    /// Starts `farlane attach` to `url`.
-    fn attach(&self, name: &str, url: &str) -> Export {
+    /// Starts `farlane attach` to `url`, with further arguments.
+    fn attach(&self, name: &str, url: &str, further: &[&str]) -> Export {
         let mut command = Command::new(FARLANE);
-        command.args(["attach", url, "--json", "--vfio-user"]).arg(self.socket(name));
+        command.args(["attach", url, "--json", "--vfio-user"]).arg(self.socket(name)).args(further);
         Export::of(command)
     }
 }
@@ -111,12 +111,8 @@ fn a_guest_uses_a_local_ssd_as_any_other() {
     assert!(!place.socket("ssd").exists());
 }
 
-#[test]
-fn a_guest_uses_a_far_ssd_as_any_other() {
-    let Some(kit) = skip::kit_or_skip("a guest on a far SSD") else { return };
-    let place = Place::new();
-    let far = Export::start(&["--ram", "64MiB", "--serial", "FAR"]);
-    let mut near = place.attach("ssd", &far.url());
+/// Lets a guest use all of the SSD of `far`, which `near` shows it.
+fn use_a_far_ssd(kit: &Kit, place: &Place, far: &Export, mut near: Export) {
     let turn = turn();
     let outcome = guest_with(kit, Device::vfio_user(place.socket("ssd"))).script(USE).run().unwrap();
     drop(turn);
@@ -127,6 +123,30 @@ fn a_guest_uses_a_far_ssd_as_any_other() {
     assert!(!said.contains("outside of the guest's memory"), "{said}");
     assert!(said.contains("link up with farlane export FAR"), "{said}");
     far.wait_for("link down");
+}
+
+/// Every frame has its CRC32C here, as always over TCP without keys.
+#[test]
+fn a_guest_uses_a_far_ssd_as_any_other() {
+    let Some(kit) = skip::kit_or_skip("a guest on a far SSD") else { return };
+    let place = Place::new();
+    let far = Export::start(&["--ram", "64MiB", "--serial", "FAR"]);
+    let near = place.attach("ssd", &far.url(), &["--dma", "strict"]);
+    use_a_far_ssd(kit, &place, &far, near);
+}
+
+#[test]
+fn a_guest_uses_a_far_ssd_with_keys_as_any_other() {
+    let Some(kit) = skip::kit_or_skip("a guest on a far SSD with keys") else { return };
+    let place = Place::new();
+    let path = |name: &str| place.socket(name).to_str().unwrap().to_owned();
+    let key = |name: &str| json(&["key", "new", &path(name), "--json"])["key"].as_str().unwrap().to_owned();
+    let (far_key, host_key) = (key("far"), key("host"));
+    let far = ["--ram", "64MiB", "--serial", "FAR", "--key", &path("far"), "--allow", &host_key];
+    let far = Export::start(&far);
+    let url = format!("{}?key={far_key}", far.url());
+    let near = place.attach("ssd", &url, &["--key", &path("host"), "--dma", "strict"]);
+    use_a_far_ssd(kit, &place, &far, near);
 }
 
 #[test]
@@ -162,7 +182,7 @@ fn the_round_trips_of_a_boot_to_a_mounted_file_system_are_counted() {
     let Some(kit) = skip::kit_or_skip("the round trips of a boot") else { return };
     let place = Place::new();
     let far = Export::start(&["--ram", "64MiB"]);
-    let mut near = place.attach("ssd", &far.url());
+    let mut near = place.attach("ssd", &far.url(), &[]);
     let script = r#"
         set -e
         appears /dev/nvme0n1
@@ -218,7 +238,7 @@ fn a_guest_starts_again_and_another_follows_when_it_is_killed() {
     let Some(kit) = skip::kit_or_skip("guests that come and go") else { return };
     let place = Place::new();
     let far = Export::start(&["--ram", "64MiB"]);
-    let mut near = place.attach("ssd", &far.url());
+    let mut near = place.attach("ssd", &far.url(), &[]);
     let _turn = turn();
     let device = || Device::vfio_user(place.socket("ssd"));
     let mut running = marking(kit, device()).start().unwrap();
@@ -252,7 +272,7 @@ fn a_far_end_that_goes_is_an_error_in_the_guest_and_comes_back() {
     let namespace = ["--namespace", image.to_str().unwrap(), "--serial", "COMES-BACK", "--hold", "5s"];
     let mut far = Export::start(&namespace);
     let address = far.address.clone();
-    let mut near = place.attach("ssd", &far.url());
+    let mut near = place.attach("ssd", &far.url(), &[]);
     let script = r#"
         printf 'a mark' | dd of=/dev/nvme0n1 bs=4k conv=sync,fsync 2>/dev/null
         AT=$(basename $(readlink -f /sys/class/nvme/nvme0/device))
@@ -293,7 +313,7 @@ fn a_guest_that_starts_while_its_far_end_is_away_finds_its_disk() {
     let place = Place::new();
     let far = Export::start(&["--ram", "64MiB", "--serial", "AWAY"]);
     let network = Relay::to(&far.address);
-    let mut near = place.attach("ssd", &format!("tcp://{}", network.address));
+    let mut near = place.attach("ssd", &format!("tcp://{}", network.address), &[]);
     near.wait_for("offering function");
     let _turn = turn();
     network.cut();
@@ -321,7 +341,7 @@ fn a_far_end_that_stalls_for_40_seconds_costs_the_guest_nothing_but_time() {
     let Some(kit) = skip::kit_or_skip("a far end that stalls") else { return };
     let place = Place::new();
     let far = Export::start(&["--ram", "64MiB"]);
-    let near = place.attach("ssd", &far.url());
+    let near = place.attach("ssd", &far.url(), &[]);
     let script = r#"
         set -e
         dd if=/dev/urandom of=/tmp/noise bs=1M count=8 2>/dev/null
@@ -363,7 +383,7 @@ fn a_machine_boots_from_a_far_ssd() {
     let image = place.socket("boot.img");
     std::fs::write(&image, guest::boot_image()).unwrap();
     let far = Export::start(&["--namespace", image.to_str().unwrap()]);
-    let near = place.attach("ssd", &far.url());
+    let near = place.attach("ssd", &far.url(), &[]);
     let _turn = turn();
     let builder = Guest::builder(kit).unwrap().device(Device::vfio_user(place.socket("ssd")));
     let outcome = builder.boot_from_device().boot_limit(LIMIT).run().unwrap();
@@ -376,7 +396,7 @@ fn a_local_and_a_far_ssd_share_a_switch_of_the_guests() {
     let Some(kit) = skip::kit_or_skip("two SSDs behind a switch") else { return };
     let place = Place::new();
     let far = Export::start(&["--ram", "16MiB", "--serial", "FAR"]);
-    let _near = place.attach("far", &far.url());
+    let _near = place.attach("far", &far.url(), &[]);
     let _local = place.device("near", &["--ram", "16MiB", "--serial", "NEAR", "--poll-doorbells"]);
     let script = r#"
         set -e
