@@ -13,8 +13,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant};
-use nvme::host::{Completed, Data};
-use nvme::wire::SubmissionQueueEntry;
+use nvme::host::{Command, Completed};
 use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self, Association, Multipath};
 use nvme_fabrics::wire::QueueId;
@@ -107,14 +106,8 @@ impl Initiator {
     ///
     /// # Errors
     /// When the command cannot be taken; it then never completes.
-    pub fn submit_admin(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<(), host::SubmitError> {
-        self.multipath.submit_admin(now, cookie, entry, data)?;
+    pub fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), host::SubmitError> {
+        self.multipath.submit_admin(now, command)?;
         self.exchange(now);
         Ok(())
     }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool, Rng, next_wake};
-use nvme::host::Data;
+use nvme::host::{Command, Data};
 use nvme::wire::{AdminOpcode, CompletionQueueEntry, IoOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_fabrics::host;
 use nvme_fabrics::host::multipath::{self, Completed, PathIndex, Request};
@@ -378,7 +378,8 @@ fn admin_commands_end_once_even_when_the_path_is_lost() {
         cdw10: 1,
         ..SubmissionQueueEntry::default()
     };
-    world.initiator.submit_admin(world.now, 7, entry, Data::Read(4096)).unwrap();
+    let command = Command { cookie: 7, entry, data: Data::Read(4096) };
+    world.initiator.submit_admin(world.now, command).unwrap();
     let path = PathIndex(0);
     let id = *world.lines.keys().find(|id| id.path == path && id.queue == QueueId::ADMIN).unwrap();
     world.lines.remove(&id);

@@ -20,7 +20,7 @@ pub use types::{Authentication, Config, Failure, Loss, Output, SubmitError};
 use super::{Identity, ImpactedController};
 use crate::wire::QueueId;
 use admin::{Admin, Owner};
-use nvme::host::{AsynchronousEvent, Completed, Data, command};
+use nvme::host::{AsynchronousEvent, Command, Completed, Data, command};
 use script::{Answer, Outcome, Question, Refresh};
 
 /// Asynchronous Event Type: Notice.
@@ -175,16 +175,11 @@ impl Association {
     ///
     /// # Errors
     /// When the command cannot be taken.
-    pub fn submit_admin(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<(), SubmitError> {
+    pub fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError> {
         if self.state != State::Live {
             return Err(SubmitError::NotReady);
         }
+        let Command { cookie, entry, data } = command;
         let limit = self.identity.as_ref().map_or(0, |identity| identity.reported.transfer_bytes_max);
         if data.len() as u64 > u64::from(limit) {
             return Err(SubmitError::Length(alloc::format!("{} B, {limit} B at most", data.len())));

@@ -17,8 +17,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant};
-use nvme::host::{Data, Origin};
-use nvme::wire::{AnaState, CompletionQueueEntry, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
+use nvme::host::{self, Data, Origin};
+use nvme::wire::{AnaState, CompletionQueueEntry, NamespaceId, Status, StatusCode};
 
 pub use types::{
     Completed, Config, Dispatch, Output, PATHS_MAX, PathIndex, PathStatus, Policy, Request, Statistics,
@@ -176,13 +176,11 @@ impl Multipath {
     pub fn submit_admin(
         &mut self,
         now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
+        command: host::Command,
     ) -> Result<(), association::SubmitError> {
         let path = self.paths.iter_mut().find(|path| path.is_live());
         let path = path.ok_or(association::SubmitError::NotReady)?;
-        path.association.submit_admin(now, cookie, entry, data)
+        path.association.submit_admin(now, command)
     }
 
     /// The transport has connected a queue.

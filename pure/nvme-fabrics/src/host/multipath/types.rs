@@ -3,7 +3,7 @@
 use core::fmt;
 
 use engine::{Buffer, Instant, Nanos};
-use nvme::host::{Data, Origin};
+use nvme::host::{Command, Data, Origin};
 use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 
 use crate::host::Identity;
@@ -69,6 +69,14 @@ pub struct Request {
     pub data: Data,
     /// Chooses the I/O queue: commands with the same number share a queue where possible.
     pub queue: u16,
+}
+
+impl Request {
+    /// The number that chooses the queue, and the command without it.
+    pub fn into_command(self) -> (u16, Command) {
+        let Self { cookie, entry, data, queue } = self;
+        (queue, Command { cookie, entry, data })
+    }
 }
 
 /// A command to be sent on a path.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 
 use engine::{Buffer, Instant, Nanos, Pool};
-use nvme::host::{Data, Origin};
+use nvme::host::{Command, Data, Origin};
 use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 use nvme_fabrics::authentication::Credentials;
 use nvme_fabrics::host::multipath::{self, Multipath, PathIndex, Request};
@@ -85,13 +85,7 @@ pub trait FabricDriver: Application<Event = FabricEvent> {
     ///
     /// # Errors
     /// When the command can't be taken; it then never completes.
-    fn submit_admin(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<(), host::SubmitError>;
+    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), host::SubmitError>;
 }
 
 /// A command that is remembered until it has ended.
@@ -260,7 +254,8 @@ impl<D: FabricDriver> Fabrics<D> {
         data: Data,
     ) -> Result<(), SubmitError> {
         let cookie = self.remember(pending);
-        self.attached.driver.submit_admin(now, cookie.raw(), entry, data).map_err(|error| {
+        let command = Command { cookie: cookie.raw(), entry, data };
+        self.attached.driver.submit_admin(now, command).map_err(|error| {
             self.retire(cookie);
             SubmitError::FabricsAdmin(error)
         })
@@ -375,21 +370,16 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
     fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
         self.attached.driver.submit(now, request).map_err(SubmitError::Fabrics)
     }
-    fn submit_admin(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<(), SubmitError> {
+    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError> {
+        let Command { cookie, entry, data } = command;
         self.admin(now, Pending { cookie, place: None, submitted: now }, entry, data)
     }
     /// Gets the property Version (VS): a controller behind a fabric has no configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {
         let get = PropertyGet { size: PropertySize::Dword, offset: property::VERSION };
         let entry = FabricsCommand::PropertyGet(get).emit();
-        let asked = self.attached.driver.submit_admin(now, PROBE, entry, Data::None);
-        asked.map_err(SubmitError::FabricsAdmin)
+        let command = Command { cookie: PROBE, entry, data: Data::None };
+        self.attached.driver.submit_admin(now, command).map_err(SubmitError::FabricsAdmin)
     }
 
     fn poll_own(&mut self) -> Option<Event> {

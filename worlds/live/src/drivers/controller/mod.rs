@@ -28,8 +28,8 @@ use std::os::fd::RawFd;
 
 use assemblies::near::Near;
 use engine::{Buffer, Instant, Nanos};
-use nvme::host::Data;
 use nvme::host::command::on_blocks;
+use nvme::host::{Command, Data};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::function;
@@ -265,8 +265,8 @@ impl Controller {
     /// When the command can't be taken, or fails.
     pub fn admin(&mut self, entry: SubmissionQueueEntry, data: Data) -> Result<Completed, AttachError> {
         let (cookie, now) = (self.cookie(), self.now());
-        let submitted =
-            each!(&mut self.reached, transport => transport.submit_admin(now, cookie, entry, data));
+        let command = Command { cookie, entry, data };
+        let submitted = each!(&mut self.reached, transport => transport.submit_admin(now, command));
         submitted.map_err(AttachError::Submit)?;
         self.wait_for(cookie)
     }

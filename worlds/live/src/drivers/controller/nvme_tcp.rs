@@ -4,8 +4,7 @@ use std::rc::Rc;
 
 use assemblies::initiator::{self, Initiator, Output};
 use engine::{Instant, Pool};
-use nvme::host::{Completed, Data};
-use nvme::wire::SubmissionQueueEntry;
+use nvme::host::{Command, Completed};
 use nvme_fabrics::host::multipath::{Multipath, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self};
 use nvme_tcp::host::{self as tcp, DigestUse};
@@ -97,13 +96,7 @@ impl FabricDriver for InitiatorDriver {
         self.initiator_mut().submit(now, request)
     }
 
-    fn submit_admin(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<(), host::SubmitError> {
-        self.initiator_mut().submit_admin(now, cookie, entry, data)
+    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), host::SubmitError> {
+        self.initiator_mut().submit_admin(now, command)
     }
 }

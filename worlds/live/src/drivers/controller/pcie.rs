@@ -2,8 +2,7 @@
 
 use assemblies::near::{ControllerIndex, Event as Told, Near};
 use engine::{Instant, Nanos};
-use nvme::host::Data;
-use nvme::wire::SubmissionQueueEntry;
+use nvme::host::Command;
 use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::function;
 use nvme_pcie::host::{Data as Place, DataRegion, Host, Submission, SubmitError as Refused};
@@ -70,7 +69,7 @@ impl Pcie {
         &mut self,
         now: Instant,
         hint: Option<u16>,
-        command: (u64, SubmissionQueueEntry, &Data),
+        command: &Command,
     ) -> Result<(), SubmitError> {
         let Self { hierarchy, controller, slots } = self;
         let near = hierarchy.near_mut();
@@ -126,17 +125,11 @@ impl Transport for Pcie {
         submitted.map(|_| ()).map_err(SubmitError::Pcie)
     }
     fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        let Request { cookie, entry, data, queue } = request;
-        self.submit_buffers(now, Some(queue), (cookie, entry, &data))
+        let (queue, command) = request.into_command();
+        self.submit_buffers(now, Some(queue), &command)
     }
-    fn submit_admin(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<(), SubmitError> {
-        self.submit_buffers(now, None, (cookie, entry, &data))
+    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError> {
+        self.submit_buffers(now, None, &command)
     }
     /// Reads the first double word of the configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {

@@ -1,8 +1,7 @@
 //! Places in a controller's memory for the data of commands that have them in buffers.
 
 use engine::{Buffer, Pool};
-use nvme::host::Data;
-use nvme::wire::SubmissionQueueEntry;
+use nvme::host::{Command, Data};
 use nvme_pcie::host::{
     self, Data as Place, DataRegion, Host, Origin, QueueId, Submission, SubmitError as Refused,
 };
@@ -60,9 +59,10 @@ impl Slots {
     pub(super) fn issue(
         &mut self,
         (queue, region): (QueueId, DataRegion),
-        (cookie, entry, data): (u64, SubmissionQueueEntry, &Data),
+        command: &Command,
         write: impl FnOnce(u64, &[u8]) -> Result<(), Unmapped>,
     ) -> Result<Submission, SubmitError> {
+        let Command { cookie, entry, ref data } = *command;
         if data.is_empty() {
             return Ok(Submission { queue, entry, data: None, cookie });
         }

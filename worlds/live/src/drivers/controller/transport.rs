@@ -1,8 +1,7 @@
 //! What every transport to a controller does.
 
 use engine::Instant;
-use nvme::host::{Data, Namespace};
-use nvme::wire::SubmissionQueueEntry;
+use nvme::host::{Command, Namespace};
 use nvme::wire::identify::IdentifyController;
 use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::host::{self, Data as Place, DataRegion, Submission};
@@ -63,13 +62,7 @@ pub(super) trait Transport {
     /// Takes an I/O command whose data are in buffers.
     fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError>;
     /// Takes an admin command whose data are in buffers.
-    fn submit_admin(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<(), SubmitError>;
+    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError>;
     /// Begins a round trip to the controller that involves no medium.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError>;
 

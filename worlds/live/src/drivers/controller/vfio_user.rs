@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use assemblies::near::MEMORY_BASE;
 use assemblies::vfio_user_client::{Config, Event as Told, Failure as Fault, User};
 use engine::{Instant, Nanos};
-use nvme::host::Data;
-use nvme::wire::SubmissionQueueEntry;
+use nvme::host::Command;
 use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::host::SubmitError as Refused;
 use nvme_pcie::host::{self, Data as Place, DataRegion, Host, Submission};
@@ -85,7 +84,7 @@ impl VfioUser {
         &mut self,
         now: Instant,
         hint: Option<u16>,
-        command: (u64, SubmissionQueueEntry, &Data),
+        command: &Command,
     ) -> Result<(), SubmitError> {
         let target = Slots::target(self.host().ok_or(SubmitError::Pcie(Refused::NotReady))?, hint);
         let memory = self.attached.driver.user().memory();
@@ -153,17 +152,11 @@ impl Transport for VfioUser {
         Ok(())
     }
     fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        let Request { cookie, entry, data, queue } = request;
-        self.submit_buffers(now, Some(queue), (cookie, entry, &data))
+        let (queue, command) = request.into_command();
+        self.submit_buffers(now, Some(queue), &command)
     }
-    fn submit_admin(
-        &mut self,
-        now: Instant,
-        cookie: u64,
-        entry: SubmissionQueueEntry,
-        data: Data,
-    ) -> Result<(), SubmitError> {
-        self.submit_buffers(now, None, (cookie, entry, &data))
+    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError> {
+        self.submit_buffers(now, None, &command)
     }
     /// Reads the first double word of the configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {
