@@ -12,12 +12,12 @@ use sim::accepted::AcceptedConnections;
 #[derive(Debug)]
 pub(crate) struct FarBox<F: Device<Input = Completion, Output = Storage>> {
     far: Far<F>,
-    lines: AcceptedConnections,
+    connections: AcceptedConnections,
 }
 
 impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
     pub(crate) fn new(far: Far<F>) -> Self {
-        Self { far, lines: AcceptedConnections::default() }
+        Self { far, connections: AcceptedConnections::default() }
     }
 
     pub(crate) const fn far(&self) -> &Far<F> {
@@ -25,7 +25,7 @@ impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
     }
 
     pub(crate) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
-        if let Some(input) = self.lines.heed(connection, event) {
+        if let Some(input) = self.connections.on_event(connection, event) {
             self.far.handle_input(now, far::Input::Network(input));
         }
     }
@@ -41,23 +41,23 @@ impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
         }
         while let Some(output) = self.far.poll_output() {
             match output {
-                far::Output::Transmit(name, bytes) => self.lines.push(name, bytes),
-                far::Output::Close(name) => self.lines.close(name),
+                far::Output::Transmit(name, bytes) => self.connections.push(name, bytes),
+                far::Output::Close(name) => self.connections.close(name),
                 far::Output::Device(Storage::Media(request)) => context.media(request),
                 far::Output::Event(..) | far::Output::Device(Storage::Notify(_)) => {}
             }
         }
-        self.lines.flush(context);
+        self.connections.flush(context);
         self.far.poll_timeout()
     }
 
     /// Replaces the box by `far`, a new process that knows nothing of the old one.
     pub(crate) fn restart(&mut self, far: Far<F>) {
         self.far = far;
-        self.lines.clear();
+        self.connections.clear();
     }
 
     pub(crate) fn describe(&self) -> String {
-        format!("{:?}, {} connections", self.far.downstream().session(), self.lines.count())
+        format!("{:?}, {} connections", self.far.downstream().session(), self.connections.count())
     }
 }

@@ -30,7 +30,7 @@ pub struct AcceptedConnections {
 
 impl AcceptedConnections {
     /// The engine's input for `event`, if any.
-    pub fn heed(&mut self, connection: ConnectionId, event: StreamEvent) -> Option<downstream::Input> {
+    pub fn on_event(&mut self, connection: ConnectionId, event: StreamEvent) -> Option<downstream::Input> {
         if let StreamEvent::Accepted { peer, .. } = event {
             self.accepted += 1;
             let one = Accepted { connection, outbox: Outbox::default(), ended: false };

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accepted;
+pub mod dialled;
 mod digest;
 pub mod direct;
 pub mod faults;

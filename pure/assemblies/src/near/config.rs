@@ -51,7 +51,7 @@ impl Default for Config {
 
 /// The distributed switch: 4 KiB payloads on the tunnel's links, and slots whose devices may
 /// vanish.
-pub(crate) const fn switch(ports: u8) -> SwitchConfig {
+pub const fn switch(ports: u8) -> SwitchConfig {
     let upstream = Identity {
         vendor: ids::VENDOR,
         device: ids::SWITCH_UPSTREAM_PORT,

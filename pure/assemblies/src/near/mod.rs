@@ -12,8 +12,7 @@ mod trace;
 mod watched;
 
 pub use chain::{Chain, Hop, read_chains};
-pub(crate) use config::switch;
-pub use config::{Config, MEMORY_BASE, PORTS_MAX};
+pub use config::{Config, MEMORY_BASE, PORTS_MAX, switch};
 pub use events::{ControllerIndex, Event, Failure};
 pub use trace::{Observation, Point, Trace};
 

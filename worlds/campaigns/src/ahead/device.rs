@@ -344,7 +344,7 @@ impl Whimsical {
     }
 
     /// Passes the doorbells that are due to the controller.
-    fn heed(&mut self) {
+    fn on_event(&mut self) {
         while let Some((&queue, _)) = self.unheeded.iter().find(|(_, (at, _))| *at <= self.now) {
             let (_, doorbell) = self.unheeded.remove(&queue).expect("it was found");
             let offset = u32::try_from(DOORBELLS).expect("a register") + 8 * u32::from(queue);
@@ -432,7 +432,7 @@ impl Device for Whimsical {
             let piece = entry.remove();
             self.ask(piece);
         }
-        self.heed();
+        self.on_event();
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             self.endpoint.handle_timeout(now);
         }

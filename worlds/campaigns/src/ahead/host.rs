@@ -9,10 +9,11 @@ use pcie::config::ClassCode;
 use pcie::requester::Answer;
 use pcie::root_complex::{self, MemoryReadToken, Plan, RootComplex, Topology};
 use pcie::switch::SwitchConfig;
+use sim::dialled::{DialledConnections, DialledEvent};
 use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
 use tunnel::session::Config as SessionConfig;
-use tunnel::upstream::{self, ConnectionIndex, PortIndex};
+use tunnel::upstream::{self, PortIndex};
 
 use super::memory::Shared;
 use super::station::{Found, Ground, Station, StationCookie};
@@ -20,18 +21,9 @@ use super::tap::Tap;
 use crate::campaign::Outcome;
 use crate::session::instance;
 use crate::workload::Phase;
-use sim::stream::Outbox;
 
 /// The pause before a failed enumeration is tried again.
 const AGAIN: Nanos = Nanos::from_millis(30);
-
-/// The connection of a port.
-#[derive(Debug)]
-struct Line {
-    connection: ConnectionId,
-    open: bool,
-    outbox: Outbox,
-}
 
 /// A host with a switch's upstream half, a root complex and a station for each device.
 #[derive(Debug)]
@@ -48,7 +40,7 @@ pub(super) struct HostNode {
     slow: Nanos,
     reads: BTreeMap<(Instant, u64), (MemoryReadToken, u64, u32)>,
     read_names: u64,
-    lines: Vec<Option<Line>>,
+    connections: DialledConnections,
     links: Vec<bool>,
     stations: Vec<Station>,
     taps: Vec<Tap>,
@@ -86,7 +78,7 @@ impl HostNode {
             slow,
             reads: BTreeMap::new(),
             read_names: 0,
-            lines: peers.iter().map(|_| None).collect(),
+            connections: DialledConnections::new(peers.len()),
             links: peers.iter().map(|_| false).collect(),
             peers,
             stations,
@@ -100,21 +92,14 @@ impl HostNode {
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
-        let found = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.connection == connection);
-        let Some(port) = self.lines.iter().position(found) else { return };
-        let index = ConnectionIndex::main_of(port_index(port));
+        let Some((index, event)) = self.connections.on_event(connection, event) else { return };
         let input = match event {
-            StreamEvent::Opened => {
-                self.lines[port].as_mut().expect("the line was found").open = true;
-                self.taps[port].on_connection();
+            DialledEvent::Connected => {
+                self.taps[usize::from(index.0)].on_connection();
                 upstream::Input::Connected(index)
             }
-            StreamEvent::Data(bytes) => upstream::Input::Received(index, bytes),
-            StreamEvent::Closed(_) => {
-                self.lines[port] = None;
-                upstream::Input::Disconnected(index)
-            }
-            StreamEvent::Writable | StreamEvent::Accepted { .. } => return,
+            DialledEvent::Received(bytes) => upstream::Input::Received(index, bytes),
+            DialledEvent::Disconnected => upstream::Input::Disconnected(index),
         };
         self.upstream.handle_input(now, input);
     }
@@ -149,9 +134,7 @@ impl HostNode {
             let Some(output) = self.upstream.poll_output() else { break };
             self.on_upstream(context, output);
         }
-        for line in self.lines.iter_mut().flatten().filter(|line| line.open) {
-            line.outbox.flush(context, line.connection);
-        }
+        self.connections.flush(context);
         let stations = self.stations.iter().filter_map(|station| station.poll_timeout(now));
         let others = [self.upstream.poll_timeout(), self.root.poll_timeout(), self.scan_at];
         let read = self.reads.first_key_value().map(|(key, _)| key.0);
@@ -216,29 +199,14 @@ impl HostNode {
         match output {
             From::Tlp { packet, .. } => self.root.handle_input(now, root_complex::Input::Packet(packet)),
             From::Transmit { connection, bytes } => {
-                let port = usize::from(connection.0);
-                self.taps[port].scan(&bytes);
-                if let Some(line) = &mut self.lines[port] {
-                    line.outbox.push(bytes);
-                }
+                self.taps[usize::from(connection.0)].scan(&bytes);
+                self.connections.push(connection, bytes);
             }
             From::Connect { connection } => {
-                let port = usize::from(connection.0);
-                self.hang_up(context, port);
-                let connection = context.dial(self.peers[port]);
-                self.lines[port] = Some(Line { connection, open: false, outbox: Outbox::default() });
+                self.connections.dial(context, connection, self.peers[usize::from(connection.0)]);
             }
-            From::CloseConnection { connection } => self.hang_up(context, usize::from(connection.0)),
+            From::CloseConnection { connection } => self.connections.close(context, connection),
             From::Event { port, event } => self.on_event(now, usize::from(port.0), &event),
-        }
-    }
-
-    fn hang_up<P>(&mut self, context: &mut Context<'_, P>, port: usize) {
-        if let Some(mut line) = self.lines[port].take() {
-            if line.open {
-                line.outbox.flush(context, line.connection);
-            }
-            context.close(line.connection);
         }
     }
 
@@ -327,7 +295,7 @@ impl HostNode {
         self.upstream = assemblies::upstream(&self.switch, sessions, rng.fork("upstream"));
         self.root = RootComplex::new(self.root_config);
         self.reads.clear();
-        self.lines.iter_mut().for_each(|line| *line = None);
+        self.connections.clear();
         self.links.iter_mut().for_each(|link| *link = false);
         self.stations.iter_mut().for_each(Station::restart);
         self.taps.iter_mut().for_each(Tap::restart);

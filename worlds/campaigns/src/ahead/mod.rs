@@ -18,14 +18,13 @@ mod station;
 mod tap;
 mod wild;
 
+use assemblies::near;
 use engine::{Instant, Nanos, Rng};
 use nvme::media::MediumId;
 use nvme::subsystem::BlockSize;
 use nvme_pcie::{controller, function};
-use pcie::config::{ClassCode, Identity as PciIdentity, Link, ids};
 use pcie::requester::CompletionTimeout;
 use pcie::root_complex::{self, Plan};
-use pcie::switch::SwitchConfig;
 use sim::media::MediaProfile;
 use sim::stream::LinkProfile;
 use sim::{Context, Event, Node, NodeId, World};
@@ -117,20 +116,6 @@ impl Subject for Member {
 
 fn pick<T: Copy, const N: usize>(rng: &mut Rng, of: [T; N]) -> T {
     of[usize::try_from(rng.below(N as u64)).expect("an index")]
-}
-
-const fn switch(ports: u8) -> SwitchConfig {
-    let upstream = PciIdentity {
-        vendor: ids::VENDOR,
-        device: ids::SWITCH_UPSTREAM_PORT,
-        revision: 0,
-        class: ClassCode::PCI_BRIDGE,
-        subsystem_vendor: 0,
-        subsystem: 0,
-    };
-    let downstream = PciIdentity { device: ids::SWITCH_DOWNSTREAM_PORT, ..upstream };
-    let link = Link { speed: 4, width: 4, port: 0, payload_max: 4096 };
-    SwitchConfig { upstream, downstream, ports, link, surprise: true, serial_number: 0 }
 }
 
 /// A world under construction, and what its seed has decided.
@@ -243,7 +228,7 @@ fn play(seed: u64, unruly: bool) -> Outcome {
         ..root_complex::Config::default()
     };
     let settings = host::Settings {
-        switch: switch(u8::try_from(count).expect("one or two")),
+        switch: near::switch(u8::try_from(count).expect("one or two")),
         root,
         plan: Plan { timeout: TIMEOUT, ..Plan::default() },
         session,

@@ -9,16 +9,16 @@ use nvme::host::command;
 use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission, SubmitError};
 use pcie::memory::Memory;
+use sim::dialled::{DialledConnections, DialledEvent};
 use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
 use tunnel::session::Config as SessionConfig;
-use tunnel::upstream::{ConnectionIndex, PortIndex};
+use tunnel::upstream::PortIndex;
 
 use crate::campaign::Outcome;
 use crate::checker::{End, Kind, OperationId};
 use crate::session::instance;
 use crate::workload::{Operation, Phase, Work};
-use sim::stream::Outbox;
 
 /// Fills the memory of a read in advance, so that missing bytes are noticed.
 const UNFILLED: u8 = 0xee;
@@ -46,15 +46,6 @@ impl Disk {
     }
 }
 
-/// A connection of a port. The first lines are one for each port; the lines behind them are the
-/// further connections of links over several connections.
-#[derive(Debug)]
-struct Line {
-    connection: ConnectionId,
-    open: bool,
-    outbox: Outbox,
-}
-
 /// A host over tunnels: its near machine, its connections and its workloads.
 #[derive(Debug)]
 pub(super) struct HostNode {
@@ -63,7 +54,9 @@ pub(super) struct HostNode {
     /// The nodes of the far ends, by port.
     peers: Vec<NodeId>,
     near: Near,
-    lines: Vec<Option<Line>>,
+    /// The first connections are one for each port. Behind them are the further connections of
+    /// links over several connections.
+    connections: DialledConnections,
     disks: Vec<Disk>,
     /// Whether this is an intruder, which leaves in the drain phase.
     intruder: bool,
@@ -79,12 +72,12 @@ impl HostNode {
         rng: &Rng,
     ) -> Self {
         let near = build(settings, &session, peers.len(), rng);
-        let lines = near.upstream().map_or(peers.len(), |upstream| upstream.connections());
+        let connections = near.upstream().map_or(peers.len(), |upstream| upstream.connections());
         Self {
             near,
             settings,
             session,
-            lines: (0..lines).map(|_| None).collect(),
+            connections: DialledConnections::new(connections),
             peers,
             intruder: disks.is_empty(),
             disks,
@@ -92,24 +85,12 @@ impl HostNode {
         }
     }
 
-    fn position(&self, connection: ConnectionId) -> Option<usize> {
-        self.lines.iter().position(|line| line.as_ref().is_some_and(|line| line.connection == connection))
-    }
-
     pub(super) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
-        let Some(place) = self.position(connection) else { return };
-        let index = ConnectionIndex(u8::try_from(place).expect("few connections"));
+        let Some((index, event)) = self.connections.on_event(connection, event) else { return };
         let input = match event {
-            StreamEvent::Opened => {
-                self.lines[place].as_mut().expect("the line was found").open = true;
-                near::Input::Connected(index)
-            }
-            StreamEvent::Data(bytes) => near::Input::Received(index, bytes),
-            StreamEvent::Closed(_) => {
-                self.lines[place] = None;
-                near::Input::Disconnected(index)
-            }
-            StreamEvent::Writable | StreamEvent::Accepted { .. } => return,
+            DialledEvent::Connected => near::Input::Connected(index),
+            DialledEvent::Received(bytes) => near::Input::Received(index, bytes),
+            DialledEvent::Disconnected => near::Input::Disconnected(index),
         };
         self.near.handle_input(now, input);
     }
@@ -124,9 +105,7 @@ impl HostNode {
             let Some(output) = self.near.poll_output() else { break };
             self.on_output(context, output);
         }
-        for line in self.lines.iter_mut().flatten().filter(|line| line.open) {
-            line.outbox.flush(context, line.connection);
-        }
+        self.connections.flush(context);
         let pauses = self.disks.iter().filter_map(|disk| disk.workload.poll_timeout(now));
         self.near.poll_timeout().into_iter().chain(pauses).min()
     }
@@ -135,31 +114,14 @@ impl HostNode {
         match output {
             near::Output::Connect(index) => {
                 let port = self.near.upstream().expect("a host over tunnels dials").port_of(index);
-                let place = usize::from(index.0);
-                self.hang_up(context, place);
-                let connection = context.dial(self.peers[usize::from(port.0)]);
-                self.lines[place] = Some(Line { connection, open: false, outbox: Outbox::default() });
+                self.connections.dial(context, index, self.peers[usize::from(port.0)]);
             }
-            near::Output::Transmit(index, bytes) => {
-                if let Some(line) = &mut self.lines[usize::from(index.0)] {
-                    line.outbox.push(bytes);
-                }
-            }
-            near::Output::Close(index) => self.hang_up(context, usize::from(index.0)),
+            near::Output::Transmit(index, bytes) => self.connections.push(index, bytes),
+            near::Output::Close(index) => self.connections.close(context, index),
             near::Output::Packet(packet) => {
                 unreachable!("a host over tunnels has no direct link for {packet}")
             }
             near::Output::Event(event) => self.on_event(context.now(), event),
-        }
-    }
-
-    /// Ends a connection; bytes that it does not take at once are lost.
-    fn hang_up<P>(&mut self, context: &mut Context<'_, P>, place: usize) {
-        if let Some(mut line) = self.lines[place].take() {
-            if line.open {
-                line.outbox.flush(context, line.connection);
-            }
-            context.close(line.connection);
         }
     }
 
@@ -239,7 +201,7 @@ impl HostNode {
     pub(super) fn restart(&mut self, rng: &Rng) {
         self.session.identity.instance = instance(&mut rng.fork("instance"));
         self.near = build(self.settings, &self.session, self.peers.len(), rng);
-        self.lines.iter_mut().for_each(|line| *line = None);
+        self.connections.clear();
         for disk in &mut self.disks {
             disk.workload.abandon();
             disk.pending = None;

@@ -18,7 +18,7 @@ const EVENTS_MAX: usize = 24;
 
 /// An accepted connection.
 #[derive(Debug)]
-struct Line {
+struct Connection {
     connection: stream::ConnectionId,
     /// Received bytes that the target does not want yet.
     received: VecDeque<Buffer>,
@@ -37,7 +37,7 @@ pub(super) struct TargetNode {
     /// The other target that has the medium; `None` when the medium is the node's own.
     behind: Option<Behind>,
     /// The connections, by the target's numbers for them.
-    lines: Vec<Option<Line>>,
+    connections: Vec<Option<Connection>>,
     events: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl TargetNode {
     ) -> Self {
         let config = Config { connection, directory: directory(ports), rng: rng.into() };
         let target = build(Instant::ZERO, &config, &core);
-        Self { config, core, lands, target, behind, lines: Vec::new(), events: Vec::new() }
+        Self { config, core, lands, target, behind, connections: Vec::new(), events: Vec::new() }
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: stream::ConnectionId, event: StreamEvent) {
@@ -64,18 +64,18 @@ impl TargetNode {
         {
             return;
         }
-        let is_it = |line: &Option<Line>| line.as_ref().is_some_and(|line| line.connection == connection);
-        let Some(index) = self.lines.iter().position(is_it) else { return };
+        let is_it = |one: &Option<Connection>| one.as_ref().is_some_and(|one| one.connection == connection);
+        let Some(index) = self.connections.iter().position(is_it) else { return };
         match event {
             StreamEvent::Data(bytes) => {
-                let line = self.lines[index].as_mut().expect("the line was found");
-                if !line.ended {
-                    line.received.push_back(bytes);
+                let one = self.connections[index].as_mut().expect("the connection was found");
+                if !one.ended {
+                    one.received.push_back(bytes);
                     self.feed(now, index);
                 }
             }
             StreamEvent::Closed(_) => {
-                self.lines[index] = None;
+                self.connections[index] = None;
                 self.target.handle_input(now, Input::Closed(id_of(index)));
             }
             _ => {}
@@ -83,12 +83,12 @@ impl TargetNode {
     }
 
     fn accept(&mut self, now: Instant, connection: stream::ConnectionId, lane: Lane) {
-        let free = self.lines.iter().position(Option::is_none);
+        let free = self.connections.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
-            self.lines.push(None);
-            self.lines.len() - 1
+            self.connections.push(None);
+            self.connections.len() - 1
         });
-        self.lines[index] = Some(Line { connection, received: VecDeque::new(), ended: false });
+        self.connections[index] = Some(Connection { connection, received: VecDeque::new(), ended: false });
         let accepted = Accepted {
             connection: id_of(index),
             port: port(lane.0),
@@ -104,8 +104,8 @@ impl TargetNode {
     fn feed(&mut self, now: Instant, index: usize) {
         let id = id_of(index);
         while self.target.wants_input(id)
-            && let Some(line) = self.lines[index].as_mut().filter(|line| !line.ended)
-            && let Some(mut bytes) = line.received.pop_front()
+            && let Some(one) = self.connections[index].as_mut().filter(|one| !one.ended)
+            && let Some(mut bytes) = one.received.pop_front()
         {
             while self.lands
                 && !bytes.is_empty()
@@ -136,7 +136,7 @@ impl TargetNode {
                 self.on_output(context, output);
             }
             let mut moved = self.settle_behind(context);
-            for index in 0..self.lines.len() {
+            for index in 0..self.connections.len() {
                 moved |= self.flush(context, index);
                 self.feed(now, index);
             }
@@ -170,8 +170,8 @@ impl TargetNode {
     fn on_output<P>(&mut self, context: &mut Context<'_, P>, output: Output) {
         match output {
             Output::Close(id) => {
-                if let Some(line) = self.lines[id.0 as usize].as_mut() {
-                    line.ended = true;
+                if let Some(one) = self.connections[id.0 as usize].as_mut() {
+                    one.ended = true;
                 }
             }
             Output::Media { request, .. } => match &mut self.behind {
@@ -193,7 +193,9 @@ impl TargetNode {
     /// Sends as much as a connection takes. Returns whether anything was sent, or the connection
     /// was closed.
     fn flush<P>(&mut self, context: &mut Context<'_, P>, index: usize) -> bool {
-        let Some(&Line { connection, ended, .. }) = self.lines[index].as_ref() else { return false };
+        let Some(&Connection { connection, ended, .. }) = self.connections[index].as_ref() else {
+            return false;
+        };
         let (id, now) = (id_of(index), context.now());
         let mut sent = 0;
         let mut all = true;
@@ -210,7 +212,7 @@ impl TargetNode {
         }
         if all && ended {
             context.close(connection);
-            self.lines[index] = None;
+            self.connections[index] = None;
             self.target.handle_input(now, Input::Closed(id));
             return true;
         }
@@ -220,16 +222,16 @@ impl TargetNode {
     pub(super) fn restart(&mut self, now: Instant, rng: Rng) {
         self.config.rng = rng.into();
         self.target = build(now, &self.config, &self.core);
-        self.lines.clear();
+        self.connections.clear();
         if let Some(behind) = &mut self.behind {
             behind.restart();
         }
     }
 
     pub(super) fn describe(&self) -> String {
-        let lines = self.lines.iter().flatten().count();
+        let connections = self.connections.iter().flatten().count();
         let behind = self.behind.as_ref().map_or(String::new(), |behind| behind.wires.describe());
-        format!("{lines} connections; latest events:\n    ") + &self.events.join("\n    ") + &behind
+        format!("{connections} connections; latest events:\n    ") + &self.events.join("\n    ") + &behind
     }
 }
 

@@ -14,7 +14,7 @@ const EVENTS_MAX: usize = 24;
 
 /// A connection of the world.
 #[derive(Debug)]
-struct Line {
+struct Connection {
     id: ConnectionId,
     open: bool,
 }
@@ -29,7 +29,7 @@ pub(super) struct Wires {
     lands: bool,
     pub(super) initiator: Initiator,
     is_started: bool,
-    lines: BTreeMap<stream::ConnectionId, Line>,
+    connections: BTreeMap<stream::ConnectionId, Connection>,
     events: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl Wires {
             associations,
             lands,
             is_started: false,
-            lines: BTreeMap::new(),
+            connections: BTreeMap::new(),
             events: Vec::new(),
         }
     }
@@ -59,16 +59,16 @@ impl Wires {
         connection: stream::ConnectionId,
         event: StreamEvent,
     ) -> bool {
-        let Some(line) = self.lines.get_mut(&connection) else { return false };
-        let id = line.id;
+        let Some(one) = self.connections.get_mut(&connection) else { return false };
+        let id = one.id;
         match event {
             StreamEvent::Opened => {
-                line.open = true;
+                one.open = true;
                 self.initiator.handle_input(now, Input::Connected(id));
             }
             StreamEvent::Data(bytes) => self.receive(now, id, bytes),
             StreamEvent::Closed(_) => {
-                self.lines.remove(&connection);
+                self.connections.remove(&connection);
                 self.initiator.handle_input(now, Input::Closed(id));
             }
             StreamEvent::Writable | StreamEvent::Accepted { .. } => {}
@@ -108,7 +108,7 @@ impl Wires {
                 Output::Dial(id) => {
                     let lane = Lane(u8::try_from(id.path.0).expect("few paths"));
                     let connection = context.dial_lane(self.target, lane);
-                    self.lines.insert(connection, Line { id, open: false });
+                    self.connections.insert(connection, Connection { id, open: false });
                 }
                 Output::Close { connection: id, last, .. } => self.close(context, id, &last),
                 // The network may lose an ICResp. Two ends that keep to the protocol have no other
@@ -123,19 +123,19 @@ impl Wires {
     }
 
     fn close<P>(&mut self, context: &mut Context<'_, P>, id: ConnectionId, last: &[u8]) {
-        let found = self.lines.iter().find(|(_, line)| line.id == id);
-        let Some((&connection, &Line { open, .. })) = found else { return };
+        let found = self.connections.iter().find(|(_, one)| one.id == id);
+        let Some((&connection, &Connection { open, .. })) = found else { return };
         if open {
             context.send(connection, last);
         }
         context.close(connection);
-        self.lines.remove(&connection);
+        self.connections.remove(&connection);
     }
 
     /// Sends as much as the connections take.
     pub(super) fn flush<P>(&mut self, context: &mut Context<'_, P>) {
-        for (connection, line) in self.lines.iter().filter(|(_, line)| line.open) {
-            let Some(outbox) = self.initiator.outbox(line.id) else { continue };
+        for (connection, one) in self.connections.iter().filter(|(_, one)| one.open) {
+            let Some(outbox) = self.initiator.outbox(one.id) else { continue };
             let mut sent = 0;
             for slice in outbox.slices() {
                 let taken = context.send(*connection, slice);
@@ -145,7 +145,7 @@ impl Wires {
                 }
             }
             if sent > 0 {
-                self.initiator.sent(line.id, sent);
+                self.initiator.sent(one.id, sent);
             }
         }
     }
@@ -154,7 +154,7 @@ impl Wires {
     pub(super) fn restart(&mut self) {
         self.initiator = Initiator::new(self.config.clone(), self.associations.clone());
         self.is_started = false;
-        self.lines.clear();
+        self.connections.clear();
     }
 
     /// Whether every path of the initiator is up.
@@ -176,7 +176,7 @@ impl Wires {
         for path in self.initiator.multipath().paths() {
             text += &format!("path live: {}, over: {}, {} on it; ", path.live, path.over, path.outstanding);
         }
-        text + &format!("{} connections; latest events:\n    ", self.lines.len())
+        text + &format!("{} connections; latest events:\n    ", self.connections.len())
             + &self.events.join("\n    ")
     }
 }

@@ -17,14 +17,14 @@ use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
 use tunnel::downstream::{self, Downstream};
 use tunnel::session::Config as SessionConfig;
-use tunnel::upstream::{self, ConnectionIndex};
+use tunnel::upstream;
 
 use super::Cargo;
 use super::chain::Place;
 use super::journal::{Cause, Journal, Step};
 use super::port::Port;
 use sim::accepted::AcceptedConnections;
-use sim::stream::Outbox;
+use sim::dialled::{DialledConnections, DialledEvent};
 
 /// Packets on their way between the port and the tunnel.
 #[derive(Debug)]
@@ -128,14 +128,6 @@ fn switch_config(payload_max: u32) -> SwitchConfig {
     }
 }
 
-/// The upstream end's connection.
-#[derive(Debug)]
-struct Line {
-    connection: ConnectionId,
-    open: bool,
-    outbox: Outbox,
-}
-
 /// The switch's end at the host.
 #[derive(Debug)]
 pub(super) struct UpstreamNode {
@@ -144,7 +136,7 @@ pub(super) struct UpstreamNode {
     pipeline: Pipeline,
     /// The node of the downstream end.
     peer: NodeId,
-    line: Option<Line>,
+    connections: DialledConnections,
     up: bool,
     /// The journal's mark of the arrival of the last bytes.
     cause: Cause,
@@ -164,7 +156,7 @@ impl UpstreamNode {
             port,
             pipeline: Pipeline::new(latency, Side::Near, Journal::default()),
             peer,
-            line: None,
+            connections: DialledConnections::new(1),
             up: false,
             cause: None,
         }
@@ -198,27 +190,13 @@ impl UpstreamNode {
         event: StreamEvent,
     ) {
         self.cause = self.pipeline.arrive(context, connection);
-        let index = ConnectionIndex(0);
-        let Some(line) = self.line.as_mut().filter(|line| line.connection == connection) else { return };
+        let Some((index, event)) = self.connections.on_event(connection, event) else { return };
         let input = match event {
-            StreamEvent::Opened => {
-                line.open = true;
-                upstream::Input::Connected(index)
-            }
-            StreamEvent::Data(bytes) => upstream::Input::Received(index, bytes),
-            StreamEvent::Closed(_) => {
-                self.line = None;
-                upstream::Input::Disconnected(index)
-            }
-            StreamEvent::Writable | StreamEvent::Accepted { .. } => return,
+            DialledEvent::Connected => upstream::Input::Connected(index),
+            DialledEvent::Received(bytes) => upstream::Input::Received(index, bytes),
+            DialledEvent::Disconnected => upstream::Input::Disconnected(index),
         };
         self.engine.handle_input(context.now(), input);
-    }
-
-    fn hang_up(&mut self, context: &mut Context<'_, Cargo>) {
-        if let Some(line) = self.line.take() {
-            context.close(line.connection);
-        }
     }
 
     pub(super) fn settle(&mut self, context: &mut Context<'_, Cargo>) -> Option<Instant> {
@@ -232,17 +210,13 @@ impl UpstreamNode {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 upstream::Output::Tlp { packet, .. } => self.pipeline.emerge(now, packet, self.cause),
-                upstream::Output::Transmit { bytes, .. } => {
-                    if let Some(line) = self.line.as_mut().filter(|line| line.open) {
-                        line.outbox.push(bytes);
-                    }
+                upstream::Output::Transmit { connection, bytes } => self.connections.push(connection, bytes),
+                upstream::Output::Connect { connection } => {
+                    self.connections.dial(context, connection, self.peer);
                 }
-                upstream::Output::Connect { .. } => {
-                    self.hang_up(context);
-                    let connection = context.dial(self.peer);
-                    self.line = Some(Line { connection, open: false, outbox: Outbox::default() });
+                upstream::Output::CloseConnection { connection } => {
+                    self.connections.close(context, connection);
                 }
-                upstream::Output::CloseConnection { .. } => self.hang_up(context),
                 upstream::Output::Event { event, .. } => match event {
                     tunnel::Event::LinkUp { .. } => self.up = true,
                     tunnel::Event::LinkDown { .. } => self.up = false,
@@ -250,10 +224,10 @@ impl UpstreamNode {
                 },
             }
         }
-        if let Some(line) = &mut self.line {
-            context.watch(line.connection, self.pipeline.journal.is_on());
-            line.outbox.flush(context, line.connection);
+        for connection in self.connections.names() {
+            context.watch(connection, self.pipeline.journal.is_on());
         }
+        self.connections.flush(context);
         self.pipeline.send(context, &mut self.port);
         [self.engine.poll_timeout(), self.pipeline.next()].into_iter().flatten().min()
     }
@@ -265,7 +239,7 @@ pub(super) struct DownstreamNode {
     engine: Downstream,
     port: Port,
     pipeline: Pipeline,
-    lines: AcceptedConnections,
+    connections: AcceptedConnections,
     /// The journal's mark of the arrival of the last bytes.
     cause: Cause,
 }
@@ -282,7 +256,7 @@ impl DownstreamNode {
             engine: Downstream::new(session, rng),
             port,
             pipeline: Pipeline::new(latency, Side::Far, journal),
-            lines: AcceptedConnections::default(),
+            connections: AcceptedConnections::default(),
             cause: None,
         }
     }
@@ -299,7 +273,7 @@ impl DownstreamNode {
         event: StreamEvent,
     ) {
         self.cause = self.pipeline.arrive(context, connection);
-        if let Some(input) = self.lines.heed(connection, event) {
+        if let Some(input) = self.connections.on_event(connection, event) {
             self.engine.handle_input(context.now(), input);
         }
     }
@@ -315,8 +289,10 @@ impl DownstreamNode {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 downstream::Output::Tlp { packet, .. } => self.pipeline.emerge(now, packet, self.cause),
-                downstream::Output::Transmit { connection, bytes } => self.lines.push(connection, bytes),
-                downstream::Output::Close { connection } => self.lines.close(connection),
+                downstream::Output::Transmit { connection, bytes } => {
+                    self.connections.push(connection, bytes)
+                }
+                downstream::Output::Close { connection } => self.connections.close(connection),
                 downstream::Output::DeviceReset => {
                     self.pipeline.clear();
                     self.port.reset(context);
@@ -324,7 +300,7 @@ impl DownstreamNode {
                 downstream::Output::Event { .. } => {}
             }
         }
-        self.lines.flush(context);
+        self.connections.flush(context);
         self.pipeline.send(context, &mut self.port);
         [self.engine.poll_timeout(), self.pipeline.next()].into_iter().flatten().min()
     }
