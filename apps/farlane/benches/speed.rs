@@ -9,11 +9,11 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 
+use support::ends::Listening;
 use support::{farlane, idle_percent, median, number};
 
 const RUNS: usize = 5;
@@ -65,25 +65,10 @@ fn demo() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Starts a far end with these options. Returns its process and its URL.
-fn export(options: &[&str]) -> (Child, String) {
-    let mut export = farlane()
-        .args(["export", "--json", "--listen", "127.0.0.1:0"])
-        .args(options)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(export.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap();
-    let url = format!("tcp://{}", said["listening"].as_str().unwrap());
-    (export, url)
-}
-
 /// Prints what the digests of frames add to a command over TCP, with a processor for each end.
 fn digests() {
-    let (mut export, url) = export(&["--ram", "1MiB", "--spin", "10s", "--cpu", "0"]);
+    let export = Listening::export(&["--ram", "1MiB", "--spin", "10s", "--cpu", "0"]);
+    let url = export.url();
     let median_ns = |workload: &str, depth: &str, more: &[&str]| {
         let output = farlane()
             .args(["bench", &url, "--json", "--cpu", "1", "--spin", "10s", "--runtime", "1s"])
@@ -116,15 +101,14 @@ fn digests() {
         let name = format!("{workload}, depth {depth}");
         println!("{name:<46}{without:>12.0}{with:>12.0}{ratio:>8.3}  at most 1.03");
     }
-    export.kill().unwrap();
-    export.wait().unwrap();
 }
 
 /// Prints what a far end with a 1 GiB namespace costs.
 fn far_end() {
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk.img");
-    let (mut export, url) = export(&["--namespace", &format!("{},size=1GiB", disk.display())]);
+    let export = Listening::export(&["--namespace", &format!("{},size=1GiB", disk.display())]);
+    let url = export.url();
     for workload in ["randwrite", "randread"] {
         for bytes in ["4k", "128k"] {
             let status = farlane()
@@ -135,9 +119,7 @@ fn far_end() {
         }
     }
     println!("\nfar end with a 1 GiB file, after 4 KiB and 128 KiB reads and writes at depth 128:");
-    let most = number(&format!("/proc/{}/status", export.id()), "VmHWM:") / 1024.0;
+    let most = number(&format!("/proc/{}/status", export.process.id()), "VmHWM:") / 1024.0;
     println!("  most memory resident, MiB {most:>30.0}  aim: under 64");
-    println!("  idle, processor time {:>34.2}%  aim: under 1", idle_percent(&export));
-    export.kill().unwrap();
-    export.wait().unwrap();
+    println!("  idle, processor time {:>34.2}%  aim: under 1", idle_percent(&export.process));
 }

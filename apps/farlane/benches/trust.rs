@@ -23,6 +23,7 @@ use live::sys::clock::Clock;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde_json::Value;
 
+use support::ends::Listening;
 use support::{farlane, median, number};
 
 const RUNS: usize = 7;
@@ -33,7 +34,11 @@ const RECORD: usize = 16 << 10;
 
 fn main() {
     let directory = tempfile::tempdir().unwrap();
-    let (mut export, plain, sealed) = export(directory.path().to_str().unwrap());
+    let key = format!("{}/key.pem", directory.path().display());
+    let options = ["--ram", "16MiB", "--key", &key, "--spin", "10s", "--cpu", "0"];
+    let export = Listening::export(&options);
+    // Any key: a host's own key need not be known.
+    let (plain, sealed) = (export.url(), format!("{}?key=any", export.url()));
     println!("{:<46}{:>12}{:>12}{:>8}  aim", "median ns, 4 KiB, depth 1", "plain", "TLS", "ratio");
     for workload in ["randread", "randwrite"] {
         let pairs: Vec<[f64; 2]> = (0..RUNS)
@@ -58,8 +63,7 @@ fn main() {
             .collect();
         row(workload, &pairs, "at least 0.60");
     }
-    export.kill().unwrap();
-    export.wait().unwrap();
+    drop(export);
     idle();
     nvme_tcp(directory.path().to_str().unwrap());
 }
@@ -171,21 +175,6 @@ fn row(name: &str, pairs: &[[f64; 2]], aim: &str) {
     let [one, other] = [0, 1].map(|which| median(pairs.iter().map(|pair| pair[which])));
     let ratio = median(pairs.iter().map(|[one, other]| other / one));
     println!("{name:<46}{one:>12.0}{other:>12.0}{ratio:>8.2}  {aim}");
-}
-
-/// A far end that hears hosts with and without TLS: its process, and its URLs without and with a
-/// key.
-fn export(directory: &str) -> (Child, String, String) {
-    let key = format!("{directory}/key.pem");
-    let (export, address) = announced(
-        farlane()
-            .args(["export", "--json", "--listen", "127.0.0.1:0", "--ram", "16MiB", "--key", &key])
-            .args(["--spin", "10s", "--cpu", "0"]),
-    );
-    let plain = format!("tcp://{address}");
-    // Any key: a host's own key need not be known.
-    let sealed = format!("{plain}?key=any");
-    (export, plain, sealed)
 }
 
 fn bench(url: &str, workload: &str, bytes: &str, depth: &str) -> Value {

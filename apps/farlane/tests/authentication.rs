@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use support::load::short_load;
 use support::running::Running;
 use support::{Export, FARLANE, farlane};
 
@@ -35,16 +36,11 @@ fn secret(folder: &Path, name: &str) -> PathBuf {
     path
 }
 
-/// What a short run of `bench` prints, and whether it succeeds.
+/// What a short verified load prints, and whether it succeeds.
 fn bench(url: &str, more: &[&str]) -> (bool, String) {
-    let mut arguments =
-        vec!["bench", "--rw", "randwrite", "--verify", "--iodepth", "4", "--runtime", "500ms"];
-    arguments.extend(["--timeout", "5s", url]);
-    arguments.extend(more);
-    let output = Running::start(&arguments).output(LONGEST);
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.success(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+    let mut further = vec!["--iodepth", "4", "--timeout", "5s"];
+    further.extend(more);
+    short_load(url, "randwrite", &further)
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 use serde_json::Value;
+use support::load::{assert_serves, assert_verified, verified};
 use support::proxy::Proxy;
 use support::relay::Relay;
 use support::running::{Running, signal, times, wait_until};
@@ -44,29 +45,6 @@ impl Disk {
     }
 }
 
-/// A verified load of random writes on the far end at `url`.
-fn verified(url: &str, runtime: &str, further: &[&str]) -> Running {
-    let mut arguments =
-        vec!["bench", url, "--rw", "randwrite", "--iodepth", "8", "--size", "8MiB", "--verify"];
-    arguments.extend(["--runtime", runtime, "--json"]);
-    arguments.extend(further);
-    Running::start(&arguments)
-}
-
-/// Checks that the load ended without errors and verified its data. Returns what the load wrote on
-/// standard error.
-fn assert_verified(load: Running) -> String {
-    let (report, said) = load.json();
-    assert_eq!((&report["errors"], &report["verified"]), (&Value::from(0), &Value::from(true)), "{said}");
-    assert!(report["compared"].as_u64().unwrap() > 0, "{report}");
-    said
-}
-
-/// Checks that the far end serves a new host.
-fn assert_serves(far: &Export) {
-    assert_eq!(json(&["ping", &far.url(), "--count", "10", "--json"])["count"], 10);
-}
-
 #[test]
 fn a_far_end_that_is_killed_and_started_again_in_time_loses_nothing() {
     let disk = Disk::new();
@@ -78,7 +56,7 @@ fn a_far_end_that_is_killed_and_started_again_in_time_loses_nothing() {
     let far = disk.export(&far.address);
     let said = assert_verified(load);
     assert!(said.contains("interrupted: the connection was lost"), "{said}");
-    assert_serves(&far);
+    assert_serves(&far.url());
 }
 
 #[test]
@@ -92,7 +70,7 @@ fn a_far_end_that_does_not_come_back_is_an_error_and_a_new_one_serves() {
     assert!(said.contains("link down: no connection for 1 s"), "{said}");
     assert!(said.contains("the far end has gone"), "{said}");
     let far = disk.export(&far.address);
-    assert_serves(&far);
+    assert_serves(&far.url());
 }
 
 #[test]
@@ -195,7 +173,7 @@ fn strangers_harm_nobody_and_are_told_why() {
     let mut answer = Vec::new();
     let _ = (&silent).read_to_end(&mut answer);
     assert!(String::from_utf8_lossy(&answer).contains("no Hello came within"), "{answer:?}");
-    assert_serves(&far);
+    assert_serves(&far.url());
 }
 
 /// The Hello that a host sends first.
@@ -222,13 +200,13 @@ fn a_hello_that_is_cut_at_any_byte_keeps_nobody_out() {
         let mut stream = TcpStream::connect(&far.address).unwrap();
         stream.write_all(&hello[..length]).unwrap();
     }
-    assert_serves(&far);
+    assert_serves(&far.url());
     assert_eq!(far.said().matches("link up").count(), 1, "{}", far.said());
     // A host that goes after its Hello, perhaps without knowing that it has the device, keeps
     // nobody waiting.
     TcpStream::connect(&far.address).unwrap().write_all(&hello).unwrap();
     far.wait_for("interrupted");
-    assert_serves(&far);
+    assert_serves(&far.url());
 }
 
 #[test]
@@ -240,7 +218,7 @@ fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
     assert!(said.contains("in use; who has it is told where the device is"), "{said}");
     assert!(said.contains("one host at a time"), "{said}");
     assert_verified(first);
-    assert_serves(&far);
+    assert_serves(&far.url());
 }
 
 #[test]
@@ -253,7 +231,7 @@ fn a_host_that_is_killed_makes_the_next_one_wait_for_the_hold_time_only() {
     far.wait_for("interrupted");
     let said = fail(&["ping", &far.url(), "--timeout", "100ms"]);
     assert!(said.contains("held for a host whose connection was lost"), "{said}");
-    assert_serves(&far);
+    assert_serves(&far.url());
     assert!(far.said().contains("link down: no connection for 1 s"), "{}", far.said());
 }
 
@@ -268,7 +246,7 @@ fn a_host_that_is_interrupted_leaves_in_order_and_the_next_one_need_not_wait() {
     let said = load.fail();
     assert!(said.contains("interrupted"), "{said}");
     far.wait_for("closed by the peer");
-    assert_serves(&far);
+    assert_serves(&far.url());
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nvme_fabrics::tls::{Derivation, IdentityVersion, TlsKey};
+use support::load::short_load;
 use support::running::Running;
 use support::{Export, FARLANE, farlane};
 
@@ -58,15 +59,11 @@ fn target(folder: &Folder, key: &str, more: &[&str]) -> Export {
     Export::of(command)
 }
 
-/// What a short run of `bench` prints, and whether it succeeds.
+/// What a short verified load prints, and whether it succeeds.
 fn bench(url: &str, more: &[&str]) -> (bool, String) {
-    let mut arguments = vec!["bench", "--rw", "randrw", "--verify", "--iodepth", "8", "--runtime", "500ms"];
-    arguments.extend(["--timeout", "3s", url]);
-    arguments.extend(more);
-    let output = Running::start(&arguments).output(LONGEST);
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.success(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+    let mut further = vec!["--iodepth", "8", "--timeout", "3s"];
+    further.extend(more);
+    short_load(url, "randrw", &further)
 }
 
 #[test]

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use support::load::{assert_serves, assert_verified, verified};
 use support::outage::Outage;
-use support::running::{Running, wait_until};
+use support::running::wait_until;
 use support::{Export, fail, json, succeed};
 
 /// Starts a far end that speaks QUIC at `address`, with further arguments.
@@ -30,28 +30,6 @@ fn url(far: &Export) -> String {
     format!("quic://{}?key={}", said(far, "quic"), said(far, "key"))
 }
 
-/// A verified load of random writes on the far end at `url`.
-fn verified(url: &str, runtime: &str) -> Running {
-    let mut arguments =
-        vec!["bench", url, "--rw", "randwrite", "--iodepth", "8", "--size", "8MiB", "--verify"];
-    arguments.extend(["--runtime", runtime, "--json"]);
-    Running::start(&arguments)
-}
-
-/// Checks that the load ended without errors and verified its data. Returns what the load wrote on
-/// standard error.
-fn assert_verified(load: Running) -> String {
-    let (report, said) = load.json();
-    assert_eq!((&report["errors"], &report["verified"]), (&Value::from(0), &Value::from(true)), "{said}");
-    assert!(report["compared"].as_u64().unwrap() > 0, "{report}");
-    said
-}
-
-/// Checks that the far end serves a new host.
-fn assert_serves(url: &str) {
-    assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
-}
-
 #[test]
 fn a_far_end_is_used_over_quic_and_over_tcp() {
     let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
@@ -62,7 +40,7 @@ fn a_far_end_is_used_over_quic_and_over_tcp() {
             10
         );
     }
-    assert!(!assert_verified(verified(&url, "1s")).contains("interrupted"));
+    assert!(!assert_verified(verified(&url, "1s", &[])).contains("interrupted"));
     assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
     assert_serves(&far.url());
     assert_serves(&format!("quic://{}?key=any", said(&far, "quic")));
@@ -130,7 +108,7 @@ fn a_far_end_that_is_killed_and_started_again_with_its_key_loses_nothing() {
     let arguments = ["--namespace", &spec, "--hold", "1s", "--key", &key];
     let mut far = export("127.0.0.1:0", &arguments);
     let url = url(&far);
-    let load = verified(&url, "2s");
+    let load = verified(&url, "2s", &[]);
     wait_until("writes", || {
         std::fs::metadata(&disk).is_ok_and(|file| std::os::unix::fs::MetadataExt::blocks(&file) > 64)
     });
@@ -151,7 +129,7 @@ fn a_far_end_that_is_killed_and_started_again_with_its_key_loses_nothing() {
 #[test]
 fn a_host_that_is_killed_makes_room_for_the_next() {
     let far = export("127.0.0.1:0", &["--ram", "16MiB", "--hold", "100ms"]);
-    let load = verified(&url(&far), "60s");
+    let load = verified(&url(&far), "60s", &[]);
     far.wait_for("link up");
     drop(load);
     // The killed host's machine refuses the next datagram, which tells the far end. Until then
@@ -165,7 +143,7 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
 fn losses_outages_new_addresses_and_strangers_harm_nobody() {
     let far = export("127.0.0.1:0", &["--ram", "16MiB"]);
     let between = Outage::losing(said(&far, "quic"), 50);
-    let load = verified(&format!("quic://{}?key={}", between.address, said(&far, "key")), "3s");
+    let load = verified(&format!("quic://{}?key={}", between.address, said(&far, "key")), "3s", &[]);
     far.wait_for("link up");
     let more = |count| {
         let before = between.passed();

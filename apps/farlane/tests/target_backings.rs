@@ -41,6 +41,12 @@ impl Place {
         Export::of(command)
     }
 
+    /// Starts the device behind the target in front: a target of its own, or a far end.
+    fn behind(&self, is_target: bool, address: &str) -> Export {
+        let namespace = ["--namespace", &self.path("disk.img")];
+        if is_target { self.target(BEHIND, address, &namespace) } else { Export::at(address, &namespace) }
+    }
+
     /// Starts the target in front, with one namespace. Returns it and its URL.
     fn front(&self, namespace: &str) -> (Export, String) {
         let target = self.target(NQN, "127.0.0.1:0", &["--namespace", namespace]);
@@ -141,13 +147,8 @@ fn another_target_is_a_namespace() {
 #[test]
 fn a_device_that_is_killed_and_comes_back_costs_nothing_but_time() {
     let place = Place::new();
-    let disk = place.path("disk.img");
     for is_target in [false, true] {
-        let start = |address: &str| match is_target {
-            true => place.target(BEHIND, address, &["--namespace", &disk]),
-            false => Export::at(address, &["--namespace", &disk]),
-        };
-        let mut far = start("127.0.0.1:0");
+        let mut far = place.behind(is_target, "127.0.0.1:0");
         let inner = if is_target { format!("nvme-tcp://{}/{BEHIND}", far.address) } else { far.url() };
         let (front, url) = place.front(&inner);
         let running = verify(&url, "4s");
@@ -155,7 +156,7 @@ fn a_device_that_is_killed_and_comes_back_costs_nothing_but_time() {
         let address = far.address.clone();
         far.kill();
         sleep(Duration::from_secs(1));
-        let _again = start(&address);
+        let _again = place.behind(is_target, &address);
         ends_well(running);
         front.wait_for("is back");
         place.copy(&url);
@@ -165,13 +166,8 @@ fn a_device_that_is_killed_and_comes_back_costs_nothing_but_time() {
 #[test]
 fn commands_for_a_device_that_stays_away_fail_and_later_ones_do_not() {
     let place = Place::new();
-    let disk = place.path("disk.img");
     for is_target in [false, true] {
-        let start = |address: &str| match is_target {
-            true => place.target(BEHIND, address, &["--namespace", &disk]),
-            false => Export::at(address, &["--namespace", &disk]),
-        };
-        let mut far = start("127.0.0.1:0");
+        let mut far = place.behind(is_target, "127.0.0.1:0");
         let inner = if is_target { format!("nvme-tcp://{}/{BEHIND}", far.address) } else { far.url() };
         let (front, url) = place.front(&format!("{inner},hold=1s"));
         let address = far.address.clone();
@@ -182,7 +178,7 @@ fn commands_for_a_device_that_stays_away_fail_and_later_ones_do_not() {
             assert!(said.contains("Not Ready"), "{said}");
             assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
         }
-        let _again = start(&address);
+        let _again = place.behind(is_target, &address);
         front.wait_for("is back");
         place.copy(&url);
     }

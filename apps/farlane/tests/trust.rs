@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
+use support::load::assert_verified;
 use support::relay::Relay;
 use support::running::{Running, wait_until};
 use support::{Export, fail, json, succeed};
@@ -61,12 +61,6 @@ fn load(url: &str, key: &str, further: &[&str]) -> Running {
     arguments.extend(["--size", "8MiB", "--verify", "--json"]);
     arguments.extend(further);
     Running::start(&arguments)
-}
-
-fn assert_verified(load: Running) {
-    let (report, said) = load.json();
-    assert_eq!((&report["errors"], &report["verified"]), (&Value::from(0), &Value::from(true)), "{said}");
-    assert!(report["compared"].as_u64().unwrap() > 0, "{report}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::farlane;
 /// A process that listens until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Listening {
-    process: Child,
+    pub(crate) process: Child,
     /// Address that the process listens on.
     pub(crate) address: String,
 }
@@ -38,9 +38,14 @@ impl Listening {
         Self { process, address }
     }
 
-    /// Starts a far end with a namespace of `ram` bytes of memory.
-    pub(crate) fn export(ram: &str, more: &[&str]) -> Self {
-        Self::start(&[&["export", "--ram", ram], more].concat())
+    /// Starts a far end with these options.
+    pub(crate) fn export(options: &[&str]) -> Self {
+        Self::start(&[&["export"], options].concat())
+    }
+
+    /// The far end's URL, without a key.
+    pub(crate) fn url(&self) -> String {
+        format!("tcp://{}", self.address)
     }
 
     /// Starts the network of the file `link` in front of `address`.
@@ -66,18 +71,18 @@ pub(crate) struct Far {
 impl Far {
     /// A far end behind the network of the file `link`, which has all processors to itself.
     pub(crate) fn over(link: &Path, ram: &str) -> Self {
-        let far = Listening::export(ram, &[]);
+        let far = Listening::export(&["--ram", ram]);
         Self { network: Some(Listening::emulate(link, &far.address)), far }
     }
 
     /// A far end over loopback, with default options.
     pub(crate) fn behind_nothing(ram: &str) -> Self {
-        Self { network: None, far: Listening::export(ram, &[]) }
+        Self { network: None, far: Listening::export(&["--ram", ram]) }
     }
 
     /// A far end over loopback, with a processor of its own.
     pub(crate) fn near_by(ram: &str) -> Self {
-        Self { network: None, far: Listening::export(ram, &["--spin", "10s", "--cpu", "0"]) }
+        Self { network: None, far: Listening::export(&["--ram", ram, "--spin", "10s", "--cpu", "0"]) }
     }
 
     pub(crate) fn url(&self) -> String {
