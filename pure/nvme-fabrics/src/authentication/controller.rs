@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::group::KeyPair;
 use super::message::{Body, Challenge, FAILURE_LENGTH, FIXED_LENGTH, Kind, Message, Reply, header};
-use super::response::{Asked, Transaction};
+use super::response::{ChallengeValue, Prover, Transaction};
 use super::{Authenticated, Credentials, Failure, Group, Hash, Names, sequence};
 use crate::wire::WireError;
 
@@ -246,8 +246,8 @@ impl Controller {
             Some(keys) => Some(keys.shared(reply.public).ok_or(Failure::Reflected)?),
         };
         let shared = shared.as_ref().map(|one| one.as_slice());
-        let asked = Asked { value: &challenge, sequence };
-        let wanted = transaction.host_response(&self.names, &self.credentials.host, asked, shared);
+        let asked = ChallengeValue { value: &challenge, sequence };
+        let wanted = transaction.response(Prover::Host, &self.names, &self.credentials.host, asked, shared);
         let proved: bool = wanted.as_slice().ct_eq(reply.response).into();
         if !proved {
             return Err(Failure::HostSecret);
@@ -262,8 +262,8 @@ impl Controller {
             return Err(Failure::Contradiction("SEQNUM"));
         }
         let secret = self.credentials.controller.as_ref().ok_or(Failure::NoControllerSecret)?;
-        let asked = Asked { value: own, sequence: reply.sequence };
-        let response = transaction.controller_response(&self.names, secret, asked, shared);
+        let asked = ChallengeValue { value: own, sequence: reply.sequence };
+        let response = transaction.response(Prover::Controller, &self.names, secret, asked, shared);
         Ok(State::Success1(Authenticated { hash, group, both: true }, Some(response)))
     }
 

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::group::KeyPair;
 use super::message::{Body, Challenge, Kind, Message, Negotiate, Reply, identifiers};
-use super::response::{Asked, Transaction};
+use super::response::{ChallengeValue, Prover, Transaction};
 use super::{Authenticated, Credentials, Explanation, Failure, Group, Hash, Names, sequence};
 
 /// What the host does next.
@@ -143,15 +143,15 @@ impl Host {
         let (keys, shared) = shared.map_or((None, None), |(keys, shared)| (Some(keys), Some(shared)));
         let shared = shared.as_ref().map(|one| one.as_slice());
         let transaction = Transaction { id: self.transaction, hash, group };
-        let asked = Asked { value: challenge.challenge, sequence: challenge.sequence };
-        let response = transaction.host_response(&self.names, &self.credentials.host, asked, shared);
+        let asked = ChallengeValue { value: challenge.challenge, sequence: challenge.sequence };
+        let response = transaction.response(Prover::Host, &self.names, &self.credentials.host, asked, shared);
         let mut own = alloc::vec![0; hash.length()];
         let mut own_sequence = 0;
         let expected = self.credentials.controller.as_ref().map(|secret| {
             own_sequence = sequence(&mut self.entropy);
             self.entropy.fill(&mut own);
-            let asked = Asked { value: &own, sequence: own_sequence };
-            transaction.controller_response(&self.names, secret, asked, shared)
+            let asked = ChallengeValue { value: &own, sequence: own_sequence };
+            transaction.response(Prover::Controller, &self.names, secret, asked, shared)
         });
         let reply = Reply {
             sequence: own_sequence,

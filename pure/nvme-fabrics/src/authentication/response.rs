@@ -27,49 +27,39 @@ pub(super) struct Transaction {
 
 /// A challenge: its value and Sequence Number (SEQNUM).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct ChallengeValue<'a> {
     pub(super) value: &'a [u8],
     pub(super) sequence: u32,
 }
 
+/// The end that proves that it has its secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prover {
+    Host,
+    Controller,
+}
+
 impl Transaction {
-    /// The host's response to the controller's challenge. `shared` is the Diffie-Hellman key;
-    /// `None` for [`Group::Null`].
-    pub(super) fn host_response(
+    /// The response of `prover` to the challenge of the other end. `secret` is the prover's;
+    /// `shared` is the Diffie-Hellman key, `None` for [`Group::Null`].
+    pub(super) fn response(
         &self,
+        prover: Prover,
         names: &Names,
         secret: &Secret,
-        asked: Asked<'_>,
+        challenge: ChallengeValue<'_>,
         shared: Option<&[u8]>,
     ) -> Zeroizing<Vec<u8>> {
-        self.response(secret, b"HostHost", (&names.host, &names.subsystem), asked, shared)
-    }
-
-    /// The controller's response to the host's challenge.
-    pub(super) fn controller_response(
-        &self,
-        names: &Names,
-        secret: &Secret,
-        asked: Asked<'_>,
-        shared: Option<&[u8]>,
-    ) -> Zeroizing<Vec<u8>> {
-        self.response(secret, b"Controller", (&names.subsystem, &names.host), asked, shared)
-    }
-
-    fn response(
-        &self,
-        secret: &Secret,
-        role: &[u8],
-        (own, other): (&Nqn, &Nqn),
-        asked: Asked<'_>,
-        shared: Option<&[u8]>,
-    ) -> Zeroizing<Vec<u8>> {
+        let (role, own, other): (&[u8], _, _) = match prover {
+            Prover::Host => (b"HostHost", &names.host, &names.subsystem),
+            Prover::Controller => (b"Controller", &names.subsystem, &names.host),
+        };
         // The augmented challenge binds the response to the exchange of keys.
-        let augmented = shared.map(|key| self.hash.hmac(&self.hash.hash(key), &[asked.value]));
-        let challenge = augmented.as_ref().map_or(asked.value, |one| one.as_slice());
+        let augmented = shared.map(|key| self.hash.hmac(&self.hash.hash(key), &[challenge.value]));
+        let value = augmented.as_ref().map_or(challenge.value, |one| one.as_slice());
         let parts = [
-            challenge,
-            &asked.sequence.to_le_bytes(),
+            value,
+            &challenge.sequence.to_le_bytes(),
             &self.id.to_le_bytes(),
             // Secure Channel Concatenation (SC_C), which is never used.
             &[0],

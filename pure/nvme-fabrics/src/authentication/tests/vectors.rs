@@ -6,7 +6,7 @@ use alloc::string::ToString;
 use crypto_bigint::{BoxedUint, Limb, NonZero, Resize};
 
 use super::super::group::{KeyPair, power};
-use super::super::response::{Asked, Transaction};
+use super::super::response::{ChallengeValue, Prover, Transaction};
 use super::*;
 use crate::interchange::KeyFault;
 
@@ -179,12 +179,12 @@ fn responses_are_as_computed_elsewhere() {
         });
         let shared = shared.as_ref().map(|one| one.as_slice());
         let challenge = exponent(0, hash.length());
-        let asked = Asked { value: &challenge, sequence: 0x0102_0304 };
+        let asked = ChallengeValue { value: &challenge, sequence: 0x0102_0304 };
         let transaction = Transaction { id: 0x0506, hash, group };
         let secret = example(transformation);
-        let response = transaction.host_response(&names(), &secret, asked, shared);
+        let response = transaction.response(Prover::Host, &names(), &secret, asked, shared);
         assert_eq!(hex(&response), by_host, "{hash} {group}");
-        let response = transaction.controller_response(&names(), &secret, asked, shared);
+        let response = transaction.response(Prover::Controller, &names(), &secret, asked, shared);
         assert_eq!(hex(&response), by_controller, "{hash} {group}");
     }
 }
