@@ -155,7 +155,7 @@ fn on_server_output(
     let answers = !number.is_multiple_of(2);
     match output {
         Out::Transmit { bytes, .. } => check_transmitted(&bytes),
-        Out::Map { token, address, length, .. } => {
+        Out::Map { token, map: DmaMap { address, length, .. }, .. } => {
             assert!(length > 0 && address.checked_add(length - 1).is_some());
             let result = if number.is_multiple_of(5) { Err(Errno::ENODEV) } else { Ok(()) };
             server.map_done(token, result);

@@ -214,7 +214,7 @@ impl Pair {
                 self.to_client.0.push_back((bytes.to_vec(), descriptors));
             }
             Out::Negotiated(_) => {}
-            Out::Map { token, address, length, descriptor, .. } => {
+            Out::Map { token, map: DmaMap { address, length, .. }, descriptor } => {
                 assert!(length > 0);
                 assert!(self.mapped.insert(address, (token, descriptor)).is_none(), "mapped twice");
                 self.owed_by_server.push(Owed::Map(token, address));

@@ -308,10 +308,10 @@ impl World {
                 self.connected = false;
                 self.client.handle_input(self.now, client::Input::Disconnected);
             }
-            Output::Map { token, address, length, descriptor, .. } => {
+            Output::Map { token, map, descriptor } => {
                 let result = if self.full { Err(Errno::ENODEV) } else { Ok(()) };
                 if result.is_ok() {
-                    self.maps.insert(address, (length, descriptor));
+                    self.maps.insert(map.address, (map.length, descriptor));
                 }
                 self.guest.map_done(token, result);
             }

@@ -26,6 +26,7 @@ pub use pcie::root_complex::MemoryReadToken;
 pub use vfio_user::Errno;
 pub use vfio_user::RegionIndex;
 pub use vfio_user::server::Token;
+pub use vfio_user::wire::DmaMap;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -104,16 +105,9 @@ pub enum Output<D> {
     Map {
         /// Names the request in [`Guest::map_done`].
         token: Token,
-        /// First guest address of the memory.
-        address: u64,
-        /// Length of the memory in bytes.
-        length: u64,
-        /// Where the memory begins in the file, in bytes.
-        offset: u64,
-        /// Whether the function may read the memory.
-        readable: bool,
-        /// Whether the function may write the memory.
-        writable: bool,
+        /// The memory: its guest address, its length, where it begins in the file, and what the
+        /// function may do with it.
+        map: DmaMap,
         /// The file that holds the memory.
         descriptor: D,
     },

@@ -21,20 +21,14 @@ impl<D: 'static> Guest<D> {
         match output {
             From::Transmit { bytes, shared } => self.outputs.push_back(Output::Reply { bytes, shared }),
             From::Negotiated(agreed) => self.event(Event::Client(agreed)),
-            From::Map { token, address, length, offset, readable, writable, descriptor } => {
+            From::Map { token, map, descriptor } => {
                 self.statistics.maps += 1;
                 match descriptor {
-                    Some(descriptor) => self.outputs.push_back(Output::Map {
-                        token,
-                        address,
-                        length,
-                        offset,
-                        readable,
-                        writable,
-                        descriptor,
-                    }),
+                    Some(descriptor) => {
+                        self.outputs.push_back(Output::Map { token, map, descriptor });
+                    }
                     None => {
-                        self.by_message.add(address, length);
+                        self.by_message.add(map.address, map.length);
                         self.map_done(token, Ok(()));
                     }
                 }

@@ -76,8 +76,8 @@ impl Far {
                 server::Output::Transmit { bytes, shared } => {
                     said.push((bytes.to_vec(), shared.map(|_| DOORBELLS).into_iter().collect()));
                 }
-                server::Output::Map { token, address, length, descriptor, .. } => {
-                    self.mapped = Some((address, length, descriptor));
+                server::Output::Map { token, map, descriptor } => {
+                    self.mapped = Some((map.address, map.length, descriptor));
                     self.server.map_done(token, self.map);
                 }
                 server::Output::RegionRead { token, region: RegionIndex::CONFIG, offset, length } => {

@@ -9,6 +9,7 @@ use crate::index::{InterruptIndex, RegionIndex};
 use crate::interrupt::{InterruptAction, InterruptData};
 use crate::pending::Token;
 use crate::version::Negotiated;
+use crate::wire::DmaMap;
 
 /// Names an access to the client's memory by message. The caller chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,21 +30,14 @@ pub enum Output<D> {
     },
     /// The client has sent its version and was answered.
     Negotiated(Negotiated),
-    /// The client's memory at `address..address + length` may be used from now on. Answer with
-    /// [`super::Server::map_done`].
+    /// The client's memory may be used from now on. Answer with [`super::Server::map_done`].
     Map {
         /// Names the request when it is answered.
         token: Token,
-        /// Address of the memory as the device sees it.
-        address: u64,
-        /// Length of the memory in bytes, more than 0. `address + length` is at most 2^64.
-        length: u64,
-        /// Offset of the memory in the descriptor's file; 0 without a descriptor.
-        offset: u64,
-        /// Whether the device may read the memory.
-        readable: bool,
-        /// Whether the device may write the memory.
-        writable: bool,
+        /// The memory: its address as the device sees it, its length, which is more than 0, what
+        /// the device may do with it, and its offset in the descriptor's file (0 without a
+        /// descriptor). Address and length together are at most 2^64.
+        map: DmaMap,
         /// Descriptor of the memory's file. Without one, the memory is only accessible by message
         /// ([`super::Server::dma_read`]).
         descriptor: Option<D>,

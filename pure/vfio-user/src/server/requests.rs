@@ -106,17 +106,7 @@ impl<D: 'static> Server<D> {
         self.memory.check(&map)?;
         let token = self.core.pending.insert(asked, Request::Map { address: map.address });
         self.memory.insert(&map, token);
-        let DmaMap { readable, writable, offset, address, length } = map;
-        let descriptor = descriptors.pop();
-        self.core.outputs.push_back(Output::Map {
-            token,
-            address,
-            length,
-            offset,
-            readable,
-            writable,
-            descriptor,
-        });
+        self.core.outputs.push_back(Output::Map { token, map, descriptor: descriptors.pop() });
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::index::Area;
 use crate::test_bench::{Counted, Counter, hex};
-use crate::wire::{HeaderError, ParseError, VersionError};
+use crate::wire::{DmaMap, HeaderError, ParseError, VersionError};
 use engine::Nanos;
 
 const NOW: Instant = Instant::from_nanos(1_000);
@@ -180,18 +180,17 @@ fn memory_is_mapped_with_and_without_a_descriptor_and_taken_back() {
     let mut bench = Bench::new();
     // argsz 32, readable and writable, offset 0, address 0x100000, size 0x200000; then a ROM,
     // readable, without a descriptor.
-    let map = "0500 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000100000000000 0000200000000000";
-    bench.send_with(map, 1);
+    let request = "0500 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000100000000000 0000200000000000";
+    bench.send_with(request, 1);
     bench.send("0600 0200 30000000 00000000 00000000  20000000 01000000 0000000000000000 0000fc0000000000 0000040000000000");
-    let Some(Output::Map { token, address, length, offset, readable, writable, descriptor }) = bench.next()
-    else {
-        panic!("not mapped")
-    };
-    assert_eq!((address, length, offset, readable, writable), (0x10_0000, 0x20_0000, 0, true, true));
+    let Some(Output::Map { token, map, descriptor }) = bench.next() else { panic!("not mapped") };
+    let (address, length, offset) = (0x10_0000, 0x20_0000, 0);
+    assert_eq!(map, DmaMap { readable: true, writable: true, offset, address, length });
     assert_eq!(descriptor.as_ref().map(|descriptor| descriptor.number), Some(1));
-    let Some(Output::Map { token: rom, writable: false, descriptor: None, .. }) = bench.next() else {
+    let Some(Output::Map { token: rom, map, descriptor: None }) = bench.next() else {
         panic!("ROM not mapped")
     };
+    assert!(!map.writable);
     // Answers may come in another order.
     bench.server.map_done(rom, Ok(()));
     bench.server.map_done(token, Ok(()));
@@ -203,7 +202,7 @@ fn memory_is_mapped_with_and_without_a_descriptor_and_taken_back() {
     assert_eq!(bench.counter.count(), 0);
 
     // A piece that overlaps another one at either end is refused.
-    bench.refused_with(&map.replacen("0500", "0100", 1), 1, Errno::EEXIST);
+    bench.refused_with(&request.replacen("0500", "0100", 1), 1, Errno::EEXIST);
     bench.refused("0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 00f00f0000000000 0020000000000000", Errno::EEXIST);
     bench.refused("0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 00f02f0000000000 0020000000000000", Errno::EEXIST);
 
@@ -279,7 +278,7 @@ fn what_a_map_must_not_say() {
     bench.send("0100 0200 30000000 00000000 00000000  20000000 03000000 0000000000000000 0000008000000000 0000000000000080");
     assert!(matches!(
         bench.next(),
-        Some(Output::Map { descriptor: None, length: 0x8000_0000_0000_0000, .. })
+        Some(Output::Map { descriptor: None, map: DmaMap { length: 0x8000_0000_0000_0000, .. }, .. })
     ));
     bench.refused_with(fine, 17, Errno::EINVAL);
     bench.refused_with("0100 0200 11000000 00000000 00000000  20", 1, Errno::EINVAL);

@@ -140,9 +140,9 @@ impl<D: 'static> CopyEngine<D> {
             match self.server.poll_output()? {
                 Output::Transmit { bytes, .. } => return Some(Wish::Transmit(bytes)),
                 Output::Close { .. } => return Some(Wish::Close),
-                Output::Map { token, length, descriptor, .. } => {
+                Output::Map { token, map, descriptor } => {
                     assert!(descriptor.is_none());
-                    let fits = length <= self.piece_max;
+                    let fits = map.length <= self.piece_max;
                     self.pieces += u32::from(fits);
                     self.server.map_done(token, if fits { Ok(()) } else { Err(Errno::ENOSPC) });
                 }

@@ -196,8 +196,8 @@ impl TestBench {
                 self.client.handle_input(now, input);
             }
             Output::CloseClient => self.closed += 1,
-            Output::Map { token, address, length, descriptor, .. } => {
-                assert_eq!((address, length, descriptor), (self.base, BYTES, MEMORY_FILE));
+            Output::Map { token, map, descriptor } => {
+                assert_eq!((map.address, map.length, descriptor), (self.base, BYTES, MEMORY_FILE));
                 self.mapped = true;
                 self.guest.map_done(token, Ok(()));
             }

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use assemblies::guest::{Guest, Output};
+use assemblies::guest::{DmaMap, Guest, Output};
 use engine::{Buffer, Engine, Instant, Pool, fire, next_wake};
 use nvme_pcie::function;
 use tunnel::upstream::ConnectionIndex;
@@ -190,7 +190,8 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
                     client.closing = true;
                 }
             }
-            Output::Map { token, address, length, offset, readable, writable, descriptor } => {
+            Output::Map { token, map, descriptor } => {
+                let DmaMap { readable, writable, offset, address, length } = map;
                 let mapping = Mapping { address, length, offset, readable, writable };
                 let result = self.memory.map(descriptor, mapping).map_err(|error| {
                     let errno = errno_of(&error);
