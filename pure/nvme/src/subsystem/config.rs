@@ -133,6 +133,22 @@ pub struct NamespaceConfig {
     pub identity: NamespaceIdentity,
 }
 
+impl NamespaceConfig {
+    /// A namespace of `bytes` bytes at the beginning of `medium`, which hosts may write and which is
+    /// attached to each controller.
+    pub const fn new(
+        id: NamespaceId,
+        medium: MediumId,
+        bytes: u64,
+        block: BlockSize,
+        identity: NamespaceIdentity,
+    ) -> Self {
+        let (offset, read_only, attached) = (0, false, true);
+        let write_protection = WriteProtection::None;
+        Self { id, medium, offset, bytes, block, read_only, write_protection, attached, identity }
+    }
+}
+
 /// A medium from which Namespace Management takes the space of new namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
@@ -266,19 +282,7 @@ impl Config {
         let id = NamespaceId(self.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0) + 1);
         let identity = NamespaceIdentity::derived(&format!("{}/{id}", self.serial_number));
         let block = BlockSize::default();
-        let (offset, read_only, attached) = (0, false, true);
-        let write_protection = WriteProtection::None;
-        self.namespaces.push(NamespaceConfig {
-            id,
-            medium,
-            offset,
-            bytes,
-            block,
-            read_only,
-            write_protection,
-            attached,
-            identity,
-        });
+        self.namespaces.push(NamespaceConfig::new(id, medium, bytes, block, identity));
         self
     }
 

@@ -9,8 +9,9 @@ use super::controller::ControllerKey;
 use super::controllers::Controllers;
 use super::errors::{Failure, Location};
 use super::flow::Flow;
+use super::namespace::Namespace;
 use super::record::{Counters, HEADER_LENGTH, PersistentEvent};
-use super::types::Notification;
+use super::types::{CommandToken, Notification};
 use crate::wire::log::{LogPage, PersistentEventHeader, PersistentEventLogHeader, SanitizeLog, SmartLog};
 use crate::wire::{Bits, NamespaceId, Status, StatusCode, SubmissionQueueEntry, Text};
 
@@ -97,6 +98,14 @@ pub(super) struct NamespaceChange {
     pub(super) namespace: NamespaceId,
     pub(super) blocks: u64,
     pub(super) format: u8,
+}
+
+impl NamespaceChange {
+    /// What a command with this Command Dword 10 has done to `namespace`.
+    pub(super) const fn of(cdw10: u32, namespace: &Namespace) -> Self {
+        let (blocks, format) = (namespace.blocks, namespace.block.format());
+        Self { cdw10, namespace: namespace.id, blocks, format }
+    }
 }
 
 /// A Firmware Commit, for the log: the revisions before and after, the action and the slot.
@@ -189,9 +198,10 @@ impl EventLog {
         &mut self,
         flow: &mut Flow,
         controllers: &Controllers,
-        key: ControllerKey,
+        token: CommandToken,
         change: &NamespaceChange,
     ) {
+        let key = flow.slots.of(token).controller;
         let mut data = [0; 48];
         data[0..4].copy_from_slice(&change.cdw10.to_le_bytes());
         data[8..16].copy_from_slice(&change.blocks.to_le_bytes());

@@ -11,7 +11,6 @@ use super::errors::{Failure, Location};
 use super::event_log::NamespaceChange;
 use super::flow::{Handled, Step};
 use super::namespace::{Busy, Namespace};
-use super::record::WriteProtection;
 use super::self_test::Outcome;
 use super::slots::{Alone, HostDataFor, MediaFor};
 use super::types::{CommandToken, Notification};
@@ -81,19 +80,8 @@ impl Subsystem {
         let id = id.ok_or(Failure::new(StatusCode::NamespaceIdentifierUnavailable))?;
         let name = format!("{}/{id}#{}", self.config.serial_number, pool.created + 1);
         let identity = NamespaceIdentity::derived(&name);
-        let (medium, write_protection) = (pool.medium, WriteProtection::None);
-        let (read_only, attached) = (false, false);
-        let config = NamespaceConfig {
-            id,
-            medium,
-            offset,
-            bytes,
-            block,
-            read_only,
-            write_protection,
-            attached,
-            identity,
-        };
+        let new = NamespaceConfig::new(id, pool.medium, bytes, block, identity);
+        let config = NamespaceConfig { offset, attached: false, ..new };
         self.namespaces.insert(Namespace::new(&config, Some(Busy::Creating)));
         let operation = Operation::Deallocate { offset, length: pages };
         Ok(self.flow.ask_medium(token, MediaFor::CreateNamespace(id), pool.medium, 0, operation))
@@ -117,15 +105,9 @@ impl Subsystem {
         if let Some(namespace) = self.namespaces.find(id) {
             let config = namespace.config();
             self.shared_features.add_namespace(id);
-            let (cdw10, blocks, format) = (CREATE, namespace.blocks, namespace.block.format());
+            let change = NamespaceChange::of(CREATE, namespace);
             self.flow.notify(Notification::NamespaceCreated { namespace: Box::new(config), created });
-            let controller = self.flow.slots.of(token).controller;
-            self.event_log.record_namespace(
-                &mut self.flow,
-                &self.controllers,
-                controller,
-                &NamespaceChange { cdw10, namespace: id, blocks, format },
-            );
+            self.event_log.record_namespace(&mut self.flow, &self.controllers, token, &change);
         }
         Ok(Step::Done(id.0))
     }
@@ -207,15 +189,9 @@ impl Subsystem {
         self.self_test.end_of(&mut self.flow, &self.smart, id, Outcome::NamespaceRemoved);
         if let Some(namespace) = self.take_namespace(id) {
             self.shared_features.remove_namespace(id);
-            let (cdw10, blocks, format) = (DELETE, namespace.blocks, namespace.block.format());
             self.flow.notify(Notification::NamespaceDeleted(id));
-            let controller = self.flow.slots.of(token).controller;
-            self.event_log.record_namespace(
-                &mut self.flow,
-                &self.controllers,
-                controller,
-                &NamespaceChange { cdw10, namespace: id, blocks, format },
-            );
+            let change = NamespaceChange::of(DELETE, &namespace);
+            self.event_log.record_namespace(&mut self.flow, &self.controllers, token, &change);
         }
         self.delete_alone(token, entry)
     }

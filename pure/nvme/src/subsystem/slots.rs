@@ -152,7 +152,7 @@ impl Slot {
             generation: 0,
             controller: ControllerKey(0),
             queue: QueueId::ADMIN,
-            entry: EMPTY_ENTRY,
+            entry: SubmissionQueueEntry::EMPTY,
             length: 0,
             received: 0,
             expected: 0,
@@ -186,23 +186,6 @@ impl IoId {
         CommandToken(self.0 & 0xffff)
     }
 }
-
-const EMPTY_ENTRY: SubmissionQueueEntry = SubmissionQueueEntry {
-    opcode: 0,
-    flags: 0,
-    command_id: crate::wire::CommandId(0),
-    namespace: NamespaceId::NONE,
-    cdw2: 0,
-    cdw3: 0,
-    metadata_pointer: 0,
-    data_pointer: [0; 2],
-    cdw10: 0,
-    cdw11: 0,
-    cdw12: 0,
-    cdw13: 0,
-    cdw14: 0,
-    cdw15: 0,
-};
 
 /// What the controller does without a command. Each of these has its own slot behind the commands'
 /// slots.

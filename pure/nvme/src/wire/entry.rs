@@ -117,6 +117,24 @@ impl SubmissionQueueEntry {
     /// Length of a submission queue entry in bytes.
     pub const LENGTH: usize = 64;
 
+    /// An entry of zeroes.
+    pub const EMPTY: Self = Self {
+        opcode: 0,
+        flags: 0,
+        command_id: CommandId(0),
+        namespace: NamespaceId::NONE,
+        cdw2: 0,
+        cdw3: 0,
+        metadata_pointer: 0,
+        data_pointer: [0; 2],
+        cdw10: 0,
+        cdw11: 0,
+        cdw12: 0,
+        cdw13: 0,
+        cdw14: 0,
+        cdw15: 0,
+    };
+
     /// Decodes an entry. Every bit pattern is valid.
     #[inline]
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> Self {

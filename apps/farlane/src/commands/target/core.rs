@@ -10,9 +10,7 @@ use live::media::{Media, Medium};
 use live::sys::clock::Clock;
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
-use nvme::subsystem::{
-    BlockSize, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity, WriteProtection,
-};
+use nvme::subsystem::{BlockSize, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity};
 use nvme::wire::NamespaceId;
 use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId};
@@ -251,17 +249,9 @@ struct Opened {
 impl Opened {
     fn describe(&self, id: u32, serial: &str) -> NamespaceConfig {
         let block = if self.block == 4096 { BlockSize::Bytes4096 } else { BlockSize::Bytes512 };
-        NamespaceConfig {
-            id: NamespaceId(id),
-            medium: MediumId(0),
-            offset: 0,
-            bytes: self.bytes,
-            block,
-            read_only: self.read_only,
-            attached: true,
-            write_protection: WriteProtection::None,
-            identity: NamespaceIdentity::derived(&format!("{serial}/{id}")),
-        }
+        let identity = NamespaceIdentity::derived(&format!("{serial}/{id}"));
+        let config = NamespaceConfig::new(NamespaceId(id), MediumId(0), self.bytes, block, identity);
+        NamespaceConfig { read_only: self.read_only, ..config }
     }
 }
 

@@ -4,7 +4,6 @@
 use std::vec;
 
 use engine::Rng;
-use nvme::wire::NamespaceId;
 use pcie::memory::Ram;
 
 use super::*;
@@ -19,22 +18,8 @@ const ENTRIES: u32 = 32;
 const GUARD: u8 = 0xa5;
 
 const IDENTIFY: SubmissionQueueEntry = SubmissionQueueEntry { opcode: 0x06, cdw10: 1, ..ENTRY };
-const ENTRY: SubmissionQueueEntry = SubmissionQueueEntry {
-    opcode: 0,
-    flags: 0,
-    command_id: nvme::wire::CommandId(7),
-    namespace: NamespaceId(0),
-    cdw2: 0,
-    cdw3: 0,
-    metadata_pointer: 0,
-    data_pointer: [0; 2],
-    cdw10: 0,
-    cdw11: 0,
-    cdw12: 0,
-    cdw13: 0,
-    cdw14: 0,
-    cdw15: 0,
-};
+const ENTRY: SubmissionQueueEntry =
+    SubmissionQueueEntry { command_id: nvme::wire::CommandId(7), ..SubmissionQueueEntry::EMPTY };
 
 /// A Get Log Page for `bytes` of the Commands Supported and Effects log, which does not change.
 fn log(bytes: u32) -> SubmissionQueueEntry {

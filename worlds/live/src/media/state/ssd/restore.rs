@@ -231,19 +231,9 @@ fn in_pool(store: &Store, one: &Namespace, pool: &PoolConfig) -> Result<Namespac
     // All of these were checked.
     let block = BlockSize::from_bytes(one.block).unwrap_or_default();
     let identity = one.identity().unwrap_or_default();
-    let (id, medium, attached) = (NamespaceId(one.id), pool.medium, one.attached);
     let write_protection = one.write_protection.into();
-    Ok(NamespaceConfig {
-        id,
-        medium,
-        offset,
-        bytes,
-        block,
-        read_only: false,
-        write_protection,
-        attached,
-        identity,
-    })
+    let config = NamespaceConfig::new(NamespaceId(one.id), pool.medium, bytes, block, identity);
+    Ok(NamespaceConfig { offset, attached: one.attached, write_protection, ..config })
 }
 
 /// Checks that no part of the pool belongs to two namespaces.
