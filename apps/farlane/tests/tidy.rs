@@ -142,7 +142,9 @@ fn arrows_run_from_apps_to_worlds_to_pure() {
 fn pure_crates_cannot_touch_the_world() {
     for (place, _) in crates().iter().filter(|(place, _)| place.starts_with("pure/")) {
         let library = fs::read_to_string(root().join(place).join("src/lib.rs")).unwrap();
-        assert!(library.contains("#![no_std]"), "{place}/src/lib.rs is not #![no_std]");
+        let is_pure =
+            ["#![no_std]", "#![cfg_attr(not(test), no_std)]"].iter().any(|one| library.contains(one));
+        assert!(is_pure, "{place}/src/lib.rs is not #![no_std]");
         for (name, text) in sources(&format!("{place}/src")) {
             for (number, line) in
                 text.lines().enumerate().filter(|(_, line)| line.contains("extern crate std"))

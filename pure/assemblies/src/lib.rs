@@ -14,12 +14,10 @@
 //! - [`target::Target`] offers subsystems over a fabric: connections, associations, and the command
 //!   cores behind the associations.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 pub mod external_device;
 pub mod fabric;

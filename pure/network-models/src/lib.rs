@@ -4,12 +4,10 @@
 //! The same models run in virtual time and in real time, so they know no clock but the one passed
 //! in. The doc comment of each parameter names its source; `docs/link-models.md` has the formulas.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 pub mod ethernet;
 pub mod faults;

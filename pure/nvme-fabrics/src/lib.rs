@@ -5,12 +5,10 @@
 //! the host's side. [`authentication`] has both ends of DH-HMAC-CHAP. [`tls`] has the keys of TLS,
 //! and [`interchange`] the text in which people keep secrets and keys.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 pub mod authentication;
 #[doc(hidden)]

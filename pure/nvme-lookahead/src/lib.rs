@@ -122,12 +122,10 @@
 //! Everything that is remembered has a limit: functions, queues, namespaces, reads under way,
 //! commands whose memory has gone ahead, packets that wait. Beyond it, less goes ahead.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod dma;
 mod follow;

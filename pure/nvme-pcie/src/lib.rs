@@ -3,12 +3,10 @@
 //! Start at [`controller::Controller`] for the device's side, [`function::Function`] for a whole
 //! PCIe function with a controller, and [`host::Host`] for the driver's side.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 pub mod controller;
 pub mod function;

@@ -87,12 +87,10 @@
 //!   false while received bytes wait. Bytes that are passed on nevertheless are kept.
 //! - A peer that does not begin the connection within `initialise_timeout` loses it.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod assembly;
 mod connection;

@@ -87,12 +87,10 @@
 //! [`EVENT_LOG_BYTES_MAX`](subsystem::EVENT_LOG_BYTES_MAX)). A RAM disk has at most
 //! [`BYTES_MAX`](media::ram::BYTES_MAX) bytes and takes memory as it is written.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 #[doc(hidden)]
 pub mod fuzz;

@@ -82,12 +82,10 @@
 //! limit: [`requester::REQUESTS_MAX`] requests under way, [`endpoint::BAR_READS_MAX`] reads that
 //! wait for a device.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 pub mod completer;
 pub mod config;

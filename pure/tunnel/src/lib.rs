@@ -93,12 +93,10 @@
 //! [`downstream::PIECES_MAX`] pieces. A link has at most [`STRANDS_MAX`] strands. A stream has at
 //! most [`paths::PATHS_MAX`] paths, and keeps at most [`paths::KEPT_BYTES_MAX`] bytes for them.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
 mod access;
 pub mod config_cache;
