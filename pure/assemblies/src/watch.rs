@@ -1,10 +1,12 @@
 //! What can be watched in a machine: packets, commands, and the bytes of connections.
 //!
-//! [`Near`](crate::near::Near), [`Guest`](crate::guest::Guest) and [`Far`](crate::far::Far) show
-//! the same things by the same type. So one watcher fits each of them, live and simulated.
+//! [`Near`](crate::near::Near), [`Guest`](crate::guest::Guest), [`Far`](crate::far::Far),
+//! [`User`](crate::vfio_user_client::User), [`Initiator`](crate::initiator::Initiator) and
+//! [`Target`](crate::target::Target) show what passes by the same type. So one watcher fits each of
+//! them, live and simulated.
 
-use engine::{Buffer, Watched};
-use nvme::wire::CommandId;
+use engine::Watched;
+use nvme::wire::{CommandId, CompletionQueueEntry, SubmissionQueueEntry};
 use nvme_pcie::host::{Completed, Submission};
 use pcie::wire::Packet;
 use tunnel::downstream::ConnectionId;
@@ -12,8 +14,10 @@ use tunnel::session::Arrival;
 use tunnel::upstream::ConnectionIndex;
 
 use crate::near::ControllerIndex;
+use crate::{initiator, target};
 
-/// The port of a machine: a host's root port, or the link of a far device.
+/// The port of a machine: a host's root port, the link of a far device, or the connections of a
+/// fabric or of vfio-user.
 #[derive(Debug)]
 pub enum Port {}
 
@@ -30,13 +34,19 @@ pub enum Direction {
     Up,
 }
 
-/// A connection of a machine's tunnels.
+/// A connection of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Connection {
     /// A connection of the host's end.
     Near(ConnectionIndex),
     /// A connection of the device's end.
     Far(ConnectionId),
+    /// A connection of a host to a fabric.
+    Initiator(initiator::ConnectionId),
+    /// A connection of a fabric's target.
+    Target(target::ConnectionId),
+    /// The connection of a vfio-user client to its server.
+    VfioUser,
 }
 
 /// Something that passes the port of a machine.
@@ -55,15 +65,15 @@ pub enum Seen<'a> {
         /// frame.
         arrival: Option<&'a Arrival>,
     },
-    /// A piece of a connection's byte stream is sent or has arrived. The stream is made of the
-    /// tunnel's frames; a piece may end within a frame.
+    /// A piece of a connection's byte stream is sent or has arrived. A piece may end within a frame
+    /// of the tunnel, or within a PDU of the fabric.
     Bytes {
         /// Which way the bytes pass.
         direction: Direction,
         /// The connection that carries the bytes.
         connection: Connection,
         /// The bytes of this piece.
-        bytes: &'a Buffer,
+        bytes: &'a [u8],
     },
     /// The driver of a controller has taken a command of the application.
     Submitted {
@@ -80,5 +90,21 @@ pub enum Seen<'a> {
         controller: ControllerIndex,
         /// Which command ended, and how.
         completed: &'a Completed,
+    },
+    /// A command goes to the controller on a fabric's connection, or has arrived there.
+    Command {
+        /// The connection that carries the command.
+        connection: Connection,
+        /// The command with its identifier. The host's end may not show where its data are.
+        entry: &'a SubmissionQueueEntry,
+    },
+    /// The response to a command has arrived on a fabric's connection.
+    Response {
+        /// The connection that carries the response.
+        connection: Connection,
+        /// The caller's name for the command.
+        cookie: u64,
+        /// How the command ended.
+        entry: &'a CompletionQueueEntry,
     },
 }

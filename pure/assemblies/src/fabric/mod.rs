@@ -8,3 +8,10 @@
 
 pub mod controller;
 pub mod host;
+
+use alloc::vec::Vec;
+
+/// The first `count` bytes of `outbox`, in one piece; fewer if it has fewer.
+pub(crate) fn first_bytes(outbox: &host::Outbox, count: usize) -> Vec<u8> {
+    outbox.slices().flatten().take(count).copied().collect()
+}

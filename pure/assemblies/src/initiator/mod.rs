@@ -7,13 +7,15 @@
 #[cfg(test)]
 mod tests;
 mod types;
+mod watched;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant};
+use engine::{Buffer, Engine, Instant, Watch};
 use nvme::host::{Command, Completed};
+use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self, Association, Multipath};
 use nvme_fabrics::wire::QueueId;
@@ -21,10 +23,11 @@ use nvme_fabrics::wire::QueueId;
 pub use types::{Config, ConnectionId, Input, Output};
 
 use crate::fabric::host::{self as end, Connection, Outbox};
+use crate::watch::{Direction, Port};
 
 /// One queue's connection.
 #[derive(Debug)]
-struct Line {
+struct QueueConnection {
     id: ConnectionId,
     /// The connection; `None` while it is being dialled.
     connection: Option<Box<Connection>>,
@@ -39,9 +42,12 @@ pub struct Initiator {
     config: Config,
     multipath: Multipath,
     /// Connections by path and queue.
-    lines: Vec<Vec<Option<Line>>>,
+    connections: Vec<Vec<Option<QueueConnection>>>,
     generation: u32,
     outputs: VecDeque<Output>,
+    watch: Watch<Port>,
+    /// Time of the latest input.
+    now: Instant,
 }
 
 impl Initiator {
@@ -57,9 +63,11 @@ impl Initiator {
         Self {
             config,
             multipath,
-            lines: (0..count).map(|_| Vec::new()).collect(),
+            connections: (0..count).map(|_| Vec::new()).collect(),
             generation: 0,
             outputs: VecDeque::new(),
+            watch: Watch::new(),
+            now: Instant::ZERO,
         }
     }
 
@@ -94,6 +102,7 @@ impl Initiator {
     /// When the command cannot be taken; it then never completes.
     #[inline]
     pub fn submit(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
+        self.now = now;
         if let Some(dispatch) = self.multipath.submit(now, request)?
             && !self.dispatch(now, dispatch)
         {
@@ -107,6 +116,7 @@ impl Initiator {
     /// # Errors
     /// When the command cannot be taken; it then never completes.
     pub fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), host::SubmitError> {
+        self.now = now;
         self.multipath.submit_admin(now, command)?;
         self.exchange(now);
         Ok(())
@@ -114,7 +124,7 @@ impl Initiator {
 
     /// The agreed parameters of a path's Admin Queue; `None` while the queue is not connected.
     pub fn parameters(&self, path: PathIndex) -> Option<end::Parameters> {
-        self.lines.get(usize::from(path.0))?.first()?.as_ref()?.parameters
+        self.connections.get(usize::from(path.0))?.first()?.as_ref()?.parameters
     }
 
     /// Names the digests that were asked for but that the controller of a path has not enabled.
@@ -123,24 +133,23 @@ impl Initiator {
         self.config.connection.missing_digests(&self.parameters(path)?)
     }
 
-    fn line(&mut self, id: ConnectionId) -> Option<&mut Line> {
-        let line = self.lines.get_mut(usize::from(id.path.0))?.get_mut(usize::from(id.queue.0))?.as_mut()?;
-        (line.id == id).then_some(line)
+    fn connection_of(&mut self, id: ConnectionId) -> Option<&mut QueueConnection> {
+        let one =
+            self.connections.get_mut(usize::from(id.path.0))?.get_mut(usize::from(id.queue.0))?.as_mut()?;
+        (one.id == id).then_some(one)
     }
 
     /// The bytes to send on a connection; `None` when the connection does not exist any more.
     pub fn outbox(&mut self, id: ConnectionId) -> Option<&Outbox> {
-        Some(self.line(id)?.connection.as_ref()?.outbox())
-    }
-
-    /// As [`Initiator::outbox`], for a world that takes the bytes out as buffers.
-    pub fn outbox_mut(&mut self, id: ConnectionId) -> Option<&mut Outbox> {
-        Some(self.line(id)?.connection.as_mut()?.outbox_mut())
+        Some(self.connection_of(id)?.connection.as_ref()?.outbox())
     }
 
     /// The first `count` bytes of the outbox were sent.
     pub fn sent(&mut self, id: ConnectionId, count: usize) {
-        if let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
+        if self.watch.is_on() {
+            self.show_sent(id, count);
+        }
+        if let Some(connection) = self.connection_of(id).and_then(|one| one.connection.as_mut()) {
             connection.sent(count);
         }
     }
@@ -148,7 +157,7 @@ impl Initiator {
     /// Where the next bytes of a connection belong, if they are data that are being assembled; see
     /// [`Connection::landing`]. Report bytes received there by [`Input::Landed`].
     pub fn landing(&mut self, id: ConnectionId) -> Option<&mut [u8]> {
-        self.line(id)?.connection.as_mut()?.landing()
+        self.connection_of(id)?.connection.as_mut()?.landing()
     }
 
     /// Sends a command. Returns whether that was possible; if not, the path is told and sends the
@@ -156,14 +165,18 @@ impl Initiator {
     #[inline]
     fn dispatch(&mut self, now: Instant, dispatch: Dispatch) -> bool {
         let Dispatch { path, queue, token, entry, data } = dispatch;
-        let lines = self.lines.get_mut(usize::from(path.0));
-        let line = lines.and_then(|lines| lines.get_mut(usize::from(queue.0))?.as_mut());
-        let connection = line.and_then(|line| line.connection.as_mut());
-        let sent = connection.is_some_and(|connection| connection.submit(token, entry, data).is_ok());
-        if !sent {
+        let connections = self.connections.get_mut(usize::from(path.0));
+        let one = connections.and_then(|connections| connections.get_mut(usize::from(queue.0))?.as_mut());
+        let connection = one.and_then(|one| one.connection.as_mut());
+        let submitted = connection.map(|connection| connection.submit(token, entry, data));
+        let Some(Ok(command_id)) = submitted else {
             self.multipath.on_queue_lost(now, path, queue);
+            return false;
+        };
+        if self.watch.is_on() {
+            self.show_command(now, path, queue, &SubmissionQueueEntry { command_id, ..entry });
         }
-        sent
+        true
     }
 
     /// Passes what the paths want to the connections and to the world, until they want nothing.
@@ -201,24 +214,24 @@ impl Initiator {
         let id = ConnectionId { path, queue, generation: self.generation };
         let agreed = self.parameters(path).filter(|_| !queue.is_admin());
         let config = self.config.connection.for_queue(size, capsule_data_max, agreed);
-        let lines = &mut self.lines[usize::from(path.0)];
+        let connections = &mut self.connections[usize::from(path.0)];
         let index = usize::from(queue.0);
-        if lines.len() <= index {
-            lines.resize_with(index + 1, || None);
+        if connections.len() <= index {
+            connections.resize_with(index + 1, || None);
         }
-        lines[index] = Some(Line { id, connection: None, config, parameters: None });
+        connections[index] = Some(QueueConnection { id, connection: None, config, parameters: None });
         self.outputs.push_back(Output::Dial(id));
     }
 
     fn close_all(&mut self, path: PathIndex, abort: bool) {
-        for line in self.lines[usize::from(path.0)].drain(..).flatten() {
-            self.outputs.push_back(Output::Close { connection: line.id, abort, last: Buffer::EMPTY });
+        for one in self.connections[usize::from(path.0)].drain(..).flatten() {
+            self.outputs.push_back(Output::Close { connection: one.id, abort, last: Buffer::EMPTY });
         }
     }
 
     fn on_closed(&mut self, now: Instant, id: ConnectionId) {
-        if self.line(id).is_some() {
-            self.lines[usize::from(id.path.0)][usize::from(id.queue.0)] = None;
+        if self.connection_of(id).is_some() {
+            self.connections[usize::from(id.path.0)][usize::from(id.queue.0)] = None;
             self.multipath.on_queue_lost(now, id.path, id.queue);
         }
     }
@@ -226,17 +239,20 @@ impl Initiator {
     /// Passes what a connection has to tell to the paths.
     #[inline]
     fn pump(&mut self, now: Instant, id: ConnectionId) {
-        while let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
+        while let Some(connection) = self.connection_of(id).and_then(|one| one.connection.as_mut()) {
             match connection.poll_output() {
                 None => break,
                 Some(end::Output::Completed(Completed { cookie, entry, data })) => {
+                    if self.watch.is_on() {
+                        self.show_response(now, id, cookie, &entry);
+                    }
                     if let Some(done) = self.multipath.on_completed(now, id.path, cookie, entry, data) {
                         self.outputs.push_back(Output::Completed(done));
                     }
                 }
                 Some(end::Output::Initialized(parameters)) => {
-                    if let Some(line) = self.line(id) {
-                        line.parameters = Some(parameters);
+                    if let Some(one) = self.connection_of(id) {
+                        one.parameters = Some(parameters);
                     }
                     self.outputs.push_back(Output::Initialized(id, parameters));
                     self.multipath.on_queue_open(now, id.path, id.queue);
@@ -265,20 +281,27 @@ impl Engine for Initiator {
     type Output = Output;
 
     fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
         match input {
             Input::Connected(id) => {
-                if let Some(line) = self.line(id) {
-                    line.connection = Some(Box::new(Connection::new(now, line.config.clone())));
+                if let Some(one) = self.connection_of(id) {
+                    one.connection = Some(Box::new(Connection::new(now, one.config.clone())));
                 }
             }
             Input::Received { connection: id, bytes } => {
-                if let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
+                if self.watch.is_on() {
+                    self.show_bytes(now, Direction::Up, id, &bytes);
+                }
+                if let Some(connection) = self.connection_of(id).and_then(|one| one.connection.as_mut()) {
                     connection.handle_input(now, end::Input::Received(bytes));
                     self.pump(now, id);
                 }
             }
             Input::Landed { connection: id, count } => {
-                if let Some(connection) = self.line(id).and_then(|line| line.connection.as_mut()) {
+                if self.watch.is_on() {
+                    self.show_landed(now, id, count);
+                }
+                if let Some(connection) = self.connection_of(id).and_then(|one| one.connection.as_mut()) {
                     connection.landed(count);
                     self.pump(now, id);
                 }
@@ -291,16 +314,17 @@ impl Engine for Initiator {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
         let due: Vec<ConnectionId> = self
-            .lines
+            .connections
             .iter_mut()
             .flatten()
             .flatten()
-            .filter_map(|line| {
-                let connection = line.connection.as_mut()?;
+            .filter_map(|one| {
+                let connection = one.connection.as_mut()?;
                 connection.poll_timeout().filter(|at| *at <= now)?;
                 connection.handle_timeout(now);
-                Some(line.id)
+                Some(one.id)
             })
             .collect();
         for id in due {
@@ -318,8 +342,8 @@ impl Engine for Initiator {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let lines = self.lines.iter().flatten().flatten();
-        let connections = lines.filter_map(|line| line.connection.as_ref()?.poll_timeout());
+        let connections = self.connections.iter().flatten().flatten();
+        let connections = connections.filter_map(|one| one.connection.as_ref()?.poll_timeout());
         connections.chain(self.multipath.poll_timeout()).min()
     }
 }

@@ -84,7 +84,7 @@ impl Watcher<Port> for Trace {
                 }
             }
             Seen::Bytes { direction: Direction::Down, .. } => self.on_transmit(now),
-            Seen::Bytes { direction: Direction::Up, .. } => {}
+            Seen::Bytes { direction: Direction::Up, .. } | Seen::Command { .. } | Seen::Response { .. } => {}
         }
     }
 }

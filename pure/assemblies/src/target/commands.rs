@@ -20,7 +20,12 @@ impl Target {
             self.permit(id);
             let Some(output) = self.peer(id).and_then(|peer| peer.connection.poll_output()) else { return };
             match output {
-                ConnectionOutput::Command { slot, entry } => self.on_command(id, slot, entry),
+                ConnectionOutput::Command { slot, entry } => {
+                    if self.watch.is_on() {
+                        self.show_command(id, &entry);
+                    }
+                    self.on_command(id, slot, entry);
+                }
                 ConnectionOutput::HostData { slot, data } => self.on_host_data(id, slot, data),
                 ConnectionOutput::HostDataFailed { slot, status } => {
                     self.on_host_data_failed(id, slot, status);

@@ -18,6 +18,7 @@ mod status;
 mod subsystem;
 #[cfg(test)]
 mod tests;
+mod watched;
 
 pub use event::{Accepted, Close, ConnectionId, Event, Handover, Input, Output, QueueDescription};
 pub use memory::{MEMORY_MAX, MemoryStatus, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
@@ -26,7 +27,7 @@ pub use status::{AssociationStatus, ConnectionStatus};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Engine, Entropy, Instant, Nanos};
+use engine::{Engine, Entropy, Instant, Nanos, Watch};
 use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::authentication::Failure;
 use nvme_fabrics::target as fabrics_target;
@@ -39,6 +40,7 @@ use peer::{Peer, Standing};
 use subsystem::Served;
 
 use crate::fabric::controller::{self, Input as ConnectionInput, Outbox};
+use crate::watch::{Direction, Port};
 
 /// How long a host may take from its connection to its Connect command.
 pub const CONNECT_MAX: Nanos = Nanos::from_secs(10);
@@ -82,6 +84,7 @@ pub struct Target {
     memory: Memory,
     ceilings: Ceilings,
     outputs: VecDeque<Output>,
+    watch: Watch<Port>,
     rng: Entropy,
     now: Instant,
 }
@@ -101,6 +104,7 @@ impl Target {
             memory: Memory::default(),
             ceilings: Ceilings::default(),
             outputs: VecDeque::new(),
+            watch: Watch::new(),
             rng: config.rng,
             now,
         }
@@ -174,14 +178,12 @@ impl Target {
         Some(self.peer(connection)?.connection.outbox())
     }
 
-    /// As [`Target::outbox`], for a world that takes the bytes out as buffers.
-    pub fn outbox_mut(&mut self, connection: ConnectionId) -> Option<&mut Outbox> {
-        Some(self.peer(connection)?.connection.outbox_mut())
-    }
-
     /// The first `count` bytes of the outbox were sent.
     pub fn sent(&mut self, now: Instant, connection: ConnectionId, count: usize) {
         self.now = now;
+        if self.watch.is_on() {
+            self.show_sent(connection, count);
+        }
         let Some(peer) = self.peer(connection) else { return };
         peer.connection.sent(count);
         peer.sent += count as u64;
@@ -215,6 +217,9 @@ impl Target {
     /// When [`Target::landing`] has fewer than `count` bytes.
     pub fn landed(&mut self, now: Instant, connection: ConnectionId, count: usize) {
         self.now = now;
+        if self.watch.is_on() {
+            self.show_landed(connection, count);
+        }
         let Some(peer) = self.peer(connection) else { return };
         peer.connection.landed(count);
         peer.given = now;
@@ -317,6 +322,9 @@ impl Target {
 
     fn on_received(&mut self, id: ConnectionId, bytes: engine::Buffer) {
         let now = self.now;
+        if self.watch.is_on() {
+            self.show_bytes(Direction::Down, id, &bytes);
+        }
         let Some(peer) = self.peer(id) else { return };
         if let Standing::AwaitingConnect(awaiting) = &mut peer.standing {
             awaiting.remember(&bytes);

@@ -53,10 +53,10 @@ fn directory(of_target: Option<Credentials>) -> Directory {
     Directory { subsystems: Vec::from([subsystem]), ports: Vec::from([port]), ..Directory::default() }
 }
 
-struct Pair {
-    now: Instant,
-    initiator: Initiator,
-    target: Target,
+pub(super) struct Pair {
+    pub(super) now: Instant,
+    pub(super) initiator: Initiator,
+    pub(super) target: Target,
     disk: RamDisk,
     /// The target's name of each of the host's connections.
     lines: BTreeMap<initiator::ConnectionId, ConnectionId>,
@@ -64,13 +64,13 @@ struct Pair {
     /// The host's bytes go nowhere.
     is_cut: bool,
     events: Vec<String>,
-    is_up: bool,
+    pub(super) is_up: bool,
     ended: Option<Option<Failure>>,
     completed: usize,
 }
 
 impl Pair {
-    fn new(of_host: Option<Credentials>, of_target: Option<Credentials>) -> Self {
+    pub(super) fn new(of_host: Option<Credentials>, of_target: Option<Credentials>) -> Self {
         let now = Instant::from_nanos(1);
         let pool = Rc::new(RefCell::new(Pool::default()));
         let connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
@@ -198,7 +198,7 @@ impl Pair {
     }
 
     /// Goes on until `done`.
-    fn until(&mut self, done: impl Fn(&Self) -> bool) {
+    pub(super) fn until(&mut self, done: impl Fn(&Self) -> bool) {
         let limit = self.now + PATIENCE;
         while !done(self) {
             assert!(self.now < limit, "waited in vain; {:#?}", self.events);
@@ -224,7 +224,7 @@ impl Pair {
         self.initiator.multipath().paths().next()?.identity?.authenticated
     }
 
-    fn read_on_every_queue(&mut self) {
+    pub(super) fn read_on_every_queue(&mut self) {
         let before = self.completed;
         for queue in 0..4_u16 {
             let entry = SubmissionQueueEntry {

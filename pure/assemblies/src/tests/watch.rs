@@ -1,9 +1,10 @@
-//! The same watcher at the near host, at a guest's slot and at the far end.
+//! The same watcher at the near host, at the far end, and at both ends of a fabric.
 
 use alloc::rc::Rc;
 use core::cell::RefCell;
 
 use engine::Watcher;
+use nvme::wire::CommandId;
 use pcie::wire::Kind;
 
 use super::*;
@@ -27,6 +28,9 @@ pub(crate) struct Counts {
     pub(crate) up: Count,
     submitted: Vec<u64>,
     completed: Vec<u64>,
+    /// Identifier and opcode of each command on a connection.
+    commands: Vec<(CommandId, u8)>,
+    responses: Vec<CommandId>,
 }
 
 impl Counts {
@@ -52,6 +56,8 @@ impl Watcher<Port> for Counts {
             Seen::Bytes { direction, bytes, .. } => self.of(direction).bytes += bytes.len(),
             Seen::Submitted { submission, .. } => self.submitted.push(submission.cookie),
             Seen::Completed { completed, .. } => self.completed.push(completed.cookie),
+            Seen::Command { entry, .. } => self.commands.push((entry.command_id, entry.opcode)),
+            Seen::Response { entry, .. } => self.responses.push(entry.command_id),
         }
     }
 }
@@ -92,4 +98,38 @@ fn both_ends_see_every_packet_byte_and_command() {
     pair.step();
     assert_eq!(near.borrow().down, seen);
     assert!(far.borrow().down.packets > 0);
+}
+
+#[test]
+fn both_ends_of_a_fabric_see_every_byte_and_command() {
+    let mut pair = authentication::Pair::new(None, None);
+    let (host, target) = (Counts::shared(), Counts::shared());
+    pair.initiator.watch().add(host.clone());
+    pair.target.watch().add(target.clone());
+    pair.until(|pair| pair.is_up);
+    pair.read_on_every_queue();
+    {
+        let (host, target) = (host.borrow(), target.borrow());
+        assert_eq!((host.down.bytes, host.up.bytes), (target.down.bytes, target.up.bytes));
+        assert!(host.down.bytes > 0 && host.up.bytes > 4 * 512);
+        // The commands of several connections may arrive in another order than they were sent.
+        let sorted = |commands: &[(CommandId, u8)]| {
+            let mut commands: Vec<_> = commands.iter().map(|(id, opcode)| (id.0, *opcode)).collect();
+            commands.sort_unstable();
+            commands
+        };
+        assert_eq!(sorted(&host.commands), sorted(&target.commands));
+        let reads =
+            |of: &Counts| of.commands.iter().filter(|(_, code)| *code == IoOpcode::Read.into()).count();
+        assert!(reads(&host) >= 4, "{:?}", host.commands);
+        // The Asynchronous Event Requests have no response yet.
+        let open = host.commands.iter().filter(|(_, code)| *code == 0x0c).count();
+        assert_eq!(host.responses.len() + open, host.commands.len());
+    }
+    let seen = (host.borrow().down, target.borrow().commands.len());
+    pair.initiator.watch().clear();
+    pair.target.watch().clear();
+    assert_eq!((Rc::strong_count(&host), Rc::strong_count(&target)), (1, 1));
+    pair.read_on_every_queue();
+    assert_eq!((host.borrow().down, target.borrow().commands.len()), seen);
 }

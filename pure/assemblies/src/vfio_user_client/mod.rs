@@ -13,7 +13,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant, Step};
+use engine::{Buffer, Engine, Instant, Step, Watch};
 use nvme::wire::CommandId;
 use nvme_pcie::host::{self, Host, Submission, SubmitError};
 use nvme_pcie::registers::{DOORBELL_BYTES, offset};
@@ -23,6 +23,9 @@ use vfio_user::wire::DmaMap;
 use vfio_user::{Area, Errno, InterruptAction, InterruptData, InterruptIndex, RegionIndex};
 
 use setup::{Found, Question, Steps};
+
+use crate::near::ControllerIndex;
+use crate::watch::{Connection, Direction, Port, Seen};
 
 /// The settings of a user.
 #[derive(Clone, Copy, Debug)]
@@ -139,6 +142,7 @@ pub struct User<D, M> {
     /// Number of requests without an answer.
     unanswered: usize,
     outputs: VecDeque<Output<D>>,
+    watch: Watch<Port>,
     now: Instant,
 }
 
@@ -160,6 +164,7 @@ impl<D: 'static, M: Memory> User<D, M> {
             interrupts: Found { vectors: 0, control: None },
             unanswered: 0,
             outputs: VecDeque::new(),
+            watch: Watch::new(),
             now: Instant::ZERO,
         }
     }
@@ -175,6 +180,10 @@ impl<D: 'static, M: Memory> User<D, M> {
     /// The mutable shared memory, for the data of commands; see [`Host::data_region`].
     pub const fn memory_mut(&mut self) -> &mut M {
         &mut self.memory
+    }
+    /// Whoever watches the messages and the commands. The only controller is the first one.
+    pub const fn watch(&mut self) -> &mut Watch<Port> {
+        &mut self.watch
     }
     /// Whether doorbells are stores rather than messages.
     pub const fn has_doorbells(&self) -> bool {
@@ -198,7 +207,10 @@ impl<D: 'static, M: Memory> User<D, M> {
     pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<CommandId, SubmitError> {
         self.now = now;
         let host = self.host.as_mut().filter(|_| matches!(self.state, State::Ready));
-        host.ok_or(SubmitError::NotReady)?.submit(now, &mut self.memory, submission)
+        let command = host.ok_or(SubmitError::NotReady)?.submit(now, &mut self.memory, submission)?;
+        let (controller, submission) = (ControllerIndex(0), &submission);
+        self.watch.show(now, move || Seen::Submitted { controller, command, submission });
+        Ok(command)
     }
 
     /// Takes the completions that have come. Cheap where there are none.
@@ -455,6 +467,22 @@ impl<D: 'static, M: Memory> User<D, M> {
         area.offset <= first && last <= area.offset + area.length
     }
 
+    /// Shows an output to whoever watches, as it leaves.
+    #[cold]
+    fn show(&mut self, output: &Output<D>) {
+        let (direction, connection) = (Direction::Down, Connection::VfioUser);
+        match output {
+            Output::Transmit { bytes, .. } => {
+                self.watch.show(self.now, || Seen::Bytes { direction, connection, bytes });
+            }
+            Output::Event(Event::Completed(completed)) => {
+                let controller = ControllerIndex(0);
+                self.watch.show(self.now, || Seen::Completed { controller, completed });
+            }
+            _ => {}
+        }
+    }
+
     /// Moves what the parts have for each other and for the world.
     fn circulate(&mut self) {
         loop {
@@ -481,6 +509,8 @@ impl<D: 'static, M: Memory> Engine for User<D, M> {
                 self.client.handle_input(now, client::Input::Connected);
             }
             Input::Received { bytes, descriptors } => {
+                let (direction, connection) = (Direction::Up, Connection::VfioUser);
+                self.watch.show(now, || Seen::Bytes { direction, connection, bytes });
                 self.client.handle_input(now, client::Input::Received { bytes, descriptors });
             }
             Input::Disconnected => {
@@ -507,7 +537,13 @@ impl<D: 'static, M: Memory> Engine for User<D, M> {
         if self.outputs.is_empty() {
             self.circulate();
         }
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if self.watch.is_on()
+            && let Some(output) = &output
+        {
+            self.show(output);
+        }
+        output
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

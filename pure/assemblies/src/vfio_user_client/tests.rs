@@ -1,13 +1,17 @@
 //! A user and servers of all kinds, up to the point where the driver has the function.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::vec::Vec;
 
-use engine::{Engine, Instant};
+use engine::{Engine, Instant, Watcher};
 use nvme_pcie::host;
 use pcie::config::ClassCode;
 use pcie::memory::Ram;
 use vfio_user::server::{self, InterruptConfig, RegionConfig, Server};
 use vfio_user::{Area, Errno, InterruptData, InterruptIndex, RegionIndex, client};
+
+use crate::watch::{Connection, Direction, Port, Seen};
 
 use super::{Config, Event, Failure, Input, Output, User};
 
@@ -37,6 +41,8 @@ struct Far {
     reads: Vec<(u64, u32)>,
     writes: Vec<(u64, Vec<u8>)>,
     map: Result<(), Errno>,
+    /// Bytes that came from the user, and bytes that went to the user.
+    moved: [usize; 2],
 }
 
 fn far(class: ClassCode, vectors: u32, areas: &[Area]) -> Far {
@@ -58,6 +64,7 @@ fn far(class: ClassCode, vectors: u32, areas: &[Area]) -> Far {
         reads: Vec::new(),
         writes: Vec::new(),
         map: Ok(()),
+        moved: [0; 2],
     }
 }
 
@@ -124,6 +131,7 @@ fn exchange(user: &mut User<Descriptor, Ram>, far: &mut Far) -> Vec<Output<Descr
             quiet = false;
             match output {
                 Output::Transmit { bytes, descriptors } => {
+                    far.moved[0] += bytes.len();
                     far.server.handle_input(NOW, server::Input::Received { bytes: &bytes, descriptors });
                 }
                 Output::MapDoorbells { .. } => {
@@ -135,6 +143,7 @@ fn exchange(user: &mut User<Descriptor, Ram>, far: &mut Far) -> Vec<Output<Descr
         }
         for (bytes, descriptors) in far.serve() {
             quiet = false;
+            far.moved[1] += bytes.len();
             user.handle_input(NOW, Input::Received { bytes: &bytes, descriptors });
         }
         if quiet {
@@ -149,6 +158,33 @@ fn failure(outputs: &[Output<Descriptor>]) -> Option<Failure> {
         Output::Event(Event::Failed(failure)) => Some(*failure),
         _ => None,
     })
+}
+
+/// Bytes of the connection: to the server, to the user.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Passed([usize; 2]);
+
+impl Watcher<Port> for Passed {
+    fn on_seen(&mut self, _: Instant, seen: Seen<'_>) {
+        if let Seen::Bytes { direction, connection: Connection::VfioUser, bytes } = seen {
+            self.0[usize::from(direction == Direction::Up)] += bytes.len();
+        }
+    }
+}
+
+#[test]
+fn who_watches_sees_every_message() {
+    let (mut user, mut far) = (user(), far(ClassCode::NVME, 9, &[]));
+    let passed = Rc::new(RefCell::new(Passed::default()));
+    user.watch().add(passed.clone());
+    assert!(run(&mut user, &mut far).is_empty());
+    // What the set-up of this function takes, counted by the server.
+    assert_eq!(passed.borrow().0, far.moved);
+    assert!(far.moved.iter().all(|bytes| *bytes > 200), "{:?}", far.moved);
+    user.watch().clear();
+    user.nudge(NOW);
+    assert!(exchange(&mut user, &mut far).is_empty());
+    assert!(passed.borrow().0[0] < far.moved[0], "nothing is shown to whoever watches no more");
 }
 
 #[test]
