@@ -19,6 +19,7 @@ use cloud_hypervisor_vfio_user::{
     Client, DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion,
 };
 use live::sys::doorbells::memory_file;
+use nvme_pcie::registers::offset;
 use tempfile::TempDir;
 
 use support::running::wait_until;
@@ -44,14 +45,6 @@ const ADMIN_QUEUE: u64 = 0x1000;
 const ADMIN_COMPLETIONS: u64 = 0x2000;
 /// Offset of the data of commands in the memory.
 const DATA: u64 = 0x3000;
-
-// Controller registers, NVM Express over PCIe Transport 1.0, 3.1.
-const CC: u64 = 0x14;
-const CSTS: u64 = 0x1c;
-const AQA: u64 = 0x24;
-const ASQ: u64 = 0x28;
-const ACQ: u64 = 0x30;
-const DOORBELLS: u64 = 0x1000;
 
 /// A directory for sockets.
 struct Place(TempDir);
@@ -105,23 +98,23 @@ impl Driver {
         driver
     }
 
-    fn register(&mut self, offset: u64) -> u32 {
+    fn register(&mut self, offset: u32) -> u32 {
         let mut value = [0; 4];
-        self.client.region_read(BAR0, offset, &mut value).unwrap();
+        self.client.region_read(BAR0, offset.into(), &mut value).unwrap();
         u32::from_le_bytes(value)
     }
-    fn set(&mut self, offset: u64, value: &[u8]) {
-        self.client.region_write(BAR0, offset, value).unwrap();
+    fn set(&mut self, offset: u32, value: &[u8]) {
+        self.client.region_write(BAR0, offset.into(), value).unwrap();
     }
 
     fn enable(&mut self) {
         // Sixteen entries in each admin queue.
-        self.set(AQA, &0x000f_000f_u32.to_le_bytes());
-        self.set(ASQ, &(MEMORY + ADMIN_QUEUE).to_le_bytes());
-        self.set(ACQ, &(MEMORY + ADMIN_COMPLETIONS).to_le_bytes());
+        self.set(offset::ADMIN_QUEUE_ATTRIBUTES, &0x000f_000f_u32.to_le_bytes());
+        self.set(offset::ADMIN_SUBMISSION_QUEUE, &(MEMORY + ADMIN_QUEUE).to_le_bytes());
+        self.set(offset::ADMIN_COMPLETION_QUEUE, &(MEMORY + ADMIN_COMPLETIONS).to_le_bytes());
         // Entries of 64 B and 16 B; enabled.
-        self.set(CC, &0x0046_0001_u32.to_le_bytes());
-        wait_until("the controller is ready", || self.register(CSTS) == 1);
+        self.set(offset::CONFIGURATION, &0x0046_0001_u32.to_le_bytes());
+        wait_until("the controller is ready", || self.register(offset::STATUS) == 1);
     }
 
     /// Places an Identify Controller in the admin queue. Returns the offset in memory at which its
@@ -169,7 +162,7 @@ fn is_driven(socket: &Path, looks: bool) {
     driver.enable();
     // Ring a doorbell by a message.
     let data = driver.submit_identify();
-    driver.set(DOORBELLS, &driver.tail.to_le_bytes());
+    driver.set(offset::DOORBELLS, &driver.tail.to_le_bytes());
     interrupted(&mut signal);
     assert_eq!(driver.identified(data), "STRANGE");
     // Ring a doorbell by a store, where the server looks for stores.
@@ -178,14 +171,16 @@ fn is_driven(socket: &Path, looks: bool) {
     assert_eq!(bar0.file_offset.is_some(), looks, "{bar0:?}");
     if let Some(pages) = &bar0.file_offset {
         let area = bar0.sparse_areas[0];
-        assert!(area.offset == DOORBELLS && area.size >= 0x1000, "{area:?}");
+        assert!(area.offset == u64::from(offset::DOORBELLS) && area.size >= 0x1000, "{area:?}");
         pages.file().write_all_at(&driver.tail.to_le_bytes(), pages.start() + area.offset).unwrap();
         interrupted(&mut signal);
         assert_eq!(driver.identified(data), "STRANGE");
     }
 
     driver.client.reset().unwrap();
-    wait_until("it is reset", || driver.register(CSTS) == 0 && driver.register(CC) == 0);
+    wait_until("it is reset", || {
+        driver.register(offset::STATUS) == 0 && driver.register(offset::CONFIGURATION) == 0
+    });
     driver.client.dma_unmap(MEMORY, MEMORY_BYTES).unwrap();
     driver.client.shutdown().unwrap();
 }

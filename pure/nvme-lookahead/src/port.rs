@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_is_out_for_a_controller_that_is_no_longer_understood_is_forgotten() {
-        let mut link = Link::default();
+        let mut link = Link { window: 1 << 20, ..Link::default() };
         let mut port = Port { window: 1 << 20, ..Port::default() };
         let [one, other] = [Bdf::new(1, 0, 0), Bdf::new(1, 0, 1)];
         let mut keys = Vec::new();

@@ -21,6 +21,8 @@ pub(crate) struct Link {
     pub(crate) ahead: Vec<(u64, Buffer)>,
     pub(crate) sent: Vec<Packet>,
     pub(crate) forgotten: Vec<AheadKey>,
+    /// How many bytes may be sent ahead.
+    pub(crate) window: u32,
 }
 
 impl FarLink for Link {
@@ -31,7 +33,7 @@ impl FarLink for Link {
         false
     }
     fn ahead_window(&self) -> u32 {
-        1 << 20
+        self.window
     }
     fn is_spread(&self) -> bool {
         false

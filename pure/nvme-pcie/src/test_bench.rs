@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Nanos};
 use nvme::media::{self, MediumId, Operation};
-use nvme::wire::{IoOpcode, NamespaceId};
+use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
 use pcie::device::{Dma, DmaResult};
 use pcie::memory::{Memory, Ram};
 
@@ -267,26 +267,14 @@ impl TestBench {
 
     /// A write of `data.length` bytes at byte `at` of the namespace, which has 512 B blocks.
     pub(crate) fn write_of(&self, queue: u16, at: u64, data: Data, cookie: u64) -> Submission {
-        Submission::on_blocks(
-            IoOpcode::Write,
-            QueueId(queue),
-            NAMESPACE,
-            at / 512,
-            data.length / 512,
-            data,
-            cookie,
-        )
+        let (queue, lba, blocks) = (QueueId(queue), at / 512, data.length / 512);
+        Submission::on_blocks(IoOpcode::Write, queue, NAMESPACE, lba, blocks, data, cookie)
     }
 
+    /// As [`TestBench::write_of`], but a read.
     pub(crate) fn read_of(&self, queue: u16, at: u64, data: Data, cookie: u64) -> Submission {
-        Submission::on_blocks(
-            IoOpcode::Read,
-            QueueId(queue),
-            NAMESPACE,
-            at / 512,
-            data.length / 512,
-            data,
-            cookie,
-        )
+        let write = self.write_of(queue, at, data, cookie);
+        let entry = SubmissionQueueEntry { opcode: IoOpcode::Read.into(), ..write.entry };
+        Submission { entry, ..write }
     }
 }

@@ -8,6 +8,7 @@ mod setup;
 mod tests;
 
 pub use event::{Event, Failure};
+pub use vfio_user::client::Input;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -35,22 +36,6 @@ pub struct Config {
     /// Settings of the driver. Its arena is the memory that is shared. Whether it uses interrupts
     /// depends on the function.
     pub driver: host::Config,
-}
-
-/// What the world tells the user.
-#[derive(Debug)]
-pub enum Input<'a, D> {
-    /// The connection to the server is open.
-    Connected,
-    /// A piece of the server's byte stream, with the descriptors that came with it.
-    Received {
-        /// The piece of the stream, cut anywhere.
-        bytes: &'a [u8],
-        /// The descriptors that came with `bytes`.
-        descriptors: Vec<D>,
-    },
-    /// The server has gone.
-    Disconnected,
 }
 
 /// What the user asks of the world, or tells the world.
@@ -503,15 +488,11 @@ impl<D: 'static, M: Memory> Engine for User<D, M> {
 
     fn handle_input(&mut self, now: Instant, input: Input<'_, D>) {
         self.now = now;
-        match input {
-            Input::Connected => {
-                self.state = State::Greeting;
-                self.client.handle_input(now, client::Input::Connected);
-            }
-            Input::Received { bytes, descriptors } => {
+        match &input {
+            Input::Connected => self.state = State::Greeting,
+            Input::Received { bytes, .. } => {
                 let (direction, connection) = (Direction::Up, Connection::VfioUser);
                 self.watch.show(now, || Seen::Bytes { direction, connection, bytes });
-                self.client.handle_input(now, client::Input::Received { bytes, descriptors });
             }
             Input::Disconnected => {
                 let failure = match self.state {
@@ -519,9 +500,9 @@ impl<D: 'static, M: Memory> Engine for User<D, M> {
                     _ => Failure::Gone,
                 };
                 self.fail(failure);
-                self.client.handle_input(now, client::Input::Disconnected);
             }
         }
+        self.client.handle_input(now, input);
         self.circulate();
     }
 

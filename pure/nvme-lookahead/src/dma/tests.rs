@@ -4,11 +4,11 @@ use std::vec::Vec;
 use engine::{Buffer, Instant};
 use nvme::wire::{CommandId, NamespaceId, SubmissionQueueEntry};
 use pcie::config::{ClassCode, Identity};
-use pcie::switch::{Ahead, AheadKey, Ascent, FarLink, Interposer, Strand, Surroundings};
-use pcie::switch::{Switch, SwitchConfig};
+use pcie::switch::{Ascent, Interposer, Surroundings, Switch, SwitchConfig};
 use pcie::wire::{Bdf, Packet, Tag};
 use proptest::prelude::{ProptestConfig, any, prop, proptest};
 
+use crate::tests::Link;
 use crate::{Lookahead, Refusals};
 
 const ROOT: Bdf = Bdf::new(0, 0, 0);
@@ -19,33 +19,6 @@ const ADMIN: [u64; 2] = [0x4000_0000, 0x4000_1000];
 const IO: [u64; 2] = [0x4000_2000, 0x4000_3000];
 const INTERRUPT: (u64, u32) = (0xfee0_1000, 0x55);
 const DATA: u64 = 0x5000_0000;
-
-/// A link that keeps nothing, so that nothing goes ahead.
-struct Link;
-
-impl FarLink for Link {
-    fn is_open(&self) -> bool {
-        true
-    }
-    fn is_flushed(&self) -> bool {
-        false
-    }
-    fn ahead_window(&self) -> u32 {
-        0
-    }
-    fn is_spread(&self) -> bool {
-        false
-    }
-    fn strand_of_queue(&self, _: u16) -> Strand {
-        Strand::MAIN
-    }
-    fn send_on(&mut self, _: Instant, _: Strand, _: Packet) {}
-    fn send_ahead_on(&mut self, _: Strand, _: Ahead, _: Buffer) -> bool {
-        false
-    }
-    fn forget_ahead(&mut self, _: AheadKey) {}
-    fn lay(&mut self, _: Instant, _: Strand, _: Strand, _: AheadKey, _: &[(u64, u32)]) {}
-}
 
 fn switch() -> Switch {
     let identity = Identity {
@@ -87,14 +60,14 @@ impl World {
         let mut world = Self {
             lookahead,
             switch: switch(),
-            link: [Link],
+            link: [Link::default()],
             memory: BTreeMap::new(),
             now: Instant::ZERO,
             tag: 0,
             tails: [0; 2],
             ends: [0; 2],
         };
-        world.lookahead.on_link(0, &Link);
+        world.lookahead.on_link(0, &Link::default());
         world.ask(Packet::config_read(ROOT, Tag::new(0), DEVICE, 0x08, 4), 0x0108_0200);
         // Capabilities: MSI-X at 40h, with the table at 2000h, then PCI Express at 60h.
         for (at, value) in [(0x34, 0x40), (0x40, 0x6011), (0x44, 0x2000), (0x60, 0x10)] {

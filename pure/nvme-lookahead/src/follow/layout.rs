@@ -5,25 +5,18 @@
 
 use alloc::vec::Vec;
 
-/// Configuration space: base address registers, and the pointer to the first capability.
-const BARS: core::ops::Range<u16> = 0x10..0x28;
-const FIRST_CAPABILITY: u16 = 0x34;
+use pcie::config::{capability, header, msi, msix};
+
+/// The six base address registers.
+const BARS: core::ops::Range<u16> = header::BAR0..0x28;
+/// The pointer to the first capability.
+const FIRST_CAPABILITY: u16 = header::CAPABILITIES.offset();
 /// Capabilities begin behind the header and end with the first 256 bytes.
 const CAPABILITIES: core::ops::Range<u16> = 0x40..0x100;
-/// Capability IDs of MSI, PCI Express and MSI-X.
-const MSI: u8 = 0x05;
-const EXPRESS: u8 = 0x10;
-const MSIX: u8 = 0x11;
-/// MSI Message Control, in the capability's first double word: 64-bit addresses, and the number of
-/// messages as a power of two.
-const MSI_WIDE: u32 = 1 << 23;
+/// MSI Message Control, in the capability's first double word: the number of messages as a power of
+/// two.
 const MSI_COUNT_SHIFT: u32 = 20;
 const MSI_COUNT: u32 = 7;
-/// MSI-X: the table's size less 1, in the capability's first double word; the number of its base
-/// address register, in the second.
-const MSIX_SIZE_SHIFT: u32 = 16;
-const MSIX_SIZE: u32 = 0x7ff;
-const TABLE_BAR: u32 = 7;
 /// A base address register: memory with a 64-bit address, and the bits that are no address.
 const BAR_KIND: u32 = 7;
 const BAR_WIDE: u32 = 4;
@@ -117,17 +110,17 @@ impl Layout {
             if enables & 3 == 3 {
                 self.expect(next);
                 match id {
-                    MSI => self.msi = Some(offset),
-                    EXPRESS => self.express = Some(offset),
-                    MSIX => self.msix = Some(offset),
+                    capability::MSI => self.msi = Some(offset),
+                    capability::EXPRESS => self.express = Some(offset),
+                    capability::MSIX => self.msix = Some(offset),
                     _ => {}
                 }
             }
             if enables & 0xc == 0xc && self.msix == Some(offset) {
-                self.entries = (value >> MSIX_SIZE_SHIFT & MSIX_SIZE) + 1;
+                self.entries = msix::TABLE_SIZE.of(value) + 1;
             }
             if enables & 0xc != 0 && self.msi == Some(offset) {
-                self.is_wide = value & MSI_WIDE != 0;
+                self.is_wide = msi::ADDRESS_64.is_set(value);
             }
         } else if self.msix.is_some_and(|at| offset == at + 4) && enables == 0xf {
             self.table = Some(value);
@@ -167,8 +160,8 @@ impl Layout {
     fn measure(&mut self) {
         self.table_at = (0, 0);
         let Some(table) = self.table else { return };
-        let Some(base) = self.bar((table & TABLE_BAR) as usize) else { return };
-        let Some(start) = base.checked_add(u64::from(table & !TABLE_BAR)) else { return };
+        let Some(base) = self.bar(msix::TABLE_BAR.of(table) as usize) else { return };
+        let Some(start) = base.checked_add(u64::from(table & msix::TABLE_OFFSET.mask())) else { return };
         self.table_at = (start, start.saturating_add(u64::from(self.entries) * ENTRY));
     }
 

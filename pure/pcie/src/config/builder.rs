@@ -23,7 +23,7 @@ pub mod offset {
 }
 
 /// Identification registers of a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Vendor ID.
     pub vendor: u16,

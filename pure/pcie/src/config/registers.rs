@@ -161,6 +161,10 @@ pub mod capability {
     pub const ADVANCED_ERROR_REPORTING: u16 = 0x0001;
     /// Extended Capability ID of Device Serial Number.
     pub const SERIAL_NUMBER: u16 = 0x0003;
+    /// Extended capability: Alternative Routing-ID Interpretation (ARI).
+    pub const ALTERNATIVE_ROUTING_ID: u16 = 0x000e;
+    /// Extended capability: Latency Tolerance Reporting (LTR).
+    pub const LATENCY_TOLERANCE: u16 = 0x0018;
 }
 
 /// PCI Power Management capability.

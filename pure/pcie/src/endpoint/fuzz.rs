@@ -3,21 +3,14 @@
 use engine::{Buffer, Engine as _, Instant};
 
 use super::{Endpoint, EndpointConfig, MsixLayout, Output};
-use crate::config::{Bar, BarIndex, ClassCode, Identity, Link};
+use crate::config::{Bar, BarIndex, Identity, Link};
 use crate::device::Dma;
 use crate::wire::Tlp;
 
 /// Gives the TLPs in `bytes`, one behind the other, to an endpoint whose device answers reads. A
 /// byte that begins no TLP raises an interrupt.
 pub fn packets(mut bytes: &[u8]) {
-    let identity = Identity {
-        vendor: 1,
-        device: 1,
-        revision: 0,
-        class: ClassCode::default(),
-        subsystem_vendor: 0,
-        subsystem: 0,
-    };
+    let identity = Identity { vendor: 1, device: 1, ..Identity::default() };
     let msix = MsixLayout { bar: BarIndex::ZERO, vectors: 3, table_offset: 0x800, pending_offset: 0xc00 };
     let mut endpoint = Endpoint::new(&EndpointConfig {
         identity,

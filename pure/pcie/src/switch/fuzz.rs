@@ -3,20 +3,13 @@
 use engine::{Engine as _, Instant};
 
 use super::{PortId, Switch, SwitchConfig};
-use crate::config::{ClassCode, Identity, Link};
+use crate::config::{Identity, Link};
 use crate::wire::Tlp;
 
 /// Gives the TLPs in `bytes` to a switch. A byte before each TLP names the port by which it comes
 /// in. Links go up and down where no TLP parses.
 pub fn packets(mut bytes: &[u8]) {
-    let identity = Identity {
-        vendor: 1,
-        device: 1,
-        revision: 0,
-        class: ClassCode::default(),
-        subsystem_vendor: 0,
-        subsystem: 0,
-    };
+    let identity = Identity { vendor: 1, device: 1, ..Identity::default() };
     let mut switch = Switch::new(&SwitchConfig {
         upstream: identity,
         downstream: identity,

@@ -23,12 +23,8 @@ const HIGH_HALF: u8 = 0b1100;
 const BUT_SELF_TEST: u8 = 0b0111;
 /// Built-in Self Test: BIST Capable.
 const SELF_TEST_CAPABLE: u32 = 1 << 31;
-/// Alternative Routing-ID Interpretation: all of it.
-const ARI: u16 = 0x000e;
-const ARI_BYTES: u16 = 8;
-/// Latency Tolerance Reporting: all of it.
-const LATENCY_TOLERANCE: u16 = 0x0018;
-const LATENCY_TOLERANCE_BYTES: u16 = 8;
+/// Length of Alternative Routing-ID Interpretation, and of Latency Tolerance Reporting.
+const ROUTING_OR_LATENCY_BYTES: u16 = 8;
 /// Express capabilities of version 1 end here, for endpoints.
 const EXPRESS_1_BYTES: u16 = 0x14;
 /// Where MSI has its mask and pending bits, without and with 64-bit addresses.
@@ -178,8 +174,9 @@ impl Steady {
                     }
                 }
                 capability::SERIAL_NUMBER => self.keep_all(place, serial_number::SIZE),
-                ARI => self.keep_all(place, ARI_BYTES),
-                LATENCY_TOLERANCE => self.keep_all(place, LATENCY_TOLERANCE_BYTES),
+                capability::ALTERNATIVE_ROUTING_ID | capability::LATENCY_TOLERANCE => {
+                    self.keep_all(place, ROUTING_OR_LATENCY_BYTES);
+                }
                 _ => {}
             }
             at = capability::EXTENDED_NEXT.of(dword);

@@ -120,17 +120,16 @@ fn a_change_is_an_event_of_its_controller() {
     assert_eq!(groups(&bench.pushed), [(1, 1, vec![]), (2, 3, vec![])]);
     // The log leaves out a group without namespaces of the controller.
     bench.host_data = vec![1, 0, 1, 0];
-    let detach = SubmissionQueueEntry {
-        cdw10: 1,
-        namespace: NamespaceId(2),
-        ..admin(AdminOpcode::NamespaceAttachment)
-    };
-    bench.succeeds(ADMIN, detach);
+    bench.succeeds(ADMIN, detach(NamespaceId(2)));
     assert_eq!(groups(&bench.log(LogPage::AsymmetricAccess, 128)), [(1, 1, vec![1])]);
     // A namespace with persistent loss can't be attached.
     bench.subsystem.set_ana_state(bench.now, first, 2, AnaState::PersistentLoss);
     bench.host_data = vec![1, 0, 1, 0];
-    bench.fails(ADMIN, SubmissionQueueEntry { cdw10: 0, ..detach }, StatusCode::AnaAttachFailed);
+    bench.fails(
+        ADMIN,
+        SubmissionQueueEntry { cdw10: 0, ..detach(NamespaceId(2)) },
+        StatusCode::AnaAttachFailed,
+    );
 }
 
 #[test]

@@ -90,12 +90,7 @@ fn self_tests_are_ended_by_what_ends_them() {
     bench.succeeds(ADMIN, format);
     assert_eq!(bench.log(SELF_TEST, 564)[0], 2, "another namespace's format");
     bench.host_data = vec![1, 0, 1, 0];
-    let detach = SubmissionQueueEntry {
-        cdw10: 1,
-        namespace: NamespaceId(2),
-        ..admin(AdminOpcode::NamespaceAttachment)
-    };
-    bench.succeeds(ADMIN, detach);
+    bench.succeeds(ADMIN, detach(NamespaceId(2)));
     assert_eq!(newest(&mut bench), 0x23);
     bench.succeeds(ADMIN, self_test(1, u32::MAX));
     bench.succeeds(ADMIN, sanitize(BLOCK_ERASE, 0));

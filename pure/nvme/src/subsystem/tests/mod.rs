@@ -240,6 +240,11 @@ fn admin(opcode: AdminOpcode) -> SubmissionQueueEntry {
     SubmissionQueueEntry { opcode: opcode.into(), ..Default::default() }
 }
 
+/// Detaches a namespace from the controllers of a list.
+fn detach(namespace: NamespaceId) -> SubmissionQueueEntry {
+    SubmissionQueueEntry { cdw10: 1, namespace, ..admin(AdminOpcode::NamespaceAttachment) }
+}
+
 fn identify(cns: u32, namespace: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry { cdw10: cns, namespace: NamespaceId(namespace), ..admin(AdminOpcode::Identify) }
 }

@@ -361,18 +361,26 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
             return self.admin(now, pending, entry, data);
         }
         let cookie = self.remember(pending);
-        let request = Request { cookie: cookie.raw(), entry, data, queue: queue.0.wrapping_sub(1) };
-        self.submit_io(now, request).inspect_err(|_| {
+        let command = Command { cookie: cookie.raw(), entry, data };
+        self.submit_buffers(now, Some(queue.0.wrapping_sub(1)), command).inspect_err(|_| {
             self.retire(cookie);
         })
     }
     #[inline]
-    fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        self.attached.driver.submit(now, request).map_err(SubmitError::Fabrics)
-    }
-    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError> {
+    fn submit_buffers(
+        &mut self,
+        now: Instant,
+        queue: Option<u16>,
+        command: Command,
+    ) -> Result<(), SubmitError> {
         let Command { cookie, entry, data } = command;
-        self.admin(now, Pending { cookie, place: None, submitted: now }, entry, data)
+        match queue {
+            Some(queue) => {
+                let request = Request { cookie, entry, data, queue };
+                self.attached.driver.submit(now, request).map_err(SubmitError::Fabrics)
+            }
+            None => self.admin(now, Pending { cookie, place: None, submitted: now }, entry, data),
+        }
     }
     /// Gets the property Version (VS): a controller behind a fabric has no configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {

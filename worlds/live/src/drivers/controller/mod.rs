@@ -198,7 +198,8 @@ impl Controller {
     /// When the command can't be taken; it then never completes.
     #[inline]
     pub fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        each!(&mut self.reached, transport => transport.submit_io(now, request))
+        let (queue, command) = request.into_command();
+        each!(&mut self.reached, transport => transport.submit_buffers(now, Some(queue), command))
     }
     /// Begins a round trip to the controller that involves no medium: a configuration read, or over
     /// a fabric a Property Get. [`Event::Probed`] follows.
@@ -266,7 +267,7 @@ impl Controller {
     pub fn admin(&mut self, entry: SubmissionQueueEntry, data: Data) -> Result<Completed, AttachError> {
         let (cookie, now) = (self.cookie(), self.now());
         let command = Command { cookie, entry, data };
-        let submitted = each!(&mut self.reached, transport => transport.submit_admin(now, command));
+        let submitted = each!(&mut self.reached, transport => transport.submit_buffers(now, None, command));
         submitted.map_err(AttachError::Submit)?;
         self.wait_for(cookie)
     }

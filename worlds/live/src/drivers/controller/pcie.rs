@@ -3,7 +3,6 @@
 use assemblies::near::{ControllerIndex, Event as Told, Near};
 use engine::{Instant, Nanos};
 use nvme::host::Command;
-use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::function;
 use nvme_pcie::host::{Data as Place, DataRegion, Host, Submission, SubmitError as Refused};
 use pcie::memory::Memory;
@@ -64,23 +63,6 @@ impl Pcie {
         let mut controllers = self.near().controllers();
         controllers.find(|(index, _)| *index == self.controller).map(|(_, bdf)| bdf).unwrap_or_default()
     }
-
-    fn submit_buffers(
-        &mut self,
-        now: Instant,
-        hint: Option<u16>,
-        command: &Command,
-    ) -> Result<(), SubmitError> {
-        let Self { hierarchy, controller, slots } = self;
-        let near = hierarchy.near_mut();
-        let host = near.driver(*controller).ok_or(SubmitError::Pcie(Refused::NotReady))?;
-        let (target, memory) = (Slots::target(host, hint), near.memory_mut());
-        let submission = slots.issue(target, command, |at, bytes| memory.write(at, bytes))?;
-        near.submit(now, *controller, submission).map(|_| ()).map_err(|error| {
-            slots.retire(submission.cookie);
-            SubmitError::Pcie(error)
-        })
-    }
 }
 
 impl Transport for Pcie {
@@ -124,12 +106,21 @@ impl Transport for Pcie {
         let submitted = self.hierarchy.near_mut().submit(now, self.controller, submission);
         submitted.map(|_| ()).map_err(SubmitError::Pcie)
     }
-    fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        let (queue, command) = request.into_command();
-        self.submit_buffers(now, Some(queue), &command)
-    }
-    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError> {
-        self.submit_buffers(now, None, &command)
+    fn submit_buffers(
+        &mut self,
+        now: Instant,
+        queue: Option<u16>,
+        command: Command,
+    ) -> Result<(), SubmitError> {
+        let Self { hierarchy, controller, slots } = self;
+        let near = hierarchy.near_mut();
+        let host = near.driver(*controller).ok_or(SubmitError::Pcie(Refused::NotReady))?;
+        let (target, memory) = (Slots::target(host, queue), near.memory_mut());
+        let submission = slots.issue(target, &command, |at, bytes| memory.write(at, bytes))?;
+        near.submit(now, *controller, submission).map(|_| ()).map_err(|error| {
+            slots.retire(submission.cookie);
+            SubmitError::Pcie(error)
+        })
     }
     /// Reads the first double word of the configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {

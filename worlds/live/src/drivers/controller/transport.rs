@@ -3,7 +3,6 @@
 use engine::Instant;
 use nvme::host::{Command, Namespace};
 use nvme::wire::identify::IdentifyController;
-use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::host::{self, Data as Place, DataRegion, Submission};
 
 use super::error::{AttachError, SubmitError};
@@ -59,10 +58,14 @@ pub(super) trait Transport {
 
     /// Takes a command whose data have a place.
     fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError>;
-    /// Takes an I/O command whose data are in buffers.
-    fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError>;
-    /// Takes an admin command whose data are in buffers.
-    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError>;
+    /// Takes a command whose data are in buffers. An I/O command has the number that chooses its
+    /// queue, an admin command has none.
+    fn submit_buffers(
+        &mut self,
+        now: Instant,
+        queue: Option<u16>,
+        command: Command,
+    ) -> Result<(), SubmitError>;
     /// Begins a round trip to the controller that involves no medium.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError>;
 

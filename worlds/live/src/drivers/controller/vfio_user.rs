@@ -6,7 +6,6 @@ use assemblies::near::MEMORY_BASE;
 use assemblies::vfio_user_client::{Config, Event as Told, Failure as Fault, User};
 use engine::{Instant, Nanos};
 use nvme::host::Command;
-use nvme_fabrics::host::multipath::Request;
 use nvme_pcie::host::SubmitError as Refused;
 use nvme_pcie::host::{self, Data as Place, DataRegion, Host, Submission};
 use pcie::wire::Bdf;
@@ -79,20 +78,6 @@ impl VfioUser {
     const fn host(&self) -> Option<&Host> {
         self.attached.driver.user().driver()
     }
-
-    fn submit_buffers(
-        &mut self,
-        now: Instant,
-        hint: Option<u16>,
-        command: &Command,
-    ) -> Result<(), SubmitError> {
-        let target = Slots::target(self.host().ok_or(SubmitError::Pcie(Refused::NotReady))?, hint);
-        let memory = self.attached.driver.user().memory();
-        let submission = self.slots.issue(target, command, |at, bytes| memory.write(at, bytes))?;
-        self.submit(now, submission).inspect_err(|_| {
-            self.slots.retire(submission.cookie);
-        })
-    }
 }
 
 impl Transport for VfioUser {
@@ -151,12 +136,18 @@ impl Transport for VfioUser {
         driver.on_submitted(now);
         Ok(())
     }
-    fn submit_io(&mut self, now: Instant, request: Request) -> Result<(), SubmitError> {
-        let (queue, command) = request.into_command();
-        self.submit_buffers(now, Some(queue), &command)
-    }
-    fn submit_admin(&mut self, now: Instant, command: Command) -> Result<(), SubmitError> {
-        self.submit_buffers(now, None, &command)
+    fn submit_buffers(
+        &mut self,
+        now: Instant,
+        queue: Option<u16>,
+        command: Command,
+    ) -> Result<(), SubmitError> {
+        let target = Slots::target(self.host().ok_or(SubmitError::Pcie(Refused::NotReady))?, queue);
+        let memory = self.attached.driver.user().memory();
+        let submission = self.slots.issue(target, &command, |at, bytes| memory.write(at, bytes))?;
+        self.submit(now, submission).inspect_err(|_| {
+            self.slots.retire(submission.cookie);
+        })
     }
     /// Reads the first double word of the configuration space.
     fn probe(&mut self, now: Instant) -> Result<(), SubmitError> {

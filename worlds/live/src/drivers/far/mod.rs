@@ -180,14 +180,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     fn accept(&mut self, context: &Context<'_>) -> bool {
         let mut accepted = self.accept_quic(context);
         for _ in 0..ACCEPTS_PER_TURN {
-            match self.listener.accept() {
-                Ok(Some(connection)) => self.admit(context, Stream::Tcp(connection)),
-                Ok(None) => break,
-                // No descriptor is left: established connections go on.
-                Err(error) => {
-                    self.refuse(error);
-                    break;
-                }
+            let next = self.listener.accept().map(|one| one.map(Stream::Tcp));
+            if !self.admit_next(context, next) {
+                break;
             }
             accepted = true;
         }
@@ -198,17 +193,29 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     fn accept_quic(&mut self, context: &Context<'_>) -> bool {
         let mut accepted = false;
         while let Some(listener) = &self.quic {
-            match listener.accept() {
-                Ok(Some(stream)) => self.admit(context, Stream::Quic(Box::new(stream))),
-                Ok(None) => break,
-                Err(error) => {
-                    self.refuse(error);
-                    break;
-                }
+            let next = listener.accept().map(|one| one.map(|stream| Stream::Quic(Box::new(stream))));
+            if !self.admit_next(context, next) {
+                break;
             }
             accepted = true;
         }
         accepted
+    }
+
+    /// Admits the connection that a listener had, if it had one. Returns whether there may be more.
+    fn admit_next(&mut self, context: &Context<'_>, next: io::Result<Option<Stream>>) -> bool {
+        match next {
+            Ok(Some(stream)) => {
+                self.admit(context, stream);
+                true
+            }
+            Ok(None) => false,
+            // No descriptor is left: established connections go on.
+            Err(error) => {
+                self.refuse(error);
+                false
+            }
+        }
     }
 
     /// Reports that connections are turned away, once until a connection is admitted.
