@@ -170,6 +170,7 @@ impl Session {
     pub(crate) fn config_cache(&self) -> Option<ConfigCacheCounters> {
         self.near()?.upstream()?.config_cache().map(ConfigCacheCounters::from)
     }
+
     /// The host on PCI Express, for what only such a host can do.
     ///
     /// # Panics

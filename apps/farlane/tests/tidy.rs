@@ -14,6 +14,10 @@ const FILE_LINES_MAX: usize = 600;
 const COMMENT_COLUMNS_MAX: usize = 100;
 /// Most lines of a function.
 const FUNCTION_LINES_MAX: usize = 70;
+/// How many values a function may take, `self` and the parts of tuples included.
+const ARGUMENTS_MAX: usize = 7;
+/// From this many lines on, the document of a member has a blank line before it.
+const DOCUMENT_LINES_LONG: usize = 4;
 
 /// The external crates that a crate of `pure/` may use: cryptography without an operating system.
 const CRYPTOGRAPHY: [(&str, &str); 5] = [
@@ -208,6 +212,109 @@ fn long_functions(text: &str) -> Vec<(usize, usize)> {
         }
     }
     found
+}
+
+/// Clippy counts a tuple as one argument: so a function that takes too much could hide it.
+#[test]
+fn no_function_takes_more_than_it_shows() {
+    let mut found = Vec::new();
+    for storey in ["pure", "worlds", "apps", "tools"] {
+        for (name, text) in sources(storey).iter().filter(|(name, _)| !is_test(name)) {
+            for (function, count) in functions(&without_tests(text)) {
+                if count > ARGUMENTS_MAX {
+                    found.push(format!("{name}: {function} takes {count} values, {ARGUMENTS_MAX} at most"));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "give them a type of their own:\n{}", found.join("\n"));
+    let example = "fn one(&self, (a, b): (u8, u8), c: Vec<(u8, u8)>) {}\nfn two<T>(many: [T; 2]) {}";
+    assert_eq!(functions(example), [("one".to_owned(), 4), ("two".to_owned(), 1)]);
+}
+
+/// Each function's name, and how many values it takes: those in a tuple count one by one.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let starts = text.match_indices("fn ").filter(|(at, _)| {
+        let before = text[..*at].chars().next_back();
+        before.is_none_or(|before| before.is_whitespace())
+            && !text[..*at].lines().next_back().is_some_and(|line| line.trim_start().starts_with("//"))
+    });
+    starts
+        .filter_map(|(at, _)| {
+            let head = &text[at + 3..];
+            let end = head.find(|one: char| !one.is_alphanumeric() && one != '_')?;
+            let (name, rest) = head.split_at(end);
+            let open = if rest.starts_with('<') { after_generics(rest)? } else { 0 };
+            let rest = rest[open..].strip_prefix('(').filter(|_| !name.is_empty())?;
+            let values = parts(rest).into_iter().map(|part| {
+                let tuple = part.split_once(": (").map(|(_, tuple)| parts(tuple).len());
+                tuple.unwrap_or(1)
+            });
+            Some((name.to_owned(), values.sum()))
+        })
+        .collect()
+}
+
+/// How many bytes the generic parameters at the beginning of `text` take.
+fn after_generics(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    let mut before = ' ';
+    for (at, one) in text.char_indices() {
+        match one {
+            '<' => depth += 1,
+            '>' if before != '-' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at + 1);
+        }
+        before = one;
+    }
+    None
+}
+
+/// What commas divide, up to the bracket that closes what `text` begins in.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut found, mut start, mut depth, mut before) = (Vec::new(), 0, 0, ' ');
+    for (at, one) in text.char_indices() {
+        match one {
+            '(' | '[' | '{' | '<' => depth += 1,
+            ')' | ']' | '}' if depth == 0 => {
+                found.push(&text[start..at]);
+                break;
+            }
+            ')' | ']' | '}' => depth -= 1,
+            '>' if before != '-' && before != '=' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+        before = one;
+    }
+    found.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
+}
+
+/// A long document without a blank line before it hides where the next member begins.
+#[test]
+fn long_documents_of_members_have_a_blank_line_before_them() {
+    let mut found = Vec::new();
+    for storey in ["pure", "worlds", "apps", "tools"] {
+        for (name, text) in sources(storey) {
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let is_document = |line: &&str| line.starts_with("///");
+            for (number, pair) in lines.windows(2).enumerate() {
+                let begins = is_document(&pair[1]) && !is_document(&pair[0]);
+                let follows = pair[0].ends_with([',', '}', ';']);
+                let length = lines[number + 1..].iter().take_while(|line| is_document(line)).count();
+                if begins && follows && length >= DOCUMENT_LINES_LONG {
+                    found.push(format!("{name}:{}: {length} lines", number + 2));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "put a blank line before:\n{}", found.join("\n"));
 }
 
 /// A module's own file is where its parts are.

@@ -21,6 +21,7 @@ impl Rate {
         assert!(bits > 0, "a rate of no bits a second");
         Self(bits)
     }
+
     /// A rate of `megabits` times 10^6 bits per second.
     ///
     /// # Panics
@@ -28,6 +29,7 @@ impl Rate {
     pub const fn from_megabits(megabits: u64) -> Self {
         Self::new(megabits.saturating_mul(1_000_000))
     }
+
     /// A rate of `gigabits` times 10^9 bits per second.
     ///
     /// # Panics

@@ -28,16 +28,25 @@ const ENTRIES_MAX: u32 = 64;
 const COMMAND_BYTES_MAX: u64 = 1 << 20;
 const ENTRY: u64 = SubmissionQueueEntry::LENGTH as u64;
 
+/// A doorbell of a submission queue, and the strand that carries it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doorbell {
+    pub(crate) queue: u16,
+    pub(crate) tail: u32,
+    pub(crate) strand: Strand,
+}
+
 impl Lookahead {
-    /// Begins to read what goes ahead of a doorbell of `queue`. False if nothing does.
+    /// Begins to read what goes ahead of `doorbell`. False if nothing does.
     pub(crate) fn begin<L: FarLink>(
         &mut self,
         around: &mut Surroundings<'_, L>,
         port: usize,
         id: Bdf,
-        (queue, tail, strand): (u16, u32, Strand),
+        doorbell: Doorbell,
         before: SubmissionQueue,
     ) -> bool {
+        let Doorbell { queue, tail, strand } = doorbell;
         self.requester.set(pcie::requester::Settings {
             id: around.switch.id(PortId::Upstream),
             ..*self.requester.settings()

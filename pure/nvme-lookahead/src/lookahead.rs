@@ -10,6 +10,7 @@ use pcie::wire::{Bdf, Kind, MemoryOperation, Packet};
 
 use crate::dma::{Guard, Refusals};
 use crate::follow::Down;
+use crate::gather::Doorbell;
 use crate::port::Port;
 use crate::reads::{Purpose, ReadCookie, Reads};
 
@@ -128,7 +129,7 @@ impl Lookahead {
                 let strand = self.ports[port].strand_of(packet, link);
                 if self.ports[port].window > 0
                     && let Some(before) = before
-                    && self.begin(around, port, function, (queue, tail, strand), before)
+                    && self.begin(around, port, function, Doorbell { queue, tail, strand }, before)
                 {
                     return None;
                 }

@@ -50,6 +50,7 @@ impl Ram {
     pub const fn base(&self) -> u64 {
         self.base
     }
+
     /// The `length` bytes at `address`, in place.
     ///
     /// # Errors
@@ -58,6 +59,7 @@ impl Ram {
         let start = self.offset(address, length)?;
         Ok(&self.bytes[start..start + length])
     }
+
     /// The `length` bytes at `address`, in place, for writing.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 pub enum Input<'a, D> {
     /// The other end is connected. Only one connection exists at a time: any earlier one is gone.
     Connected,
+
     /// A piece of the other end's byte stream, cut anywhere, and the descriptors that came with it.
     ///
     /// The descriptors belong to the last message that begins in the piece. If no message begins in

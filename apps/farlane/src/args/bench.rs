@@ -32,6 +32,7 @@ pub(crate) struct BenchArgs {
     /// Keep this many commands in progress at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: u32,
+
     /// Begin this many commands a second, evenly [default: as many as are answered]
     ///
     /// A command begins whether or not earlier commands have ended. Its latency counts from the

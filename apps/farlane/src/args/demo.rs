@@ -28,6 +28,7 @@ pub(crate) struct DemoArgs {
     /// Put the demo's namespace in this directory, which needs room for twice --size
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
+
     /// Put the network that this file describes between the ends.
     ///
     /// The demo then shows the simulation's values beside the measured values. The file is a link

@@ -28,6 +28,7 @@ pub(crate) struct EmulateArgs {
     /// Connect each incoming connection to this address, through the modelled network
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "between")]
     pub(crate) connect: Option<String>,
+
     /// Pass packets between two network namespaces, instead of connections.
     ///
     /// NEAR and FAR are names of ip netns, or paths to network namespaces. The emulator makes an
@@ -35,6 +36,7 @@ pub(crate) struct EmulateArgs {
     /// meets the model's path
     #[arg(long, value_names = ["NEAR", "FAR"], num_args = 2, conflicts_with_all = ["listen", "connect"])]
     pub(crate) between: Vec<String>,
+
     /// Take the addresses of the interfaces of --between from this network.
     ///
     /// NEAR gets the first address, and FAR gets the second. A second emulator needs another

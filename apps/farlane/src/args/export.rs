@@ -29,6 +29,7 @@ pub(crate) struct ExportArgs {
     /// Give up if the device of --vfio-user is not there within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
+
     /// Hold the session of a lost host for this time.
     ///
     /// During this time, the host can resume its session, and nobody else gets the device. After

@@ -56,6 +56,7 @@ pub(crate) struct AttachArgs {
     /// NVMe controller]
     #[arg(long, value_name = "N")]
     pub(crate) function: Option<usize>,
+
     /// Hold the session for this time while the far end is lost.
     ///
     /// After this time, the guest loses its SSD. The shorter of this time and the far end's --hold
@@ -72,6 +73,7 @@ pub(crate) struct AttachArgs {
     pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) spread: Spread,
+
     /// Let Farlane's root complex wait this long for an answer of the far end.
     ///
     /// After this time, the guest reads all ones, and a function that has not answered counts as

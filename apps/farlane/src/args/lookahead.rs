@@ -14,6 +14,7 @@ pub(crate) struct Lookahead {
     /// far end keeps what is sent ahead
     #[arg(long, overrides_with = "no_lookahead")]
     lookahead: bool,
+
     /// Let the far controller fetch queue entries, lists and data over the link.
     ///
     /// The controller fetches each of these when it needs it. A command then takes two or three

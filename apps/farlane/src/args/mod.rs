@@ -118,6 +118,7 @@ pub(crate) enum Command {
     /// Print the controller's SMART / health information
     #[command(after_help = "Example:\n  farlane smart-log tcp://127.0.0.1:4430")]
     SmartLog(TargetArgs),
+
     /// Measure the round trip to a far function or to an NVMe/TCP controller.
     ///
     /// The command sends configuration reads to a far function, and Property Gets to an NVMe/TCP
@@ -144,6 +145,7 @@ pub(crate) enum Command {
         farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
         farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000")]
     Bench(BenchArgs),
+
     /// Show a running farlane's link state and lookahead counters.
     ///
     /// The lookahead counters say how many bytes were sent ahead of doorbells, and how many of
@@ -207,12 +209,14 @@ pub(crate) struct Served {
     /// The controller must be bound to vfio-pci
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) vfio: Vec<PciAddress>,
+
     /// Offer room in which hosts create namespaces of their own (nvme create-ns).
     ///
     /// Give a path for a file or block device, which needs --state. Give a size for memory, which
     /// is empty at each start
     #[arg(long, value_name = "PATH[,size=SIZE]|SIZE")]
     pub(crate) pool: Option<PoolSpec>,
+
     /// Keep the SSD's state in this file across restarts.
     ///
     /// The state consists of names, created and formatted namespaces, saved features, logs and

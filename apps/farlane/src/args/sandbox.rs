@@ -18,6 +18,7 @@ pub(crate) struct Sandbox {
     /// State files and keys must be this user's
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
+
     /// Leave this file or folder within reach; may be given again.
     ///
     /// The process reaches only what its other options name (Landlock). A namespace that is added

@@ -23,6 +23,7 @@ pub(crate) struct Secrets {
     /// A host with this secret uses no controller that cannot prove that it has the same one
     #[arg(long, value_name = "FILE", requires = "dhchap_secret_file")]
     pub(crate) dhchap_controller_secret_file: Option<PathBuf>,
+
     /// Encrypt by the key in this file (TLS 1.3), and use no target that has another key.
     ///
     /// The file holds what farlane key tls or nvme gen-tls-key prints, NVMeTLSkey-1:hh:BASE64:, and
@@ -63,6 +64,7 @@ pub(crate) struct TargetSecrets {
     /// Authenticate the controllers by the secret in this file, to hosts that ask for it
     #[arg(long, value_name = "FILE", requires = "dhchap_secret_file")]
     dhchap_controller_secret_file: Option<PathBuf>,
+
     /// Let in only hosts that encrypt by the key in this file (TLS 1.3).
     ///
     /// Every --host has this key; --config gives each host its own. The file holds what farlane key

@@ -80,6 +80,7 @@ pub(crate) struct SweepArgs {
     /// Write the table to this file as Parquet
     #[arg(long, value_name = "FILE")]
     pub(crate) parquet: Option<PathBuf>,
+
     /// Draw the median and the 99th percentile to this file; may be given again, for both formats.
     ///
     /// The x axis is the first --set. Each value of the second --set has a colour. Each combination

@@ -42,6 +42,7 @@ impl Spread {
     pub(crate) fn queues(self) -> u16 {
         u16::from(self.spread - 1).max(1)
     }
+
     /// Checks that the transport to `url` supports this number of connections.
     ///
     /// # Errors
@@ -55,6 +56,7 @@ impl Spread {
         };
         Err(Error::NoSpread { with })
     }
+
     /// Checks that the transport to the far end at `url` supports this number of connections.
     ///
     /// # Errors

@@ -40,12 +40,14 @@ const ANA_EXAMPLES: &str = "Examples:
 pub(crate) struct OfferArgs {
     #[command(subcommand)]
     pub(crate) action: Option<TargetAction>,
+
     /// Listen on this address and port; may be given again.
     ///
     /// Off loopback, every host must prove who it is (--host with --tls-key-file or
     /// --dhchap-secret-file), unless --insecure is given
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420", value_parser = super::parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
+
     /// Tell hosts to connect to this address instead of the address of --listen; may be given
     /// again.
     ///
@@ -56,6 +58,7 @@ pub(crate) struct OfferArgs {
     /// Give the subsystem this name
     #[arg(long, value_name = "NQN", required_unless_present = "config")]
     pub(crate) nqn: Option<Nqn>,
+
     /// Allow the host with this NQN to connect; may be given again [default: every host]
     ///
     /// Append ,nsid=1+3 to show the host these namespaces only, and ,readonly to let it read only.
@@ -80,12 +83,14 @@ pub(crate) struct OfferArgs {
     /// Offer the subsystems, ports, hosts and referrals that this file describes
     #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "tls_key_file", "serial", "state", "listen", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
+
     /// Carry out commands on this many threads.
     ///
     /// Each subsystem belongs to one thread. With --cpu N, the threads run on processors N, N+1 and
     /// so on
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_cores)]
     pub(crate) cores: usize,
+
     /// Hold at most this much data for hosts [default: an eighth of this machine's memory, 4GiB at
     /// most]
     ///
@@ -93,6 +98,7 @@ pub(crate) struct OfferArgs {
     /// a fair share of the limit. A host that uses its whole share waits
     #[arg(long, value_name = "SIZE", value_parser = parse_memory_max)]
     pub(crate) memory_max: Option<u64>,
+
     /// Announce the discovery service by multicast DNS (_nvme-disc._tcp).
     ///
     /// The announcement goes out on the interfaces of the addresses that the target listens on.

@@ -33,6 +33,7 @@ pub(crate) struct Tcp {
     /// Give this option at both ends
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+
     /// Let bytes that do not fill a segment wait this long for more bytes, at most 100ms.
     ///
     /// A longer wait means fewer segments, but each command takes longer. Give this option at both
@@ -68,6 +69,7 @@ pub(crate) struct Transport {
     tcp: Tcp,
     #[command(flatten)]
     quic: QuicOptions,
+
     /// Use another path to the same far end, through another network; may be given up to three
     /// times.
     ///
@@ -75,12 +77,14 @@ pub(crate) struct Transport {
     /// breaks costs nothing while another path works
     #[arg(long, value_name = "HOST:PORT")]
     second_path: Vec<String>,
+
     /// Send frames without CRC32C over tcp://, to measure what the CRC32C costs.
     ///
     /// With the CRC32C, the other end detects bits that changed on the way. An
     /// encrypted connection needs no CRC32C, and its frames have none
     #[arg(long)]
     no_crc: bool,
+
     /// Prove this host's identity with the key in this file (PEM) [default: farlane/key.pem in the
     /// user's configuration directory].
     ///

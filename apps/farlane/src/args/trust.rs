@@ -153,6 +153,7 @@ pub(crate) struct Trust {
     /// The file is read again when it changes. A host that is no longer in it loses its session
     #[arg(long, value_name = "FILE")]
     allow_file: Option<PathBuf>,
+
     /// Prove this end's identity with the key in this file (PEM) [default: farlane/key.pem in the
     /// user's configuration directory].
     ///

@@ -69,6 +69,14 @@ pub(crate) struct Rule {
     found: Vec<(u64, u64)>,
 }
 
+/// What a device may do with the memory that a pointer names.
+#[derive(Clone, Copy, Debug)]
+struct Right {
+    flags: u8,
+    /// Whether the pointer may name less than it is believed to.
+    guessed: bool,
+}
+
 impl Rule {
     /// Forgets everything that the host has named.
     pub(crate) fn clear(&mut self) {
@@ -316,7 +324,7 @@ impl Rule {
         let total = match extent.length {
             Length::Exact(0) => 0,
             Length::Exact(total) => {
-                self.walk(index, 0, pointer, total, page, (flags, false));
+                self.walk(index, 0, pointer, total, page, Right { flags, guessed: false });
                 total
             }
             Length::AtMost(total) => {
@@ -327,12 +335,13 @@ impl Rule {
                 {
                     let two = u64::from(page.bytes()) * 2 - u64::from(page.offset_of(first));
                     let stop = u64::from(page.bytes() - page.offset_of(second));
-                    self.walk(index, 0, pointer, two, page, (flags, true));
+                    self.walk(index, 0, pointer, two, page, Right { flags, guessed: true });
                     self.grant(index, (second, stop), flags, NONE);
                 }
                 let only = matches!(pointer, DataPointer::Prp(_, 0));
                 let total = if only { page_rest(page, entry) } else { total };
-                self.walk(index, 0, pointer, total, page, (flags, matches!(pointer, DataPointer::Prp(..))));
+                let guessed = matches!(pointer, DataPointer::Prp(..));
+                self.walk(index, 0, pointer, total, page, Right { flags, guessed });
                 total
             }
         };
@@ -342,7 +351,14 @@ impl Rule {
         if has_metadata_segment(entry) {
             let segment = [entry.metadata_pointer, LAST_SEGMENT];
             let pointing = SubmissionQueueEntry { data_pointer: segment, ..*entry };
-            self.walk(index, 1, DataPointer::of(&pointing), extent.metadata, page, (flags, false));
+            self.walk(
+                index,
+                1,
+                DataPointer::of(&pointing),
+                extent.metadata,
+                page,
+                Right { flags, guessed: false },
+            );
         } else {
             self.grant(index, (entry.metadata_pointer, extent.metadata), flags, NONE);
         }
@@ -356,8 +372,9 @@ impl Rule {
         pointer: DataPointer,
         total: u64,
         page: pointer::PageSize,
-        (flags, guessed): (u8, bool),
+        right: Right,
     ) {
+        let Right { flags, guessed } = right;
         let direction = if flags & WRITE == 0 { Direction::ToController } else { Direction::ToHost };
         let Self { grants, commands, .. } = self;
         let Some(command) = commands.slab.get_mut(index) else { return };

@@ -186,6 +186,7 @@ pub struct Config {
     /// The medium from which Namespace Management takes space. Without a pool, no space is ever
     /// left.
     pub pool: Option<PoolConfig>,
+
     /// The medium that keeps the state reported by [`Notification`](super::Notification)s, where
     /// there is one. The core only flushes this medium: a notification sent before the flush is
     /// durable once the flush has ended, and a command that changed lasting state completes only
@@ -194,6 +195,7 @@ pub struct Config {
     /// The highest identifier that [`Subsystem::add_namespace`](super::Subsystem::add_namespace)
     /// may use, unless configured namespaces have higher ones; at most [`NAMESPACE_ID_MAX`].
     pub namespaces_max: u32,
+
     /// Number of ANA groups that controllers over fabrics report, at most [`ANA_GROUPS_MAX`]; 0 for
     /// no Asymmetric Namespace Access. Every namespace starts in group 1, and every group starts
     /// optimized;

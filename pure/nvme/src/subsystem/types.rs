@@ -180,6 +180,7 @@ pub enum Notification {
     },
     /// A namespace was deleted. Its extent of the pool is free and reads as zeroes.
     NamespaceDeleted(NamespaceId),
+
     /// A namespace was attached to every controller that exists, or detached from all of them: a
     /// new value of [`NamespaceConfig::attached`], which later controllers start with. An
     /// attachment to only some of several controllers is not reported, and ends with those
@@ -247,6 +248,7 @@ pub enum Notification {
     /// The value of a feature was saved, for
     /// [`Config::saved_features`](super::Config::saved_features) at the next start.
     FeatureSaved(SavedFeature),
+
     /// A shutdown flushed every medium. Until a medium is used again, a loss of power is no unsafe
     /// shutdown. The counters are those of the health log, for
     /// [`Config::counters`](super::Config::counters). This notification comes only where

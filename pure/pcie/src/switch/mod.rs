@@ -140,6 +140,7 @@ impl Switch {
     pub const fn ports(&self) -> usize {
         self.downstream.len()
     }
+
     /// The configuration space of `port`.
     ///
     /// # Panics
@@ -150,6 +151,7 @@ impl Switch {
             PortId::Downstream(index) => &self.downstream[usize::from(index)].space,
         }
     }
+
     /// Bus, device and function number of `port`'s function.
     ///
     /// # Panics

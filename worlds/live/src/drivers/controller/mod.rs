@@ -165,6 +165,7 @@ impl Controller {
     pub fn data_region(&self) -> DataRegion {
         each!(&self.reached, transport => transport.data_region())
     }
+
     /// The bytes at `place`.
     ///
     /// # Panics
@@ -172,6 +173,7 @@ impl Controller {
     pub fn bytes(&mut self, place: Place) -> &[u8] {
         each!(&mut self.reached, transport => transport.bytes(place))
     }
+
     /// Lets `fill` write all bytes at `place`, and returns what `fill` returns.
     ///
     /// # Panics
@@ -190,6 +192,7 @@ impl Controller {
     pub fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
         each!(&mut self.reached, transport => transport.submit(now, submission))
     }
+
     /// Submits an I/O command whose data are in buffers; [`Event::Completed`] follows exactly once,
     /// unless [`Event::Failed`] comes instead. The command is sent with the next wait for an event.
     /// Its cookie is less than 2^60.
@@ -201,6 +204,7 @@ impl Controller {
         let (queue, command) = request.into_command();
         each!(&mut self.reached, transport => transport.submit_buffers(now, Some(queue), command))
     }
+
     /// Begins a round trip to the controller that involves no medium: a configuration read, or over
     /// a fabric a Property Get. [`Event::Probed`] follows.
     ///

@@ -65,7 +65,8 @@ pub(super) fn draw(
     for (index, panel) in panels.iter().enumerate() {
         let (column, row) = (index % columns, index / columns);
         let corner = place(column, row);
-        frame(&mut drawing, corner, size, (&up, &across), column == 0);
+        let area = Panel { corner, size, up: &up, across: &across };
+        area.frame(&mut drawing, column == 0);
         let last = index + columns >= panels.len();
         if last {
             let middle = (corner.0 + size.0 / 2.0, corner.1 + size.1 + BELOW + 10.0);
@@ -82,7 +83,7 @@ pub(super) fn draw(
             let of = |line: &&&Line| roles.panel(line) == *panel && roles.series(line) == *own;
             let own: Vec<&Line> = lines.iter().filter(of).copied().collect();
             let style = (roles.across, COLOURS[number % COLOURS.len()]);
-            curves(&mut drawing, &own, corner, size, (&up, &across), style);
+            area.curves(&mut drawing, &own, style);
         }
     }
     let middle = TITLE + ABOVE + (bottom - BELOW - NAME - TITLE - ABOVE) / 2.0;
@@ -136,57 +137,63 @@ fn pixels(length: f64) -> u32 {
     length.ceil() as u32
 }
 
-/// Draws a panel without its curves.
-fn frame(
-    drawing: &mut Drawing,
-    (left, top): (f64, f64),
-    (width, height): (f64, f64),
-    (up, across): (&Up, &Across),
-    labelled: bool,
-) {
-    for (share, text) in up.ticks() {
-        let y = top + height * (1.0 - share);
-        drawing.line(&[(left, y), (left + width, y)], PALE, 0.7);
-        if labelled {
-            drawing.text((left - 8.0, y + 4.0), text, Style::END);
-        }
-    }
-    let mut end = f64::MIN;
-    for (share, text) in across.ticks() {
-        let x = left + width * share;
-        drawing.line(&[(x, top + height), (x, top + height + 4.0)], GREY, 1.0);
-        let half = width_of(&text) / 2.0;
-        if x - half > end {
-            drawing.text((x, top + height + 18.0), text, Style::MIDDLE);
-            end = x + half + 4.0;
-        }
-    }
-    let corners =
-        [(left, top), (left + width, top), (left + width, top + height), (left, top + height), (left, top)];
-    drawing.line(&corners, GREY, 1.0);
+/// A panel of the picture: where it is, and its axes.
+struct Panel<'a> {
+    /// Left and upper edge.
+    corner: (f64, f64),
+    /// Width and height.
+    size: (f64, f64),
+    up: &'a Up,
+    across: &'a Across,
 }
 
-/// Draws the median as a line, and the 99th percentile as a dashed line.
-fn curves(
-    drawing: &mut Drawing,
-    lines: &[&Line],
-    (left, top): (f64, f64),
-    (width, height): (f64, f64),
-    (up, across): (&Up, &Across),
-    (axis, colour): (usize, Colour),
-) {
-    let points = |of: fn(&Line) -> engine::Nanos| -> Vec<(f64, f64)> {
-        let place = |line: &&Line| {
-            let x = left + width * across.share(&line.point[axis])?;
-            Some((x, top + height * (1.0 - up.share(of(line)))))
+impl Panel<'_> {
+    /// Draws the panel without its curves.
+    fn frame(&self, drawing: &mut Drawing, labelled: bool) {
+        let Self { corner: (left, top), size: (width, height), up, across } = *self;
+        for (share, text) in up.ticks() {
+            let y = top + height * (1.0 - share);
+            drawing.line(&[(left, y), (left + width, y)], PALE, 0.7);
+            if labelled {
+                drawing.text((left - 8.0, y + 4.0), text, Style::END);
+            }
+        }
+        let mut end = f64::MIN;
+        for (share, text) in across.ticks() {
+            let x = left + width * share;
+            drawing.line(&[(x, top + height), (x, top + height + 4.0)], GREY, 1.0);
+            let half = width_of(&text) / 2.0;
+            if x - half > end {
+                drawing.text((x, top + height + 18.0), text, Style::MIDDLE);
+                end = x + half + 4.0;
+            }
+        }
+        let corners = [
+            (left, top),
+            (left + width, top),
+            (left + width, top + height),
+            (left, top + height),
+            (left, top),
+        ];
+        drawing.line(&corners, GREY, 1.0);
+    }
+
+    /// Draws the median as a line, and the 99th percentile as a dashed line.
+    fn curves(&self, drawing: &mut Drawing, lines: &[&Line], (axis, colour): (usize, Colour)) {
+        let Self { corner: (left, top), size: (width, height), up, across } = *self;
+        let points = |of: fn(&Line) -> engine::Nanos| -> Vec<(f64, f64)> {
+            let place = |line: &&Line| {
+                let x = left + width * across.share(&line.point[axis])?;
+                Some((x, top + height * (1.0 - up.share(of(line)))))
+            };
+            lines.iter().filter_map(place).collect()
         };
-        lines.iter().filter_map(place).collect()
-    };
-    let (median, late) = (points(|line| line.median), points(|line| line.p99));
-    drawing.dashes(&late, colour, 1.2);
-    drawing.line(&median, colour, 2.0);
-    median.iter().for_each(|point| drawing.dot(*point, 3.2, colour));
-    late.iter().for_each(|point| drawing.dot(*point, 2.0, colour));
+        let (median, late) = (points(|line| line.median), points(|line| line.p99));
+        drawing.dashes(&late, colour, 1.2);
+        drawing.line(&median, colour, 2.0);
+        median.iter().for_each(|point| drawing.dot(*point, 3.2, colour));
+        late.iter().for_each(|point| drawing.dot(*point, 2.0, colour));
+    }
 }
 
 /// The legend's entries: the two kinds of line, then the axis that the colours stand for, then its
