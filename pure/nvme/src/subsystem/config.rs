@@ -134,7 +134,7 @@ pub struct NamespaceConfig {
 }
 
 impl NamespaceConfig {
-    /// A namespace of `bytes` bytes at the beginning of `medium`, which hosts may write and which is
+    /// A namespace of `bytes` bytes at the beginning of `medium`. Hosts may write it, and it is
     /// attached to each controller.
     pub const fn new(
         id: NamespaceId,
