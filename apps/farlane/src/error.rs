@@ -347,6 +347,22 @@ pub(crate) enum Error {
     #[diagnostic(help("the medium or the path to it is broken; nothing of this device should be trusted"))]
     Corrupt(String),
 
+    #[error("{}: {why}", path.display())]
+    #[diagnostic(help("name a file that farlane record has written and writes no more"))]
+    Recording { path: PathBuf, why: String },
+
+    #[error("{}: the recording does not prove that every byte is stored or declared as lost", path.display())]
+    #[diagnostic(help("farlane recover finds what is there, declares the rest and certifies it"))]
+    NotProved { path: PathBuf },
+
+    #[error("--from {url}: {error}")]
+    #[diagnostic(help("check that the source is there; see farlane record --help"))]
+    Source { url: String, error: io::Error },
+
+    #[error("--to: {error}")]
+    #[diagnostic(help("check that the destination takes bytes; see farlane replay --help"))]
+    Replay { error: io::Error },
+
     #[error("interrupted")]
     Interrupted,
 }

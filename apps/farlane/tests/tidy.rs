@@ -20,12 +20,13 @@ const ARGUMENTS_MAX: usize = 7;
 const DOCUMENT_LINES_LONG: usize = 4;
 
 /// The external crates that a crate of `pure/` may use: cryptography without an operating system.
-const CRYPTOGRAPHY: [(&str, &str); 5] = [
+const CRYPTOGRAPHY: [(&str, &str); 6] = [
     ("pure/nvme-fabrics", "crypto-bigint"),
     ("pure/nvme-fabrics", "hmac"),
     ("pure/nvme-fabrics", "sha2"),
     ("pure/nvme-fabrics", "subtle"),
     ("pure/nvme-fabrics", "zeroize"),
+    ("pure/record", "sha2"),
 ];
 
 fn root() -> PathBuf {

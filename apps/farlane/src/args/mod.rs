@@ -14,6 +14,7 @@ mod guest;
 mod lookahead;
 mod memory_buffer;
 mod quic;
+mod record;
 mod sandbox;
 mod secrets;
 mod sim;
@@ -48,6 +49,7 @@ pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use quic::{QuicListen, QuicOptions};
+pub(crate) use record::{Destination, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl};
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
@@ -166,6 +168,21 @@ pub(crate) enum Command {
     /// The model has latency, a rate and losses, and the TCP that recovers from the losses
     #[command(after_help = emulate::EXAMPLE)]
     Emulate(EmulateArgs),
+    /// Record streams to a file without a gap, or with every gap declared
+    #[command(after_help = record::EXAMPLES)]
+    Record(RecordArgs),
+    /// Send what was recorded, at its pace
+    #[command(after_help = record::REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
+    /// Prove from the medium that a recording's certificate is true
+    #[command(after_help = "Example:\n  farlane verify flight.rec --json")]
+    Verify(RecordingArgs),
+    /// Find all that a cut off or damaged recording has, and certify it
+    #[command(after_help = "Example:\n  farlane recover flight.rec")]
+    Recover(RecordingArgs),
+    /// Print what a recording is
+    #[command(after_help = "Example:\n  farlane info flight.rec")]
+    Info(RecordingArgs),
     /// Run the far side of a floor measurement: raw TCP without a protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),

@@ -6,6 +6,7 @@
 //! application's handle to a controller, whichever of these drivers leads there, and [`attached`]
 //! runs a driver as such a handle wants it. [`emulate`] puts a modelled network between two live
 //! ends. A driver answers questions through [`control`],
+//! [`record`] records streams to files and reads recordings,
 //! [`secret_file`] reads what proves who an end is, and [`mdns`] announces discovery
 //! controllers.
 
@@ -18,5 +19,6 @@ pub mod far;
 pub mod guest;
 pub mod mdns;
 pub mod near;
+pub mod record;
 pub mod secret_file;
 pub mod vfio_user_client;

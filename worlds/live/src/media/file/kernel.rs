@@ -13,13 +13,13 @@ use io_uring::{IoUring, opcode, types};
 use rustix::fs::FallocateFlags;
 
 /// The most calls under way at once.
-pub(super) const CALLS_MAX: u32 = 256;
+pub(crate) const CALLS_MAX: u32 = 256;
 /// The most bytes of a single read or write, below every kernel's own limit.
 const CALL_BYTES_MAX: usize = 1 << 30;
 
 /// One system call, with the buffers that it works on.
 #[derive(Debug)]
-pub(super) enum Call {
+pub(crate) enum Call {
     /// Reads into the part of `buffer` behind the first `filled` bytes, which are there already.
     Read { offset: u64, buffer: BufferMut, filled: usize },
     /// Writes `data`. If `durable`, the data are durable before the call ends.
@@ -31,13 +31,13 @@ pub(super) enum Call {
 }
 
 /// A call that has ended: its name, the call with its buffers, and the number of bytes moved.
-pub(super) type Ended = (u32, Call, io::Result<usize>);
+pub(crate) type Ended = (u32, Call, io::Result<usize>);
 
 /// A file and the calls under way on it.
 ///
 /// The kernel works on the buffers of a call from `start` until `next_ended` hands out the call. In
 /// between, this structure owns the buffers and nobody else touches them.
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     /// `None` when calls are made one at a time, each within `start`.
     ring: Option<ManuallyDrop<IoUring>>,
     file: File,
@@ -54,7 +54,7 @@ pub(super) struct Kernel {
 impl Kernel {
     /// Prepares calls on `file`: many at a time if `ring` asks for that and the kernel has a ring,
     /// otherwise one at a time. Returns the error when a ring was refused.
-    pub(super) fn new(file: File, ring: bool) -> (Self, Option<io::Error>) {
+    pub(crate) fn new(file: File, ring: bool) -> (Self, Option<io::Error>) {
         let (ring, refused) = match ring.then(set_up) {
             None => (None, None),
             Some(Ok(ring)) => (Some(ManuallyDrop::new(ring)), None),
@@ -64,13 +64,13 @@ impl Kernel {
         (Self { ring, file, calls, unsubmitted: 0, under_way: 0, ended: VecDeque::new() }, refused)
     }
 
-    pub(super) const fn file(&self) -> &File {
+    pub(crate) const fn file(&self) -> &File {
         &self.file
     }
 
     /// The descriptor that becomes readable when a call has ended; `None` when every call ends
     /// within `start`.
-    pub(super) fn poll_fd(&self) -> Option<RawFd> {
+    pub(crate) fn poll_fd(&self) -> Option<RawFd> {
         self.ring.as_ref().map(|ring| ring.as_raw_fd())
     }
 
@@ -78,7 +78,7 @@ impl Kernel {
     ///
     /// # Panics
     /// When a call of that name is under way.
-    pub(super) fn start(&mut self, name: u32, call: Call) {
+    pub(crate) fn start(&mut self, name: u32, call: Call) {
         let slot = &mut self.calls[name as usize];
         assert!(slot.is_none(), "call {name} is under way already");
         let call = slot.insert(call);
@@ -100,7 +100,7 @@ impl Kernel {
 
     /// Tells the kernel of all calls started since the last time, with one system call, or none if
     /// there are no such calls.
-    pub(super) fn submit(&mut self) -> io::Result<()> {
+    pub(crate) fn submit(&mut self) -> io::Result<()> {
         if self.unsubmitted == 0 {
             return Ok(());
         }
@@ -115,7 +115,7 @@ impl Kernel {
     }
 
     /// The next call that has ended, with its buffers.
-    pub(super) fn next_ended(&mut self) -> Option<Ended> {
+    pub(crate) fn next_ended(&mut self) -> Option<Ended> {
         let (name, result) = match &mut self.ring {
             None => self.ended.pop_front()?,
             Some(ring) => {
@@ -213,6 +213,6 @@ fn carry_out(file: &File, call: &mut Call) -> io::Result<usize> {
 }
 
 /// `fallocate(2)`.
-pub(super) fn allocate(file: &File, offset: u64, length: u64, mode: FallocateFlags) -> io::Result<()> {
+pub(crate) fn allocate(file: &File, offset: u64, length: u64, mode: FallocateFlags) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, mode, offset, length)?)
 }

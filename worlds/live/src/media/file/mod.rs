@@ -1,6 +1,6 @@
 //! A file or a block device as a medium.
 
-mod kernel;
+pub(crate) mod kernel;
 mod open;
 mod resize;
 #[cfg(test)]

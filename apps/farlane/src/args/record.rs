@@ -1,0 +1,187 @@
+//! The options of commands that record, prove, mend and replay.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
+
+use super::{Output, parse_positive_size, parse_time};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane record --from tcp-listen://127.0.0.1:5000 --to flight.rec
+  farlane record --from tcp-connect://camera.example:5000 --to flight.rec --for 10m --json
+  farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
+pub(super) const REPLAY_EXAMPLES: &str = "Examples:
+  farlane replay flight.rec --to copy.bin --speed max
+  farlane replay flight.rec --to tcp-connect://127.0.0.1:5001 --speed 2 --json";
+
+/// Where bytes come from.
+#[derive(Clone, Debug)]
+pub(crate) enum SourceUrl {
+    Listen(SocketAddr),
+    Connect(SocketAddr),
+    File(PathBuf),
+    StandardInput,
+    Generate(u64),
+}
+
+impl FromStr for SourceUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "-" {
+            return Ok(Self::StandardInput);
+        }
+        if let Some(address) = text.strip_prefix("tcp-listen://") {
+            return super::parse_address(address).map(Self::Listen);
+        }
+        if let Some(address) = text.strip_prefix("tcp-connect://") {
+            return resolve(address).map(Self::Connect);
+        }
+        if let Some(path) = text.strip_prefix("file:") {
+            return Ok(Self::File(path.into()));
+        }
+        if let Some(rate) = text.strip_prefix("generate:") {
+            return parse_rate(rate).map(Self::Generate);
+        }
+        Err("expected tcp-listen://ADDR, tcp-connect://ADDR, file:PATH, - or generate:RATE".to_owned())
+    }
+}
+
+/// Where replayed bytes go.
+#[derive(Clone, Debug)]
+pub(crate) enum Destination {
+    Listen(SocketAddr),
+    Connect(SocketAddr),
+    File(PathBuf),
+    StandardOutput,
+}
+
+impl FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "-" {
+            return Ok(Self::StandardOutput);
+        }
+        if let Some(address) = text.strip_prefix("tcp-listen://") {
+            return super::parse_address(address).map(Self::Listen);
+        }
+        if let Some(address) = text.strip_prefix("tcp-connect://") {
+            return resolve(address).map(Self::Connect);
+        }
+        if text.contains("://") {
+            return Err("expected a file, -, tcp-connect://ADDR or tcp-listen://ADDR".to_owned());
+        }
+        Ok(Self::File(text.strip_prefix("file:").unwrap_or(text).into()))
+    }
+}
+
+fn resolve(address: &str) -> Result<SocketAddr, String> {
+    let expected = "expected HOST:PORT, such as 127.0.0.1:5000";
+    let mut found = address.to_socket_addrs().map_err(|error| format!("{error}; {expected}"))?;
+    found.next().ok_or_else(|| format!("the name has no address; {expected}"))
+}
+
+/// Parses bytes a second, such as `100MB` or `1.2GB/s`. MB are decimal here, as rates are.
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let size = text.strip_suffix("/s").unwrap_or(text);
+    match parse_size::Config::new().with_decimal().parse_size(size) {
+        Ok(rate) if rate > 0 => Ok(rate),
+        _ => Err("expected bytes a second, such as 100MB/s or 1.2GB".to_owned()),
+    }
+}
+
+fn parse_chunk(text: &str) -> Result<u32, String> {
+    let chunk = u32::try_from(super::parse_size(text)?).ok().filter(|chunk| is_chunk_length(*chunk));
+    chunk.ok_or_else(|| {
+        format!("expected {} KiB to {} KiB, a multiple of {ALIGNMENT}", CHUNK_MIN >> 10, CHUNK_MAX >> 10)
+    })
+}
+
+/// Parses a speed: `max`, or a factor. The result is in thousandths of the recorded pace.
+fn parse_speed(text: &str) -> Result<Speed, String> {
+    if text == "max" {
+        return Ok(Speed(None));
+    }
+    let expected = "expected max, or a factor from 0.001 to 1000 such as 1 or 2.5";
+    let factor = text.parse::<f64>().ok().filter(|factor| (0.001..=1000.0).contains(factor));
+    let factor = factor.ok_or_else(|| expected.to_owned())?;
+    let thousandths = format!("{:.0}", factor * 1000.0);
+    thousandths.parse().map(|speed| Speed(Some(speed))).map_err(|_| expected.to_owned())
+}
+
+/// Thousandths of the recorded pace; `None` is as fast as possible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Speed(pub(crate) Option<u32>);
+
+/// Record streams without a gap, or with every gap declared.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Record what comes from here, as a stream of its own; may be given again.
+    ///
+    /// generate:RATE makes bytes of which each 8 are their place divided by 8. - is standard input
+    #[arg(
+        long,
+        required = true,
+        value_name = "tcp-listen://ADDR|tcp-connect://ADDR|file:PATH|-|generate:RATE"
+    )]
+    pub(crate) from: Vec<SourceUrl>,
+    /// Write the recording to this file or block device. What is there is overwritten
+    #[arg(long, value_name = "PATH")]
+    pub(crate) to: PathBuf,
+    /// The length of a chunk, between 16 KiB and 1 MiB
+    #[arg(long, value_name = "SIZE", default_value = "128k", value_parser = parse_chunk)]
+    pub(crate) chunk: u32,
+    /// The size of the buffer [default: 256 chunks, or what --rate and --pause need].
+    ///
+    /// The buffer has 32 to 16384 chunks
+    #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
+    pub(crate) buffer: Option<u64>,
+    /// The sources' rate together in bytes a second, from which the buffer's size follows
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "pause")]
+    pub(crate) rate: Option<u64>,
+    /// The longest pause of the medium that the buffer is to bridge
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "rate")]
+    pub(crate) pause: Option<Duration>,
+    /// End after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub(crate) time: Option<Duration>,
+    /// End after this many bytes of all sources together
+    #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
+    pub(crate) size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Which recording.
+#[derive(Debug, Args)]
+pub(crate) struct RecordingArgs {
+    /// The recording
+    #[arg(value_name = "RECORDING")]
+    pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Send what was recorded.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// The recording
+    #[arg(value_name = "RECORDING")]
+    pub(crate) path: PathBuf,
+    /// Send the bytes to this file or TCP connection; - is standard output
+    #[arg(long, value_name = "PATH|-|tcp-connect://ADDR|tcp-listen://ADDR")]
+    pub(crate) to: Destination,
+    /// Send at this multiple of the recorded pace; max is as fast as possible
+    #[arg(long, value_name = "FACTOR|max", default_value = "1", value_parser = parse_speed)]
+    pub(crate) speed: Speed,
+    /// Send the stream with this number; the first is 0
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) stream: u32,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}

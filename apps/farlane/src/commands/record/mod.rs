@@ -1,0 +1,257 @@
+//! `farlane record`, `verify`, `recover`, `info` and `replay`.
+
+pub(crate) mod replay;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use live::drivers::record::{Limits, ReadError, Recorded, Recording, Source, record, stop_on_signals};
+use record::format::Gap;
+use record::{BUFFER_MAX, BUFFER_MIN, Config, Progress};
+use serde_json::{Value, json};
+
+use super::{print, print_json, report_json};
+use crate::args::{RecordArgs, RecordingArgs, SourceUrl};
+use crate::error::Error;
+
+/// The most gaps and bad slots that text shows one by one.
+const SHOWN_MAX: usize = 20;
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn unreadable(path: &Path, error: ReadError) -> Error {
+    match error {
+        ReadError::Io(error) => Error::File { path: path.to_owned(), error },
+        ReadError::NoRecording | ReadError::InUse => {
+            Error::Recording { path: path.to_owned(), why: error.to_string() }
+        }
+    }
+}
+
+fn gap_json(gap: &Gap) -> Value {
+    json!({ "stream": gap.stream, "from": gap.from, "bytes": gap.bytes, "when": gap.when,
+        "where": gap.place.word(), "why": gap.cause.word() })
+}
+
+fn gaps_json(gaps: &[Gap]) -> Vec<Value> {
+    gaps.iter().map(gap_json).collect()
+}
+
+fn gaps_text(gaps: &[Gap]) -> String {
+    let mut text = String::new();
+    for gap in gaps.iter().take(SHOWN_MAX) {
+        let (place, cause) = (gap.place.word(), gap.cause.word());
+        text +=
+            &format!("  gap: stream {}, {} B from {}: {place}, {cause}\n", gap.stream, gap.bytes, gap.from);
+    }
+    if gaps.len() > SHOWN_MAX {
+        text += &format!("  and {} more gaps\n", gaps.len() - SHOWN_MAX);
+    }
+    text
+}
+
+fn open(source: &SourceUrl) -> Result<Source, Error> {
+    let opened = match source {
+        SourceUrl::Listen(address) => {
+            let (source, bound) = Source::listen(*address)
+                .map_err(|error| Error::Source { url: format!("tcp-listen://{address}"), error })?;
+            tell!("farlane: waiting for a connection at {bound}");
+            return Ok(source);
+        }
+        SourceUrl::Connect(address) => {
+            Source::connect(*address).map_err(|error| (format!("tcp-connect://{address}"), error))
+        }
+        SourceUrl::File(path) => {
+            Source::file(path).map_err(|error| (format!("file:{}", path.display()), error))
+        }
+        SourceUrl::StandardInput => Source::standard_input().map_err(|error| ("-".to_owned(), error)),
+        SourceUrl::Generate(rate) => Ok(Source::generate(*rate)),
+    };
+    opened.map_err(|(url, error)| Error::Source { url, error })
+}
+
+fn name(source: &SourceUrl) -> String {
+    match source {
+        SourceUrl::Listen(address) => format!("tcp-listen://{address}"),
+        SourceUrl::Connect(address) => format!("tcp-connect://{address}"),
+        SourceUrl::File(path) => format!("file:{}", path.display()),
+        SourceUrl::StandardInput => "-".to_owned(),
+        SourceUrl::Generate(rate) => format!("generate:{rate}"),
+    }
+}
+
+/// The number of chunks in the buffer.
+fn chunks(args: &RecordArgs) -> usize {
+    let needed = args.rate.zip(args.pause).map(|(rate, pause)| {
+        u64::try_from(u128::from(rate) * pause.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+    });
+    let Some(bytes) = args.buffer.or(needed) else { return 256 };
+    let chunks = usize::try_from(bytes.div_ceil(u64::from(args.chunk))).unwrap_or(usize::MAX);
+    chunks.clamp(BUFFER_MIN, BUFFER_MAX)
+}
+
+pub(crate) fn run(args: &RecordArgs) -> Result<(), Error> {
+    if args.from.len() > record::format::STREAMS_MAX {
+        let expected = format!("1 to {}", record::format::STREAMS_MAX);
+        return Err(Error::Range { what: "the number of --from", value: args.from.len() as u64, expected });
+    }
+    let stop = stop_on_signals().map_err(Error::Output)?;
+    let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut id = [0; 16];
+    live::sys::entropy::system().fill(&mut id);
+    let config = Config::new(id, args.from.iter().map(name).collect());
+    let config = Config { chunk: args.chunk, buffer: chunks(args), ..config };
+    let buffer = config.buffer as u64 * u64::from(args.chunk);
+    let limits = Limits { time: args.time, bytes: args.size };
+    let recorded = recorded(args, config, sources, limits, &stop, buffer)?;
+    finish(args, &recorded)
+}
+
+fn recorded(
+    args: &RecordArgs,
+    config: Config,
+    sources: Vec<Source>,
+    limits: Limits,
+    stop: &AtomicBool,
+    buffer: u64,
+) -> Result<Recorded, Error> {
+    let json = args.output.json;
+    let tell = |progress: &Progress| {
+        if json {
+            let event = json!({ "event": "progress", "bytes_in": progress.bytes_in,
+                "bytes_stored": progress.stored, "bytes_acknowledged": progress.acknowledged,
+                "bytes_lost": progress.lost, "fill_bytes": progress.fill,
+                "high_water_bytes": progress.high_water, "buffer_bytes": buffer });
+            // A report that can't be made is no reason to stop recording.
+            let _ = report_json(&event);
+        }
+    };
+    record(&args.to, config, sources, limits, stop, tell).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            let why = "another recorder writes to it".to_owned();
+            Error::Recording { path: args.to.clone(), why }
+        }
+        _ => Error::File { path: args.to.clone(), error },
+    })
+}
+
+fn finish(args: &RecordArgs, recorded: &Recorded) -> Result<(), Error> {
+    let certificate = &recorded.certificate;
+    let (came, stored, lost) = (certificate.bytes_in(), certificate.bytes_stored(), certificate.bytes_lost());
+    let sha256 = hex(&certificate.sha256);
+    live::sys::telling::flush();
+    if args.output.json {
+        let streams: Vec<_> = certificate
+            .streams
+            .iter()
+            .map(|stream| {
+                json!({
+            "bytes_in": stream.bytes_in, "bytes_stored": stream.stored, "bytes_lost": stream.lost,
+            "sha256": hex(&stream.sha256) })
+            })
+            .collect();
+        print_json(&json!({ "event": "end", "reason": certificate.reason.words(), "bytes_in": came,
+            "bytes_stored": stored, "bytes_lost": lost, "gaps": gaps_json(&recorded.gaps),
+            "high_water_bytes": certificate.high_water, "sha256": sha256, "streams": streams,
+            "certified": recorded.is_certified }))?;
+    } else {
+        let reason = certificate.reason.words();
+        let mut text = format!("{came} B in = {stored} B stored + {lost} B in declared gaps ({reason})\n");
+        text += &gaps_text(&recorded.gaps);
+        text += &format!("  high water {} B, SHA-256 {sha256}\n", certificate.high_water);
+        print(&text)?;
+    }
+    match recorded.is_certified {
+        true => Ok(()),
+        false => Err(Error::NotProved { path: args.to.clone() }),
+    }
+}
+
+fn read(args: &RecordingArgs, change: bool) -> Result<Recording, Error> {
+    Recording::read(&args.path, change).map_err(|error| unreadable(&args.path, error))
+}
+
+fn bad_json(recording: &Recording) -> Vec<Value> {
+    let bad = recording.survey.bad.iter();
+    bad.map(|bad| json!({ "slot": bad.slot, "why": bad.why.to_string() })).collect()
+}
+
+fn account(recording: &Recording) -> String {
+    let survey = &recording.survey;
+    let mut text = gaps_text(&survey.gaps);
+    for hole in survey.holes.iter().take(SHOWN_MAX) {
+        text += &format!("  missing: stream {}, {} B from {}\n", hole.stream, hole.bytes, hole.from);
+    }
+    for bad in survey.bad.iter().take(SHOWN_MAX) {
+        text += &format!("  bad: slot {}: {}\n", bad.slot, bad.why);
+    }
+    text + &format!("  SHA-256 {}\n", hex(&recording.sha256()))
+}
+
+pub(crate) fn verify(args: &RecordingArgs) -> Result<(), Error> {
+    let recording = read(args, false)?;
+    let (is_proved, survey) = (recording.is_proved(), &recording.survey);
+    if args.output.json {
+        let missing: Vec<_> = survey
+            .holes
+            .iter()
+            .map(|hole| json!({ "stream": hole.stream, "from": hole.from, "bytes": hole.bytes }))
+            .collect();
+        print_json(&json!({ "ok": is_proved, "bytes": survey.bytes(), "gaps": gaps_json(&survey.gaps),
+            "bad_chunks": bad_json(&recording), "missing": missing, "sha256": hex(&recording.sha256()),
+            "certificate": survey.certificate.is_some(), "being_written": recording.in_use }))?;
+    } else {
+        let word = if is_proved { "proved" } else { "NOT proved" };
+        let head = format!("{word}: {} B in {} chunks\n", survey.bytes(), survey.entries.len());
+        print(&(head + &account(&recording)))?;
+    }
+    if is_proved { Ok(()) } else { Err(Error::NotProved { path: args.path.clone() }) }
+}
+
+pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {
+    let mut recording = read(args, true)?;
+    let was_whole = recording.is_proved();
+    let new = match was_whole {
+        true => Vec::new(),
+        false => recording.mend().map_err(|error| unreadable(&args.path, error))?,
+    };
+    let survey = &recording.survey;
+    if args.output.json {
+        return print_json(&json!({ "recovered": !was_whole, "bytes": survey.bytes(),
+            "chunks": survey.entries.len(), "new_gaps": gaps_json(&new), "gaps": gaps_json(&survey.gaps),
+            "bad_chunks": bad_json(&recording), "sha256": hex(&recording.sha256()) }));
+    }
+    let word = if was_whole { "nothing to do" } else { "recovered" };
+    let head = format!("{word}: {} B in {} chunks\n", survey.bytes(), survey.entries.len());
+    print(&(head + &account(&recording)))
+}
+
+pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
+    let recording = read(args, false)?;
+    let survey = &recording.survey;
+    let names = survey.superblock.as_ref().map(|superblock| superblock.streams.clone()).unwrap_or_default();
+    let id = hex(&survey.recording.unwrap_or_default());
+    let ended = survey.certificate.as_ref().map(|certificate| certificate.reason.words());
+    if args.output.json {
+        return print_json(&json!({ "recording": id, "streams": names, "chunk_bytes": survey.chunk,
+            "chunks": survey.entries.len(), "bytes": survey.bytes(), "gaps": survey.gaps.len(),
+            "first_time": survey.times.0, "last_time": survey.times.1, "ended": ended,
+            "being_written": recording.in_use }));
+    }
+    let state = ended.unwrap_or(if recording.in_use { "being written" } else { "cut off" });
+    let seconds = survey.times.1.saturating_sub(survey.times.0) / 1_000_000_000;
+    let mut text = format!("recording {id}: {state}\n");
+    text += &format!(
+        "  {} B in {} chunks of {} B, over {seconds} s, {} gaps\n",
+        survey.bytes(),
+        survey.entries.len(),
+        survey.chunk,
+        survey.gaps.len()
+    );
+    for (number, name) in names.iter().enumerate() {
+        text += &format!("  stream {number}: {name}\n");
+    }
+    print(&text)
+}

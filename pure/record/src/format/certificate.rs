@@ -1,0 +1,170 @@
+//! The certificate: bytes in = bytes stored + gaps declared.
+
+use alloc::vec::Vec;
+
+use super::{STREAMS_MAX, u32_at, u64_at};
+
+/// Length of what stands before the streams, in bytes.
+const HEAD: usize = 96;
+/// Length of a stream's account in bytes.
+const LENGTH: usize = 64;
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Every source ended.
+    SourceEnded,
+    /// Somebody asked for it.
+    Asked,
+    /// The time or the size that was asked for is reached.
+    Limit,
+    /// The medium is full.
+    Full,
+    /// The medium failed.
+    Failed,
+    /// The recording was cut off, and recovered later.
+    Recovered,
+    /// Another reason, by its number in the format.
+    Other(u8),
+}
+
+impl Reason {
+    /// The words for reports.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::SourceEnded => "source ended",
+            Self::Asked => "asked to end",
+            Self::Limit => "limit reached",
+            Self::Full => "medium full",
+            Self::Failed => "medium failed",
+            Self::Recovered => "recovered",
+            Self::Other(_) => "other",
+        }
+    }
+
+    const fn byte(self) -> u8 {
+        match self {
+            Self::SourceEnded => 0,
+            Self::Asked => 1,
+            Self::Limit => 2,
+            Self::Full => 3,
+            Self::Failed => 4,
+            Self::Recovered => 5,
+            Self::Other(byte) => byte,
+        }
+    }
+
+    const fn of(byte: u8) -> Self {
+        match byte {
+            0 => Self::SourceEnded,
+            1 => Self::Asked,
+            2 => Self::Limit,
+            3 => Self::Full,
+            4 => Self::Failed,
+            5 => Self::Recovered,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// The account of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamTotals {
+    /// Bytes that came, lost ones included.
+    pub bytes_in: u64,
+    /// Bytes that are on the medium.
+    pub stored: u64,
+    /// Bytes that gap records declare.
+    pub lost: u64,
+    /// SHA-256 of the stored bytes, in the stream's order.
+    pub sha256: [u8; 32],
+}
+
+/// The payload of the certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// Why the recording ended.
+    pub reason: Reason,
+    /// Every slot of the recording has a lower number.
+    pub slots: u64,
+    /// The number of gap records.
+    pub gaps: u64,
+    /// The number of bad slots that are known and accounted for.
+    pub bad: u64,
+    /// The most bytes that were in the recorder's buffer.
+    pub high_water: u64,
+    /// The slot of the last index chunk; 0 if there is none.
+    pub index: u64,
+    /// SHA-256 of all streams: see [`crate::digest_of_all`].
+    pub sha256: [u8; 32],
+    /// The accounts of the streams, by number.
+    pub streams: Vec<StreamTotals>,
+}
+
+impl Certificate {
+    /// Bytes that came in all streams.
+    pub fn bytes_in(&self) -> u64 {
+        self.streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.bytes_in))
+    }
+
+    /// Bytes of all streams on the medium.
+    pub fn bytes_stored(&self) -> u64 {
+        self.streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.stored))
+    }
+
+    /// Bytes of all streams that were lost, each in a declared gap.
+    pub fn bytes_lost(&self) -> u64 {
+        self.streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.lost))
+    }
+
+    /// Writes the certificate to the start of `payload`. Returns the length in bytes.
+    ///
+    /// # Panics
+    /// When there are more than [`STREAMS_MAX`] streams.
+    pub fn emit(&self, payload: &mut [u8]) -> usize {
+        assert!(self.streams.len() <= STREAMS_MAX, "too many streams");
+        let (head, records) = payload.split_at_mut(HEAD);
+        head.fill(0);
+        head[0] = self.reason.byte();
+        head[4..8].copy_from_slice(&u32::try_from(self.streams.len()).unwrap_or(u32::MAX).to_le_bytes());
+        for (at, value) in [self.slots, self.gaps, self.bad, self.high_water, self.index].iter().enumerate() {
+            head[8 + at * 8..16 + at * 8].copy_from_slice(&value.to_le_bytes());
+        }
+        head[64..96].copy_from_slice(&self.sha256);
+        for (stream, record) in self.streams.iter().zip(records.chunks_exact_mut(LENGTH)) {
+            record.fill(0);
+            record[0..8].copy_from_slice(&stream.bytes_in.to_le_bytes());
+            record[8..16].copy_from_slice(&stream.stored.to_le_bytes());
+            record[16..24].copy_from_slice(&stream.lost.to_le_bytes());
+            record[32..64].copy_from_slice(&stream.sha256);
+        }
+        HEAD + self.streams.len() * LENGTH
+    }
+
+    /// Parses a payload; `None` if it is no certificate.
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let (head, records) = payload.split_at_checked(HEAD)?;
+        let count = u32_at(head, 4) as usize;
+        let records = records.get(..count.min(STREAMS_MAX + 1) * LENGTH)?;
+        if count > STREAMS_MAX {
+            return None;
+        }
+        let digest = |bytes: &[u8]| core::array::from_fn(|at| bytes[at]);
+        let streams = records.chunks_exact(LENGTH).map(|record| StreamTotals {
+            bytes_in: u64_at(record, 0),
+            stored: u64_at(record, 8),
+            lost: u64_at(record, 16),
+            sha256: digest(&record[32..]),
+        });
+        Some(Self {
+            reason: Reason::of(head[0]),
+            slots: u64_at(head, 8),
+            gaps: u64_at(head, 16),
+            bad: u64_at(head, 24),
+            high_water: u64_at(head, 32),
+            index: u64_at(head, 40),
+            sha256: digest(&head[64..]),
+            streams: streams.collect(),
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! Gap records: what was lost.
+
+use alloc::vec::Vec;
+
+use super::u64_at;
+
+/// Length of a record in bytes.
+const LENGTH: usize = 32;
+
+/// Where bytes were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Before they reached this host.
+    Wire,
+    /// In the kernel's buffer of a socket.
+    Socket,
+    /// At the recorder's buffer, which was full.
+    Ring,
+    /// At the medium.
+    Disk,
+    /// Somewhere else, by its number in the format.
+    Other(u8),
+}
+
+impl Place {
+    /// The word for reports.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Wire => "wire",
+            Self::Socket => "socket",
+            Self::Ring => "ring",
+            Self::Disk => "disk",
+            Self::Other(_) => "elsewhere",
+        }
+    }
+
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Wire => 0,
+            Self::Socket => 1,
+            Self::Ring => 2,
+            Self::Disk => 3,
+            Self::Other(byte) => byte,
+        }
+    }
+}
+
+/// Why bytes were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// They came faster than they could be taken.
+    Overflow,
+    /// The medium has no room.
+    Full,
+    /// The medium did not take them.
+    Failed,
+    /// A chunk was not there, or not whole, when the recording was recovered.
+    Missing,
+    /// Something else, by its number in the format.
+    Other(u8),
+}
+
+impl Cause {
+    /// The word for reports.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Overflow => "overflow",
+            Self::Full => "full",
+            Self::Failed => "failed",
+            Self::Missing => "missing",
+            Self::Other(_) => "other",
+        }
+    }
+
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Overflow => 0,
+            Self::Full => 1,
+            Self::Failed => 2,
+            Self::Missing => 3,
+            Self::Other(byte) => byte,
+        }
+    }
+}
+
+/// Bytes of a stream that were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The number of the stream.
+    pub stream: u32,
+    /// The place of the first lost byte in the stream.
+    pub from: u64,
+    /// How many bytes were lost.
+    pub bytes: u64,
+    /// When, in nanoseconds since 1970 by the host's clock.
+    pub when: u64,
+    /// Where.
+    pub place: Place,
+    /// Why.
+    pub cause: Cause,
+}
+
+impl Gap {
+    /// The place behind the last lost byte.
+    pub const fn end(&self) -> u64 {
+        self.from.saturating_add(self.bytes)
+    }
+
+    /// How many records a payload of `capacity` bytes holds.
+    pub const fn most(capacity: usize) -> usize {
+        capacity / LENGTH
+    }
+
+    /// Writes `gaps` to the start of `payload`. Returns the length in bytes.
+    ///
+    /// # Panics
+    /// When there are more than [`Gap::most`].
+    pub fn emit(gaps: &[Self], payload: &mut [u8]) -> usize {
+        for (gap, record) in gaps.iter().zip(payload.chunks_exact_mut(LENGTH)) {
+            record[0..8].copy_from_slice(&gap.from.to_le_bytes());
+            record[8..16].copy_from_slice(&gap.bytes.to_le_bytes());
+            record[16..24].copy_from_slice(&gap.when.to_le_bytes());
+            record[24..28].copy_from_slice(&gap.stream.to_le_bytes());
+            record[28..32].copy_from_slice(&[gap.place.byte(), gap.cause.byte(), 0, 0]);
+        }
+        assert!(gaps.len() <= Self::most(payload.len()), "the gaps fit the payload");
+        gaps.len() * LENGTH
+    }
+
+    /// Parses the records of a payload. Records that overflow a stream are left out.
+    pub fn parse(payload: &[u8]) -> Vec<Self> {
+        let records = payload.chunks_exact(LENGTH).map(|record| Self {
+            from: u64_at(record, 0),
+            bytes: u64_at(record, 8),
+            when: u64_at(record, 16),
+            stream: super::u32_at(record, 24),
+            place: match record[28] {
+                0 => Place::Wire,
+                1 => Place::Socket,
+                2 => Place::Ring,
+                3 => Place::Disk,
+                other => Place::Other(other),
+            },
+            cause: match record[29] {
+                0 => Cause::Overflow,
+                1 => Cause::Full,
+                2 => Cause::Failed,
+                3 => Cause::Missing,
+                other => Cause::Other(other),
+            },
+        });
+        let is_right = |gap: &Self| {
+            gap.from.checked_add(gap.bytes).is_some() && (gap.stream as usize) < super::STREAMS_MAX
+        };
+        records.filter(is_right).collect()
+    }
+}

@@ -1,0 +1,55 @@
+//! The superblock: what the recording is.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{STREAMS_MAX, u32_at};
+
+/// The longest name of a stream in bytes. Longer names are cut.
+const NAME_MAX: usize = 200;
+
+/// The payload of the superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// The names of the streams, by number: at most [`STREAMS_MAX`].
+    pub streams: Vec<String>,
+}
+
+impl Superblock {
+    /// Writes the superblock to the start of `payload`. Returns the length in bytes.
+    ///
+    /// # Panics
+    /// When there are more than [`STREAMS_MAX`] streams.
+    pub fn emit(&self, payload: &mut [u8]) -> usize {
+        assert!(self.streams.len() <= STREAMS_MAX, "too many streams");
+        let mut bytes = Vec::new();
+        bytes.extend(u32::try_from(self.streams.len()).unwrap_or(u32::MAX).to_le_bytes());
+        for name in &self.streams {
+            let mut end = name.len().min(NAME_MAX);
+            while !name.is_char_boundary(end) {
+                end -= 1;
+            }
+            bytes.extend(u16::try_from(end).unwrap_or(0).to_le_bytes());
+            bytes.extend(&name.as_bytes()[..end]);
+        }
+        payload[..bytes.len()].copy_from_slice(&bytes);
+        bytes.len()
+    }
+
+    /// Parses a payload; `None` if it is no superblock.
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let count = u32_at(payload.get(..4)?, 0) as usize;
+        if count > STREAMS_MAX {
+            return None;
+        }
+        let mut rest = &payload[4..];
+        let mut streams = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (length, behind) = rest.split_first_chunk()?;
+            let (name, behind) = behind.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+            streams.push(String::from_utf8_lossy(name).into_owned());
+            rest = behind;
+        }
+        Some(Self { streams })
+    }
+}

@@ -1,0 +1,128 @@
+//! The end of a recording: the last writes, the last gap records, the certificate.
+
+use alloc::vec::Vec;
+
+use sha2::Digest as _;
+
+use super::{Fault, Recorder};
+use crate::format::{CERTIFICATE_SLOT, Certificate, GAP_SLOT, Gap, Kind, Reason, StreamTotals, capacity};
+
+/// How far a recording's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Bytes come.
+    Recording,
+    /// What came is written.
+    Draining,
+    /// Index and last gap records are written.
+    Closing,
+    /// All of this is made durable.
+    Syncing,
+    /// The certificate is written.
+    Certifying,
+    /// The certificate is made durable.
+    Sealing,
+    /// It is over.
+    Ended,
+}
+
+impl Recorder {
+    /// Does what has become possible.
+    pub(super) fn go_on(&mut self) {
+        self.retire();
+        if self.phase == Phase::Recording {
+            return self.write_accounts(false);
+        }
+        self.search();
+        self.retire();
+        if !self.flights.is_empty() || self.wants_sync || self.syncing.is_some() {
+            return;
+        }
+        match self.phase {
+            Phase::Draining => {
+                self.phase = Phase::Closing;
+                self.write_last_accounts();
+                self.go_on();
+            }
+            Phase::Closing => {
+                self.phase = Phase::Syncing;
+                self.wants_sync = true;
+            }
+            Phase::Certifying => {
+                self.phase = Phase::Sealing;
+                self.wants_sync = true;
+            }
+            Phase::Recording | Phase::Syncing | Phase::Sealing | Phase::Ended => {}
+        }
+    }
+
+    /// Writes the rest of the index and of the gap records. A full medium takes no index.
+    fn write_last_accounts(&mut self) {
+        let has_room = !matches!(self.reason, Reason::Full | Reason::Failed);
+        if has_room {
+            while !self.unindexed.is_empty() {
+                let before = self.unindexed.len();
+                self.write_index();
+                if self.unindexed.len() == before {
+                    break;
+                }
+            }
+        }
+        let most = Gap::most(capacity(self.config.chunk));
+        if has_room && self.undeclared.len() > most {
+            self.write_accounts(true);
+        }
+        let gaps: Vec<_> = self.undeclared.drain(..most.min(self.undeclared.len())).collect();
+        if !gaps.is_empty() {
+            let time = self.time();
+            self.control(Kind::Gaps, GAP_SLOT, time, |payload| Gap::emit(&gaps, payload));
+        }
+        // Until a write of the start of the medium is lost.
+        self.is_certified = self.undeclared.is_empty();
+    }
+
+    pub(super) fn on_synced(&mut self, result: Result<(), Fault>) {
+        let Some(stored) = self.syncing.take() else { return };
+        match result {
+            Ok(()) => self.progress.acknowledged = stored,
+            Err(_) => {
+                self.is_certified = false;
+                self.finish(Reason::Failed);
+            }
+        }
+        match self.phase {
+            Phase::Syncing => {
+                self.phase = Phase::Certifying;
+                let (certificate, time) = (self.certificate(), self.time());
+                let slot = CERTIFICATE_SLOT;
+                self.control(Kind::Certificate, slot, time, |payload| certificate.emit(payload));
+            }
+            Phase::Sealing => {
+                self.phase = Phase::Ended;
+                self.ended = Some(self.certificate());
+            }
+            _ => {}
+        }
+    }
+
+    fn certificate(&self) -> Certificate {
+        let account = |stream: &super::Stream| StreamTotals {
+            bytes_in: stream.bytes_in,
+            stored: stream.stored,
+            lost: stream.lost,
+            sha256: stream.digest.clone().finalize().into(),
+        };
+        let streams: Vec<_> = self.streams.iter().map(account).collect();
+        let digests: Vec<_> = streams.iter().map(|stream| stream.sha256).collect();
+        Certificate {
+            reason: self.reason,
+            slots: self.next_slot,
+            gaps: self.gap_count,
+            bad: self.bad,
+            high_water: self.progress.high_water,
+            index: self.last_index,
+            sha256: crate::digest_of_all(&digests),
+            streams,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What a recorder and the world say to each other.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Crc32c, Nanos};
+
+use crate::format::{CHUNK_DEFAULT, Certificate};
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The length of a chunk in bytes, between [`crate::format::CHUNK_MIN`] and
+    /// [`crate::format::CHUNK_MAX`], a multiple of [`crate::format::ALIGNMENT`].
+    pub chunk: u32,
+    /// The number of chunks in the buffer: [`crate::BUFFER_MIN`] to [`crate::BUFFER_MAX`].
+    pub buffer: usize,
+    /// The name of the recording, which no other has.
+    pub recording: [u8; 16],
+    /// The names of the streams: 1 to [`crate::format::STREAMS_MAX`].
+    pub streams: Vec<String>,
+    /// The number of slots of the medium, where it cannot grow.
+    pub slots: Option<u64>,
+    /// A chunk that is not full is written after this time, and what was written is made durable.
+    pub flush: Nanos,
+    /// Computes digests of chunks.
+    pub crc32c: Crc32c,
+}
+
+impl Config {
+    /// The usual configuration of a recording with these streams.
+    pub const fn new(recording: [u8; 16], streams: Vec<String>) -> Self {
+        let flush = Nanos::from_millis(500);
+        let chunk = CHUNK_DEFAULT;
+        Self { chunk, buffer: 256, recording, streams, slots: None, flush, crc32c: engine::crc32c }
+    }
+}
+
+/// Why a medium did not do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It has no room.
+    Full,
+    /// It failed.
+    Failed,
+}
+
+/// What the world tells a recorder.
+#[derive(Clone, Copy, Debug)]
+pub enum Input {
+    /// A write has ended, and the world has dropped its data. A write of fewer bytes than were
+    /// given is a fault.
+    Written {
+        /// The name from [`Output::Write`].
+        name: u64,
+        /// Whether every byte was written.
+        result: Result<(), Fault>,
+    },
+    /// What was written before the last [`Output::Sync`] is durable, or a medium failed to make it
+    /// so.
+    Synced(Result<(), Fault>),
+}
+
+/// What a recorder asks of the world.
+#[derive(Debug)]
+pub enum Output {
+    /// Write `data` at byte `offset` of the medium. Writes may be under way at once and end in any
+    /// order.
+    Write {
+        /// Names this write.
+        name: u64,
+        /// The place on the medium in bytes.
+        offset: u64,
+        /// What to write. Its length and place are multiples of [`crate::format::ALIGNMENT`].
+        data: Buffer,
+    },
+    /// Make durable what was written. There is at most one at a time.
+    Sync,
+    /// The recording has ended. [`crate::Recorder::is_certified`] says whether the certificate is on the
+    /// medium.
+    Ended(Certificate),
+}
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that came, lost ones included.
+    pub bytes_in: u64,
+    /// Bytes that the medium has taken.
+    pub stored: u64,
+    /// Bytes that survive a power cut from now on.
+    pub acknowledged: u64,
+    /// Bytes lost in declared gaps.
+    pub lost: u64,
+    /// Bytes in the buffer now.
+    pub fill: u64,
+    /// The most bytes that were in the buffer.
+    pub high_water: u64,
+}

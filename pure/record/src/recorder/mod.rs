@@ -1,0 +1,562 @@
+//! The recorder: streams of bytes become chunks, and chunks become writes.
+
+mod ending;
+mod flight;
+mod interface;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use engine::{Buffer, Engine, Instant, Pool};
+use sha2::{Digest as _, Sha256};
+
+use crate::format::{
+    CERTIFICATE_SLOT, Cause, Certificate, Entry, FIRST_SLOT, GAP_SLOT, Gap, HEADER_LENGTH, Header, Index,
+    Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, Superblock, Time, capacity, is_chunk_length,
+};
+use ending::Phase;
+pub use interface::{Config, Fault, Input, Output, Progress};
+
+use flight::{Flight, Next, Search, State};
+
+/// The fewest chunks of a recorder's buffer.
+pub const BUFFER_MIN: usize = 32;
+/// The most chunks of a recorder's buffer.
+pub const BUFFER_MAX: usize = 16_384;
+/// How often a chunk is tried, each time in a new slot, until its bytes are declared lost.
+const ATTEMPTS_MAX: u32 = 3;
+/// After so many lost chunks in a row, the medium counts as failed and the recording ends.
+const LOST_IN_A_ROW_MAX: u32 = 16;
+/// The most gaps that are kept for a report; the medium has all of them.
+const GAPS_REPORTED_MAX: usize = 65_536;
+
+/// Bytes of a stream that are not a whole chunk yet.
+#[derive(Debug)]
+struct Filling {
+    buffer: Buffer,
+    length: usize,
+    offset: u64,
+    time: Time,
+}
+
+/// A stream's account.
+#[derive(Debug, Default)]
+struct Stream {
+    filling: Option<Filling>,
+    /// Bytes that came, lost ones included: the place of the next byte.
+    bytes_in: u64,
+    stored: u64,
+    lost: u64,
+    digest: Sha256,
+}
+
+/// Records streams of bytes. See the crate's page for a run loop.
+#[derive(Debug)]
+pub struct Recorder {
+    config: Config,
+    streams: Vec<Stream>,
+    /// Chunks on their way, in the order of their sequence numbers.
+    flights: VecDeque<Flight>,
+    /// The sequence number of the first of them.
+    first: u64,
+    /// Chunks that the world is to be asked to write.
+    to_write: VecDeque<u64>,
+    /// Blocks for chunks, ready for reuse.
+    free: Vec<Buffer>,
+    /// Blocks with bytes of streams in them.
+    in_use: usize,
+    next_slot: u64,
+    search: Option<Search>,
+    lost_in_a_row: u32,
+    /// Bad slots that this recorder knows it may have left.
+    bad: u64,
+    /// Gaps that no chunk declares yet.
+    undeclared: Vec<Gap>,
+    gaps: Vec<Gap>,
+    gap_count: u64,
+    /// Stored chunks that no index names yet.
+    unindexed: Vec<Entry>,
+    last_index: u64,
+    progress: Progress,
+    /// The latest time that the world told, for gaps that are found later.
+    clock: u64,
+    tick: Option<Instant>,
+    wants_sync: bool,
+    /// Stored bytes that the sync under way makes durable.
+    syncing: Option<u64>,
+    phase: Phase,
+    reason: Reason,
+    is_certified: bool,
+    /// Whether the medium did not take a chunk of the recording's accounts.
+    is_damaged: bool,
+    ended: Option<Certificate>,
+}
+
+/// A block of zeroes for a chunk, aligned as direct I/O wants it.
+fn block(chunk: u32) -> Buffer {
+    let mut block = Pool::new(0).take(chunk as usize);
+    block.fill(0);
+    block.freeze()
+}
+
+impl Recorder {
+    /// Begins a recording at `time`.
+    ///
+    /// # Panics
+    /// When the configuration is outside its limits.
+    pub fn new(config: Config, time: Time) -> Self {
+        assert!(is_chunk_length(config.chunk), "a chunk of {} bytes", config.chunk);
+        assert!((BUFFER_MIN..=BUFFER_MAX).contains(&config.buffer), "{} chunks", config.buffer);
+        assert!((1..=STREAMS_MAX).contains(&config.streams.len()), "{} streams", config.streams.len());
+        let streams = config.streams.iter().map(|_| Stream::default()).collect();
+        let mut recorder = Self {
+            config,
+            streams,
+            flights: VecDeque::new(),
+            first: 0,
+            to_write: VecDeque::new(),
+            free: Vec::new(),
+            in_use: 0,
+            next_slot: FIRST_SLOT,
+            search: None,
+            lost_in_a_row: 0,
+            bad: 0,
+            undeclared: Vec::new(),
+            gaps: Vec::new(),
+            gap_count: 0,
+            unindexed: Vec::new(),
+            last_index: 0,
+            progress: Progress::default(),
+            clock: time.nanos,
+            tick: None,
+            wants_sync: false,
+            syncing: None,
+            phase: Phase::Recording,
+            reason: Reason::SourceEnded,
+            is_certified: false,
+            is_damaged: false,
+            ended: None,
+        };
+        let superblock = Superblock { streams: recorder.config.streams.clone() };
+        recorder.control(Kind::Superblock, SUPERBLOCK_SLOT, time, |payload| superblock.emit(payload));
+        for slot in [CERTIFICATE_SLOT, GAP_SLOT] {
+            let buffer = block(recorder.config.chunk);
+            recorder.launch(Flight { header: None, slot, buffer, state: State::UnderWay, failures: 0 });
+        }
+        recorder
+    }
+
+    /// Where the next bytes of a stream go; `None` when the buffer is full or the recording ends.
+    /// Whoever cannot wait declares with [`Recorder::lose`] what came meanwhile.
+    ///
+    /// # Panics
+    /// When there is no such stream.
+    pub fn room(&mut self, now: Instant, stream: usize) -> Option<&mut [u8]> {
+        if self.phase != Phase::Recording {
+            return None;
+        }
+        if self.streams[stream].filling.is_none() {
+            if self.in_use == self.config.buffer {
+                return None;
+            }
+            let buffer = self.free.pop().unwrap_or_else(|| block(self.config.chunk));
+            self.in_use += 1;
+            let offset = self.streams[stream].bytes_in;
+            self.streams[stream].filling = Some(Filling { buffer, length: 0, offset, time: Time::NONE });
+        }
+        self.arm(now);
+        let filling = self.streams[stream].filling.as_mut()?;
+        let start = HEADER_LENGTH + filling.length;
+        filling.buffer.try_mut().map(|bytes| &mut bytes[start..])
+    }
+
+    /// The first `bytes` of what [`Recorder::room`] returned last for this stream are filled, at
+    /// `time`.
+    ///
+    /// # Panics
+    /// When there was no such room.
+    pub fn filled(&mut self, now: Instant, stream: usize, bytes: usize, time: Time) {
+        self.arm(now);
+        let capacity = capacity(self.config.chunk);
+        let account = &mut self.streams[stream];
+        let filling = account.filling.as_mut().expect("room was taken");
+        if filling.length == 0 {
+            filling.time = time;
+            filling.offset = account.bytes_in;
+        }
+        filling.length += bytes;
+        assert!(filling.length <= capacity, "more bytes than there was room for");
+        let is_full = filling.length == capacity;
+        account.bytes_in += bytes as u64;
+        self.clock = self.clock.max(time.nanos);
+        self.progress.bytes_in += bytes as u64;
+        self.progress.fill += bytes as u64;
+        self.progress.high_water = self.progress.high_water.max(self.progress.fill);
+        if is_full {
+            self.close(stream);
+        }
+    }
+
+    /// Declares that the next `bytes` of a stream were lost at `place`, because of `cause`.
+    pub fn lose(&mut self, now: Instant, stream: usize, bytes: u64, when: u64, place: Place, cause: Cause) {
+        if bytes == 0 || self.phase != Phase::Recording {
+            return;
+        }
+        self.arm(now);
+        self.close(stream);
+        let from = self.streams[stream].bytes_in;
+        self.streams[stream].bytes_in += bytes;
+        self.progress.bytes_in += bytes;
+        self.clock = self.clock.max(when);
+        let number = u32::try_from(stream).unwrap_or(u32::MAX);
+        self.declare(Gap { stream: number, from, bytes, when, place, cause });
+    }
+
+    /// Ends the recording: everything that came is written, then the certificate. The first reason
+    /// counts.
+    pub fn finish(&mut self, reason: Reason) {
+        if self.phase != Phase::Recording {
+            return;
+        }
+        self.reason = reason;
+        (0..self.streams.len()).for_each(|stream| self.close(stream));
+        self.phase = Phase::Draining;
+        self.go_on();
+    }
+
+    /// How far the recording is.
+    pub const fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// The gaps so far; the first 65,536 of them.
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// Whether the medium has a certificate, and every gap record.
+    pub fn is_certified(&self) -> bool {
+        self.phase == Phase::Ended && self.is_certified && !self.is_damaged
+    }
+
+    fn arm(&mut self, now: Instant) {
+        self.tick.get_or_insert(now + self.config.flush);
+    }
+
+    /// Makes a chunk of what a stream has, if it has anything.
+    fn close(&mut self, stream: usize) {
+        if self.streams[stream].filling.as_ref().is_none_or(|filling| filling.length == 0) {
+            return;
+        }
+        let Some(mut filling) = self.streams[stream].filling.take() else { return };
+        let end = HEADER_LENGTH + filling.length;
+        if let Some(bytes) = filling.buffer.try_mut() {
+            // What the block held before is nobody's business.
+            bytes[end..].fill(0);
+        }
+        let header = Header {
+            stream: u32::try_from(stream).unwrap_or(u32::MAX),
+            offset: filling.offset,
+            length: u32::try_from(filling.length).unwrap_or(u32::MAX),
+            ..self.header(Kind::Data, filling.time)
+        };
+        let slot = self.take_slot();
+        let (buffer, state) = (filling.buffer, State::UnderWay);
+        let slot_or_none = slot.unwrap_or_default();
+        self.launch(Flight { header: Some(header), slot: slot_or_none, buffer, state, failures: 0 });
+        if slot.is_none() {
+            self.to_write.pop_back();
+            self.lose_flight(self.first + self.flights.len() as u64 - 1, Cause::Full);
+            self.finish(Reason::Full);
+        }
+        self.go_on();
+    }
+
+    fn header(&self, kind: Kind, time: Time) -> Header {
+        let sequence = self.first + self.flights.len() as u64;
+        let (recording, chunk) = (self.config.recording, self.config.chunk);
+        Header { kind, recording, slot: 0, sequence, chunk, stream: 0, offset: 0, length: 0, time }
+    }
+
+    /// Writes a chunk that is no stream's.
+    fn control(&mut self, kind: Kind, slot: u64, time: Time, emit: impl FnOnce(&mut [u8]) -> usize) {
+        let mut buffer = block(self.config.chunk);
+        let bytes = buffer.try_mut().expect("a new block has no other holder");
+        let length = u32::try_from(emit(&mut bytes[HEADER_LENGTH..])).unwrap_or(u32::MAX);
+        let header = Some(Header { length, ..self.header(kind, time) });
+        self.launch(Flight { header, slot, buffer, state: State::UnderWay, failures: 0 });
+    }
+
+    fn launch(&mut self, mut flight: Flight) {
+        flight.seal(self.config.crc32c);
+        self.to_write.push_back(self.first + self.flights.len() as u64);
+        self.flights.push_back(flight);
+    }
+
+    /// The next slot, unless the medium ends before it.
+    fn take_slot(&mut self) -> Option<u64> {
+        let slot = self.next_slot;
+        let is_there = self.config.slots.is_none_or(|slots| slot < slots);
+        is_there.then(|| {
+            self.next_slot += 1;
+            slot
+        })
+    }
+
+    /// The flight of that name, if it is there.
+    fn flight(&mut self, name: u64) -> Option<&mut Flight> {
+        let at = usize::try_from(name.checked_sub(self.first)?).ok()?;
+        self.flights.get_mut(at)
+    }
+
+    /// Counts a gap, and keeps it until a chunk declares it.
+    fn declare(&mut self, gap: Gap) {
+        self.streams[gap.stream as usize].lost += gap.bytes;
+        self.progress.lost += gap.bytes;
+        let is_same = |last: &&mut Gap| {
+            (last.stream, last.place, last.cause) == (gap.stream, gap.place, gap.cause)
+                && last.end() == gap.from
+        };
+        let last = self.undeclared.iter_mut().rev().find(|last| last.stream == gap.stream);
+        if let Some(last) = last.filter(is_same) {
+            last.bytes += gap.bytes;
+            let reported = self.gaps.iter_mut().rev().find(|last| last.stream == gap.stream);
+            if let Some(reported) = reported.filter(is_same) {
+                reported.bytes += gap.bytes;
+            }
+            return;
+        }
+        self.undeclared.push(gap);
+        self.gap_count += 1;
+        if self.gaps.len() < GAPS_REPORTED_MAX {
+            self.gaps.push(gap);
+        }
+    }
+
+    /// Declares the bytes of a chunk behind its first `kept` bytes lost at the medium.
+    fn lose_rest(&mut self, header: &Header, kept: u32, cause: Cause) {
+        let (stream, from) = (header.stream, header.offset + u64::from(kept));
+        let bytes = u64::from(header.length - kept);
+        if bytes > 0 {
+            self.declare(Gap { stream, from, bytes, when: self.clock, place: Place::Disk, cause });
+            self.progress.fill -= bytes;
+        }
+    }
+
+    fn lose_flight(&mut self, name: u64, cause: Cause) {
+        let Some(flight) = self.flight(name) else { return };
+        flight.state = State::Lost;
+        let header = flight.data().copied();
+        let whole = flight.header;
+        let payload = |header: &Header| &flight.buffer[HEADER_LENGTH..][..header.length as usize];
+        let is_gaps = |header: &&Header| header.kind == Kind::Gaps && header.slot >= FIRST_SLOT;
+        // A later chunk declares the same gaps.
+        let gaps = whole.as_ref().filter(is_gaps).map(|header| Gap::parse(payload(header)));
+        let is_account = whole.is_some_and(|header| !matches!(header.kind, Kind::Data | Kind::Index));
+        self.is_damaged |= is_account && gaps.is_none();
+        self.undeclared.extend(gaps.into_iter().flatten());
+        self.bad += 1;
+        if let Some(header) = header {
+            self.lose_rest(&header, 0, cause);
+        }
+    }
+
+    fn on_written(&mut self, name: u64, result: Result<(), Fault>) {
+        if self.search.is_some_and(|search| search.name == name) {
+            return self.on_tried(name, result);
+        }
+        let Some(flight) = self.flight(name).filter(|flight| flight.state == State::UnderWay) else { return };
+        match result {
+            Ok(()) => {
+                flight.state = State::Stored;
+                self.lost_in_a_row = 0;
+            }
+            Err(Fault::Full) if flight.data().is_some() => {
+                flight.state = State::Parked;
+                self.finish(Reason::Full);
+            }
+            Err(fault) => self.try_again(name, fault),
+        }
+    }
+
+    /// Tries a chunk in another slot, unless it was tried often enough.
+    fn try_again(&mut self, name: u64, fault: Fault) {
+        let crc = self.config.crc32c;
+        let Some(flight) = self.flight(name) else { return };
+        flight.failures += 1;
+        let is_reserved = flight.slot < FIRST_SLOT;
+        if fault == Fault::Failed && flight.failures < ATTEMPTS_MAX {
+            let slot = if is_reserved { Some(flight.slot) } else { self.take_slot() };
+            if let (Some(slot), Some(flight)) = (slot, self.flight(name)) {
+                flight.slot = slot;
+                flight.seal(crc);
+                self.bad += u64::from(!is_reserved);
+                self.to_write.push_back(name);
+                return;
+            }
+        }
+        self.lost_in_a_row += 1;
+        let (cause, reason) = match fault {
+            Fault::Full => (Cause::Full, Reason::Full),
+            Fault::Failed => (Cause::Failed, Reason::Failed),
+        };
+        self.lose_flight(name, cause);
+        // Without the start of the medium there is no recording.
+        if is_reserved || fault == Fault::Full || self.lost_in_a_row >= LOST_IN_A_ROW_MAX {
+            self.finish(reason);
+        }
+    }
+
+    /// Begins to find out how much of the first parked chunk fits.
+    fn search(&mut self) {
+        if self.search.is_some() {
+            return;
+        }
+        let parked = (self.first..).zip(&self.flights).find(|(_, flight)| flight.state == State::Parked);
+        let Some((name, flight)) = parked else { return };
+        let mut search = Search::new(name, flight);
+        let next = search.next(None);
+        self.search = Some(search);
+        self.on_next(name, next);
+    }
+
+    fn on_tried(&mut self, name: u64, result: Result<(), Fault>) {
+        let Some(mut search) = self.search else { return };
+        let next = search.next(Some(result.is_ok()));
+        self.search = Some(search);
+        self.on_next(name, next);
+    }
+
+    fn on_next(&mut self, name: u64, next: Next) {
+        let (crc, whole) = (self.config.crc32c, self.search.map_or(0, |search| search.whole));
+        let Some(flight) = self.flight(name) else { return };
+        let Some(header) = &mut flight.header else { return };
+        match next {
+            Next::Try(length) => {
+                header.length = length;
+                flight.seal(crc);
+                self.to_write.push_back(name);
+            }
+            Next::Stored(length) => {
+                let header = Header { length: whole, ..*header };
+                flight.state = State::Stored;
+                self.lose_rest(&header, length, Cause::Full);
+                self.search = None;
+            }
+            Next::Nothing => {
+                header.length = whole;
+                self.lose_flight(name, Cause::Full);
+                self.search = None;
+            }
+        }
+    }
+
+    /// Takes leave of chunks whose end is known, in order.
+    fn retire(&mut self) {
+        while let Some(flight) = self.flights.front() {
+            if !matches!(flight.state, State::Stored | State::Lost) {
+                return;
+            }
+            let Some(mut flight) = self.flights.pop_front() else { return };
+            self.first += 1;
+            let Some(header) = flight.data().copied() else { continue };
+            self.in_use -= 1;
+            if flight.state == State::Stored {
+                self.count_stored(&header, flight.slot, &flight.buffer);
+            }
+            if flight.buffer.try_mut().is_some() {
+                self.free.push(flight.buffer);
+            }
+        }
+    }
+
+    fn count_stored(&mut self, header: &Header, slot: u64, chunk: &[u8]) {
+        let stream = &mut self.streams[header.stream as usize];
+        stream.digest.update(&chunk[HEADER_LENGTH..HEADER_LENGTH + header.length as usize]);
+        stream.stored += u64::from(header.length);
+        self.progress.stored += u64::from(header.length);
+        self.progress.fill -= u64::from(header.length);
+        let (stream, offset, length) = (header.stream, header.offset, header.length);
+        self.unindexed.push(Entry { slot, stream, offset, length, time: header.time.nanos });
+    }
+
+    /// Declares gaps and chunks on the medium, once there are enough of them for a chunk.
+    fn write_accounts(&mut self, all_gaps: bool) {
+        let capacity = capacity(self.config.chunk);
+        let most = Gap::most(capacity);
+        while self.undeclared.len() >= most || (all_gaps && !self.undeclared.is_empty()) {
+            let Some(slot) = self.take_slot() else { return };
+            let gaps: Vec<_> = self.undeclared.drain(..most.min(self.undeclared.len())).collect();
+            let time = self.time();
+            self.control(Kind::Gaps, slot, time, |payload| Gap::emit(&gaps, payload));
+        }
+        if self.unindexed.len() >= Index::most(capacity) {
+            self.write_index();
+        }
+    }
+
+    fn write_index(&mut self) {
+        let most = Index::most(capacity(self.config.chunk)).min(self.unindexed.len());
+        let Some(slot) = self.take_slot() else { return };
+        let index = Index { previous: self.last_index, entries: self.unindexed.drain(..most).collect() };
+        self.last_index = slot;
+        let time = self.time();
+        self.control(Kind::Index, slot, time, |payload| index.emit(payload));
+    }
+
+    const fn time(&self) -> Time {
+        Time { nanos: self.clock, source: crate::format::TimeSource::Host }
+    }
+}
+
+impl Engine for Recorder {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Written { name, result } => self.on_written(name, result),
+            Input::Synced(result) => self.on_synced(result),
+        }
+        if self.phase == Phase::Recording {
+            self.arm(now);
+        }
+        self.go_on();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.tick.is_none_or(|tick| tick > now) {
+            return;
+        }
+        self.tick = None;
+        if self.phase != Phase::Recording {
+            return;
+        }
+        (0..self.streams.len()).for_each(|stream| self.close(stream));
+        self.write_accounts(true);
+        let is_behind = self.progress.acknowledged < self.progress.stored;
+        self.wants_sync |= is_behind && self.syncing.is_none();
+        if is_behind || !self.flights.is_empty() {
+            self.arm(now);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        while let Some(name) = self.to_write.pop_front() {
+            let chunk = u64::from(self.config.chunk);
+            if let Some(flight) = self.flight(name) {
+                let data = flight.buffer.slice(0..flight.length());
+                return Some(Output::Write { name, offset: flight.slot * chunk, data });
+            }
+        }
+        if core::mem::take(&mut self.wants_sync) {
+            self.syncing = Some(self.progress.stored);
+            return Some(Output::Sync);
+        }
+        self.ended.take().map(Output::Ended)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.tick
+    }
+}

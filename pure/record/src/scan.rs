@@ -1,0 +1,270 @@
+//! Recovery: what a medium has, without its index and past any bad chunk.
+
+use alloc::vec::Vec;
+
+use engine::Crc32c;
+use sha2::{Digest as _, Sha256};
+
+use crate::digest_of_all;
+use crate::format::{
+    CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, Gap, Header, Kind, Place, Reason, STREAMS_MAX,
+    StreamTotals, Superblock,
+};
+
+/// A slot that should have a chunk and has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bad {
+    /// The slot.
+    pub slot: u64,
+    /// What is wrong.
+    pub why: ChunkError,
+}
+
+/// Bytes of a stream that are neither on the medium nor declared as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// The number of the stream.
+    pub stream: u32,
+    /// The place of the first byte in the stream.
+    pub from: u64,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// Is shown a medium, slot by slot from the first, and tells what is there.
+#[derive(Debug)]
+pub struct Scan {
+    chunk: u32,
+    crc: Crc32c,
+    recording: Option<[u8; 16]>,
+    superblock: Option<Superblock>,
+    certificate: Option<Certificate>,
+    entries: Vec<Entry>,
+    gaps: Vec<Gap>,
+    bad: Vec<Bad>,
+    /// The slot behind the last chunk of the recording.
+    end: u64,
+    sequence: u64,
+    times: Option<(u64, u64)>,
+}
+
+impl Scan {
+    /// A scan of a medium with chunks of `chunk` bytes.
+    pub const fn new(chunk: u32, crc: Crc32c) -> Self {
+        Self {
+            chunk,
+            crc,
+            recording: None,
+            superblock: None,
+            certificate: None,
+            entries: Vec::new(),
+            gaps: Vec::new(),
+            bad: Vec::new(),
+            end: 0,
+            sequence: 0,
+            times: None,
+        }
+    }
+
+    /// Takes in what `slot` has; the medium's last slot may be shorter than others. The first good
+    /// chunk says which recording counts. Chunks of another one were there before, and are left
+    /// out.
+    pub fn on_slot(&mut self, slot: u64, bytes: &[u8]) {
+        let (header, payload) = match Header::parse_chunk(slot, bytes, self.crc) {
+            Ok(chunk) => chunk,
+            Err(ChunkError::Empty) => return,
+            Err(why) => return self.bad.push(Bad { slot, why }),
+        };
+        let is_ours = *self.recording.get_or_insert(header.recording) == header.recording;
+        if !is_ours || header.chunk != self.chunk {
+            return;
+        }
+        self.end = self.end.max(slot + 1);
+        self.sequence = self.sequence.max(header.sequence.saturating_add(1));
+        match header.kind {
+            Kind::Superblock => self.superblock = Superblock::parse(payload),
+            Kind::Certificate => self.certificate = Certificate::parse(payload),
+            Kind::Gaps => self.gaps.extend(Gap::parse(payload)),
+            // The chunks themselves say more, and do not lie.
+            Kind::Index => {}
+            Kind::Data => {
+                let (stream, offset, length) = (header.stream, header.offset, header.length);
+                let time = header.time.nanos;
+                let (first, last) = self.times.unwrap_or((time, time));
+                self.times = Some((first.min(time), last.max(time)));
+                self.entries.push(Entry { slot, stream, offset, length, time });
+            }
+        }
+    }
+
+    /// What the medium has.
+    pub fn finish(mut self) -> Survey {
+        let end = self.certificate.as_ref().map_or(self.end, |certificate| certificate.slots.max(self.end));
+        // What is behind the end was there before, and is another's.
+        self.bad.retain(|bad| bad.slot < end || self.certificate.is_none());
+        self.entries.sort_by_key(|entry| (entry.stream, entry.offset, core::cmp::Reverse(entry.length)));
+        // A chunk that was written again in another slot may be there twice.
+        let mut kept = Vec::<Entry>::with_capacity(self.entries.len());
+        for entry in self.entries {
+            let is_new =
+                kept.last().is_none_or(|last| last.stream != entry.stream || last.end() <= entry.offset);
+            if is_new && entry.length > 0 {
+                kept.push(entry);
+            }
+        }
+        self.gaps.sort_by_key(|gap| (gap.stream, gap.from));
+        let mut survey = Survey {
+            chunk: self.chunk,
+            recording: self.recording,
+            superblock: self.superblock,
+            certificate: self.certificate,
+            entries: kept,
+            gaps: self.gaps,
+            holes: Vec::new(),
+            overlap: false,
+            bad: self.bad,
+            end,
+            sequence: self.sequence,
+            times: self.times.unwrap_or_default(),
+        };
+        survey.find_holes();
+        survey
+    }
+}
+
+/// What a medium has of a recording.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// The length of a chunk in bytes.
+    pub chunk: u32,
+    /// The recording's name; `None` if there is no chunk.
+    pub recording: Option<[u8; 16]>,
+    /// What the recording says about itself, unless that is lost.
+    pub superblock: Option<Superblock>,
+    /// The certificate, if the recording was ended or recovered.
+    pub certificate: Option<Certificate>,
+    /// Every good data chunk, by stream and then by place in the stream.
+    pub entries: Vec<Entry>,
+    /// Declared gaps, in the same order.
+    pub gaps: Vec<Gap>,
+    /// What is neither stored nor declared, in the same order.
+    pub holes: Vec<Hole>,
+    /// Whether bytes are stored and declared as lost, too.
+    pub overlap: bool,
+    /// Slots whose bytes are no chunk.
+    pub bad: Vec<Bad>,
+    /// The slot behind the recording's last.
+    pub end: u64,
+    /// The sequence number behind the highest.
+    pub sequence: u64,
+    /// When the first and the last data chunk began, in nanoseconds since 1970.
+    pub times: (u64, u64),
+}
+
+impl Survey {
+    /// The number of streams.
+    pub fn streams(&self) -> usize {
+        let named = self.superblock.as_ref().map_or(0, |superblock| superblock.streams.len());
+        let certified = self.certificate.as_ref().map_or(0, |certificate| certificate.streams.len());
+        let highest = self.entries.iter().map(|entry| entry.stream as usize + 1).max().unwrap_or(0);
+        named.max(certified).max(highest).min(STREAMS_MAX)
+    }
+
+    /// Bytes of all streams on the medium.
+    pub fn bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| u64::from(entry.length)).sum()
+    }
+
+    /// Where a stream ends, as far as is known.
+    fn end_of(&self, stream: u32) -> u64 {
+        let certified = self.certificate.as_ref().and_then(|all| all.streams.get(stream as usize));
+        let stored = self.entries.iter().filter(|entry| entry.stream == stream).map(Entry::end).max();
+        let lost = self.gaps.iter().filter(|gap| gap.stream == stream).map(Gap::end).max();
+        let found = stored.unwrap_or(0).max(lost.unwrap_or(0));
+        certified.map_or(found, |totals| totals.bytes_in.max(found))
+    }
+
+    fn find_holes(&mut self) {
+        for stream in 0..u32::try_from(self.streams()).unwrap_or(0) {
+            let stored = self.entries.iter().filter(|entry| entry.stream == stream);
+            let lost = self.gaps.iter().filter(|gap| gap.stream == stream);
+            let mut ranges: Vec<_> = stored.map(|entry| (entry.offset, entry.end())).collect();
+            ranges.extend(lost.map(|gap| (gap.from, gap.end())));
+            ranges.sort_unstable();
+            let end = self.end_of(stream);
+            let mut at = 0;
+            for (from, behind) in ranges.into_iter().chain([(end, end)]) {
+                if from > at {
+                    self.holes.push(Hole { stream, from: at, bytes: from - at });
+                }
+                self.overlap |= from < at;
+                at = at.max(behind);
+            }
+        }
+    }
+
+    /// Whether the certificate is there and its account is that of the medium: every byte is stored
+    /// or declared as lost. What is left to check are the digests.
+    pub fn proves(&self) -> bool {
+        let Some(certificate) = &self.certificate else { return false };
+        let accounts = self.accounts(&[]);
+        let is_same = |(found, told): (&StreamTotals, &StreamTotals)| {
+            (found.bytes_in, found.stored, found.lost) == (told.bytes_in, told.stored, told.lost)
+        };
+        self.holes.is_empty()
+            && !self.overlap
+            && self.bad.len() as u64 <= certificate.bad
+            && accounts.len() == certificate.streams.len()
+            && accounts.iter().zip(&certificate.streams).all(is_same)
+    }
+
+    /// The accounts of the streams, as the medium has them, with the SHA-256 of each from
+    /// `digests`.
+    fn accounts(&self, digests: &[[u8; 32]]) -> Vec<StreamTotals> {
+        let mut accounts = Vec::new();
+        for stream in 0..u32::try_from(self.streams()).unwrap_or(0) {
+            let stored = self.entries.iter().filter(|entry| entry.stream == stream);
+            let lost = self.gaps.iter().filter(|gap| gap.stream == stream);
+            accounts.push(StreamTotals {
+                bytes_in: self.end_of(stream),
+                stored: stored.map(|entry| u64::from(entry.length)).sum(),
+                lost: lost.fold(0, |sum, gap| sum.saturating_add(gap.bytes)),
+                sha256: digests.get(stream as usize).copied().unwrap_or(Sha256::digest([]).into()),
+            });
+        }
+        accounts
+    }
+
+    /// Makes the recording whole: declares each hole as a gap, found at `when`, and returns the new
+    /// gaps with the certificate to be written. `digests` are those of the streams' stored bytes.
+    /// The survey then is what the medium has once both are written.
+    pub fn mend(&mut self, digests: &[[u8; 32]], when: u64) -> (Vec<Gap>, Certificate) {
+        let declare = |hole: &Hole| Gap {
+            stream: hole.stream,
+            from: hole.from,
+            bytes: hole.bytes,
+            when,
+            place: Place::Disk,
+            cause: Cause::Missing,
+        };
+        let new: Vec<_> = self.holes.drain(..).map(|hole| declare(&hole)).collect();
+        self.gaps.extend(&new);
+        self.gaps.sort_by_key(|gap| (gap.stream, gap.from));
+        let old = self.certificate.take();
+        let streams = self.accounts(digests);
+        let all: Vec<_> = streams.iter().map(|stream| stream.sha256).collect();
+        let certificate = Certificate {
+            reason: Reason::Recovered,
+            slots: self.end,
+            gaps: self.gaps.len() as u64,
+            // The certificate's own slot is bad no more.
+            bad: self.bad.iter().filter(|bad| bad.slot != CERTIFICATE_SLOT).count() as u64,
+            high_water: old.map_or(0, |old| old.high_water),
+            index: 0,
+            sha256: digest_of_all(&all),
+            streams,
+        };
+        self.certificate = Some(certificate.clone());
+        (new, certificate)
+    }
+}

@@ -1,0 +1,175 @@
+//! Recording streams to a file, and reading what was recorded.
+
+mod reading;
+mod sink;
+mod source;
+
+pub use reading::{ReadError, Recording};
+pub use source::Source;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use engine::{Engine, Instant, Nanos, settle};
+use record::format::{Certificate, Gap, Reason, Time, TimeSource};
+use record::{Config, Output, Progress, Recorder};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+
+use crate::sys::clock::Clock;
+use sink::Sink;
+use source::Took;
+
+/// The longest sleep while sources are silent.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
+/// How often somebody is told how far a recording is.
+const TOLD_EVERY: Nanos = Nanos::from_millis(250);
+
+/// The real time now, by the host's clock.
+pub fn real_time() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time { nanos: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), source: TimeSource::Host }
+}
+
+/// Lets SIGINT and SIGTERM set the flag that is returned. A file that would become too large is an
+/// error of its write from now on, not the end of the process.
+///
+/// # Errors
+/// When the system refuses the handlers.
+pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
+    Ok(stop)
+}
+
+/// When a recording ends by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// After this time.
+    pub time: Option<Duration>,
+    /// After this many bytes of all streams.
+    pub bytes: Option<u64>,
+}
+
+/// How a recording ended.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The account of the whole.
+    pub certificate: Certificate,
+    /// Gaps, the first 65,536 of them.
+    pub gaps: Vec<Gap>,
+    /// Whether the certificate and every gap record are on the medium.
+    pub is_certified: bool,
+}
+
+/// Records `sources`, each as a stream, to the new recording at `path`. Calls `tell` a few times a
+/// second. Ends when every source has ended, at a limit, when `stop` is set, or with the medium.
+///
+/// # Errors
+/// When the file can't be opened or is in use, or the kernel fails.
+pub fn record(
+    path: &Path,
+    config: Config,
+    sources: Vec<Source>,
+    limits: Limits,
+    stop: &AtomicBool,
+    tell: impl FnMut(&Progress),
+) -> io::Result<Recorded> {
+    let sink = Sink::create(path)?;
+    let config = Config { crc32c: crate::sys::digest::crc32c, ..config };
+    let recorder = Recorder::new(config, real_time());
+    Session { clock: Clock::start(), recorder, sink, sources, ended: None }.run(limits, stop, tell)
+}
+
+struct Session {
+    clock: Clock,
+    recorder: Recorder,
+    sink: Sink,
+    sources: Vec<Source>,
+    ended: Option<Certificate>,
+}
+
+impl Session {
+    fn run(
+        mut self,
+        limits: Limits,
+        stop: &AtomicBool,
+        mut tell: impl FnMut(&Progress),
+    ) -> io::Result<Recorded> {
+        let start = self.clock.now();
+        let end = limits.time.map(|time| start + Nanos::from(time));
+        let mut told = start;
+        while self.ended.is_none() {
+            let now = self.clock.now();
+            if stop.load(Ordering::Relaxed) {
+                self.recorder.finish(Reason::Asked);
+            }
+            let left = limits.bytes.map(|most| most.saturating_sub(self.recorder.progress().bytes_in));
+            if left == Some(0) || end.is_some_and(|end| now >= end) {
+                self.recorder.finish(Reason::Limit);
+            }
+            let has_moved = self.take(now, left);
+            let has_ended = self.serve(now)?;
+            if now >= told + TOLD_EVERY {
+                told = now;
+                tell(&self.recorder.progress());
+            }
+            if !has_moved && !has_ended && self.ended.is_none() {
+                source::sleep(&self.sources, self.sink.poll_fd(), SLEEP_MAX)?;
+            }
+        }
+        tell(&self.recorder.progress());
+        let certificate = self.ended.take().ok_or(io::ErrorKind::UnexpectedEof)?;
+        let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_certified());
+        Ok(Recorded { certificate, gaps, is_certified })
+    }
+
+    /// Takes what the sources have, at most `left` bytes of each. Returns whether there was
+    /// anything.
+    fn take(&mut self, now: Instant, left: Option<u64>) -> bool {
+        let mut has_moved = false;
+        let time = real_time();
+        for (stream, source) in self.sources.iter_mut().enumerate() {
+            if source.is_over() {
+                continue;
+            }
+            let Some(room) = self.recorder.room(now, stream) else { continue };
+            let most =
+                left.map_or(room.len(), |left| room.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+            match source.take(now, &mut room[..most]) {
+                Took::Bytes(bytes) => {
+                    self.recorder.filled(now, stream, bytes, time);
+                    has_moved = true;
+                }
+                Took::Nothing => {}
+                Took::End => has_moved = true,
+            }
+        }
+        if self.sources.iter().all(Source::is_over) {
+            self.recorder.finish(Reason::SourceEnded);
+        }
+        has_moved
+    }
+
+    /// Does what the recorder asks, and tells it what has ended. Returns whether anything has.
+    fn serve(&mut self, now: Instant) -> io::Result<bool> {
+        let (sink, ended) = (&mut self.sink, &mut self.ended);
+        settle(&mut self.recorder, now, |output| match output {
+            Output::Write { name, offset, data } => sink.write(name, offset, data),
+            Output::Sync => sink.sync(),
+            Output::Ended(certificate) => *ended = Some(certificate),
+        });
+        self.sink.submit()?;
+        let mut has_ended = false;
+        while let Some(input) = self.sink.next_ended() {
+            has_ended = true;
+            self.recorder.handle_input(now, input);
+        }
+        Ok(has_ended)
+    }
+}

@@ -1,0 +1,190 @@
+//! Reading, proving and mending what was recorded.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use record::format::{
+    CERTIFICATE_SLOT, Certificate, Entry, GAP_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
+    find_chunk_length,
+};
+use record::{Scan, Survey};
+use sha2::{Digest as _, Sha256};
+
+use super::real_time;
+use crate::sys::digest::crc32c;
+use crate::sys::lock::lock;
+
+/// How much of a medium is searched for a first chunk, in bytes.
+const SEARCHED_MAX: usize = 64 << 20;
+
+/// Why a recording can't be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The file can't be read.
+    Io(io::Error),
+    /// There is no chunk in it.
+    NoRecording,
+    /// A recorder is writing it.
+    InUse,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => write!(f, "{error}"),
+            Self::NoRecording => write!(f, "it has no chunk of a recording"),
+            Self::InUse => write!(f, "it is being written by a recorder"),
+        }
+    }
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A recording, and what is known of it.
+#[derive(Debug)]
+pub struct Recording {
+    file: File,
+    /// What it has.
+    pub survey: Survey,
+    /// SHA-256 of the stored bytes of each stream.
+    pub digests: Vec<[u8; 32]>,
+    /// Whether a recorder is writing it now.
+    pub in_use: bool,
+}
+
+impl Recording {
+    /// Reads a whole recording, and checks every chunk. If `change`, it can be mended.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read(path: &Path, change: bool) -> Result<Self, ReadError> {
+        let file = OpenOptions::new().read(true).write(change).open(path)?;
+        // A recorder that was killed holds the lock until its last writes are over.
+        let locked = if change { lock(&file, false) } else { file.try_lock_shared() };
+        let in_use = locked.is_err();
+        if in_use && change {
+            return Err(ReadError::InUse);
+        }
+        let chunk = find(&file)?.ok_or(ReadError::NoRecording)?;
+        let mut scan = Scan::new(chunk, crc32c);
+        let mut bytes = vec![0; chunk as usize];
+        for slot in 0.. {
+            let length = read_at(&file, &mut bytes, slot * u64::from(chunk))?;
+            if length == 0 {
+                break;
+            }
+            scan.on_slot(slot, &bytes[..length]);
+        }
+        let mut recording = Self { file, survey: scan.finish(), digests: Vec::new(), in_use };
+        let mut digests = vec![Sha256::new(); recording.survey.streams()];
+        for at in 0..recording.survey.entries.len() {
+            let entry = recording.survey.entries[at];
+            let payload = recording.payload(&entry, &mut bytes)?;
+            digests[entry.stream as usize].update(payload);
+        }
+        recording.digests = digests.into_iter().map(|digest| digest.finalize().into()).collect();
+        Ok(recording)
+    }
+
+    /// Reads the payload of a chunk into `bytes`, which is as long as a chunk.
+    ///
+    /// # Errors
+    /// When it is not there any more.
+    pub fn payload<'a>(&self, entry: &Entry, bytes: &'a mut [u8]) -> Result<&'a [u8], ReadError> {
+        let length = read_at(&self.file, bytes, entry.slot * u64::from(self.survey.chunk))?;
+        let chunk = Header::parse_chunk(entry.slot, &bytes[..length], crc32c);
+        chunk.map(|(_, payload)| payload).map_err(|why| io::Error::other(why.to_string()).into())
+    }
+
+    /// SHA-256 of what is stored of all streams.
+    pub fn sha256(&self) -> [u8; 32] {
+        record::digest_of_all(&self.digests)
+    }
+
+    /// Whether the certificate is true in every respect.
+    pub fn is_proved(&self) -> bool {
+        let told = self.survey.certificate.as_ref();
+        self.survey.proves() && told.is_some_and(|told| self.agrees(told))
+    }
+
+    fn agrees(&self, told: &Certificate) -> bool {
+        let is_same = |(digest, told): (&[u8; 32], &record::format::StreamTotals)| *digest == told.sha256;
+        told.sha256 == self.sha256() && self.digests.iter().zip(&told.streams).all(is_same)
+    }
+
+    /// Declares what is missing as gaps, and writes a certificate that is true. Returns the new
+    /// gaps.
+    ///
+    /// # Errors
+    /// When the medium does not take it.
+    pub fn mend(&mut self) -> Result<Vec<Gap>, ReadError> {
+        let chunk = self.survey.chunk;
+        let digests = self.digests.clone();
+        let (new, mut certificate) = self.survey.mend(&digests, real_time().nanos);
+        // The gap slot's own records stay: new ones are appended.
+        let mut slot = self.survey.end.max(GAP_SLOT + 1);
+        for gaps in new.chunks(Gap::most(capacity(chunk))) {
+            self.put(Kind::Gaps, slot, |payload| Gap::emit(gaps, payload))?;
+            slot += 1;
+        }
+        certificate.slots = slot;
+        self.file.sync_data()?;
+        self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload))?;
+        self.file.sync_data()?;
+        self.survey.certificate = Some(certificate);
+        Ok(new)
+    }
+
+    fn put(&mut self, kind: Kind, slot: u64, emit: impl FnOnce(&mut [u8]) -> usize) -> io::Result<()> {
+        let mut bytes = vec![0; self.survey.chunk as usize];
+        let length = u32::try_from(emit(&mut bytes[HEADER_LENGTH..])).unwrap_or(u32::MAX);
+        let header = Header {
+            kind,
+            recording: self.survey.recording.unwrap_or_default(),
+            slot,
+            sequence: self.survey.sequence,
+            chunk: self.survey.chunk,
+            stream: 0,
+            offset: 0,
+            length,
+            time: real_time(),
+        };
+        self.survey.sequence += 1;
+        header.emit(&mut bytes, crc32c);
+        self.file.write_all_at(&bytes, slot * u64::from(self.survey.chunk))
+    }
+}
+
+/// The length of the recording's chunks, if there is a chunk.
+fn find(file: &File) -> io::Result<Option<u32>> {
+    let mut bytes = vec![0; 1 << 20];
+    for at in (0..SEARCHED_MAX).step_by(bytes.len()) {
+        let length = read_at(file, &mut bytes, at as u64)?;
+        let found = find_chunk_length(&bytes[..length], crc32c);
+        if found.is_some() || length < bytes.len() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// Reads as much as there is.
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read_at(&mut bytes[length..], offset + length as u64) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}

@@ -1,0 +1,104 @@
+//! The file or block device that a recording goes to.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use engine::Buffer;
+use record::Fault;
+use record::Input;
+use rustix::fs::OFlags;
+
+use crate::media::file::kernel::{CALLS_MAX, Call, Kernel};
+use crate::sys::lock::lock;
+
+/// A file, and the writes that are under way or wait for their turn.
+pub(super) struct Sink {
+    kernel: Kernel,
+    /// The recorder's name of each call under way; `None` for a sync.
+    names: Vec<Option<u64>>,
+    free: Vec<u32>,
+    waiting: VecDeque<(Option<u64>, Call)>,
+}
+
+impl Sink {
+    /// Opens a file of its own for a recording; whatever was in it is gone. Transfers bypass the
+    /// page cache where the file system allows it.
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock` if somebody else records there.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let open = |flags: OFlags| {
+            let flags = flags.bits().cast_signed();
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .custom_flags(flags)
+                .open(path)
+        };
+        let file: File = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty()))?;
+        lock(&file, false).map_err(io::Error::from)?;
+        if !file.metadata()?.file_type().is_block_device() {
+            file.set_len(0)?;
+        }
+        let (kernel, _) = Kernel::new(file, true);
+        let names = vec![None; CALLS_MAX as usize];
+        Ok(Self { kernel, names, free: (0..CALLS_MAX).rev().collect(), waiting: VecDeque::new() })
+    }
+
+    pub(super) fn poll_fd(&self) -> Option<RawFd> {
+        self.kernel.poll_fd()
+    }
+
+    pub(super) fn write(&mut self, name: u64, offset: u64, data: Buffer) {
+        self.waiting.push_back((Some(name), Call::Write { offset, data, durable: false }));
+    }
+
+    pub(super) fn sync(&mut self) {
+        // It concerns writes that have ended, and need not wait for others.
+        self.waiting.push_front((None, Call::Sync));
+    }
+
+    /// Starts what waits, as far as the kernel takes it.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        while let (Some(name), false) = (self.free.last().copied(), self.waiting.is_empty()) {
+            let Some((own, call)) = self.waiting.pop_front() else { break };
+            self.free.pop();
+            self.names[name as usize] = own;
+            self.kernel.start(name, call);
+        }
+        self.kernel.submit()
+    }
+
+    /// The next call that has ended, for the recorder.
+    pub(super) fn next_ended(&mut self) -> Option<Input> {
+        let (name, call, result) = self.kernel.next_ended()?;
+        self.free.push(name);
+        let own = self.names[name as usize].take();
+        Some(match (call, own) {
+            (Call::Write { data, .. }, Some(name)) => {
+                let result = match result {
+                    Ok(bytes) if bytes == data.len() => Ok(()),
+                    // The rest did not fit: the next attempt tells why.
+                    Ok(_) => Err(Fault::Full),
+                    Err(error) => Err(fault(&error)),
+                };
+                Input::Written { name, result }
+            }
+            (_, _) => Input::Synced(result.map(drop).map_err(|error| fault(&error))),
+        })
+    }
+}
+
+fn fault(error: &io::Error) -> Fault {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Fault::Full,
+        _ => Fault::Failed,
+    }
+}

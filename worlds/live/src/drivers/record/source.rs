@@ -1,0 +1,160 @@
+//! Where recorded bytes come from.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{Instant, Nanos};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+/// What a source gave.
+pub(super) enum Took {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing at the moment.
+    Nothing,
+    /// It has ended.
+    End,
+}
+
+enum Kind {
+    Listener(TcpListener),
+    Stream(TcpStream),
+    File(File),
+    Generator { rate: u64, start: Option<Instant>, made: u64 },
+}
+
+/// A source of bytes.
+pub struct Source {
+    kind: Kind,
+    is_over: bool,
+}
+
+impl Source {
+    const fn new(kind: Kind) -> Self {
+        Self { kind, is_over: false }
+    }
+
+    /// Accepts one connection at `address` and records what comes. Returns the address, too.
+    ///
+    /// # Errors
+    /// When the system refuses the address.
+    pub fn listen(address: SocketAddr) -> io::Result<(Self, SocketAddr)> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        Ok((Self::new(Kind::Listener(listener)), bound))
+    }
+
+    /// Connects to `address` and records what comes.
+    ///
+    /// # Errors
+    /// When nobody answers.
+    pub fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self::new(Kind::Stream(stream)))
+    }
+
+    /// Records a file or named pipe to its end.
+    ///
+    /// # Errors
+    /// When it can't be opened.
+    pub fn file(path: &Path) -> io::Result<Self> {
+        Ok(Self::new(Kind::File(File::open(path)?)))
+    }
+
+    /// Records standard input to its end.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn standard_input() -> io::Result<Self> {
+        Ok(Self::new(Kind::File(File::from(io::stdin().as_fd().try_clone_to_owned()?))))
+    }
+
+    /// Makes `rate` bytes a second, without end. The 8 bytes at each multiple of 8 are that place
+    /// divided by 8, little-endian, so that they can be checked.
+    pub const fn generate(rate: u64) -> Self {
+        Self::new(Kind::Generator { rate, start: None, made: 0 })
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Puts what has come into `room`, which is not empty.
+    pub(super) fn take(&mut self, now: Instant, room: &mut [u8]) -> Took {
+        let result = match &mut self.kind {
+            Kind::Listener(listener) => {
+                let Ok((stream, _)) = listener.accept() else { return Took::Nothing };
+                if stream.set_nonblocking(true).is_ok() {
+                    self.kind = Kind::Stream(stream);
+                }
+                return Took::Nothing;
+            }
+            Kind::Stream(stream) => stream.read(room),
+            Kind::File(file) if !is_ready(file.as_fd()) => return Took::Nothing,
+            Kind::File(file) => file.read(room),
+            Kind::Generator { rate, start, made } => {
+                let since = Nanos::new(now.as_nanos() - start.get_or_insert(now).as_nanos());
+                let due = u128::from(since.get()) * u128::from(*rate) / 1_000_000_000;
+                let bytes = room
+                    .len()
+                    .min(usize::try_from(due.saturating_sub(u128::from(*made))).unwrap_or(usize::MAX));
+                if bytes == 0 {
+                    return Took::Nothing;
+                }
+                for (place, byte) in (*made..).zip(&mut room[..bytes]) {
+                    *byte = (place / 8).to_le_bytes()[usize::try_from(place % 8).unwrap_or(0)];
+                }
+                *made += bytes as u64;
+                Ok(bytes)
+            }
+        };
+        match result {
+            Ok(bytes) if bytes > 0 => Took::Bytes(bytes),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Took::Nothing
+            }
+            // A producer that vanishes ends its stream.
+            Ok(_) | Err(_) => {
+                self.is_over = true;
+                Took::End
+            }
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.kind {
+            _ if self.is_over => None,
+            Kind::Listener(listener) => Some(listener.as_fd()),
+            Kind::Stream(stream) => Some(stream.as_fd()),
+            Kind::File(file) => Some(file.as_fd()),
+            Kind::Generator { .. } => None,
+        }
+    }
+}
+
+/// Whether a read ends at once.
+fn is_ready(descriptor: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    rustix::event::poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
+}
+
+/// Sleeps until a source has something, a call on the medium has ended, or `longest` is over.
+pub(super) fn sleep(sources: &[Source], medium: Option<RawFd>, longest: Duration) -> io::Result<()> {
+    let has_generator = sources.iter().any(|source| matches!(source.kind, Kind::Generator { .. }));
+    let longest = if has_generator { Duration::from_millis(1) } else { longest };
+    // SAFETY: the medium's ring is open as long as its sink, which outlives this call.
+    let medium = medium.map(|medium| unsafe { BorrowedFd::borrow_raw(medium) });
+    let all = sources.iter().filter_map(Source::descriptor).chain(medium);
+    let mut polled: Vec<_> = all.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
+    let longest = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
+    match rustix::event::poll(&mut polled, Some(&longest)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
