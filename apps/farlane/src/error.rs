@@ -351,6 +351,10 @@ pub(crate) enum Error {
     #[diagnostic(help("name a file that farlane record has written and writes no more"))]
     Recording { path: PathBuf, why: String },
 
+    #[error("{} holds something already, and would be overwritten", path.display())]
+    #[diagnostic(help("name another file, or give --force"))]
+    Occupied { path: PathBuf },
+
     #[error("{}: the recording does not prove that every byte is stored or declared as lost", path.display())]
     #[diagnostic(help("farlane recover finds what is there, declares the rest and certifies it"))]
     NotProved { path: PathBuf },

@@ -64,7 +64,7 @@ fn a_recorder_that_is_killed_keeps_all_that_it_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("killed.rec").to_str().unwrap().to_owned();
     for round in 0_u64..20 {
-        let arguments = ["record", "--from", "generate:20MB", "--to", &path, "--json"];
+        let arguments = ["record", "--from", "generate:20MB", "--to", &path, "--json", "--force"];
         let mut child = Command::new(FARLANE).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut acknowledged = 0;
@@ -125,4 +125,8 @@ fn a_producer_that_vanishes_ends_its_stream_and_a_second_recorder_is_refused() {
     let end: Value = serde_json::from_str(&lines.last().unwrap().unwrap()).unwrap();
     assert_eq!((&end["bytes_stored"], &end["sha256"]), (&1_000_000.into(), &sha256(&bytes).into()));
     assert!(child.wait().unwrap().success());
+    let before = std::fs::read(&path).unwrap();
+    let again = fail(&["record", "--from", "generate:1MB", "--size", "1MB", "--to", &path]);
+    assert!(again.contains("holds something already") && again.contains("--force"), "{again}");
+    assert!(std::fs::read(&path).unwrap() == before, "nothing is lost");
 }

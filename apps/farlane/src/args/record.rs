@@ -130,9 +130,12 @@ pub(crate) struct RecordArgs {
         value_name = "tcp-listen://ADDR|tcp-connect://ADDR|file:PATH|-|generate:RATE"
     )]
     pub(crate) from: Vec<SourceUrl>,
-    /// Write the recording to this file or block device. What is there is overwritten
+    /// Write the recording to this file or block device
     #[arg(long, value_name = "PATH")]
     pub(crate) to: PathBuf,
+    /// Overwrite what the file or block device holds
+    #[arg(long)]
+    pub(crate) force: bool,
     /// The length of a chunk, between 16 KiB and 1 MiB
     #[arg(long, value_name = "SIZE", default_value = "128k", value_parser = parse_chunk)]
     pub(crate) chunk: u32,

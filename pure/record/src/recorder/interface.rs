@@ -76,7 +76,8 @@ pub enum Output {
     },
     /// Make durable what was written. There is at most one at a time.
     Sync,
-    /// The recording has ended. [`crate::Recorder::is_certified`] says whether the certificate is on the
+    /// The recording has ended. [`crate::Recorder::is_certified`] says whether the certificate
+    /// is on the
     /// medium.
     Ended(Certificate),
 }

@@ -5,7 +5,7 @@ pub(crate) mod replay;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use live::drivers::record::{Limits, ReadError, Recorded, Recording, Source, record, stop_on_signals};
+use live::drivers::record::{Limits, Place, ReadError, Recorded, Recording, Source, record, stop_on_signals};
 use record::format::Gap;
 use record::{BUFFER_MAX, BUFFER_MIN, Config, Progress};
 use serde_json::{Value, json};
@@ -128,7 +128,9 @@ fn recorded(
             let _ = report_json(&event);
         }
     };
-    record(&args.to, config, sources, limits, stop, tell).map_err(|error| match error.kind() {
+    let place = Place { path: &args.to, overwrite: args.force };
+    record(place, config, sources, limits, stop, tell).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Error::Occupied { path: args.to.clone() },
         std::io::ErrorKind::WouldBlock => {
             let why = "another recorder writes to it".to_owned();
             Error::Recording { path: args.to.clone(), why }

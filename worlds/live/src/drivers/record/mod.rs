@@ -56,6 +56,15 @@ pub struct Limits {
     pub bytes: Option<u64>,
 }
 
+/// Where a recording goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The file or block device.
+    pub path: &'a Path,
+    /// Whether what is there may be lost.
+    pub overwrite: bool,
+}
+
 /// How a recording ended.
 #[derive(Debug)]
 pub struct Recorded {
@@ -67,20 +76,21 @@ pub struct Recorded {
     pub is_certified: bool,
 }
 
-/// Records `sources`, each as a stream, to the new recording at `path`. Calls `tell` a few times a
+/// Records `sources`, each as a stream, to a new recording at `place`. Calls `tell` a few times a
 /// second. Ends when every source has ended, at a limit, when `stop` is set, or with the medium.
 ///
 /// # Errors
-/// When the file can't be opened or is in use, or the kernel fails.
+/// When the file can't be opened or is in use, when it holds something that may not be lost
+/// (`AlreadyExists`), or when the kernel fails.
 pub fn record(
-    path: &Path,
+    place: Place<'_>,
     config: Config,
     sources: Vec<Source>,
     limits: Limits,
     stop: &AtomicBool,
     tell: impl FnMut(&Progress),
 ) -> io::Result<Recorded> {
-    let sink = Sink::create(path)?;
+    let sink = Sink::create(place.path, place.overwrite)?;
     let config = Config { crc32c: crate::sys::digest::crc32c, ..config };
     let recorder = Recorder::new(config, real_time());
     Session { clock: Clock::start(), recorder, sink, sources, ended: None }.run(limits, stop, tell)

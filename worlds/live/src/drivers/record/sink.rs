@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
@@ -15,6 +15,10 @@ use rustix::fs::OFlags;
 use crate::media::file::kernel::{CALLS_MAX, Call, Kernel};
 use crate::sys::lock::lock;
 
+/// Bytes at the start of a file that tell whether there is something in it: a recording, a partition
+/// table and most file systems begin there.
+const LOOKED_AT: u64 = 128 << 10;
+
 /// A file, and the writes that are under way or wait for their turn.
 pub(super) struct Sink {
     kernel: Kernel,
@@ -25,12 +29,13 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Opens a file of its own for a recording; whatever was in it is gone. Transfers bypass the
-    /// page cache where the file system allows it.
+    /// Opens a file of its own for a recording. Transfers bypass the page cache where the file system
+    /// allows it. With `overwrite`, whatever was in the file is gone.
     ///
     /// # Errors
-    /// The system's; `WouldBlock` if somebody else records there.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    /// The system's; `WouldBlock` if somebody else records there; `AlreadyExists` if there is
+    /// something that was not to be overwritten.
+    pub(super) fn create(path: &Path, overwrite: bool) -> io::Result<Self> {
         let open = |flags: OFlags| {
             let flags = flags.bits().cast_signed();
             OpenOptions::new()
@@ -43,6 +48,9 @@ impl Sink {
         };
         let file: File = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty()))?;
         lock(&file, false).map_err(io::Error::from)?;
+        if !overwrite && holds_something(path)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         if !file.metadata()?.file_type().is_block_device() {
             file.set_len(0)?;
         }
@@ -101,4 +109,11 @@ fn fault(error: &io::Error) -> Fault {
         Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Fault::Full,
         _ => Fault::Failed,
     }
+}
+
+/// Whether the file or block device begins with anything but zeroes.
+fn holds_something(path: &Path) -> io::Result<bool> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LOOKED_AT).read_to_end(&mut bytes)?;
+    Ok(bytes.iter().any(|byte| *byte != 0))
 }

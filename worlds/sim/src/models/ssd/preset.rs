@@ -37,7 +37,7 @@ pub const SHEETS: [Sheet; 4] = [
         random: [370_000, 500_000],
         single: None,
         depth: 128,
-        source: "Samsung SSD 970 PRO data sheet, revision 1.0 (2018), 512 GB",
+        source: "Samsung's figures of the 512 GB model, as its dealer Puget Systems lists them",
     },
     Sheet {
         model: "970-evo",
@@ -46,7 +46,7 @@ pub const SHEETS: [Sheet; 4] = [
         random: [370_000, 450_000],
         single: Some([15_000, 50_000]),
         depth: 128,
-        source: "Samsung SSD 970 EVO data sheet, revision 1.0 (2018), 500 GB",
+        source: "Samsung's figures of the 500 GB model, as Techgage and The FPS Review list them (2018, 2020)",
     },
     Sheet {
         model: "960-evo",
@@ -55,7 +55,7 @@ pub const SHEETS: [Sheet; 4] = [
         random: [330_000, 300_000],
         single: Some([14_000, 50_000]),
         depth: 128,
-        source: "Samsung SSD 960 EVO data sheet, revision 1.1 (2017), 250 GB",
+        source: "Samsung's figures of the 250 GB model, as Legit Reviews lists them (2016)",
     },
     Sheet {
         model: "980-pro",
@@ -64,7 +64,7 @@ pub const SHEETS: [Sheet; 4] = [
         random: [1_000_000, 1_000_000],
         single: Some([22_000, 60_000]),
         depth: 512,
-        source: "Samsung SSD 980 PRO data sheet, revision 2.0 (2020), 1 TB",
+        source: "Samsung's figures of the 1 TB model, as reported in 2020; those of single commands unconfirmed",
     },
 ];
 
