@@ -15,8 +15,8 @@ use rustix::fs::OFlags;
 use crate::media::file::kernel::{CALLS_MAX, Call, Kernel};
 use crate::sys::lock::lock;
 
-/// Bytes at the start of a file that tell whether there is something in it: a recording, a partition
-/// table and most file systems begin there.
+/// Bytes at the start of a file that tell whether there is something in it: a recording, a
+/// partition table and most file systems begin there.
 const LOOKED_AT: u64 = 128 << 10;
 
 /// A file, and the writes that are under way or wait for their turn.

@@ -18,6 +18,17 @@ struct Plane {
     row: u64,
 }
 
+/// A part of a sector that is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SectorPart {
+    /// Offset of the part in the drive, in bytes.
+    pub(super) offset: u64,
+    /// Length of the part in bytes.
+    pub(super) length: u64,
+    /// Rate of what carries it to the host, in bytes a second.
+    pub(super) path_rate: u64,
+}
+
 /// The flash behind the controller.
 #[derive(Debug)]
 pub(super) struct Flash {
@@ -46,16 +57,17 @@ impl Flash {
         }
     }
 
-    /// Reads the part of a sector from `offset` on; calls `piece` with the time, the offset from
-    /// `offset` and the length of each piece, and returns when all pieces are there.
+    /// Reads `part`; calls `piece` with the time, the offset within the part and the length of each
+    /// piece, and returns when all pieces are there.
     pub(super) fn read(
         &mut self,
         parameters: &Parameters,
         rng: &mut Rng,
         now: Instant,
-        (offset, length, path_rate): (u64, u64, u64),
+        part: SectorPart,
         mut piece: impl FnMut(Instant, u64, u64),
     ) -> Instant {
+        let SectorPart { offset, length, path_rate } = part;
         let sector = offset / SECTOR;
         let planes = self.planes.len() as u64;
         let plane = usize::try_from(sector % planes).expect("a plane");

@@ -20,7 +20,7 @@ use engine::{Instant, Nanos, Rng};
 
 use cache::{Buffer, FastCells};
 use collect::Collector;
-use flash::{Flash, SECTOR};
+use flash::{Flash, SECTOR, SectorPart};
 pub use preset::{SHEETS, Sheet};
 pub use thermal::Thermal;
 use thermal::Warmth;
@@ -219,7 +219,7 @@ impl Ssd {
         let (mut end, mut at) = (begin, 0);
         while at < length {
             let part = (SECTOR - (offset + at) % SECTOR).min(length - at);
-            let sector = (offset + at, part, rate);
+            let sector = SectorPart { offset: offset + at, length: part, path_rate: rate };
             let done =
                 self.flash.read(&self.parameters, &mut self.rng, begin, sector, |when, from, bytes| {
                     piece(when, at + from, bytes);
