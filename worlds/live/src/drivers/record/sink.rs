@@ -29,8 +29,8 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Opens a file of its own for a recording. Transfers bypass the page cache where the file system
-    /// allows it. With `overwrite`, whatever was in the file is gone.
+    /// Opens a file of its own for a recording. Transfers bypass the page cache where the file
+    /// system allows it. With `overwrite`, whatever was in the file is gone.
     ///
     /// # Errors
     /// The system's; `WouldBlock` if somebody else records there; `AlreadyExists` if there is
