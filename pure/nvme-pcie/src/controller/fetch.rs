@@ -183,11 +183,13 @@ impl Controller {
 
     /// Reads the PRP lists of a command whose data goes to the host, while the medium works.
     fn walk_early(&mut self, index: u16, token: CommandToken) {
-        if let Some(CoreTransfer { direction: CoreDirection::ToHost, length }) = self.core.transfer(token)
+        if let Some(CoreTransfer { direction: CoreDirection::ToHost, length, metadata }) =
+            self.core.transfer(token)
             && self.slots.is_busy(index)
         {
             self.bytes_in_flight += u64::from(length);
             self.slots.slot(index).bytes = length;
+            self.slots.slot(index).metadata = metadata;
             self.push(index, 0, length, Buffer::EMPTY);
         }
     }

@@ -433,6 +433,8 @@ impl Controller {
             match output {
                 CoreOutput::PullHostData { token, length } => {
                     if let Some(index) = self.slot_of(token) {
+                        let metadata = self.core.transfer(token).map_or(0, |transfer| transfer.metadata);
+                        self.slots.slot(index).metadata = metadata;
                         self.pull(index, length);
                     }
                 }

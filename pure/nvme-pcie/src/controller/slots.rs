@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use engine::{Buffer, BufferMut};
-use nvme::pointer::{DataPointer, Direction, PageSize, Segments, Step, Walk};
+use nvme::pointer::{DataPointer, Direction, PageSize, Segment, Segments, Step, Walk};
 use nvme::wire::{StatusCode, SubmissionQueueEntry};
 
 use super::dma::Assembly;
@@ -71,6 +71,8 @@ pub(super) struct Slot {
     pub(super) reads: u32,
     /// Whether a data read failed. The core is told when all reads have ended.
     pub(super) read_failed: bool,
+    /// How many of the command's last bytes are metadata, which lie at the Metadata Pointer.
+    pub(super) metadata: u32,
     /// Bytes of the command that count as in flight.
     pub(super) bytes: u32,
     pub(super) ending: Option<Ending>,
@@ -91,6 +93,7 @@ impl Slot {
             held: Vec::new(),
             reads: 0,
             read_failed: false,
+            metadata: 0,
             bytes: 0,
             ending: None,
         }
@@ -101,13 +104,23 @@ impl Slot {
     pub(super) fn start_walk(&mut self, total: u32, page: PageSize, direction: Direction) -> Step {
         self.segments.clear();
         let found = &mut |segment| self.segments.push(segment);
-        let (walk, step) = Walk::start(self.pointer, total.into(), page, direction, found);
+        let data = total.saturating_sub(self.metadata);
+        let (walk, step) = Walk::start(self.pointer, data.into(), page, direction, found);
         self.walk = walk;
         step
     }
 
+    /// Adds the buffer of the metadata (MPTR) behind the segments of the data.
+    pub(super) fn add_metadata(&mut self) {
+        if self.metadata > 0 {
+            let address = Some(self.entry.metadata_pointer);
+            self.segments.push(Segment { address, length: self.metadata });
+        }
+    }
+
     fn clear(&mut self) {
         self.busy = false;
+        self.metadata = 0;
         self.transfer = Transfer::None;
         self.list.clear();
         self.next_list = None;

@@ -102,6 +102,7 @@ impl Controller {
 
     fn on_walked(&mut self, index: u16) {
         let slot = self.slots.slot(index);
+        slot.add_metadata();
         match core::mem::take(&mut slot.transfer) {
             Transfer::WalkingToController { buffer } => {
                 slot.transfer = Transfer::Pulling { buffer, segment: 0, base: 0 };

@@ -10,8 +10,8 @@ use super::record::{
     WriteProtection,
 };
 use crate::media::MediumId;
-use crate::wire::NamespaceId;
 use crate::wire::log::SelfTestResult;
+use crate::wire::{Guard, NamespaceId};
 
 /// The highest namespace identifier (NN) that a configuration may use.
 pub const NAMESPACE_ID_MAX: u32 = 1024;
@@ -28,7 +28,7 @@ pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// similar fields.
 pub const PAGE_BYTES: u32 = 4096;
 
-/// The length of a logical block.
+/// The format of a logical block: its length, and the protection information that it carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockSize {
     /// 512 bytes, LBA format 0.
@@ -36,11 +36,15 @@ pub enum BlockSize {
     Bytes512,
     /// 4,096 bytes, LBA format 1.
     Bytes4096,
+    /// 4,096 bytes with 8 bytes of protection information (16b Guard), LBA format 2.
+    Guarded16,
+    /// 4,096 bytes with 16 bytes of protection information (64b Guard), LBA format 3.
+    Guarded64,
 }
 
 impl BlockSize {
     /// Every block size, in the order of the LBA formats.
-    pub const ALL: [Self; 2] = [Self::Bytes512, Self::Bytes4096];
+    pub const ALL: [Self; 4] = [Self::Bytes512, Self::Bytes4096, Self::Guarded16, Self::Guarded64];
 
     /// The length of a block in bytes.
     pub const fn bytes(self) -> u32 {
@@ -51,7 +55,7 @@ impl BlockSize {
     pub const fn shift(self) -> u8 {
         match self {
             Self::Bytes512 => 9,
-            Self::Bytes4096 => 12,
+            Self::Bytes4096 | Self::Guarded16 | Self::Guarded64 => 12,
         }
     }
 
@@ -60,7 +64,45 @@ impl BlockSize {
         match self {
             Self::Bytes512 => 0,
             Self::Bytes4096 => 1,
+            Self::Guarded16 => 2,
+            Self::Guarded64 => 3,
         }
+    }
+
+    /// The guard of the protection information that each block carries, if it does.
+    #[inline]
+    pub const fn guard(self) -> Option<Guard> {
+        match self {
+            Self::Bytes512 | Self::Bytes4096 => None,
+            Self::Guarded16 => Some(Guard::Bits16),
+            Self::Guarded64 => Some(Guard::Bits64),
+        }
+    }
+
+    /// Bytes of a medium that a block takes: with protection information one sector of 512 bytes
+    /// more than its data, so that requests stay aligned.
+    #[inline]
+    pub const fn stored(self) -> u32 {
+        match self {
+            Self::Bytes512 => 512,
+            Self::Bytes4096 => 4096,
+            Self::Guarded16 | Self::Guarded64 => 4096 + 512,
+        }
+    }
+
+    /// Length of a block with its metadata in bytes, which differs for every format.
+    pub const fn extended_bytes(self) -> u32 {
+        match self {
+            Self::Bytes512 => 512,
+            Self::Bytes4096 => 4096,
+            Self::Guarded16 => 4096 + 8,
+            Self::Guarded64 => 4096 + 16,
+        }
+    }
+
+    /// The format whose block has this length with its metadata, if one exists.
+    pub fn from_extended_bytes(bytes: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|size| size.extended_bytes() == bytes)
     }
 
     /// The block size of an LBA format, if the format exists.
@@ -68,7 +110,7 @@ impl BlockSize {
         Self::ALL.get(usize::try_from(format).ok()?).copied()
     }
 
-    /// The block size with this length in bytes, if one exists.
+    /// The format without metadata whose block has this length in bytes, if one exists.
     pub fn from_bytes(bytes: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|size| size.bytes() == bytes)
     }

@@ -36,7 +36,10 @@ struct Piece {
 
 impl Lane<'_> {
     pub(super) fn on_copy(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        self.writable(token, entry)?;
+        if self.writable(token, entry)?.block.guard().is_some() {
+            // Identify names limits of 0 for such namespaces.
+            return Err(Failure::field(StatusCode::CommandSizeLimitExceeded, Location::CDW12));
+        }
         let length = CopyRange::length_of(FORMAT.of(entry.cdw12));
         let length = length.ok_or(Failure::field(StatusCode::InvalidField, Location::at(49, 0)))?;
         if DIRECTIVE_TYPE.is_set(entry.cdw12) {

@@ -1,7 +1,7 @@
 //! The flow of commands: their slots, their data, their requests to media, and what the core tells
 //! the transport and the world.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use engine::{Buffer, Deadlines, Instant, Nanos, Pool};
@@ -54,6 +54,8 @@ pub(super) struct Flow {
     /// Whether the operation in progress has sent a notification that must be durable before its
     /// command completes.
     pub(super) unsaved: bool,
+    /// The controllers that can't transfer metadata, because they are reached over fabrics.
+    pub(super) without_metadata: BTreeSet<ControllerKey>,
     /// Whether a medium keeps the state that notifications report.
     keeps_state: bool,
 }
@@ -70,8 +72,14 @@ impl Flow {
             media_outstanding: 0,
             orphans: Vec::new(),
             unsaved: false,
+            without_metadata: BTreeSet::new(),
             keeps_state: config.state.is_some(),
         }
+    }
+
+    /// Whether the controller can't transfer metadata beside the data.
+    pub(super) fn lacks_metadata(&self, controller: ControllerKey) -> bool {
+        self.without_metadata.contains(&controller)
     }
 
     /// Pulls `length` bytes from the host for the command.

@@ -19,6 +19,8 @@ const FORMAT_LOW: Bits = Bits::new(3, 0);
 const METADATA_SETTINGS: Bits = Bits::bit(4);
 /// Protection Information (PI), in CDW10.
 const PROTECTION: Bits = Bits::new(7, 5);
+/// Protection Information Location (PIL), in CDW10.
+const FIRST_BYTES: Bits = Bits::bit(8);
 /// Secure Erase Settings (SES), in CDW10.
 const SECURE_ERASE: Bits = Bits::new(11, 9);
 /// LBA Format, high bits (LBAFU), in CDW10.
@@ -33,8 +35,13 @@ impl Subsystem {
     pub(super) fn on_format(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let format = FORMAT_HIGH.of(entry.cdw10) << 4 | FORMAT_LOW.of(entry.cdw10);
         let invalid_format = Failure::field(StatusCode::InvalidFormat, Location::CDW10);
-        BlockSize::from_format(format).ok_or(invalid_format)?;
-        if METADATA_SETTINGS.is_set(entry.cdw10) || PROTECTION.is_set(entry.cdw10) {
+        let block = BlockSize::from_format(format).ok_or(invalid_format)?;
+        // A format with metadata always has protection information of Type 1, and no other has.
+        let protection = u32::from(block.guard().is_some());
+        if METADATA_SETTINGS.is_set(entry.cdw10)
+            || PROTECTION.of(entry.cdw10) != protection
+            || FIRST_BYTES.is_set(entry.cdw10)
+        {
             return Err(invalid_format);
         }
         if SECURE_ERASE.of(entry.cdw10) > USER_DATA_ERASE {

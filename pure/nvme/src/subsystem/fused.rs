@@ -3,7 +3,7 @@
 use super::Subsystem;
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
-use super::slots::{Alone, HostDataFor, State};
+use super::slots::{Alone, State};
 use super::types::CommandToken;
 use super::view::blocks_of;
 use crate::wire::{FusedOperation, IoOpcode, QueueId, StatusCode, SubmissionQueueEntry};
@@ -91,8 +91,7 @@ impl Subsystem {
     }
 
     pub(super) fn compare_alone(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let length = self.lane().compare_length(token, entry)?;
-        Ok(self.flow.pull(token, length, HostDataFor::Compare))
+        self.lane().pull_compare(token, entry)
     }
 
     /// Completes a Compare that succeeded, and continues with the Write in its place.

@@ -12,9 +12,11 @@ use super::{ana, copy, firmware, fused, instance, protection, reservation, sanit
 use crate::wire::feature::{EVENT_ASYMMETRIC_ACCESS, EVENT_NAMESPACE_ATTRIBUTE};
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyControllerNvm, IdentifyIndependentNamespace,
-    IdentifyNamespace, LbaFormat, NamespaceDescriptor, cns,
+    IdentifyNamespace, IdentifyNamespaceNvm, LbaFormat, NamespaceDescriptor, cns,
 };
-use crate::wire::{AdminOpcode, Bits, NamespaceId, StatusCode, SubmissionQueueEntry, Text, low_u8, low_u16};
+use crate::wire::{
+    AdminOpcode, Bits, Guard, NamespaceId, StatusCode, SubmissionQueueEntry, Text, low_u8, low_u16,
+};
 
 /// Controller or Namespace Structure (CNS), in CDW10.
 const CNS: Bits = Bits::new(7, 0);
@@ -81,6 +83,15 @@ const READS_ZEROES: u8 = 0b001;
 const WRITE_ZEROES_DEALLOCATES: u8 = 1 << 3;
 /// Namespace Attributes: currently write protected.
 const WRITE_PROTECTED: u8 = 1 << 0;
+/// Metadata Capabilities (MC): metadata in a buffer of its own.
+const SEPARATE_METADATA: u8 = 1 << 1;
+/// End-to-end Data Protection Capabilities (DPC): Type 1, in the last bytes of the metadata.
+const TYPE_1: u8 = 1 << 0;
+const LAST_BYTES: u8 = 1 << 4;
+/// Protection Information Format (PIF) of an extended LBA format: 64b Guard.
+const PIF_64: u32 = 0b10 << 7;
+/// Controller Attributes: Extended LBA Formats (ELBAS).
+const EXTENDED_FORMATS: u32 = 1 << 15;
 /// Namespace Status: the namespace is ready.
 const READY: u8 = 1 << 0;
 /// Relative Performance of an LBA format.
@@ -129,12 +140,15 @@ impl Identify<'_> {
             cns::ALLOCATED_NAMESPACES => self.namespaces_after(key, entry, page, false)?,
             cns::NAMESPACE_DESCRIPTORS => self.descriptors(self.active_namespace(key, entry)?, page),
             cns::COMMAND_SET_NAMESPACE => {
-                // The structure is empty without metadata, because storage tags and extended
-                // formats belong to protection.
                 self.check_command_set(entry)?;
                 if entry.namespace != NamespaceId::ALL {
                     self.valid_namespace(entry)?;
                 }
+                let mut formats = [0; 64];
+                for (format, block) in formats.iter_mut().zip(BlockSize::ALL) {
+                    *format = if block.guard() == Some(Guard::Bits64) { PIF_64 } else { 0 };
+                }
+                IdentifyNamespaceNvm { extended_formats: formats }.emit(page);
             }
             cns::COMMAND_SET_CONTROLLER => {
                 self.check_command_set(entry)?;
@@ -218,6 +232,7 @@ impl Identify<'_> {
             rtd3_entry_latency: SHUTDOWN_MICROSECONDS,
             optional_events: EVENT_NAMESPACE_ATTRIBUTE.put(1) | EVENT_ASYMMETRIC_ACCESS.put(ana.into()),
             attributes: LONG_HOST_IDENTIFIERS
+                | EXTENDED_FORMATS
                 | if fabrics.is_some_and(|one| one.traffic_keep_alive) { TRAFFIC_KEEP_ALIVE } else { 0 },
             multi_path: if fabrics.is_some() { MULTI_PATH } else { 0 } | if ana { ANA_REPORTING } else { 0 },
             ana_transition_time: if ana { ana::TRANSITION_SECONDS } else { 0 },
@@ -274,7 +289,7 @@ impl Identify<'_> {
     /// have.
     fn common_structure(&self, key: ControllerKey) -> IdentifyNamespace {
         let formats = BlockSize::ALL.map(|block| LbaFormat {
-            metadata_size: 0,
+            metadata_size: low_u16(block.extended_bytes() - block.bytes()),
             data_size: block.shift(),
             relative_performance: if block == BlockSize::Bytes4096 { BEST } else { GOOD },
         });
@@ -283,6 +298,8 @@ impl Identify<'_> {
         IdentifyNamespace {
             features: PREFERENCES_VALID,
             lba_format_count: u8::try_from(formats.len() - 1).expect("at most 64"),
+            metadata_capabilities: SEPARATE_METADATA,
+            protection_capabilities: TYPE_1 | LAST_BYTES,
             sharing: self.sharing(key),
             reservations: self.reservation_capabilities(key),
             deallocate_features: READS_ZEROES | WRITE_ZEROES_DEALLOCATES,
@@ -294,12 +311,15 @@ impl Identify<'_> {
     fn namespace_structure(&self, key: ControllerKey, namespace: &Namespace) -> IdentifyNamespace {
         // Media keep pages of 4 KiB, and a write aligned to them needs no read first.
         let page = low_u16(PAGE_BYTES / namespace.block.bytes()) - 1;
-        let copy_blocks = u32::try_from(copy::COPY_BYTES_MAX >> namespace.block.shift()).unwrap_or(u32::MAX);
+        // Copy does not know protection information.
+        let copy_bytes = if namespace.block.guard().is_some() { 0 } else { copy::COPY_BYTES_MAX };
+        let copy_blocks = u32::try_from(copy_bytes >> namespace.block.shift()).unwrap_or(u32::MAX);
         IdentifyNamespace {
             size: namespace.blocks,
             capacity: namespace.blocks,
             utilization: namespace.blocks,
             formatted_lba_size: namespace.block.format(),
+            protection_settings: u8::from(namespace.block.guard().is_some()),
             nvm_capacity: (namespace.blocks << namespace.block.shift()).into(),
             preferred_write_granularity: page,
             preferred_write_alignment: page,

@@ -4,7 +4,7 @@ use super::Subsystem;
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
 use super::lane::Lane;
-use super::slots::{HostDataFor, MediaFor};
+use super::slots::MediaFor;
 use super::types::CommandToken;
 use super::view::Touch;
 use crate::media::{MediaError, Operation};
@@ -27,6 +27,10 @@ impl Subsystem {
             IoOpcode::Compare => self.on_compare(token, entry),
             IoOpcode::WriteZeroes => self.lane().on_write_zeroes(token, entry),
             IoOpcode::DatasetManagement => self.lane().on_dataset_management(token, entry),
+            IoOpcode::Verify if self.namespaces.views().is_protected(entry.namespace) => {
+                self.lane().check_verifiable(token, entry)?;
+                self.on_verify_protected(token, entry)
+            }
             IoOpcode::Verify => self.lane().on_verify(token, entry),
             IoOpcode::Copy => self.lane().on_copy(token, entry),
             IoOpcode::ReservationRegister
@@ -39,11 +43,11 @@ impl Subsystem {
     }
 
     fn on_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let length = self.lane().compare_length(token, entry)?;
         if entry.fused() == FusedOperation::First {
+            self.lane().ready(token, entry)?.extent_of(entry)?;
             return self.on_fused_compare(token, entry);
         }
-        Ok(self.flow.pull(token, length, HostDataFor::Compare))
+        self.lane().pull_compare(token, entry)
     }
 
     /// Continues a Verify whose piece was read.
@@ -112,7 +116,11 @@ impl Subsystem {
     ) -> Failure {
         let reading = matches!(
             purpose,
-            MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify | MediaFor::CopyRead(_)
+            MediaFor::Read
+                | MediaFor::ReadStored
+                | MediaFor::Compare { .. }
+                | MediaFor::Verify
+                | MediaFor::CopyRead(_)
         );
         let dw0 = match purpose {
             MediaFor::CopyRead(range) | MediaFor::CopyWrite(range) => range,

@@ -87,7 +87,12 @@ impl<'a> Lane<'a> {
     pub(super) fn on_read(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
         let view = self.ready(token, entry)?;
         let extent = view.extent_of(entry)?;
-        self.check_readable(view, entry)?;
+        if !view.plain {
+            self.check_readable(view, entry)?;
+            if view.block.guard().is_some() {
+                return self.on_read_protected(token, entry, view);
+            }
+        }
         let medium = view.medium;
         let length = self.transfer_length(extent)?;
         self.flow.slots.of(token).length = length;
@@ -97,9 +102,13 @@ impl<'a> Lane<'a> {
 
     #[inline]
     pub(super) fn on_write(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
-        let extent = self.writable(token, entry)?.extent_of(entry)?;
+        let view = self.writable(token, entry)?;
+        let extent = view.extent_of(entry)?;
         if DIRECTIVE_TYPE.is_set(entry.cdw12) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(50, 4)));
+        }
+        if !view.plain && view.block.guard().is_some() {
+            return self.pull_protected(token, entry, view, HostDataFor::Write);
         }
         let length = self.transfer_length(extent)?;
         Ok(self.flow.pull(token, length, HostDataFor::Write))
@@ -118,19 +127,35 @@ impl<'a> Lane<'a> {
         let extent = view.extent_of(entry)?;
         let medium = view.medium;
         let purpose = if view.plain { MediaFor::Write } else { MediaFor::WriteMarked };
+        if !view.plain && view.block.guard().is_some() {
+            return self.on_write_data_protected(token, entry, view, &data);
+        }
         self.check_pulled(extent, &data)?;
         let durable = self.must_be_durable(entry);
         let operation = Operation::Write { offset: extent.offset, data, durable };
         Ok(self.flow.ask_medium(token, purpose, medium, 0, operation))
     }
 
-    pub(super) fn compare_length(
+    /// Pulls the data of a Compare.
+    pub(super) fn pull_compare(&mut self, token: CommandToken, entry: &SubmissionQueueEntry) -> Handled {
+        let view = self.ready(token, entry)?;
+        let extent = view.extent_of(entry)?;
+        if view.block.guard().is_some() {
+            return self.pull_protected(token, entry, view, HostDataFor::Compare);
+        }
+        let length = self.transfer_length(extent)?;
+        Ok(self.flow.pull(token, length, HostDataFor::Compare))
+    }
+
+    /// Fails if one of the blocks of a Verify can't be read.
+    pub(super) fn check_verifiable(
         &self,
         token: CommandToken,
         entry: &SubmissionQueueEntry,
-    ) -> Result<u32, Failure> {
-        let extent = self.ready(token, entry)?.extent_of(entry)?;
-        self.transfer_length(extent)
+    ) -> Result<(), Failure> {
+        let view = self.ready(token, entry)?;
+        view.extent_of(entry)?;
+        self.check_readable(view, entry)
     }
 
     pub(super) fn on_compare_data(
@@ -143,6 +168,9 @@ impl<'a> Lane<'a> {
         let extent = view.extent_of(entry)?;
         let medium = view.medium;
         self.check_readable(view, entry)?;
+        if view.block.guard().is_some() {
+            return self.on_compare_data_protected(token, entry, view, data);
+        }
         self.check_pulled(extent, &data)?;
         let slot = self.flow.slots.of(token);
         slot.data = data;

@@ -28,10 +28,16 @@ impl Subsystem {
         if config.of_fabrics().is_some() {
             self.flow.overlaps.watch();
         }
+        let without_metadata = config.of_fabrics().is_some();
         let host = config.host_identifier();
         let controller = Controller::new(now, &self.config, config, &self.saved_features);
         let key = self.controllers.insert(controller);
         let key = key.unwrap_or_else(|| panic!("a subsystem has {CONTROLLERS_MAX} controllers at most"));
+        if without_metadata {
+            self.flow.without_metadata.insert(key);
+        } else {
+            self.flow.without_metadata.remove(&key);
+        }
         self.namespaces.add_controller(key, host);
         if !core::mem::replace(&mut self.power_on_recorded, true) {
             self.record_reset(key, false);

@@ -58,7 +58,10 @@ impl Subsystem {
         let wanted = IdentifyNamespace::parse(data.first_chunk().ok_or(invalid)?);
         let flbas = u32::from(wanted.formatted_lba_size);
         let block = BlockSize::from_format(FORMAT_HIGH.of(flbas) << 4 | FORMAT_LOW.of(flbas));
-        let block = block.filter(|_| !EXTENDED_DATA.is_set(flbas) && wanted.protection_settings == 0);
+        let block = block.filter(|block| {
+            let protection = u8::from(block.guard().is_some());
+            !EXTENDED_DATA.is_set(flbas) && wanted.protection_settings == protection
+        });
         let block = block.ok_or(Failure::field(StatusCode::InvalidFormat, Location::DATA_POINTER))?;
         // Over fabrics every namespace may be shared. There is only one NVM Set and no ANA group to
         // choose.
@@ -72,7 +75,7 @@ impl Subsystem {
             return Err(Failure::field(code, Location::DATA_POINTER));
         }
         let full = Failure::new(StatusCode::NamespaceInsufficientCapacity);
-        let bytes = wanted.size.checked_mul(block.bytes().into()).ok_or(full)?;
+        let bytes = wanted.size.checked_mul(block.stored().into()).ok_or(full)?;
         let pages = bytes.checked_next_multiple_of(PAGE_BYTES.into()).ok_or(full)?;
         let pool = *self.namespaces.pool().ok_or(full)?;
         let offset = self.namespaces.first_fit(&pool, pages).ok_or(full)?;

@@ -27,6 +27,7 @@ mod format;
 mod fused;
 mod identify;
 mod instance;
+mod integrity;
 mod io;
 mod kept;
 mod lane;
@@ -229,7 +230,7 @@ impl Subsystem {
         let slot = self.flow.slots.peek(token).filter(|slot| slot.state != State::Free && slot.length > 0)?;
         let from_host = slot.entry.opcode & 0b01 != 0;
         let direction = if from_host { Direction::FromHost } else { Direction::ToHost };
-        Some(Transfer { direction, length: slot.length })
+        Some(Transfer { direction, length: slot.length, metadata: slot.metadata })
     }
 
     /// Number of commands of `queue` that have not ended.

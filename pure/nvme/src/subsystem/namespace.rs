@@ -62,7 +62,7 @@ impl Namespace {
             offset: config.offset,
             bytes: config.bytes,
             block: config.block,
-            blocks: config.bytes >> config.block.shift(),
+            blocks: config.bytes / config.block.stored() as u64,
             read_only: config.read_only,
             protection: config.write_protection,
             identity: config.identity,
@@ -145,13 +145,13 @@ impl Namespace {
     /// Sets the block size and the resulting number of blocks.
     pub(super) const fn format(&mut self, block: BlockSize) {
         self.block = block;
-        self.blocks = self.bytes >> block.shift();
+        self.blocks = self.bytes / block.stored() as u64;
     }
 
     /// Sets the length in bytes and the resulting number of blocks.
     pub(super) const fn resize(&mut self, bytes: u64) {
         self.bytes = bytes;
-        self.blocks = bytes >> self.block.shift();
+        self.blocks = bytes / self.block.stored() as u64;
     }
 }
 

@@ -361,6 +361,7 @@ impl Namespaces {
             && namespace.reservations.as_ref().is_none_or(|record| record.reservation.is_none())
             && namespace.busy.is_none()
             && !namespace.marked
+            && namespace.block.guard().is_none()
     }
 
     /// Publishes the namespace at `index`, or that there is none.

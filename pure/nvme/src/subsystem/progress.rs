@@ -108,7 +108,7 @@ impl Subsystem {
                 let equal = equal && slot.data[start..start + data.len()] == *data;
                 slot.state = State::AwaitingMedia(MediaFor::Compare { equal });
             }
-            MediaFor::CopyRead(_) => {
+            MediaFor::CopyRead(_) | MediaFor::ReadStored => {
                 if let Some(gathered) = &mut slot.gathered {
                     let start = usize::try_from(offset).unwrap_or(usize::MAX);
                     gathered[start..start + data.len()].copy_from_slice(&data);
@@ -166,6 +166,7 @@ impl Subsystem {
                 return;
             }
             (MediaFor::Save(dw0), _) => return self.on_saved(token, &entry, dw0, result),
+            (MediaFor::ReadStored, Ok(())) => self.on_stored(token, &entry),
             (MediaFor::CopyRead(_), Ok(())) => self.lane().on_copy_read(token, &entry),
             (MediaFor::CopyWrite(_), Ok(())) => self.on_copy_written(token, &entry),
             (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),

@@ -28,6 +28,8 @@ pub(super) enum HostDataFor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaFor {
     Read,
+    /// A read of blocks with their protection information, which the slot gathers.
+    ReadStored,
     Write,
     /// A write to a namespace with unreadable blocks, which the write may make readable.
     WriteMarked,
@@ -106,7 +108,10 @@ impl State {
             | Self::Deferred
             | Self::DeferredData(_) => true,
             Self::AwaitingMedia(purpose) => {
-                matches!(purpose, MediaFor::Read | MediaFor::Compare { .. } | MediaFor::Verify)
+                matches!(
+                    purpose,
+                    MediaFor::Read | MediaFor::ReadStored | MediaFor::Compare { .. } | MediaFor::Verify
+                )
             }
             Self::Free | Self::Started | Self::AwaitingFirst => false,
         }
@@ -126,6 +131,8 @@ pub(super) struct Slot {
     pub(super) entry: SubmissionQueueEntry,
     /// Bytes that the command transfers between host and controller.
     pub(super) length: u32,
+    /// How many of these are metadata, behind the data.
+    pub(super) metadata: u32,
     /// Bytes of the present media request that have arrived.
     pub(super) received: u32,
     /// Bytes that the present read of the medium returns in all.
@@ -154,6 +161,7 @@ impl Slot {
             queue: QueueId::ADMIN,
             entry: SubmissionQueueEntry::EMPTY,
             length: 0,
+            metadata: 0,
             received: 0,
             expected: 0,
             cursor: 0,
@@ -287,6 +295,7 @@ impl Slots {
         slot.queue = queue;
         slot.entry = entry;
         slot.length = 0;
+        slot.metadata = 0;
         slot.cursor = 0;
         slot.unsaved = false;
         slot.failure = None;

@@ -281,6 +281,8 @@ pub enum Direction {
 pub struct Transfer {
     /// The direction of the transfer.
     pub direction: Direction,
-    /// Length of the transfer in bytes.
+    /// Length of the transfer in bytes, including the metadata.
     pub length: u32,
+    /// The number of its last bytes that are metadata, which lie at the Metadata Pointer (MPTR).
+    pub metadata: u32,
 }

@@ -131,8 +131,8 @@ impl NamespaceView {
     pub(super) fn extent_within(&self, lba: u64, blocks: u64) -> Result<Extent, Failure> {
         match lba.checked_add(blocks) {
             Some(end) if end <= self.blocks => {
-                let shift = self.block.shift();
-                Ok(Extent { offset: self.offset + (lba << shift), length: blocks << shift })
+                let unit = u64::from(self.block.stored());
+                Ok(Extent { offset: self.offset + lba * unit, length: blocks * unit })
             }
             _ => {
                 Err(Failure { location: Location::CDW10, ..Failure::at_lba(StatusCode::LbaOutOfRange, lba) })
@@ -182,6 +182,11 @@ impl Views {
     #[inline]
     pub(super) fn find(&self, id: NamespaceId) -> Option<&NamespaceView> {
         self.namespaces.get(usize::try_from(id.0.wrapping_sub(1)).ok()?)?.as_ref()
+    }
+
+    /// Whether the namespace called `id` has protection information.
+    pub(super) fn is_protected(&self, id: NamespaceId) -> bool {
+        self.find(id).is_some_and(|view| view.block.guard().is_some())
     }
 
     /// The failure for a namespace that does not exist: its identifier is invalid, or valid but not

@@ -369,6 +369,15 @@ layout! {
     }
 }
 
+layout! {
+    /// NVM Command Set specific Identify Namespace data structure (CNS 05h, CSI 00h).
+    IdentifyNamespaceNvm, IDENTIFY_LENGTH, {
+        /// Extended LBA Format (ELBAF0..ELBAF63): Storage Tag Size (STS) in bits 6:0, Protection
+        /// Information Format (PIF) in bits 8:7.
+        12 extended_formats: [u32; 64],
+    }
+}
+
 /// A descriptor in the Namespace Identification Descriptor list (CNS 03h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceDescriptor {

@@ -12,6 +12,7 @@ pub mod identify;
 mod layout;
 pub mod log;
 mod opcode;
+mod protection_information;
 mod status;
 mod text;
 
@@ -23,6 +24,7 @@ pub use entry::{
     CommandId, CompletionQueueEntry, DataTransfer, FusedOperation, NamespaceId, QueueId, SubmissionQueueEntry,
 };
 pub use opcode::{AdminOpcode, IoOpcode};
+pub use protection_information::{Guard, ProtectionInformation};
 pub use status::{Status, StatusCode};
 pub use text::Text;
 

@@ -28,7 +28,7 @@ fn identify_namespace_and_lists() {
     let mut bench = Bench::new();
     let page = bench.identify(0x00, 1);
     assert_eq!((u64_at(&page, 0), u64_at(&page, 8), u64_at(&page, 16)), (2048, 2048, 2048));
-    assert_eq!((page[25], page[26], u64_at(&page, 48)), (1, 0, DISK));
+    assert_eq!((page[25], page[26], u64_at(&page, 48)), (3, 0, DISK));
     assert_eq!((page[130], page[134]), (9, 12));
     let namespace = IdentifyNamespace::parse(page.first_chunk().unwrap());
     assert_eq!(namespace.block_bytes(), Some(512));

@@ -65,7 +65,7 @@ fn identify_tells_of_fabrics() {
     let (mut bench, first, _) = two();
     let page = bench.of(first).identify(1, 0);
     assert_eq!((page[76], u16_at(&page, 78), page[111]), (0b011, 1, 1));
-    assert_eq!((u32_at(&page, 96), u16_at(&page, 320), u16_at(&page, 514)), (1 | 1 << 6, 1, 1024));
+    assert_eq!((u32_at(&page, 96), u16_at(&page, 320), u16_at(&page, 514)), (1 | 1 << 6 | 1 << 15, 1, 1024));
     assert_eq!((u32_at(&page, 1792), u32_at(&page, 1796), u16_at(&page, 1800)), (4 + 512, 1, 0));
     assert_eq!((page[1802], page[1803], u16_at(&page, 1804), page[536] & 1), (0, 1, 1, 1));
     assert_eq!(u32_at(&page, 536), 1 | 1 << 20 | 1 << 21);

@@ -179,7 +179,7 @@ fn what_is_common_to_all_namespaces_is_told_for_the_broadcast_identifier() {
     let mut bench = bench();
     let page = bench.identify(0x00, u32::MAX);
     let common = IdentifyNamespace::parse(page.first_chunk().unwrap());
-    assert_eq!((common.size, common.lba_format_count), (0, 1));
+    assert_eq!((common.size, common.lba_format_count), (0, 3));
     assert_eq!((page[130], page[134]), (9, 12));
     assert_eq!(bench.identify(0x13, 0)[..4], [1, 0, 1, 0]);
     let effects = bench.log(LogPage::CommandEffects, 4096);

@@ -457,7 +457,7 @@ fn what_cannot_be_is_refused_with_its_key() {
         ("offset = 8192", "offset = 1099511627776", "beyond the pool"),
         ("id = 4", "id = 3", "namespace 3, id: expected each only once"),
         ("id = 4", "id = 2000", "namespace 2000, id: expected 1 to 1024"),
-        ("block = 512", "block = 1024", "block: expected 512 or 4096, found 1024"),
+        ("block = 512", "block = 1024", "block: expected 512, 4096, 4104 or 4112, found 1024"),
         ("nguid = \"0909", "nguid = \"09", "nguid: expected 32 hexadecimal digits"),
         ("active = 1", "active = 9", "firmware.active: expected 1, 2 or 3"),
         ("events = []", "events = [\"00\"]", "events: expected whole persistent events"),

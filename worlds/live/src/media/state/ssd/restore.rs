@@ -122,8 +122,8 @@ fn check(store: &Store, state: &SsdState) -> Result<(), StateError> {
         if state.namespaces[..index].iter().any(|other| other.id == one.id) {
             return wrong("id", "expected each only once".to_owned());
         }
-        if BlockSize::from_bytes(one.block).is_none() {
-            return wrong("block", format!("expected 512 or 4096, found {}", one.block));
+        if BlockSize::from_extended_bytes(one.block).is_none() {
+            return wrong("block", format!("expected 512, 4096, 4104 or 4112, found {}", one.block));
         }
         if let Err((key, digits)) = one.identity() {
             return wrong(key, format!("expected {digits} hexadecimal digits"));
@@ -192,7 +192,7 @@ fn adopt(namespace: &mut NamespaceConfig, known: &Namespace) {
     namespace.attached = known.attached;
     namespace.write_protection = known.write_protection.into();
     // Both were checked.
-    namespace.block = BlockSize::from_bytes(known.block).unwrap_or(namespace.block);
+    namespace.block = BlockSize::from_extended_bytes(known.block).unwrap_or(namespace.block);
     namespace.identity = known.identity().unwrap_or(namespace.identity);
 }
 
@@ -219,7 +219,9 @@ fn in_pool(store: &Store, one: &Namespace, pool: &PoolConfig) -> Result<Namespac
     let wrong = |key: &str, what: &str| damaged(store, &format!("namespace {}, {key}", one.id), what);
     let offset = one.offset.filter(|offset| offset.is_multiple_of(PAGE_BYTES.into()));
     let offset = offset.ok_or_else(|| wrong("offset", "expected a multiple of 4096"))?;
-    let bytes = one.bytes.filter(|bytes| *bytes > 0 && bytes.is_multiple_of(one.block.into()));
+    // The block was checked.
+    let block = BlockSize::from_extended_bytes(one.block).unwrap_or_default();
+    let bytes = one.bytes.filter(|bytes| *bytes > 0 && bytes.is_multiple_of(block.stored().into()));
     let bytes = bytes.ok_or_else(|| wrong("bytes", "expected a multiple of its block"))?;
     if offset.checked_add(bytes).is_none_or(|end| end > pool.bytes) {
         return Err(store.error(StateCause::Mismatch {
@@ -229,7 +231,6 @@ fn in_pool(store: &Store, one: &Namespace, pool: &PoolConfig) -> Result<Namespac
         }));
     }
     // All of these were checked.
-    let block = BlockSize::from_bytes(one.block).unwrap_or_default();
     let identity = one.identity().unwrap_or_default();
     let write_protection = one.write_protection.into();
     let config = NamespaceConfig::new(NamespaceId(one.id), pool.medium, bytes, block, identity);

@@ -43,7 +43,7 @@ impl Namespace {
         Self {
             id: config.id.0,
             origin: origin.to_owned(),
-            block: config.block.bytes(),
+            block: config.block.extended_bytes(),
             attached: config.attached,
             write_protection: config.write_protection.into(),
             eui64: config.identity.eui64.into(),
