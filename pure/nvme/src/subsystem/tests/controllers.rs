@@ -78,7 +78,7 @@ fn identify_tells_of_fabrics() {
     bench.connect_with(config);
     let page = bench.identify(1, 0);
     assert_eq!((page[1802], u16_at(&page, 1804), u16_at(&page, 514), u16_at(&page, 1800)), (1, 0, 32, 4));
-    assert_eq!((u32_at(&page, 96), u16_at(&page, 320)), (1, 0));
+    assert_eq!((u32_at(&page, 96), u16_at(&page, 320)), (1 | 1 << 15, 0));
     // The controller on PCIe reports that it shares its namespaces with nobody.
     let page = Bench::new().identify(1, 0);
     assert_eq!((page[76], u32_at(&page, 1792), u16_at(&page, 320)), (0, 0, 0));
