@@ -186,8 +186,8 @@ impl fmt::Debug for BufferMut {
 
 /// The smallest block of a pool, in bytes. The size of each class is this times a power of two.
 const SMALLEST: usize = 256;
-/// Number of block sizes: 256 B, 512 B, and so on to 1 MiB.
-const CLASSES: usize = 13;
+/// Number of block sizes: 256 B, 512 B, and so on to 2 MiB.
+const CLASSES: usize = 14;
 /// How many of the most recently sealed blocks are searched for a free one. Such a block is still
 /// in the cache.
 const RECENT_MAX: usize = 4;
@@ -254,7 +254,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// The longest buffer that can be taken, in bytes: 1 MiB.
+    /// The longest buffer that can be taken, in bytes: 2 MiB.
     pub const LENGTH_MAX: usize = size_of_class(CLASSES - 1);
 
     /// Creates an empty pool that remembers at most `retain` bytes.

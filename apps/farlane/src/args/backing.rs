@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use live::drivers::controller::Url;
 use nvme::media::ram::BYTES_MAX;
+use nvme::subsystem::BlockSize;
 
 use super::{parse_size, parse_time};
 
-/// `--namespace PATH[,size=SIZE][,block=512|4096][,readonly]`.
+/// `--namespace PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamespaceSpec {
     pub(crate) path: PathBuf,
     pub(crate) size: Option<u64>,
-    pub(crate) block: u32,
+    pub(crate) block: BlockSize,
     pub(crate) readonly: bool,
 }
 
@@ -23,20 +24,16 @@ impl FromStr for NamespaceSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(',');
         let path = parts.next().filter(|path| !path.is_empty()).ok_or("the path is empty")?;
-        let mut spec = Self { path: path.into(), size: None, block: 512, readonly: false };
+        let (mut size, mut readonly, mut format) = (None, false, FormatSpec::default());
         for part in parts {
             match part.split_once('=') {
-                Some(("size", size)) => spec.size = Some(parse_size(size)?),
-                Some(("block", block)) => spec.block = parse_block(block)?,
-                None if part == "readonly" => spec.readonly = true,
-                _ => {
-                    return Err(format!(
-                        "'{part}' is not one of: size=SIZE, block=512, block=4096, readonly"
-                    ));
-                }
+                Some(("size", text)) => size = Some(parse_size(text)?),
+                None if part == "readonly" => readonly = true,
+                _ if format.take(part)? => {}
+                _ => return Err(format!("'{part}' is not one of: size=SIZE, {FORMAT_WORDS}, readonly")),
             }
         }
-        Ok(spec)
+        Ok(Self { path: path.into(), size, block: format.block()?, readonly })
     }
 }
 
@@ -114,29 +111,26 @@ impl std::fmt::Display for FarSpec {
     }
 }
 
-/// `--ram SIZE[,block=512|4096]`.
+/// `--ram SIZE[,block=512|4096][,protection=16|64]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RamSpec {
     pub(crate) size: u64,
-    pub(crate) block: u32,
+    pub(crate) block: BlockSize,
 }
 
 impl FromStr for RamSpec {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let (size, block) = match text.split_once(',') {
-            None => (text, 512),
-            Some((size, option)) => match option.split_once('=') {
-                Some(("block", block)) => (size, parse_block(block)?),
-                _ => return Err(format!("'{option}' is not one of: block=512, block=4096")),
-            },
-        };
-        let size = parse_size(size)?;
-        match size > 0 && size.is_multiple_of(u64::from(block)) {
-            true if size > BYTES_MAX => Err(format!("{size} bytes of memory; expected at most {BYTES_MAX}")),
-            true => Ok(Self { size, block }),
-            false => Err(format!("{size} bytes is not a positive multiple of the block size, {block}")),
+        let mut parts = text.split(',');
+        let (size, mut format) = (parts.next().unwrap_or_default(), FormatSpec::default());
+        for part in parts {
+            if !format.take(part)? {
+                return Err(format!("'{part}' is not one of: {FORMAT_WORDS}"));
+            }
         }
+        let (size, block) = (parse_size(size)?, format.block()?);
+        check_ram(size, block)?;
+        Ok(Self { size, block })
     }
 }
 
@@ -170,11 +164,78 @@ impl FromStr for PoolSpec {
     }
 }
 
-fn parse_block(text: &str) -> Result<u32, String> {
-    match text {
-        "512" => Ok(512),
-        "4096" | "4k" | "4KiB" => Ok(4096),
-        _ => Err(format!("a block of '{text}' bytes is not served; expected 512 or 4096")),
+/// Fails if a namespace of blocks of `block` can't be made of `size` bytes of memory.
+pub(crate) fn check_ram(size: u64, block: BlockSize) -> Result<(), String> {
+    let (stored, data) = (u64::from(block.stored()), u64::from(block.bytes()));
+    if size > BYTES_MAX {
+        return Err(format!("{size} bytes of memory; expected at most {BYTES_MAX}"));
+    }
+    match block.guard() {
+        None if size > 0 && size.is_multiple_of(data) => Ok(()),
+        None => Err(format!("{size} bytes is not a positive multiple of the block size, {data}")),
+        Some(_) if size >= stored => Ok(()),
+        Some(_) => Err(format!("{size} bytes; a protected block takes {stored} bytes, so that is the least")),
+    }
+}
+
+/// The words that [`FormatSpec`] knows, for messages.
+const FORMAT_WORDS: &str = "block=512, block=4096, protection=16, protection=64";
+
+/// The format of a namespace's blocks, as far as it was said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FormatSpec {
+    /// Bytes of data in a block.
+    pub(crate) block: Option<u32>,
+    /// Bits of the guard that protects each block.
+    pub(crate) protection: Option<u32>,
+}
+
+impl FormatSpec {
+    /// Takes `part` if it is one of [`FORMAT_WORDS`].
+    fn take(&mut self, part: &str) -> Result<bool, String> {
+        match part.split_once('=') {
+            Some(("block", "4k" | "4KiB")) => self.block = Some(4096),
+            Some(("block", text)) => {
+                let wrong = || format!("a block of '{text}' bytes is not served; expected 512 or 4096");
+                self.block = Some(text.parse().map_err(|_| wrong())?);
+            }
+            Some(("protection", text)) => {
+                let wrong = || format!("protection of '{text}' bits does not exist; expected 16 or 64");
+                self.protection = Some(text.parse().map_err(|_| wrong())?);
+            }
+            _ => return Ok(false),
+        }
+        self.block().map(|_| true)
+    }
+
+    /// The format; 512 bytes without protection if nothing was said.
+    pub(crate) fn block(self) -> Result<BlockSize, String> {
+        match (self.block, self.protection) {
+            (None | Some(512), None) => Ok(BlockSize::Bytes512),
+            (Some(4096), None) => Ok(BlockSize::Bytes4096),
+            (None | Some(4096), Some(16)) => Ok(BlockSize::Guarded16),
+            (None | Some(4096), Some(64)) => Ok(BlockSize::Guarded64),
+            (Some(512), Some(16 | 64)) => {
+                Err("protection is for blocks of 4096 bytes, not 512; leave block= out".to_owned())
+            }
+            (_, Some(bits)) if !matches!(bits, 16 | 64) => {
+                Err(format!("protection of '{bits}' bits does not exist; expected 16 or 64"))
+            }
+            (block, _) => {
+                let block = block.unwrap_or_default();
+                Err(format!("a block of '{block}' bytes is not served; expected 512 or 4096"))
+            }
+        }
+    }
+}
+
+/// A format as [`NamespaceSpec`] and [`RamSpec`] read it.
+pub(crate) const fn format_text(block: BlockSize) -> &'static str {
+    match block {
+        BlockSize::Bytes512 => "block=512",
+        BlockSize::Bytes4096 => "block=4096",
+        BlockSize::Guarded16 => "block=4096,protection=16",
+        BlockSize::Guarded64 => "block=4096,protection=64",
     }
 }
 
@@ -185,11 +246,19 @@ mod tests {
     #[test]
     fn a_namespace_names_its_options() {
         let spec: NamespaceSpec = "disk.img,size=1GiB,block=4096,readonly".parse().unwrap();
-        assert_eq!((spec.size, spec.block, spec.readonly), (Some(1 << 30), 4096, true));
-        for wrong in ["", "a,size=x", "a,block=1024", "a,colour=red"] {
+        assert_eq!((spec.size, spec.block, spec.readonly), (Some(1 << 30), BlockSize::Bytes4096, true));
+        for block in BlockSize::ALL {
+            let spec: NamespaceSpec = format!("disk.img,{}", format_text(block)).parse().unwrap();
+            assert_eq!(spec.block, block);
+        }
+        let short: NamespaceSpec = "disk.img,protection=64".parse().unwrap();
+        assert_eq!(short.block, BlockSize::Guarded64);
+        for wrong in
+            ["", "a,size=x", "a,block=1024", "a,colour=red", "a,protection=8", "a,protection=16,block=512"]
+        {
             assert!(wrong.parse::<NamespaceSpec>().is_err(), "{wrong}");
         }
-        assert_eq!("4k".parse(), Ok(RamSpec { size: 4096, block: 512 }));
+        assert_eq!("4k".parse(), Ok(RamSpec { size: 4096, block: BlockSize::Bytes512 }));
         assert_eq!("4k".parse(), Ok(PoolSpec::Ram { size: 4096 }));
         assert_eq!("./4k".parse(), Ok(PoolSpec::File { path: "./4k".into(), size: None }));
         let file = PoolSpec::File { path: "a".into(), size: Some(1 << 20) };

@@ -36,7 +36,9 @@ use live::sys::vfio::PciAddress;
 use crate::commands::discover::DiscoverArgs;
 use crate::error::Error;
 
-pub(crate) use backing::{FarSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec};
+pub(crate) use backing::{
+    FarSpec, FormatSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec, check_ram, format_text,
+};
 pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
 pub(crate) use demo::DemoArgs;
@@ -216,10 +218,10 @@ pub(crate) struct Served {
     /// Another device is tcp://HOST:PORT (farlane export) or nvme-tcp://HOST:PORT/NQN. Append
     /// ,nsid=N if that device has several namespaces. Append ,hold=TIME to set how long commands
     /// wait while that device is away [10s]
-    #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
+    #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]")]
     pub(crate) namespace: Vec<MediumSpec>,
     /// Serve a namespace in memory, empty at each start; may be given again
-    #[arg(long, value_name = "SIZE[,block=512|4096]")]
+    #[arg(long, value_name = "SIZE[,block=512|4096][,protection=16|64]")]
     pub(crate) ram: Vec<RamSpec>,
     /// Serve each namespace of an NVMe controller of this machine; may be given again.
     ///

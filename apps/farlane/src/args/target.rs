@@ -220,10 +220,10 @@ pub(crate) struct AddArgs {
     /// Serve a file, a block device, or a namespace of another device.
     ///
     /// Another device is tcp://HOST:PORT[,nsid=N] or nvme-tcp://HOST:PORT/NQN[,nsid=N]
-    #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,readonly]")]
+    #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]")]
     pub(crate) namespace: Option<MediumSpec>,
     /// Serve memory of this size
-    #[arg(long, value_name = "SIZE[,block=512|4096]")]
+    #[arg(long, value_name = "SIZE[,block=512|4096][,protection=16|64]")]
     pub(crate) ram: Option<RamSpec>,
     /// Put the namespace into this group for Asymmetric Namespace Access [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

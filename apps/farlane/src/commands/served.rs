@@ -105,7 +105,8 @@ impl Given {
                 MediumSpec::File(spec) => spec,
                 MediumSpec::Far(spec) => {
                     let far = open_far(clock, spec, FAR_PATIENCE)?;
-                    let (bytes, block, origin) = (far.size(), far.block(), far_origin(spec, &far));
+                    let (bytes, origin) = (far.size(), far_origin(spec, &far));
+                    let block = BlockSize::from_bytes(far.block()).unwrap_or_default();
                     let medium = self.media.add(far);
                     self.add(medium, (0, bytes), block, spec.readonly, origin);
                     continue;
@@ -128,7 +129,8 @@ impl Given {
             let medium = self.media.add(controller);
             for (index, extent) in (1..).zip(extents) {
                 let place = (extent.offset, extent.bytes);
-                self.add(medium, place, extent.block, false, format!("vfio {address} {index}"));
+                let block = BlockSize::from_bytes(extent.block).unwrap_or_default();
+                self.add(medium, place, block, false, format!("vfio {address} {index}"));
             }
         }
         Ok(())
@@ -138,7 +140,7 @@ impl Given {
         &mut self,
         medium: MediumId,
         (offset, bytes): (u64, u64),
-        block: u32,
+        block: BlockSize,
         read_only: bool,
         origin: String,
     ) {
@@ -146,7 +148,7 @@ impl Given {
         self.config = config.with_namespace(medium, bytes);
         if let Some(namespace) = self.config.namespaces.last_mut() {
             namespace.offset = offset;
-            namespace.block = BlockSize::from_bytes(block).unwrap_or_default();
+            namespace.block = block;
             namespace.read_only = read_only;
         }
         self.origins.push(origin);
@@ -159,7 +161,7 @@ impl Given {
             PoolSpec::Ram { size } => (self.media.add(RamDisk::new(*size)), *size, format!("ram {size}")),
             PoolSpec::File { path, size } => {
                 // Namespaces in the pool may have blocks of either size.
-                let file = open_file(path, *size, BlockSize::Bytes512.bytes(), false)?;
+                let file = open_file(path, *size, BlockSize::Bytes512, false)?;
                 let page = u64::from(PAGE_BYTES);
                 let bytes = file.size() / page * page;
                 if bytes == 0 {
@@ -178,10 +180,10 @@ impl Given {
 pub(crate) fn open_file(
     path: &Path,
     size: Option<u64>,
-    block: u32,
+    block: BlockSize,
     readonly: bool,
 ) -> Result<FileMedium, Error> {
-    let file = open(path, &Options { size, block, readonly, ..Options::default() })?;
+    let file = open(path, &Options { size, block: block.alignment(), readonly, ..Options::default() })?;
     for note in file.notes() {
         note!("farlane: {}: {note}", path.display());
     }
@@ -234,7 +236,7 @@ fn serial_of(served: &Served, place: &str) -> String {
         add(format!("vfio {address}"));
     }
     for spec in &served.ram {
-        add(format!("ram {} {} {place}", spec.size, spec.block));
+        add(format!("ram {} {} {place}", spec.size, spec.block.extended_bytes()));
     }
     match &served.pool {
         Some(PoolSpec::Ram { size }) => add(format!("pool {size} {place}")),

@@ -90,6 +90,14 @@ impl BlockSize {
         }
     }
 
+    /// The alignment in bytes of requests to a medium of such blocks.
+    pub const fn alignment(self) -> u32 {
+        match self {
+            Self::Bytes4096 => 4096,
+            Self::Bytes512 | Self::Guarded16 | Self::Guarded64 => 512,
+        }
+    }
+
     /// Length of a block with its metadata in bytes, which differs for every format.
     pub const fn extended_bytes(self) -> u32 {
         match self {

@@ -4,7 +4,7 @@
 //! begins with the complement of the protection information. One request moves both, so that a
 //! medium's space without contents reads as a deallocated block: zeroes, and information of ones.
 
-use engine::{Buffer, BufferMut};
+use engine::{Buffer, BufferMut, Pool};
 
 use super::Subsystem;
 use super::config::{BlockSize, TRANSFER_BYTES_MAX};
@@ -33,6 +33,11 @@ const APPLICATION_MASK: Bits = Bits::new(31, 16);
 const REFERENCE_HIGH: Bits = Bits::new(15, 0);
 /// The application tag that disables the checks of its block.
 const ESCAPE: u16 = 0xffff;
+
+/// The most bytes that one request to a medium moves: a longest transfer in its stored form.
+const STORED_BYTES_MAX: u32 =
+    TRANSFER_BYTES_MAX / BlockSize::Guarded16.bytes() * BlockSize::Guarded16.stored();
+const _: () = assert!(STORED_BYTES_MAX as usize <= Pool::LENGTH_MAX);
 
 /// What a command says about protection information, and the format of its namespace.
 #[derive(Clone, Copy)]
@@ -179,7 +184,7 @@ impl Lane<'_> {
         entry: &SubmissionQueueEntry,
         view: &NamespaceView,
     ) -> Result<Protection, Failure> {
-        let extent = view.extent_of(entry)?;
+        view.extent_of(entry)?;
         let internal = Failure::new(StatusCode::InternalError);
         let protection = Protection::of(view.block, entry).ok_or(internal)?;
         protection.check_tag()?;
@@ -194,7 +199,7 @@ impl Lane<'_> {
         }
         let blocks = u32::try_from(blocks_of(entry)).unwrap_or(u32::MAX);
         let data = u64::from(blocks) << view.block.shift();
-        if data > self.views.transfer_bytes_max.into() || extent.length > TRANSFER_BYTES_MAX.into() {
+        if data > self.views.transfer_bytes_max.into() {
             return Err(Failure::field(StatusCode::InvalidField, Location::CDW12));
         }
         let metadata = blocks * u32::try_from(protection.metadata_bytes()).unwrap_or_default();
@@ -243,7 +248,7 @@ impl Lane<'_> {
             return Ok(Step::Done(0));
         }
         let unit = view.block.stored();
-        let most = TRANSFER_BYTES_MAX / unit * unit;
+        let most = STORED_BYTES_MAX / unit * unit;
         let step = u32::try_from(left).unwrap_or(u32::MAX).min(most);
         let buffer = self.flow.pool.take(step as usize);
         let slot = self.flow.slots.of(token);

@@ -1,5 +1,7 @@
 //! End-to-end protection information: the guards and tags that accompany a logical block.
 
+use crc::{CRC_16_T10_DIF, CRC_64_NVME, Crc, Table};
+
 /// The guard of a logical block format: Protection Information Format (PIF).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Guard {
@@ -9,42 +11,8 @@ pub enum Guard {
     Bits64,
 }
 
-/// The polynomial of CRC-16 T10-DIF, most significant bit first.
-const POLYNOMIAL_16: u16 = 0x8bb7;
-/// The polynomial of CRC-64 NVMe (AD93D23594C93659h), least significant bit first.
-const POLYNOMIAL_64: u64 = 0x9a6c_9329_ac4b_c9b5;
-
-const TABLE_16: [u16; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0_u16;
-    while byte < 256 {
-        let mut rest = byte << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            rest = if rest & 0x8000 == 0 { rest << 1 } else { rest << 1 ^ POLYNOMIAL_16 };
-            bit += 1;
-        }
-        table[byte as usize] = rest;
-        byte += 1;
-    }
-    table
-};
-
-const TABLE_64: [u64; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut rest = byte as u64;
-        let mut bit = 0;
-        while bit < 8 {
-            rest = if rest & 1 == 0 { rest >> 1 } else { rest >> 1 ^ POLYNOMIAL_64 };
-            bit += 1;
-        }
-        table[byte] = rest;
-        byte += 1;
-    }
-    table
-};
+static GUARD_16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_T10_DIF);
+static GUARD_64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_NVME);
 
 impl Guard {
     /// Length in bytes of the protection information of a block.
@@ -58,16 +26,8 @@ impl Guard {
     /// The guard of `data`: CRC-16 T10-DIF in the low 16 bits, or CRC-64 NVMe.
     pub fn of(self, data: &[u8]) -> u64 {
         match self {
-            Self::Bits16 => {
-                let step =
-                    |crc: u16, byte: &u8| crc << 8 ^ TABLE_16[usize::from(crc.to_be_bytes()[0] ^ byte)];
-                data.iter().fold(0, step).into()
-            }
-            Self::Bits64 => {
-                let step =
-                    |crc: u64, byte: &u8| crc >> 8 ^ TABLE_64[usize::from(crc.to_le_bytes()[0] ^ byte)];
-                !data.iter().fold(u64::MAX, step)
-            }
+            Self::Bits16 => GUARD_16.checksum(data).into(),
+            Self::Bits64 => GUARD_64.checksum(data),
         }
     }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::control_path;
 use super::request::Request;
 use super::status;
-use crate::args::{MediumSpec, TargetAction};
+use crate::args::{MediumSpec, TargetAction, format_text};
 use crate::commands::served::{FAR_PATIENCE, open_far};
 use crate::commands::{control, print, print_json};
 use crate::error::Error;
@@ -28,7 +28,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
             let request = Request::Add {
                 nqn: args.nqn.map(|nqn| nqn.to_string()),
                 namespace: args.namespace.map(absolute),
-                ram: args.ram.map(|ram| format!("{},block={}", ram.size, ram.block)),
+                ram: args.ram.map(|ram| format!("{},{}", ram.size, format_text(ram.block))),
                 ana_group: args.ana_group,
             };
             let added = ask(args.control.control.as_ref(), &request)?;
@@ -85,7 +85,7 @@ fn absolute(spec: MediumSpec) -> String {
     let path = std::path::absolute(&spec.path).unwrap_or(spec.path);
     let size = spec.size.map(|size| format!(",size={size}")).unwrap_or_default();
     let readonly = if spec.readonly { ",readonly" } else { "" };
-    format!("{}{size},block={}{readonly}", path.display(), spec.block)
+    format!("{}{size},{}{readonly}", path.display(), format_text(spec.block))
 }
 
 fn plain(value: &Value) -> &str {

@@ -7,7 +7,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use nvme::media::ram::BYTES_MAX;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
 use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, TLS_KEYS_MAX, is_closed};
 use nvme_fabrics::wire::{ControllerId, Nqn};
@@ -16,7 +15,7 @@ use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use super::hosts::{HostTable, hosts};
-use crate::args::{AccessState, FarSpec, NamespaceSpec, RamSpec, Served};
+use crate::args::{AccessState, FarSpec, FormatSpec, NamespaceSpec, RamSpec, Served, check_ram};
 use crate::error::Error;
 
 /// What a target offers: where it listens, its subsystems, and referrals to other targets.
@@ -225,6 +224,7 @@ struct NamespaceTable {
     ram: Option<Text<Size>>,
     size: Option<Text<Size>>,
     block: Option<u32>,
+    protection: Option<u32>,
     #[serde(default)]
     readonly: bool,
     #[serde(rename = "ana-group")]
@@ -404,26 +404,24 @@ fn access(
 }
 
 fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
-    let block = table.block.unwrap_or(512);
-    if !matches!(block, 512 | 4096) {
-        return Err(("block", format!("a block of {block} bytes is not served; expected 512 or 4096")));
-    }
+    let format = FormatSpec { block: table.block, protection: table.protection };
+    let block =
+        format.block().map_err(|why| (if table.block.is_some() { "block" } else { "protection" }, why))?;
     match (&table.path, &table.ram, &table.url) {
         (Some(path), None, None) => {
             let size = table.size.as_ref().map(|Text(Size(size))| *size);
             Ok(Backing::File(NamespaceSpec { path: path.clone(), size, block, readonly: table.readonly }))
         }
         (None, Some(Text(Size(size))), None) => {
-            if *size == 0 || *size > BYTES_MAX || !size.is_multiple_of(u64::from(block)) {
-                let why =
-                    format!("{size} bytes is no multiple of the block size, {block}, up to {BYTES_MAX}");
-                return Err(("ram", why));
-            }
+            check_ram(*size, block).map_err(|why| ("ram", why))?;
             Ok(Backing::Ram(RamSpec { size: *size, block }))
         }
         (None, None, Some(Text(far))) => {
-            if table.size.is_some() || table.block.is_some() {
-                return Err(("url", "the size and the block are those of the other device".to_owned()));
+            if table.size.is_some() || table.block.is_some() || table.protection.is_some() {
+                return Err((
+                    "url",
+                    "the size, the block and its protection are those of the other device".to_owned(),
+                ));
             }
             let mut far = far.clone();
             far.readonly |= table.readonly;
@@ -436,6 +434,7 @@ fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nvme::subsystem::BlockSize;
 
     const GOOD: &str = r#"
 [[port]]
@@ -475,9 +474,13 @@ ports = ["0.0.0.0:4420"]
         assert_eq!(offer.subsystems.len(), 2);
         assert_eq!(offer.referrals[0].1, Nqn::discovery());
         let Source::Listed(listed) = &offer.subsystems[0].source else { panic!("from the file") };
-        let spec =
-            NamespaceSpec { path: "disk.img".into(), size: Some(10 << 30), block: 4096, readonly: false };
-        let ram = RamSpec { size: 64 << 20, block: 512 };
+        let spec = NamespaceSpec {
+            path: "disk.img".into(),
+            size: Some(10 << 30),
+            block: BlockSize::Bytes4096,
+            readonly: false,
+        };
+        let ram = RamSpec { size: 64 << 20, block: BlockSize::Bytes512 };
         let [one, seven] = [(1, 1, Backing::File(spec)), (7, 2, Backing::Ram(ram))]
             .map(|(id, ana_group, backing)| Listed { id, ana_group, backing });
         assert_eq!(*listed, [one, seven]);

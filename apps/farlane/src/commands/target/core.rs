@@ -186,8 +186,12 @@ impl Core {
         if core.config().pool.is_some_and(|pool| pool.medium == namespace.medium) {
             return Err("hosts alone say how long a namespace of the pool is".to_owned());
         }
-        let block = u64::from(namespace.block.bytes());
-        if let Some(size) = size.filter(|size| *size == 0 || !size.is_multiple_of(block)) {
+        let block = u64::from(namespace.block.stored());
+        let is_wrong = |size: u64| match namespace.block.guard() {
+            None => size == 0 || !size.is_multiple_of(block),
+            Some(_) => size < block,
+        };
+        if let Some(size) = size.filter(|size| is_wrong(*size)) {
             return Err(format!("{size} B is not a positive multiple of the block size, {block} B"));
         }
         let resized = self.driver.resize_medium(key, namespace.medium, size);
@@ -242,15 +246,14 @@ struct Opened {
     /// Where the medium's bytes are, in words that mean the same at the next start.
     origin: String,
     bytes: u64,
-    block: u32,
+    block: BlockSize,
     read_only: bool,
 }
 
 impl Opened {
     fn describe(&self, id: u32, serial: &str) -> NamespaceConfig {
-        let block = if self.block == 4096 { BlockSize::Bytes4096 } else { BlockSize::Bytes512 };
         let identity = NamespaceIdentity::derived(&format!("{serial}/{id}"));
-        let config = NamespaceConfig::new(NamespaceId(id), MediumId(0), self.bytes, block, identity);
+        let config = NamespaceConfig::new(NamespaceId(id), MediumId(0), self.bytes, self.block, identity);
         NamespaceConfig { read_only: self.read_only, ..config }
     }
 }
@@ -259,7 +262,8 @@ fn open_backing(clock: Clock, backing: &Backing, patience: Nanos) -> Result<Open
     match backing {
         Backing::Far(spec) => {
             let far = open_far(clock, spec, patience)?;
-            let (bytes, block, read_only) = (far.size(), far.block(), spec.readonly);
+            let (bytes, read_only) = (far.size(), spec.readonly);
+            let block = BlockSize::from_bytes(far.block()).unwrap_or_default();
             let origin = far_origin(spec, &far);
             Ok(Opened { medium: far.into(), origin, bytes, block, read_only })
         }

@@ -16,10 +16,10 @@ pub(super) enum Request {
     Add {
         /// NQN of the subsystem; may be left out if there is only one.
         nqn: Option<String>,
-        /// File of the namespace, `PATH[,size=SIZE][,block=512|4096][,readonly]` with an absolute
+        /// File of the namespace, `PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]` with an absolute
         /// path, or URL of the device that has it.
         namespace: Option<String>,
-        /// Memory of the namespace: `SIZE[,block=512|4096]`.
+        /// Memory of the namespace: `SIZE[,block=512|4096][,protection=16|64]`.
         ram: Option<String>,
         /// Group for Asymmetric Namespace Access (ANA); 1, if left out.
         ana_group: Option<u32>,

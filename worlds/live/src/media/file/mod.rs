@@ -251,6 +251,7 @@ impl FileMedium {
     }
 
     fn begin(&mut self, request: Request) {
+        self.leave_direct_if_unaligned(&request.operation);
         let (begin, left, goal) = match request.operation {
             Operation::Read { offset, length } => {
                 self.reading += u64::from(length).min(READ_PIECE_MAX);
@@ -273,6 +274,23 @@ impl FileMedium {
         let call = self.next_call(&mut job).expect("a request begins with a call");
         self.jobs[name as usize] = Some(job);
         self.kernel.start(name, call);
+    }
+
+    /// Goes back to the page cache at the first request that direct transfers can't do: hosts may
+    /// format a namespace of blocks of 4096 bytes to smaller units.
+    fn leave_direct_if_unaligned(&mut self, operation: &Operation) {
+        let Some(alignment) = self.direct.map(|alignment| alignment as u64) else { return };
+        let (offset, length) = match operation {
+            Operation::Read { offset, length } => (*offset, u64::from(*length)),
+            Operation::Write { offset, data, .. } => (*offset, length_u64(data.len())),
+            Operation::WriteZeroes { offset, length, .. } => (*offset, *length),
+            Operation::Flush | Operation::Deallocate { .. } => return,
+        };
+        if !offset.is_multiple_of(alignment) || !length.is_multiple_of(alignment) {
+            // Without the change, the request fails as the kernel sees fit.
+            let _ = open::leave_direct(self.kernel.file());
+            self.direct = None;
+        }
     }
 
     /// The next call towards the job's goal; `None` when the goal is reached.

@@ -343,6 +343,12 @@ fn set_direct(path: &Path, file: &File, block: u32) -> (Option<usize>, Option<No
     (Some(block), None)
 }
 
+/// Lets transfers use the page cache again.
+pub(super) fn leave_direct(file: &File) -> io::Result<()> {
+    let flags = fcntl_getfl(file)?;
+    Ok(fcntl_setfl(file, flags - OFlags::DIRECT)?)
+}
+
 /// The alignment of memory and of offsets for direct transfers, in bytes. Both are 0 where there
 /// are no direct transfers; `None` where the kernel can't tell.
 fn direct_alignment(file: &File) -> Option<(usize, usize)> {
