@@ -253,6 +253,14 @@ pub(crate) enum Error {
     ))]
     NoNamespaces { wanted: u32 },
 
+    #[error(
+        "namespace {namespace} has {bytes} B of metadata beside each block, which is no protection information of Type 1 with a 16b or 64b guard"
+    )]
+    #[diagnostic(help(
+        "format it without metadata, or with such protection: farlane identify URL shows its formats"
+    ))]
+    Metadata { namespace: u32, bytes: u16 },
+
     #[error("{why}")]
     #[diagnostic(help("farlane identify URL shows the namespaces that are there"))]
     FarNamespace { why: String },

@@ -19,6 +19,7 @@ mod distribution;
 mod drawing;
 mod error;
 mod picture;
+mod protected;
 mod session;
 mod workload;
 

@@ -3,13 +3,14 @@
 
 use engine::{Instant, Nanos, Rng};
 use live::drivers::controller::Completed;
-use nvme::host::Namespace;
+use nvme::host::{Mismatch, Namespace};
 use nvme::wire::IoOpcode;
 use nvme_pcie::host::{Data, QueueId, Submission};
 
 use crate::args::Workload;
 use crate::distribution::Distribution;
 use crate::error::Error;
+use crate::protected::Protected;
 use crate::session::Session;
 
 /// Most chunks that a verified load may cover: each has a 4-byte note of its last write.
@@ -22,6 +23,8 @@ const PICKS_MAX: u32 = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) namespace: Namespace,
+    /// Who protects the namespace's blocks.
+    pub(crate) protected: Protected,
     pub(crate) workload: Workload,
     /// Length of each command's data in bytes.
     pub(crate) bytes: u32,
@@ -209,6 +212,18 @@ impl<'a> Runner<'a> {
         Data { address: self.base + slot as u64 * u64::from(self.job.bytes), length: self.job.bytes }
     }
 
+    /// Where the protection information of a slot's data is, behind all slots' data.
+    fn metadata(&self, slot: usize) -> Data {
+        let length = self.job.protected.bytes(self.blocks());
+        let data = self.slots.len() as u64 * u64::from(self.job.bytes);
+        Data { address: self.base + data + slot as u64 * u64::from(length), length }
+    }
+
+    /// The blocks of a command.
+    const fn blocks(&self) -> u32 {
+        self.job.bytes / self.job.namespace.block_bytes
+    }
+
     /// Begins the commands that are due by `now`, as far as there is room. Returns when the next
     /// command is due; none when there is no room.
     fn fill(&mut self, now: Instant) -> Result<Option<Instant>, Error> {
@@ -261,8 +276,7 @@ impl<'a> Runner<'a> {
         (write, intended): (bool, Option<Instant>),
     ) -> Result<(), Error> {
         let data = self.data(slot);
-        let Namespace { id, block_bytes, .. } = self.job.namespace;
-        let blocks = self.job.bytes / block_bytes;
+        let (id, blocks) = (self.job.namespace.id, self.blocks());
         let lba = chunk * u64::from(blocks);
         let writes = write.then(|| {
             // A note of 0 means that nothing was written.
@@ -273,6 +287,10 @@ impl<'a> Runner<'a> {
             let seed = self.job.seed;
             self.session.put(data, |bytes| mark(bytes, seed, chunk, generation));
         }
+        let metadata = self.metadata(slot);
+        if write {
+            self.job.protected.generate(self.session, lba, data, metadata);
+        }
         if let Some(busy) = self.busy.get_mut(index(chunk)) {
             *busy = true;
         }
@@ -282,7 +300,7 @@ impl<'a> Runner<'a> {
             true => ("a write", Submission::on_blocks(IoOpcode::Write, queue, id, lba, blocks, data, cookie)),
             false => ("a read", Submission::on_blocks(IoOpcode::Read, queue, id, lba, blocks, data, cookie)),
         };
-        self.session.submit(command, submission)
+        self.session.submit(command, self.job.protected.submission(submission, metadata.address))
     }
 
     /// The I/O queue of a slot's commands: slots take turns on the queues.
@@ -345,6 +363,12 @@ impl<'a> Runner<'a> {
         if let Some(at) = first_difference(bytes, self.job.seed, chunk, generation) {
             let offset = chunk * u64::from(self.job.bytes) + at as u64;
             self.report.corrupt.push(format!("byte {offset} of namespace {}", self.job.namespace.id.0));
+            return;
+        }
+        let (lba, metadata) = (chunk * u64::from(self.blocks()), self.metadata(slot));
+        if let Err(Mismatch { block, what }) = self.job.protected.check(self.session, lba, data, metadata) {
+            let (lba, id) = (lba + u64::from(block), self.job.namespace.id.0);
+            self.report.corrupt.push(format!("block {lba} of namespace {id}, where {what}"));
         }
     }
 

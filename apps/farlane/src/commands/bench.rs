@@ -10,6 +10,7 @@ use crate::args::{Ahead, BenchArgs, Carried, ConfigCacheCounters, FarReads, Work
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
+use crate::protected::Protected;
 use crate::session::{Needs, Session};
 use crate::workload::{self, Job, Report};
 
@@ -32,6 +33,9 @@ struct Json<'a> {
     late: u64,
     /// Whether all data that was compared was as written; none without --verify.
     verified: Option<bool>,
+    /// Who made and checked protection information: host or controller; none without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protected_by: Option<&'static str>,
     compared: u64,
     /// What the tunnel has sent ahead; none without lookahead.
     lookahead: Option<Ahead>,
@@ -53,7 +57,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
         expected: "less than 4 GiB".to_owned(),
     })?;
     let needs = Needs {
-        data_bytes: u64::from(args.iodepth) * u64::from(bytes).next_multiple_of(4096),
+        // A verified load has protection information beside its data, where there is any.
+        data_bytes: u64::from(args.iodepth)
+            * (u64::from(bytes).next_multiple_of(4096) + u64::from(bytes / 32)),
         depth: args.iodepth,
         ..Needs::default()
     };
@@ -64,6 +70,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     let namespace = session.namespace(args.namespace)?;
     let job = Job {
         namespace,
+        protected: Protected::of(&mut session, &namespace, args.verify)?,
         workload: args.rw,
         bytes,
         depth: args.iodepth,
@@ -131,6 +138,7 @@ fn tell(
             first_error: report.first_error.as_deref(),
             late: report.late,
             verified,
+            protected_by: job.protected.word(),
             compared: report.compared,
             lookahead,
             shadow,
@@ -168,6 +176,9 @@ fn tell(
         Some(first) => text.push_str(&format!("  {} errors, the first: {first}\n", report.errors)),
     }
     text.push_str(&verification(verified, report));
+    if let Some(who) = job.protected.word() {
+        text.push_str(&format!("  protection information is made and checked by the {who}\n"));
+    }
     print(&text)
 }
 

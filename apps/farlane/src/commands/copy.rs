@@ -19,6 +19,7 @@ use crate::args::{Extent, ReadArgs, Target, WriteArgs};
 use crate::commands::pieces::{Ahead, Behind, Piece, Sink, Source};
 use crate::commands::{print, print_json};
 use crate::error::Error;
+use crate::protected::Protected;
 use crate::session::{Needs, Session};
 use crate::workload::rate;
 
@@ -37,6 +38,7 @@ const LOOK: Nanos = Nanos::from_millis(1);
 pub(crate) struct Copy<'a> {
     session: &'a mut Session,
     namespace: Namespace,
+    protected: Protected,
     /// Where the part begins in the namespace, in bytes: a multiple of the block size.
     offset: u64,
     /// Bytes per command: a multiple of the block size.
@@ -186,7 +188,18 @@ impl<'a> Copy<'a> {
         }
         let depth = usize::try_from(extent.iodepth).expect("32 bits fit");
         let bar = ProgressBar::hidden();
-        Ok(Self { session, namespace, offset: extent.offset, chunk, depth, sha256: Sha256::new(), show, bar })
+        let protected = Protected::of(session, &namespace, false)?;
+        Ok(Self {
+            session,
+            namespace,
+            protected,
+            offset: extent.offset,
+            chunk,
+            depth,
+            sha256: Sha256::new(),
+            show,
+            bar,
+        })
     }
 
     /// Shows how far the copy is: out of `length` bytes, if the length is known.
@@ -220,18 +233,12 @@ impl<'a> Copy<'a> {
         let data = self.data(slot, blocks * block);
         let lba = (self.offset + position) / u64::from(block);
         let (queue, namespace, cookie) = (QueueId(1), self.namespace.id, slot as u64);
-        match write {
-            true => {
-                let submission =
-                    Submission::on_blocks(IoOpcode::Write, queue, namespace, lba, blocks, data, cookie);
-                self.session.submit("a write", submission)
-            }
-            false => {
-                let submission =
-                    Submission::on_blocks(IoOpcode::Read, queue, namespace, lba, blocks, data, cookie);
-                self.session.submit("a read", submission)
-            }
-        }
+        let (command, opcode) = match write {
+            true => ("a write", IoOpcode::Write),
+            false => ("a read", IoOpcode::Read),
+        };
+        let submission = Submission::on_blocks(opcode, queue, namespace, lba, blocks, data, cookie);
+        self.session.submit(command, self.protected.submission(submission, 0))
     }
 
     /// Waits for a command to end, and marks it in `under`. The wait is short where an input or
@@ -397,7 +404,7 @@ impl<'a> Copy<'a> {
         data.address += u64::from(whole);
         let lba = (self.offset + position + u64::from(whole)) / u64::from(block);
         let read = Submission::on_blocks(IoOpcode::Read, QueueId(1), self.namespace.id, lba, 1, data, 0);
-        self.session.execute("a read", read)?;
+        self.session.execute("a read", self.protected.submission(read, 0))?;
         data.length = bytes % block;
         self.session.put(data, |bytes| bytes.copy_from_slice(&kept));
         Ok(())

@@ -10,6 +10,7 @@ mod event;
 mod identity;
 mod namespace;
 mod origin;
+mod protection;
 mod submitted;
 
 pub use ana::ana_states;
@@ -19,4 +20,5 @@ pub use event::AsynchronousEvent;
 pub use identity::{Identity, queue_entries_max, ready_timeout, transfer_limit};
 pub use namespace::{NAMESPACES_MAX, Namespace};
 pub use origin::Origin;
+pub use protection::{Mismatch, Protection, Wrong};
 pub use submitted::Command;

@@ -88,8 +88,6 @@ const SEPARATE_METADATA: u8 = 1 << 1;
 /// End-to-end Data Protection Capabilities (DPC): Type 1, in the last bytes of the metadata.
 const TYPE_1: u8 = 1 << 0;
 const LAST_BYTES: u8 = 1 << 4;
-/// Protection Information Format (PIF) of an extended LBA format: 64b Guard.
-const PIF_64: u32 = 0b10 << 7;
 /// Controller Attributes: Extended LBA Formats (ELBAS).
 const EXTENDED_FORMATS: u32 = 1 << 15;
 /// Namespace Status: the namespace is ready.
@@ -146,7 +144,7 @@ impl Identify<'_> {
                 }
                 let mut formats = [0; 64];
                 for (format, block) in formats.iter_mut().zip(BlockSize::ALL) {
-                    *format = if block.guard() == Some(Guard::Bits64) { PIF_64 } else { 0 };
+                    *format = block.guard().map_or(0, Guard::format);
                 }
                 IdentifyNamespaceNvm { extended_formats: formats }.emit(page);
             }

@@ -314,10 +314,14 @@ const FORMAT_INDEX_HIGH: Bits = Bits::new(6, 5);
 impl IdentifyNamespace {
     /// The LBA format that the namespace is formatted with.
     pub fn formatted(&self) -> LbaFormat {
+        self.lba_formats[usize::from(self.formatted_index())]
+    }
+
+    /// The index of the LBA format with which the namespace is formatted (FLBAS).
+    pub fn formatted_index(&self) -> u8 {
         let flbas = u32::from(self.formatted_lba_size);
         let high = if self.lba_format_count >= 16 { FORMAT_INDEX_HIGH.of(flbas) } else { 0 };
-        let index = high << 4 | FORMAT_INDEX_LOW.of(flbas);
-        self.lba_formats[usize::from(super::bits::low_u8(index))]
+        super::bits::low_u8(high << 4 | FORMAT_INDEX_LOW.of(flbas))
     }
 
     /// Length of a logical block in bytes, if the structure names a valid one (512 B to 64 KiB).

@@ -1,5 +1,6 @@
 //! End-to-end protection information: the guards and tags that accompany a logical block.
 
+use super::bits::Bits;
 use crc::{CRC_16_T10_DIF, CRC_64_NVME, Crc, Table};
 
 /// The guard of a logical block format: Protection Information Format (PIF).
@@ -14,7 +15,28 @@ pub enum Guard {
 static GUARD_16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_T10_DIF);
 static GUARD_64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_NVME);
 
+/// Storage Tag Size (STS) and Protection Information Format (PIF) of an extended LBA format.
+const STORAGE_TAG_SIZE: Bits = Bits::new(6, 0);
+const FORMAT: Bits = Bits::new(8, 7);
+
 impl Guard {
+    /// The extended LBA format (ELBAF) of blocks with this guard: PIF, with a Storage Tag Size of 0.
+    pub const fn format(self) -> u32 {
+        match self {
+            Self::Bits16 => 0,
+            Self::Bits64 => 0b10 << 7,
+        }
+    }
+
+    /// The guard of an extended LBA format (ELBAF), if it is one of these without a storage tag.
+    pub fn of_format(format: u32) -> Option<Self> {
+        match (FORMAT.of(format), STORAGE_TAG_SIZE.of(format)) {
+            (0, 0) => Some(Self::Bits16),
+            (0b10, 0) => Some(Self::Bits64),
+            _ => None,
+        }
+    }
+
     /// Length in bytes of the protection information of a block.
     pub const fn length(self) -> usize {
         match self {

@@ -16,6 +16,7 @@ use super::floor;
 use crate::args::Workload;
 use crate::distribution::Distribution;
 use crate::error::Error;
+use crate::protected::Protected;
 use crate::session::Session;
 use crate::workload::{self, Job};
 
@@ -117,7 +118,18 @@ pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Re
 
 fn job(namespace: Namespace, workload: Workload, bytes: u32, depth: u32, runtime: Nanos) -> Job {
     let range = namespace.blocks * u64::from(namespace.block_bytes);
-    Job { namespace, workload, bytes, depth, rate: None, runtime, range, verify: false, seed: 1 }
+    Job {
+        namespace,
+        protected: Protected::No,
+        workload,
+        bytes,
+        depth,
+        rate: None,
+        runtime,
+        range,
+        verify: false,
+        seed: 1,
+    }
 }
 
 /// Writes the whole namespace once: memory that was never written is not there, and costs nothing
