@@ -50,6 +50,8 @@ pub struct WorkloadConfig {
     /// The longest pause between operations in the chaos phase. Pauses keep a long bad day from
     /// taking millions of operations.
     pub pause_max: Nanos,
+    /// Whether media lie until the world is healed: see [`Checker::forgive`].
+    pub media_lie: bool,
 }
 
 /// One operation in this many is followed by a pause.
@@ -115,7 +117,11 @@ const PASSES: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Read];
 impl Workload {
     /// A workload on a disk of zeroes, in its chaos phase.
     pub fn new(config: WorkloadConfig, rng: Rng) -> Self {
-        Self::on(config, Rc::new(RefCell::new(Checker::new(config.blocks, config.block_size))), rng)
+        let mut checker = Checker::new(config.blocks, config.block_size);
+        if config.media_lie {
+            checker.forgive();
+        }
+        Self::on(config, Rc::new(RefCell::new(checker)), rng)
     }
 
     /// Another host's workload on the disk of this one. Each host must find what the other one
@@ -274,6 +280,11 @@ impl Workload {
         let idle = self.outstanding.is_empty();
         assert!(phase != Phase::Verify || idle, "a verification begins with nothing outstanding");
         (self.phase, self.pass, self.cursor) = (phase, 0, 0);
+        if self.config.media_lie && phase == Phase::Verify {
+            // What is there may be rotten. What is written from now on must come back.
+            self.checker.borrow_mut().forgive_no_more();
+            self.pass = 1;
+        }
     }
 
     /// Whether work is left in `phase`, once the world is healed.

@@ -41,6 +41,12 @@ fn far_disks_keep_their_promises_with_lookahead() {
 }
 
 #[test]
+fn media_that_lie_never_pass_for_data() {
+    let outcomes = hold_up("disk-protected", disk::run_protected, 60);
+    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 100), "no lie was found out");
+}
+
+#[test]
 fn the_same_list_gives_the_same_bytes_with_lookahead_and_without() {
     let outcomes = hold_up("disk-both", disk::run_both, 40);
     assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");

@@ -342,6 +342,7 @@ fn run(seed: u64, bug: Bug) -> Outcome {
         depth: 8,
         blocks_max: 4,
         pause_max: Nanos::from_millis(1),
+        media_lie: false,
     };
     let workload = Workload::new(config, world.rng("workload"));
     let near = world.add(Toy::Client(Box::new(Client::new(bug, far, workload, Instant::ZERO))));

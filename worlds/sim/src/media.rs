@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use engine::{Nanos, Rng};
+use engine::{Buffer, Nanos, Rng};
 use nvme::media::ram::RamDisk;
-use nvme::media::{Completion, MediaError, MediumId, Operation, Request};
+use nvme::media::{Completion, IoId, MediaError, MediumId, Operation, Request};
 
 use crate::NodeId;
 use crate::schedule::{Key, Slot, Source};
@@ -20,6 +20,9 @@ pub struct MediaProfile {
     pub jitter: Nanos,
     /// One request in this many fails; 0 means never.
     pub error_one_in: u64,
+    /// One write in this many is a lie: it is torn, lost or written elsewhere, or another bit of the
+    /// medium rots, and the medium says that all is well; 0 means never.
+    pub lies_one_in: u64,
     /// A request that fails or is lost may have been done in part, in whole units of this many
     /// bytes.
     pub atomic_unit: u32,
@@ -32,6 +35,7 @@ impl Default for MediaProfile {
             latency: Nanos::from_micros(20),
             jitter: Nanos::from_micros(10),
             error_one_in: 0,
+            lies_one_in: 0,
             atomic_unit: 4096,
         }
     }
@@ -95,6 +99,48 @@ impl Medium {
         }
     }
 
+    /// Does something else than a write says, and answers that it is done.
+    fn lie(&mut self, request: Request) {
+        let (id, unit, size) = (request.id, u64::from(self.profile.atomic_unit), self.disk.bytes());
+        match (self.rng.below(4), request) {
+            (0, _) => {}
+            (1, Request { operation: Operation::Write { data, durable, .. }, medium, .. }) => {
+                let places = (size - data.len() as u64) / unit + 1;
+                let offset = self.rng.below(places) * unit;
+                let operation = Operation::Write { offset, data, durable };
+                self.disk.submit(Request { id, medium, operation }, &mut |_| ());
+            }
+            (2, request) => self.perform_part(request),
+            (_, request) => {
+                self.disk.submit(request, &mut |_| ());
+                self.rot();
+            }
+        }
+        self.answers.push_back(Completion::Done { id, result: Ok(()) });
+    }
+
+    /// Flips one bit of the disk.
+    fn rot(&mut self) {
+        const SECTOR: u32 = 512;
+        let at = self.rng.below(self.disk.bytes());
+        let (medium, id) = (self.number, IoId(0));
+        let mut sector = [0; SECTOR as usize];
+        let offset = at / u64::from(SECTOR) * u64::from(SECTOR);
+        let operation = Operation::Read { offset, length: SECTOR };
+        self.disk.submit(Request { id, medium, operation }, &mut |answer| {
+            if let Completion::Data { offset, data, .. } = answer {
+                sector[usize::try_from(offset).expect("within a sector")..][..data.len()]
+                    .copy_from_slice(&data);
+            }
+        });
+        sector[usize::try_from(at - offset).expect("within a sector")] ^= 1 << self.rng.below(8);
+        let data = Buffer::copy_from_slice(&sector);
+        self.disk.submit(
+            Request { id, medium, operation: Operation::Write { offset, data, durable: false } },
+            &mut |_| (),
+        );
+    }
+
     fn fail(&mut self, request: Request) {
         let error = match request.operation {
             Operation::Read { .. } => MediaError::Read,
@@ -105,6 +151,11 @@ impl Medium {
         self.perform_part(request);
         self.answers.push_back(Completion::Done { id, result: Err(error) });
     }
+}
+
+/// Whether an operation leaves bytes on the medium.
+const fn is_write(operation: &Operation) -> bool {
+    matches!(operation, Operation::Write { .. } | Operation::WriteZeroes { .. })
 }
 
 impl<P> Core<P> {
@@ -194,6 +245,8 @@ impl<P> Core<P> {
         {
             if medium.rng.one_in(medium.profile.error_one_in) {
                 medium.fail(request);
+            } else if is_write(&request.operation) && medium.rng.one_in(medium.profile.lies_one_in) {
+                medium.lie(request);
             } else {
                 medium.perform(request);
             }

@@ -171,6 +171,7 @@ impl Scene {
             depth: if many { 90 } else { 16 },
             blocks_max: if many { 1 } else { 12 },
             pause_max: Nanos::from_millis(60),
+            media_lie: false,
         };
         let base = BASE + index as u64 * PAGES * PAGE;
         if unruly {

@@ -1,6 +1,6 @@
 //! A model of what a disk may hold, with which every read is compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -130,6 +130,8 @@ pub struct Checker {
     outstanding: BTreeMap<OperationId, Outstanding>,
     time: u64,
     issued: u64,
+    /// While media lie: the values that each block was ever to hold.
+    ever: Option<Vec<BTreeSet<Value>>>,
     violations: Vec<Violation>,
 }
 
@@ -146,8 +148,20 @@ impl Checker {
             outstanding: BTreeMap::new(),
             time: 0,
             issued: 0,
+            ever: None,
             violations: Vec::new(),
         }
+    }
+
+    /// Allows reads to find any value that their block was ever to hold: media lose writes. Bytes of
+    /// several writes, of another block or of nobody stay forbidden.
+    pub fn forgive(&mut self) {
+        self.ever = Some(self.blocks.iter().map(|_| BTreeSet::from([Value::ZEROES])).collect());
+    }
+
+    /// Allows nothing more than a good disk may do.
+    pub fn forgive_no_more(&mut self) {
+        self.ever = None;
     }
 
     /// Number of blocks of the disk.
@@ -175,6 +189,9 @@ impl Checker {
         for block in blocks.clone() {
             let candidates = &mut self.blocks[index(block)];
             candidates.extend(value.map(|value| Candidate { value, ended: None, superseded: None }));
+            if let (Some(ever), Some(value)) = (&mut self.ever, value) {
+                ever[index(block)].insert(value);
+            }
         }
         self.outstanding.insert(id, Outstanding { kind, blocks, began });
         id
@@ -234,6 +251,9 @@ impl Checker {
 
     /// Compares the value that a read found in `block` with the model; the read began at `began`.
     fn observe(&mut self, read: OperationId, block: u64, found: Value, began: u64, now: u64) {
+        if self.ever.as_ref().is_some_and(|ever| ever[index(block)].contains(&found)) {
+            return;
+        }
         let candidates = &mut self.blocks[index(block)];
         let possible = |candidate: &Candidate| candidate.superseded.is_none_or(|at| at > began);
         if !candidates.iter().any(|candidate| candidate.value == found && possible(candidate)) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use assemblies::near::{self, ControllerIndex, Near};
 use engine::{Engine, Instant, Rng};
-use nvme::host::command;
+use nvme::host::{Protection, command};
 use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission, SubmitError};
 use pcie::memory::Memory;
@@ -37,13 +37,61 @@ pub(super) struct Disk {
     issued: BTreeMap<u64, (Operation, u64)>,
     free: Vec<u64>,
     slot_bytes: u64,
+    /// How blocks are protected, and whether the host makes and checks the information itself.
+    protection: Option<(Protection, bool)>,
 }
 
 impl Disk {
     pub(super) fn new(serial: String, workload: Box<dyn Work>, slots: u64, slot_bytes: u64) -> Self {
         let (issued, free) = (BTreeMap::new(), (0..slots).collect());
-        Self { serial, workload, pending: None, issued, free, slot_bytes }
+        Self { serial, workload, pending: None, issued, free, slot_bytes, protection: None }
     }
+
+    /// The disk with protection information, which the host or the controller makes and checks. It
+    /// lies behind the data in a slot.
+    pub(super) fn protected(self, protection: Protection, by_host: bool) -> Self {
+        Self { protection: Some((protection, by_host)), ..self }
+    }
+
+    /// Makes the information of the blocks in `bytes`, which a write of `operation` moves.
+    fn generate(&self, operation: &Operation, bytes: &mut Vec<u8>) {
+        let Some((protection, true)) = self.protection else { return };
+        let mut information = vec![UNFILLED; information_bytes(protection, operation)];
+        if operation.kind == Kind::Write {
+            protection.generate(operation.blocks.start, bytes, &mut information);
+        }
+        bytes.append(&mut information);
+    }
+
+    /// Whether the information behind the data that a read brought is that of the data.
+    fn is_right(&self, operation: &Operation, bytes: &[u8]) -> bool {
+        let Some((protection, true)) = self.protection else { return true };
+        let (data, information) = bytes.split_at(bytes.len() - information_bytes(protection, operation));
+        protection.check(operation.blocks.start, data, information).is_ok()
+    }
+
+    /// Lets a read or write of `submission` be protected.
+    fn protect(&self, operation: &Operation, submission: Submission) -> Submission {
+        let (Some((protection, by_host)), Kind::Read | Kind::Write) = (self.protection, operation.kind)
+        else {
+            return submission;
+        };
+        let entry = match (by_host, submission.data) {
+            (true, Some(data)) => protection.by_host(submission.entry, data.address + u64::from(data.length)),
+            _ => protection.by_controller(submission.entry),
+        };
+        Submission { entry, ..submission }
+    }
+}
+
+/// Bytes of protection information that a read or write of `operation` moves.
+fn information_bytes(protection: Protection, operation: &Operation) -> usize {
+    let blocks = match operation.kind {
+        Kind::Read | Kind::Write => operation.blocks.end - operation.blocks.start,
+        Kind::WriteZeroes | Kind::Flush => 0,
+    };
+    let bytes = protection.bytes(u32::try_from(blocks).expect("few blocks"));
+    usize::try_from(bytes).expect("a few bytes")
 }
 
 /// A host over tunnels: its near machine, its connections and its workloads.
@@ -159,11 +207,13 @@ impl HostNode {
             if operation.kind == Kind::Write {
                 disk.workload.stamp(&operation, &mut bytes);
             }
+            let length = bytes.len();
+            disk.generate(&operation, &mut bytes);
             self.near.memory_mut().write(address, &bytes).expect("a slot lies within the data region");
             let queue = QueueId(
                 1 + u16::try_from(slot % u64::from(self.settings.driver.queue_pairs)).expect("few queues"),
             );
-            let submission = submission(&operation, queue, address, bytes.len());
+            let submission = disk.protect(&operation, submission(&operation, queue, address, length));
             match self.near.submit(now, controller, submission) {
                 Ok(_) => {
                     disk.free.pop();
@@ -194,8 +244,17 @@ impl HostNode {
             return disk.workload.end(id, End::Failed);
         }
         let length = if operation.kind == Kind::Read { disk.workload.length(&operation) } else { 0 };
-        let bytes = self.near.memory().slice(region.base + slot * disk.slot_bytes, length);
-        disk.workload.end(id, End::Done(bytes.expect("a slot lies within the data region")));
+        let further = match (operation.kind, disk.protection) {
+            (Kind::Read, Some((protection, true))) => information_bytes(protection, &operation),
+            _ => 0,
+        };
+        let bytes = self.near.memory().slice(region.base + slot * disk.slot_bytes, length + further);
+        let bytes = bytes.expect("a slot lies within the data region");
+        let end = match operation.kind != Kind::Read || disk.is_right(&operation, bytes) {
+            true => End::Done(&bytes[..length]),
+            false => End::Failed,
+        };
+        disk.workload.end(id, end);
     }
 
     pub(super) fn restart(&mut self, rng: &Rng) {

@@ -7,11 +7,12 @@ mod stranger;
 
 use assemblies::near;
 use engine::{Instant, Nanos, Rng};
+use nvme::host::Protection;
 use nvme::media::MediumId;
 use nvme::subsystem::BlockSize;
 use nvme_pcie::{controller, function};
 use pcie::requester::CompletionTimeout;
-use sim::faults::Plan;
+use sim::faults::{Fault, Plan};
 use sim::media::MediaProfile;
 use sim::stream::LinkProfile;
 use sim::{Context, Event, Node, NodeId, World};
@@ -126,6 +127,8 @@ enum Kind {
     Random,
     /// A list of operations that is carried out to its end.
     Script,
+    /// Random operations on disks with protection information, whose media lie.
+    Protected,
 }
 
 /// A world under construction, and what its seed has decided.
@@ -141,7 +144,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(seed: u64, lookahead: bool) -> Self {
+    fn new(seed: u64, lookahead: bool, kind: Kind) -> Self {
         let world = World::new(seed);
         let mut rng = world.rng("scene");
         let link = LinkProfile {
@@ -150,7 +153,15 @@ impl Scene {
             ..LinkProfile::default()
         };
         let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
-        let media = MediaProfile { atomic_unit: block.bytes(), ..MediaProfile::default() };
+        let block = match kind {
+            Kind::Protected if rng.one_in(2) => BlockSize::Guarded16,
+            Kind::Protected => BlockSize::Guarded64,
+            Kind::Random | Kind::Script => block,
+        };
+        // A guard of 16 bits finds a torn block only with some probability, so that its media write
+        // whole blocks, wherever they do.
+        let atomic_unit = if block == BlockSize::Guarded16 { block.stored() } else { block.alignment() };
+        let media = MediaProfile { atomic_unit, ..MediaProfile::default() };
         let mut strands = world.rng("strands");
         let strands = if lookahead && strands.one_in(2) { 2 + strands.below(3).to_le_bytes()[0] } else { 1 };
         Self { world, rng, link, media, block, lookahead, strands }
@@ -170,7 +181,7 @@ impl Scene {
     }
 
     fn device(&mut self, number: usize) -> NodeId {
-        let bytes = BLOCKS * u64::from(self.block.bytes());
+        let bytes = BLOCKS * u64::from(self.block.stored());
         let mut core = nvme::subsystem::Config::new(&serial(number)).with_namespace(MediumId(0), bytes);
         core.namespaces[0].block = self.block;
         let function = function::Config::new(controller::Config::new(core));
@@ -206,11 +217,17 @@ impl Scene {
     fn disk(&mut self, number: usize, work: Kind) -> Disk {
         let pause_max = Nanos::from_millis(20);
         let block_size = usize::try_from(self.block.bytes()).expect("a block's bytes");
-        let config =
-            WorkloadConfig { blocks: BLOCKS, block_size, depth: DEPTH, blocks_max: BLOCKS_MAX, pause_max };
+        let config = WorkloadConfig {
+            blocks: BLOCKS,
+            block_size,
+            depth: DEPTH,
+            blocks_max: BLOCKS_MAX,
+            pause_max,
+            media_lie: work == Kind::Protected,
+        };
         let rng = self.world.rng(&format!("workload {number}"));
         let workload: Box<dyn Work> = match work {
-            Kind::Random => Box::new(Workload::new(config, rng)),
+            Kind::Random | Kind::Protected => Box::new(Workload::new(config, rng)),
             // The pauses are long enough for the list to last as long as the faults.
             Kind::Script => Box::new(Script::new(
                 WorkloadConfig { pause_max: Nanos::from_millis(60), ..config },
@@ -218,7 +235,15 @@ impl Scene {
                 rng,
             )),
         };
-        Disk::new(serial(number), workload, DEPTH as u64, BLOCKS_MAX * u64::from(self.block.bytes()))
+        let disk =
+            Disk::new(serial(number), workload, DEPTH as u64, BLOCKS_MAX * u64::from(self.block.stored()));
+        match self.block.guard() {
+            None => disk,
+            Some(guard) => {
+                let by_host = !self.world.rng("protection").one_in(4);
+                disk.protected(Protection { guard, block_bytes: self.block.bytes() }, by_host)
+            }
+        }
     }
 }
 
@@ -234,6 +259,18 @@ pub fn run(seed: u64) -> Outcome {
 /// Runs the scenario for `seed` with memory sent ahead of the device's requests.
 pub fn run_ahead(seed: u64) -> Outcome {
     play(seed, true, Kind::Random, chaos::plan)
+}
+
+/// Runs the scenario for `seed` with protection information on the disks, whose media tear, lose
+/// and misdirect writes and let bits rot. A read may fail, and may give what an earlier write wrote.
+/// It never gives anything else.
+pub fn run_protected(seed: u64) -> Outcome {
+    play(seed, seed % 2 == 1, Kind::Protected, |config, rng| {
+        let lying = MediaProfile { lies_one_in: 2 + rng.below(30), ..config.media };
+        let (mut plan, troubles) = chaos::plan(&ChaosConfig { media: lying, ..config.clone() }, rng);
+        config.far.iter().for_each(|far| plan.at(Instant::ZERO, Fault::Media(*far, lying)));
+        (plan, troubles)
+    })
 }
 
 /// Runs one list of operations with lookahead off and on, and with equal faults. What is read and
@@ -259,7 +296,7 @@ fn play(
     kind: Kind,
     plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Trouble>),
 ) -> Outcome {
-    let mut scene = Scene::new(seed, lookahead);
+    let mut scene = Scene::new(seed, lookahead, kind);
     let count = if scene.rng.one_in(4) { 2 } else { 1 };
     let far: Vec<NodeId> = (0..count).map(|number| scene.device(number)).collect();
     let disks = (0..count).map(|number| scene.disk(number, kind)).collect();

@@ -210,6 +210,7 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
         depth: DEPTH,
         blocks_max: BLOCKS_MAX,
         pause_max: Nanos::from_millis(40),
+        media_lie: false,
     };
     let first = Workload::new(workload, world.rng("workload"));
     let others: Vec<_> =
