@@ -7,7 +7,7 @@ use engine::{Buffer, Engine, Instant};
 use crate::media::MediumId;
 use crate::media::ram::RamDisk;
 use crate::subsystem::{
-    CommandToken, Config, ControllerConfig, ControllerKey, HostIdentity, Input, Output, Subsystem,
+    BlockSize, CommandToken, Config, ControllerConfig, ControllerKey, HostIdentity, Input, Output, Subsystem,
 };
 use crate::wire::identify::{
     IDENTIFY_LENGTH, IdentifyController, IdentifyNamespace, NamespaceDescriptor, namespace_list,
@@ -87,6 +87,7 @@ impl World {
             .with_namespace(MediumId(0), DISK_BYTES)
             .with_namespace(MediumId(1), DISK_BYTES / 2)
             .with_pool(MediumId(2), DISK_BYTES);
+        config.namespaces[1].block = BlockSize::Guarded16;
         config.commands_max = TOKENS;
         let mut subsystem = Subsystem::new(Instant::ZERO, config);
         let fabrics = ControllerConfig::fabrics(2, HostIdentity::default());

@@ -1,10 +1,11 @@
-//! Keys and identities of TLS.
+//! Keys, identities and first messages of TLS.
 
-use crate::tls::{Derivation, Identity, IdentityVersion, TlsKey};
+use crate::tls::{Derivation, Identity, IdentityVersion, TlsKey, offered_identities};
 
-/// Parses a key and an identity. A key must parse to the same value after it is emitted, and an
+/// Parses a key, an identity and a ClientHello. Identities lie within the message. A key must parse to the same value after it is emitted, and an
 /// identity that parses must come out again for its host and subsystem.
 pub fn tls(bytes: &[u8]) {
+    assert!(offered_identities(bytes).map(<[u8]>::len).sum::<usize>() <= bytes.len());
     let text = core::str::from_utf8(bytes);
     if let Ok(key) = text.unwrap_or_default().parse::<TlsKey>() {
         assert_eq!(key.emit().parse(), Ok(key));

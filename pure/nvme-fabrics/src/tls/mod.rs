@@ -25,11 +25,13 @@
 //! and it names a key only when it is the same as one that was derived here.
 
 mod derive;
+mod hello;
 mod identity;
 mod key;
 #[cfg(test)]
 mod tests;
 
 pub use derive::{Derivation, Psk, TlsCredentials};
+pub use hello::offered_identities;
 pub use identity::{IDENTITY_MAX, Identity, IdentityError, IdentityVersion};
 pub use key::TlsKey;

@@ -1,6 +1,5 @@
 //! NVMe over Fabrics in the live world: sockets and media around the engines.
 
-mod hello;
 pub mod initiator;
 mod socket;
 pub mod target;

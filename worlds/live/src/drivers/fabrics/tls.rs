@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use nvme_fabrics::authentication::Hash;
 use nvme_fabrics::target::Directory;
-use nvme_fabrics::tls::{Identity, Psk};
+use nvme_fabrics::tls::{Identity, Psk, offered_identities};
 use nvme_fabrics::wire::Nqn;
 use nvme_tcp::Outbox;
 use s2n_tls::config::Config;
@@ -18,8 +18,6 @@ use s2n_tls::connection::Connection;
 use s2n_tls::enums::{Blinding, PskHmac};
 use s2n_tls::error::{Error, ErrorType};
 use s2n_tls::security::DEFAULT_TLS13;
-
-use super::hello;
 
 /// Most bytes that are sealed in one go.
 const GATHER_BYTES: usize = 64 << 10;
@@ -232,7 +230,7 @@ impl Tls {
     fn target_words(&self, acceptor: &Acceptor, error: &Error) -> String {
         let hello = self.session.client_hello().ok().and_then(|hello| hello.raw_message().ok());
         let hello = hello.unwrap_or_default();
-        let Some(offered) = hello::identities(&hello).next() else {
+        let Some(offered) = offered_identities(&hello).next() else {
             return format!("the host has offered no pre-shared key ({})", error.name());
         };
         let identity = match Identity::parse(offered) {
@@ -241,7 +239,7 @@ impl Tls {
         };
         let is_known = |offered: &[u8]| acceptor.0.iter().any(|psk| psk.identity.as_bytes() == offered);
         let Identity { host, subsystem, hash, .. } = identity;
-        match hello::identities(&hello).any(is_known) {
+        match offered_identities(&hello).any(is_known) {
             true => format!(
                 "{host} has another key for {subsystem} than the target; give both ends the same key file"
             ),

@@ -28,9 +28,9 @@ impl<'a> Cursor<'a> {
 
 /// The identities that `hello`, a ClientHello without its handshake header, offers, in its order.
 /// None where the message is not well-formed.
-pub(super) fn identities(hello: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn offered_identities(hello: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut offered = Cursor(offered(hello).unwrap_or_default());
-    std::iter::from_fn(move || {
+    core::iter::from_fn(move || {
         let identity = offered.vector(2)?;
         // The age of a ticket.
         offered.take(4)?;
@@ -58,7 +58,8 @@ fn offered(hello: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::offered_identities as identities;
+    use alloc::vec::Vec;
 
     fn hello(identities: &[&[u8]]) -> Vec<u8> {
         let mut list = Vec::new();
