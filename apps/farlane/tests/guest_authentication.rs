@@ -1,20 +1,23 @@
-//! Linux's own NVMe/TCP initiator, in a guest, authenticates to `farlane target` (DH-HMAC-CHAP).
+//! Linux in a guest and Farlane authenticate to each other (DH-HMAC-CHAP), each as host and as target.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 mod support;
 
 use std::fs::{self, Permissions};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
 use guest::{Guest, skip};
 
-use support::{Export, FARLANE, succeed};
+use support::{Export, FARLANE, fail, succeed};
 
 /// Script of what the guest does.
 const USE: &str = include_str!("guest_scripts/authentication.sh");
+/// Script of the kernel as a target.
+const SERVE: &str = include_str!("guest_scripts/nvmet_authentication.sh");
 const LIMIT: Duration = Duration::from_secs(180);
 const NQN: &str = "nqn.2026-01.io.farlane:guest";
 const HOST: &str = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
@@ -83,4 +86,53 @@ fn linux_and_a_target_prove_who_they_are() {
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("host and controller authenticated, sha512, ffdhe3072"), "{said}");
     assert!(said.contains("another secret than the target has for it"), "{said}");
+}
+
+/// Hashes and groups that the kernel's target is told to ask for, one after the other.
+const METHODS: [&str; 4] = ["sha256-null", "sha384-ffdhe2048", "sha512-ffdhe3072", "sha256-ffdhe8192"];
+
+#[test]
+fn our_host_and_the_kernels_target_prove_who_they_are() {
+    let Some(kit) = skip::kit_or_skip("DH-HMAC-CHAP with the kernel's target") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let secret = |name: &str, hash: &str| {
+        succeed(&["key", "dhchap", &path(name), "--hash", hash]);
+        fs::read_to_string(path(name)).unwrap().trim().to_owned()
+    };
+    let (host, controller) = (secret("host", "sha256"), secret("controller", "sha384"));
+    secret("wrong", "sha256");
+    let script = format!(
+        "NQN={NQN} HOST={HOST} SECRET='{host}' CONTROLLER='{controller}' METHODS='{}'\n{SERVE}",
+        METHODS.join(" ")
+    );
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let builder = Guest::builder(kit).unwrap().modules(["nvmet", "nvmet-tcp", "brd"]).unwrap();
+    let builder = builder.qemu_arguments(["-cpu", "max"]).forward(port, 4420).unwrap();
+    let mut guest = builder.limit(LIMIT).script(script).start().unwrap();
+    let patience = Duration::from_secs(60);
+    guest.expect("ready", patience).unwrap();
+    let url = format!("nvme-tcp://127.0.0.1:{port}/{NQN}?hostnqn={HOST}");
+    let (ours, theirs, wrong) = (path("host"), path("controller"), path("wrong"));
+    let load = ["bench", &url, "--rw", "randrw", "--verify", "--runtime", "300ms", "--size", "4MiB"];
+    let as_host = ["--dhchap-secret-file", &ours];
+    let as_both = ["--dhchap-secret-file", &ours, "--dhchap-controller-secret-file", &theirs];
+    for method in METHODS {
+        guest.tell(method).unwrap();
+        guest.expect(method, patience).unwrap();
+        for secrets in [&as_host[..], &as_both[..]] {
+            let said = succeed(&[&load[..], secrets].concat());
+            assert!(said.contains("verified"), "{method}: {said}");
+        }
+        let said = fail(&["identify", &url, "--dhchap-secret-file", &wrong, "--timeout", "5s"]);
+        assert!(said.contains("authenticat"), "{method}: {said}");
+        let liar = ["--dhchap-secret-file", &ours, "--dhchap-controller-secret-file", &wrong];
+        let said = fail(&[&["identify", &url, "--timeout", "5s"][..], &liar[..]].concat());
+        assert!(said.contains("authenticat"), "{method}: {said}");
+    }
+    let said = fail(&["identify", &url, "--timeout", "5s"]);
+    assert!(said.contains("authenticat"), "{said}");
+    guest.tell("end").unwrap();
+    let outcome = guest.finish().unwrap().expect_success();
+    assert!(outcome.output.contains("nothing in the kernel's log"), "{}", outcome.output);
 }
