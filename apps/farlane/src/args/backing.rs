@@ -81,6 +81,20 @@ impl FarSpec {
 impl FromStr for FarSpec {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
+        let spec = Self::of_any(text)?;
+        if matches!(spec.url, Url::VfioUser(_)) {
+            return Err(format!(
+                "{} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT or nvme-tcp://HOST:PORT/NQN",
+                spec.url
+            ));
+        }
+        Ok(spec)
+    }
+}
+
+impl FarSpec {
+    /// Parses the URL of a device of any kind, with its options.
+    pub(crate) fn of_any(text: &str) -> Result<Self, String> {
         let (mut rest, mut namespace, mut hold, mut readonly) = (text, None, HOLD, false);
         // Commas also separate the paths of an NVMe/TCP subsystem.
         while let Some((before, option)) = rest.rsplit_once(',') {
@@ -96,11 +110,6 @@ impl FromStr for FarSpec {
             rest = before;
         }
         let url: Url = rest.parse()?;
-        if matches!(url, Url::VfioUser(_)) {
-            return Err(format!(
-                "{rest} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT or nvme-tcp://HOST:PORT/NQN"
-            ));
-        }
         Ok(Self { text: text.to_owned(), url, namespace, hold, readonly })
     }
 }

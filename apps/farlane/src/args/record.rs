@@ -13,6 +13,7 @@ use super::{Output, parse_positive_size, parse_time};
 pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from tcp-listen://127.0.0.1:5000 --to flight.rec
   farlane record --from tcp-connect://camera.example:5000 --to flight.rec --for 10m --json
+  farlane record --from tcp-listen://127.0.0.1:5000 --to tcp://far.example:4430
   farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
 pub(super) const REPLAY_EXAMPLES: &str = "Examples:
   farlane replay flight.rec --to copy.bin --speed max
@@ -130,9 +131,14 @@ pub(crate) struct RecordArgs {
         value_name = "tcp-listen://ADDR|tcp-connect://ADDR|file:PATH|-|generate:RATE"
     )]
     pub(crate) from: Vec<SourceUrl>,
-    /// Write the recording to this file or block device
-    #[arg(long, value_name = "PATH")]
+
+    /// Write the recording to this file, block device, or namespace of another device.
+    ///
+    /// URLs are tcp://, quic://, nvme-tcp:// and vfio-user:, with ,nsid=N where there are several
+    /// namespaces
+    #[arg(long, value_name = "PATH|URL")]
     pub(crate) to: PathBuf,
+
     /// Overwrite what the file or block device holds
     #[arg(long)]
     pub(crate) force: bool,

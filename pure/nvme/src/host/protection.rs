@@ -56,9 +56,9 @@ impl fmt::Display for Wrong {
 }
 
 impl Protection {
-    /// The protection of the namespace that `page` (CNS 00h) describes, if a host can use it:
-    /// `formats` is the namespace's structure of the NVM command set (CNS 05h), where the controller
-    /// has one. Metadata in the same buffer as the data is for controllers to generate and strip.
+    /// The protection of the namespace that `page` (CNS 00h) describes, if a host can use it.
+    /// `formats` is the namespace's structure of the NVM command set (CNS 05h), where there is one.
+    /// Metadata in the same buffer as the data is for controllers to generate and strip.
     pub fn of(page: &[u8; IDENTIFY_LENGTH], formats: Option<&[u8; IDENTIFY_LENGTH]>) -> Option<Self> {
         let namespace = IdentifyNamespace::parse(page);
         if namespace.protection_settings & TYPE != TYPE_1 {

@@ -5,13 +5,17 @@ pub(crate) mod replay;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use live::drivers::record::{Limits, Place, ReadError, Recorded, Recording, Source, record, stop_on_signals};
+use live::drivers::record::{
+    Far, Limits, Place, ReadError, Recorded, Recording, Source, Target, record, stop_on_signals,
+};
+use live::sys::clock::Clock;
 use record::format::Gap;
 use record::{BUFFER_MAX, BUFFER_MIN, Config, Progress};
 use serde_json::{Value, json};
 
+use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json, report_json};
-use crate::args::{RecordArgs, RecordingArgs, SourceUrl};
+use crate::args::{FarSpec, RecordArgs, RecordingArgs, SourceUrl};
 use crate::error::Error;
 
 /// The most gaps and bad slots that text shows one by one.
@@ -50,6 +54,26 @@ fn gaps_text(gaps: &[Gap]) -> String {
         text += &format!("  and {} more gaps\n", gaps.len() - SHOWN_MAX);
     }
     text
+}
+
+/// The device that `path` names by its URL; none for a file or block device.
+fn far(path: &Path) -> Result<Option<Box<Far>>, Error> {
+    let text = path.to_string_lossy();
+    if !text.contains("://") && !text.starts_with("vfio-user:") {
+        return Ok(None);
+    }
+    let wrong = |why| Error::Recording { path: path.to_owned(), why };
+    let (spec, clock) = (FarSpec::of_any(&text).map_err(wrong)?, Clock::start());
+    Ok(Some(Box::new(Far::new(clock, open_far(clock, &spec, FAR_PATIENCE)?))))
+}
+
+/// Reads a whole recording, wherever it is. If `change`, it can be mended.
+fn read_recording(path: &Path, change: bool) -> Result<Recording, Error> {
+    let read = match far(path)? {
+        Some(far) => Recording::read_far(far),
+        None => Recording::read(path, change),
+    };
+    read.map_err(|error| unreadable(path, error))
 }
 
 fn open(source: &SourceUrl) -> Result<Source, Error> {
@@ -128,7 +152,8 @@ fn recorded(
             let _ = report_json(&event);
         }
     };
-    let place = Place { path: &args.to, overwrite: args.force };
+    let target = far(&args.to)?.map_or(Target::Path(&args.to), Target::Far);
+    let place = Place { target, overwrite: args.force };
     record(place, config, sources, limits, stop, tell).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::Occupied { path: args.to.clone() },
         std::io::ErrorKind::WouldBlock => {
@@ -172,7 +197,7 @@ fn finish(args: &RecordArgs, recorded: &Recorded) -> Result<(), Error> {
 }
 
 fn read(args: &RecordingArgs, change: bool) -> Result<Recording, Error> {
-    Recording::read(&args.path, change).map_err(|error| unreadable(&args.path, error))
+    read_recording(&args.path, change)
 }
 
 fn bad_json(recording: &Recording) -> Vec<Value> {

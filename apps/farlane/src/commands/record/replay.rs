@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use live::drivers::record::Recording;
 use live::sys::clock::Clock;
 use record::Pace;
 use serde_json::json;
@@ -27,7 +26,7 @@ fn open(to: &Destination) -> io::Result<Box<dyn Write>> {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
-    let recording = Recording::read(&args.path, false).map_err(|error| unreadable(&args.path, error))?;
+    let recording = super::read_recording(&args.path, false)?;
     let entries = recording.survey.entries.iter().filter(|entry| entry.stream == args.stream);
     let entries: Vec<_> = entries.copied().collect();
     let streams = recording.survey.streams() as u64;

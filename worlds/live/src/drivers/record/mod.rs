@@ -1,14 +1,16 @@
-//! Recording streams to a file, and reading what was recorded.
+//! Recording streams to a file or a namespace, and reading what was recorded.
 
+mod far;
 mod reading;
 mod sink;
 mod source;
 
+pub use far::Far;
 pub use reading::{ReadError, Recording};
+pub use sink::Target;
 pub use source::Source;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -57,10 +59,10 @@ pub struct Limits {
 }
 
 /// Where a recording goes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Place<'a> {
-    /// The file or block device.
-    pub path: &'a Path,
+    /// The medium.
+    pub target: Target<'a>,
     /// Whether what is there may be lost.
     pub overwrite: bool,
 }
@@ -90,8 +92,9 @@ pub fn record(
     stop: &AtomicBool,
     tell: impl FnMut(&Progress),
 ) -> io::Result<Recorded> {
-    let sink = Sink::create(place.path, place.overwrite)?;
-    let config = Config { crc32c: crate::sys::digest::crc32c, ..config };
+    let sink = Sink::create(place.target, place.overwrite)?;
+    let slots = sink.bytes().map(|bytes| bytes / u64::from(config.chunk)).or(config.slots);
+    let config = Config { crc32c: crate::sys::digest::crc32c, slots, ..config };
     let recorder = Recorder::new(config, real_time());
     Session { clock: Clock::start(), recorder, sink, sources, ended: None }.run(limits, stop, tell)
 }

@@ -1,5 +1,6 @@
 //! Reading, proving and mending what was recorded.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,6 +14,7 @@ use record::format::{
 use record::{Scan, Survey};
 use sha2::{Digest as _, Sha256};
 
+use super::far::Far;
 use super::real_time;
 use crate::sys::digest::crc32c;
 use crate::sys::lock::lock;
@@ -47,10 +49,42 @@ impl From<io::Error> for ReadError {
     }
 }
 
+/// What a recording lies in.
+#[derive(Debug)]
+enum Store {
+    File(File),
+    /// Reads go through the device's driver, which changes with each of them.
+    Far(RefCell<Box<Far>>),
+}
+
+impl Store {
+    /// Reads as much as there is.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Self::File(file) => read_at(file, bytes, offset),
+            Self::Far(far) => far.borrow_mut().read_at(bytes, offset),
+        }
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.write_all_at(bytes, offset),
+            Self::Far(far) => far.borrow_mut().write_at(bytes, offset),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.sync_data(),
+            Self::Far(far) => far.borrow_mut().flush(),
+        }
+    }
+}
+
 /// A recording, and what is known of it.
 #[derive(Debug)]
 pub struct Recording {
-    file: File,
+    store: Store,
     /// What it has.
     pub survey: Survey,
     /// SHA-256 of the stored bytes of each stream.
@@ -72,17 +106,29 @@ impl Recording {
         if in_use && change {
             return Err(ReadError::InUse);
         }
-        let chunk = find(&file)?.ok_or(ReadError::NoRecording)?;
+        Self::of(Store::File(file), in_use)
+    }
+
+    /// Reads a whole recording in a namespace of another device, and checks every chunk.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read_far(far: Box<Far>) -> Result<Self, ReadError> {
+        Self::of(Store::Far(RefCell::new(far)), false)
+    }
+
+    fn of(store: Store, in_use: bool) -> Result<Self, ReadError> {
+        let chunk = find(&store)?.ok_or(ReadError::NoRecording)?;
         let mut scan = Scan::new(chunk, crc32c);
         let mut bytes = vec![0; chunk as usize];
         for slot in 0.. {
-            let length = read_at(&file, &mut bytes, slot * u64::from(chunk))?;
+            let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
             if length == 0 {
                 break;
             }
             scan.on_slot(slot, &bytes[..length]);
         }
-        let mut recording = Self { file, survey: scan.finish(), digests: Vec::new(), in_use };
+        let mut recording = Self { store, survey: scan.finish(), digests: Vec::new(), in_use };
         let mut digests = vec![Sha256::new(); recording.survey.streams()];
         for at in 0..recording.survey.entries.len() {
             let entry = recording.survey.entries[at];
@@ -98,7 +144,7 @@ impl Recording {
     /// # Errors
     /// When it is not there any more.
     pub fn payload<'a>(&self, entry: &Entry, bytes: &'a mut [u8]) -> Result<&'a [u8], ReadError> {
-        let length = read_at(&self.file, bytes, entry.slot * u64::from(self.survey.chunk))?;
+        let length = self.store.read_at(bytes, entry.slot * u64::from(self.survey.chunk))?;
         let chunk = Header::parse_chunk(entry.slot, &bytes[..length], crc32c);
         chunk.map(|(_, payload)| payload).map_err(|why| io::Error::other(why.to_string()).into())
     }
@@ -135,9 +181,9 @@ impl Recording {
             slot += 1;
         }
         certificate.slots = slot;
-        self.file.sync_data()?;
+        self.store.sync()?;
         self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload))?;
-        self.file.sync_data()?;
+        self.store.sync()?;
         self.survey.certificate = Some(certificate);
         Ok(new)
     }
@@ -158,15 +204,15 @@ impl Recording {
         };
         self.survey.sequence += 1;
         header.emit(&mut bytes, crc32c);
-        self.file.write_all_at(&bytes, slot * u64::from(self.survey.chunk))
+        self.store.write_at(&bytes, slot * u64::from(self.survey.chunk))
     }
 }
 
 /// The length of the recording's chunks, if there is a chunk.
-fn find(file: &File) -> io::Result<Option<u32>> {
+fn find(store: &Store) -> io::Result<Option<u32>> {
     let mut bytes = vec![0; 1 << 20];
     for at in (0..SEARCHED_MAX).step_by(bytes.len()) {
-        let length = read_at(file, &mut bytes, at as u64)?;
+        let length = store.read_at(&mut bytes, at as u64)?;
         let found = find_chunk_length(&bytes[..length], crc32c);
         if found.is_some() || length < bytes.len() {
             return Ok(found);

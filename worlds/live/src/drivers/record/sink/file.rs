@@ -1,4 +1,4 @@
-//! The file or block device that a recording goes to.
+//! A file or block device that takes a recording.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -15,12 +15,10 @@ use rustix::fs::OFlags;
 use crate::media::file::kernel::{CALLS_MAX, Call, Kernel};
 use crate::sys::lock::lock;
 
-/// Bytes at the start of a file that tell whether there is something in it: a recording, a
-/// partition table and most file systems begin there.
-const LOOKED_AT: u64 = 128 << 10;
+use super::LOOKED_AT;
 
 /// A file, and the writes that are under way or wait for their turn.
-pub(super) struct Sink {
+pub(in crate::drivers::record) struct FileSink {
     kernel: Kernel,
     /// The recorder's name of each call under way; `None` for a sync.
     names: Vec<Option<u64>>,
@@ -28,7 +26,7 @@ pub(super) struct Sink {
     waiting: VecDeque<(Option<u64>, Call)>,
 }
 
-impl Sink {
+impl FileSink {
     /// Opens a file of its own for a recording. Transfers bypass the page cache where the file
     /// system allows it. With `overwrite`, whatever was in the file is gone.
     ///
@@ -114,6 +112,6 @@ fn fault(error: &io::Error) -> Fault {
 /// Whether the file or block device begins with anything but zeroes.
 fn holds_something(path: &Path) -> io::Result<bool> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(LOOKED_AT).read_to_end(&mut bytes)?;
+    File::open(path)?.take(LOOKED_AT as u64).read_to_end(&mut bytes)?;
     Ok(bytes.iter().any(|byte| *byte != 0))
 }

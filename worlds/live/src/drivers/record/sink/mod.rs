@@ -1,0 +1,102 @@
+//! Where a recording is written to.
+
+mod file;
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::Path;
+
+use engine::Buffer;
+use record::Input;
+
+use super::far::Far;
+use file::FileSink;
+
+/// Bytes at the start of a medium that tell whether there is something in it: a recording, a
+/// partition table and most file systems begin there.
+const LOOKED_AT: usize = 128 << 10;
+
+/// A medium that takes a recording.
+pub(super) enum Sink {
+    File(Box<FileSink>),
+    Far(Box<Far>),
+}
+
+/// Which medium takes a recording.
+#[derive(Debug)]
+pub enum Target<'a> {
+    /// A file or block device.
+    Path(&'a Path),
+    /// A namespace of another device.
+    Far(Box<Far>),
+}
+
+impl Sink {
+    /// Takes the medium for a recording. With `overwrite`, whatever was there is gone.
+    ///
+    /// # Errors
+    /// The system's; `WouldBlock` if somebody else records there; `AlreadyExists` if there is
+    /// something that was not to be overwritten.
+    pub(super) fn create(target: Target<'_>, overwrite: bool) -> io::Result<Self> {
+        match target {
+            Target::Path(path) => FileSink::create(path, overwrite).map(|file| Self::File(Box::new(file))),
+            Target::Far(mut far) => {
+                let mut start = vec![0; LOOKED_AT];
+                let length = far.read_at(&mut start, 0)?;
+                match !overwrite && start[..length].iter().any(|byte| *byte != 0) {
+                    true => Err(io::ErrorKind::AlreadyExists.into()),
+                    false => Ok(Self::Far(far)),
+                }
+            }
+        }
+    }
+
+    /// The length in bytes of a medium that can't grow.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::File(_) => None,
+            Self::Far(far) => Some(far.bytes()),
+        }
+    }
+
+    /// The descriptor that is readable when something has ended.
+    pub(super) fn poll_fd(&self) -> Option<RawFd> {
+        match self {
+            Self::File(file) => file.poll_fd(),
+            Self::Far(far) => Some(far.poll_fd()),
+        }
+    }
+
+    pub(super) fn write(&mut self, name: u64, offset: u64, data: Buffer) {
+        match self {
+            Self::File(file) => file.write(name, offset, data),
+            Self::Far(far) => far.write(name, offset, data),
+        }
+    }
+
+    pub(super) fn sync(&mut self) {
+        match self {
+            Self::File(file) => file.sync(),
+            Self::Far(far) => far.sync(),
+        }
+    }
+
+    /// Starts what waits, as far as the medium takes it.
+    pub(super) fn submit(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.submit(),
+            Self::Far(far) => {
+                far.submit();
+                Ok(())
+            }
+        }
+    }
+
+    /// The next write or sync that has ended, for the recorder.
+    pub(super) fn next_ended(&mut self) -> Option<Input> {
+        match self {
+            Self::File(file) => file.next_ended(),
+            Self::Far(far) => far.next_ended(),
+        }
+    }
+}
