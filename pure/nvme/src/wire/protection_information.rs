@@ -20,7 +20,7 @@ const STORAGE_TAG_SIZE: Bits = Bits::new(6, 0);
 const FORMAT: Bits = Bits::new(8, 7);
 
 impl Guard {
-    /// The extended LBA format (ELBAF) of blocks with this guard: PIF, with a Storage Tag Size of 0.
+    /// The extended LBA format (ELBAF) of such blocks: PIF, with a Storage Tag Size of 0.
     pub const fn format(self) -> u32 {
         match self {
             Self::Bits16 => 0,
