@@ -1,6 +1,6 @@
 //! Fuzz targets: each takes any bytes and must not panic.
 
-use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, find_chunk_length};
+use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, Packets, find_chunk_length};
 use crate::scan::Scan;
 
 /// Shows bytes to a scan as a medium of the shortest chunks. Digests are always zero, so that
@@ -22,4 +22,21 @@ pub fn scan(bytes: &[u8]) {
         scan.on_slot(slot, piece);
     }
     scan.finish().proves();
+}
+
+/// Reads bytes as a chunk of packets.
+///
+/// # Panics
+/// When a packet that was parsed is not emitted as it was.
+pub fn packets(bytes: &[u8]) {
+    let mut packets = Packets::of(bytes);
+    let mut again = alloc::vec![0; bytes.len()];
+    let mut before = bytes.len();
+    while let Some(packet) = packets.next() {
+        let end = bytes.len() - packets.rest().len();
+        let length = packet.emit(&mut again).expect("a record is as long as it was");
+        assert!(length <= before - packets.rest().len(), "a record does not overlap the one before");
+        assert_eq!(&again[..length], &bytes[end - length..end]);
+        before = packets.rest().len();
+    }
 }

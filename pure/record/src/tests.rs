@@ -310,4 +310,11 @@ fn fuzz_targets_take_any_bytes() {
             crate::fuzz::scan(&data);
         }
     }
+    let head = crate::format::PacketHead::new(20, Time::NONE).emit();
+    let mut records: Vec<_> = head.iter().chain(&[7; 20]).copied().cycle().take(200).collect();
+    for _ in 0..500 {
+        crate::fuzz::packets(&records);
+        let at = usize::try_from(rng.below(200)).unwrap();
+        records[at] = u8::try_from(rng.below(256)).unwrap();
+    }
 }

@@ -6,11 +6,13 @@
 mod certificate;
 mod gap;
 mod index;
+mod packet;
 mod superblock;
 
 pub use certificate::{Certificate, Reason, StreamTotals};
 pub use gap::{Cause, Gap, Place};
 pub use index::{Entry, Index};
+pub use packet::{Content, LinkType, PACKET_HEAD, Packet, PacketFlags, PacketHead, Packets};
 pub use superblock::Superblock;
 
 use core::fmt;

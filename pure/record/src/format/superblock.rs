@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{STREAMS_MAX, u32_at};
+use super::{Content, STREAMS_MAX, u32_at};
 
 /// The longest name of a stream in bytes. Longer names are cut.
 const NAME_MAX: usize = 200;
@@ -13,6 +13,8 @@ const NAME_MAX: usize = 200;
 pub struct Superblock {
     /// The names of the streams, by number: at most [`STREAMS_MAX`].
     pub streams: Vec<String>,
+    /// What the bytes of each stream are. Streams that are not named here are [`Content::Bytes`].
+    pub contents: Vec<Content>,
 }
 
 impl Superblock {
@@ -32,6 +34,8 @@ impl Superblock {
             bytes.extend(u16::try_from(end).unwrap_or(0).to_le_bytes());
             bytes.extend(&name.as_bytes()[..end]);
         }
+        let contents = self.contents.iter().take(self.streams.len());
+        contents.for_each(|content| bytes.extend(content.emit()));
         payload[..bytes.len()].copy_from_slice(&bytes);
         bytes.len()
     }
@@ -50,6 +54,34 @@ impl Superblock {
             streams.push(String::from_utf8_lossy(name).into_owned());
             rest = behind;
         }
-        Some(Self { streams })
+        let (contents, _) = rest.as_chunks();
+        let contents = contents.iter().take(count).map(|bytes| Content::parse(*bytes)).collect();
+        Some(Self { streams, contents })
+    }
+
+    /// What the bytes of a stream are.
+    pub fn content(&self, stream: usize) -> Content {
+        self.contents.get(stream).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::super::LinkType;
+    use super::*;
+
+    #[test]
+    fn names_and_contents_come_back_and_a_superblock_without_contents_has_bytes() {
+        let streams = vec!["a".into(), "udp://127.0.0.1:5000".into()];
+        let contents = vec![Content::Bytes, Content::Packets(LinkType::PAYLOAD)];
+        let superblock = Superblock { streams, contents };
+        let mut payload = [0; 100];
+        let length = superblock.emit(&mut payload);
+        assert_eq!(length, 4 + 2 + 1 + 2 + 20 + 8);
+        assert_eq!(Superblock::parse(&payload[..length]), Some(superblock.clone()));
+        let without = Superblock::parse(&payload[..length - 8]).expect("contents may be absent");
+        assert_eq!((without.content(1), superblock.content(1)), (Content::Bytes, superblock.contents[1]));
     }
 }

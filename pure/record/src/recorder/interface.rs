@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Crc32c, Nanos};
 
-use crate::format::{CHUNK_DEFAULT, Certificate};
+use crate::format::{CHUNK_DEFAULT, Certificate, Content};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub struct Config {
     pub recording: [u8; 16],
     /// The names of the streams: 1 to [`crate::format::STREAMS_MAX`].
     pub streams: Vec<String>,
+    /// What the bytes of each stream are. Streams that are not named here are bytes.
+    pub contents: Vec<Content>,
     /// The number of slots of the medium, where it cannot grow.
     pub slots: Option<u64>,
     /// A chunk that is not full is written after this time, and what was written is made durable.
@@ -32,7 +34,16 @@ impl Config {
     pub const fn new(recording: [u8; 16], streams: Vec<String>) -> Self {
         let flush = Nanos::from_millis(500);
         let chunk = CHUNK_DEFAULT;
-        Self { chunk, buffer: 256, recording, streams, slots: None, flush, crc32c: engine::crc32c }
+        Self {
+            chunk,
+            buffer: 256,
+            recording,
+            streams,
+            contents: Vec::new(),
+            slots: None,
+            flush,
+            crc32c: engine::crc32c,
+        }
     }
 }
 

@@ -137,7 +137,8 @@ impl Recorder {
             is_damaged: false,
             ended: None,
         };
-        let superblock = Superblock { streams: recorder.config.streams.clone() };
+        let (streams, contents) = (recorder.config.streams.clone(), recorder.config.contents.clone());
+        let superblock = Superblock { streams, contents };
         recorder.control(Kind::Superblock, SUPERBLOCK_SLOT, time, |payload| superblock.emit(payload));
         for slot in [CERTIFICATE_SLOT, GAP_SLOT] {
             let buffer = block(recorder.config.chunk);
@@ -193,6 +194,17 @@ impl Recorder {
         self.progress.fill += bytes as u64;
         self.progress.high_water = self.progress.high_water.max(self.progress.fill);
         if is_full {
+            self.close(stream);
+        }
+    }
+
+    /// Ends the chunk that a stream fills, so that its next bytes begin a chunk: for records that
+    /// are too long for the room that is left.
+    ///
+    /// # Panics
+    /// When there is no such stream.
+    pub fn end_chunk(&mut self, stream: usize) {
+        if self.phase == Phase::Recording {
             self.close(stream);
         }
     }
