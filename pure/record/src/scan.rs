@@ -75,6 +75,23 @@ impl Scan {
             Err(ChunkError::Empty) => return,
             Err(why) => return self.bad.push(Bad { slot, why }),
         };
+        self.on_chunk(slot, &header, payload);
+    }
+
+    /// Takes in the header of a data chunk that lies in `slot`, whose payload nobody has checked.
+    /// For whoever checks payloads later, when they are used.
+    ///
+    /// # Panics
+    /// When the header is not that of a data chunk.
+    pub fn on_unchecked(&mut self, slot: u64, header: &Header) {
+        assert!(header.kind == Kind::Data, "a data chunk");
+        match header.slot == slot {
+            true => self.on_chunk(slot, header, &[]),
+            false => self.bad.push(Bad { slot, why: ChunkError::Misdirected(header.slot) }),
+        }
+    }
+
+    fn on_chunk(&mut self, slot: u64, header: &Header, payload: &[u8]) {
         let is_ours = *self.recording.get_or_insert(header.recording) == header.recording;
         if !is_ours || header.chunk != self.chunk {
             return;

@@ -1,6 +1,7 @@
 //! Recording streams to a file or a namespace, and reading what was recorded.
 
 mod far;
+mod opening;
 mod reading;
 mod sink;
 mod source;

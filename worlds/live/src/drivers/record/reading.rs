@@ -51,7 +51,7 @@ impl From<io::Error> for ReadError {
 
 /// What a recording lies in.
 #[derive(Debug)]
-enum Store {
+pub(super) enum Store {
     File(File),
     /// Reads go through the device's driver, which changes with each of them.
     Far(RefCell<Box<Far>>),
@@ -59,7 +59,7 @@ enum Store {
 
 impl Store {
     /// Reads as much as there is.
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
             Self::File(file) => read_at(file, bytes, offset),
             Self::Far(far) => far.borrow_mut().read_at(bytes, offset),
@@ -84,10 +84,10 @@ impl Store {
 /// A recording, and what is known of it.
 #[derive(Debug)]
 pub struct Recording {
-    store: Store,
+    pub(super) store: Store,
     /// What it has.
     pub survey: Survey,
-    /// SHA-256 of the stored bytes of each stream.
+    /// SHA-256 of the stored bytes of each stream; nothing where the payloads were not read.
     pub digests: Vec<[u8; 32]>,
     /// Whether a recorder is writing it now.
     pub in_use: bool,
@@ -209,7 +209,7 @@ impl Recording {
 }
 
 /// The length of the recording's chunks, if there is a chunk.
-fn find(store: &Store) -> io::Result<Option<u32>> {
+pub(super) fn find(store: &Store) -> io::Result<Option<u32>> {
     let mut bytes = vec![0; 1 << 20];
     for at in (0..SEARCHED_MAX).step_by(bytes.len()) {
         let length = store.read_at(&mut bytes, at as u64)?;
