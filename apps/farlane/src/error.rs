@@ -375,6 +375,10 @@ pub(crate) enum Error {
     #[diagnostic(help("check that the destination takes bytes; see farlane replay --help"))]
     Replay { error: io::Error },
 
+    #[error("{why}")]
+    #[diagnostic(help("farlane info RECORDING names the streams"))]
+    Export { why: String },
+
     #[error("interrupted")]
     Interrupted,
 }

@@ -7,12 +7,16 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{
-    Control, MemoryBuffer, Output, QuicListen, Sandbox, Served, Spin, Tcp, Trust, parse_address, parse_time,
+    Control, MemoryBuffer, Output, QuicListen, RecordingExport, Sandbox, Served, Spin, Tcp, Trust,
+    parse_address, parse_time,
 };
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user", "recording"]).required(true).multiple(true))]
 pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) recorded: RecordingExport,
+
     /// Listen on this address and port; may be given again.
     ///
     /// An address off loopback needs --allow or --allow-file. Each further --listen begins another

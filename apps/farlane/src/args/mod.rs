@@ -15,6 +15,7 @@ mod lookahead;
 mod memory_buffer;
 mod quic;
 mod record;
+mod record_export;
 mod sandbox;
 mod secrets;
 mod sim;
@@ -51,7 +52,8 @@ pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use quic::{QuicListen, QuicOptions};
-pub(crate) use record::{Destination, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl};
+pub(crate) use record::{Destination, Moment, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl};
+pub(crate) use record_export::{Datatype, Format, RecordingExport};
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
@@ -81,7 +83,9 @@ pub(crate) enum Command {
     /// it
     #[command(after_help = demo::EXAMPLES)]
     Demo(DemoArgs),
-    /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host over a network
+    /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host over a network.
+    ///
+    /// With a RECORDING, write what was recorded to a file of another format instead
     #[command(after_help = "Examples:\n  \
         farlane export --listen 127.0.0.1:4430 --namespace disk.img,size=10GiB\n  \
         farlane export --listen 127.0.0.1:4430 --pool pool.img,size=1TiB --state ssd.state\n  \
@@ -89,7 +93,9 @@ pub(crate) enum Command {
         farlane export --listen 127.0.0.1:4430 --ram 1GiB --listen 127.0.0.1:4431 --ram 1GiB\n  \
         farlane export --quic 0.0.0.0:4430 --allow-file hosts --ram 1GiB\n  \
         farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock\n  \
-        farlane export --listen 0.0.0.0:4430 --allow SHA256:... --vfio 0000:01:00.0")]
+        farlane export --listen 0.0.0.0:4430 --allow SHA256:... --vfio 0000:01:00.0\n  \
+        farlane export flight.rec --to flight.pcapng --format pcapng\n  \
+        farlane export flight.rec --to flight --format sigmf --datatype ci16_le --sample-rate 2.4e6")]
     Export(ExportArgs),
     /// Give a virtual machine the SSD of a far end.
     ///

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
-use super::{Output, parse_positive_size, parse_time};
+use super::{Output, parse_positive_size, parse_size, parse_time};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from tcp-listen://127.0.0.1:5000 --to flight.rec
@@ -17,7 +17,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
 pub(super) const REPLAY_EXAMPLES: &str = "Examples:
   farlane replay flight.rec --to copy.bin --speed max
-  farlane replay flight.rec --to tcp-connect://127.0.0.1:5001 --speed 2 --json";
+  farlane replay flight.rec --to tcp-connect://127.0.0.1:5001 --speed 2 --json
+  farlane replay flight.rec --to udp://239.1.2.3:5000 --from-time 90s --loop 3";
 
 /// Where bytes come from.
 #[derive(Clone, Debug)]
@@ -57,6 +58,7 @@ impl FromStr for SourceUrl {
 pub(crate) enum Destination {
     Listen(SocketAddr),
     Connect(SocketAddr),
+    Datagrams(SocketAddr),
     File(PathBuf),
     StandardOutput,
 }
@@ -74,8 +76,11 @@ impl FromStr for Destination {
         if let Some(address) = text.strip_prefix("tcp-connect://") {
             return resolve(address).map(Self::Connect);
         }
+        if let Some(address) = text.strip_prefix("udp://") {
+            return resolve(address).map(Self::Datagrams);
+        }
         if text.contains("://") {
-            return Err("expected a file, -, tcp-connect://ADDR or tcp-listen://ADDR".to_owned());
+            return Err("expected a file, -, tcp-connect://ADDR, tcp-listen://ADDR or udp://ADDR".to_owned());
         }
         Ok(Self::File(text.strip_prefix("file:").unwrap_or(text).into()))
     }
@@ -97,7 +102,7 @@ fn parse_rate(text: &str) -> Result<u64, String> {
 }
 
 fn parse_chunk(text: &str) -> Result<u32, String> {
-    let chunk = u32::try_from(super::parse_size(text)?).ok().filter(|chunk| is_chunk_length(*chunk));
+    let chunk = u32::try_from(parse_size(text)?).ok().filter(|chunk| is_chunk_length(*chunk));
     chunk.ok_or_else(|| {
         format!("expected {} KiB to {} KiB, a multiple of {ALIGNMENT}", CHUNK_MIN >> 10, CHUNK_MAX >> 10)
     })
@@ -176,14 +181,60 @@ pub(crate) struct RecordingArgs {
     pub(crate) output: Output,
 }
 
+/// A time in a recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Moment {
+    /// So long after the recording's first byte.
+    After(Duration),
+    /// Nanoseconds since 1970.
+    At(u64),
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(time) = parse_time(text) {
+            return Ok(Self::After(time));
+        }
+        let since = humantime::parse_rfc3339_weak(text).ok();
+        let since = since.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        let nanos = since.and_then(|since| u64::try_from(since.as_nanos()).ok());
+        nanos.map(Self::At).ok_or_else(|| {
+            "expected a time after the start such as 90s, or a date such as 2026-05-01T12:00:00Z".to_owned()
+        })
+    }
+}
+
+/// Which part of a stream.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct RangeArgs {
+    /// Begin at this byte of the stream; lost bytes are counted
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "from_time", requires = "recording")]
+    pub(crate) from_offset: Option<u64>,
+    /// End after so many bytes of the stream
+    #[arg(long, value_name = "SIZE", value_parser = parse_positive_size, conflicts_with = "time", requires = "recording")]
+    pub(crate) bytes: Option<u64>,
+    /// Begin so long after the stream's first byte, or at this date and time (UTC)
+    #[arg(long, value_name = "TIME|DATE", requires = "recording")]
+    pub(crate) from_time: Option<Moment>,
+    /// End after what was recorded within this time
+    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = parse_time, requires = "recording")]
+    pub(crate) time: Option<Duration>,
+}
+
 /// Send what was recorded.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The recording
-    #[arg(value_name = "RECORDING")]
+    #[arg(id = "recording", value_name = "RECORDING")]
     pub(crate) path: PathBuf,
-    /// Send the bytes to this file or TCP connection; - is standard output
-    #[arg(long, value_name = "PATH|-|tcp-connect://ADDR|tcp-listen://ADDR")]
+
+    /// Send the bytes to this file, TCP connection or UDP address; - is standard output.
+    ///
+    /// A stream of packets goes to UDP as the datagrams that were recorded. Elsewhere it goes with
+    /// the heads of its records
+    #[arg(long, value_name = "PATH|-|tcp-connect://ADDR|tcp-listen://ADDR|udp://ADDR")]
     pub(crate) to: Destination,
     /// Send at this multiple of the recorded pace; max is as fast as possible
     #[arg(long, value_name = "FACTOR|max", default_value = "1", value_parser = parse_speed)]
@@ -191,6 +242,17 @@ pub(crate) struct ReplayArgs {
     /// Send the stream with this number; the first is 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) stream: u32,
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+    /// Send everything so many times; 0 is without end
+    #[arg(long = "loop", value_name = "N", default_value_t = 1)]
+    pub(crate) passes: u64,
+    /// Cut a stream that is no stream of packets into datagrams of this many bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1400, value_parser = value_parser!(u16).range(1..=65_507))]
+    pub(crate) datagram: u16,
+    /// Read ahead as much as this [default: 256 chunks]
+    #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
+    pub(crate) buffer: Option<u64>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -1,5 +1,7 @@
 //! `farlane record`, `verify`, `recover`, `info` and `replay`.
 
+pub(crate) mod export;
+mod part;
 pub(crate) mod replay;
 
 use std::path::Path;
@@ -74,6 +76,15 @@ fn read_recording(path: &Path, change: bool) -> Result<Recording, Error> {
         None => Recording::read(path, change),
     };
     read.map_err(|error| unreadable(path, error))
+}
+
+/// Opens a recording, wherever it is, without reading its payloads.
+fn open_recording(path: &Path) -> Result<Recording, Error> {
+    let opened = match far(path)? {
+        Some(far) => Recording::open_far(far),
+        None => Recording::open(path),
+    };
+    opened.map_err(|error| unreadable(path, error))
 }
 
 fn open(source: &SourceUrl) -> Result<Source, Error> {

@@ -1,0 +1,108 @@
+//! The options of `farlane export RECORDING`, which stands beside the serving `farlane export`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use super::RangeArgs;
+
+/// A file format that a recording is exported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// The stream's bytes
+    Raw,
+    /// Packets, as Wireshark writes them
+    Pcapng,
+    /// Packets of one stream, as tcpdump writes them, with nanoseconds
+    Pcap,
+    /// Each stream is a channel, each chunk or packet a message
+    Mcap,
+    /// Samples of a radio, with what is known of them
+    Sigmf,
+}
+
+impl Format {
+    /// The word for it.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Pcapng => "pcapng",
+            Self::Pcap => "pcap",
+            Self::Mcap => "mcap",
+            Self::Sigmf => "sigmf",
+        }
+    }
+}
+
+/// The type of a sample, as SigMF names it.
+#[derive(Clone, Debug)]
+pub(crate) struct Datatype {
+    pub(crate) name: String,
+    /// The length of a sample.
+    pub(crate) bytes: u64,
+}
+
+impl FromStr for Datatype {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = || {
+            let (kind, rest) = text.split_at_checked(1)?;
+            let count = match kind {
+                "r" => 1,
+                "c" => 2,
+                _ => return None,
+            };
+            let (number, order) =
+                rest.split_once('_').map_or((rest, None), |(number, order)| (number, Some(order)));
+            let bytes = match number {
+                "f64" => 8,
+                "f32" | "i32" | "u32" => 4,
+                "i16" | "u16" => 2,
+                "i8" | "u8" => 1,
+                _ => return None,
+            };
+            // A number of one byte has no order of bytes, any other number has one.
+            let is_right = if bytes == 1 { order.is_none() } else { matches!(order, Some("le" | "be")) };
+            is_right.then(|| Self { name: text.to_owned(), bytes: count * bytes })
+        };
+        parts().ok_or_else(|| {
+            "expected c or r, then f64, f32, i32, u32, i16, u16, i8 or u8, then _le or _be, such as ci16_le"
+                .to_owned()
+        })
+    }
+}
+
+/// A rate above 0.
+fn parse_sample_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "expected samples a second, such as 48000 or 2.4e6".to_owned())
+}
+
+/// What of a recording is exported, and to where.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RecordingExport {
+    /// Write this recording to a file of another format, instead of offering an SSD
+    #[arg(value_name = "RECORDING", requires_all = ["to", "format"], help_heading = "Export of a recording",
+        conflicts_with_all = ["listen", "namespace", "ram", "vfio", "pool", "vfio_user", "state", "serial", "cmb"])]
+    pub(crate) recording: Option<PathBuf>,
+    /// Write to this file, whatever is in it; for SigMF, the two files' name without its ending
+    #[arg(long, value_name = "FILE", requires = "recording", help_heading = "Export of a recording")]
+    pub(crate) to: Option<PathBuf>,
+    /// Write this format
+    #[arg(long, requires = "recording", help_heading = "Export of a recording")]
+    pub(crate) format: Option<Format>,
+    /// Export the stream with this number [default: all in pcapng and mcap, else the only one]
+    #[arg(long, value_name = "N", requires = "recording", help_heading = "Export of a recording")]
+    pub(crate) stream: Option<u32>,
+    #[command(flatten)]
+    pub(crate) range: RangeArgs,
+    /// State in SigMF how many samples a second there are
+    #[arg(long, value_name = "HZ", requires = "recording", help_heading = "Export of a recording",
+        value_parser = parse_sample_rate)]
+    pub(crate) sample_rate: Option<f64>,
+    /// State in SigMF what a sample is [default: ru8]
+    #[arg(long, value_name = "TYPE", requires = "recording", help_heading = "Export of a recording")]
+    pub(crate) datatype: Option<Datatype>,
+}

@@ -1,0 +1,148 @@
+//! `farlane export RECORDING`: a recording for programs that know other formats.
+
+mod mcap;
+mod pcap;
+mod raw;
+mod sigmf;
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+use record::Survey;
+use record::format::Gap;
+use serde_json::json;
+
+use super::part::{Chunk, Opened, Part};
+use super::{print, print_json};
+use crate::args::{Format, RecordingExport};
+use crate::error::Error;
+
+/// A stream that is exported.
+struct Exported {
+    number: u32,
+    name: String,
+    part: Part,
+    /// Gaps of the stream within the part.
+    gaps: Vec<Gap>,
+    /// The place behind the last chunk that was exported.
+    behind: Option<u64>,
+}
+
+impl Exported {
+    fn of(survey: &Survey, number: u32, args: &RecordingExport) -> Result<Self, Error> {
+        let part = Part::of(survey, number, &args.range)?;
+        let names = survey.superblock.as_ref();
+        let name = names.and_then(|names| names.streams.get(number as usize)).cloned();
+        let is_within =
+            |gap: &&Gap| gap.stream == number && gap.end() > part.places.start && gap.from < part.places.end;
+        let gaps = survey.gaps.iter().filter(is_within).copied().collect();
+        let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("stream {number}"));
+        Ok(Self { number, name, part, gaps, behind: None })
+    }
+
+    /// Takes note of a chunk. Returns how many bytes are missing before it.
+    fn on_chunk(&mut self, chunk: &Chunk) -> u64 {
+        let behind = self.behind.replace(chunk.entry.end());
+        behind.map_or(0, |behind| chunk.place(&self.part).saturating_sub(behind))
+    }
+}
+
+/// What was exported.
+#[derive(Debug, Default)]
+struct Summary {
+    bytes: u64,
+    /// Packets or messages, where the format has such.
+    messages: u64,
+    files: Vec<PathBuf>,
+}
+
+/// Writes a format.
+trait Writer {
+    /// Writes a chunk of a stream. `missing` bytes of the stream before it are not there.
+    fn chunk(&mut self, index: usize, stream: &Exported, chunk: &Chunk, missing: u64) -> io::Result<()>;
+    /// Writes what comes last.
+    fn finish(self: Box<Self>, streams: &[Exported]) -> io::Result<Summary>;
+}
+
+fn create(path: &Path) -> io::Result<BufWriter<File>> {
+    Ok(BufWriter::with_capacity(1 << 20, File::create(path)?))
+}
+
+pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
+    let (Some(path), Some(to), Some(format)) = (&args.recording, &args.to, args.format) else {
+        unreachable!("clap demands all three");
+    };
+    let opened = Opened::open(path)?;
+    let survey = &opened.survey;
+    let mut streams = choose(survey, format, args)?;
+    let file_error = |error| Error::File { path: to.clone(), error };
+    let mut writer: Box<dyn Writer> = match format {
+        Format::Raw => Box::new(raw::Raw::create(to).map_err(file_error)?),
+        Format::Pcap => Box::new(pcap::Pcap::create(to, &streams[0], survey).map_err(file_error)?),
+        Format::Pcapng => Box::new(pcap::Pcapng::create(to, &streams).map_err(file_error)?),
+        Format::Mcap => Box::new(mcap::Mcap::create(to, &streams, survey).map_err(file_error)?),
+        Format::Sigmf => Box::new(sigmf::Sigmf::create(to, args).map_err(file_error)?),
+    };
+    let mut entries: Vec<_> = streams.iter().flat_map(|stream| &stream.part.entries).copied().collect();
+    // Of several streams, what came first stands first.
+    if streams.len() > 1 {
+        entries.sort_by_key(|entry| entry.time);
+    }
+    let ahead = opened.read(entries, 1, None);
+    while let Some(chunk) = ahead.next(path)? {
+        let index = streams.iter().position(|stream| stream.number == chunk.entry.stream);
+        let Some(index) = index else { continue };
+        let missing = streams[index].on_chunk(&chunk);
+        writer.chunk(index, &streams[index], &chunk, missing).map_err(file_error)?;
+        ahead.give_back(chunk);
+    }
+    let bad = ahead.finish();
+    let lost: u64 = streams.iter().map(|stream| stream.part.lost()).sum();
+    let summary = writer.finish(&streams).map_err(file_error)?;
+    report(&summary, format, lost + bad.bytes, bad.chunks, is_json)
+}
+
+/// The streams that a person asked for and that the format can have.
+fn choose(survey: &Survey, format: Format, args: &RecordingExport) -> Result<Vec<Exported>, Error> {
+    let all = u32::try_from(survey.streams()).unwrap_or(0);
+    let is_packets = matches!(format, Format::Pcap | Format::Pcapng);
+    let takes_several = matches!(format, Format::Pcapng | Format::Mcap);
+    let numbers = match args.stream {
+        Some(number) => number..number.saturating_add(1),
+        None if takes_several || all == 1 => 0..all,
+        None => {
+            let why = format!("--format {} has one stream, of {all} here: give --stream", format.word());
+            return Err(Error::Export { why });
+        }
+    };
+    let streams = numbers.map(|number| Exported::of(survey, number, args));
+    let mut streams = streams.collect::<Result<Vec<_>, _>>()?;
+    if is_packets {
+        streams.retain(|stream| stream.part.is_packets());
+    }
+    if streams.is_empty() {
+        let why = format!(
+            "--format {} wants a stream of packets, and none was recorded: raw, mcap and sigmf take bytes",
+            format.word()
+        );
+        return Err(Error::Export { why });
+    }
+    Ok(streams)
+}
+
+fn report(summary: &Summary, format: Format, lost: u64, bad: u64, is_json: bool) -> Result<(), Error> {
+    let files: Vec<_> = summary.files.iter().map(|file| file.display().to_string()).collect();
+    if is_json {
+        return print_json(&json!({ "format": format.word(), "bytes": summary.bytes,
+            "messages": summary.messages, "bytes_lost": lost, "bad_chunks": bad, "files": files }));
+    }
+    let mut text = format!("{} B exported to {}", summary.bytes, files.join(" and "));
+    if summary.messages > 0 {
+        text += &format!(", {} packets or messages", summary.messages);
+    }
+    if lost > 0 || bad > 0 {
+        text += &format!("\n  left out: {lost} B that were lost, {bad} bad chunks");
+    }
+    print(&(text + "\n"))
+}

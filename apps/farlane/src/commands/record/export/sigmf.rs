@@ -1,0 +1,131 @@
+//! SigMF: samples in one file, and what is known of them in another.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha512};
+
+use super::{Chunk, Exported, Summary, Writer, create};
+use crate::args::{Datatype, RecordingExport};
+use crate::commands::record::hex;
+
+/// The version of SigMF.
+const VERSION: &str = "1.2.0";
+
+/// The two files of a SigMF recording.
+pub(super) struct Sigmf {
+    data: BufWriter<File>,
+    paths: [PathBuf; 2],
+    datatype: Datatype,
+    sample_rate: Option<f64>,
+    digest: Sha512,
+    /// The first bytes of a sample whose rest is in the next chunk.
+    begun: Vec<u8>,
+    bytes: u64,
+    captures: Vec<Value>,
+    annotations: Vec<Value>,
+}
+
+/// The paths of the data and of the description, from either of them or from their common name.
+fn paths(path: &Path) -> [PathBuf; 2] {
+    let is_ours =
+        |ending: &std::ffi::OsStr| ending == "sigmf-data" || ending == "sigmf-meta" || ending == "sigmf";
+    let base = if path.extension().is_some_and(is_ours) { path.with_extension("") } else { path.to_owned() };
+    let with = |ending: &str| {
+        let mut name = base.clone().into_os_string();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    [with(".sigmf-data"), with(".sigmf-meta")]
+}
+
+impl Sigmf {
+    pub(super) fn create(path: &Path, args: &RecordingExport) -> io::Result<Self> {
+        let paths = paths(path);
+        let datatype = args.datatype.clone().unwrap_or(Datatype { name: "ru8".to_owned(), bytes: 1 });
+        Ok(Self {
+            data: create(&paths[0])?,
+            paths,
+            datatype,
+            sample_rate: args.sample_rate,
+            digest: Sha512::new(),
+            begun: Vec::new(),
+            bytes: 0,
+            captures: Vec::new(),
+            annotations: Vec::new(),
+        })
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.digest.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.data.write_all(bytes)
+    }
+
+    fn samples(&self) -> u64 {
+        self.bytes / self.datatype.bytes
+    }
+}
+
+impl Writer for Sigmf {
+    fn chunk(&mut self, _: usize, stream: &Exported, chunk: &Chunk, missing: u64) -> io::Result<()> {
+        let mut bytes = chunk.bytes(&stream.part);
+        let size = self.datatype.bytes;
+        if self.captures.is_empty() || missing > 0 {
+            // What is left of samples that are not whole is no sample. They begin at multiples of
+            // their length in the stream.
+            self.begun.clear();
+            let place = chunk.place(&stream.part);
+            let skipped = usize::try_from(place.next_multiple_of(size) - place).unwrap_or(usize::MAX);
+            bytes = bytes.get(skipped..).unwrap_or_default();
+            let sample = self.samples();
+            if missing > 0 {
+                let comment = format!("{missing} bytes of the stream were lost before this sample");
+                self.annotations.push(json!({ "core:sample_start": sample, "core:label": "gap",
+                    "core:comment": comment }));
+            }
+            let time = UNIX_EPOCH + Duration::from_nanos(chunk.entry.time);
+            self.captures.push(json!({ "core:sample_start": sample,
+                "core:datetime": humantime::format_rfc3339_nanos(time).to_string() }));
+        }
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        if !self.begun.is_empty() {
+            let (rest, behind) = bytes.split_at((size - self.begun.len()).min(bytes.len()));
+            self.begun.extend(rest);
+            bytes = behind;
+            if self.begun.len() == size {
+                let sample = std::mem::take(&mut self.begun);
+                self.put(&sample)?;
+            }
+        }
+        let (whole, rest) = bytes.split_at(bytes.len() / size * size);
+        self.begun.extend(rest);
+        self.put(whole)
+    }
+
+    fn finish(mut self: Box<Self>, streams: &[Exported]) -> io::Result<Summary> {
+        self.data.flush()?;
+        let mut global = Map::new();
+        let mut set = |key: &str, value: Value| global.insert(format!("core:{key}"), value);
+        set("datatype", self.datatype.name.clone().into());
+        set("version", VERSION.into());
+        set("recorder", concat!("farlane ", env!("CARGO_PKG_VERSION")).into());
+        set("sha512", hex(&std::mem::take(&mut self.digest).finalize()).into());
+        set("num_channels", 1.into());
+        if let Some(stream) = streams.first() {
+            set("description", stream.name.clone().into());
+        }
+        if let Some(rate) = self.sample_rate {
+            set("sample_rate", rate.into());
+        }
+        let described =
+            json!({ "global": global, "captures": self.captures, "annotations": self.annotations });
+        let mut file = create(&self.paths[1])?;
+        serde_json::to_writer_pretty(&mut file, &described)?;
+        file.flush()?;
+        Ok(Summary { bytes: self.bytes, messages: 0, files: self.paths.into() })
+    }
+}

@@ -1,0 +1,195 @@
+//! `farlane replay`: what was recorded, at its pace.
+
+mod destination;
+
+use std::time::Duration;
+
+use engine::{Instant, Nanos};
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+use live::sys::clock::Clock;
+use record::Pace;
+use serde_json::{Value, json};
+
+use super::part::{Chunk, LeftOut, Opened, Part};
+use super::{print, print_json};
+use crate::args::{Destination, ReplayArgs};
+use crate::error::Error;
+use destination::Outlet;
+
+/// So long before a chunk is due, sleeping ends and polling of the clock begins.
+const POLLED: Duration = Duration::from_micros(200);
+
+/// A replay under way.
+struct Replay<'a> {
+    args: &'a ReplayArgs,
+    part: &'a Part,
+    clock: Clock,
+    pace: Pace,
+    outlet: Outlet,
+    /// Nanoseconds between the time when bytes were due and the time when they were handed to the
+    /// kernel. What the call itself takes is the destination's doing, and delays at most what
+    /// comes next.
+    errors: Histogram<u64>,
+    bytes: u64,
+    sends: u64,
+}
+
+impl Replay<'_> {
+    /// Sends bytes that were recorded at `time`, in nanoseconds since 1970, once they are due.
+    fn send(&mut self, time: u64, bytes: &[u8]) -> Result<(), Error> {
+        let due = self.pace.due(time);
+        let called = self.wait(due);
+        if self.args.speed.0.is_some() {
+            self.errors.saturating_record(called.as_nanos().saturating_sub(due.as_nanos()));
+        }
+        self.outlet.send(bytes).map_err(|error| Error::Replay { error })?;
+        self.bytes += bytes.len() as u64;
+        self.sends += 1;
+        Ok(())
+    }
+
+    /// Waits until `due`. Returns the time then.
+    fn wait(&self, due: Instant) -> Instant {
+        loop {
+            let now = self.clock.now();
+            let left = Duration::from_nanos(due.as_nanos().saturating_sub(now.as_nanos()));
+            match left.checked_sub(POLLED) {
+                _ if left.is_zero() => return now,
+                Some(long) => std::thread::sleep(long),
+                None => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Sends a chunk. The next one began at `until`.
+    fn send_chunk(&mut self, chunk: &Chunk, until: u64) -> Result<(), Error> {
+        let part = self.part;
+        let is_datagrams = matches!(self.args.to, Destination::Datagrams(_));
+        if is_datagrams && part.is_packets() {
+            return chunk.packets(part).try_for_each(|packet| self.send(packet.time.nanos, packet.bytes));
+        }
+        let bytes = chunk.bytes(part);
+        if !is_datagrams {
+            return self.send(chunk.entry.time, bytes);
+        }
+        // The chunk tells when its first byte came, the next one when the last had come.
+        let before = (chunk.place(part) - chunk.entry.offset) as u128;
+        let span = u128::from(until.saturating_sub(chunk.entry.time));
+        let mut at = 0_u128;
+        for datagram in bytes.chunks(usize::from(self.args.datagram)) {
+            let later = span * (before + at) / u128::from(chunk.entry.length.max(1));
+            let time = chunk.entry.time.saturating_add(u64::try_from(later).unwrap_or(u64::MAX));
+            self.send(time, datagram)?;
+            at += datagram.len() as u128;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
+    let opened = Opened::open(&args.path)?;
+    let part = Part::of(&opened.survey, args.stream, &args.range)?;
+    let sent = |error| Error::Replay { error };
+    let outlet = Outlet::open(&args.to).map_err(sent)?;
+    let ahead = opened.read(part.entries.clone(), args.passes, args.buffer);
+    let mut next = ahead.next(&args.path)?;
+    let clock = Clock::start();
+    let started = clock.now();
+    let mut replay = Replay {
+        args,
+        part: &part,
+        clock,
+        pace: Pace::new(started, first_time(&part), args.speed.0),
+        outlet,
+        errors: Histogram::new(3).expect("3 digits are few enough"),
+        bytes: 0,
+        sends: 0,
+    };
+    let bar = bar(&part, args.passes);
+    let (mut chunks, mut pass_start) = (0_u64, started);
+    let mut before = None;
+    while let Some(chunk) = next {
+        next = ahead.next(&args.path)?;
+        // What is read again from the start begins a pass of its own.
+        if before.is_some_and(|before| before >= chunk.entry.offset) {
+            pass_start = pass_end(&part, pass_start, args.speed.0);
+            replay.pace = Pace::new(pass_start, first_time(&part), args.speed.0);
+        }
+        before = Some(chunk.entry.offset);
+        let until = next.as_ref().map_or(chunk.entry.time, |next| next.entry.time);
+        replay.send_chunk(&chunk, until)?;
+        bar.set_position(replay.bytes);
+        chunks += 1;
+        ahead.give_back(chunk);
+    }
+    replay.outlet.flush().map_err(sent)?;
+    bar.finish_and_clear();
+    let took = Duration::from_nanos(clock.now().as_nanos() - started.as_nanos());
+    report(&replay, chunks, ahead.finish(), took)
+}
+
+/// The recorded time at which the part begins.
+fn first_time(part: &Part) -> u64 {
+    part.entries.first().map_or(0, |entry| entry.time).max(part.time())
+}
+
+/// When the next pass over the part begins: as long after the last chunk as chunks are apart.
+fn pass_end(part: &Part, start: Instant, speed: Option<u32>) -> Instant {
+    let first = first_time(part);
+    let last = part.entries.last().map_or(first, |entry| entry.time);
+    let mean = last.saturating_sub(first) / (part.entries.len() as u64 - 1).max(1);
+    Pace::new(start, first, speed).due(last.saturating_add(mean))
+}
+
+fn bar(part: &Part, passes: u64) -> ProgressBar {
+    let style = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(style).unwrap_or(ProgressStyle::default_bar());
+    let bar = match part.bytes().checked_mul(passes).filter(|bytes| *bytes > 0) {
+        Some(bytes) => ProgressBar::new(bytes).with_style(style),
+        None => ProgressBar::no_length(),
+    };
+    bar.set_position(0);
+    bar
+}
+
+/// The distribution of the pacing error in nanoseconds.
+fn distribution(errors: &Histogram<u64>) -> Value {
+    json!({ "count": errors.len(), "min": errors.min(), "mean": errors.mean(), "stddev": errors.stdev(),
+        "p50": errors.value_at_quantile(0.5), "p90": errors.value_at_quantile(0.9),
+        "p99": errors.value_at_quantile(0.99), "p999": errors.value_at_quantile(0.999),
+        "max": errors.max() })
+}
+
+fn report(replay: &Replay<'_>, chunks: u64, bad: LeftOut, took: Duration) -> Result<(), Error> {
+    let (args, errors) = (replay.args, &replay.errors);
+    let (refused, lost) = (replay.outlet.refused(), replay.part.lost() + bad.bytes);
+    let to_stdout = matches!(args.to, Destination::StandardOutput);
+    if args.output.json {
+        let value = json!({ "bytes": replay.bytes, "chunks": chunks, "sends": replay.sends,
+            "bad_chunks": bad.chunks, "bytes_lost": lost, "refused_datagrams": refused,
+            "elapsed_s": took.as_secs_f64(), "pacing_error_ns": distribution(errors) });
+        if to_stdout {
+            tell!("{value}");
+            return Ok(());
+        }
+        return print_json(&value);
+    }
+    let mut text = format!("{} B replayed in {:.3} s", replay.bytes, took.as_secs_f64());
+    if !errors.is_empty() {
+        let quantile = |quantile| Nanos::new(errors.value_at_quantile(quantile));
+        text += &format!("; pacing error p50 {}, p99 {}, ", quantile(0.5), quantile(0.99));
+        text += &format!("max {}", Nanos::new(errors.max()));
+    }
+    if lost > 0 || bad.chunks > 0 {
+        text += &format!("\n  left out: {lost} B that were lost, {} bad chunks", bad.chunks);
+    }
+    if refused > 0 {
+        text += &format!("\n  nobody received: {refused} datagrams were refused");
+    }
+    if to_stdout {
+        tell!("{text}");
+        return Ok(());
+    }
+    print(&(text + "\n"))
+}
