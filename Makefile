@@ -7,7 +7,7 @@ AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 
-.PHONY: help setup demo guest guest-5g iommufd release test lint bench lookahead tail soak package fuzz
+.PHONY: help setup demo record guest guest-5g iommufd release test lint bench lookahead tail soak package fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -18,6 +18,10 @@ setup: ## install what a build needs and this machine lacks
 demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, read back, verified, measured
 	$(CARGO) build --release --package farlane
 	target/release/farlane demo
+
+record: setup ## a recording from the network: killed in the middle, recovered, proved, replayed at its pace, exported
+	$(CARGO) build --release --package farlane
+	scripts/record
 
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
 	scripts/guest

@@ -4,11 +4,16 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use support::{Export, FARLANE};
 
+/// Address that README.md's recorder listens on.
+const RECORDER: &str = "127.0.0.1:5000";
 /// Address that README.md's far end listens on.
 const ADDRESS: &str = "127.0.0.1:4430";
 
@@ -44,6 +49,46 @@ fn program(directory: &Path, words: &[&str]) -> Command {
     command
 }
 
+/// Processes in the background, as a shell has them.
+#[derive(Default)]
+struct Jobs {
+    children: Vec<Child>,
+}
+
+impl Jobs {
+    /// Starts a job. One that listens is ready for its peer then.
+    fn start(&mut self, mut command: Command, listens: bool) {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        if listens {
+            let mut said = String::new();
+            BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+            assert!(said.contains("waiting"), "{said}");
+        }
+        self.children.push(child);
+    }
+
+    /// Kills the job with this number; the first is 1.
+    fn kill(&mut self, number: usize) {
+        let child = &mut self.children[number - 1];
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// An address on which nobody listens.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
 #[test]
 fn every_command_works() {
     let text = std::fs::read_to_string(root().join("README.md")).unwrap();
@@ -52,13 +97,21 @@ fn every_command_works() {
     let jobs = jobs();
     let mut far: Option<Export> = None;
     let mut subcommands = Vec::new();
+    let (mut background, recorder) = (Jobs::default(), free_address());
     for command in commands(&text) {
         let words: Vec<_> = command.split_whitespace().collect();
         match words[..] {
             ["make", job] => {
                 assert!(jobs.iter().any(|known| known == job), "no job in the Makefile: {command}")
             }
-            ["farlane", "export", ..] => {
+            ["sleep", seconds] => std::thread::sleep(Duration::from_secs(seconds.parse().unwrap())),
+            ["kill", "-9", job] => background.kill(job.strip_prefix('%').unwrap().parse().unwrap()),
+            ["farlane", .., "&"] => {
+                let here = command.replace(RECORDER, &recorder);
+                let words: Vec<_> = here.trim_end_matches('&').split_whitespace().skip(1).collect();
+                background.start(program(directory.path(), &words), here.contains("-listen://"));
+            }
+            ["farlane", "export", ..] if !command.contains(" --to ") => {
                 assert!(command.contains(ADDRESS), "{command}");
                 let command = command.replace(ADDRESS, "127.0.0.1:0");
                 let words: Vec<_> = command.split_whitespace().skip(1).chain(["--json"]).collect();
@@ -78,7 +131,19 @@ fn every_command_works() {
             _ => panic!("README.md shows a command that nobody tries: {command}"),
         }
     }
-    for subcommand in ["lspci", "identify", "smart-log", "ping", "write", "read", "bench"] {
+    for subcommand in [
+        "lspci",
+        "identify",
+        "smart-log",
+        "ping",
+        "write",
+        "read",
+        "bench",
+        "recover",
+        "verify",
+        "replay",
+        "export",
+    ] {
         assert!(subcommands.iter().any(|shown| shown == subcommand), "README.md does not show {subcommand}");
     }
     let copy = std::fs::read(directory.path().join("copy.md")).unwrap();
