@@ -119,6 +119,10 @@ impl Scan {
         let end = self.certificate.as_ref().map_or(self.end, |certificate| certificate.slots.max(self.end));
         // What is behind the end was there before, and is another's.
         self.bad.retain(|bad| bad.slot < end || self.certificate.is_none());
+        let gaps = distinct(self.gaps);
+        // A medium may have carried out a write that it reported as failed, and whose bytes were
+        // then declared lost: what is declared counts.
+        self.entries.retain(|entry| !touches(&gaps, entry));
         self.entries.sort_by_key(|entry| (entry.stream, entry.offset, core::cmp::Reverse(entry.length)));
         // A chunk that was written again in another slot may be there twice.
         let mut kept = Vec::<Entry>::with_capacity(self.entries.len());
@@ -129,14 +133,13 @@ impl Scan {
                 kept.push(entry);
             }
         }
-        self.gaps.sort_by_key(|gap| (gap.stream, gap.from));
         let mut survey = Survey {
             chunk: self.chunk,
             recording: self.recording,
             superblock: self.superblock,
             certificate: self.certificate,
             entries: kept,
-            gaps: self.gaps,
+            gaps,
             holes: Vec::new(),
             overlap: false,
             bad: self.bad,
@@ -147,6 +150,29 @@ impl Scan {
         survey.find_holes();
         survey
     }
+}
+
+/// `gaps` in order, each lost byte in one of them. A gap is declared again where the medium reported
+/// the chunk that declared it as failed.
+fn distinct(mut gaps: Vec<Gap>) -> Vec<Gap> {
+    gaps.sort_by_key(|gap| (gap.stream, gap.from, core::cmp::Reverse(gap.bytes)));
+    let mut kept = Vec::<Gap>::with_capacity(gaps.len());
+    for mut gap in gaps {
+        if let Some(last) = kept.last().filter(|last| last.stream == gap.stream) {
+            let (from, end) = (gap.from.max(last.end()), gap.end());
+            (gap.from, gap.bytes) = (from, end.saturating_sub(from));
+        }
+        if gap.bytes > 0 {
+            kept.push(gap);
+        }
+    }
+    kept
+}
+
+/// Whether a byte of `entry` is in one of `gaps`, which are in order and distinct.
+fn touches(gaps: &[Gap], entry: &Entry) -> bool {
+    let at = gaps.partition_point(|gap| (gap.stream, gap.end()) <= (entry.stream, entry.offset));
+    gaps.get(at).is_some_and(|gap| gap.stream == entry.stream && gap.from < entry.end())
 }
 
 /// What a medium has of a recording.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use sha2::Digest as _;
 
-use super::{Fault, Recorder};
+use super::{Fault, LOST_IN_A_ROW_MAX, Recorder};
 use crate::format::{CERTIFICATE_SLOT, Certificate, GAP_SLOT, Gap, Kind, Reason, StreamTotals, capacity};
 
 /// How far a recording's end is.
@@ -45,8 +45,12 @@ impl Recorder {
                 self.go_on();
             }
             Phase::Closing => {
-                self.phase = Phase::Syncing;
-                self.wants_sync = true;
+                // A chunk of gap records that the medium did not take has come back.
+                if !self.writes_again() {
+                    self.is_certified = self.undeclared.is_empty();
+                    self.phase = Phase::Syncing;
+                    self.wants_sync = true;
+                }
             }
             Phase::Certifying => {
                 self.phase = Phase::Sealing;
@@ -54,6 +58,15 @@ impl Recorder {
             }
             Phase::Recording | Phase::Syncing | Phase::Sealing | Phase::Ended => {}
         }
+    }
+
+    /// Writes gap records that came back, while the medium takes anything. Returns whether a write
+    /// is under way.
+    fn writes_again(&mut self) -> bool {
+        if !self.undeclared.is_empty() && self.lost_in_a_row < LOST_IN_A_ROW_MAX {
+            self.write_last_accounts();
+        }
+        !self.flights.is_empty()
     }
 
     /// Writes the rest of the index and of the gap records. A full medium takes no index.
@@ -72,21 +85,28 @@ impl Recorder {
         if has_room && self.undeclared.len() > most {
             self.write_accounts(true);
         }
+        // The slot of the last gap records has room for one chunk of them.
+        let most = if self.is_gap_slot_used { 0 } else { most };
+        if has_room && most == 0 {
+            self.write_accounts(true);
+        }
         let gaps: Vec<_> = self.undeclared.drain(..most.min(self.undeclared.len())).collect();
         if !gaps.is_empty() {
+            self.is_gap_slot_used = true;
             let time = self.time();
             self.control(Kind::Gaps, GAP_SLOT, time, |payload| Gap::emit(&gaps, payload));
         }
-        // Until a write of the start of the medium is lost.
-        self.is_certified = self.undeclared.is_empty();
     }
 
     pub(super) fn on_synced(&mut self, result: Result<(), Fault>) {
         let Some(stored) = self.syncing.take() else { return };
         match result {
+            // A sync that failed may have dropped what it was to keep: a later one says nothing.
+            // Without its start, a recording is not found.
+            Ok(()) if self.is_forgetful || self.is_damaged => {}
             Ok(()) => self.progress.acknowledged = stored,
             Err(_) => {
-                self.is_certified = false;
+                self.is_forgetful = true;
                 self.finish(Reason::Failed);
             }
         }

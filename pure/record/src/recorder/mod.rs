@@ -87,8 +87,12 @@ pub struct Recorder {
     phase: Phase,
     reason: Reason,
     is_certified: bool,
+    /// Whether the slot of the last gap records has some.
+    is_gap_slot_used: bool,
     /// Whether the medium did not take a chunk of the recording's accounts.
     is_damaged: bool,
+    /// Whether the medium failed to make durable what it had taken.
+    is_forgetful: bool,
     ended: Option<Certificate>,
 }
 
@@ -134,7 +138,9 @@ impl Recorder {
             phase: Phase::Recording,
             reason: Reason::SourceEnded,
             is_certified: false,
+            is_gap_slot_used: false,
             is_damaged: false,
+            is_forgetful: false,
             ended: None,
         };
         let (streams, contents) = (recorder.config.streams.clone(), recorder.config.contents.clone());
@@ -216,6 +222,10 @@ impl Recorder {
         }
         self.arm(now);
         self.close(stream);
+        // The chunk that was closed may have found the medium full.
+        if self.phase != Phase::Recording {
+            return;
+        }
         let from = self.streams[stream].bytes_in;
         self.streams[stream].bytes_in += bytes;
         self.progress.bytes_in += bytes;
@@ -232,6 +242,10 @@ impl Recorder {
         }
         self.reason = reason;
         (0..self.streams.len()).for_each(|stream| self.close(stream));
+        // A chunk that finds the medium full has ended the recording already.
+        if self.phase != Phase::Recording {
+            return;
+        }
         self.phase = Phase::Draining;
         self.go_on();
     }
@@ -248,7 +262,7 @@ impl Recorder {
 
     /// Whether the medium has a certificate, and every gap record.
     pub fn is_certified(&self) -> bool {
-        self.phase == Phase::Ended && self.is_certified && !self.is_damaged
+        self.phase == Phase::Ended && self.is_certified && !self.is_damaged && !self.is_forgetful
     }
 
     fn arm(&mut self, now: Instant) {
@@ -419,17 +433,19 @@ impl Recorder {
         }
     }
 
-    /// Begins to find out how much of the first parked chunk fits.
+    /// Begins to find out how much of the first parked chunk fits. Of one that has a single page,
+    /// nothing does, and the next one is looked at.
     fn search(&mut self) {
-        if self.search.is_some() {
-            return;
+        while self.search.is_none() {
+            let mut flights = (self.first..).zip(&self.flights);
+            let Some((name, flight)) = flights.find(|(_, flight)| flight.state == State::Parked) else {
+                return;
+            };
+            let mut search = Search::new(name, flight);
+            let next = search.next(None);
+            self.search = Some(search);
+            self.on_next(name, next);
         }
-        let parked = (self.first..).zip(&self.flights).find(|(_, flight)| flight.state == State::Parked);
-        let Some((name, flight)) = parked else { return };
-        let mut search = Search::new(name, flight);
-        let next = search.next(None);
-        self.search = Some(search);
-        self.on_next(name, next);
     }
 
     fn on_tried(&mut self, name: u64, result: Result<(), Fault>) {
