@@ -57,8 +57,29 @@ pub enum Trouble {
     SlowMedia,
     /// Media stop answering for a while.
     Stall,
+    /// Media fail to make durable what was written.
+    FailedSync,
+    /// Writes end well of which only a part is there.
+    TornWrites,
+    /// Writes end well of which nothing is there.
+    LostWrites,
+    /// Writes end well that went elsewhere.
+    MisdirectedWrites,
+    /// Bits on the medium change.
+    RottenBits,
+    /// The medium has no room for everything.
+    FullMedium,
+    /// An SSD gets warm and slow.
+    Throttling,
+    /// The power fails.
+    PowerCut,
+    /// A source that does not wait is faster than the medium.
+    FastSource,
+    /// A source is behind a network that loses packets.
+    LossyNetwork,
 }
 
+/// The kinds that a plan of faults is drawn from.
 const TROUBLES: [Trouble; 13] = [
     Trouble::Cut,
     Trouble::CutStorm,
@@ -174,5 +195,6 @@ fn add(plan: &mut Plan, config: &ChaosConfig, trouble: Trouble, at: Instant, far
             plan.at(at, Fault::Stall(far));
             plan.at(at + any, Fault::Resume(far));
         }
+        other => unreachable!("{other:?} is none of those that happen to networks and their nodes"),
     }
 }

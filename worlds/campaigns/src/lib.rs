@@ -1,7 +1,7 @@
 //! Fault campaigns: virtual worlds in which things go wrong, run over many seeds.
 //!
 //! [`workload`] is what hosts do, [`chaos`] what goes wrong, and [`checker`] what must hold all the
-//! same. The worlds are [`disk`], [`fabrics`], [`sessions`] and [`ahead`]. A [`campaign`] runs
+//! same. The worlds are [`disk`], [`fabrics`], [`sessions`], [`ahead`] and [`recording`]. A [`campaign`] runs
 //! their seeds, and prints the command that repeats a failure.
 
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ pub mod disk;
 pub mod fabrics;
 mod far_box;
 mod joined_paths;
+pub mod recording;
 pub mod script;
 mod session;
 pub mod sessions;

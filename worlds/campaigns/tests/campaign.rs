@@ -3,7 +3,8 @@
 #![allow(missing_docs, reason = "a test is its own documentation")]
 
 use campaigns::campaign::{Outcome, run_seeds};
-use campaigns::{ahead, disk, fabrics, sessions};
+use campaigns::chaos::Trouble;
+use campaigns::{ahead, disk, fabrics, recording, sessions};
 
 fn campaign(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
@@ -106,6 +107,22 @@ fn sessions_keep_their_promises() {
 #[test]
 fn sessions_over_two_paths_keep_their_promises() {
     hold_up("sessions-paths", sessions::run_paths, 50);
+}
+
+#[test]
+fn recordings_keep_their_promises() {
+    let outcomes = hold_up("record", recording::run, 100);
+    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
+    for trouble in [
+        Trouble::PowerCut,
+        Trouble::FullMedium,
+        Trouble::FastSource,
+        Trouble::LossyNetwork,
+        Trouble::LostWrites,
+        Trouble::Throttling,
+    ] {
+        assert!(with(trouble) > 4, "{trouble:?} happened in {} of 100 seeds", with(trouble));
+    }
 }
 
 #[test]

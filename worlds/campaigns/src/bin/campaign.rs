@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use campaigns::campaign::{Outcome, run_seeds};
-use campaigns::{ahead, disk, fabrics, sessions};
+use campaigns::{ahead, disk, fabrics, recording, sessions};
 use clap::Parser;
 
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale
@@ -56,7 +56,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 11] = [
+const SCENARIOS: [Scenario; 12] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -68,6 +68,7 @@ const SCENARIOS: [Scenario; 11] = [
     ("fabrics", fabrics::run),
     ("fabrics-shared", fabrics::run_shared),
     ("fabrics-proxy", fabrics::run_proxy),
+    ("record", recording::run),
 ];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {

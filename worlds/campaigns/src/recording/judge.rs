@@ -1,0 +1,184 @@
+//! What must hold of a medium: nothing on it is false, and nothing that was promised is missing.
+
+use std::collections::BTreeMap;
+
+use record::format::{
+    CERTIFICATE_SLOT, Certificate, Entry, FIRST_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
+};
+use record::{Scan, Survey};
+use sha2::{Digest as _, Sha256};
+
+use super::source::Source;
+use crate::digest::crc32c;
+
+/// A medium that is read as `farlane verify` and `farlane recover` read it.
+#[derive(Debug)]
+pub(super) struct Reading {
+    chunk: u32,
+    medium: Vec<u8>,
+    pub(super) survey: Survey,
+    /// SHA-256 of the stored bytes of each stream.
+    digests: Vec<[u8; 32]>,
+}
+
+fn survey(medium: &[u8], chunk: u32) -> Survey {
+    let mut scan = Scan::new(chunk, crc32c);
+    for (slot, bytes) in (0..).zip(medium.chunks(chunk as usize)) {
+        scan.on_slot(slot, bytes);
+    }
+    scan.finish()
+}
+
+impl Reading {
+    pub(super) fn new(medium: Vec<u8>, chunk: u32) -> Self {
+        let survey = survey(&medium, chunk);
+        let mut reading = Self { chunk, medium, survey, digests: Vec::new() };
+        reading.digest();
+        reading
+    }
+
+    fn digest(&mut self) {
+        let mut digests = vec![Sha256::new(); self.survey.streams()];
+        for entry in &self.survey.entries {
+            digests[entry.stream as usize].update(self.payload(entry));
+        }
+        self.digests = digests.into_iter().map(|digest| digest.finalize().into()).collect();
+    }
+
+    fn slot(&self, slot: u64) -> &[u8] {
+        let start = usize::try_from(slot).expect("a slot of the medium") * self.chunk as usize;
+        &self.medium[start..self.medium.len().min(start + self.chunk as usize)]
+    }
+
+    fn payload(&self, entry: &Entry) -> &[u8] {
+        &self.slot(entry.slot)[HEADER_LENGTH..][..entry.length as usize]
+    }
+
+    /// Whether the certificate is true, as far as the medium can tell.
+    pub(super) fn is_proved(&self) -> bool {
+        let agrees = |told: &Certificate| {
+            told.sha256 == record::digest_of_all(&self.digests)
+                && told.streams.iter().zip(&self.digests).all(|(told, digest)| told.sha256 == *digest)
+        };
+        self.survey.proves() && self.survey.certificate.as_ref().is_some_and(agrees)
+    }
+
+    /// Makes the recording whole, as `farlane recover` does. The medium grows where it has no room.
+    pub(super) fn mend(&mut self) {
+        let digests = self.digests.clone();
+        let (new, mut certificate) = self.survey.mend(&digests, 1);
+        let mut slot = self.survey.end.max(FIRST_SLOT);
+        for gaps in new.chunks(Gap::most(capacity(self.chunk))) {
+            self.put(Kind::Gaps, slot, |payload| Gap::emit(gaps, payload));
+            slot += 1;
+        }
+        certificate.slots = slot;
+        self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload));
+        self.survey = survey(&self.medium, self.chunk);
+        self.digest();
+    }
+
+    fn put(&mut self, kind: Kind, slot: u64, emit: impl FnOnce(&mut [u8]) -> usize) {
+        let mut bytes = vec![0; self.chunk as usize];
+        let length = u32::try_from(emit(&mut bytes[HEADER_LENGTH..])).expect("less than a chunk");
+        let recording = self.survey.recording.unwrap_or_default();
+        let (sequence, chunk) = (self.survey.sequence, self.chunk);
+        let time = record::format::Time::NONE;
+        let header = Header { kind, recording, slot, sequence, chunk, stream: 0, offset: 0, length, time };
+        self.survey.sequence += 1;
+        header.emit(&mut bytes, crc32c);
+        let start = usize::try_from(slot).expect("a slot near the medium") * bytes.len();
+        if self.medium.len() < start + bytes.len() {
+            self.medium.resize(start + bytes.len(), 0);
+        }
+        self.medium[start..][..bytes.len()].copy_from_slice(&bytes);
+    }
+
+    /// The medium's bytes.
+    pub(super) fn into_medium(self) -> Vec<u8> {
+        self.medium
+    }
+
+    /// What the survey found and is not what came, and what it did not find and is there.
+    pub(super) fn untruths(&self, sources: &[Source]) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in &self.survey.entries {
+            let Some(source) = sources.get(entry.stream as usize) else {
+                found.push(format!("{entry:?} of a stream that there is not"));
+                continue;
+            };
+            if entry.end() > source.came || !source.pattern.is(entry.offset, self.payload(entry)) {
+                found.push(format!("{entry:?} has other bytes than came"));
+            }
+        }
+        for (slot, bytes) in (0..).zip(self.medium.chunks(self.chunk as usize)) {
+            let Ok((header, payload)) = Header::parse_chunk(slot, bytes, crc32c) else { continue };
+            let is_ours = Some(header.recording) == self.survey.recording && header.kind == Kind::Data;
+            if is_ours && !payload.is_empty() && !self.has(header.stream, header.offset, header.end()) {
+                found.push(format!("slot {slot} is good and was not found"));
+            }
+        }
+        found
+    }
+
+    /// Whether these bytes of a stream were found, or one of them was declared as lost.
+    pub(super) fn has(&self, stream: u32, from: u64, end: u64) -> bool {
+        let covers = |start: u64, behind: u64| start <= from && end <= behind;
+        let mut entries = self.survey.entries.iter().filter(|entry| entry.stream == stream);
+        let mut gaps = self.survey.gaps.iter().filter(|gap| gap.stream == stream);
+        entries.any(|entry| covers(entry.offset, entry.end()))
+            || gaps.any(|gap| gap.from < end && from < gap.end())
+    }
+
+    /// Whether these bytes of a stream are stored, as one chunk.
+    pub(super) fn stores(&self, stream: u32, from: u64, end: u64) -> bool {
+        let mut entries = self.survey.entries.iter().filter(|entry| entry.stream == stream);
+        entries.any(|entry| entry.offset <= from && end <= entry.end())
+    }
+
+    /// What is false in the certificate of a recording that proves itself; `is_whole`: it was
+    /// not cut off, so that it knows of every byte.
+    pub(super) fn false_claims(&self, sources: &[Source], is_whole: bool) -> Vec<String> {
+        let mut found = Vec::new();
+        let Some(certificate) = &self.survey.certificate else { return vec!["no certificate".into()] };
+        if certificate.streams.len() > sources.len() || is_whole && certificate.streams.len() < sources.len()
+        {
+            found.push(format!("{} streams of {}", certificate.streams.len(), sources.len()));
+        }
+        let mut gaps = BTreeMap::<u32, Vec<(u64, u64)>>::new();
+        for gap in &self.survey.gaps {
+            gaps.entry(gap.stream).or_default().push((gap.from, gap.end()));
+        }
+        for (number, (told, source)) in (0..).zip(certificate.streams.iter().zip(sources)) {
+            let gaps = gaps.remove(&number).unwrap_or_default();
+            let lost: u64 = gaps.iter().map(|(from, end)| end - from).sum();
+            let came = source.came;
+            if told.bytes_in > came || is_whole && told.bytes_in != came {
+                found.push(format!("stream {number}: {} bytes in, but {came} came", told.bytes_in));
+            }
+            if (told.lost, told.stored + told.lost) != (lost, told.bytes_in) {
+                found.push(format!("stream {number}: {told:?}, but {lost} bytes are in gaps"));
+            }
+            if gaps.windows(2).any(|pair| pair[0].1 > pair[1].0) {
+                found.push(format!("stream {number}: gaps overlap: {gaps:?}"));
+            }
+            let is_declared = |(from, end): &(u64, u64)| {
+                // Gaps behind each other may be two records.
+                let mut at = *from;
+                gaps.iter().for_each(|gap| {
+                    if gap.0 <= at {
+                        at = at.max(gap.1);
+                    }
+                });
+                at >= (*end).min(told.bytes_in)
+            };
+            if let Some(lost) = source.lost.iter().find(|lost| !is_declared(lost)) {
+                found.push(format!("stream {number}: {lost:?} was lost before the medium: {gaps:?}"));
+            }
+            if source.pattern.digest(told.bytes_in, &gaps) != told.sha256 {
+                found.push(format!("stream {number}: the digest is not that of what came"));
+            }
+        }
+        found
+    }
+}
