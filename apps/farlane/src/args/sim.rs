@@ -94,7 +94,7 @@ pub(crate) struct SweepArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PublishedArgs {
-    /// The experiment: nvme-tsn, nvme-5g or niq [default: all]
+    /// The experiment: nvme-tsn, nvme-5g, niq or streamer [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Derive all random choices from this seed; the same seed gives the same figures

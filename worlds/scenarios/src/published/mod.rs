@@ -7,6 +7,7 @@
 mod niq;
 mod nvme_5g;
 mod nvme_tsn;
+mod streamer;
 
 use engine::Nanos;
 
@@ -70,6 +71,8 @@ pub struct Report {
     pub events: u64,
     /// A fingerprint of all that happened in these worlds.
     pub digest: u64,
+    /// The parameters that were fitted to rows, where each is named.
+    pub fitted: &'static [&'static str],
 }
 
 impl Report {
@@ -81,10 +84,11 @@ impl Report {
 }
 
 /// The names of the experiments, each with a description.
-pub const EXPERIMENTS: [(&str, &str); 3] = [
+pub const EXPERIMENTS: [(&str, &str); 4] = [
     ("nvme-tsn", "an SSD behind a distributed PCIe switch over 1 Gigabit Ethernet, without and with TSN"),
     ("nvme-5g", "the same switch over two 5G modems, and over USB gigabit adapters for reference"),
     ("niq", "a low-latency network card, packets inline and by DMA"),
+    ("streamer", "recording to a Samsung 960 EVO 250 GB, by the chunks of a session, and a full disk"),
 ];
 
 /// Repeats the experiment `name`; everything random follows from `seed`.
@@ -96,6 +100,7 @@ pub fn run(name: &str, seed: u64) -> Result<Report, String> {
         "nvme-tsn" => nvme_tsn::run(seed),
         "nvme-5g" => nvme_5g::run(seed),
         "niq" => niq::run(seed),
+        "streamer" => streamer::run(seed),
         _ => {
             let known: Vec<_> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
             Err(format!("there is no experiment called {name:?}; there are {}", known.join(", ")))

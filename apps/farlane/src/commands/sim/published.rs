@@ -1,6 +1,6 @@
 //! `farlane sim published`: simulated values beside published ones.
 
-use scenarios::published::{self, Report, Row};
+use scenarios::published::{self, Kind, Report, Row};
 use serde_json::{Value, json};
 
 use crate::args::PublishedArgs;
@@ -62,6 +62,15 @@ fn table(name: &str, report: &Report, sources: bool) -> String {
             text += &format!(": {}", row.source);
         }
         text += "\n";
+    }
+    if !report.fitted.is_empty() {
+        let calibrated = report.rows.iter().filter(|row| row.kind == Kind::Calibrated).count();
+        text += &format!(
+            "  {} parameters fitted to {calibrated} of {} rows: {}\n",
+            report.fitted.len(),
+            report.rows.len(),
+            report.fitted.join(", ")
+        );
     }
     text + "\n"
 }

@@ -225,7 +225,7 @@ impl Parameters {
 
     /// Time of a program of a row, if all dies together take `rate` bytes a second, erases
     /// included.
-    fn program_at(&self, rate: u64) -> Nanos {
+    pub fn program_at(&self, rate: u64) -> Nanos {
         let bytes = self.row() * u64::from(self.channels) * u64::from(self.dies);
         transfer(bytes, rate).saturating_sub(Nanos::new(self.erase.get() / u64::from(self.block_rows)))
     }
