@@ -152,8 +152,8 @@ impl Scan {
     }
 }
 
-/// `gaps` in order, each lost byte in one of them. A gap is declared again where the medium reported
-/// the chunk that declared it as failed.
+/// `gaps` in order, each lost byte in one of them. A gap is declared again where the medium
+/// reported the chunk that declared it as failed.
 fn distinct(mut gaps: Vec<Gap>) -> Vec<Gap> {
     gaps.sort_by_key(|gap| (gap.stream, gap.from, core::cmp::Reverse(gap.bytes)));
     let mut kept = Vec::<Gap>::with_capacity(gaps.len());

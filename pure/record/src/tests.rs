@@ -296,6 +296,33 @@ fn a_schedule_is_absolute_and_scales() {
     assert_eq!(crate::Pace::new(start, 500, None).due(9_999), start);
 }
 
+/// A replay of 24 hours, a chunk each 100 ms or so: each is sent up to 20 ms late, and the lateness
+/// of one is no other's. At a speed that divides nothing evenly, the last is due to the nanosecond.
+#[test]
+fn twenty_four_hours_at_pace_do_not_drift() {
+    const DAY: u64 = 24 * 3_600 * 1_000_000_000;
+    for speed in [1_000, 1_001, 333] {
+        let mut rng = Rng::from_seed(u64::from(speed));
+        let (start, first) = (Instant::from_nanos(7_777), 1_700_000_000_000_000_123);
+        let pace = crate::Pace::new(start, first, Some(speed));
+        let (mut recorded, mut now) = (0, start);
+        while recorded < DAY {
+            let due = pace.due(first + recorded);
+            let exact =
+                start + Nanos::new(u64::try_from(u128::from(recorded) * 1_000 / u128::from(speed)).unwrap());
+            assert_eq!(due, exact, "speed {speed}, {recorded} ns");
+            assert!(due >= now || now - due <= Nanos::from_millis(20), "a delay has grown");
+            now = now.max(due) + Nanos::new(rng.below(20_000_000));
+            recorded = DAY.min(recorded + 90_000_000 + rng.below(20_000_000));
+        }
+        let lasts = pace.due(first + DAY) - start;
+        assert_eq!(
+            lasts.get(),
+            DAY / u64::from(speed) * 1_000 + DAY % u64::from(speed) * 1_000 / u64::from(speed)
+        );
+    }
+}
+
 #[test]
 fn fuzz_targets_take_any_bytes() {
     let mut rng = Rng::from_seed(3);
