@@ -352,8 +352,8 @@ impl Run {
         self.failures.truncate(8);
     }
 
-    /// Checks what is on the medium in the end. Returns what is wrong, and the number of writes that
-    /// were under way when the power failed.
+    /// Checks what is on the medium in the end. Returns what is wrong, and the number of writes
+    /// that were under way when the power failed.
     fn judge(
         self,
         plan: &Plan,
