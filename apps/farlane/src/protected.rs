@@ -24,8 +24,8 @@ pub(crate) enum Protected {
 }
 
 impl Protected {
-    /// Asks the controller how `namespace` is protected. The host takes part if `by_host` is set and
-    /// the transport lets it: over fabrics, metadata has no place of its own.
+    /// Asks the controller how `namespace` is protected. The host takes part if `by_host` is set
+    /// and the transport lets it: over fabrics, metadata has no place of its own.
     ///
     /// # Errors
     /// When the namespace has metadata of another kind.

@@ -20,8 +20,8 @@ pub struct MediaProfile {
     pub jitter: Nanos,
     /// One request in this many fails; 0 means never.
     pub error_one_in: u64,
-    /// One write in this many is a lie: it is torn, lost or written elsewhere, or another bit of the
-    /// medium rots, and the medium says that all is well; 0 means never.
+    /// One write in this many is a lie: it is torn, lost or written elsewhere, or another bit of
+    /// the medium rots, and the medium says that all is well; 0 means never.
     pub lies_one_in: u64,
     /// A request that fails or is lost may have been done in part, in whole units of this many
     /// bytes.

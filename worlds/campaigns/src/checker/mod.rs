@@ -153,8 +153,8 @@ impl Checker {
         }
     }
 
-    /// Allows reads to find any value that their block was ever to hold: media lose writes. Bytes of
-    /// several writes, of another block or of nobody stay forbidden.
+    /// Allows reads to find any value that their block was ever to hold: media lose writes. Bytes
+    /// of several writes, of another block or of nobody stay forbidden.
     pub fn forgive(&mut self) {
         self.ever = Some(self.blocks.iter().map(|_| BTreeSet::from([Value::ZEROES])).collect());
     }

@@ -262,8 +262,8 @@ pub fn run_ahead(seed: u64) -> Outcome {
 }
 
 /// Runs the scenario for `seed` with protection information on the disks, whose media tear, lose
-/// and misdirect writes and let bits rot. A read may fail, and may give what an earlier write wrote.
-/// It never gives anything else.
+/// and misdirect writes and let bits rot. A read may fail, and may give what an earlier write
+/// wrote. It never gives anything else.
 pub fn run_protected(seed: u64) -> Outcome {
     play(seed, seed % 2 == 1, Kind::Protected, |config, rng| {
         let lying = MediaProfile { lies_one_in: 2 + rng.below(30), ..config.media };

@@ -16,8 +16,8 @@ pub(super) enum Request {
     Add {
         /// NQN of the subsystem; may be left out if there is only one.
         nqn: Option<String>,
-        /// File of the namespace, `PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]` with an absolute
-        /// path, or URL of the device that has it.
+        /// File of the namespace, `PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]`
+        /// with an absolute path, or URL of the device that has it.
         namespace: Option<String>,
         /// Memory of the namespace: `SIZE[,block=512|4096][,protection=16|64]`.
         ram: Option<String>,
