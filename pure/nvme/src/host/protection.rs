@@ -4,15 +4,10 @@ use core::fmt;
 
 use crate::wire::bits::{high_u32, low_u16, low_u32};
 use crate::wire::identify::{IDENTIFY_LENGTH, IdentifyNamespace, IdentifyNamespaceNvm};
-use crate::wire::{Guard, ProtectionInformation, SubmissionQueueEntry};
+use crate::wire::{
+    CHECK_GUARD, CHECK_REFERENCE_TAG, Guard, PROTECTION_ACTION, ProtectionInformation, SubmissionQueueEntry,
+};
 
-/// Protection Information Action (PRACT) and the checks (PRCHK) of guard and reference tag, in
-/// CDW12.
-const ACTION: u32 = 1 << 29;
-const CHECK_GUARD: u32 = 1 << 28;
-const CHECK_REFERENCE_TAG: u32 = 1 << 26;
-/// The application tag of a block whose information is not checked.
-const ESCAPE: u16 = 0xffff;
 /// Protection information of Type 1 (PIT), in DPS.
 const TYPE: u8 = 0b111;
 const TYPE_1: u8 = 1;
@@ -89,7 +84,7 @@ impl Protection {
     /// and checks on the medium.
     pub fn by_controller(&self, entry: SubmissionQueueEntry) -> SubmissionQueueEntry {
         let entry = self.checked(entry);
-        SubmissionQueueEntry { cdw12: entry.cdw12 | ACTION, ..entry }
+        SubmissionQueueEntry { cdw12: entry.cdw12 | PROTECTION_ACTION.put(1), ..entry }
     }
 
     /// Makes `entry`, a Read or Write, one whose information is at `address` in host memory, and
@@ -101,7 +96,7 @@ impl Protection {
     fn checked(&self, entry: SubmissionQueueEntry) -> SubmissionQueueEntry {
         let tag = entry.starting_lba() & self.guard.reference_mask();
         SubmissionQueueEntry {
-            cdw12: entry.cdw12 | CHECK_GUARD | CHECK_REFERENCE_TAG,
+            cdw12: entry.cdw12 | CHECK_GUARD.put(1) | CHECK_REFERENCE_TAG.put(1),
             // Initial or Expected Initial Logical Block Reference Tag (ILBRT, EILBRT).
             cdw14: low_u32(tag),
             cdw3: u32::from(low_u16(high_u32(tag))),
@@ -129,7 +124,7 @@ impl Protection {
         for ((block, lba), (data, bytes)) in (0..).zip(lba..).zip(blocks) {
             let Some(found) = ProtectionInformation::parse(self.guard, bytes) else { break };
             let what = match found {
-                _ if found.application_tag == ESCAPE => continue,
+                _ if found.is_unchecked() => continue,
                 _ if found.guard != self.guard.of(data) => Wrong::Guard,
                 _ if found.reference_tag != lba & self.guard.reference_mask() => Wrong::ReferenceTag,
                 _ => continue,

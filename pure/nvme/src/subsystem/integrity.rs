@@ -16,23 +16,18 @@ use super::types::CommandToken;
 use super::view::{NamespaceView, blocks_of};
 use crate::media::Operation;
 use crate::wire::{
-    Bits, DataTransfer, Guard, IoOpcode, ProtectionInformation, StatusCode, SubmissionQueueEntry,
+    Bits, CHECK_GUARD, CHECK_REFERENCE_TAG, DataTransfer, Guard, IoOpcode, PROTECTION_ACTION,
+    ProtectionInformation, StatusCode, SubmissionQueueEntry,
 };
 
-/// Protection Information Action (PRACT), in CDW12.
-const ACTION: Bits = Bits::bit(29);
 /// Protection Information Check (PRCHK), in CDW12: guard, application tag and reference tag.
 const CHECKS: Bits = Bits::new(28, 26);
-const CHECK_GUARD: Bits = Bits::bit(28);
 const CHECK_APPLICATION_TAG: Bits = Bits::bit(27);
-const CHECK_REFERENCE_TAG: Bits = Bits::bit(26);
 /// Logical Block Application Tag (LBAT) and its mask (LBATM), in CDW15.
 const APPLICATION_TAG: Bits = Bits::new(15, 0);
 const APPLICATION_MASK: Bits = Bits::new(31, 16);
 /// The part of a reference tag of 48 bits that CDW3 has.
 const REFERENCE_HIGH: Bits = Bits::new(15, 0);
-/// The application tag that disables the checks of its block.
-const ESCAPE: u16 = 0xffff;
 
 /// The most bytes that one request to a medium moves: a longest transfer in its stored form.
 const STORED_BYTES_MAX: u32 =
@@ -52,7 +47,7 @@ struct Protection {
 impl Protection {
     fn of(block: BlockSize, entry: &SubmissionQueueEntry) -> Option<Self> {
         let guard = block.guard()?;
-        Some(Self { block, guard, acts: ACTION.is_set(entry.cdw12), entry: *entry })
+        Some(Self { block, guard, acts: PROTECTION_ACTION.is_set(entry.cdw12), entry: *entry })
     }
 
     /// The reference tag of the command's block `index`.
@@ -84,7 +79,7 @@ impl Protection {
             return at(StatusCode::InternalError);
         };
         let (flags, tags) = (self.entry.cdw12, self.entry.cdw15);
-        if found.application_tag == ESCAPE {
+        if found.is_unchecked() {
             // A block with data and without information is a write that was torn.
             let torn = is_blank(info) && data.iter().any(|byte| *byte != 0);
             return if torn && CHECKS.is_set(flags) { at(StatusCode::GuardCheckError) } else { Ok(()) };
@@ -350,7 +345,7 @@ impl Subsystem {
         token: CommandToken,
         entry: &SubmissionQueueEntry,
     ) -> Handled {
-        if ACTION.is_set(entry.cdw12) {
+        if PROTECTION_ACTION.is_set(entry.cdw12) {
             return Err(Failure::field(StatusCode::InvalidField, Location::at(51, 5)));
         }
         let view = self.lane().ready(token, entry)?.clone();

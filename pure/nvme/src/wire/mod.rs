@@ -24,6 +24,7 @@ pub use entry::{
     CommandId, CompletionQueueEntry, DataTransfer, FusedOperation, NamespaceId, QueueId, SubmissionQueueEntry,
 };
 pub use opcode::{AdminOpcode, IoOpcode};
+pub(crate) use protection_information::{CHECK_GUARD, CHECK_REFERENCE_TAG, PROTECTION_ACTION};
 pub use protection_information::{Guard, ProtectionInformation};
 pub use status::{Status, StatusCode};
 pub use text::Text;

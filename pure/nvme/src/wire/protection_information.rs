@@ -15,6 +15,12 @@ pub enum Guard {
 static GUARD_16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_T10_DIF);
 static GUARD_64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_NVME);
 
+/// Protection Information Action (PRACT), in CDW12 of a command.
+pub(crate) const PROTECTION_ACTION: Bits = Bits::bit(29);
+/// The checks (PRCHK) of the guard and of the reference tag, in CDW12 of a command.
+pub(crate) const CHECK_GUARD: Bits = Bits::bit(28);
+pub(crate) const CHECK_REFERENCE_TAG: Bits = Bits::bit(26);
+
 /// Storage Tag Size (STS) and Protection Information Format (PIF) of an extended LBA format.
 const STORAGE_TAG_SIZE: Bits = Bits::new(6, 0);
 const FORMAT: Bits = Bits::new(8, 7);
@@ -93,6 +99,11 @@ impl ProtectionInformation {
                 Some(Self { guard, application_tag: u16::from_be_bytes([a, b]), reference_tag })
             }
         }
+    }
+
+    /// Whether the block is not to be checked: with Type 1, an application tag of FFFFh says so.
+    pub const fn is_unchecked(&self) -> bool {
+        self.application_tag == u16::MAX
     }
 
     /// Encodes the information at the start of `bytes`.
