@@ -2,6 +2,7 @@
 
 use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, Packets, find_chunk_length};
 use crate::scan::Scan;
+use crate::sequence::{FLOWS_MAX, Field, Protocol, Tracker};
 
 /// Shows bytes to a scan as a medium of the shortest chunks. Digests are always zero, so that
 /// random bytes reach further code.
@@ -39,4 +40,29 @@ pub fn packets(bytes: &[u8]) {
         assert_eq!(&again[..length], &bytes[end - length..end]);
         before = packets.rest().len();
     }
+}
+
+/// Reads bytes as datagrams: the first byte names the protocol; then each has a byte of length
+/// before it.
+///
+/// # Panics
+/// When more flows are followed than there may be.
+pub fn sequence(bytes: &[u8]) {
+    let Some((kind, mut rest)) = bytes.split_first() else { return };
+    let field = Field { offset: 2, bytes: 1 + usize::from(kind >> 5), step: 3, little_endian: kind & 8 > 0 };
+    let protocol = match kind & 7 {
+        0 => Protocol::Rtp,
+        1 => Protocol::Vita49,
+        2 => Protocol::Gvsp,
+        3 => Protocol::Spead,
+        _ => Protocol::Field(field),
+    };
+    let mut tracker = Tracker::new(protocol, u32::from(kind >> 4) * 4);
+    while let Some((length, behind)) = rest.split_first() {
+        let (datagram, behind) = behind.split_at(usize::from(*length).min(behind.len()));
+        tracker.on_datagram(u64::from(length % 3), datagram);
+        rest = behind;
+    }
+    assert!(tracker.flows() <= FLOWS_MAX, "{} flows", tracker.flows());
+    tracker.finish();
 }

@@ -47,11 +47,12 @@ pub mod fuzz;
 mod pace;
 mod recorder;
 mod scan;
+pub mod sequence;
 #[cfg(test)]
 mod tests;
 
 pub use pace::Pace;
-pub use recorder::{BUFFER_MAX, BUFFER_MIN, Config, Fault, Input, Output, Progress, Recorder};
+pub use recorder::{BUFFER_MAX, BUFFER_MIN, Config, Fault, Input, Missed, Output, Progress, Recorder};
 pub use scan::{Bad, Hole, Scan, Survey};
 
 use sha2::{Digest as _, Sha256};

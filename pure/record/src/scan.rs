@@ -232,7 +232,8 @@ impl Survey {
             let stored = self.entries.iter().filter(|entry| entry.stream == stream);
             let lost = self.gaps.iter().filter(|gap| gap.stream == stream);
             let mut ranges: Vec<_> = stored.map(|entry| (entry.offset, entry.end())).collect();
-            ranges.extend(lost.map(|gap| (gap.from, gap.end())));
+            // Packets of unknown length have no bytes, and lie anywhere in a chunk.
+            ranges.extend(lost.filter(|gap| gap.bytes > 0).map(|gap| (gap.from, gap.end())));
             ranges.sort_unstable();
             let end = self.end_of(stream);
             let mut at = 0;
@@ -286,6 +287,7 @@ impl Survey {
             stream: hole.stream,
             from: hole.from,
             bytes: hole.bytes,
+            packets: 0,
             when,
             place: Place::Disk,
             cause: Cause::Missing,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::u64_at;
 
 /// Length of a record in bytes.
-const LENGTH: usize = 32;
+const LENGTH: usize = 40;
 
 /// Where bytes were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub enum Cause {
     Failed,
     /// A chunk was not there, or not whole, when the recording was recovered.
     Missing,
+    /// Packets did not come, by the numbers of those that came.
+    NeverCame,
     /// Something else, by its number in the format.
     Other(u8),
 }
@@ -68,6 +70,7 @@ impl Cause {
             Self::Full => "full",
             Self::Failed => "failed",
             Self::Missing => "missing",
+            Self::NeverCame => "never came",
             Self::Other(_) => "other",
         }
     }
@@ -78,20 +81,24 @@ impl Cause {
             Self::Full => 1,
             Self::Failed => 2,
             Self::Missing => 3,
+            Self::NeverCame => 4,
             Self::Other(byte) => byte,
         }
     }
 }
 
-/// Bytes of a stream that were lost.
+/// What a stream lost at one place: bytes, packets, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The number of the stream.
     pub stream: u32,
     /// The place of the first lost byte in the stream.
     pub from: u64,
-    /// How many bytes were lost.
+    /// How many bytes were lost. For lost packets it is 0 if nobody knows how long they were.
     pub bytes: u64,
+    /// How many packets were lost, in a stream of packets. If `bytes` is 0, too, then nobody knows how
+    /// many.
+    pub packets: u64,
     /// When, in nanoseconds since 1970 by the host's clock.
     pub when: u64,
     /// Where.
@@ -122,6 +129,7 @@ impl Gap {
             record[16..24].copy_from_slice(&gap.when.to_le_bytes());
             record[24..28].copy_from_slice(&gap.stream.to_le_bytes());
             record[28..32].copy_from_slice(&[gap.place.byte(), gap.cause.byte(), 0, 0]);
+            record[32..40].copy_from_slice(&gap.packets.to_le_bytes());
         }
         assert!(gaps.len() <= Self::most(payload.len()), "the gaps fit the payload");
         gaps.len() * LENGTH
@@ -133,6 +141,7 @@ impl Gap {
             from: u64_at(record, 0),
             bytes: u64_at(record, 8),
             when: u64_at(record, 16),
+            packets: u64_at(record, 32),
             stream: super::u32_at(record, 24),
             place: match record[28] {
                 0 => Place::Wire,
@@ -146,6 +155,7 @@ impl Gap {
                 1 => Cause::Full,
                 2 => Cause::Failed,
                 3 => Cause::Missing,
+                4 => Cause::NeverCame,
                 other => Cause::Other(other),
             },
         });

@@ -3,6 +3,7 @@
 mod ending;
 mod flight;
 mod interface;
+mod losing;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -16,8 +17,10 @@ use crate::format::{
 };
 use ending::Phase;
 pub use interface::{Config, Fault, Input, Output, Progress};
+pub use losing::Missed;
 
 use flight::{Flight, Next, Search, State};
+use losing::Cuts;
 
 /// The fewest chunks of a recorder's buffer.
 pub const BUFFER_MIN: usize = 32;
@@ -47,6 +50,8 @@ struct Stream {
     bytes_in: u64,
     stored: u64,
     lost: u64,
+    /// How many more gaps may end a chunk before it is full.
+    cuts: Cuts,
     digest: Sha256,
 }
 
@@ -200,6 +205,7 @@ impl Recorder {
         self.progress.fill += bytes as u64;
         self.progress.high_water = self.progress.high_water.max(self.progress.fill);
         if is_full {
+            account.cuts.on_full_chunk();
             self.close(stream);
         }
     }
@@ -231,7 +237,7 @@ impl Recorder {
         self.progress.bytes_in += bytes;
         self.clock = self.clock.max(when);
         let number = u32::try_from(stream).unwrap_or(u32::MAX);
-        self.declare(Gap { stream: number, from, bytes, when, place, cause });
+        self.declare(Gap { stream: number, from, bytes, packets: 0, when, place, cause });
     }
 
     /// Ends the recording: everything that came is written, then the certificate. The first reason
@@ -346,9 +352,11 @@ impl Recorder {
         let last = self.undeclared.iter_mut().rev().find(|last| last.stream == gap.stream);
         if let Some(last) = last.filter(is_same) {
             last.bytes += gap.bytes;
+            last.packets = last.packets.saturating_add(gap.packets);
             let reported = self.gaps.iter_mut().rev().find(|last| last.stream == gap.stream);
             if let Some(reported) = reported.filter(is_same) {
                 reported.bytes += gap.bytes;
+                reported.packets = reported.packets.saturating_add(gap.packets);
             }
             return;
         }
@@ -364,7 +372,8 @@ impl Recorder {
         let (stream, from) = (header.stream, header.offset + u64::from(kept));
         let bytes = u64::from(header.length - kept);
         if bytes > 0 {
-            self.declare(Gap { stream, from, bytes, when: self.clock, place: Place::Disk, cause });
+            let (when, place) = (self.clock, Place::Disk);
+            self.declare(Gap { stream, from, bytes, packets: 0, when, place, cause });
             self.progress.fill -= bytes;
         }
     }

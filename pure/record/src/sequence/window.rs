@@ -1,0 +1,181 @@
+//! One flow of numbers: which came, which did not, and in what order.
+
+use super::Loss;
+
+/// The most numbers that the longest window holds, in packets.
+pub(super) const WINDOW_MAX: u32 = 100;
+/// The most packets that a jump of a number counts as lost. A longer jump is a new beginning.
+const JUMP_MAX: u64 = 1 << 24;
+
+/// How numbers are counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counting {
+    /// The number of bits of a number, at most 64: behind the highest comes 0.
+    pub(super) bits: u32,
+    /// What is added to the number with each packet; not 0.
+    pub(super) step: u64,
+    /// A packet counts as lost once so many later ones have come.
+    pub(super) window: u32,
+}
+
+impl Counting {
+    /// The highest number.
+    const fn mask(&self) -> u64 {
+        if self.bits >= 64 { u64::MAX } else { (1 << self.bits) - 1 }
+    }
+
+    /// How many packets there are until numbers begin again.
+    const fn cycle(&self) -> u64 {
+        self.mask() / self.step
+    }
+
+    /// How many packets a number may lie behind the highest and is still an old one.
+    fn back(&self) -> u64 {
+        u64::from(WINDOW_MAX).min(self.cycle() / 4 + 1)
+    }
+
+    /// How many packets a number may be ahead. Of short numbers all that are not old are ahead. Of
+    /// longer ones half are: a sender that begins anew is more likely there.
+    fn jump(&self) -> u64 {
+        let cycle = self.cycle();
+        let most = if self.bits <= 8 { cycle.saturating_sub(self.back()) } else { cycle / 2 };
+        most.clamp(1, JUMP_MAX)
+    }
+
+    fn packets(&self, difference: u64) -> Option<u64> {
+        (difference.is_multiple_of(self.step)).then(|| difference / self.step)
+    }
+}
+
+/// What a number says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// It is the highest so far.
+    Ahead,
+    /// It was late, and not counted as lost yet.
+    Reordered,
+    /// It was counted as lost.
+    Late,
+    /// It came before.
+    Twice,
+    /// It is far from all others.
+    Far,
+    /// It is far from the others, and the second of a row: the sender has begun anew.
+    Anew,
+}
+
+/// The numbers of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    highest: u64,
+    /// Bit K: the number that lies K packets behind the highest has come, or is not expected.
+    came: u128,
+    /// The number that goes on from the last one that was far from all others.
+    probe: Option<u64>,
+}
+
+impl Window {
+    /// A flow that begins with `number`; what was before is not missing.
+    pub(super) const fn new(number: u64) -> Self {
+        Self { highest: number, came: u128::MAX, probe: None }
+    }
+
+    /// A flow of which every number from 0 on is expected.
+    pub(super) const fn from_zero(counting: Counting) -> Self {
+        Self::new(counting.mask() & 0_u64.wrapping_sub(counting.step))
+    }
+
+    pub(super) const fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// Takes in a number. Returns what it says, and how many packets count as lost now.
+    pub(super) fn on_number(&mut self, counting: Counting, number: u64) -> (Came, u64) {
+        let mask = counting.mask();
+        let number = number & mask;
+        let ahead = counting.packets(number.wrapping_sub(self.highest) & mask);
+        let behind = counting.packets(self.highest.wrapping_sub(number) & mask);
+        if let Some(behind) = behind.filter(|behind| *behind <= counting.back()) {
+            self.probe = None;
+            let bit = 1_u128 << behind;
+            let came = match self.came & bit == 0 {
+                false => Came::Twice,
+                true if behind < u64::from(counting.window) => Came::Reordered,
+                true => Came::Late,
+            };
+            self.came |= bit;
+            return (came, 0);
+        }
+        if let Some(ahead) = ahead.filter(|ahead| *ahead <= counting.jump()) {
+            self.probe = None;
+            return (Came::Ahead, self.advance(counting, number, ahead));
+        }
+        if self.probe == Some(number) {
+            let lost = self.flush(counting);
+            *self = Self::new(number);
+            return (Came::Anew, lost);
+        }
+        self.probe = Some(number.wrapping_add(counting.step) & mask);
+        (Came::Far, 0)
+    }
+
+    fn advance(&mut self, counting: Counting, number: u64, ahead: u64) -> u64 {
+        let window = window(counting);
+        // Numbers that leave the window and have not come, old ones first.
+        let leaving = u32::try_from(ahead).unwrap_or(u32::MAX).min(window);
+        let old = self.came | ones(window - leaving);
+        let lost = (!old & ones(window)).count_ones();
+        let skipped = ahead.saturating_sub(u64::from(window.max(1)));
+        self.highest = number;
+        self.came = u32::try_from(ahead).ok().and_then(|ahead| self.came.checked_shl(ahead)).unwrap_or(0) | 1;
+        u64::from(lost) + skipped
+    }
+
+    /// Counts as lost whatever has not come. Returns how many packets that is.
+    pub(super) fn flush(&mut self, counting: Counting) -> u64 {
+        let window = ones(window(counting));
+        let lost = (!self.came & window).count_ones();
+        self.came |= window;
+        u64::from(lost)
+    }
+}
+
+fn window(counting: Counting) -> u32 {
+    counting.window.min(u32::try_from(counting.back()).unwrap_or(WINDOW_MAX))
+}
+
+/// The lowest `count` bits.
+const fn ones(count: u32) -> u128 {
+    if count >= 128 { u128::MAX } else { (1 << count) - 1 }
+}
+
+/// The length of a flow's packets, if all have the same.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Length {
+    /// No packet has come.
+    #[default]
+    Unknown,
+    /// All packets had this length in bytes.
+    Same(u32),
+    /// Packets differ.
+    Differs,
+}
+
+impl Length {
+    pub(super) fn on_packet(&mut self, length: u32) {
+        *self = match *self {
+            Self::Unknown => Self::Same(length),
+            Self::Same(before) if before == length => *self,
+            Self::Same(_) | Self::Differs => Self::Differs,
+        };
+    }
+
+    /// What so many packets are together.
+    pub(super) fn loss(self, packets: u64) -> Loss {
+        let bytes = match self {
+            Self::Same(length) => packets.saturating_mul(u64::from(length)),
+            Self::Unknown | Self::Differs => 0,
+        };
+        Loss { packets, bytes }
+    }
+}
