@@ -26,10 +26,8 @@ impl Cuts {
         self.0 = CUTS_MAX.min(self.0 + 1);
     }
 
-    fn take(&mut self) -> bool {
-        let is_left = self.0 > 0;
-        self.0 -= u32::from(is_left);
-        is_left
+    const fn take(&mut self) {
+        self.0 = self.0.saturating_sub(1);
     }
 }
 
@@ -48,24 +46,21 @@ pub struct Missed {
 }
 
 impl Recorder {
-    /// Whether [`Recorder::miss`] would end the chunk that the stream fills. What follows then needs
-    /// new room.
-    ///
-    /// # Panics
-    /// When there is no such stream.
-    pub fn would_end_chunk(&self, stream: usize, missed: &Missed) -> bool {
-        let account = &self.streams[stream];
-        let has_bytes = account.filling.as_ref().is_some_and(|filling| filling.length > 0);
-        has_bytes && self.counts_bytes(stream, missed)
+    /// Whether bytes are still taken.
+    pub fn is_recording(&self) -> bool {
+        self.phase == Phase::Recording
     }
 
     fn counts_bytes(&self, stream: usize, missed: &Missed) -> bool {
         let account = &self.streams[stream];
-        let has_bytes = account.filling.as_ref().is_some_and(|filling| filling.length > 0);
         let end = account.bytes_in.saturating_add(missed.bytes);
         // What came and had no room is always counted: the certificate accounts for it.
-        let may_cut = !has_bytes || missed.place == Place::Ring || account.cuts.0 > 0;
+        let may_cut = !self.has_bytes(stream) || missed.place == Place::Ring || account.cuts.0 > 0;
         missed.bytes > 0 && end <= STREAM_MAX && may_cut
+    }
+
+    fn has_bytes(&self, stream: usize) -> bool {
+        self.streams[stream].filling.as_ref().is_some_and(|filling| filling.length > 0)
     }
 
     /// Declares that packets of a stream are lost, before the byte that comes next. If their bytes
@@ -81,7 +76,7 @@ impl Recorder {
         }
         self.arm(now);
         let counts = self.counts_bytes(stream, &missed);
-        if counts && self.would_end_chunk(stream, &missed) {
+        if counts && self.has_bytes(stream) {
             self.streams[stream].cuts.take();
             self.close(stream);
             if self.phase != Phase::Recording {

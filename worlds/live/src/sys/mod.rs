@@ -8,6 +8,7 @@
 //! [`vfio`] hands a PCI function of this machine to this process.
 
 pub mod clock;
+pub(crate) mod datagrams;
 pub mod descriptors;
 pub mod digest;
 pub mod doorbells;

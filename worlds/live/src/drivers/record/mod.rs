@@ -1,15 +1,19 @@
 //! Recording streams to a file or a namespace, and reading what was recorded.
 
+mod datagrams;
 mod far;
 mod opening;
 mod reading;
 mod sink;
 mod source;
+mod udp;
 
+pub use datagrams::Heard;
 pub use far::Far;
 pub use reading::{ReadError, Recording};
 pub use sink::Target;
-pub use source::Source;
+pub use source::{OnFull, Source};
+pub use udp::{Bound, Interface, Udp};
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::{Engine, Instant, Nanos, settle};
-use record::format::{Certificate, Gap, Reason, Time, TimeSource};
+use record::format::{Cause, Certificate, Gap, Reason, Time, TimeSource};
 use record::{Config, Output, Progress, Recorder};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
@@ -27,6 +31,8 @@ use source::Took;
 
 /// The longest sleep while sources are silent.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
+/// The most bytes of a source that are dropped at once.
+const DROPPED_AT_ONCE: usize = 65_536;
 /// How often somebody is told how far a recording is.
 const TOLD_EVERY: Nanos = Nanos::from_millis(250);
 
@@ -77,6 +83,8 @@ pub struct Recorded {
     pub gaps: Vec<Gap>,
     /// Whether the certificate and every gap record are on the medium.
     pub is_certified: bool,
+    /// What each source heard, if it is one of packets.
+    pub heard: Vec<Option<Heard>>,
 }
 
 /// Records `sources`, each as a stream, to a new recording at `place`. Calls `tell` a few times a
@@ -121,11 +129,11 @@ impl Session {
         while self.ended.is_none() {
             let now = self.clock.now();
             if stop.load(Ordering::Relaxed) {
-                self.recorder.finish(Reason::Asked);
+                self.end(now, Reason::Asked);
             }
             let left = limits.bytes.map(|most| most.saturating_sub(self.recorder.progress().bytes_in));
             if left == Some(0) || end.is_some_and(|end| now >= end) {
-                self.recorder.finish(Reason::Limit);
+                self.end(now, Reason::Limit);
             }
             let has_moved = self.take(now, left);
             let has_ended = self.serve(now)?;
@@ -140,7 +148,8 @@ impl Session {
         tell(&self.recorder.progress());
         let certificate = self.ended.take().ok_or(io::ErrorKind::UnexpectedEof)?;
         let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_certified());
-        Ok(Recorded { certificate, gaps, is_certified })
+        let heard = self.sources.iter().map(Source::heard).collect();
+        Ok(Recorded { certificate, gaps, is_certified, heard })
     }
 
     /// Takes what the sources have, at most `left` bytes of each. Returns whether there was
@@ -152,7 +161,18 @@ impl Session {
             if source.is_over() {
                 continue;
             }
-            let Some(room) = self.recorder.room(now, stream) else { continue };
+            if let Some(datagrams) = source.as_datagrams() {
+                has_moved |= datagrams.take(now, stream, &mut self.recorder, left);
+                continue;
+            }
+            let Some(room) = self.recorder.room(now, stream) else {
+                if source.drops() {
+                    has_moved |= self.recorder.is_recording() && {
+                        drop_from(source, now, stream, &mut self.recorder, time.nanos)
+                    };
+                }
+                continue;
+            };
             let most =
                 left.map_or(room.len(), |left| room.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
             match source.take(now, &mut room[..most]) {
@@ -170,6 +190,19 @@ impl Session {
         has_moved
     }
 
+    /// Ends the recording. What sockets have is recorded first, unless a limit is reached.
+    fn end(&mut self, now: Instant, reason: Reason) {
+        if !self.recorder.is_recording() {
+            return;
+        }
+        for (stream, source) in self.sources.iter_mut().enumerate() {
+            if let Some(datagrams) = source.as_datagrams() {
+                datagrams.finish(now, stream, &mut self.recorder, reason == Reason::Asked);
+            }
+        }
+        self.recorder.finish(reason);
+    }
+
     /// Does what the recorder asks, and tells it what has ended. Returns whether anything has.
     fn serve(&mut self, now: Instant) -> io::Result<bool> {
         let (sink, ended) = (&mut self.sink, &mut self.ended);
@@ -185,5 +218,19 @@ impl Session {
             self.recorder.handle_input(now, input);
         }
         Ok(has_ended)
+    }
+}
+
+/// Takes what a source has, and declares it lost. Returns whether there was anything.
+fn drop_from(source: &mut Source, now: Instant, stream: usize, recorder: &mut Recorder, when: u64) -> bool {
+    let mut bytes = [0; DROPPED_AT_ONCE];
+    match source.take(now, &mut bytes) {
+        Took::Bytes(bytes) => {
+            let cause = Cause::Overflow;
+            recorder.lose(now, stream, bytes as u64, when, record::format::Place::Ring, cause);
+            true
+        }
+        Took::Nothing => false,
+        Took::End => true,
     }
 }

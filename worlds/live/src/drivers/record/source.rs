@@ -8,7 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::{Instant, Nanos};
+use record::format::Content;
 use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::datagrams::{Datagrams, Heard};
 
 /// What a source gave.
 pub(super) enum Took {
@@ -24,18 +27,66 @@ enum Kind {
     Listener(TcpListener),
     Stream(TcpStream),
     File(File),
+    Datagrams(Box<Datagrams>),
     Generator { rate: u64, start: Option<Instant>, made: u64 },
+}
+
+/// What a source does that has bytes when the recorder's buffer is full. Datagrams and packets
+/// cannot wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    /// It waits, and loses nothing.
+    Wait,
+    /// It goes on. What it has is taken and declared lost.
+    Drop,
 }
 
 /// A source of bytes.
 pub struct Source {
     kind: Kind,
     is_over: bool,
+    on_full: OnFull,
 }
 
 impl Source {
     const fn new(kind: Kind) -> Self {
-        Self { kind, is_over: false }
+        Self { kind, is_over: false, on_full: OnFull::Wait }
+    }
+
+    pub(super) fn datagrams(datagrams: Datagrams) -> Self {
+        Self::new(Kind::Datagrams(Box::new(datagrams)))
+    }
+
+    /// The same, with what it does when the buffer is full.
+    #[must_use]
+    pub fn on_full(self, on_full: OnFull) -> Self {
+        Self { on_full, ..self }
+    }
+
+    pub(super) const fn drops(&self) -> bool {
+        matches!(self.on_full, OnFull::Drop)
+    }
+
+    pub(super) fn as_datagrams(&mut self) -> Option<&mut Datagrams> {
+        match &mut self.kind {
+            Kind::Datagrams(datagrams) => Some(datagrams),
+            _ => None,
+        }
+    }
+
+    pub(super) fn heard(&self) -> Option<Heard> {
+        match &self.kind {
+            Kind::Datagrams(datagrams) => Some(datagrams.heard()),
+            _ => None,
+        }
+    }
+
+    /// What the recorded bytes are.
+    pub fn content(&self) -> Content {
+        match &self.kind {
+            Kind::Datagrams(datagrams) => datagrams.content(),
+            _ => Content::Bytes,
+        }
     }
 
     /// Accepts one connection at `address` and records what comes. Returns the address, too.
@@ -95,6 +146,7 @@ impl Source {
                 }
                 return Took::Nothing;
             }
+            Kind::Datagrams(_) => return Took::Nothing,
             Kind::Stream(stream) => stream.read(room),
             Kind::File(file) if !is_ready(file.as_fd()) => return Took::Nothing,
             Kind::File(file) => file.read(room),
@@ -133,6 +185,7 @@ impl Source {
             Kind::Listener(listener) => Some(listener.as_fd()),
             Kind::Stream(stream) => Some(stream.as_fd()),
             Kind::File(file) => Some(file.as_fd()),
+            Kind::Datagrams(datagrams) => Some(datagrams.as_fd()),
             Kind::Generator { .. } => None,
         }
     }

@@ -1,0 +1,244 @@
+//! Many datagrams by one system call, each with its sender, its time, and how many the kernel has
+//! dropped before it.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use engine::Nanos;
+
+/// The most datagrams of one call.
+pub(crate) const BATCH_MAX: usize = 64;
+/// Room for what a datagram has beyond its own place. No datagram is longer.
+const REST: usize = 65_536;
+/// Words of 8 bytes for an address of IPv4 or IPv6.
+const NAME_WORDS: usize = 4;
+/// Words of 8 bytes for time stamps and the count of dropped packets.
+const CONTROL_WORDS: usize = 16;
+/// The option that tells about a socket's memory (`asm-generic/socket.h`), and the number of the
+/// word with the packets that were dropped (`SK_MEMINFO_DROPS`).
+const SO_MEMINFO: libc::c_int = 55;
+const MEMORY_WORDS: usize = 9;
+const MEMORY_DROPS: usize = 8;
+
+/// A clock's time that came with a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamp {
+    /// The kernel did not say.
+    None,
+    /// Real time when the kernel took the datagram.
+    Kernel(Nanos),
+    /// The network adapter's clock when the datagram arrived.
+    Hardware(Nanos),
+}
+
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    /// Its length in bytes.
+    pub(crate) length: usize,
+    /// A number that tells senders apart.
+    pub(crate) sender: u64,
+    /// When it came.
+    pub(crate) stamp: Stamp,
+    /// How many packets this socket has dropped up to then, modulo 2^32; `None` if none.
+    pub(crate) dropped: Option<u32>,
+}
+
+/// Memory for calls that receive many datagrams.
+pub(crate) struct Batch {
+    names: Vec<[u64; NAME_WORDS]>,
+    controls: Vec<[u64; CONTROL_WORDS]>,
+    rest: Vec<u8>,
+    arrived: Vec<Arrived>,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Self {
+        Self {
+            names: vec![[0; NAME_WORDS]; BATCH_MAX],
+            controls: vec![[0; CONTROL_WORDS]; BATCH_MAX],
+            rest: vec![0; REST * BATCH_MAX],
+            arrived: Vec::with_capacity(BATCH_MAX),
+        }
+    }
+
+    /// Receives without waiting, one datagram for each place of `slot` bytes in `room`, behind the
+    /// first `head` bytes of the place. [`Batch::rest`] has what is longer.
+    ///
+    /// # Errors
+    /// When there is nothing to receive, or the socket fails.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &impl AsRawFd,
+        room: &mut [u8],
+        head: usize,
+        slot: usize,
+    ) -> io::Result<&[Arrived]> {
+        let places = room.chunks_exact_mut(slot).map(|place| &mut place[head..]);
+        let slices: Vec<_> = places
+            .zip(self.rest.chunks_exact_mut(REST))
+            .map(|(place, rest)| [slice(place), slice(rest)])
+            .collect();
+        let named = self.names.iter_mut().zip(&mut self.controls);
+        let mut headers: Vec<_> = slices
+            .iter()
+            .zip(named)
+            .map(|(slices, (name, control))| {
+                // SAFETY: a message header of all zeroes is valid and names no buffers.
+                let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                header.msg_hdr.msg_iov = slices.as_ptr().cast_mut();
+                header.msg_hdr.msg_iovlen = slices.len();
+                header.msg_hdr.msg_name = name.as_mut_ptr().cast();
+                header.msg_hdr.msg_namelen = socket_length::<[u64; NAME_WORDS]>();
+                header.msg_hdr.msg_control = control.as_mut_ptr().cast();
+                header.msg_hdr.msg_controllen = size_of_val(control);
+                header
+            })
+            .collect();
+        let count = u32::try_from(headers.len()).unwrap_or(0);
+        // SAFETY: each header names its own parts of `room`, `rest`, `names` and `controls`, which are
+        // borrowed for the call, with their lengths.
+        let count = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                count,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        self.arrived.clear();
+        for (header, name) in headers[..count].iter().zip(&self.names) {
+            let (stamp, dropped) = told(&header.msg_hdr);
+            let words = (header.msg_hdr.msg_namelen as usize).div_ceil(8).min(NAME_WORDS);
+            let (length, sender) =
+                (header.msg_len as usize, fold(&name[..words], header.msg_hdr.msg_namelen));
+            self.arrived.push(Arrived { length, sender, stamp, dropped });
+        }
+        Ok(&self.arrived)
+    }
+
+    /// The first `length` bytes of what the datagram at `place` of the last call had beyond its
+    /// place.
+    pub(crate) fn rest(&self, place: usize, length: usize) -> &[u8] {
+        &self.rest[place * REST..][..length]
+    }
+}
+
+fn socket_length<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(size_of::<T>()).expect("what the kernel is told of is short")
+}
+
+fn slice(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
+}
+
+/// One number for an address: words of an address of IPv4 have no meaning behind its 16 bytes, of
+/// which the last 8 are zero.
+fn fold(name: &[u64], length: libc::socklen_t) -> u64 {
+    let words = if length == 16 { &name[..1] } else { name };
+    // A multiplicative hash by the golden ratio; it need not resist anybody.
+    words.iter().fold(0, |sum: u64, word| (sum.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// What the kernel told with a message: its time, and the count of dropped packets.
+fn told(message: &libc::msghdr) -> (Stamp, Option<u32>) {
+    let (mut stamp, mut dropped) = (Stamp::None, None);
+    // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: the pointer is null, or points to a header within the control buffer, which is
+    // aligned.
+    while let Some(found) = unsafe { header.as_ref() } {
+        // SAFETY: `header` is within the message's control buffer.
+        let data = unsafe { libc::CMSG_DATA(header) };
+        match (found.cmsg_level, found.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                // SAFETY: a message of this type has three `timespec`: software's, an old one, and
+                // hardware's.
+                let times = unsafe { data.cast::<[libc::timespec; 3]>().read_unaligned() };
+                let [software, hardware] = [times[0], times[2]].map(nanoseconds);
+                stamp = match (software, hardware) {
+                    (_, Some(time)) => Stamp::Hardware(time),
+                    (Some(time), None) => Stamp::Kernel(time),
+                    (None, None) => stamp,
+                };
+            }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                // SAFETY: a message of this type has an integer of 32 bits.
+                dropped = Some(unsafe { data.cast::<u32>().read_unaligned() });
+            }
+            _ => {}
+        }
+        // SAFETY: `header` is within the message's control buffer.
+        header = unsafe { libc::CMSG_NXTHDR(message, header) };
+    }
+    (stamp, dropped)
+}
+
+/// Time since 1970, unless it is zero.
+fn nanoseconds(time: libc::timespec) -> Option<Nanos> {
+    let [seconds, rest] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    let time = seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+    (time > 0).then(|| Nanos::new(time))
+}
+
+/// Has the kernel tell what [`Batch::receive`] reports: stamps (the adapter's, where somebody has
+/// switched these on), and packets that were dropped.
+///
+/// # Errors
+/// When the system has no such options.
+pub(crate) fn enable(socket: &impl AsRawFd) -> io::Result<()> {
+    let stamps = libc::SOF_TIMESTAMPING_RX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_RX_HARDWARE
+        | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+    super::option::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, stamps.cast_signed())?;
+    super::option::set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+}
+
+/// How many packets a socket has dropped, modulo 2^32.
+///
+/// # Errors
+/// When the system does not say.
+pub(crate) fn dropped(socket: &impl AsRawFd) -> io::Result<u32> {
+    let mut words = [0_u32; MEMORY_WORDS];
+    let mut length = socket_length::<[u32; MEMORY_WORDS]>();
+    // SAFETY: the option's value is at most as long as `words`, which outlive the call.
+    let result = unsafe {
+        let value = (&raw mut words).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, value, &raw mut length)
+    };
+    if result == 0 { Ok(words[MEMORY_DROPS]) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Joins a group, for what one source sends to it, at the interface with number `index`; 0 lets the
+/// system choose.
+///
+/// # Errors
+/// When the system refuses.
+pub(crate) fn join_source(
+    socket: &impl AsRawFd,
+    index: u32,
+    group: std::net::IpAddr,
+    source: std::net::IpAddr,
+) -> io::Result<()> {
+    let level = if group.is_ipv4() { libc::IPPROTO_IP } else { libc::IPPROTO_IPV6 };
+    let address = |ip| {
+        let address = socket2::SockAddr::from(std::net::SocketAddr::new(ip, 0));
+        // SAFETY: the storage of a socket address has the layout of `sockaddr_storage`.
+        unsafe { address.as_ptr().cast::<libc::sockaddr_storage>().read_unaligned() }
+    };
+    let request = libc::group_source_req {
+        gsr_interface: index,
+        gsr_group: address(group),
+        gsr_source: address(source),
+    };
+    let length = socket_length::<libc::group_source_req>();
+    // SAFETY: the option's value is the request that outlives the call.
+    let result = unsafe {
+        let value = (&raw const request).cast();
+        libc::setsockopt(socket.as_raw_fd(), level, libc::MCAST_JOIN_SOURCE_GROUP, value, length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
