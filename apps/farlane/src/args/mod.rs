@@ -13,6 +13,7 @@ mod floor_server;
 mod guest;
 mod lookahead;
 mod memory_buffer;
+mod packets;
 mod quic;
 mod record;
 mod record_export;
@@ -51,8 +52,11 @@ pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
+pub(crate) use packets::UdpUrl;
 pub(crate) use quic::{QuicListen, QuicOptions};
-pub(crate) use record::{Destination, Moment, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl};
+pub(crate) use record::{
+    Destination, Moment, OnFullArg, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl,
+};
 pub(crate) use record_export::{Datatype, Format, RecordingExport};
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};

@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, value_parser};
+use clap::{Args, ValueEnum, value_parser};
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
-use super::{Output, parse_positive_size, parse_size, parse_time};
+use super::{Output, UdpUrl, parse_positive_size, parse_size, parse_time};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from tcp-listen://127.0.0.1:5000 --to flight.rec
   farlane record --from tcp-connect://camera.example:5000 --to flight.rec --for 10m --json
   farlane record --from tcp-listen://127.0.0.1:5000 --to tcp://far.example:4430
+  farlane record --from 'udp://239.1.2.3:5004?iface=eth1&sequence=rtp' --to flight.rec --for 1h
   farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
 pub(super) const REPLAY_EXAMPLES: &str = "Examples:
   farlane replay flight.rec --to copy.bin --speed max
@@ -28,6 +29,7 @@ pub(crate) enum SourceUrl {
     File(PathBuf),
     StandardInput,
     Generate(u64),
+    Udp(Box<UdpUrl>),
 }
 
 impl FromStr for SourceUrl {
@@ -43,13 +45,17 @@ impl FromStr for SourceUrl {
         if let Some(address) = text.strip_prefix("tcp-connect://") {
             return resolve(address).map(Self::Connect);
         }
+        if let Some(url) = text.strip_prefix("udp://") {
+            return url.parse().map(|url| Self::Udp(Box::new(url)));
+        }
         if let Some(path) = text.strip_prefix("file:") {
             return Ok(Self::File(path.into()));
         }
         if let Some(rate) = text.strip_prefix("generate:") {
             return parse_rate(rate).map(Self::Generate);
         }
-        Err("expected tcp-listen://ADDR, tcp-connect://ADDR, file:PATH, - or generate:RATE".to_owned())
+        let expected = "tcp-listen://ADDR, tcp-connect://ADDR, udp://ADDR, file:PATH, - or generate:RATE";
+        Err(format!("expected {expected}"))
     }
 }
 
@@ -124,16 +130,32 @@ fn parse_speed(text: &str) -> Result<Speed, String> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speed(pub(crate) Option<u32>);
 
+/// What sources do when the buffer is full.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnFullArg {
+    /// They wait, and lose nothing.
+    Wait,
+    /// They go on. What they have is declared lost.
+    Drop,
+}
+
 /// Record streams without a gap, or with every gap declared.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// Record what comes from here, as a stream of its own; may be given again.
     ///
-    /// generate:RATE makes bytes of which each 8 are their place divided by 8. - is standard input
+    /// generate:RATE makes bytes of which each 8 are their place divided by 8. - is standard input.
+    ///
+    /// udp://ADDR:PORT receives datagrams, also of a group, and records each behind a head with its
+    /// length and time. Options follow a question mark, with & between them: payload records the
+    /// bytes alone; iface=NAME|ADDR and source=ADDR say where a group is joined and who sends to it;
+    /// buffer=SIZE is the kernel's buffer (16 MiB); sequence= says where datagrams have their
+    /// numbers, so that those which never came are declared: rtp, vita49, gvsp, spead, or
+    /// offset:BYTES,bytes:N,step:K,be|le; window=PACKETS (32) says how late they may come
     #[arg(
         long,
         required = true,
-        value_name = "tcp-listen://ADDR|tcp-connect://ADDR|file:PATH|-|generate:RATE"
+        value_name = "tcp-listen://ADDR|tcp-connect://ADDR|udp://ADDR|file:PATH|-|generate:RATE"
     )]
     pub(crate) from: Vec<SourceUrl>,
 
@@ -155,6 +177,12 @@ pub(crate) struct RecordArgs {
     /// The buffer has 32 to 16384 chunks
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) buffer: Option<u64>,
+    /// What sources do whose bytes find the buffer full: wait, or drop them, declared as lost.
+    ///
+    /// Datagrams never wait. generate: drops if --rate is given, because it stands for a source that
+    /// cannot wait; others wait unless something else is said
+    #[arg(long, value_name = "wait|drop")]
+    pub(crate) on_full: Option<OnFullArg>,
     /// The sources' rate together in bytes a second, from which the buffer's size follows
     #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "pause")]
     pub(crate) rate: Option<u64>,

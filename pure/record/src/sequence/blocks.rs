@@ -55,7 +55,7 @@ impl Blocks {
             self.payload = self.payload.max(length);
         }
         let (counting, usual, payload) = (self.counting, self.usual, self.payload);
-        let place = self.rows.place(piece.block, |closed| lost.add(close(closed, counting, usual)));
+        let place = self.rows.place(piece.block, |closed| lost.add(close(closed, usual)));
         let (block, is_first, is_new) = match place {
             Place::First(block) => (block, true, false),
             Place::Anew(block) => (block, true, true),
@@ -87,13 +87,18 @@ impl Blocks {
         self.rows.older().for_each(|block| block.later += 1);
         let (counting, usual) = (self.counting, self.usual);
         while let Some(block) = self.rows.close_if(|block| block.later > counting.window) {
-            lost.add(close(Closed::Open(block), counting, usual));
+            lost.add(close(Closed::Open(block), usual));
         }
     }
 
+    /// The end. What the newest block has behind its last packet is not missing: it is yet to come.
     pub(super) fn finish(&mut self, lost: &mut Loss) {
-        let (counting, usual) = (self.counting, self.usual);
-        self.rows.close_all(|closed| lost.add(close(closed, counting, usual)));
+        let usual = self.usual;
+        if let Some(newest) = self.rows.newest() {
+            let came = newest.window.map(|window| window.highest().wrapping_add(1));
+            newest.total = newest.total.or(came);
+        }
+        self.rows.close_all(|closed| lost.add(close(closed, usual)));
     }
 }
 
@@ -112,14 +117,14 @@ fn report(
 }
 
 /// What a block that is over has lost.
-fn close(closed: Closed<Block>, counting: Counting, usual: Option<u64>) -> Loss {
+fn close(closed: Closed<Block>, usual: Option<u64>) -> Loss {
     let unseen = usual.unwrap_or(PACKETS_MIN).max(PACKETS_MIN);
     let block = match closed {
         Closed::Skipped(blocks) => return Loss { packets: blocks.saturating_mul(unseen), bytes: 0 },
         Closed::Open(block) => block,
     };
     let Some(mut window) = block.window else { return Loss { packets: unseen, bytes: 0 } };
-    let inside = window.flush(counting);
+    let inside = window.flush();
     let came = window.highest().wrapping_add(1);
     let tail = match (block.total, usual) {
         (Some(_), _) => 0,

@@ -22,6 +22,8 @@ struct Heap {
     window: Option<Window>,
     size: u64,
     came: u64,
+    /// The place behind the last byte that came.
+    end: u64,
     is_first: bool,
 }
 
@@ -69,6 +71,7 @@ impl Heaps {
         };
         heap.is_first |= is_first;
         heap.size = heap.size.max(piece.size);
+        heap.end = heap.end.max(piece.offset.saturating_add(piece.length));
         let number = piece.offset.div_ceil(usual.unit.max(1));
         let window = heap.window.get_or_insert_with(|| Window::from_zero(COUNTING));
         let came = match window.on_number(COUNTING, number) {
@@ -81,8 +84,12 @@ impl Heaps {
         if is_new { Numbered::Anew } else { came.into() }
     }
 
+    /// The end. What the newest heap has behind its last packet is not missing: it is yet to come.
     pub(super) fn finish(&mut self, lost: &mut Loss) {
         let usual = self.usual;
+        if let Some(newest) = self.rows.newest() {
+            newest.size = newest.end;
+        }
         self.rows.close_all(|closed| lost.add(close(closed, usual)));
     }
 }

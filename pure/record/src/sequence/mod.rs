@@ -254,8 +254,8 @@ impl Tracker {
 /// What a flow that nobody follows any more has lost.
 fn end(flow: Flow, lost: &mut Loss) {
     match flow.numbers {
-        Numbers::Row { counting, window, length } => {
-            let packets = window.map_or(0, |mut window| window.flush(counting));
+        Numbers::Row { window, length, .. } => {
+            let packets = window.map_or(0, |mut window| window.flush());
             lost.add(length.loss(packets));
         }
         Numbers::Blocks(mut blocks) => blocks.finish(lost),

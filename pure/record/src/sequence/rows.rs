@@ -71,6 +71,11 @@ impl<T: Default> Rows<T> {
         Place::Anew(self.begin(number))
     }
 
+    /// The newest group.
+    pub(super) fn newest(&mut self) -> Option<&mut T> {
+        self.open.back_mut().map(|(_, newest)| newest)
+    }
+
     /// Closes every group, oldest first.
     pub(super) fn close_all(&mut self, mut close: impl FnMut(Closed<T>)) {
         self.open.drain(..).for_each(|(_, group)| close(Closed::Open(group)));

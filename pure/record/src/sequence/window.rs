@@ -70,6 +70,8 @@ pub(super) struct Window {
     highest: u64,
     /// Bit K: the number that lies K packets behind the highest has come, or is not expected.
     came: u128,
+    /// Likewise: it has not come and counts as lost.
+    lost: u128,
     /// The number that goes on from the last one that was far from all others.
     probe: Option<u64>,
 }
@@ -77,7 +79,7 @@ pub(super) struct Window {
 impl Window {
     /// A flow that begins with `number`; what was before is not missing.
     pub(super) const fn new(number: u64) -> Self {
-        Self { highest: number, came: u128::MAX, probe: None }
+        Self { highest: number, came: u128::MAX, lost: 0, probe: None }
     }
 
     /// A flow of which every number from 0 on is expected.
@@ -98,12 +100,13 @@ impl Window {
         if let Some(behind) = behind.filter(|behind| *behind <= counting.back()) {
             self.probe = None;
             let bit = 1_u128 << behind;
-            let came = match self.came & bit == 0 {
-                false => Came::Twice,
-                true if behind < u64::from(counting.window) => Came::Reordered,
-                true => Came::Late,
+            let came = match (self.came & bit != 0, self.lost & bit != 0) {
+                (true, _) => Came::Twice,
+                (false, true) => Came::Late,
+                (false, false) => Came::Reordered,
             };
             self.came |= bit;
+            self.lost &= !bit;
             return (came, 0);
         }
         if let Some(ahead) = ahead.filter(|ahead| *ahead <= counting.jump()) {
@@ -111,7 +114,7 @@ impl Window {
             return (Came::Ahead, self.advance(counting, number, ahead));
         }
         if self.probe == Some(number) {
-            let lost = self.flush(counting);
+            let lost = self.flush();
             *self = Self::new(number);
             return (Came::Anew, lost);
         }
@@ -120,23 +123,30 @@ impl Window {
     }
 
     fn advance(&mut self, counting: Counting, number: u64, ahead: u64) -> u64 {
-        let window = window(counting);
-        // Numbers that leave the window and have not come, old ones first.
-        let leaving = u32::try_from(ahead).unwrap_or(u32::MAX).min(window);
-        let old = self.came | ones(window - leaving);
-        let lost = (!old & ones(window)).count_ones();
-        let skipped = ahead.saturating_sub(u64::from(window.max(1)));
+        let before = self.pending().count_ones();
+        let distance = u32::try_from(ahead).unwrap_or(u32::MAX);
         self.highest = number;
-        self.came = u32::try_from(ahead).ok().and_then(|ahead| self.came.checked_shl(ahead)).unwrap_or(0) | 1;
-        u64::from(lost) + skipped
+        self.came = self.came.checked_shl(distance).unwrap_or(0) | 1;
+        self.lost = self.lost.checked_shl(distance).unwrap_or(0);
+        let mut end = window(counting).max(1);
+        // Packets that are missing in a row count as lost together.
+        while end > 1 && self.pending() & (1 << end) != 0 && self.pending() & (1 << (end - 1)) != 0 {
+            end -= 1;
+        }
+        self.lost |= self.pending() & !ones(end);
+        u64::from(before) + (ahead - 1) - u64::from(self.pending().count_ones())
+    }
+
+    /// What has not come and may still do so.
+    const fn pending(&self) -> u128 {
+        !self.came & !self.lost
     }
 
     /// Counts as lost whatever has not come. Returns how many packets that is.
-    pub(super) fn flush(&mut self, counting: Counting) -> u64 {
-        let window = ones(window(counting));
-        let lost = (!self.came & window).count_ones();
-        self.came |= window;
-        u64::from(lost)
+    pub(super) fn flush(&mut self) -> u64 {
+        let pending = self.pending();
+        self.lost |= pending;
+        u64::from(pending.count_ones())
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod export;
 mod part;
 pub(crate) mod replay;
+mod sources;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json, report_json};
-use crate::args::{FarSpec, RecordArgs, RecordingArgs, SourceUrl};
+use crate::args::{FarSpec, RecordArgs, RecordingArgs};
 use crate::error::Error;
 
 /// The most gaps and bad slots that text shows one by one.
@@ -38,7 +39,7 @@ pub(super) fn unreadable(path: &Path, error: ReadError) -> Error {
 
 fn gap_json(gap: &Gap) -> Value {
     json!({ "stream": gap.stream, "from": gap.from, "bytes": gap.bytes, "when": gap.when,
-        "where": gap.place.word(), "why": gap.cause.word() })
+        "packets": gap.packets, "where": gap.place.word(), "why": gap.cause.word() })
 }
 
 fn gaps_json(gaps: &[Gap]) -> Vec<Value> {
@@ -49,8 +50,13 @@ fn gaps_text(gaps: &[Gap]) -> String {
     let mut text = String::new();
     for gap in gaps.iter().take(SHOWN_MAX) {
         let (place, cause) = (gap.place.word(), gap.cause.word());
-        text +=
-            &format!("  gap: stream {}, {} B from {}: {place}, {cause}\n", gap.stream, gap.bytes, gap.from);
+        let lost = match (gap.bytes, gap.packets) {
+            (0, 0) => "an unknown number of packets".to_owned(),
+            (bytes, 0) => format!("{bytes} B"),
+            (0, packets) => format!("{packets} packets"),
+            (bytes, packets) => format!("{bytes} B, {packets} packets,"),
+        };
+        text += &format!("  gap: stream {}, {lost} from {}: {place}, {cause}\n", gap.stream, gap.from);
     }
     if gaps.len() > SHOWN_MAX {
         text += &format!("  and {} more gaps\n", gaps.len() - SHOWN_MAX);
@@ -87,36 +93,6 @@ fn open_recording(path: &Path) -> Result<Recording, Error> {
     opened.map_err(|error| unreadable(path, error))
 }
 
-fn open(source: &SourceUrl) -> Result<Source, Error> {
-    let opened = match source {
-        SourceUrl::Listen(address) => {
-            let (source, bound) = Source::listen(*address)
-                .map_err(|error| Error::Source { url: format!("tcp-listen://{address}"), error })?;
-            tell!("farlane: waiting for a connection at {bound}");
-            return Ok(source);
-        }
-        SourceUrl::Connect(address) => {
-            Source::connect(*address).map_err(|error| (format!("tcp-connect://{address}"), error))
-        }
-        SourceUrl::File(path) => {
-            Source::file(path).map_err(|error| (format!("file:{}", path.display()), error))
-        }
-        SourceUrl::StandardInput => Source::standard_input().map_err(|error| ("-".to_owned(), error)),
-        SourceUrl::Generate(rate) => Ok(Source::generate(*rate)),
-    };
-    opened.map_err(|(url, error)| Error::Source { url, error })
-}
-
-fn name(source: &SourceUrl) -> String {
-    match source {
-        SourceUrl::Listen(address) => format!("tcp-listen://{address}"),
-        SourceUrl::Connect(address) => format!("tcp-connect://{address}"),
-        SourceUrl::File(path) => format!("file:{}", path.display()),
-        SourceUrl::StandardInput => "-".to_owned(),
-        SourceUrl::Generate(rate) => format!("generate:{rate}"),
-    }
-}
-
 /// The number of chunks in the buffer.
 fn chunks(args: &RecordArgs) -> usize {
     let needed = args.rate.zip(args.pause).map(|(rate, pause)| {
@@ -133,11 +109,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Error> {
         return Err(Error::Range { what: "the number of --from", value: args.from.len() as u64, expected });
     }
     let stop = stop_on_signals().map_err(Error::Output)?;
+    sources::check(args)?;
+    let open = |url| sources::open(url, args);
     let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut id = [0; 16];
     live::sys::entropy::system().fill(&mut id);
-    let config = Config::new(id, args.from.iter().map(name).collect());
-    let config = Config { chunk: args.chunk, buffer: chunks(args), ..config };
+    let config = Config::new(id, args.from.iter().map(sources::name).collect());
+    let contents = sources.iter().map(Source::content).collect();
+    let config = Config { contents, chunk: args.chunk, buffer: chunks(args), ..config };
     let buffer = config.buffer as u64 * u64::from(args.chunk);
     let limits = Limits { time: args.time, bytes: args.size };
     let recorded = recorded(args, config, sources, limits, &stop, buffer)?;
@@ -184,10 +163,12 @@ fn finish(args: &RecordArgs, recorded: &Recorded) -> Result<(), Error> {
         let streams: Vec<_> = certificate
             .streams
             .iter()
-            .map(|stream| {
-                json!({
-            "bytes_in": stream.bytes_in, "bytes_stored": stream.stored, "bytes_lost": stream.lost,
-            "sha256": hex(&stream.sha256) })
+            .zip(&recorded.heard)
+            .map(|(stream, heard)| {
+                let mut account = json!({ "bytes_in": stream.bytes_in, "bytes_stored": stream.stored,
+                    "bytes_lost": stream.lost, "sha256": hex(&stream.sha256) });
+                sources::add_heard(&mut account, heard.as_ref());
+                account
             })
             .collect();
         print_json(&json!({ "event": "end", "reason": certificate.reason.words(), "bytes_in": came,
@@ -198,6 +179,7 @@ fn finish(args: &RecordArgs, recorded: &Recorded) -> Result<(), Error> {
         let reason = certificate.reason.words();
         let mut text = format!("{came} B in = {stored} B stored + {lost} B in declared gaps ({reason})\n");
         text += &gaps_text(&recorded.gaps);
+        text += &sources::heard_text(&recorded.heard);
         text += &format!("  high water {} B, SHA-256 {sha256}\n", certificate.high_water);
         print(&text)?;
     }

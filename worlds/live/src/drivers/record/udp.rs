@@ -69,9 +69,18 @@ impl Source {
             .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, wanted))?;
         // The system doubles what is asked, for its own accounts.
         let buffer = socket.recv_buffer_size()? / 2;
-        socket.bind(&udp.address.into())?;
+        let index = match &udp.interface {
+            Some(Interface::Name(name)) => name_to_index(&socket, name)?,
+            _ => 0,
+        };
+        let mut address = udp.address;
+        if let (SocketAddr::V6(address), true) = (&mut address, index > 0) {
+            // A group of the link alone is one of its interface.
+            address.set_scope_id(index);
+        }
+        socket.bind(&address.into())?;
         if is_group {
-            join(&socket, &udp)?;
+            join(&socket, &udp, index)?;
         }
         socket.set_nonblocking(true)?;
         let socket = UdpSocket::from(socket);
@@ -82,11 +91,8 @@ impl Source {
     }
 }
 
-fn join(socket: &Socket, udp: &Udp) -> io::Result<()> {
-    let index = match &udp.interface {
-        Some(Interface::Name(name)) => name_to_index(socket, name)?,
-        _ => 0,
-    };
+/// Joins the group at the interface with number `index`; 0 lets the system choose.
+fn join(socket: &Socket, udp: &Udp, index: u32) -> io::Result<()> {
     match (udp.address.ip(), udp.source, &udp.interface) {
         (IpAddr::V4(group), Some(IpAddr::V4(source)), Some(Interface::Address(interface))) => {
             socket.join_ssm_v4(&source, &group, interface)

@@ -1,0 +1,108 @@
+//! Where a recording's bytes come from.
+
+use std::io;
+
+use live::drivers::record::{Bound, Heard, OnFull, Source, Udp};
+use record::format::CHUNK_DEFAULT;
+use record::sequence::Tracker;
+use serde_json::{Value, json};
+
+use crate::args::{OnFullArg, RecordArgs, SourceUrl, UdpUrl};
+use crate::error::Error;
+
+/// The shortest chunk in which the longest datagram has room.
+const CHUNK_OF_PACKETS_MIN: u32 = 72 << 10;
+
+/// Checks what concerns sources together.
+pub(super) fn check(args: &RecordArgs) -> Result<(), Error> {
+    let has_packets = args.from.iter().any(|url| matches!(url, SourceUrl::Udp(_)));
+    if has_packets && args.chunk < CHUNK_OF_PACKETS_MIN {
+        let expected = format!(
+            "{} KiB or more, so that the longest datagram has room in a chunk; {} KiB is usual",
+            CHUNK_OF_PACKETS_MIN >> 10,
+            CHUNK_DEFAULT >> 10
+        );
+        return Err(Error::Range { what: "--chunk with packets", value: args.chunk.into(), expected });
+    }
+    Ok(())
+}
+
+pub(super) fn open(url: &SourceUrl, args: &RecordArgs) -> Result<Source, Error> {
+    let wrong = |error| Error::Source { url: name(url), error };
+    let is_generator = matches!(url, SourceUrl::Generate(_));
+    let on_full = match args.on_full {
+        Some(OnFullArg::Drop) => OnFull::Drop,
+        None if is_generator && args.rate.is_some() => OnFull::Drop,
+        Some(OnFullArg::Wait) | None => OnFull::Wait,
+    };
+    let source = match url {
+        SourceUrl::Listen(address) => {
+            let (source, bound) = Source::listen(*address).map_err(wrong)?;
+            tell!("farlane: waiting for a connection at {bound}");
+            source
+        }
+        SourceUrl::Connect(address) => Source::connect(*address).map_err(wrong)?,
+        SourceUrl::File(path) => Source::file(path).map_err(wrong)?,
+        SourceUrl::StandardInput => Source::standard_input().map_err(wrong)?,
+        SourceUrl::Generate(rate) => Source::generate(*rate),
+        SourceUrl::Udp(udp) => open_udp(udp).map_err(wrong)?,
+    };
+    Ok(source.on_full(on_full))
+}
+
+fn open_udp(url: &UdpUrl) -> io::Result<Source> {
+    let Bound { source, address, buffer } = Source::udp(Udp {
+        address: url.address,
+        interface: url.interface.clone(),
+        source: url.source,
+        buffer: url.buffer,
+        framed: !url.payload,
+        tracker: url.sequence.map(|protocol| Tracker::new(protocol, url.window)),
+    })?;
+    note!("farlane: receiving datagrams at {address}");
+    if buffer < url.buffer {
+        note!(
+            "farlane: the kernel's buffer for them has {buffer} B, not {} B: raise net.core.rmem_max (sysctl), \
+             or run with CAP_NET_ADMIN",
+            url.buffer
+        );
+    }
+    Ok(source)
+}
+
+pub(super) fn name(source: &SourceUrl) -> String {
+    match source {
+        SourceUrl::Listen(address) => format!("tcp-listen://{address}"),
+        SourceUrl::Connect(address) => format!("tcp-connect://{address}"),
+        SourceUrl::File(path) => format!("file:{}", path.display()),
+        SourceUrl::StandardInput => "-".to_owned(),
+        SourceUrl::Generate(rate) => format!("generate:{rate}"),
+        SourceUrl::Udp(url) => url.text.clone(),
+    }
+}
+
+/// Adds what a source of packets heard to the account of its stream.
+pub(super) fn add_heard(account: &mut Value, heard: Option<&Heard>) {
+    let Some(heard) = heard else { return };
+    account["packets"] = heard.packets.into();
+    if let Some(counts) = heard.numbers {
+        account["sequence"] = json!({ "reordered": counts.reordered, "late": counts.late,
+            "twice": counts.twice, "foreign": counts.foreign, "anew": counts.anew });
+    }
+}
+
+pub(super) fn heard_text(heard: &[Option<Heard>]) -> String {
+    let mut text = String::new();
+    for (stream, heard) in heard.iter().enumerate() {
+        let Some(heard) = heard else { continue };
+        text += &format!("  stream {stream}: {} packets", heard.packets);
+        if let Some(counts) = heard.numbers {
+            text += &format!(
+                ": {} reordered, {} later than the window, {} twice, {} without a number that fits, {} new rows",
+                counts.reordered, counts.late, counts.twice, counts.foreign, counts.anew
+            );
+        }
+        text += "\n";
+    }
+    text
+}
