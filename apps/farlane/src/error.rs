@@ -371,6 +371,10 @@ pub(crate) enum Error {
     #[diagnostic(help("check that the source is there; see farlane record --help"))]
     Source { url: String, error: io::Error },
 
+    #[error("--from packets:{interface}: the capability CAP_NET_RAW is missing")]
+    #[diagnostic(help("run as root, or once: setcap cap_net_raw+ep $(command -v farlane)"))]
+    Capture { interface: String },
+
     #[error("--to: {error}")]
     #[diagnostic(help("check that the destination takes bytes; see farlane replay --help"))]
     Replay { error: io::Error },

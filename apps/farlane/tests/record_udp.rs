@@ -164,7 +164,9 @@ fn eight_streams_at_once_with_lost_doubled_and_reordered_datagrams_are_accounted
         }
         let counts = &account["sequence"];
         let counts = ["reordered", "late", "twice", "foreign", "anew"].map(|key| number(counts, key));
-        assert_eq!(counts, [1, 0, 1, 1, 0], "{options}");
+        // Heaps may come side by side: their order means nothing.
+        let reordered = u64::from(!options.contains("spead"));
+        assert_eq!(counts, [reordered, 0, 1, 1, 0], "{options}");
         assert_eq!(number(account, "bytes_lost"), 4 * length, "{options}");
         let lost: Vec<_> = gaps(&end, stream)
             .into_iter()
@@ -286,6 +288,7 @@ fn groups_are_joined_by_name_and_by_address_and_of_one_source() {
     ];
     let recording = Recording::start(&sources, &[]);
     let (sender, sender6) = (socket(), UdpSocket::bind("[::1]:0").unwrap());
+    let mut expected = Vec::new();
     for address in &recording.addresses {
         let mut address = *address;
         if let SocketAddr::V6(address) = &mut address {
@@ -293,12 +296,17 @@ fn groups_are_joined_by_name_and_by_address_and_of_one_source() {
             address.set_scope_id(1);
         }
         let socket = if address.is_ipv4() { &sender } else { &sender6 };
-        socket.send_to(b"to a group", address).unwrap();
+        let sent = socket.send_to(b"to a group", address);
+        // Many machines have no route for groups of IPv6 over the loopback.
+        assert!(sent.is_ok() || address.is_ipv6(), "{sent:?}");
+        expected.push(u64::from(sent.is_ok()));
     }
+    // This one takes datagrams of another source only.
+    expected[3] = 0;
     std::thread::sleep(Duration::from_millis(100));
     let end = recording.end();
     let packets: Vec<_> = (0..4).map(|stream| number(&end["streams"][stream], "packets")).collect();
-    assert_eq!(packets, [1, 1, 1, 0], "the last one takes datagrams of another source only");
+    assert_eq!(packets, expected);
 }
 
 #[test]
@@ -309,4 +317,44 @@ fn what_cannot_work_is_refused_with_a_remedy() {
     assert!(refused("udp://127.0.0.1:0", &["--chunk", "64k"]).contains("72 KiB or more"));
     assert!(refused("udp://239.1.2.3:0?iface=none0", &[]).contains("udp://239.1.2.3:0?iface=none0"));
     assert!(refused("udp://192.0.2.1:5000", &[]).contains("Cannot assign"));
+}
+
+#[test]
+fn packets_of_an_interface_are_recorded_or_the_missing_capability_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, copy] = ["a.rec", "copy"].map(|name| directory.path().join(name).to_str().unwrap().to_owned());
+    let arguments = ["record", "--from", "packets:lo", "--to", &path, "--json"];
+    let mut command = Command::new(FARLANE);
+    let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    if line.contains("CAP_NET_RAW") {
+        assert!(!child.wait().unwrap().success());
+        return;
+    }
+    assert!(line.contains("recording the packets of lo"), "{line}");
+    let (sender, receiver) = (socket(), socket());
+    let marked = |number: u32| [&b"a packet with the mark "[..], &number.to_be_bytes()].concat();
+    for number in 0..500 {
+        sender.send_to(&marked(number), receiver.local_addr().unwrap()).unwrap();
+    }
+    signal(child.id(), "INT");
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    let end: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert!(number(&end["streams"][0], "packets") >= 1_000, "each is sent and received: {end}");
+    assert_eq!(number(&end, "bytes_in"), number(&end, "bytes_stored") + number(&end, "bytes_lost"));
+    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+    json(&["replay", &path, "--to", &copy, "--speed", "max", "--json"]);
+    let bytes = std::fs::read(copy).unwrap();
+    for number in [0, 1, 250, 499] {
+        let mark = marked(number);
+        let times = bytes.windows(mark.len()).filter(|window| *window == mark).count();
+        assert_eq!(times, 2, "packet {number}");
+    }
+    // A frame stands behind its head, with its own headers: 14 of Ethernet, 20 of IPv4, 8 of UDP.
+    let at = bytes.windows(27).position(|window| window == marked(0)).unwrap();
+    assert_eq!(bytes[at - 58..at - 54], (42 + 27_u32).to_le_bytes());
+    assert_eq!(bytes[at - 30..at - 28], [8, 0], "IPv4");
 }

@@ -30,6 +30,7 @@ pub(crate) enum SourceUrl {
     StandardInput,
     Generate(u64),
     Udp(Box<UdpUrl>),
+    Packets(String),
 }
 
 impl FromStr for SourceUrl {
@@ -48,14 +49,18 @@ impl FromStr for SourceUrl {
         if let Some(url) = text.strip_prefix("udp://") {
             return url.parse().map(|url| Self::Udp(Box::new(url)));
         }
+        if let Some(interface) = text.strip_prefix("packets:").filter(|name| !name.is_empty()) {
+            return Ok(Self::Packets(interface.to_owned()));
+        }
         if let Some(path) = text.strip_prefix("file:") {
             return Ok(Self::File(path.into()));
         }
         if let Some(rate) = text.strip_prefix("generate:") {
             return parse_rate(rate).map(Self::Generate);
         }
-        let expected = "tcp-listen://ADDR, tcp-connect://ADDR, udp://ADDR, file:PATH, - or generate:RATE";
-        Err(format!("expected {expected}"))
+        Err("expected tcp-listen://ADDR, tcp-connect://ADDR, udp://ADDR, packets:IFACE, file:PATH, - or \
+             generate:RATE"
+            .to_owned())
     }
 }
 
@@ -151,11 +156,13 @@ pub(crate) struct RecordArgs {
     /// bytes alone; iface=NAME|ADDR and source=ADDR say where a group is joined and who sends to it;
     /// buffer=SIZE is the kernel's buffer (16 MiB); sequence= says where datagrams have their
     /// numbers, so that those which never came are declared: rtp, vita49, gvsp, spead, or
-    /// offset:BYTES,bytes:N,step:K,be|le; window=PACKETS (32) says how late they may come
+    /// offset:BYTES,bytes:N,step:K,be|le; window=PACKETS (32) says how late they may come.
+    ///
+    /// packets:IFACE records what a network interface receives and sends. It needs CAP_NET_RAW
     #[arg(
         long,
         required = true,
-        value_name = "tcp-listen://ADDR|tcp-connect://ADDR|udp://ADDR|file:PATH|-|generate:RATE"
+        value_name = "tcp-listen://ADDR|tcp-connect://ADDR|udp://ADDR|packets:IFACE|file:PATH|-|generate:RATE"
     )]
     pub(crate) from: Vec<SourceUrl>,
 

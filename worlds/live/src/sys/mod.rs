@@ -17,6 +17,7 @@ mod faults;
 pub(crate) mod lock;
 pub mod memory;
 pub(crate) mod option;
+pub(crate) mod packet_ring;
 pub(crate) mod pages;
 pub mod sandbox;
 pub mod secrets;

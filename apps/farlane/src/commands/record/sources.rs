@@ -15,7 +15,7 @@ const CHUNK_OF_PACKETS_MIN: u32 = 72 << 10;
 
 /// Checks what concerns sources together.
 pub(super) fn check(args: &RecordArgs) -> Result<(), Error> {
-    let has_packets = args.from.iter().any(|url| matches!(url, SourceUrl::Udp(_)));
+    let has_packets = args.from.iter().any(|url| matches!(url, SourceUrl::Udp(_) | SourceUrl::Packets(_)));
     if has_packets && args.chunk < CHUNK_OF_PACKETS_MIN {
         let expected = format!(
             "{} KiB or more, so that the longest datagram has room in a chunk; {} KiB is usual",
@@ -46,6 +46,17 @@ pub(super) fn open(url: &SourceUrl, args: &RecordArgs) -> Result<Source, Error> 
         SourceUrl::StandardInput => Source::standard_input().map_err(wrong)?,
         SourceUrl::Generate(rate) => Source::generate(*rate),
         SourceUrl::Udp(udp) => open_udp(udp).map_err(wrong)?,
+        SourceUrl::Packets(interface) => {
+            let source = Source::packets(interface).map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    let interface = interface.clone();
+                    Error::Capture { interface }
+                }
+                _ => wrong(error),
+            })?;
+            note!("farlane: recording the packets of {interface}");
+            source
+        }
     };
     Ok(source.on_full(on_full))
 }
@@ -78,6 +89,7 @@ pub(super) fn name(source: &SourceUrl) -> String {
         SourceUrl::StandardInput => "-".to_owned(),
         SourceUrl::Generate(rate) => format!("generate:{rate}"),
         SourceUrl::Udp(url) => url.text.clone(),
+        SourceUrl::Packets(interface) => format!("packets:{interface}"),
     }
 }
 

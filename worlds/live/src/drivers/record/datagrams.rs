@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use engine::{Instant, Nanos};
-use record::format::{Content, LinkType, PACKET_HEAD, PacketHead, Place, Time, TimeSource};
+use record::format::{Content, LinkType, PACKET_HEAD, PacketFlags, PacketHead, Place, Time, TimeSource};
 use record::sequence::{Counts, Ledger, Loss, Losses};
 use record::{Missed, Recorder};
 
@@ -61,15 +61,22 @@ impl AsFd for Datagrams {
 }
 
 /// Whose bytes are recorded where and when.
-struct Desk<'a> {
+pub(super) struct Desk<'a> {
     recorder: &'a mut Recorder,
     stream: usize,
     now: Instant,
     head: usize,
 }
 
+impl<'a> Desk<'a> {
+    /// A desk for records of packets.
+    pub(super) const fn new(recorder: &'a mut Recorder, stream: usize, now: Instant) -> Self {
+        Self { recorder, stream, now, head: PACKET_HEAD }
+    }
+}
+
 impl Desk<'_> {
-    fn miss(&mut self, loss: Loss, when: u64, place: Place) {
+    pub(super) fn miss(&mut self, loss: Loss, when: u64, place: Place) {
         let heads = loss.packets.saturating_mul(self.head as u64);
         let bytes = if loss.bytes > 0 { loss.bytes.saturating_add(heads) } else { 0 };
         let missed = Missed { packets: loss.packets, bytes, when, place };
@@ -101,18 +108,19 @@ impl Desk<'_> {
         }
     }
 
-    /// Records a datagram, or declares it lost.
-    fn put(&mut self, held: &Held) {
-        self.declare(&held.losses, held.time.nanos);
-        let (head, end) = (self.head, self.head + held.bytes.len());
-        match self.room(end) {
-            Some(room) => {
-                write_head(&mut room[..head], held.bytes.len(), held.time);
-                room[head..end].copy_from_slice(&held.bytes);
-                self.filled(end, held.time);
-            }
-            None => self.lose_at_ring(held.bytes.len(), held.time.nanos),
+    /// Records a packet of these parts, or declares it lost.
+    pub(super) fn put(&mut self, losses: &Losses, flags: PacketFlags, time: Time, parts: &[&[u8]]) {
+        self.declare(losses, time.nanos);
+        let length = parts.iter().map(|part| part.len()).sum();
+        let head = self.head;
+        let Some(room) = self.room(head + length) else { return self.lose_at_ring(length, time.nanos) };
+        write_head(&mut room[..head], length, flags, time);
+        let mut at = head;
+        for part in parts {
+            room[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
         }
+        self.filled(at, time);
     }
 
     fn lose_at_ring(&mut self, length: usize, when: u64) {
@@ -122,15 +130,16 @@ impl Desk<'_> {
     }
 }
 
-fn write_head(room: &mut [u8], length: usize, time: Time) {
+fn write_head(room: &mut [u8], length: usize, flags: PacketFlags, time: Time) {
     if let Some(head) = room.first_chunk_mut::<PACKET_HEAD>() {
-        *head = PacketHead::new(u32::try_from(length).unwrap_or(u32::MAX), time).emit();
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        *head = PacketHead { flags, ..PacketHead::new(length, time) }.emit();
     }
 }
 
-fn time_of(arrived: &Arrived) -> Time {
+pub(super) fn time_of(stamp: Stamp) -> Time {
     let stamped = |nanos: Nanos, source| Time { nanos: nanos.get(), source };
-    match arrived.stamp {
+    match stamp {
         Stamp::None => real_time(),
         Stamp::Kernel(time) => stamped(time, TimeSource::Kernel),
         Stamp::Hardware(time) => stamped(time, TimeSource::Hardware),
@@ -211,7 +220,9 @@ impl Datagrams {
                     desk.declare(losses, time.nanos);
                     desk.filled(self.head + arrived.length, *time);
                 }
-                self.held.drain(..).for_each(|held| desk.put(&held));
+                for Held { losses, time, bytes } in self.held.drain(..) {
+                    desk.put(&losses, PacketFlags::default(), time, &[&bytes]);
+                }
                 arrived.len()
             }
             None => {
@@ -219,7 +230,7 @@ impl Datagrams {
                 let arrived = self.batch.receive(&self.socket, &mut self.spare, self.head, slot);
                 let arrived = arrived.map(<[_]>::to_vec).unwrap_or_default();
                 for (at, arrived) in arrived.iter().enumerate() {
-                    let when = time_of(arrived).nanos;
+                    let when = time_of(arrived.stamp).nanos;
                     let bytes = self.whole(at, arrived, &self.spare[at * slot + self.head..(at + 1) * slot]);
                     let losses = self.account(arrived, &bytes);
                     desk.declare(&losses, when);
@@ -242,7 +253,7 @@ impl Datagrams {
         let mut stayed = Vec::with_capacity(arrived.len());
         let mut end = 0;
         for (at, one) in arrived.iter().enumerate() {
-            let (start, time) = (at * (head + length) + head, time_of(one));
+            let (start, time) = (at * (head + length) + head, time_of(one.stamp));
             let place = &room[start..start + length];
             let is_long = one.length > length;
             let losses = match is_long {
@@ -257,7 +268,7 @@ impl Datagrams {
                 continue;
             }
             room.copy_within(start..start + one.length, end + head);
-            write_head(&mut room[end..end + head], one.length, time);
+            write_head(&mut room[end..end + head], one.length, PacketFlags::default(), time);
             end += head + one.length;
             stayed.push((losses, time));
         }

@@ -3,6 +3,7 @@
 mod datagrams;
 mod far;
 mod opening;
+mod packets;
 mod reading;
 mod sink;
 mod source;
@@ -161,8 +162,8 @@ impl Session {
             if source.is_over() {
                 continue;
             }
-            if let Some(datagrams) = source.as_datagrams() {
-                has_moved |= datagrams.take(now, stream, &mut self.recorder, left);
+            if source.has_packets() {
+                has_moved |= source.take_packets(now, stream, &mut self.recorder, left);
                 continue;
             }
             let Some(room) = self.recorder.room(now, stream) else {
@@ -196,9 +197,7 @@ impl Session {
             return;
         }
         for (stream, source) in self.sources.iter_mut().enumerate() {
-            if let Some(datagrams) = source.as_datagrams() {
-                datagrams.finish(now, stream, &mut self.recorder, reason == Reason::Asked);
-            }
+            source.finish(now, stream, &mut self.recorder, reason == Reason::Asked);
         }
         self.recorder.finish(reason);
     }

@@ -8,10 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::{Instant, Nanos};
+use record::Recorder;
 use record::format::Content;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::datagrams::{Datagrams, Heard};
+use super::packets::Packets;
 
 /// What a source gave.
 pub(super) enum Took {
@@ -28,6 +30,7 @@ enum Kind {
     Stream(TcpStream),
     File(File),
     Datagrams(Box<Datagrams>),
+    Packets(Packets),
     Generator { rate: u64, start: Option<Instant>, made: u64 },
 }
 
@@ -57,6 +60,10 @@ impl Source {
         Self::new(Kind::Datagrams(Box::new(datagrams)))
     }
 
+    pub(super) const fn frames(packets: Packets) -> Self {
+        Self::new(Kind::Packets(packets))
+    }
+
     /// The same, with what it does when the buffer is full.
     #[must_use]
     pub fn on_full(self, on_full: OnFull) -> Self {
@@ -67,16 +74,40 @@ impl Source {
         matches!(self.on_full, OnFull::Drop)
     }
 
-    pub(super) fn as_datagrams(&mut self) -> Option<&mut Datagrams> {
+    /// Whether it has packets, which [`Source::take_packets`] takes.
+    pub(super) const fn has_packets(&self) -> bool {
+        matches!(self.kind, Kind::Datagrams(_) | Kind::Packets(_))
+    }
+
+    /// Records the packets that have come, or declares them lost; about `left` bytes at most.
+    /// Returns whether there were any.
+    pub(super) fn take_packets(
+        &mut self,
+        now: Instant,
+        stream: usize,
+        recorder: &mut Recorder,
+        left: Option<u64>,
+    ) -> bool {
         match &mut self.kind {
-            Kind::Datagrams(datagrams) => Some(datagrams),
-            _ => None,
+            Kind::Datagrams(datagrams) => datagrams.take(now, stream, recorder, left),
+            Kind::Packets(packets) => packets.take(now, stream, recorder, left),
+            _ => false,
+        }
+    }
+
+    /// The recording ends. With `drain`, packets that have come are recorded first.
+    pub(super) fn finish(&mut self, now: Instant, stream: usize, recorder: &mut Recorder, drain: bool) {
+        match &mut self.kind {
+            Kind::Datagrams(datagrams) => datagrams.finish(now, stream, recorder, drain),
+            Kind::Packets(packets) => packets.finish(now, stream, recorder, drain),
+            _ => {}
         }
     }
 
     pub(super) fn heard(&self) -> Option<Heard> {
         match &self.kind {
             Kind::Datagrams(datagrams) => Some(datagrams.heard()),
+            Kind::Packets(packets) => Some(packets.heard()),
             _ => None,
         }
     }
@@ -85,6 +116,7 @@ impl Source {
     pub fn content(&self) -> Content {
         match &self.kind {
             Kind::Datagrams(datagrams) => datagrams.content(),
+            Kind::Packets(packets) => Content::Packets(packets.link),
             _ => Content::Bytes,
         }
     }
@@ -146,7 +178,7 @@ impl Source {
                 }
                 return Took::Nothing;
             }
-            Kind::Datagrams(_) => return Took::Nothing,
+            Kind::Datagrams(_) | Kind::Packets(_) => return Took::Nothing,
             Kind::Stream(stream) => stream.read(room),
             Kind::File(file) if !is_ready(file.as_fd()) => return Took::Nothing,
             Kind::File(file) => file.read(room),
@@ -186,6 +218,7 @@ impl Source {
             Kind::Stream(stream) => Some(stream.as_fd()),
             Kind::File(file) => Some(file.as_fd()),
             Kind::Datagrams(datagrams) => Some(datagrams.as_fd()),
+            Kind::Packets(packets) => Some(packets.as_fd()),
             Kind::Generator { .. } => None,
         }
     }

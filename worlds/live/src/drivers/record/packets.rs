@@ -1,0 +1,111 @@
+//! Frames of a network interface become records of packets. They cannot wait.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use engine::Instant;
+use record::Recorder;
+use record::format::{LinkType, PacketFlags, Place};
+use record::sequence::{Loss, Losses};
+
+use super::datagrams::{Desk, Heard, time_of};
+use super::{Source, real_time};
+use crate::sys::packet_ring::{PacketRing, RETIRE_MILLIS};
+
+/// The most frames that are taken before others have their turn.
+const FRAMES_AT_ONCE: usize = 1_024;
+/// The most frames that are taken at the end, when those that come later are not waited for.
+const FRAMES_AT_END: usize = 1 << 20;
+/// The bytes of a frame of Ethernet before its VLAN tag: two addresses.
+const ADDRESSES: usize = 12;
+
+/// An interface's frames.
+pub(super) struct Packets {
+    ring: PacketRing,
+    pub(super) link: LinkType,
+    frames: u64,
+}
+
+impl AsFd for Packets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+impl Source {
+    /// Records the frames of a network interface, those that this host sends, too.
+    ///
+    /// # Errors
+    /// When there is no such interface, when it is of a kind that has no link type here
+    /// (`Unsupported`), or `PermissionDenied` without the capability `CAP_NET_RAW`.
+    pub fn packets(interface: &str) -> io::Result<Self> {
+        let ring = PacketRing::open(interface)?;
+        let link = match ring.hardware {
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => LinkType::ETHERNET,
+            libc::ARPHRD_NONE => LinkType::IP,
+            other => {
+                let why = format!("interfaces of kind {other} are not known; expected Ethernet or IP");
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
+        };
+        Ok(Self::frames(Packets { ring, link, frames: 0 }))
+    }
+}
+
+impl Packets {
+    pub(super) const fn heard(&self) -> Heard {
+        Heard { packets: self.frames, numbers: None }
+    }
+
+    /// Takes what has come, until about `left` bytes are recorded. Returns whether there was
+    /// anything.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        stream: usize,
+        recorder: &mut Recorder,
+        left: Option<u64>,
+    ) -> bool {
+        self.take_frames(&mut Desk::new(recorder, stream, now), FRAMES_AT_ONCE, left) > 0
+    }
+
+    /// The recording ends: what has come is taken.
+    pub(super) fn finish(&mut self, now: Instant, stream: usize, recorder: &mut Recorder, drain: bool) {
+        let mut desk = Desk::new(recorder, stream, now);
+        if drain {
+            // The kernel hands over the last block after this time.
+            std::thread::sleep(Duration::from_millis(u64::from(RETIRE_MILLIS) * 2));
+            self.take_frames(&mut desk, FRAMES_AT_END, None);
+        }
+        self.ask_dropped(&mut desk);
+    }
+
+    fn take_frames(&mut self, desk: &mut Desk<'_>, most: usize, left: Option<u64>) -> usize {
+        let mut count = 0;
+        let mut left = left.unwrap_or(u64::MAX);
+        while count < most && left > 0 {
+            let Some(frame) = self.ring.next() else {
+                self.ask_dropped(desk);
+                break;
+            };
+            let flags = PacketFlags::default();
+            let flags = if frame.is_cut { flags.cut() } else { flags };
+            let flags = if frame.is_outgoing { flags.outgoing() } else { flags };
+            let tag = frame.vlan.as_ref().map_or(&[][..], |tag| tag);
+            let (addresses, rest) = frame.bytes.split_at(ADDRESSES.min(frame.bytes.len()));
+            desk.put(&Losses::default(), flags, time_of(frame.stamp), &[addresses, tag, rest]);
+            left = left.saturating_sub(frame.bytes.len() as u64);
+            count += 1;
+        }
+        self.frames += count as u64;
+        count
+    }
+
+    fn ask_dropped(&self, desk: &mut Desk<'_>) {
+        let packets = u64::from(self.ring.dropped());
+        if packets > 0 {
+            desk.miss(Loss { packets, bytes: 0 }, real_time().nanos, Place::Socket);
+        }
+    }
+}
