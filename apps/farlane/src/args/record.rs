@@ -153,8 +153,8 @@ pub(crate) struct RecordArgs {
     ///
     /// udp://ADDR:PORT receives datagrams, also of a group, and records each behind a head with its
     /// length and time. Options follow a question mark, with & between them: payload records the
-    /// bytes alone; iface=NAME|ADDR and source=ADDR say where a group is joined and who sends to it;
-    /// buffer=SIZE is the kernel's buffer (16 MiB); sequence= says where datagrams have their
+    /// bytes alone; iface=NAME|ADDR and source=ADDR say where a group is joined and who sends to
+    /// it; buffer=SIZE is the kernel's buffer (16 MiB); sequence= says where datagrams have their
     /// numbers, so that those which never came are declared: rtp, vita49, gvsp, spead, or
     /// offset:BYTES,bytes:N,step:K,be|le; window=PACKETS (32) says how late they may come.
     ///
@@ -184,10 +184,11 @@ pub(crate) struct RecordArgs {
     /// The buffer has 32 to 16384 chunks
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) buffer: Option<u64>,
+
     /// What sources do whose bytes find the buffer full: wait, or drop them, declared as lost.
     ///
-    /// Datagrams never wait. generate: drops if --rate is given, because it stands for a source that
-    /// cannot wait; others wait unless something else is said
+    /// Datagrams never wait. generate: drops if --rate is given, because it stands for a source
+    /// that cannot wait; others wait unless something else is said
     #[arg(long, value_name = "wait|drop")]
     pub(crate) on_full: Option<OnFullArg>,
     /// The sources' rate together in bytes a second, from which the buffer's size follows
