@@ -96,8 +96,8 @@ pub struct Gap {
     pub from: u64,
     /// How many bytes were lost. For lost packets it is 0 if nobody knows how long they were.
     pub bytes: u64,
-    /// How many packets were lost, in a stream of packets. If `bytes` is 0, too, then nobody knows how
-    /// many.
+    /// How many packets were lost, in a stream of packets. If `bytes` is 0, too, then nobody knows
+    /// how many.
     pub packets: u64,
     /// When, in nanoseconds since 1970 by the host's clock.
     pub when: u64,

@@ -1,8 +1,8 @@
 //! Packets that did not come, by the numbers of those that came.
 //!
-//! A [`Tracker`] is shown every datagram of a socket. It tells flows apart, allows that packets come
-//! in another order, and says how many count as lost. Datagrams without a number that it knows are
-//! counted, and have no other effect.
+//! A [`Tracker`] is shown every datagram of a socket. It tells flows apart, allows that packets
+//! come in another order, and says how many count as lost. Datagrams without a number that it
+//! knows are counted, and have no other effect.
 
 mod blocks;
 mod headers;
@@ -157,8 +157,8 @@ impl Tracker {
         Self { protocol, window, flows: Vec::new(), seen: 0, counts }
     }
 
-    /// Takes in a datagram from `sender`, which is any number that tells senders apart. Returns what
-    /// its number says, and what counts as lost before it.
+    /// Takes in a datagram from `sender`, which is any number that tells senders apart. Returns
+    /// what its number says, and what counts as lost before it.
     pub fn on_datagram(&mut self, sender: u64, datagram: &[u8]) -> (Numbered, Loss) {
         self.seen += 1;
         let length = u32::try_from(datagram.len()).unwrap_or(u32::MAX);

@@ -96,8 +96,8 @@ impl Batch {
             })
             .collect();
         let count = u32::try_from(headers.len()).unwrap_or(0);
-        // SAFETY: each header names its own parts of `room`, `rest`, `names` and `controls`, which are
-        // borrowed for the call, with their lengths.
+        // SAFETY: each header names its own parts of `room`, `rest`, `names` and `controls`, which
+        // are borrowed for the call, with their lengths.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),

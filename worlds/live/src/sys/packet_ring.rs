@@ -1,5 +1,5 @@
-//! Frames of a network interface, by a ring of blocks that the kernel fills and this process empties
-//! (packet(7), `TPACKET_V3`).
+//! Frames of a network interface, by a ring of blocks that the kernel fills and this process
+//! empties (packet(7), `TPACKET_V3`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -118,8 +118,9 @@ impl PacketRing {
         let address = self.read::<libc::sockaddr_ll>(next + ADDRESS_AT)?;
         let (start, length) = (next + usize::from(header.tp_mac), header.tp_snaplen as usize);
         let place = self.place(start, length)?;
-        // SAFETY: the place is in a block that the kernel has handed over. The kernel does not write
-        // there until the block's status is changed, which needs `self` when the frame is gone.
+        // SAFETY: the place is in a block that the kernel has handed over. The kernel does not
+        // write there until the block's status is changed, which needs `self` when the frame is
+        // gone.
         let bytes = unsafe { std::slice::from_raw_parts(place, length) };
         Some(Frame {
             bytes,
@@ -147,16 +148,16 @@ impl PacketRing {
     fn status(&self) -> &AtomicU32 {
         let at = std::mem::offset_of!(libc::tpacket_block_desc, hdr);
         let place = self.place(at, size_of::<u32>()).expect("a block is longer than its header");
-        // SAFETY: the place is mapped as long as `self`, and aligned because blocks are pages and the
-        // offset is a multiple of 4. The kernel accesses it as a word, too.
+        // SAFETY: the place is mapped as long as `self`, and aligned because blocks are pages and
+        // the offset is a multiple of 4. The kernel accesses it as a word, too.
         unsafe { AtomicU32::from_ptr(place.cast_mut().cast()) }
     }
 
     /// Reads a header in the block.
     fn read<T>(&self, at: usize) -> Option<T> {
         let place = self.place(at, size_of::<T>())?;
-        // SAFETY: the place is mapped and in a block that the kernel has handed over. `T` is one of the
-        // kernel's structures of integers, of which any bytes are valid.
+        // SAFETY: the place is mapped and in a block that the kernel has handed over. `T` is one
+        // of the kernel's structures of integers, of which any bytes are valid.
         Some(unsafe { place.cast::<T>().read_unaligned() })
     }
 
