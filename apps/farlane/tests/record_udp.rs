@@ -118,7 +118,7 @@ fn spead(number: u64) -> Vec<u8> {
 
 /// A number of 4 bytes, lowest first, that grows by 16; 20 bytes.
 fn field(number: u64) -> Vec<u8> {
-    let number = u32::try_from(number * 16 & 0xffff_ffff).unwrap();
+    let number = u32::try_from((number * 16) & 0xffff_ffff).unwrap();
     [&[5; 2][..], &number.to_le_bytes(), &[6; 14]].concat()
 }
 
