@@ -152,17 +152,19 @@ impl Scan {
     }
 }
 
-/// `gaps` in order, each lost byte in one of them. A gap is declared again where the medium
-/// reported the chunk that declared it as failed.
+/// `gaps` in order, each once, and each lost byte in one of them. A gap is declared again where the
+/// medium reported the chunk that declared it as failed.
 fn distinct(mut gaps: Vec<Gap>) -> Vec<Gap> {
-    gaps.sort_by_key(|gap| (gap.stream, gap.from, core::cmp::Reverse(gap.bytes)));
+    gaps.sort_by_key(|gap| (gap.stream, gap.from, core::cmp::Reverse(gap.bytes), gap.when, gap.packets));
+    gaps.dedup();
     let mut kept = Vec::<Gap>::with_capacity(gaps.len());
     for mut gap in gaps {
+        let has_no_length = gap.bytes == 0 && gap.packets > 0;
         if let Some(last) = kept.last().filter(|last| last.stream == gap.stream) {
             let (from, end) = (gap.from.max(last.end()), gap.end());
             (gap.from, gap.bytes) = (from, end.saturating_sub(from));
         }
-        if gap.bytes > 0 {
+        if gap.bytes > 0 || has_no_length {
             kept.push(gap);
         }
     }
@@ -311,5 +313,29 @@ impl Survey {
         };
         self.certificate = Some(certificate.clone());
         (new, certificate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::format::{Cause, Place};
+
+    const fn gap(from: u64, bytes: u64, packets: u64) -> Gap {
+        Gap { stream: 0, from, bytes, packets, when: 7, place: Place::Wire, cause: Cause::NeverCame }
+    }
+
+    #[test]
+    fn gaps_without_a_length_are_kept_and_counted_once() {
+        let declared = vec![gap(50, 0, 3), gap(0, 10, 1), gap(50, 0, 3), gap(0, 10, 1), gap(50, 0, 4)];
+        assert_eq!(distinct(declared), [gap(0, 10, 1), gap(50, 0, 3), gap(50, 0, 4)]);
+    }
+
+    #[test]
+    fn a_byte_is_lost_once_and_a_gap_within_another_is_not_a_gap() {
+        let declared = vec![gap(5, 5, 2), gap(0, 10, 1), gap(8, 4, 1)];
+        assert_eq!(distinct(declared), [gap(0, 10, 1), gap(10, 2, 1)]);
     }
 }
