@@ -9,6 +9,7 @@
 //! - [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
 //!   Instead of the NVMe function, it can have an [`external_device::ExternalDevice`], which
 //!   another process emulates.
+//! - [`record_function::RecordFunction`] is the PCIe function by which a driver controls a recorder.
 //! - [`Upstream`] is the host's end of tunnels with lookahead, which `Near` and `Guest` have.
 //! - [`watch`] says what can be watched in `Near`, `Guest` and `Far`, by the same watchers.
 //! - [`target::Target`] offers subsystems over a fabric: connections, associations, and the command
@@ -27,6 +28,7 @@ pub mod fuzz;
 pub mod guest;
 pub mod initiator;
 pub mod near;
+pub mod record_function;
 mod root_port;
 pub mod target;
 mod upstream;

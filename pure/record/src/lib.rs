@@ -46,6 +46,7 @@ pub mod format;
 pub mod fuzz;
 mod pace;
 mod recorder;
+pub mod registers;
 mod scan;
 pub mod sequence;
 #[cfg(test)]

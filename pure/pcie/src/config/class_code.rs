@@ -12,6 +12,8 @@ impl ClassCode {
     pub const NVME: Self = Self(0x01_0802);
     /// Bridge, PCI-to-PCI bridge, normal decode: every port of a root complex or a switch.
     pub const PCI_BRIDGE: Self = Self(0x06_0400);
+    /// Data acquisition and signal processing, other.
+    pub const DATA_ACQUISITION: Self = Self(0x11_8000);
 
     /// The class code in the configuration space's double word at 8, whose low byte is the Revision
     /// ID.

@@ -13,3 +13,5 @@ pub const SWITCH_UPSTREAM_PORT: u16 = 0x0001;
 pub const SWITCH_DOWNSTREAM_PORT: u16 = 0x0002;
 /// Device ID and Subsystem ID of the NVMe controller.
 pub const NVME_CONTROLLER: u16 = 0x0010;
+/// Device ID and Subsystem ID of the function that controls a recorder.
+pub const RECORDER: u16 = 0x0020;
