@@ -4,11 +4,13 @@ mod doorbells;
 mod event;
 mod local;
 mod memory;
+mod recorder;
 mod signal;
 mod turned_away;
 mod world;
 
 pub use event::Event;
+pub use recorder::Panel;
 
 use std::fmt;
 use std::io;
@@ -29,6 +31,7 @@ use crate::sys::clock::Clock;
 use crate::sys::unix::{Connection, Listener, Received};
 use doorbells::Look;
 use local::Local;
+use recorder::Recorder;
 use turned_away::TurnedAway;
 use world::{Client, Side, World};
 
@@ -86,6 +89,18 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         Self::new(guest, Side::Local(Box::new(Local::new(function, media))), listener, report)
     }
 
+    /// Offers the clients of `listener` the registers of a recorder in this process, which are those
+    /// of `panel`. The function has the Device Serial Number `serial_number`.
+    pub fn recorder(
+        guest: Guest<OwnedFd>,
+        panel: Box<dyn Panel>,
+        serial_number: u64,
+        listener: Listener,
+        report: F,
+    ) -> Self {
+        Self::new(guest, Side::Recorder(Box::new(Recorder::new(panel, serial_number))), listener, report)
+    }
+
     fn new(guest: Guest<OwnedFd>, side: Side, listener: Listener, report: F) -> Self {
         Self {
             guest: Pump::new(guest),
@@ -112,7 +127,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     pub fn controller(&self) -> Option<&Controller> {
         match &self.world.side {
             Side::Local(local) => Some(local.function.controller()),
-            Side::Far(_) => None,
+            Side::Recorder(_) | Side::Far(_) => None,
         }
     }
 
@@ -123,7 +138,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
         match &mut self.world.side {
             Side::Local(local) => local.register(sources),
-            Side::Far(_) => Ok(()),
+            Side::Recorder(_) | Side::Far(_) => Ok(()),
         }
     }
 
@@ -228,6 +243,8 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             match &mut self.world.side {
                 Side::Local(local) => local.ring(now, offset, value),
                 Side::Far(_) => self.guest.engine_mut().ring(now, offset, value),
+                // It has no doorbells.
+                Side::Recorder(_) => {}
             }
         });
         if rung {
@@ -347,6 +364,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         let dialling = match &self.world.side {
             Side::Far(far) => far.iter().filter_map(Link::poll_timeout).min(),
             Side::Local(local) => local.poll_timeout(),
+            Side::Recorder(_) => None,
         };
         let look = self.world.shared.then(|| self.looked_at + LOOK_EVERY);
         let silent = self.turned_away.poll_timeout();

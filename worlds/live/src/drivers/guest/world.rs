@@ -13,6 +13,7 @@ use super::Event;
 use super::doorbells::Doorbells;
 use super::local::Local;
 use super::memory::errno_of;
+use super::recorder::Recorder;
 use super::signal::Signaller;
 use crate::carrier::Link;
 use crate::reactor::{Shell, Sources};
@@ -22,6 +23,8 @@ use crate::sys::unix::Connection;
 /// Where the slot's function is.
 pub(super) enum Side {
     Local(Box<Local>),
+    /// The registers of a recorder in this process.
+    Recorder(Box<Recorder>),
     /// At a far end, over these connections.
     Far(Vec<Link>),
 }
@@ -125,6 +128,7 @@ impl<F: FnMut(Event)> World<F> {
         self.client.is_none()
             && match &self.side {
                 Side::Local(local) => !local.is_busy(),
+                Side::Recorder(_) => true,
                 Side::Far(far) => !far.iter().any(Link::is_connected),
             }
     }
@@ -144,7 +148,7 @@ impl<F: FnMut(Event)> World<F> {
     fn link(&mut self, connection: ConnectionIndex) -> Option<&mut Link> {
         match &mut self.side {
             Side::Far(far) => Some(&mut far[usize::from(connection.0)]),
-            Side::Local(_) => None,
+            Side::Local(_) | Side::Recorder(_) => None,
         }
     }
 }
@@ -164,11 +168,11 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
                 }
             }
             Output::Signal { vector } => self.signal(vector),
-            Output::Packet(packet) => {
-                if let Side::Local(local) = &mut self.side {
-                    local.function.handle_input(now, function::Input::Packet(packet));
-                }
-            }
+            Output::Packet(packet) => match &mut self.side {
+                Side::Local(local) => local.function.handle_input(now, function::Input::Packet(packet)),
+                Side::Recorder(recorder) => recorder.receive(now, packet),
+                Side::Far(_) => {}
+            },
             Output::Transmit(port, bytes) => {
                 if let Some(link) = self.link(port) {
                     link.send(bytes);
@@ -219,6 +223,7 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
     fn answer(&mut self, now: Instant, guest: &mut Guest<OwnedFd>) -> bool {
         match &mut self.side {
             Side::Local(local) => local.exchange(now, guest, &self.memory),
+            Side::Recorder(recorder) => recorder.exchange(now, guest),
             Side::Far(_) => false,
         }
     }
@@ -226,6 +231,7 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
     fn fire(&mut self, now: Instant) -> bool {
         match &mut self.side {
             Side::Local(local) => fire(&mut local.function, now),
+            Side::Recorder(recorder) => recorder.fire(now),
             Side::Far(_) => false,
         }
     }
@@ -233,6 +239,8 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
     fn next_wake(&self, now: Instant) -> Option<Instant> {
         match &self.side {
             Side::Local(local) => next_wake(&local.function, now),
+            // Nobody is interrupted while there is no driver.
+            Side::Recorder(recorder) => self.client.as_ref().and_then(|_| recorder.next_wake(now)),
             Side::Far(_) => None,
         }
     }
