@@ -1,6 +1,7 @@
 //! Fuzz targets: each takes any bytes and must not panic.
 
 use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, Packets, find_chunk_length};
+use crate::registers::{Account, Command, Registers, State, Values};
 use crate::scan::Scan;
 use crate::sequence::{FLOWS_MAX, Field, Protocol, Tracker};
 
@@ -65,4 +66,48 @@ pub fn sequence(bytes: &[u8]) {
     }
     assert!(tracker.flows() <= FLOWS_MAX, "{} flows", tracker.flows());
     tracker.finish();
+}
+
+/// Reads bytes as a driver's accesses: each has a byte that says what it is, two of its offset, and
+/// those that are written.
+///
+/// # Panics
+/// When a command is taken that the state of the moment does not allow.
+pub fn registers(bytes: &[u8]) {
+    let states = [State::Idle, State::Armed, State::Running, State::Ending, State::Ended, State::Failed];
+    let mut registers = Registers::default();
+    let mut rest = bytes;
+    let mut state = State::Idle;
+    while let [kind, low, high, behind @ ..] = rest {
+        let (data, behind) = behind.split_at(usize::from(kind & 15).min(behind.len()));
+        let offset = u32::from(u16::from_le_bytes([*low, *high]));
+        match kind >> 6 {
+            0 => registers.read(offset, &mut [0; 16][..usize::from(kind & 15)]),
+            1 => match registers.write(offset, data) {
+                Some(Command::Start { .. }) => {
+                    assert!(matches!(state, State::Idle | State::Ended | State::Failed), "{state:?}");
+                }
+                Some(Command::Trigger) => assert_eq!(state, State::Armed),
+                Some(Command::Stop(_)) => {
+                    assert!(matches!(state, State::Armed | State::Running | State::Ending), "{state:?}");
+                }
+                None => {}
+            },
+            2 => {
+                state = states[usize::from(*low) % states.len()];
+                let account = Account { state, bytes: u64::from(*high) << 30, ..Account::default() };
+                let (write, read) = (Some(account), (high & 1 > 0).then_some(account));
+                let can_address = high & 2 > 0;
+                registers.show(Values {
+                    model: data.to_vec(),
+                    can_address,
+                    write,
+                    read,
+                    ..Values::default()
+                });
+            }
+            _ => registers.reset(),
+        }
+        rest = behind;
+    }
 }
