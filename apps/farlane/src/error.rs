@@ -327,7 +327,7 @@ pub(crate) enum Error {
 
     #[error("nobody answers at {}: {error}", path.display())]
     #[diagnostic(help(
-        "start what is to be asked first, and say with --control where its socket is: see farlane export, attach and target --help"
+        "start what is to be asked first, and say with --control where its socket is: see farlane export, attach, target and record --help"
     ))]
     Control { path: PathBuf, error: io::Error },
 

@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => commands::sim::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),
-        Command::Record(args) => commands::record::run(&args),
+        Command::Record(args) => commands::record::command(&args),
         Command::Replay(args) => commands::record::replay::run(&args),
         Command::Verify(args) => commands::record::verify(&args),
         Command::Recover(args) => commands::record::recover(&args),

@@ -16,6 +16,7 @@ mod memory_buffer;
 mod packets;
 mod quic;
 mod record;
+mod record_control;
 mod record_export;
 mod sandbox;
 mod secrets;
@@ -57,6 +58,7 @@ pub(crate) use quic::{QuicListen, QuicOptions};
 pub(crate) use record::{
     Destination, Moment, OnFullArg, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl,
 };
+pub(crate) use record_control::{RecordAction, RecordControlArgs, RecordRequest, RecorderControl};
 pub(crate) use record_export::{Datatype, Format, RecordingExport};
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
@@ -182,7 +184,7 @@ pub(crate) enum Command {
     Emulate(EmulateArgs),
     /// Record streams to a file without a gap, or with every gap declared
     #[command(after_help = record::EXAMPLES)]
-    Record(RecordArgs),
+    Record(Box<RecordArgs>),
     /// Send what was recorded, at its pace
     #[command(after_help = record::REPLAY_EXAMPLES)]
     Replay(ReplayArgs),

@@ -8,13 +8,14 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, value_parser};
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
-use super::{Output, UdpUrl, parse_positive_size, parse_size, parse_time};
+use super::{Output, RecordAction, RecorderControl, UdpUrl, parse_positive_size, parse_size, parse_time};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from tcp-listen://127.0.0.1:5000 --to flight.rec
   farlane record --from tcp-connect://camera.example:5000 --to flight.rec --for 10m --json
   farlane record --from tcp-listen://127.0.0.1:5000 --to tcp://far.example:4430
   farlane record --from 'udp://239.1.2.3:5004?iface=eth1&sequence=rtp' --to flight.rec --for 1h
+  farlane record ctl flight.control status
   farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
 pub(super) const REPLAY_EXAMPLES: &str = "Examples:
   farlane replay flight.rec --to copy.bin --speed max
@@ -146,7 +147,11 @@ pub(crate) enum OnFullArg {
 
 /// Record streams without a gap, or with every gap declared.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct RecordArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<RecordAction>,
+
     /// Record what comes from here, as a stream of its own; may be given again.
     ///
     /// generate:RATE makes bytes of which each 8 are their place divided by 8. - is standard input.
@@ -170,8 +175,8 @@ pub(crate) struct RecordArgs {
     ///
     /// URLs are tcp://, quic://, nvme-tcp:// and vfio-user:, with ,nsid=N where there are several
     /// namespaces
-    #[arg(long, value_name = "PATH|URL")]
-    pub(crate) to: PathBuf,
+    #[arg(long, value_name = "PATH|URL", required = true)]
+    pub(crate) to: Option<PathBuf>,
 
     /// Overwrite what the file or block device holds
     #[arg(long)]
@@ -203,6 +208,8 @@ pub(crate) struct RecordArgs {
     /// End after this many bytes of all sources together
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) control: RecorderControl,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -108,4 +108,6 @@ pub struct Progress {
     pub fill: u64,
     /// The most bytes that were in the buffer.
     pub high_water: u64,
+    /// The byte of the medium behind the data that it took last; 0 if it has taken none.
+    pub last_address: u64,
 }

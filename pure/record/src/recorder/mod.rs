@@ -1,6 +1,8 @@
 //! The recorder: streams of bytes become chunks, and chunks become writes.
 
+mod declaring;
 mod ending;
+mod filling_up;
 mod flight;
 mod interface;
 mod losing;
@@ -19,7 +21,7 @@ use ending::Phase;
 pub use interface::{Config, Fault, Input, Output, Progress};
 pub use losing::Missed;
 
-use flight::{Flight, Next, Search, State};
+use flight::{Flight, Search, State};
 use losing::Cuts;
 
 /// The fewest chunks of a recorder's buffer.
@@ -341,69 +343,17 @@ impl Recorder {
         self.flights.get_mut(at)
     }
 
-    /// Counts a gap, and keeps it until a chunk declares it.
-    fn declare(&mut self, gap: Gap) {
-        self.streams[gap.stream as usize].lost += gap.bytes;
-        self.progress.lost += gap.bytes;
-        let is_same = |last: &&mut Gap| {
-            (last.stream, last.place, last.cause) == (gap.stream, gap.place, gap.cause)
-                && last.end() == gap.from
-        };
-        let last = self.undeclared.iter_mut().rev().find(|last| last.stream == gap.stream);
-        if let Some(last) = last.filter(is_same) {
-            last.bytes += gap.bytes;
-            last.packets = last.packets.saturating_add(gap.packets);
-            let reported = self.gaps.iter_mut().rev().find(|last| last.stream == gap.stream);
-            if let Some(reported) = reported.filter(is_same) {
-                reported.bytes += gap.bytes;
-                reported.packets = reported.packets.saturating_add(gap.packets);
-            }
-            return;
-        }
-        self.undeclared.push(gap);
-        self.gap_count += 1;
-        if self.gaps.len() < GAPS_REPORTED_MAX {
-            self.gaps.push(gap);
-        }
-    }
-
-    /// Declares the bytes of a chunk behind its first `kept` bytes lost at the medium.
-    fn lose_rest(&mut self, header: &Header, kept: u32, cause: Cause) {
-        let (stream, from) = (header.stream, header.offset + u64::from(kept));
-        let bytes = u64::from(header.length - kept);
-        if bytes > 0 {
-            let (when, place) = (self.clock, Place::Disk);
-            self.declare(Gap { stream, from, bytes, packets: 0, when, place, cause });
-            self.progress.fill -= bytes;
-        }
-    }
-
-    fn lose_flight(&mut self, name: u64, cause: Cause) {
-        let Some(flight) = self.flight(name) else { return };
-        flight.state = State::Lost;
-        let header = flight.data().copied();
-        let whole = flight.header;
-        let payload = |header: &Header| &flight.buffer[HEADER_LENGTH..][..header.length as usize];
-        let is_gaps = |header: &&Header| header.kind == Kind::Gaps && header.slot >= FIRST_SLOT;
-        // A later chunk declares the same gaps.
-        let gaps = whole.as_ref().filter(is_gaps).map(|header| Gap::parse(payload(header)));
-        let is_account = whole.is_some_and(|header| !matches!(header.kind, Kind::Data | Kind::Index));
-        self.is_damaged |= is_account && gaps.is_none();
-        self.undeclared.extend(gaps.into_iter().flatten());
-        self.bad += 1;
-        if let Some(header) = header {
-            self.lose_rest(&header, 0, cause);
-        }
-    }
-
     fn on_written(&mut self, name: u64, result: Result<(), Fault>) {
         if self.search.is_some_and(|search| search.name == name) {
             return self.on_tried(name, result);
         }
+        let chunk = u64::from(self.config.chunk);
         let Some(flight) = self.flight(name).filter(|flight| flight.state == State::UnderWay) else { return };
         match result {
             Ok(()) => {
                 flight.state = State::Stored;
+                let behind = flight.data().map(|_| flight.slot * chunk + flight.length() as u64);
+                self.progress.last_address = behind.unwrap_or(self.progress.last_address);
                 self.lost_in_a_row = 0;
             }
             Err(Fault::Full) if flight.data().is_some() => {
@@ -439,52 +389,6 @@ impl Recorder {
         // Without the start of the medium there is no recording.
         if is_reserved || fault == Fault::Full || self.lost_in_a_row >= LOST_IN_A_ROW_MAX {
             self.finish(reason);
-        }
-    }
-
-    /// Begins to find out how much of the first parked chunk fits. Of one that has a single page,
-    /// nothing does, and the next one is looked at.
-    fn search(&mut self) {
-        while self.search.is_none() {
-            let mut flights = (self.first..).zip(&self.flights);
-            let Some((name, flight)) = flights.find(|(_, flight)| flight.state == State::Parked) else {
-                return;
-            };
-            let mut search = Search::new(name, flight);
-            let next = search.next(None);
-            self.search = Some(search);
-            self.on_next(name, next);
-        }
-    }
-
-    fn on_tried(&mut self, name: u64, result: Result<(), Fault>) {
-        let Some(mut search) = self.search else { return };
-        let next = search.next(Some(result.is_ok()));
-        self.search = Some(search);
-        self.on_next(name, next);
-    }
-
-    fn on_next(&mut self, name: u64, next: Next) {
-        let (crc, whole) = (self.config.crc32c, self.search.map_or(0, |search| search.whole));
-        let Some(flight) = self.flight(name) else { return };
-        let Some(header) = &mut flight.header else { return };
-        match next {
-            Next::Try(length) => {
-                header.length = length;
-                flight.seal(crc);
-                self.to_write.push_back(name);
-            }
-            Next::Stored(length) => {
-                let header = Header { length: whole, ..*header };
-                flight.state = State::Stored;
-                self.lose_rest(&header, length, Cause::Full);
-                self.search = None;
-            }
-            Next::Nothing => {
-                header.length = whole;
-                self.lose_flight(name, Cause::Full);
-                self.search = None;
-            }
         }
     }
 

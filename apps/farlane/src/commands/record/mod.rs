@@ -1,15 +1,15 @@
 //! `farlane record`, `verify`, `recover`, `info` and `replay`.
 
+mod ctl;
 pub(crate) mod export;
 mod part;
 pub(crate) mod replay;
 mod sources;
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use live::drivers::record::{
-    Far, Limits, Place, ReadError, Recorded, Recording, Source, Target, record, stop_on_signals,
+    Far, Handle, Limits, Place, ReadError, Recorded, Recording, Source, Target, record, stop_on_signals,
 };
 use live::sys::clock::Clock;
 use record::format::Gap;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json, report_json};
-use crate::args::{FarSpec, RecordArgs, RecordingArgs};
+use crate::args::{FarSpec, RecordAction, RecordArgs, RecordingArgs};
 use crate::error::Error;
 
 /// The most gaps and bad slots that text shows one by one.
@@ -103,13 +103,22 @@ fn chunks(args: &RecordArgs) -> usize {
     chunks.clamp(BUFFER_MIN, BUFFER_MAX)
 }
 
-pub(crate) fn run(args: &RecordArgs) -> Result<(), Error> {
+pub(crate) fn command(args: &RecordArgs) -> Result<(), Error> {
+    match (&args.action, &args.to) {
+        (Some(RecordAction::Ctl(args)), _) => ctl::run(args),
+        (None, Some(to)) => run(args, to),
+        (None, None) => unreachable!("without a subcommand, --to is required"),
+    }
+}
+
+fn run(args: &RecordArgs, to: &Path) -> Result<(), Error> {
     if args.from.len() > record::format::STREAMS_MAX {
         let expected = format!("1 to {}", record::format::STREAMS_MAX);
         return Err(Error::Range { what: "the number of --from", value: args.from.len() as u64, expected });
     }
-    let stop = stop_on_signals().map_err(Error::Output)?;
+    let handle = Handle::new(stop_on_signals().map_err(Error::Output)?);
     sources::check(args)?;
+    let asked = ctl::start(args.control.control.as_deref(), &handle)?;
     let open = |url| sources::open(url, args);
     let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut id = [0; 16];
@@ -117,21 +126,22 @@ pub(crate) fn run(args: &RecordArgs) -> Result<(), Error> {
     let config = Config::new(id, args.from.iter().map(sources::name).collect());
     let contents = sources.iter().map(Source::content).collect();
     let config = Config { contents, chunk: args.chunk, buffer: chunks(args), ..config };
-    let buffer = config.buffer as u64 * u64::from(args.chunk);
     let limits = Limits { time: args.time, bytes: args.size };
-    let recorded = recorded(args, config, sources, limits, &stop, buffer)?;
-    finish(args, &recorded)
+    let recorded = recorded(args, to, config, sources, limits, &handle)?;
+    drop(asked);
+    finish(args, to, &recorded)
 }
 
 fn recorded(
     args: &RecordArgs,
+    to: &Path,
     config: Config,
     sources: Vec<Source>,
     limits: Limits,
-    stop: &AtomicBool,
-    buffer: u64,
+    handle: &Handle,
 ) -> Result<Recorded, Error> {
     let json = args.output.json;
+    let buffer = config.buffer as u64 * u64::from(config.chunk);
     let tell = |progress: &Progress| {
         if json {
             let event = json!({ "event": "progress", "bytes_in": progress.bytes_in,
@@ -142,19 +152,19 @@ fn recorded(
             let _ = report_json(&event);
         }
     };
-    let target = far(&args.to)?.map_or(Target::Path(&args.to), Target::Far);
+    let target = far(to)?.map_or(Target::Path(to), Target::Far);
     let place = Place { target, overwrite: args.force };
-    record(place, config, sources, limits, stop, tell).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Error::Occupied { path: args.to.clone() },
+    record(place, config, sources, limits, handle, tell).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Error::Occupied { path: to.to_owned() },
         std::io::ErrorKind::WouldBlock => {
             let why = "another recorder writes to it".to_owned();
-            Error::Recording { path: args.to.clone(), why }
+            Error::Recording { path: to.to_owned(), why }
         }
-        _ => Error::File { path: args.to.clone(), error },
+        _ => Error::File { path: to.to_owned(), error },
     })
 }
 
-fn finish(args: &RecordArgs, recorded: &Recorded) -> Result<(), Error> {
+fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error> {
     let certificate = &recorded.certificate;
     let (came, stored, lost) = (certificate.bytes_in(), certificate.bytes_stored(), certificate.bytes_lost());
     let sha256 = hex(&certificate.sha256);
@@ -185,7 +195,7 @@ fn finish(args: &RecordArgs, recorded: &Recorded) -> Result<(), Error> {
     }
     match recorded.is_certified {
         true => Ok(()),
-        false => Err(Error::NotProved { path: args.to.clone() }),
+        false => Err(Error::NotProved { path: to.to_owned() }),
     }
 }
 

@@ -73,6 +73,11 @@ impl Far {
         self.medium.size()
     }
 
+    /// The model of the device, as it tells itself.
+    pub(super) fn model(&self) -> &str {
+        self.medium.model()
+    }
+
     pub(super) fn poll_fd(&self) -> RawFd {
         self.medium.poll_fd()
     }

@@ -1,7 +1,9 @@
 //! Recording streams to a file or a namespace, and reading what was recorded.
 
+mod asked;
 mod datagrams;
 mod far;
+mod handle;
 mod opening;
 mod packets;
 mod reading;
@@ -9,8 +11,10 @@ mod sink;
 mod source;
 mod udp;
 
+pub use asked::Asked;
 pub use datagrams::Heard;
 pub use far::Far;
+pub use handle::{Handle, Medium, State, Status};
 pub use reading::{ReadError, Recording};
 pub use sink::Target;
 pub use source::{OnFull, Source};
@@ -18,7 +22,7 @@ pub use udp::{Bound, Interface, Udp};
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::{Engine, Instant, Nanos, settle};
@@ -34,6 +38,8 @@ use source::Took;
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// The most bytes of a source that are dropped at once.
 const DROPPED_AT_ONCE: usize = 65_536;
+/// How often the handle of a recording learns how far it is.
+const UPDATED_EVERY: Nanos = Nanos::from_millis(1);
 /// How often somebody is told how far a recording is.
 const TOLD_EVERY: Nanos = Nanos::from_millis(250);
 
@@ -89,7 +95,8 @@ pub struct Recorded {
 }
 
 /// Records `sources`, each as a stream, to a new recording at `place`. Calls `tell` a few times a
-/// second. Ends when every source has ended, at a limit, when `stop` is set, or with the medium.
+/// second. Ends when every source has ended, at a limit, when `handle` is asked to stop, or with
+/// the medium.
 ///
 /// # Errors
 /// When the file can't be opened or is in use, when it holds something that may not be lost
@@ -99,14 +106,19 @@ pub fn record(
     config: Config,
     sources: Vec<Source>,
     limits: Limits,
-    stop: &AtomicBool,
+    handle: &Handle,
     tell: impl FnMut(&Progress),
 ) -> io::Result<Recorded> {
     let sink = Sink::create(place.target, place.overwrite)?;
     let slots = sink.bytes().map(|bytes| bytes / u64::from(config.chunk)).or(config.slots);
     let config = Config { crc32c: crate::sys::digest::crc32c, slots, ..config };
+    handle.update(|status| {
+        status.medium = sink.medium().clone();
+        status.maximum_address = slots.map_or(status.medium.bytes, |slots| slots * u64::from(config.chunk));
+        (status.chunk, status.buffer) = (config.chunk, config.buffer as u64 * u64::from(config.chunk));
+    });
     let recorder = Recorder::new(config, real_time());
-    Session { clock: Clock::start(), recorder, sink, sources, ended: None }.run(limits, stop, tell)
+    Session { clock: Clock::start(), recorder, sink, sources, ended: None }.run(limits, handle, tell)
 }
 
 struct Session {
@@ -121,15 +133,16 @@ impl Session {
     fn run(
         mut self,
         limits: Limits,
-        stop: &AtomicBool,
+        handle: &Handle,
         mut tell: impl FnMut(&Progress),
     ) -> io::Result<Recorded> {
         let start = self.clock.now();
         let end = limits.time.map(|time| start + Nanos::from(time));
-        let mut told = start;
+        let (mut told, mut updated) = (start, start);
+        self.update(handle);
         while self.ended.is_none() {
             let now = self.clock.now();
-            if stop.load(Ordering::Relaxed) {
+            if handle.is_stopped() {
                 self.end(now, Reason::Asked);
             }
             let left = limits.bytes.map(|most| most.saturating_sub(self.recorder.progress().bytes_in));
@@ -138,6 +151,10 @@ impl Session {
             }
             let has_moved = self.take(now, left);
             let has_ended = self.serve(now)?;
+            if now >= updated + UPDATED_EVERY {
+                updated = now;
+                self.update(handle);
+            }
             if now >= told + TOLD_EVERY {
                 told = now;
                 tell(&self.recorder.progress());
@@ -146,11 +163,26 @@ impl Session {
                 source::sleep(&self.sources, self.sink.poll_fd(), SLEEP_MAX)?;
             }
         }
+        self.update(handle);
         tell(&self.recorder.progress());
         let certificate = self.ended.take().ok_or(io::ErrorKind::UnexpectedEof)?;
         let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_certified());
         let heard = self.sources.iter().map(Source::heard).collect();
         Ok(Recorded { certificate, gaps, is_certified, heard })
+    }
+
+    /// Lets others know how far the recording is.
+    fn update(&self, handle: &Handle) {
+        let state = match &self.ended {
+            Some(_) => State::Ended,
+            None if self.recorder.is_recording() => State::Recording,
+            None => State::Ending,
+        };
+        let progress = self.recorder.progress();
+        handle.update(|status| {
+            (status.state, status.progress) = (state, progress);
+            status.last_address = progress.last_address;
+        });
     }
 
     /// Takes what the sources have, at most `left` bytes of each. Returns whether there was

@@ -63,6 +63,7 @@ pub struct RemoteMedium {
     seen: Instant,
     /// The serial number by which the device is recognized when it is back.
     serial: String,
+    model: String,
     commands: Commands,
 }
 
@@ -85,6 +86,11 @@ impl RemoteMedium {
     /// The device's identifier of the namespace.
     pub fn namespace(&self) -> NamespaceId {
         self.extent().id
+    }
+
+    /// The model number of the device's controller.
+    pub fn model(&self) -> &str {
+        &self.model
     }
 
     /// Adopts the size that the device says the namespace has by now; returns the size in bytes.

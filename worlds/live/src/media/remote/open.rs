@@ -102,6 +102,7 @@ pub fn open(clock: Clock, place: Place, timeout: Nanos, report: fn(&str)) -> Res
     let namespace = place.choose(&device)?;
     let abilities = Abilities::new(device.controller, device.transfer_bytes_max);
     let serial = device.controller.serial_number.to_string();
+    let model = device.controller.model_number.to_string();
     let gate = Poll::new().map_err(OpenError::Io)?;
     let mut medium = RemoteMedium {
         clock,
@@ -115,6 +116,7 @@ pub fn open(clock: Clock, place: Place, timeout: Nanos, report: fn(&str)) -> Res
         seen: clock.now(),
         commands: Commands::new(vec![Extent::new(&namespace, 0)], abilities, PIECES_MAX),
         serial,
+        model,
     };
     medium.controller = Some(medium.watch(controller)?);
     Ok(medium)

@@ -1,6 +1,7 @@
 //! Where a recording is written to.
 
 mod file;
+mod medium;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -10,6 +11,7 @@ use engine::Buffer;
 use record::Input;
 
 use super::far::Far;
+use super::handle::Medium;
 use file::FileSink;
 
 /// Bytes at the start of a medium that tell whether there is something in it: a recording, a
@@ -17,7 +19,12 @@ use file::FileSink;
 const LOOKED_AT: usize = 128 << 10;
 
 /// A medium that takes a recording.
-pub(super) enum Sink {
+pub(super) struct Sink {
+    kind: Kind,
+    medium: Medium,
+}
+
+enum Kind {
     File(Box<FileSink>),
     Far(Box<Far>),
 }
@@ -39,53 +46,64 @@ impl Sink {
     /// something that was not to be overwritten.
     pub(super) fn create(target: Target<'_>, overwrite: bool) -> io::Result<Self> {
         match target {
-            Target::Path(path) => FileSink::create(path, overwrite).map(|file| Self::File(Box::new(file))),
+            Target::Path(path) => {
+                let kind = Kind::File(Box::new(FileSink::create(path, overwrite)?));
+                Ok(Self { kind, medium: medium::of_path(path)? })
+            }
             Target::Far(mut far) => {
                 let mut start = vec![0; LOOKED_AT];
                 let length = far.read_at(&mut start, 0)?;
                 match !overwrite && start[..length].iter().any(|byte| *byte != 0) {
                     true => Err(io::ErrorKind::AlreadyExists.into()),
-                    false => Ok(Self::Far(far)),
+                    false => {
+                        let medium = Medium { bytes: far.bytes(), model: far.model().to_owned() };
+                        Ok(Self { kind: Kind::Far(far), medium })
+                    }
                 }
             }
         }
     }
 
+    /// What is known of the medium.
+    pub(super) const fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
     /// The length in bytes of a medium that can't grow.
     pub(super) fn bytes(&self) -> Option<u64> {
-        match self {
-            Self::File(_) => None,
-            Self::Far(far) => Some(far.bytes()),
+        match &self.kind {
+            Kind::File(_) => None,
+            Kind::Far(far) => Some(far.bytes()),
         }
     }
 
     /// The descriptor that is readable when something has ended.
     pub(super) fn poll_fd(&self) -> Option<RawFd> {
-        match self {
-            Self::File(file) => file.poll_fd(),
-            Self::Far(far) => Some(far.poll_fd()),
+        match &self.kind {
+            Kind::File(file) => file.poll_fd(),
+            Kind::Far(far) => Some(far.poll_fd()),
         }
     }
 
     pub(super) fn write(&mut self, name: u64, offset: u64, data: Buffer) {
-        match self {
-            Self::File(file) => file.write(name, offset, data),
-            Self::Far(far) => far.write(name, offset, data),
+        match &mut self.kind {
+            Kind::File(file) => file.write(name, offset, data),
+            Kind::Far(far) => far.write(name, offset, data),
         }
     }
 
     pub(super) fn sync(&mut self) {
-        match self {
-            Self::File(file) => file.sync(),
-            Self::Far(far) => far.sync(),
+        match &mut self.kind {
+            Kind::File(file) => file.sync(),
+            Kind::Far(far) => far.sync(),
         }
     }
 
     /// Starts what waits, as far as the medium takes it.
     pub(super) fn submit(&mut self) -> io::Result<()> {
-        match self {
-            Self::File(file) => file.submit(),
-            Self::Far(far) => {
+        match &mut self.kind {
+            Kind::File(file) => file.submit(),
+            Kind::Far(far) => {
                 far.submit();
                 Ok(())
             }
@@ -94,9 +112,9 @@ impl Sink {
 
     /// The next write or sync that has ended, for the recorder.
     pub(super) fn next_ended(&mut self) -> Option<Input> {
-        match self {
-            Self::File(file) => file.next_ended(),
-            Self::Far(far) => far.next_ended(),
+        match &mut self.kind {
+            Kind::File(file) => file.next_ended(),
+            Kind::Far(far) => far.next_ended(),
         }
     }
 }

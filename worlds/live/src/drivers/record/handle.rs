@@ -1,0 +1,112 @@
+//! What others may ask of a running recording, from any thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use record::Progress;
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It has not begun.
+    #[default]
+    Idle,
+    /// Bytes come.
+    Recording,
+    /// What came is written, and nothing more is taken.
+    Ending,
+    /// It has ended.
+    Ended,
+}
+
+impl State {
+    /// The word for reports.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Recording => "recording",
+            Self::Ending => "ending",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// The medium of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Medium {
+    /// Its size in bytes. A file's is the room that its file system had when the recording began.
+    pub bytes: u64,
+    /// The model of the device, as the device tells it; empty if nobody knows.
+    pub model: String,
+}
+
+/// What a recording tells of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// How far it is.
+    pub state: State,
+    /// Where it goes.
+    pub medium: Medium,
+    /// The first byte of the medium that is written.
+    pub start_address: u64,
+    /// No byte of the medium at or behind this address is written.
+    pub maximum_address: u64,
+    /// The byte of the medium behind the data that was written last; 0 if there are none.
+    pub last_address: u64,
+    /// The size of the buffer in bytes.
+    pub buffer: u64,
+    /// The length of a chunk in bytes.
+    pub chunk: u32,
+    /// The account of bytes.
+    pub progress: Progress,
+}
+
+/// A recording's handle: any number of threads may ask for its status, or ask it to end. A clone is
+/// a handle of the same recording.
+///
+/// ```
+/// use live::drivers::record::{Handle, State};
+///
+/// let handle = Handle::default();
+/// let of_another_thread = handle.clone();
+/// assert_eq!(of_another_thread.status().state, State::Idle);
+/// of_another_thread.stop();
+/// assert!(handle.is_stopped());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Handle {
+    stop: Arc<AtomicBool>,
+    status: Arc<Mutex<Status>>,
+}
+
+impl Handle {
+    /// The handle of a recording that `stop` ends, too, once it is set.
+    pub fn new(stop: Arc<AtomicBool>) -> Self {
+        Self { stop, status: Arc::default() }
+    }
+
+    /// The recording's status, at most a few milliseconds old.
+    pub fn status(&self) -> Status {
+        self.lock().clone()
+    }
+
+    /// Asks the recording to end: what came is written, then the certificate.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody has asked the recording to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Changes what is told.
+    pub(super) fn update(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.lock());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        // Whoever panicked has left a status that is whole: each field is set at once.
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
