@@ -9,7 +9,8 @@
 //! - [`far::Far`] is the box with the SSD: the downstream end of the tunnel and an NVMe function.
 //!   Instead of the NVMe function, it can have an [`external_device::ExternalDevice`], which
 //!   another process emulates.
-//! - [`record_function::RecordFunction`] is the PCIe function by which a driver controls a recorder.
+//! - [`record_function::RecordFunction`] is the PCIe function by which a driver controls a
+//!   recorder.
 //! - [`Upstream`] is the host's end of tunnels with lookahead, which `Near` and `Guest` have.
 //! - [`watch`] says what can be watched in `Near`, `Guest` and `Far`, by the same watchers.
 //! - [`target::Target`] offers subsystems over a fabric: connections, associations, and the command

@@ -76,7 +76,7 @@ impl Machine {
                 let found = functions.find(|found| found.class == ClassCode::DATA_ACQUISITION).unwrap();
                 self.bar = found.bar(0).and_then(|bar| bar.address).expect("BAR0 has an address");
                 let msix = found.capabilities.iter().find(|found| found.offset == 0xb0).unwrap().offset;
-                // MSI-X Enable is bit 15 of Message Control, the upper half of the first double word.
+                // MSI-X Enable is bit 15 of Message Control, in the upper half of this double word.
                 self.root.config_write(Instant::ZERO, 1, found.bdf, msix, 0xf, 0x8000_0000).unwrap();
             }
             _ => {}

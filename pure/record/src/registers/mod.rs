@@ -171,8 +171,8 @@ impl Registers {
         self.kept = is_low_half.then(|| (offset + 4, self.half(offset + 4)));
     }
 
-    /// Writes `bytes` to `offset` of the block. Returns what a driver asks for by that. A write that
-    /// is not aligned, or has neither 4 nor 8 bytes, does nothing.
+    /// Writes `bytes` to `offset` of the block. Returns what a driver asks for by that. A write
+    /// that is not aligned, or has neither 4 nor 8 bytes, does nothing.
     pub fn write(&mut self, offset: u32, bytes: &[u8]) -> Option<Command> {
         let (number, is_whole) = match *bytes {
             [a, b, c, d] if offset.is_multiple_of(4) => (u64::from(u32::from_le_bytes([a, b, c, d])), false),

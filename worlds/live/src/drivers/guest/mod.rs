@@ -89,8 +89,8 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         Self::new(guest, Side::Local(Box::new(Local::new(function, media))), listener, report)
     }
 
-    /// Offers the clients of `listener` the registers of a recorder in this process, which are those
-    /// of `panel`. The function has the Device Serial Number `serial_number`.
+    /// Offers the clients of `listener` the registers of a recorder in this process, which are
+    /// those of `panel`. The function has the Device Serial Number `serial_number`.
     pub fn recorder(
         guest: Guest<OwnedFd>,
         panel: Box<dyn Panel>,
