@@ -9,7 +9,8 @@ use super::Output;
 const CONTROL_EXAMPLES: &str = "Examples:
   farlane record --from udp://0.0.0.0:5004 --to flight.rec --control flight.control
   farlane record ctl flight.control status --json
-  farlane record ctl flight.control stop";
+  farlane record ctl flight.control stop
+  farlane record --from udp://0.0.0.0:5004 --to flight.rec --on-demand --registers regs.sock";
 
 /// What to do with a running recorder.
 #[derive(Debug, Subcommand)]
@@ -34,6 +35,8 @@ pub(crate) struct RecordControlArgs {
 pub(crate) enum RecordRequest {
     /// Show the medium, the addresses that are written, and the account of bytes
     Status(Output),
+    /// Begin a recording, where farlane record --on-demand waits for it
+    Start(Output),
     /// End the recording: what came is written, then the certificate
     Stop(Output),
 }
@@ -46,4 +49,17 @@ pub(crate) struct RecorderControl {
     /// Only the user who started this process may ask
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
+
+    /// Offer the recorder's registers by vfio-user at this socket, to a guest or to farlane export.
+    ///
+    /// docs/record-registers.md describes them
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) registers: Option<PathBuf>,
+
+    /// Record when told to: by farlane record ctl start, or by the registers.
+    ///
+    /// Each further start records again, which needs --force. The process ends when it is
+    /// interrupted
+    #[arg(long)]
+    pub(crate) on_demand: bool,
 }

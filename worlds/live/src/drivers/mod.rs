@@ -3,14 +3,14 @@
 //! [`near`] and [`far`] are the two ends of a tunnel; [`guest`] is a near end that serves a virtual
 //! machine. [`fabrics`] has the subsystems and the host of NVMe over Fabrics, and
 //! [`vfio_user_client`] drives a function that another process offers. [`controller`] is an
-//! application's handle to a controller, whichever of these drivers leads there, and [`attached`]
-//! runs a driver as such a handle wants it. [`emulate`] puts a modelled network between two live
-//! ends. A driver answers questions through [`control`],
-//! [`record`] records streams to files and reads recordings,
-//! [`secret_file`] reads what proves who an end is, and [`mdns`] announces discovery
-//! controllers.
+//! application's handle to a controller, whichever of these drivers leads there. [`attached`] runs
+//! a driver as such a handle wants it, and [`beside`] on a thread of its own. [`emulate`] puts a
+//! modelled network between two live ends. A driver answers questions through [`control`],
+//! [`record`] records streams to files and reads recordings, [`secret_file`] reads what proves who
+//! an end is, and [`mdns`] announces discovery controllers.
 
 pub mod attached;
+pub mod beside;
 pub mod control;
 pub mod controller;
 pub mod emulate;

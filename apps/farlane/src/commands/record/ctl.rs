@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use live::drivers::record::{Asked, Handle, Status};
+use live::drivers::beside::Beside;
+use live::drivers::record::{Handle, Status, answer_at};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -16,6 +17,8 @@ use crate::error::Error;
 enum Request {
     /// Reports how far the recording is.
     Status,
+    /// Begins a recording.
+    Start,
     /// Ends the recording.
     Stop,
 }
@@ -23,6 +26,7 @@ enum Request {
 pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
     let (request, output) = match &args.request {
         RecordRequest::Status(output) => (Request::Status, output),
+        RecordRequest::Start(output) => (Request::Start, output),
         RecordRequest::Stop(output) => (Request::Stop, output),
     };
     let answer = control::ask(&args.path, &request)?;
@@ -31,26 +35,37 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
     }
     match request {
         Request::Status => print(&text(&answer)),
+        Request::Start => print("a recording begins\n"),
         Request::Stop => print("the recording ends\n"),
     }
 }
 
 /// Answers at the socket `path`, if there is to be one, for the recording of `handle`.
-pub(super) fn start(path: Option<&Path>, handle: &Handle) -> Result<Option<Asked>, Error> {
+pub(super) fn start(path: Option<&Path>, handle: &Handle, waits: bool) -> Result<Option<Beside>, Error> {
     let Some(path) = path else { return Ok(None) };
     let handle = handle.clone();
-    let asked = Asked::start(path, move |line| answer(line, &handle));
+    let asked = answer_at(path, move |line| answer(line, &handle, waits));
     asked.map(Some).map_err(|error| Error::Bind { path: path.to_owned(), error })
 }
 
 /// The answer to `line`, for the recording of `handle`.
-fn answer(line: &str, handle: &Handle) -> String {
+fn answer(line: &str, handle: &Handle, waits: bool) -> String {
     let asked = serde_json::from_str(line).map_err(|error| format!("that is no request: {error}"));
-    control::answer(asked.map(|request| match request {
-        Request::Status => status(&handle.status()),
+    control::answer(asked.and_then(|request| match request {
+        Request::Status => Ok(status(&handle.status())),
+        Request::Start if !waits => {
+            Err("this recorder has begun by itself; farlane record --on-demand waits for start".to_owned())
+        }
+        Request::Start if handle.status().state.is_under_way() => {
+            Err("a recording is under way; stop it first".to_owned())
+        }
+        Request::Start => {
+            handle.start();
+            Ok(json!({ "starting": true }))
+        }
         Request::Stop => {
             handle.stop();
-            json!({ "stopping": true })
+            Ok(json!({ "stopping": true }))
         }
     }))
 }

@@ -3,6 +3,7 @@
 mod ctl;
 pub(crate) mod export;
 mod part;
+mod registers;
 pub(crate) mod replay;
 mod sources;
 
@@ -118,7 +119,31 @@ fn run(args: &RecordArgs, to: &Path) -> Result<(), Error> {
     }
     let handle = Handle::new(stop_on_signals().map_err(Error::Output)?);
     sources::check(args)?;
-    let asked = ctl::start(args.control.control.as_deref(), &handle)?;
+    let control = &args.control;
+    let asked = ctl::start(control.control.as_deref(), &handle, control.on_demand)?;
+    let registers = registers::start(control.registers.as_deref(), &handle)?;
+    let result = if control.on_demand { on_demand(args, to, &handle) } else { session(args, to, &handle) };
+    drop((asked, registers));
+    result
+}
+
+/// Records whenever somebody asks for it, until the process is to end. A recording that can't be
+/// made is reported, and the next one may be asked for.
+fn on_demand(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
+    tell!("farlane: waiting for a start");
+    while handle.wait_for_start() {
+        if let Err(error) = session(args, to, handle) {
+            handle.fail();
+            tell!("farlane: this recording failed: {error}");
+            if args.output.json {
+                report_json(&json!({ "event": "error", "error": error.to_string() }))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn session(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
     let open = |url| sources::open(url, args);
     let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut id = [0; 16];
@@ -127,8 +152,7 @@ fn run(args: &RecordArgs, to: &Path) -> Result<(), Error> {
     let contents = sources.iter().map(Source::content).collect();
     let config = Config { contents, chunk: args.chunk, buffer: chunks(args), ..config };
     let limits = Limits { time: args.time, bytes: args.size };
-    let recorded = recorded(args, to, config, sources, limits, &handle)?;
-    drop(asked);
+    let recorded = recorded(args, to, config, sources, limits, handle)?;
     finish(args, to, &recorded)
 }
 

@@ -1,23 +1,14 @@
-//! A control socket beside a recording, on a thread of its own.
+//! A control socket beside a recording.
 
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 
-use engine::{Instant, Nanos};
+use engine::Instant;
 
+use crate::drivers::beside::Beside;
 use crate::drivers::control::Control;
-use crate::reactor::{Context, Driver, Reactor, Stop, Turn};
-use crate::sys::clock::Clock;
+use crate::reactor::{Context, Driver, Turn};
 use crate::sys::unix::BindError;
-
-/// Answers whoever asks at a control socket, until it is dropped.
-#[derive(Debug)]
-pub struct Asked {
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
-}
 
 struct Answerer<A> {
     control: Control,
@@ -43,46 +34,15 @@ impl<A: FnMut(&str) -> String> Driver for Answerer<A> {
     }
 }
 
-fn open(path: &Path) -> Result<(Control, Reactor), BindError> {
-    Ok((Control::bind(path)?, Reactor::new(Clock::start(), Nanos::ZERO)?))
-}
-
-impl Asked {
-    /// Listens at `path`, and answers each line that somebody sends there with what `answer` makes
-    /// of it.
-    ///
-    /// # Errors
-    /// When the path is taken or can't be created, or the system has no thread or descriptor left.
-    pub fn start(
-        path: &Path,
-        answer: impl FnMut(&str) -> String + Send + 'static,
-    ) -> Result<Self, BindError> {
-        let (started, has_started) = channel();
-        let path = path.to_owned();
-        // What the socket's buffers are made of stays on one thread.
-        let run = move || match open(&path) {
-            Ok((control, mut reactor)) => {
-                let mut answerer = Answerer { control, answer, is_over: false };
-                let _ = started.send(Ok(reactor.stop()));
-                // Without a socket that can be waited for, nobody is answered; the recording goes on.
-                drop(reactor.run(&mut answerer));
-            }
-            Err(error) => {
-                let _ = started.send(Err(error));
-            }
-        };
-        let thread = std::thread::Builder::new().name("control".into()).spawn(run)?;
-        let stop = has_started.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))??;
-        Ok(Self { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        self.stop.ask();
-        if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
-            let _ = thread.join();
-        }
-    }
+/// Listens at `path`, and answers each line that somebody sends there with what `answer` makes of
+/// it, until the result is dropped.
+///
+/// # Errors
+/// When the path is taken or can't be created, or the system has no thread or descriptor left.
+pub fn answer_at(
+    path: &Path,
+    answer: impl FnMut(&str) -> String + Send + 'static,
+) -> Result<Beside, BindError> {
+    let path = path.to_owned();
+    Beside::start("control", move |_| Ok(Answerer { control: Control::bind(&path)?, answer, is_over: false }))
 }

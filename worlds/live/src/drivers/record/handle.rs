@@ -2,8 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use record::Progress;
+
+/// How often somebody who waits for a start looks whether the process is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How far a recording is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +21,8 @@ pub enum State {
     Ending,
     /// It has ended.
     Ended,
+    /// It could not begin, or ended for an error.
+    Failed,
 }
 
 impl State {
@@ -27,7 +33,13 @@ impl State {
             Self::Recording => "recording",
             Self::Ending => "ending",
             Self::Ended => "ended",
+            Self::Failed => "failed",
         }
+    }
+
+    /// Whether bytes are taken or written.
+    pub const fn is_under_way(self) -> bool {
+        matches!(self, Self::Recording | Self::Ending)
     }
 }
 
@@ -59,6 +71,8 @@ pub struct Status {
     pub chunk: u32,
     /// The account of bytes.
     pub progress: Progress,
+    /// The number of gaps that are declared.
+    pub gaps: u64,
 }
 
 /// A recording's handle: any number of threads may ask for its status, or ask it to end. A clone is
@@ -75,14 +89,22 @@ pub struct Status {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Handle {
-    stop: Arc<AtomicBool>,
-    status: Arc<Mutex<Status>>,
+    /// The process is to end.
+    end: Arc<AtomicBool>,
+    told: Arc<Told>,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    start: AtomicBool,
+    stop: AtomicBool,
+    status: Mutex<Status>,
 }
 
 impl Handle {
-    /// The handle of a recording that `stop` ends, too, once it is set.
-    pub fn new(stop: Arc<AtomicBool>) -> Self {
-        Self { stop, status: Arc::default() }
+    /// The handle of a recording that `end` ends, too, once it is set.
+    pub fn new(end: Arc<AtomicBool>) -> Self {
+        Self { end, told: Arc::default() }
     }
 
     /// The recording's status, at most a few milliseconds old.
@@ -92,12 +114,44 @@ impl Handle {
 
     /// Asks the recording to end: what came is written, then the certificate.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.told.stop.store(true, Ordering::Relaxed);
     }
 
     /// Whether somebody has asked the recording to end.
     pub fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.told.stop.load(Ordering::Relaxed) || self.is_over()
+    }
+
+    /// Whether the process is to end.
+    pub fn is_over(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Asks whoever waits in [`Handle::wait_for_start`] to begin. While a recording is under way,
+    /// this does nothing.
+    pub fn start(&self) {
+        if !self.status().state.is_under_way() {
+            self.told.start.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until somebody asks for a recording, and forgets that an earlier one was asked to
+    /// end. Returns false if the process is to end instead.
+    pub fn wait_for_start(&self) -> bool {
+        while !self.told.start.swap(false, Ordering::Relaxed) {
+            if self.is_over() {
+                return false;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        self.told.stop.store(false, Ordering::Relaxed);
+        self.update(|status| *status = Status { state: State::Recording, ..Status::default() });
+        !self.is_over()
+    }
+
+    /// Lets others know that the recording has failed.
+    pub fn fail(&self) {
+        self.update(|status| status.state = State::Failed);
     }
 
     /// Changes what is told.
@@ -107,6 +161,6 @@ impl Handle {
 
     fn lock(&self) -> MutexGuard<'_, Status> {
         // Whoever panicked has left a status that is whole: each field is set at once.
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.told.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

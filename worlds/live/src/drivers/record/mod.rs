@@ -7,15 +7,17 @@ mod handle;
 mod opening;
 mod packets;
 mod reading;
+mod registers;
 mod sink;
 mod source;
 mod udp;
 
-pub use asked::Asked;
+pub use asked::answer_at;
 pub use datagrams::Heard;
 pub use far::Far;
 pub use handle::{Handle, Medium, State, Status};
 pub use reading::{ReadError, Recording};
+pub use registers::offer_registers;
 pub use sink::Target;
 pub use source::{OnFull, Source};
 pub use udp::{Bound, Interface, Udp};
@@ -178,9 +180,9 @@ impl Session {
             None if self.recorder.is_recording() => State::Recording,
             None => State::Ending,
         };
-        let progress = self.recorder.progress();
+        let (progress, gaps) = (self.recorder.progress(), self.recorder.gaps().len() as u64);
         handle.update(|status| {
-            (status.state, status.progress) = (state, progress);
+            (status.state, status.progress, status.gaps) = (state, progress, gaps);
             status.last_address = progress.last_address;
         });
     }

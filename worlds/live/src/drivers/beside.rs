@@ -1,0 +1,60 @@
+//! A driver on a thread of its own, beside what the process is there for.
+
+use std::io;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+use engine::Nanos;
+
+use crate::reactor::{Driver, Reactor, Stop};
+use crate::sys::clock::Clock;
+use crate::sys::unix::BindError;
+
+/// Runs a driver until it is dropped.
+#[derive(Debug)]
+pub struct Beside {
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Beside {
+    /// Starts a thread of the name `name`, and runs there what `make` makes. The driver is made on
+    /// its thread, since buffers stay on theirs.
+    ///
+    /// # Errors
+    /// What `make` fails with, or when the system has no thread or descriptor left.
+    pub fn start<D: Driver>(
+        name: &str,
+        make: impl FnOnce(Clock) -> Result<D, BindError> + Send + 'static,
+    ) -> Result<Self, BindError> {
+        let (started, has_started) = channel();
+        let open = move || {
+            let clock = Clock::start();
+            let reactor = Reactor::new(clock, Nanos::ZERO)?;
+            Ok::<_, BindError>((make(clock)?, reactor))
+        };
+        let run = move || match open() {
+            Ok((mut driver, mut reactor)) => {
+                let _ = started.send(Ok(reactor.stop()));
+                // When the kernel fails, nobody is served any more; the rest of the process goes on.
+                drop(reactor.run(&mut driver));
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        let stop = has_started.recv().map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))??;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.stop.ask();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
