@@ -36,7 +36,7 @@ impl Beside {
         let run = move || match open() {
             Ok((mut driver, mut reactor)) => {
                 let _ = started.send(Ok(reactor.stop()));
-                // When the kernel fails, nobody is served any more; the rest of the process goes on.
+                // When the kernel fails, nobody is served; the rest of the process goes on.
                 drop(reactor.run(&mut driver));
             }
             Err(error) => {
