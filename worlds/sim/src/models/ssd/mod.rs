@@ -11,6 +11,7 @@
 mod cache;
 mod collect;
 pub mod drive;
+pub mod fit;
 mod flash;
 pub mod plan;
 mod preset;
