@@ -4,22 +4,26 @@ mod asked;
 mod datagrams;
 mod far;
 mod handle;
+mod measure;
 mod opening;
 mod packets;
 mod reading;
 mod registers;
 mod sink;
 mod source;
+mod storage;
 mod udp;
 
 pub use asked::answer_at;
 pub use datagrams::Heard;
 pub use far::Far;
 pub use handle::{Handle, Medium, State, Status};
+pub use measure::{Ended, Extent, MEASURED_DEPTH, MEASURED_MAX, Measured, Measurement};
 pub use reading::{ReadError, Recording};
 pub use registers::offer_registers;
 pub use sink::Target;
 pub use source::{OnFull, Source};
+pub use storage::Storage;
 pub use udp::{Bound, Interface, Udp};
 
 use std::io;

@@ -24,6 +24,7 @@ pub(in crate::drivers::record) struct FileSink {
     names: Vec<Option<u64>>,
     free: Vec<u32>,
     waiting: VecDeque<(Option<u64>, Call)>,
+    is_direct: bool,
 }
 
 impl FileSink {
@@ -44,7 +45,10 @@ impl FileSink {
                 .custom_flags(flags)
                 .open(path)
         };
-        let file: File = open(OFlags::DIRECT).or_else(|_| open(OFlags::empty()))?;
+        let (file, is_direct): (File, _) = match open(OFlags::DIRECT) {
+            Ok(file) => (file, true),
+            Err(_) => (open(OFlags::empty())?, false),
+        };
         lock(&file, false).map_err(io::Error::from)?;
         if !overwrite && holds_something(path)? {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -54,7 +58,13 @@ impl FileSink {
         }
         let (kernel, _) = Kernel::new(file, true);
         let names = vec![None; CALLS_MAX as usize];
-        Ok(Self { kernel, names, free: (0..CALLS_MAX).rev().collect(), waiting: VecDeque::new() })
+        let free = (0..CALLS_MAX).rev().collect();
+        Ok(Self { kernel, names, free, waiting: VecDeque::new(), is_direct })
+    }
+
+    /// Whether writes bypass the page cache.
+    pub(super) const fn is_direct(&self) -> bool {
+        self.is_direct
     }
 
     pub(super) fn poll_fd(&self) -> Option<RawFd> {

@@ -77,6 +77,14 @@ impl Sink {
         }
     }
 
+    /// Whether writes bypass the host's page cache.
+    pub(super) const fn is_direct(&self) -> bool {
+        match &self.kind {
+            Kind::File(file) => file.is_direct(),
+            Kind::Far(_) => true,
+        }
+    }
+
     /// The descriptor that is readable when something has ended.
     pub(super) fn poll_fd(&self) -> Option<RawFd> {
         match &self.kind {
