@@ -367,6 +367,18 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane recover finds what is there, declares the rest and certifies it"))]
     NotProved { path: PathBuf },
 
+    #[error("{}: measuring overwrites what is there", path.display())]
+    #[diagnostic(help("give --overwrite if nothing there is needed any more"))]
+    Overwritten { path: PathBuf },
+
+    #[error("{}: {chunks} chunks were written in {time}, too few for a rate", path.display())]
+    #[diagnostic(help("--measure 2m measures for longer"))]
+    TooLittleMeasured { path: PathBuf, chunks: usize, time: Nanos },
+
+    #[error("{}: a recording at {rate} does not fit", path.display())]
+    #[diagnostic(help("a shorter recording, a lower rate, more room or a faster medium does"))]
+    DoesNotFit { path: PathBuf, rate: String },
+
     #[error("--from {url}: {error}")]
     #[diagnostic(help("check that the source is there; see farlane record --help"))]
     Source { url: String, error: io::Error },
@@ -442,6 +454,7 @@ impl Error {
             | Self::NoNamespaces { .. }
             | Self::Processor(_)
             | Self::FarNamespace { .. }
+            | Self::Overwritten { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,

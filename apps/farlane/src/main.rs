@@ -69,6 +69,7 @@ fn main() -> ExitCode {
         Command::Tsn(args) => commands::tsn::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),
         Command::Record(args) => commands::record::command(&args),
+        Command::Preflight(args) => commands::preflight::run(&args),
         Command::Replay(args) => commands::record::replay::run(&args),
         Command::Verify(args) => commands::record::verify(&args),
         Command::Recover(args) => commands::record::recover(&args),

@@ -14,6 +14,7 @@ mod guest;
 mod lookahead;
 mod memory_buffer;
 mod packets;
+mod preflight;
 mod quic;
 mod record;
 mod record_control;
@@ -54,6 +55,7 @@ pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use packets::UdpUrl;
+pub(crate) use preflight::PreflightArgs;
 pub(crate) use quic::{QuicListen, QuicOptions};
 pub(crate) use record::{
     Destination, Moment, OnFullArg, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl,
@@ -185,6 +187,9 @@ pub(crate) enum Command {
     /// Record streams to a file without a gap, or with every gap declared
     #[command(after_help = record::EXAMPLES)]
     Record(Box<RecordArgs>),
+    /// Measure whether a medium keeps up with a recording, and which buffer it needs
+    #[command(after_help = preflight::EXAMPLES)]
+    Preflight(PreflightArgs),
     /// Send what was recorded, at its pace
     #[command(after_help = record::REPLAY_EXAMPLES)]
     Replay(ReplayArgs),

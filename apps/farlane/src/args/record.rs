@@ -105,7 +105,7 @@ fn resolve(address: &str) -> Result<SocketAddr, String> {
 }
 
 /// Parses bytes a second, such as `100MB` or `1.2GB/s`. MB are decimal here, as rates are.
-fn parse_rate(text: &str) -> Result<u64, String> {
+pub(super) fn parse_rate(text: &str) -> Result<u64, String> {
     let size = text.strip_suffix("/s").unwrap_or(text);
     match parse_size::Config::new().with_decimal().parse_size(size) {
         Ok(rate) if rate > 0 => Ok(rate),
@@ -113,7 +113,7 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     }
 }
 
-fn parse_chunk(text: &str) -> Result<u32, String> {
+pub(super) fn parse_chunk(text: &str) -> Result<u32, String> {
     let chunk = u32::try_from(parse_size(text)?).ok().filter(|chunk| is_chunk_length(*chunk));
     chunk.ok_or_else(|| {
         format!("expected {} KiB to {} KiB, a multiple of {ALIGNMENT}", CHUNK_MIN >> 10, CHUNK_MAX >> 10)
@@ -196,8 +196,12 @@ pub(crate) struct RecordArgs {
     /// that cannot wait; others wait unless something else is said
     #[arg(long, value_name = "wait|drop")]
     pub(crate) on_full: Option<OnFullArg>,
-    /// The sources' rate together in bytes a second, from which the buffer's size follows
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, requires = "pause")]
+
+    /// The sources' rate together in bytes a second.
+    ///
+    /// With --pause, the buffer's size follows. A recording that will not fit is told, by what
+    /// farlane preflight has measured last or by what is free
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(crate) rate: Option<u64>,
     /// The longest pause of the medium that the buffer is to bridge
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "rate")]

@@ -17,6 +17,7 @@ pub(crate) mod key;
 pub(crate) mod lspci;
 mod pieces;
 pub(crate) mod ping;
+pub(crate) mod preflight;
 pub(crate) mod record;
 mod served;
 pub(crate) mod sim;

@@ -9,6 +9,7 @@ mod sources;
 
 use std::path::Path;
 
+use engine::Nanos;
 use live::drivers::record::{
     Far, Handle, Limits, Place, ReadError, Recorded, Recording, Source, Target, record, stop_on_signals,
 };
@@ -17,6 +18,7 @@ use record::format::Gap;
 use record::{BUFFER_MAX, BUFFER_MIN, Config, Progress};
 use serde_json::{Value, json};
 
+use super::preflight::{self, answer::time_of};
 use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json, report_json};
 use crate::args::{FarSpec, RecordAction, RecordArgs, RecordingArgs};
@@ -66,7 +68,7 @@ fn gaps_text(gaps: &[Gap]) -> String {
 }
 
 /// The device that `path` names by its URL; none for a file or block device.
-fn far(path: &Path) -> Result<Option<Box<Far>>, Error> {
+pub(super) fn far(path: &Path) -> Result<Option<Box<Far>>, Error> {
     let text = path.to_string_lossy();
     if !text.contains("://") && !text.starts_with("vfio-user:") {
         return Ok(None);
@@ -151,9 +153,21 @@ fn session(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
     let config = Config::new(id, args.from.iter().map(sources::name).collect());
     let contents = sources.iter().map(Source::content).collect();
     let config = Config { contents, chunk: args.chunk, buffer: chunks(args), ..config };
+    let buffer = config.buffer as u64 * u64::from(args.chunk);
+    warn(args, to, buffer);
     let limits = Limits { time: args.time, bytes: args.size };
     let recorded = recorded(args, to, config, sources, limits, handle)?;
     finish(args, to, &recorded)
+}
+
+/// Tells what is to be expected of the medium, if the rate is known and something is.
+fn warn(args: &RecordArgs, to: &Path, buffer: u64) {
+    let Some(rate) = args.rate else { return };
+    let by_size = args.size.map(|bytes| time_of(bytes, rate));
+    let time = args.time.map(Nanos::from).into_iter().chain(by_size).min();
+    if let Some(warning) = preflight::warning(to, rate, time, args.chunk, buffer) {
+        note!("farlane: {warning}");
+    }
 }
 
 fn recorded(

@@ -1,0 +1,190 @@
+//! `farlane preflight`: whether a medium keeps up with a recording.
+
+pub(crate) mod answer;
+pub(crate) mod kept;
+mod report;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use engine::Nanos;
+use indicatif::{ProgressBar, ProgressStyle};
+use live::drivers::record::{Extent, Measured, Measurement, Storage, Target, stop_on_signals};
+use record::Config;
+use sim::models::ssd::fit::{self, Fit, Written};
+
+use super::record::far;
+use crate::args::PreflightArgs;
+use crate::error::Error;
+use answer::{BUFFER_DEFAULT, Behaviour, Forecast, Wish};
+use kept::Kept;
+
+/// What was measured, and what follows.
+struct Preflight {
+    /// What tells the medium from others.
+    medium: String,
+    is_direct: bool,
+    measured: Measured,
+    fit: Fit,
+    behaviour: Behaviour,
+    wish: Wish,
+    forecast: Forecast,
+}
+
+pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
+    let stop = stop_on_signals().map_err(Error::Output)?;
+    let preflight = preflight(args, &stop)?;
+    let kept = Kept {
+        medium: preflight.medium.clone(),
+        when: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        bytes: preflight.fit.bytes,
+        behaviour: preflight.behaviour.clone(),
+    };
+    if let Err(error) = kept.save() {
+        note!("farlane: the measurement is not kept for farlane record: {error}");
+    }
+    report::print_answer(args, &preflight)
+}
+
+fn preflight(args: &PreflightArgs, stop: &AtomicBool) -> Result<Preflight, Error> {
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let why = "a recorder writes to it".to_owned();
+            Error::Recording { path: args.device.clone(), why }
+        }
+        _ => Error::File { path: args.device.clone(), error },
+    };
+    let (measurement, medium, length) = open(args).map_err(|error| error.unwrap_or_else(failed))?;
+    let room = length.unwrap_or(medium.room);
+    // A file system that is full harms others.
+    let free = medium.room / 10 * 9;
+    let bytes = args.measure_size.unwrap_or(if length.is_some() { u64::MAX } else { free });
+    let least = u64::from(args.chunk) * 2;
+    if bytes < least || room < least {
+        let expected = format!("at least {least} B, two chunks");
+        let what = if room < least { "the room of the medium" } else { "--measure-size" };
+        return Err(Error::Range { what, value: bytes.min(room), expected });
+    }
+    let is_direct = measurement.is_direct();
+    let flush = Config::new([0; 16], Vec::new()).flush;
+    let extent = Extent { chunk: args.chunk, time: args.measure, bytes, flush };
+    let measured = measure(measurement, extent, length, stop).map_err(failed)?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted);
+    }
+    let chunk = u64::from(args.chunk);
+    let writes: Vec<_> = measured.chunks.iter().map(|done| Written { at: done.at, bytes: chunk }).collect();
+    let fit = fit::fit(&writes).ok_or_else(|| Error::TooLittleMeasured {
+        path: args.device.clone(),
+        chunks: writes.len(),
+        time: args.measure.into(),
+    })?;
+    let steps = match &args.model {
+        None => fit.steps.clone(),
+        Some(model) => fit::continued(&fit, &model.steps()),
+    };
+    let behaviour = Behaviour {
+        steps: steps.iter().map(|step| (step.after, step.rate)).collect(),
+        pause_every: fit.pause_every,
+        pause_ns: fit.pause.get(),
+    };
+    let buffer = args.buffer.unwrap_or(BUFFER_DEFAULT as u64 * chunk);
+    let wish = Wish { rate: args.rate, time: args.time.into(), chunk: args.chunk, buffer, room };
+    let forecast = behaviour.forecast(&wish);
+    Ok(Preflight { medium: medium.id, is_direct, measured, fit, behaviour, wish, forecast })
+}
+
+/// An error, or one of the system's that has yet to be put into words.
+enum OpenError {
+    Told(Error),
+    System(io::Error),
+}
+
+impl OpenError {
+    fn unwrap_or_else(self, tell: impl FnOnce(io::Error) -> Error) -> Error {
+        match self {
+            Self::Told(error) => error,
+            Self::System(error) => tell(error),
+        }
+    }
+}
+
+/// Opens the medium. The length in bytes is that of a medium that can't grow.
+fn open(args: &PreflightArgs) -> Result<(Measurement, Storage, Option<u64>), OpenError> {
+    let refused = || OpenError::Told(Error::Overwritten { path: args.device.clone() });
+    if let Some(far) = far(&args.device).map_err(OpenError::Told)? {
+        if !args.overwrite {
+            return Err(refused());
+        }
+        let (id, room) = (args.device.display().to_string(), far.bytes());
+        let measurement = Measurement::open(Target::Far(far)).map_err(OpenError::System)?;
+        return Ok((measurement, Storage { id, directory: None, room }, Some(room)));
+    }
+    let medium = Storage::of(&args.device).map_err(OpenError::System)?;
+    let Some(directory) = &medium.directory else {
+        if !args.overwrite {
+            return Err(refused());
+        }
+        let measurement = Measurement::open(Target::Path(&args.device)).map_err(OpenError::System)?;
+        let length = Some(medium.room);
+        return Ok((measurement, medium, length));
+    };
+    let measurement = open_beside(directory).map_err(OpenError::System)?;
+    Ok((measurement, medium, None))
+}
+
+/// Opens a new file in `directory` and takes its name away, so that it is gone with this process
+/// however that ends.
+fn open_beside(directory: &Path) -> io::Result<Measurement> {
+    let file = tempfile::Builder::new().prefix(".farlane-preflight-").tempfile_in(directory)?;
+    Measurement::open(Target::Path(file.path()))
+}
+
+fn measure(
+    measurement: Measurement,
+    extent: Extent,
+    length: Option<u64>,
+    stop: &AtomicBool,
+) -> io::Result<Measured> {
+    let bar = ProgressBar::new(u64::try_from(extent.time.as_millis()).unwrap_or(u64::MAX));
+    let style = ProgressStyle::with_template("measuring {wide_bar} {msg}");
+    bar.set_style(style.expect("the template is valid"));
+    let measured = measurement.run(extent, length, stop, |bytes, time| {
+        let by_bytes = u128::from(bytes) * extent.time.as_millis() / u128::from(extent.bytes.max(1));
+        let by_time = u128::from(time.get() / 1_000_000);
+        bar.set_position(u64::try_from(by_time.max(by_bytes)).unwrap_or(u64::MAX));
+        bar.set_message(format!("{}, {}", report::size(bytes), report::rate(answer_rate(bytes, time))));
+    });
+    bar.finish_and_clear();
+    measured
+}
+
+/// Bytes a second.
+fn answer_rate(bytes: u64, time: Nanos) -> u64 {
+    u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(time.get().max(1))).unwrap_or(u64::MAX)
+}
+
+/// What a recording of `rate` bytes a second to `path` will meet, by the last measurement of its
+/// medium or else by the room that is there; nothing if all is well, or nothing is known. `time` is
+/// how long it may last, if that is known, and `buffer` the bytes that the recorder's buffer holds.
+pub(crate) fn warning(
+    path: &Path,
+    rate: u64,
+    time: Option<Nanos>,
+    chunk: u32,
+    buffer: u64,
+) -> Option<String> {
+    let url = path.to_string_lossy();
+    let is_far = url.contains("://") || url.starts_with("vfio-user:");
+    let medium = match is_far {
+        // How much room a far device has is known when it is reached.
+        true => Storage { id: url.into_owned(), directory: None, room: u64::MAX },
+        false => Storage::of(path).ok()?,
+    };
+    let all = answer::time_of(medium.room, rate);
+    let wish = Wish { rate, time: time.unwrap_or(all), chunk, buffer, room: medium.room };
+    let kept = Kept::load(&medium.id);
+    report::warning(path, &wish, time.is_some(), kept.as_ref())
+}
