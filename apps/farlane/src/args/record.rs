@@ -301,5 +301,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) buffer: Option<u64>,
     #[command(flatten)]
+    pub(crate) control: RecorderControl,
+    #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -23,7 +23,7 @@ pub(crate) enum RecordAction {
 /// Which recorder, and what it is asked.
 #[derive(Debug, Args)]
 pub(crate) struct RecordControlArgs {
-    /// The control socket of a running farlane record
+    /// The control socket of a running farlane record or replay
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
     #[command(subcommand)]
@@ -33,11 +33,11 @@ pub(crate) struct RecordControlArgs {
 /// What a recorder is asked.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RecordRequest {
-    /// Show the medium, the addresses that are written, and the account of bytes
+    /// Show the medium, the addresses that are written or read, and the account of bytes
     Status(Output),
-    /// Begin a recording, where farlane record --on-demand waits for it
+    /// Begin, where --on-demand waits for it
     Start(Output),
-    /// End the recording: what came is written, then the certificate
+    /// End: what came is written, then the certificate
     Stop(Output),
 }
 
@@ -50,16 +50,16 @@ pub(crate) struct RecorderControl {
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 
-    /// Offer the recorder's registers by vfio-user at this socket, to a guest or to farlane export.
+    /// Offer registers by vfio-user at this socket, to a guest or to farlane export.
     ///
     /// docs/record-registers.md describes them
     #[arg(long, value_name = "SOCKET")]
     pub(crate) registers: Option<PathBuf>,
 
-    /// Record when told to: by farlane record ctl start, or by the registers.
+    /// Begin when told to: by farlane record ctl start, or by the registers.
     ///
-    /// Each further start records again, which needs --force. The process ends when it is
-    /// interrupted
+    /// Each further start begins again; a recorder needs --force to write over what there is. The
+    /// process ends when it is interrupted
     #[arg(long)]
     pub(crate) on_demand: bool,
 }

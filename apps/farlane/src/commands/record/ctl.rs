@@ -1,9 +1,11 @@
-//! `farlane record ctl`: a running recorder is asked, and told what to do.
+//! `farlane record ctl`: a running recorder or replayer is asked, and told what to do.
 
 use std::path::Path;
 
 use live::drivers::beside::Beside;
 use live::drivers::record::{Handle, Status, answer_at};
+use live::sys::unix::BindError;
+use record::registers::Direction;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -15,11 +17,11 @@ use crate::error::Error;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 enum Request {
-    /// Reports how far the recording is.
+    /// Reports how far it is.
     Status,
-    /// Begins a recording.
+    /// Begins a recording or replay.
     Start,
-    /// Ends the recording.
+    /// Ends it.
     Stop,
 }
 
@@ -35,17 +37,16 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
     }
     match request {
         Request::Status => print(&text(&answer)),
-        Request::Start => print("a recording begins\n"),
-        Request::Stop => print("the recording ends\n"),
+        Request::Start => print("it begins\n"),
+        Request::Stop => print("it ends\n"),
     }
 }
 
-/// Answers at the socket `path`, if there is to be one, for the recording of `handle`.
-pub(super) fn start(path: Option<&Path>, handle: &Handle, waits: bool) -> Result<Option<Beside>, Error> {
-    let Some(path) = path else { return Ok(None) };
+/// Answers at the socket `path`, for the recording or replay of `handle`. Whether it `waits` for a
+/// start.
+pub(super) fn start(path: &Path, handle: &Handle, waits: bool) -> Result<Beside, BindError> {
     let handle = handle.clone();
-    let asked = answer_at(path, move |line| answer(line, &handle, waits));
-    asked.map(Some).map_err(|error| Error::Bind { path: path.to_owned(), error })
+    answer_at(path, move |line| answer(line, &handle, waits))
 }
 
 /// The answer to `line`, for the recording of `handle`.
@@ -53,11 +54,9 @@ fn answer(line: &str, handle: &Handle, waits: bool) -> String {
     let asked = serde_json::from_str(line).map_err(|error| format!("that is no request: {error}"));
     control::answer(asked.and_then(|request| match request {
         Request::Status => Ok(status(&handle.status())),
-        Request::Start if !waits => {
-            Err("this recorder has begun by itself; farlane record --on-demand waits for start".to_owned())
-        }
+        Request::Start if !waits => Err("it has begun by itself; --on-demand waits for start".to_owned()),
         Request::Start if handle.status().state.is_under_way() => {
-            Err("a recording is under way; stop it first".to_owned())
+            Err("one is under way; stop it first".to_owned())
         }
         Request::Start => {
             handle.start();
@@ -72,7 +71,11 @@ fn answer(line: &str, handle: &Handle, waits: bool) -> String {
 
 fn status(status: &Status) -> Value {
     let progress = &status.progress;
-    json!({ "kind": "record", "state": status.state.word(),
+    let kind = match status.direction {
+        Direction::Write => "record",
+        Direction::Read => "replay",
+    };
+    json!({ "kind": kind, "state": status.state.word(),
         "medium": { "bytes": status.medium.bytes, "model": status.medium.model },
         "start_address": status.start_address, "maximum_address": status.maximum_address,
         "last_address": status.last_address, "chunk_bytes": status.chunk,

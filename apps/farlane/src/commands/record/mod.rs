@@ -1,9 +1,9 @@
 //! `farlane record`, `verify`, `recover`, `info` and `replay`.
 
+mod control;
 mod ctl;
 pub(crate) mod export;
 mod part;
-mod registers;
 pub(crate) mod replay;
 mod sources;
 
@@ -15,6 +15,7 @@ use live::drivers::record::{
 };
 use live::sys::clock::Clock;
 use record::format::Gap;
+use record::registers::Direction;
 use record::{BUFFER_MAX, BUFFER_MIN, Config, Progress};
 use serde_json::{Value, json};
 
@@ -119,30 +120,9 @@ fn run(args: &RecordArgs, to: &Path) -> Result<(), Error> {
         let expected = format!("1 to {}", record::format::STREAMS_MAX);
         return Err(Error::Range { what: "the number of --from", value: args.from.len() as u64, expected });
     }
-    let handle = Handle::new(stop_on_signals().map_err(Error::Output)?);
+    let handle = Handle::new(Direction::Write, stop_on_signals().map_err(Error::Output)?);
     sources::check(args)?;
-    let control = &args.control;
-    let asked = ctl::start(control.control.as_deref(), &handle, control.on_demand)?;
-    let registers = registers::start(control.registers.as_deref(), &handle)?;
-    let result = if control.on_demand { on_demand(args, to, &handle) } else { session(args, to, &handle) };
-    drop((asked, registers));
-    result
-}
-
-/// Records whenever somebody asks for it, until the process is to end. A recording that can't be
-/// made is reported, and the next one may be asked for.
-fn on_demand(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
-    tell!("farlane: waiting for a start");
-    while handle.wait_for_start() {
-        if let Err(error) = session(args, to, handle) {
-            handle.fail();
-            tell!("farlane: this recording failed: {error}");
-            if args.output.json {
-                report_json(&json!({ "event": "error", "error": error.to_string() }))?;
-            }
-        }
-    }
-    Ok(())
+    control::serve(&args.control, &handle, args.output.json, || session(args, to, &handle))
 }
 
 fn session(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {

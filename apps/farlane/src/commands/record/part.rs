@@ -189,7 +189,7 @@ impl Opened {
         let (used, free) = channel();
         // A thread that is gone sends nothing, and that is noticed at the first chunk.
         let _ = self.orders.send(Order { entries, passes, sender, free });
-        Ahead { chunks, used, thread: self.thread }
+        Ahead { chunks, used, room, thread: self.thread }
     }
 }
 
@@ -197,10 +197,16 @@ impl Opened {
 pub(super) struct Ahead {
     chunks: Receiver<io::Result<Chunk>>,
     used: Sender<Vec<u8>>,
+    room: usize,
     thread: JoinHandle<LeftOut>,
 }
 
 impl Ahead {
+    /// The number of chunks that are read ahead at most.
+    pub(super) const fn room(&self) -> usize {
+        self.room
+    }
+
     /// The next chunk that is whole; `None` behind the last.
     pub(super) fn next(&self, path: &Path) -> Result<Option<Chunk>, Error> {
         let chunk = self.chunks.recv().ok().transpose();

@@ -1,22 +1,23 @@
-//! What others may ask of a running recording, from any thread.
+//! What others may ask of a running recording or replay, from any thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use record::Progress;
+use record::registers::Direction;
 
 /// How often somebody who waits for a start looks whether the process is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How far a recording is.
+/// How far a recording or replay is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// It has not begun.
     #[default]
     Idle,
-    /// Bytes come.
-    Recording,
+    /// Bytes come and are written, or are read and go.
+    Running,
     /// What came is written, and nothing more is taken.
     Ending,
     /// It has ended.
@@ -30,7 +31,7 @@ impl State {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",
-            Self::Recording => "recording",
+            Self::Running => "running",
             Self::Ending => "ending",
             Self::Ended => "ended",
             Self::Failed => "failed",
@@ -39,7 +40,7 @@ impl State {
 
     /// Whether bytes are taken or written.
     pub const fn is_under_way(self) -> bool {
-        matches!(self, Self::Recording | Self::Ending)
+        matches!(self, Self::Running | Self::Ending)
     }
 }
 
@@ -52,49 +53,71 @@ pub struct Medium {
     pub model: String,
 }
 
-/// What a recording tells of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a recording or replay tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
+    /// Whether it is a recording or a replay.
+    pub direction: Direction,
     /// How far it is.
     pub state: State,
-    /// Where it goes.
+    /// What it writes or reads.
     pub medium: Medium,
-    /// The first byte of the medium that is written.
+    /// The first byte of the medium that is written or read.
     pub start_address: u64,
-    /// No byte of the medium at or behind this address is written.
+    /// No byte of the medium at or behind this address is written or read.
     pub maximum_address: u64,
-    /// The byte of the medium behind the data that was written last; 0 if there are none.
+    /// The byte of the medium behind the data that was written or sent last; 0 if there are none.
     pub last_address: u64,
     /// The size of the buffer in bytes.
     pub buffer: u64,
     /// The length of a chunk in bytes.
     pub chunk: u32,
-    /// The account of bytes.
+    /// The account of bytes. Of a replay, `bytes_in` are those that were sent, and `lost` those
+    /// that could not be.
     pub progress: Progress,
     /// The number of gaps that are declared.
     pub gaps: u64,
 }
 
-/// A recording's handle: any number of threads may ask for its status, or ask it to end. A clone is
-/// a handle of the same recording.
+impl Status {
+    /// What is told before anything has begun.
+    pub fn idle(direction: Direction) -> Self {
+        Self {
+            direction,
+            state: State::Idle,
+            medium: Medium::default(),
+            start_address: 0,
+            maximum_address: 0,
+            last_address: 0,
+            buffer: 0,
+            chunk: 0,
+            progress: Progress::default(),
+            gaps: 0,
+        }
+    }
+}
+
+/// A handle of a recording or replay: any number of threads may ask for its status, or ask it to
+/// end. A clone is a handle of the same one.
 ///
 /// ```
 /// use live::drivers::record::{Handle, State};
+/// use record::registers::Direction;
 ///
-/// let handle = Handle::default();
+/// let handle = Handle::new(Direction::Write, Default::default());
 /// let of_another_thread = handle.clone();
 /// assert_eq!(of_another_thread.status().state, State::Idle);
 /// of_another_thread.stop();
 /// assert!(handle.is_stopped());
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Handle {
     /// The process is to end.
     end: Arc<AtomicBool>,
     told: Arc<Told>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Told {
     start: AtomicBool,
     stop: AtomicBool,
@@ -102,22 +125,26 @@ struct Told {
 }
 
 impl Handle {
-    /// The handle of a recording that `end` ends, too, once it is set.
-    pub fn new(end: Arc<AtomicBool>) -> Self {
-        Self { end, told: Arc::default() }
+    /// The handle of a recording or replay that `end` ends, too, once it is set.
+    pub fn new(direction: Direction, end: Arc<AtomicBool>) -> Self {
+        let status = Mutex::new(Status::idle(direction));
+        Self {
+            end,
+            told: Arc::new(Told { start: AtomicBool::new(false), stop: AtomicBool::new(false), status }),
+        }
     }
 
-    /// The recording's status, at most a few milliseconds old.
+    /// The status, at most a few milliseconds old.
     pub fn status(&self) -> Status {
         self.lock().clone()
     }
 
-    /// Asks the recording to end: what came is written, then the certificate.
+    /// Asks it to end: what a recording has taken is written, then the certificate.
     pub fn stop(&self) {
         self.told.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody has asked the recording to end.
+    /// Whether somebody has asked it to end.
     pub fn is_stopped(&self) -> bool {
         self.told.stop.load(Ordering::Relaxed) || self.is_over()
     }
@@ -127,16 +154,16 @@ impl Handle {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Asks whoever waits in [`Handle::wait_for_start`] to begin. While a recording is under way,
-    /// this does nothing.
+    /// Asks whoever waits in [`Handle::wait_for_start`] to begin. While bytes move, this does
+    /// nothing.
     pub fn start(&self) {
         if !self.status().state.is_under_way() {
             self.told.start.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Waits until somebody asks for a recording, and forgets that an earlier one was asked to
-    /// end. Returns false if the process is to end instead.
+    /// Waits until somebody asks for a start, and forgets that an earlier recording or replay was
+    /// asked to end. Returns false if the process is to end instead.
     pub fn wait_for_start(&self) -> bool {
         while !self.told.start.swap(false, Ordering::Relaxed) {
             if self.is_over() {
@@ -145,17 +172,17 @@ impl Handle {
             std::thread::sleep(LOOK_EVERY);
         }
         self.told.stop.store(false, Ordering::Relaxed);
-        self.update(|status| *status = Status { state: State::Recording, ..Status::default() });
+        self.update(|status| *status = Status { state: State::Running, ..Status::idle(status.direction) });
         !self.is_over()
     }
 
-    /// Lets others know that the recording has failed.
+    /// Lets others know that it has failed.
     pub fn fail(&self) {
         self.update(|status| status.state = State::Failed);
     }
 
     /// Changes what is told.
-    pub(super) fn update(&self, change: impl FnOnce(&mut Status)) {
+    pub fn update(&self, change: impl FnOnce(&mut Status)) {
         change(&mut self.lock());
     }
 

@@ -69,6 +69,21 @@ pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Like [`stop_on_signals`]; a second signal ends the process at once, because whoever takes what is
+/// sent may take nothing any more.
+///
+/// # Errors
+/// When the system refuses the handlers.
+pub fn stop_on_signals_then_at_once() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // It looks at the flag before the next handler sets it.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
 /// When a recording ends by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
@@ -181,7 +196,7 @@ impl Session {
     fn update(&self, handle: &Handle) {
         let state = match &self.ended {
             Some(_) => State::Ended,
-            None if self.recorder.is_recording() => State::Recording,
+            None if self.recorder.is_recording() => State::Running,
             None => State::Ending,
         };
         let (progress, gaps) = (self.recorder.progress(), self.recorder.gaps().len() as u64);

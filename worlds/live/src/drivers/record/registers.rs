@@ -1,4 +1,4 @@
-//! A recorder's registers beside it, for guests over vfio-user.
+//! The registers of a recorder or replayer beside it, for guests over vfio-user.
 
 use std::path::Path;
 
@@ -16,10 +16,11 @@ impl Panel for Handle {
     }
 
     fn obey(&mut self, command: Command) {
+        // The registers take commands for the direction that they show alone.
         match command {
-            Command::Start { direction: Direction::Write, .. } => self.start(),
-            Command::Stop(Direction::Write) => self.stop(),
-            Command::Start { .. } | Command::Stop(_) | Command::Trigger => {}
+            Command::Start { .. } => self.start(),
+            Command::Stop(_) => self.stop(),
+            Command::Trigger => {}
         }
     }
 }
@@ -27,7 +28,7 @@ impl Panel for Handle {
 const fn shown(state: State) -> Shown {
     match state {
         State::Idle => Shown::Idle,
-        State::Recording => Shown::Running,
+        State::Running => Shown::Running,
         State::Ending => Shown::Ending,
         State::Ended => Shown::Ended,
         State::Failed => Shown::Failed,
@@ -36,7 +37,7 @@ const fn shown(state: State) -> Shown {
 
 fn values(status: &Status) -> Values {
     let progress = &status.progress;
-    let write = Account {
+    let account = Account {
         state: shown(status.state),
         first_address: status.start_address,
         maximum_address: status.maximum_address,
@@ -49,17 +50,22 @@ fn values(status: &Status) -> Values {
         high_water: progress.high_water,
     };
     let chunks = status.buffer.checked_div(u64::from(status.chunk)).unwrap_or(0);
+    let (write, read) = match status.direction {
+        Direction::Write => (Some(account), None),
+        Direction::Read => (None, Some(account)),
+    };
     Values {
         media_bytes: status.medium.bytes,
         model: status.medium.model.clone().into_bytes(),
         chunk: status.chunk,
         chunks: u32::try_from(chunks).unwrap_or(u32::MAX),
-        write: Some(write),
+        write,
+        read,
         ..Values::default()
     }
 }
 
-/// Offers the registers of the recorder of `handle` to the clients of a socket at `path`, until the
+/// Offers the registers of the recorder or replayer of `handle` to the clients of a socket at `path`, until the
 /// result is dropped. `report` is called with what happens there.
 ///
 /// # Errors

@@ -7,22 +7,28 @@ use std::time::Duration;
 use engine::{Instant, Nanos};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
+use live::drivers::record::{Handle, State, stop_on_signals_then_at_once};
 use live::sys::clock::Clock;
 use record::Pace;
+use record::format::{Entry, HEADER_LENGTH};
+use record::registers::Direction;
 use serde_json::{Value, json};
 
 use super::part::{Chunk, LeftOut, Opened, Part};
-use super::{print, print_json};
+use super::{control, print, print_json};
 use crate::args::{Destination, ReplayArgs};
 use crate::error::Error;
 use destination::Outlet;
 
+/// The longest sleep until somebody who asks for the end is heard.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// So long before a chunk is due, sleeping ends and polling of the clock begins.
 const POLLED: Duration = Duration::from_micros(200);
 
 /// A replay under way.
 struct Replay<'a> {
     args: &'a ReplayArgs,
+    handle: &'a Handle,
     part: &'a Part,
     clock: Clock,
     pace: Pace,
@@ -36,10 +42,11 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Sends bytes that were recorded at `time`, in nanoseconds since 1970, once they are due.
+    /// Sends bytes that were recorded at `time`, in nanoseconds since 1970, once they are due; not if
+    /// somebody asks for the end before that.
     fn send(&mut self, time: u64, bytes: &[u8]) -> Result<(), Error> {
         let due = self.pace.due(time);
-        let called = self.wait(due);
+        let Some(called) = self.wait(due) else { return Ok(()) };
         if self.args.speed.0.is_some() {
             self.errors.saturating_record(called.as_nanos().saturating_sub(due.as_nanos()));
         }
@@ -49,14 +56,17 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Waits until `due`. Returns the time then.
-    fn wait(&self, due: Instant) -> Instant {
+    /// Waits until `due`. Returns the time then; `None` if somebody asks for the end.
+    fn wait(&self, due: Instant) -> Option<Instant> {
         loop {
+            if self.handle.is_stopped() {
+                return None;
+            }
             let now = self.clock.now();
             let left = Duration::from_nanos(due.as_nanos().saturating_sub(now.as_nanos()));
             match left.checked_sub(POLLED) {
-                _ if left.is_zero() => return now,
-                Some(long) => std::thread::sleep(long),
+                _ if left.is_zero() => return Some(now),
+                Some(long) => std::thread::sleep(long.min(SLEEP_MAX)),
                 None => std::hint::spin_loop(),
             }
         }
@@ -88,16 +98,24 @@ impl Replay<'_> {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
+    let handle = Handle::new(Direction::Read, stop_on_signals_then_at_once().map_err(Error::Output)?);
+    control::serve(&args.control, &handle, args.output.json, || session(args, &handle))
+}
+
+fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
     let opened = Opened::open(&args.path)?;
     let part = Part::of(&opened.survey, args.stream, &args.range)?;
     let sent = |error| Error::Replay { error };
     let outlet = Outlet::open(&args.to).map_err(sent)?;
+    let chunk = opened.survey.chunk;
     let ahead = opened.read(part.entries.clone(), args.passes, args.buffer);
+    begin(handle, &part, chunk, ahead.room());
     let mut next = ahead.next(&args.path)?;
     let clock = Clock::start();
     let started = clock.now();
     let mut replay = Replay {
         args,
+        handle,
         part: &part,
         clock,
         pace: Pace::new(started, first_time(&part), args.speed.0),
@@ -109,7 +127,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
     let bar = bar(&part, args.passes);
     let (mut chunks, mut pass_start) = (0_u64, started);
     let mut before = None;
-    while let Some(chunk) = next {
+    while let Some(chunk) = next.filter(|_| !handle.is_stopped()) {
         next = ahead.next(&args.path)?;
         // What is read again from the start begins a pass of its own.
         if before.is_some_and(|before| before >= chunk.entry.offset) {
@@ -121,12 +139,39 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
         replay.send_chunk(&chunk, until)?;
         bar.set_position(replay.bytes);
         chunks += 1;
+        advance(handle, replay.bytes, &chunk.entry);
         ahead.give_back(chunk);
     }
     replay.outlet.flush().map_err(sent)?;
     bar.finish_and_clear();
     let took = Duration::from_nanos(clock.now().as_nanos() - started.as_nanos());
-    report(&replay, chunks, ahead.finish(), took)
+    let left_out = ahead.finish();
+    handle.update(|status| {
+        (status.state, status.progress.lost) = (State::Ended, part.lost() + left_out.bytes);
+    });
+    report(&replay, chunks, left_out, took)
+}
+
+/// Lets others know which part of the medium is read.
+fn begin(handle: &Handle, part: &Part, chunk: u32, room: usize) {
+    let slots = || part.entries.iter().map(|entry| entry.slot);
+    let address = |slot: u64| slot.saturating_mul(u64::from(chunk));
+    handle.update(|status| {
+        status.state = State::Running;
+        (status.chunk, status.buffer) = (chunk, room as u64 * u64::from(chunk));
+        status.start_address = slots().min().map_or(0, address);
+        status.maximum_address = slots().max().map_or(0, |slot| address(slot + 1));
+    });
+}
+
+/// Lets others know that a chunk was sent.
+fn advance(handle: &Handle, bytes: u64, entry: &Entry) {
+    handle.update(|status| {
+        status.progress.bytes_in = bytes;
+        let start = entry.slot.saturating_mul(u64::from(status.chunk));
+        status.last_address = start + HEADER_LENGTH as u64 + u64::from(entry.length);
+        status.progress.last_address = status.last_address;
+    });
 }
 
 /// The recorded time at which the part begins.
