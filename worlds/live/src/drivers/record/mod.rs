@@ -69,8 +69,8 @@ pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Like [`stop_on_signals`]; a second signal ends the process at once, because whoever takes what is
-/// sent may take nothing any more.
+/// Like [`stop_on_signals`]; a second signal ends the process at once, because whoever takes what
+/// is sent may take nothing any more.
 ///
 /// # Errors
 /// When the system refuses the handlers.
