@@ -70,8 +70,9 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 	$(CARGO) build --release --package farlane
 	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench lookahead
 
-soak: setup ## the fault campaign with seeds that nobody has run, for MINUTES (10); with SEEDS=COUNT so many seeds of each scenario
+soak: setup ## the fault campaign with seeds that nobody has run, for MINUTES (10); with SEEDS=COUNT so many seeds of each scenario; a recorder killed 200 times
 	$(CARGO) build --release --package farlane-campaigns
+	FARLANE_KILLS=200 $(CARGO) test --package farlane --test record killed
 	target/release/campaign --fresh $(if $(SEEDS),--seeds 0..$(SEEDS),--minutes $(MINUTES))
 
 package: setup ## the crates of pure/ as they would be published, each built from its package alone

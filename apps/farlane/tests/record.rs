@@ -59,31 +59,43 @@ fn a_file_comes_back_as_it_was_and_harm_is_found_and_declared() {
     assert_eq!(json(&["verify", &at("a.rec"), "--json"])["ok"], true);
 }
 
+/// Kills a recorder at a moment that `round` chooses, and recovers what it left.
+fn kill_and_recover(path: &str, round: u64) {
+    let arguments = ["record", "--from", "generate:20MB", "--to", path, "--json", "--force"];
+    let mut child = Command::new(FARLANE).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut acknowledged = 0;
+    while acknowledged == 0 {
+        let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        acknowledged = event["bytes_acknowledged"].as_u64().unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(round * 17 % 130));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let recovered = json(&["recover", path, "--json"]);
+    let bytes = recovered["bytes"].as_u64().unwrap();
+    assert!(bytes >= acknowledged, "round {round}: {bytes} of {acknowledged} bytes");
+    assert_eq!(json(&["verify", path, "--json"])["ok"], true, "round {round}");
+    if recovered["gaps"].as_array().unwrap().is_empty() {
+        let expected = sha256(&generated(usize::try_from(bytes).unwrap()));
+        assert_eq!(recovered["sha256"], expected, "round {round}");
+    }
+}
+
+/// `make soak` asks for 200 rounds.
 #[test]
 fn a_recorder_that_is_killed_keeps_all_that_it_acknowledged() {
+    let rounds = std::env::var("FARLANE_KILLS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20);
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("killed.rec").to_str().unwrap().to_owned();
-    for round in 0_u64..20 {
-        let arguments = ["record", "--from", "generate:20MB", "--to", &path, "--json", "--force"];
-        let mut child = Command::new(FARLANE).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut acknowledged = 0;
-        while acknowledged == 0 {
-            let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-            acknowledged = event["bytes_acknowledged"].as_u64().unwrap();
+    // Most of a round is waiting.
+    std::thread::scope(|scope| {
+        for lane in 0..4_u64 {
+            let path = directory.path().join(format!("{lane}.rec")).to_str().unwrap().to_owned();
+            scope.spawn(move || {
+                (lane..rounds).step_by(4).for_each(|round| kill_and_recover(&path, round));
+            });
         }
-        std::thread::sleep(Duration::from_millis(round * 17 % 130));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let recovered = json(&["recover", &path, "--json"]);
-        let bytes = recovered["bytes"].as_u64().unwrap();
-        assert!(bytes >= acknowledged, "round {round}: {bytes} of {acknowledged} bytes");
-        assert_eq!(json(&["verify", &path, "--json"])["ok"], true, "round {round}");
-        if recovered["gaps"].as_array().unwrap().is_empty() {
-            let expected = sha256(&generated(usize::try_from(bytes).unwrap()));
-            assert_eq!(recovered["sha256"], expected, "round {round}");
-        }
-    }
+    });
 }
 
 #[test]

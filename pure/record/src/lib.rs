@@ -27,6 +27,8 @@
 //!             drop(data);
 //!             recorder.handle_input(now, Input::Written { name, result: Ok(()) });
 //!         }
+//!         // Only where the world was to compute digests.
+//!         Output::Digest { .. } => {}
 //!         Output::Sync => recorder.handle_input(now, Input::Synced(Ok(()))),
 //!         Output::Ended(certificate) => break certificate,
 //!     }
@@ -53,7 +55,9 @@ pub mod sequence;
 mod tests;
 
 pub use pace::Pace;
-pub use recorder::{BUFFER_MAX, BUFFER_MIN, Config, Fault, Input, Missed, Output, Progress, Recorder};
+pub use recorder::{
+    BUFFER_MAX, BUFFER_MIN, Config, Digests, Fault, Input, Missed, Output, Progress, Recorder,
+};
 pub use scan::{Bad, Hole, Scan, Survey};
 
 use sha2::{Digest as _, Sha256};

@@ -302,6 +302,7 @@ impl Survey {
         let all: Vec<_> = streams.iter().map(|stream| stream.sha256).collect();
         let certificate = Certificate {
             reason: Reason::Recovered,
+            has_digests: true,
             slots: self.end,
             gaps: self.gaps.len() as u64,
             // The certificate's own slot is bad no more.

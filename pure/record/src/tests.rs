@@ -1,6 +1,6 @@
 //! Recordings on a medium in memory: what is cut, torn, lost or misdirected.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::format::{CHUNK_MIN, Cause, Certificate, FIRST_SLOT, Header, Place, Reason, Time, TimeSource};
 use crate::recorder::Fault;
-use crate::{Config, Input, Output, Recorder, Scan, Survey};
+use crate::{Config, Digests, Input, Output, Recorder, Scan, Survey};
 
 const CHUNK: usize = CHUNK_MIN as usize;
 
@@ -35,10 +35,14 @@ fn record(seed: u64, pieces: u32, mut fails: impl FnMut(u64, usize) -> Option<Fa
     let mut rng = Rng::from_seed(seed);
     let mut config = Config::new([9; 16], vec!["one".into(), "two".into()]);
     (config.chunk, config.buffer) = (CHUNK_MIN, 32);
+    if seed % 2 == 1 {
+        config.digests = Digests::World;
+    }
     let mut recorder = Recorder::new(config, Time::NONE);
     let mut log = Vec::new();
     let mut came = [Vec::new(), Vec::new()];
     let mut under_way = Vec::new();
+    let (mut digests, mut digested) = ([Sha256::new(), Sha256::new()], VecDeque::new());
     let mut now = Instant::ZERO;
     for piece in 0..=pieces {
         now = now + Nanos::from_millis(rng.below(50));
@@ -65,6 +69,10 @@ fn record(seed: u64, pieces: u32, mut fails: impl FnMut(u64, usize) -> Option<Fa
             while let Some(output) = recorder.poll_output() {
                 match output {
                     Output::Write { name, offset, data } => under_way.push((name, offset, data.to_vec())),
+                    Output::Digest { stream, data } => {
+                        digests[stream as usize].update(&data);
+                        digested.push_back(digests[stream as usize].clone().finalize().into());
+                    }
                     Output::Sync => {
                         log.push(Done::Sync);
                         recorder.handle_input(now, Input::Synced(Ok(())));
@@ -86,6 +94,11 @@ fn record(seed: u64, pieces: u32, mut fails: impl FnMut(u64, usize) -> Option<Fa
                     log.push(Done::Write(offset, data));
                 }
                 recorder.handle_input(now, Input::Written { name, result });
+            }
+            while !digested.is_empty() && (piece == pieces || rng.below(4) > 0) {
+                is_quiet = false;
+                let sha256 = digested.pop_front().unwrap();
+                recorder.handle_input(now, Input::Digested { sha256 });
             }
             let progress = recorder.progress();
             assert_eq!(progress.bytes_in, progress.stored + progress.lost + progress.fill, "seed {seed}");
@@ -149,6 +162,37 @@ fn what_came_is_stored_or_declared_over_many_seeds() {
     for seed in 0..100 {
         check_whole(&record(seed, 300, |_, _| None), &format!("seed {seed}"));
     }
+}
+
+#[test]
+fn a_recording_without_digests_says_so() {
+    let mut config = Config::new([9; 16], vec!["one".into()]);
+    config.digests = Digests::None;
+    let mut recorder = Recorder::new(config, Time::NONE);
+    let now = Instant::ZERO;
+    recorder.room(now, 0).unwrap()[..5].copy_from_slice(b"bytes");
+    recorder.filled(now, 0, 5, Time::NONE);
+    recorder.finish(Reason::SourceEnded);
+    let mut medium = Vec::new();
+    let certificate = loop {
+        match recorder.poll_output().unwrap() {
+            Output::Write { name, offset, data } => {
+                apply(&mut medium, offset, &data);
+                drop(data);
+                recorder.handle_input(now, Input::Written { name, result: Ok(()) });
+            }
+            Output::Digest { .. } => panic!("nobody computes digests"),
+            Output::Sync => recorder.handle_input(now, Input::Synced(Ok(()))),
+            Output::Ended(certificate) => break certificate,
+        }
+    };
+    assert_eq!((certificate.has_digests, certificate.sha256), (false, [0; 32]));
+    let mut scan = Scan::new(crate::format::CHUNK_DEFAULT, engine::crc32c);
+    for (slot, bytes) in (0..).zip(medium.chunks(crate::format::CHUNK_DEFAULT as usize)) {
+        scan.on_slot(slot, bytes);
+    }
+    let survey = scan.finish();
+    assert_eq!((survey.certificate.as_ref(), survey.proves()), (Some(&certificate), true));
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, value_parser};
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
-use super::{Output, RecordAction, RecorderControl, UdpUrl, parse_positive_size, parse_size, parse_time};
+use super::{
+    Output, ProofArgs, RecordAction, RecorderControl, UdpUrl, parse_positive_size, parse_size, parse_time,
+};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from tcp-listen://127.0.0.1:5000 --to flight.rec
@@ -214,6 +216,8 @@ pub(crate) struct RecordArgs {
     pub(crate) size: Option<u64>,
     #[command(flatten)]
     pub(crate) control: RecorderControl,
+    #[command(flatten)]
+    pub(crate) proof: ProofArgs,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -38,7 +38,7 @@ pub(crate) fn record_packets(path: &str, link: LinkType, count: u64, packet: fn(
                     recorder.handle_input(now, Input::Written { name, result: Ok(()) });
                 }
                 Output::Sync => recorder.handle_input(now, Input::Synced(Ok(()))),
-                Output::Ended(_) => {}
+                Output::Digest { .. } | Output::Ended(_) => {}
             }
         }
     }

@@ -85,6 +85,8 @@ pub struct StreamTotals {
 pub struct Certificate {
     /// Why the recording ended.
     pub reason: Reason,
+    /// Whether there are SHA-256 digests. Otherwise they are zero, and CRC32C alone tells changes.
+    pub has_digests: bool,
     /// Every slot of the recording has a lower number.
     pub slots: u64,
     /// The number of gap records.
@@ -126,6 +128,7 @@ impl Certificate {
         let (head, records) = payload.split_at_mut(HEAD);
         head.fill(0);
         head[0] = self.reason.byte();
+        head[1] = u8::from(!self.has_digests);
         head[4..8].copy_from_slice(&u32::try_from(self.streams.len()).unwrap_or(u32::MAX).to_le_bytes());
         for (at, value) in [self.slots, self.gaps, self.bad, self.high_water, self.index].iter().enumerate() {
             head[8 + at * 8..16 + at * 8].copy_from_slice(&value.to_le_bytes());
@@ -158,6 +161,7 @@ impl Certificate {
         });
         Some(Self {
             reason: Reason::of(head[0]),
+            has_digests: head[1] & 1 == 0,
             slots: u64_at(head, 8),
             gaps: u64_at(head, 16),
             bad: u64_at(head, 24),

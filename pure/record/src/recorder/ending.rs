@@ -2,9 +2,7 @@
 
 use alloc::vec::Vec;
 
-use sha2::Digest as _;
-
-use super::{Fault, LOST_IN_A_ROW_MAX, Recorder};
+use super::{Digests, Fault, LOST_IN_A_ROW_MAX, Recorder};
 use crate::format::{CERTIFICATE_SLOT, Certificate, GAP_SLOT, Gap, Kind, Reason, StreamTotals, capacity};
 
 /// How far a recording's end is.
@@ -35,7 +33,8 @@ impl Recorder {
         }
         self.search();
         self.retire();
-        if !self.flights.is_empty() || self.wants_sync || self.syncing.is_some() {
+        let is_busy = !self.flights.is_empty() || !self.digesting.is_over();
+        if is_busy || self.wants_sync || self.syncing.is_some() {
             return;
         }
         match self.phase {
@@ -126,22 +125,24 @@ impl Recorder {
     }
 
     fn certificate(&self) -> Certificate {
+        let has_digests = self.config.digests != Digests::None;
         let account = |stream: &super::Stream| StreamTotals {
             bytes_in: stream.bytes_in,
             stored: stream.stored,
             lost: stream.lost,
-            sha256: stream.digest.clone().finalize().into(),
+            sha256: if has_digests { stream.digest.value() } else { [0; 32] },
         };
         let streams: Vec<_> = self.streams.iter().map(account).collect();
         let digests: Vec<_> = streams.iter().map(|stream| stream.sha256).collect();
         Certificate {
             reason: self.reason,
+            has_digests,
             slots: self.next_slot,
             gaps: self.gap_count,
             bad: self.bad,
             high_water: self.progress.high_water,
             index: self.last_index,
-            sha256: crate::digest_of_all(&digests),
+            sha256: if has_digests { crate::digest_of_all(&digests) } else { [0; 32] },
             streams,
         }
     }

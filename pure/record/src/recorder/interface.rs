@@ -7,6 +7,18 @@ use engine::{Buffer, Crc32c, Nanos};
 
 use crate::format::{CHUNK_DEFAULT, Certificate, Content};
 
+/// Who computes the SHA-256 of streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Digests {
+    /// The recorder, when a chunk is stored.
+    #[default]
+    Here,
+    /// The world, which [`Output::Digest`] asks.
+    World,
+    /// Nobody: the certificate says so. The CRC32C of each chunk remains.
+    None,
+}
+
 /// How to record.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -27,6 +39,8 @@ pub struct Config {
     pub flush: Nanos,
     /// Computes digests of chunks.
     pub crc32c: Crc32c,
+    /// Who computes the SHA-256 of streams.
+    pub digests: Digests,
 }
 
 impl Config {
@@ -43,6 +57,7 @@ impl Config {
             slots: None,
             flush,
             crc32c: engine::crc32c,
+            digests: Digests::Here,
         }
     }
 }
@@ -70,6 +85,11 @@ pub enum Input {
     /// What was written before the last [`Output::Sync`] is durable, or a medium failed to make it
     /// so.
     Synced(Result<(), Fault>),
+    /// The oldest [`Output::Digest`] is done, and the world has dropped its data.
+    Digested {
+        /// SHA-256 of everything that the stream was given so far.
+        sha256: [u8; 32],
+    },
 }
 
 /// What a recorder asks of the world.
@@ -87,6 +107,14 @@ pub enum Output {
     },
     /// Make durable what was written. There is at most one at a time.
     Sync,
+    /// Append `data` to what is digested of a stream. Each is answered with [`Input::Digested`], in
+    /// the order in which they were asked.
+    Digest {
+        /// The number of the stream, below 64 ([`crate::format::STREAMS_MAX`]).
+        stream: u32,
+        /// Bytes of the stream, in its order.
+        data: Buffer,
+    },
     /// The recording has ended. [`crate::Recorder::is_certified`] says whether the certificate
     /// is on the
     /// medium.

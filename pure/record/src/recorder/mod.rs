@@ -1,6 +1,7 @@
 //! The recorder: streams of bytes become chunks, and chunks become writes.
 
 mod declaring;
+mod digesting;
 mod ending;
 mod filling_up;
 mod flight;
@@ -10,15 +11,14 @@ mod losing;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant, Pool};
-use sha2::{Digest as _, Sha256};
-
 use crate::format::{
     CERTIFICATE_SLOT, Cause, Certificate, Entry, FIRST_SLOT, GAP_SLOT, Gap, HEADER_LENGTH, Header, Index,
     Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, Superblock, Time, capacity, is_chunk_length,
 };
+use digesting::{Digesting, StreamDigest};
 use ending::Phase;
-pub use interface::{Config, Fault, Input, Output, Progress};
+use engine::{Buffer, Engine, Instant, Pool};
+pub use interface::{Config, Digests, Fault, Input, Output, Progress};
 pub use losing::Missed;
 
 use flight::{Flight, Search, State};
@@ -54,7 +54,7 @@ struct Stream {
     lost: u64,
     /// How many more gaps may end a chunk before it is full.
     cuts: Cuts,
-    digest: Sha256,
+    digest: StreamDigest,
 }
 
 /// Records streams of bytes. See the crate's page for a run loop.
@@ -70,6 +70,7 @@ pub struct Recorder {
     to_write: VecDeque<u64>,
     /// Blocks for chunks, ready for reuse.
     free: Vec<Buffer>,
+    digesting: Digesting,
     /// Blocks with bytes of streams in them.
     in_use: usize,
     next_slot: u64,
@@ -127,6 +128,7 @@ impl Recorder {
             first: 0,
             to_write: VecDeque::new(),
             free: Vec::new(),
+            digesting: Digesting::default(),
             in_use: 0,
             next_slot: FIRST_SLOT,
             search: None,
@@ -398,22 +400,27 @@ impl Recorder {
             if !matches!(flight.state, State::Stored | State::Lost) {
                 return;
             }
-            let Some(mut flight) = self.flights.pop_front() else { return };
+            let Some(flight) = self.flights.pop_front() else { return };
             self.first += 1;
             let Some(header) = flight.data().copied() else { continue };
-            self.in_use -= 1;
-            if flight.state == State::Stored {
-                self.count_stored(&header, flight.slot, &flight.buffer);
-            }
-            if flight.buffer.try_mut().is_some() {
-                self.free.push(flight.buffer);
+            match flight.state {
+                State::Stored => self.count_stored(&header, flight.slot, flight.buffer),
+                _ => self.release(flight.buffer),
             }
         }
     }
 
-    fn count_stored(&mut self, header: &Header, slot: u64, chunk: &[u8]) {
+    /// Takes back a block.
+    fn release(&mut self, mut block: Buffer) {
+        self.in_use -= 1;
+        if block.try_mut().is_some() {
+            self.free.push(block);
+        }
+    }
+
+    fn count_stored(&mut self, header: &Header, slot: u64, chunk: Buffer) {
+        self.digest(header, chunk);
         let stream = &mut self.streams[header.stream as usize];
-        stream.digest.update(&chunk[HEADER_LENGTH..HEADER_LENGTH + header.length as usize]);
         stream.stored += u64::from(header.length);
         self.progress.stored += u64::from(header.length);
         self.progress.fill -= u64::from(header.length);
@@ -458,6 +465,7 @@ impl Engine for Recorder {
         match input {
             Input::Written { name, result } => self.on_written(name, result),
             Input::Synced(result) => self.on_synced(result),
+            Input::Digested { sha256 } => self.on_digested(sha256),
         }
         if self.phase == Phase::Recording {
             self.arm(now);
@@ -489,6 +497,9 @@ impl Engine for Recorder {
                 let data = flight.buffer.slice(0..flight.length());
                 return Some(Output::Write { name, offset: flight.slot * chunk, data });
             }
+        }
+        if let Some(output) = self.digesting.poll() {
+            return Some(output);
         }
         if core::mem::take(&mut self.wants_sync) {
             self.syncing = Some(self.progress.stored);

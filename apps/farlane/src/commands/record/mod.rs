@@ -16,13 +16,13 @@ use live::drivers::record::{
 use live::sys::clock::Clock;
 use record::format::Gap;
 use record::registers::Direction;
-use record::{BUFFER_MAX, BUFFER_MIN, Config, Progress};
+use record::{BUFFER_MAX, BUFFER_MIN, Config, Digests, Progress};
 use serde_json::{Value, json};
 
 use super::preflight::{self, answer::time_of};
 use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json, report_json};
-use crate::args::{FarSpec, RecordAction, RecordArgs, RecordingArgs};
+use crate::args::{DigestArg, FarSpec, RecordAction, RecordArgs, RecordingArgs};
 use crate::error::Error;
 
 /// The most gaps and bad slots that text shows one by one.
@@ -132,7 +132,8 @@ fn session(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
     live::sys::entropy::system().fill(&mut id);
     let config = Config::new(id, args.from.iter().map(sources::name).collect());
     let contents = sources.iter().map(Source::content).collect();
-    let config = Config { contents, chunk: args.chunk, buffer: chunks(args), ..config };
+    let digests = if args.proof.digest == DigestArg::None { Digests::None } else { Digests::World };
+    let config = Config { contents, chunk: args.chunk, buffer: chunks(args), digests, ..config };
     let buffer = config.buffer as u64 * u64::from(args.chunk);
     warn(args, to, buffer);
     let limits = Limits { time: args.time, bytes: args.size };
@@ -185,7 +186,8 @@ fn recorded(
 fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error> {
     let certificate = &recorded.certificate;
     let (came, stored, lost) = (certificate.bytes_in(), certificate.bytes_stored(), certificate.bytes_lost());
-    let sha256 = hex(&certificate.sha256);
+    let digest = |sha256| certificate.has_digests.then(|| hex(sha256));
+    let sha256 = digest(&certificate.sha256);
     live::sys::telling::flush();
     if args.output.json {
         let streams: Vec<_> = certificate
@@ -194,7 +196,7 @@ fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error
             .zip(&recorded.heard)
             .map(|(stream, heard)| {
                 let mut account = json!({ "bytes_in": stream.bytes_in, "bytes_stored": stream.stored,
-                    "bytes_lost": stream.lost, "sha256": hex(&stream.sha256) });
+                    "bytes_lost": stream.lost, "sha256": digest(&stream.sha256) });
                 sources::add_heard(&mut account, heard.as_ref());
                 account
             })
@@ -208,6 +210,7 @@ fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error
         let mut text = format!("{came} B in = {stored} B stored + {lost} B in declared gaps ({reason})\n");
         text += &gaps_text(&recorded.gaps);
         text += &sources::heard_text(&recorded.heard);
+        let sha256 = sha256.unwrap_or_else(|| "not computed (--digest none)".to_owned());
         text += &format!("  high water {} B, SHA-256 {sha256}\n", certificate.high_water);
         print(&text)?;
     }

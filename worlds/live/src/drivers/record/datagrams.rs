@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use engine::{Instant, Nanos};
+use engine::Instant;
 use record::format::{Content, LinkType, PACKET_HEAD, PacketFlags, PacketHead, Place, Time, TimeSource};
 use record::sequence::{Counts, Ledger, Loss, Losses};
 use record::{Missed, Recorder};
 
-use super::real_time;
+use super::{real_time, time};
 use crate::sys::datagrams::{Arrived, BATCH_MAX, Batch, Stamp, dropped};
 
 /// The place that is kept for each datagram until a longer one has come, in bytes.
@@ -138,11 +138,10 @@ fn write_head(room: &mut [u8], length: usize, flags: PacketFlags, time: Time) {
 }
 
 pub(super) fn time_of(stamp: Stamp) -> Time {
-    let stamped = |nanos: Nanos, source| Time { nanos: nanos.get(), source };
     match stamp {
         Stamp::None => real_time(),
-        Stamp::Kernel(time) => stamped(time, TimeSource::Kernel),
-        Stamp::Hardware(time) => stamped(time, TimeSource::Hardware),
+        Stamp::Kernel(time) => time::stamped(time.get()),
+        Stamp::Hardware(time) => Time { nanos: time.get(), source: TimeSource::Hardware },
     }
 }
 

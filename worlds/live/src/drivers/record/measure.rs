@@ -143,7 +143,7 @@ impl Measurement {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the last writes do not end"));
             }
             if !has_ended {
-                source::sleep(&[], run.sink.poll_fd(), SLEEP_MAX)?;
+                source::sleep(&[], &[run.sink.poll_fd()], SLEEP_MAX)?;
             }
         }
     }
@@ -193,6 +193,7 @@ impl Run {
                 Input::Synced(Err(_)) => {
                     return Err(io::Error::other("the medium failed to make durable what it had"));
                 }
+                Input::Digested { .. } => continue,
                 Input::Written { name, result } => (name, result),
             };
             let slot = usize::try_from(name).ok().and_then(|name| self.began.get_mut(name));

@@ -2,6 +2,7 @@
 
 mod asked;
 mod datagrams;
+mod digesting;
 mod far;
 mod handle;
 mod measure;
@@ -12,6 +13,9 @@ mod registers;
 mod sink;
 mod source;
 mod storage;
+#[cfg(test)]
+mod tests;
+mod time;
 mod udp;
 
 pub use asked::answer_at;
@@ -24,19 +28,21 @@ pub use registers::offer_registers;
 pub use sink::Target;
 pub use source::{OnFull, Source};
 pub use storage::Storage;
+pub use time::real_time;
 pub use udp::{Bound, Interface, Udp};
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos, settle};
-use record::format::{Cause, Certificate, Gap, Reason, Time, TimeSource};
-use record::{Config, Output, Progress, Recorder};
+use record::format::{Cause, Certificate, Gap, Reason};
+use record::{Config, Digests, Output, Progress, Recorder};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::sys::clock::Clock;
+use digesting::Digester;
 use sink::Sink;
 use source::Took;
 
@@ -48,12 +54,6 @@ const DROPPED_AT_ONCE: usize = 65_536;
 const UPDATED_EVERY: Nanos = Nanos::from_millis(1);
 /// How often somebody is told how far a recording is.
 const TOLD_EVERY: Nanos = Nanos::from_millis(250);
-
-/// The real time now, by the host's clock.
-pub fn real_time() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time { nanos: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX), source: TimeSource::Host }
-}
 
 /// Lets SIGINT and SIGTERM set the flag that is returned. A file that would become too large is an
 /// error of its write from now on, not the end of the process.
@@ -138,8 +138,10 @@ pub fn record(
         status.maximum_address = slots.map_or(status.medium.bytes, |slots| slots * u64::from(config.chunk));
         (status.chunk, status.buffer) = (config.chunk, config.buffer as u64 * u64::from(config.chunk));
     });
+    let digester = (config.digests == Digests::World).then(Digester::start).transpose()?;
     let recorder = Recorder::new(config, real_time());
-    Session { clock: Clock::start(), recorder, sink, sources, ended: None }.run(limits, handle, tell)
+    let clock = Clock::start();
+    Session { clock, recorder, sink, sources, digester, ended: None }.run(limits, handle, tell)
 }
 
 struct Session {
@@ -147,6 +149,7 @@ struct Session {
     recorder: Recorder,
     sink: Sink,
     sources: Vec<Source>,
+    digester: Option<Digester>,
     ended: Option<Certificate>,
 }
 
@@ -181,7 +184,8 @@ impl Session {
                 tell(&self.recorder.progress());
             }
             if !has_moved && !has_ended && self.ended.is_none() {
-                source::sleep(&self.sources, self.sink.poll_fd(), SLEEP_MAX)?;
+                let digests = self.digester.as_ref().map(Digester::poll_fd);
+                source::sleep(&self.sources, &[self.sink.poll_fd(), digests], SLEEP_MAX)?;
             }
         }
         self.update(handle);
@@ -257,10 +261,13 @@ impl Session {
 
     /// Does what the recorder asks, and tells it what has ended. Returns whether anything has.
     fn serve(&mut self, now: Instant) -> io::Result<bool> {
-        let (sink, ended) = (&mut self.sink, &mut self.ended);
+        let (sink, ended, digester) = (&mut self.sink, &mut self.ended, &mut self.digester);
         settle(&mut self.recorder, now, |output| match output {
             Output::Write { name, offset, data } => sink.write(name, offset, data),
             Output::Sync => sink.sync(),
+            Output::Digest { stream, data } => {
+                digester.as_mut().expect("the configuration asked for it").digest(stream, data);
+            }
             Output::Ended(certificate) => *ended = Some(certificate),
         });
         self.sink.submit()?;
@@ -268,6 +275,13 @@ impl Session {
         while let Some(input) = self.sink.next_ended() {
             has_ended = true;
             self.recorder.handle_input(now, input);
+        }
+        if let Some(digester) = &mut self.digester {
+            digester.hush();
+            while let Some(input) = digester.next_ended() {
+                has_ended = true;
+                self.recorder.handle_input(now, input);
+            }
         }
         Ok(has_ended)
     }

@@ -161,6 +161,9 @@ impl Recording {
     }
 
     fn agrees(&self, told: &Certificate) -> bool {
+        if !told.has_digests {
+            return true;
+        }
         let is_same = |(digest, told): (&[u8; 32], &record::format::StreamTotals)| *digest == told.sha256;
         told.sha256 == self.sha256() && self.digests.iter().zip(&told.streams).all(is_same)
     }

@@ -65,8 +65,8 @@ fn values(status: &Status) -> Values {
     }
 }
 
-/// Offers the registers of the recorder or replayer of `handle` to the clients of a socket at `path`, until the
-/// result is dropped. `report` is called with what happens there.
+/// Offers the registers of the recorder or replayer of `handle` to the clients of a socket at
+/// `path`, until the result is dropped. `report` is called with what happens there.
 ///
 /// # Errors
 /// When the path is taken or can't be created, or the system has no thread or descriptor left.

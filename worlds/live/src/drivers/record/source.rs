@@ -191,9 +191,7 @@ impl Source {
                 if bytes == 0 {
                     return Took::Nothing;
                 }
-                for (place, byte) in (*made..).zip(&mut room[..bytes]) {
-                    *byte = (place / 8).to_le_bytes()[usize::try_from(place % 8).unwrap_or(0)];
-                }
+                generate(*made, &mut room[..bytes]);
                 *made += bytes as u64;
                 Ok(bytes)
             }
@@ -224,23 +222,52 @@ impl Source {
     }
 }
 
+/// Fills `room` with what a generator makes at `place`.
+fn generate(place: u64, room: &mut [u8]) {
+    let byte = |place: u64| (place / 8).to_le_bytes()[usize::try_from(place % 8).unwrap_or(0)];
+    let start = usize::try_from(place.next_multiple_of(8) - place).unwrap_or(0).min(room.len());
+    let (start, rest) = room.split_at_mut(start);
+    (place..).zip(&mut *start).for_each(|(place, made)| *made = byte(place));
+    let place = place + start.len() as u64;
+    let (words, end) = rest.as_chunks_mut();
+    (place / 8..).zip(&mut *words).for_each(|(value, word)| *word = value.to_le_bytes());
+    (place + words.len() as u64 * 8..).zip(end).for_each(|(place, made)| *made = byte(place));
+}
+
 /// Whether a read ends at once.
 fn is_ready(descriptor: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
     rustix::event::poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
 }
 
-/// Sleeps until a source has something, a call on the medium has ended, or `longest` is over.
-pub(super) fn sleep(sources: &[Source], medium: Option<RawFd>, longest: Duration) -> io::Result<()> {
+/// Sleeps until a source has something, one of `others` is readable, or `longest` is over.
+pub(super) fn sleep(sources: &[Source], others: &[Option<RawFd>], longest: Duration) -> io::Result<()> {
     let has_generator = sources.iter().any(|source| matches!(source.kind, Kind::Generator { .. }));
     let longest = if has_generator { Duration::from_millis(1) } else { longest };
-    // SAFETY: the medium's ring is open as long as its sink, which outlives this call.
-    let medium = medium.map(|medium| unsafe { BorrowedFd::borrow_raw(medium) });
-    let all = sources.iter().filter_map(Source::descriptor).chain(medium);
+    // SAFETY: a medium's ring and a bell are open as long as their owners, which outlive this call.
+    let others = others.iter().flatten().map(|other| unsafe { BorrowedFd::borrow_raw(*other) });
+    let all = sources.iter().filter_map(Source::descriptor).chain(others);
     let mut polled: Vec<_> = all.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
     let longest = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
     match rustix::event::poll(&mut polled, Some(&longest)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::generate;
+
+    #[test]
+    fn what_a_generator_makes_does_not_depend_on_how_it_is_cut() {
+        let whole: Vec<u8> = (0..40_u64).flat_map(u64::to_le_bytes).collect();
+        for from in 0..24 {
+            for length in 0..40 {
+                let mut room = vec![0xff; length];
+                generate(from as u64, &mut room);
+                assert_eq!(room, whole[from..from + length], "{length} from {from}");
+            }
+        }
     }
 }

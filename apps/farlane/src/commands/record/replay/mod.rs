@@ -42,8 +42,8 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Sends bytes that were recorded at `time`, in nanoseconds since 1970, once they are due; not if
-    /// somebody asks for the end before that.
+    /// Sends bytes that were recorded at `time`, in nanoseconds since 1970, once they are due. If
+    /// somebody asks for the end before that, they are not sent.
     fn send(&mut self, time: u64, bytes: &[u8]) -> Result<(), Error> {
         let due = self.pace.due(time);
         let Some(called) = self.wait(due) else { return Ok(()) };

@@ -10,12 +10,40 @@ use std::path::Path;
 use engine::Buffer;
 use record::Fault;
 use record::Input;
-use rustix::fs::OFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 
-use crate::media::file::kernel::{CALLS_MAX, Call, Kernel};
+use crate::media::file::kernel::{CALLS_MAX, Call, Kernel, allocate};
 use crate::sys::lock::lock;
 
 use super::LOOKED_AT;
+
+/// The first space that a file is given ahead of its writes, in bytes. Each further one doubles the
+/// file.
+const AHEAD_FIRST: u64 = 16 << 20;
+/// The most space that a file is given at once, in bytes.
+const AHEAD_MAX: u64 = 1 << 30;
+
+/// Space that a file has behind its writes. A write into such space needs no space of its own: the
+/// kernel carries out many at once, each without waiting.
+#[derive(Debug)]
+struct Ahead {
+    /// Whether the medium is a file.
+    grows: bool,
+    /// Where the space ends. `None` if there is no more.
+    end: Option<u64>,
+    is_under_way: bool,
+    /// Where the last write ends.
+    written: u64,
+}
+
+impl Ahead {
+    /// The space to ask for, if it is time. Its offset and length in bytes.
+    fn next(&self) -> Option<(u64, u64)> {
+        let end = self.end.filter(|_| !self.is_under_way)?;
+        let length = end.clamp(AHEAD_FIRST, AHEAD_MAX);
+        (self.written + length / 2 >= end).then_some((end, length))
+    }
+}
 
 /// A file, and the writes that are under way or wait for their turn.
 pub(in crate::drivers::record) struct FileSink {
@@ -25,6 +53,7 @@ pub(in crate::drivers::record) struct FileSink {
     free: Vec<u32>,
     waiting: VecDeque<(Option<u64>, Call)>,
     is_direct: bool,
+    ahead: Ahead,
 }
 
 impl FileSink {
@@ -53,13 +82,16 @@ impl FileSink {
         if !overwrite && holds_something(path)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if !file.metadata()?.file_type().is_block_device() {
+        let grows = !file.metadata()?.file_type().is_block_device();
+        if grows {
             file.set_len(0)?;
         }
+        let begun = grows && allocate(&file, 0, AHEAD_FIRST, FallocateFlags::empty()).is_ok();
+        let ahead = Ahead { grows, end: begun.then_some(AHEAD_FIRST), is_under_way: false, written: 0 };
         let (kernel, _) = Kernel::new(file, true);
         let names = vec![None; CALLS_MAX as usize];
         let free = (0..CALLS_MAX).rev().collect();
-        Ok(Self { kernel, names, free, waiting: VecDeque::new(), is_direct })
+        Ok(Self { kernel, names, free, waiting: VecDeque::new(), is_direct, ahead })
     }
 
     /// Whether writes bypass the page cache.
@@ -72,6 +104,12 @@ impl FileSink {
     }
 
     pub(super) fn write(&mut self, name: u64, offset: u64, data: Buffer) {
+        self.ahead.written = self.ahead.written.max(offset + data.len() as u64);
+        if let Some((offset, length)) = self.ahead.next() {
+            self.ahead.is_under_way = true;
+            let call = Call::Allocate { offset, length, mode: FallocateFlags::empty() };
+            self.waiting.push_back((None, call));
+        }
         self.waiting.push_back((Some(name), Call::Write { offset, data, durable: false }));
     }
 
@@ -97,6 +135,11 @@ impl FileSink {
         self.free.push(name);
         let own = self.names[name as usize].take();
         Some(match (call, own) {
+            (Call::Allocate { offset, length, .. }, _) => {
+                self.ahead.is_under_way = false;
+                self.ahead.end = result.ok().map(|_| offset + length);
+                return self.next_ended();
+            }
             (Call::Write { data, .. }, Some(name)) => {
                 let result = match result {
                     Ok(bytes) if bytes == data.len() => Ok(()),
@@ -108,6 +151,19 @@ impl FileSink {
             }
             (_, _) => Input::Synced(result.map(drop).map_err(|error| fault(&error))),
         })
+    }
+}
+
+impl Drop for FileSink {
+    /// Gives back the space behind the last write, unless somebody still writes.
+    fn drop(&mut self) {
+        let is_quiet = self.free.len() == CALLS_MAX as usize && self.waiting.is_empty();
+        let (file, written) = (self.kernel.file(), self.ahead.written);
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        if is_quiet && self.ahead.grows && length > written {
+            // Where this fails, a reader takes the rest for empty slots.
+            let _ = file.set_len(written);
+        }
     }
 }
 

@@ -1,0 +1,67 @@
+//! SHA-256 of what is stored, here or by the world.
+
+use alloc::collections::VecDeque;
+
+use engine::Buffer;
+use sha2::{Digest as _, Sha256};
+
+use super::{Digests, Output, Recorder};
+use crate::format::{HEADER_LENGTH, Header};
+
+/// The digest of a stream's stored bytes.
+#[derive(Debug, Default)]
+pub(super) struct StreamDigest {
+    here: Sha256,
+    /// What the world has told last.
+    told: Option<[u8; 32]>,
+}
+
+impl StreamDigest {
+    pub(super) fn value(&self) -> [u8; 32] {
+        self.told.unwrap_or_else(|| self.here.clone().finalize().into())
+    }
+}
+
+/// Chunks that the world digests.
+#[derive(Debug, Default)]
+pub(super) struct Digesting {
+    /// The streams and blocks of chunks, the oldest first.
+    chunks: VecDeque<(u32, Buffer)>,
+    outputs: VecDeque<Output>,
+}
+
+impl Digesting {
+    pub(super) fn is_over(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    pub(super) fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+}
+
+impl Recorder {
+    /// Digests a chunk that is stored, and takes back its block; at once, or once the world is done
+    /// with it.
+    pub(super) fn digest(&mut self, header: &Header, chunk: Buffer) {
+        let payload = HEADER_LENGTH..HEADER_LENGTH + header.length as usize;
+        match self.config.digests {
+            Digests::Here => {
+                self.streams[header.stream as usize].digest.here.update(&chunk[payload]);
+                self.release(chunk);
+            }
+            Digests::World => {
+                let (stream, data) = (header.stream, chunk.slice(payload));
+                self.digesting.outputs.push_back(Output::Digest { stream, data });
+                self.digesting.chunks.push_back((stream, chunk));
+            }
+            Digests::None => self.release(chunk),
+        }
+    }
+
+    pub(super) fn on_digested(&mut self, sha256: [u8; 32]) {
+        let Some((stream, chunk)) = self.digesting.chunks.pop_front() else { return };
+        self.streams[stream as usize].digest.told = Some(sha256);
+        self.release(chunk);
+    }
+}
