@@ -1,4 +1,4 @@
-//! SHA-256 of streams on a thread of its own, so that the thread that receives does not wait for it.
+//! SHA-256 of streams on a thread of its own, for which the thread that receives does not wait.
 
 use std::collections::VecDeque;
 use std::io;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
+use record::registers::Direction;
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::*;
@@ -25,7 +26,8 @@ fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
             }
         };
         let sources = vec![Source::generate(20_000_000)];
-        let recorded = record(place, config, sources, limits, &Handle::default(), tell).unwrap();
+        let handle = Handle::new(Direction::Write, Arc::default());
+        let recorded = record(place, config, sources, limits, &handle, tell).unwrap();
         let certificate = &recorded.certificate;
         assert_eq!((certificate.reason, recorded.is_certified), (Reason::Failed, false), "{recorded:?}");
         let (came, stored, lost) =
