@@ -13,6 +13,7 @@ mod collect;
 pub mod drive;
 pub mod fit;
 mod flash;
+pub mod jobs;
 pub mod plan;
 mod preset;
 mod thermal;
