@@ -123,3 +123,41 @@ fn a_mistake_is_told_with_its_place_and_what_was_expected() {
         }
     }
 }
+
+/// A disk of 250 GB in virtual time.
+#[test]
+fn a_time_line_of_a_whole_disk_is_written_in_every_form() {
+    let directory = directory();
+    let full = "[ssd]\nmodel = \"960-evo\"\n[[load]]\nrw = \"write\"\niodepth = 32\n";
+    std::fs::write(directory.path().join("full.toml"), full).unwrap();
+    let names = ["t.csv", "t.parquet", "t.svg", "t.png"];
+    let mut arguments = vec!["full.toml", "--json"];
+    arguments.extend(names.iter().flat_map(|name| ["--timeline", name]));
+    let played = json(directory.path(), &arguments);
+    assert_eq!(played["tasks"][0]["count"], 1_907_801);
+    let [csv, parquet, svg, png] = names.map(|name| std::fs::read(directory.path().join(name)).unwrap());
+    let csv = String::from_utf8(csv).unwrap();
+    let rows: Vec<Vec<u64>> = csv
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').map(|field| field.parse().unwrap()).collect())
+        .collect();
+    let column = |name: &str| csv.lines().next().unwrap().split(',').position(|one| one == name).unwrap();
+    let rate = |row: usize| rows[row][column("write_bytes_per_second")];
+    assert!(rows.len() > 400 && rows.len() <= 1_000, "{} rows", rows.len());
+    assert!(rate(1).abs_diff(1_500_000_000) < 20_000_000, "{}", rate(1));
+    assert!(rate(rows.len() / 2).abs_diff(300_000_000) < 5_000_000, "{}", rate(rows.len() / 2));
+    let written: u64 = rows.iter().map(|row| row[column("writes")]).sum();
+    assert_eq!(written, 1_907_801);
+    assert!(parquet.starts_with(b"PAR1") && png.starts_with(b"\x89PNG"));
+    assert!(String::from_utf8(svg).unwrap().contains("throughput, MB/s"));
+    for (arguments, words) in [
+        (["full.toml", "--timeline", "a.txt"], ".csv, .parquet, .svg or .png"),
+        (["one.toml", "--timeline", "a.csv"], "expected a [[load]]"),
+    ] {
+        let output = sim(directory.path(), &arguments);
+        let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!output.status.success() && said.contains(words), "{said}");
+    }
+}

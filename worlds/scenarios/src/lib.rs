@@ -2,8 +2,8 @@
 //!
 //! [`file`](mod@file) reads what people write about links, machines and workloads. A [`test_bench`]
 //! is the machine that such a file describes, with everything that passes its root port's link.
-//! [`explain`] tells where an operation's time went, and [`published`] repeats published
-//! experiments.
+//! [`explain`] tells where an operation's time went, a [`timeline`] what passed when, and
+//! [`published`] repeats published experiments.
 
 #![forbid(unsafe_code)]
 
@@ -11,3 +11,4 @@ pub mod explain;
 pub mod file;
 pub mod published;
 pub mod test_bench;
+pub mod timeline;

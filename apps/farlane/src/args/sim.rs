@@ -11,6 +11,7 @@ use super::explain::{self, ExplainArgs};
 pub(super) const EXAMPLES: &str = "Examples:
   farlane sim published
   farlane sim scenarios/tcp-1g.toml
+  farlane sim scenarios/ssd-full.toml --timeline full.csv --timeline full.svg
   farlane sim sweep scenarios/tcp-1g.toml --set link.rate=100Mbit/s,1Gbit/s,10Gbit/s \\
     --csv rates.csv --plot rates.svg
   farlane sim explain scenarios/tcp-1g.toml";
@@ -35,6 +36,12 @@ pub(crate) struct PlayArgs {
     /// Write what passes the root port's link to this file, one packet a line (CSV)
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+
+    /// Write throughput and latency over time to this file; may be given again.
+    ///
+    /// The scenario is one of an SSD alone: it has a [[load]]
+    #[arg(long, value_name = "FILE.csv|.parquet|.svg|.png", conflicts_with = "trace")]
+    pub(crate) timeline: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

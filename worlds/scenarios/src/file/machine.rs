@@ -7,7 +7,7 @@ use sim::models::{host, pcie as pcie_model, ssd};
 use toml::Spanned;
 
 use super::Wrong;
-use super::text::{Bytes, Text};
+use super::text::{Bytes, Text, one_of};
 use crate::test_bench::Setup;
 
 /// Allowed sizes of a namespace in bytes; a table of its pages must fit in memory.
@@ -18,7 +18,15 @@ const BUFFER_RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=4 << 30;
 const PARTS_MAX: u32 = 32;
 /// The largest time of reclaiming, in percent of a program.
 const PERCENT_MAX: u64 = 10_000;
-/// Length of a page in bytes.
+/// Allowed sizes in bytes of an SSD that is loaded alone, which keeps no data.
+const OWN_CAPACITY_RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 40;
+/// Allowed lengths of a page of the flash in bytes.
+const PAGE_RANGE: std::ops::RangeInclusive<u64> = PAGE..=1 << 20;
+/// The largest number of rows of a block.
+const ROWS_MAX: u32 = 1 << 16;
+/// The least rate in bytes a second.
+const RATE_MIN: u64 = 1_000_000;
+/// Length of a page of the namespace in bytes.
 const PAGE: u64 = 4096;
 
 /// `[host]`: differences from the host of the published time lines.
@@ -51,6 +59,13 @@ pub(super) struct SsdTable {
     cache_program: Option<Text<Nanos>>,
     erase: Option<Text<Nanos>>,
     suspend: Option<Text<Nanos>>,
+    page: Option<Spanned<Text<Bytes>>>,
+    block_rows: Option<Spanned<u32>>,
+    spare: Option<Text<Bytes>>,
+    read_rate: Option<Spanned<Text<Bytes>>>,
+    write_rate: Option<Spanned<Text<Bytes>>>,
+    channel_rate: Option<Spanned<Text<Bytes>>>,
+    aged: Option<Spanned<String>>,
     accept_spread: Option<Text<Nanos>>,
     cache: Option<Text<Bytes>>,
     buffer: Option<Spanned<Text<Bytes>>>,
@@ -142,7 +157,56 @@ impl SsdTable {
         set(&mut parameters.rest, self.rest);
         set(&mut parameters.pause, self.pause);
         self.sizes(&mut parameters)?;
+        self.flash(&mut parameters)?;
         Ok(parameters)
+    }
+
+    /// Sets what the flash consists of, and the rates of what carries its data.
+    fn flash(&self, parameters: &mut ssd::Parameters) -> Result<(), Wrong> {
+        for (key, value, given) in [
+            ("read_rate", &mut parameters.read_rate, &self.read_rate),
+            ("write_rate", &mut parameters.write_rate, &self.write_rate),
+            ("channel_rate", &mut parameters.channel_rate, &self.channel_rate),
+        ] {
+            let Some(given) = given else { continue };
+            *value = given.get_ref().0.0;
+            if *value < RATE_MIN {
+                let why = format!("expected bytes a second such as 800MB, 1MB at least, not {value}");
+                return Err(Wrong::at(given, key, why));
+            }
+        }
+        if let Some(page) = &self.page {
+            parameters.page = page.get_ref().0.0;
+            if !PAGE_RANGE.contains(&parameters.page) || !parameters.page.is_multiple_of(PAGE) {
+                let why = format!("expected 4KiB to 1MiB, a multiple of 4KiB, not {}", parameters.page);
+                return Err(Wrong::at(page, "page", why));
+            }
+        }
+        let rows = ranged(self.block_rows.as_ref(), "block_rows", 1..=ROWS_MAX)?;
+        parameters.block_rows = rows.unwrap_or(parameters.block_rows);
+        parameters.spare = self.spare.map_or(parameters.spare, |Text(Bytes(bytes))| bytes);
+        Ok(())
+    }
+
+    /// Whether the SSD was full before, and then whether it was overwritten at random.
+    pub(super) fn aged(&self) -> Result<Option<bool>, Wrong> {
+        let known = [("new", None), ("in-order", Some(false)), ("at-random", Some(true))];
+        let Some(aged) = &self.aged else { return Ok(None) };
+        one_of(aged.get_ref(), &known).map_err(|why| Wrong::at(aged, "aged", why))
+    }
+
+    /// Size in bytes of an SSD that is loaded alone: its own, unless the file says another.
+    pub(super) fn own_capacity(&self, parameters: &mut ssd::Parameters) -> Result<u64, Wrong> {
+        let Some(capacity) = &self.capacity else { return Ok(parameters.capacity) };
+        let Text(Bytes(bytes)) = *capacity.get_ref();
+        if !OWN_CAPACITY_RANGE.contains(&bytes) {
+            return Err(Wrong::at(capacity, "capacity", format!("expected 1MiB to 64TiB, not {bytes}")));
+        }
+        if self.spare.is_none() {
+            parameters.spare = bytes / 100 * 7;
+        }
+        parameters.capacity = bytes;
+        Ok(bytes)
     }
 
     /// Sets the numbers of parts, the sizes, and the warmth.

@@ -4,6 +4,7 @@
 mod fault;
 mod hop;
 pub mod link;
+mod load;
 mod machine;
 mod radio;
 pub mod scenario;

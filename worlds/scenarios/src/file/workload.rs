@@ -93,31 +93,40 @@ fn blocks(value: &Spanned<Text<Bytes>>, key: &str) -> Result<u64, Wrong> {
     Err(Wrong::at(value, key, format!("expected a multiple of {BLOCK}B, not {bytes}")))
 }
 
-fn mixed(place: &Spanned<WorkloadTable>, capacity: u64) -> Result<Source, Wrong> {
-    let table = place.get_ref();
-    let half = Chance::percent(50);
+/// The share of reads of `rw` and `randrw`, unless `mix` says another.
+const HALF: Chance = Chance::percent(50);
+
+/// What `rw` says: whether offsets are random, and the share of reads.
+pub(super) fn kind_of(rw: &Spanned<String>) -> Result<(bool, Chance), Wrong> {
     let kinds = [
         ("read", (false, Chance::ALWAYS)),
         ("write", (false, Chance::NEVER)),
-        ("rw", (false, half)),
+        ("rw", (false, HALF)),
         ("randread", (true, Chance::ALWAYS)),
         ("randwrite", (true, Chance::NEVER)),
-        ("randrw", (true, half)),
+        ("randrw", (true, HALF)),
     ];
+    one_of(rw.get_ref(), &kinds).map_err(|why| Wrong::at(rw, "rw", why))
+}
+
+/// The share of reads that `mix` says, if there is one, where `rw` says `reads`.
+pub(super) fn share_of(reads: Chance, mix: Option<&Spanned<Text<Chance>>>) -> Result<Chance, Wrong> {
+    match mix {
+        None => Ok(reads),
+        Some(mix) if reads == HALF => Ok(mix.get_ref().0),
+        Some(mix) => {
+            Err(Wrong::at(mix, "mix", "expected rw = 'rw' or 'randrw' where some read and some write"))
+        }
+    }
+}
+
+fn mixed(place: &Spanned<WorkloadTable>, capacity: u64) -> Result<Source, Wrong> {
+    let table = place.get_ref();
     let Some(rw) = &table.rw else {
         return Err(Wrong::at(place, "rw", "expected rw, such as 'randread', or trace, a file"));
     };
-    let (random, mut reads) = one_of(rw.get_ref(), &kinds).map_err(|why| Wrong::at(rw, "rw", why))?;
-    if let Some(mix) = &table.mix {
-        if reads != half {
-            return Err(Wrong::at(
-                mix,
-                "mix",
-                "expected rw = 'rw' or 'randrw' where some read and some write",
-            ));
-        }
-        reads = mix.get_ref().0;
-    }
+    let (random, reads) = kind_of(rw)?;
+    let reads = share_of(reads, table.mix.as_ref())?;
     let bytes = match &table.bs {
         None => 4096,
         Some(bs) => {

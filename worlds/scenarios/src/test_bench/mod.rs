@@ -71,6 +71,18 @@ impl Setup {
             namespace_bytes: Self::NAMESPACE_BYTES,
             pipeline: Nanos::ZERO,
             lookahead: false,
+            aged: None,
+        }
+    }
+}
+
+impl Setup {
+    /// The SSD, new or used.
+    pub(crate) fn ssd(&self, rng: Rng) -> ssd_model::Ssd {
+        let ssd = ssd_model::Ssd::new(self.ssd, rng);
+        match self.aged {
+            None => ssd,
+            Some(is_scattered) => ssd.aged(is_scattered),
         }
     }
 }
@@ -106,6 +118,8 @@ pub struct Setup {
     pub pipeline: Nanos,
     /// Whether the switch sends ahead what the device is about to read from the host.
     pub lookahead: bool,
+    /// Whether the SSD was full before, and then whether it was overwritten at random.
+    pub aged: Option<bool>,
 }
 
 /// What is sent over a PCIe link.
@@ -200,7 +214,7 @@ impl TestBench {
         let bytes = setup.namespace_bytes;
         let host = HostNode::new(near, setup.host, host_port, bytes, rng, journal.clone());
         let host = world.add(Member::Host(Box::new(host)));
-        let model = ssd_model::Ssd::new(setup.ssd, world.rng("ssd"));
+        let model = setup.ssd(world.rng("ssd"));
         let ssd_port = port(below).with_origin(false);
         let ssd = SsdNode::new(function_config(bytes), bytes, model, ssd_port, journal.clone());
         let ssd = world.add(Member::Ssd(Box::new(ssd)));

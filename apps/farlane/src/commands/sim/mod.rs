@@ -6,6 +6,7 @@ mod plot;
 mod published;
 mod sweep;
 mod table;
+mod timeline;
 
 use std::path::Path;
 

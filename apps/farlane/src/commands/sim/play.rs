@@ -4,7 +4,7 @@ use engine::Nanos;
 use scenarios::file::scenario::{Done, Played};
 use serde_json::{Value, json};
 
-use super::{read_scenario, write};
+use super::{read_scenario, timeline, write};
 use crate::args::PlayArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
@@ -15,7 +15,18 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     let wrong = |error| Error::Simulation(format!("{name}: {error}"));
     let scenario = read_scenario(path)?;
     let seed = args.seed.unwrap_or(scenario.seed);
-    let played = scenario.play(seed, args.trace.is_some()).map_err(wrong)?;
+    // A mistake is reported before minutes of work, not after.
+    args.timeline.iter().try_for_each(|path| timeline::Form::of(path).map(|_| ()))?;
+    let played = match args.timeline.is_empty() {
+        true => scenario.play(seed, args.trace.is_some()).map_err(wrong)?,
+        false => {
+            let (played, line) = scenario.timeline(seed).map_err(wrong)?;
+            let title = args.scenario.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
+            let title = title.to_string_lossy();
+            args.timeline.iter().try_for_each(|path| timeline::write(path, &line, &title))?;
+            played
+        }
+    };
     if let Some(path) = &args.trace {
         write(path, &trace(&played))?;
     }
@@ -30,7 +41,10 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
             "tasks": tasks,
         }));
     }
-    let mut text = format!("{name}, seed {seed}: up after {}\n", played.boot);
+    let mut text = match played.boot {
+        Nanos::ZERO => format!("{name}, seed {seed}\n"),
+        boot => format!("{name}, seed {seed}: up after {boot}\n"),
+    };
     for task in &played.tasks {
         text += &task_text(task);
     }

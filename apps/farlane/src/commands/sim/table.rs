@@ -85,7 +85,7 @@ pub(super) fn csv(axes: &[Axis], lines: &[Line]) -> String {
 }
 
 /// A column of a Parquet file.
-enum Column {
+pub(super) enum Column {
     Words(Vec<ByteArray>),
     Numbers(Vec<i64>),
 }
@@ -123,12 +123,17 @@ pub(super) fn parquet(axes: &[Axis], lines: &[Line]) -> Result<Vec<u8>, String> 
         let numbers = lines.iter().map(|line| i64::try_from(value(line)).unwrap_or(i64::MAX)).collect();
         columns.push((name, Column::Numbers(numbers)));
     }
-    write(&columns).map_err(|error| error.to_string())
+    to_parquet("sweep", &columns)
 }
 
-fn write(columns: &[(&str, Column)]) -> Result<Vec<u8>, ParquetError> {
+/// Columns of equal length as a Parquet file whose schema has this name.
+pub(super) fn to_parquet(schema: &str, columns: &[(&str, Column)]) -> Result<Vec<u8>, String> {
+    write(schema, columns).map_err(|error| error.to_string())
+}
+
+fn write(schema: &str, columns: &[(&str, Column)]) -> Result<Vec<u8>, ParquetError> {
     let fields = columns.iter().map(|(name, column)| column.field(name)).collect::<Result<_, _>>()?;
-    let schema = Type::group_type_builder("sweep").with_fields(fields).build()?;
+    let schema = Type::group_type_builder(schema).with_fields(fields).build()?;
     let properties = WriterProperties::builder().build();
     let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
     let mut group = file.next_row_group()?;

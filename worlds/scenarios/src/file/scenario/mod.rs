@@ -2,18 +2,21 @@
 
 use std::path::Path;
 
-use engine::{Nanos, Rng};
+use engine::{Instant, Nanos, Rng};
 use serde::Deserialize;
+use sim::models::ssd::jobs;
 use toml::Spanned;
 
 use super::Wrong;
 use super::fault::{FaultTable, fault};
 use super::link::{Link, LinkTable};
+use super::load::{LOADS_MAX, LoadTable};
 use super::machine::{HostTable, PcieTable, SsdTable};
 use super::text::{Bytes, Text, one_of};
 use super::workload::{UNDER_WAY_MAX, Workload, WorkloadTable};
 use crate::published::PIPELINE;
 use crate::test_bench::{self, Job, Kind, Outcome, Seen, Setup, Task, TestBench, Trouble, When};
+use crate::timeline::Timeline;
 
 /// The largest number of operations of a task.
 const COUNT_MAX: u64 = 10_000_000;
@@ -34,6 +37,8 @@ pub struct Scenario {
     tasks: Vec<(String, Task)>,
     /// Workloads that run side by side, after the tasks.
     workloads: Vec<Workload>,
+    /// Loads of the SSD alone, side by side, in the place of tasks and workloads.
+    loads: Vec<(String, jobs::Job)>,
     faults: Vec<(When, Trouble)>,
 }
 
@@ -81,6 +86,8 @@ struct FileTable {
     task: Vec<Spanned<TaskTable>>,
     #[serde(default)]
     workload: Vec<Spanned<WorkloadTable>>,
+    #[serde(default)]
+    load: Vec<Spanned<LoadTable>>,
     #[serde(default)]
     fault: Vec<Spanned<FaultTable>>,
 }
@@ -131,8 +138,10 @@ impl Scenario {
     /// A message with the line, the key and what was expected there.
     pub fn parse_in(text: &str, directory: &Path) -> Result<Self, String> {
         let scenario = Self::instead(text, directory, &[])?;
-        if scenario.tasks.is_empty() && scenario.workloads.is_empty() {
-            return Err("missing field `task`: expected a [[task]] or a [[workload]] at least".to_owned());
+        if scenario.tasks.is_empty() && scenario.workloads.is_empty() && scenario.loads.is_empty() {
+            return Err(
+                "missing field `task`: expected a [[task]], a [[workload]] or a [[load]] at least".to_owned()
+            );
         }
         Ok(scenario)
     }
@@ -152,7 +161,31 @@ impl Scenario {
         Self::from_table(&file, directory, tasks).map_err(|wrong| wrong.explain(text))
     }
 
+    /// A scenario of an SSD alone.
+    fn of_loads(file: &FileTable) -> Result<Self, Wrong> {
+        if let Some(link) = &file.link {
+            return Err(Wrong::at(link, "link", "expected no [link]: a [[load]] has no host and no network"));
+        }
+        let elsewhere = file.task.first().map(Spanned::span).or_else(|| Some(file.workload.first()?.span()));
+        if let Some(span) = elsewhere {
+            let why = "expected no [[task]] and no [[workload]] beside a [[load]], which has no host";
+            return Err(Wrong { span, key: "load".into(), why: why.into() });
+        }
+        if let Some(load) = file.load.get(LOADS_MAX) {
+            return Err(Wrong::at(load, "load", format!("expected {LOADS_MAX} loads at most")));
+        }
+        let mut ssd = file.ssd.parameters()?;
+        let capacity = file.ssd.own_capacity(&mut ssd)?;
+        let loads = file.load.iter().map(|load| load.get_ref().job(capacity)).collect::<Result<_, _>>()?;
+        let setup = Setup { ssd, aged: file.ssd.aged()?, ..Setup::published(0) };
+        let (tasks, workloads, faults) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { seed: file.seed.unwrap_or(1), link: None, setup, tasks, workloads, loads, faults })
+    }
+
     fn from_table(file: &FileTable, directory: &Path, instead: &[(&str, Task)]) -> Result<Self, Wrong> {
+        if !file.load.is_empty() && instead.is_empty() {
+            return Self::of_loads(file);
+        }
         let link = file.link.as_ref().map(Link::from_table).transpose()?;
         let own = file.task.iter().map(task).collect::<Result<Vec<_>, _>>()?;
         let own_workloads = if instead.is_empty() { &file.workload[..] } else { &[] };
@@ -194,9 +227,10 @@ impl Scenario {
             namespace_bytes: capacity,
             pipeline: file.switch.pipeline.map_or(PIPELINE, |Text(time)| time),
             lookahead: file.switch.lookahead,
+            aged: file.ssd.aged()?,
         };
         let faults = file.fault.iter().map(fault).collect::<Result<_, _>>()?;
-        Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks, workloads, faults })
+        Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks, workloads, loads: Vec::new(), faults })
     }
 
     /// Turns the switch's lookahead on or off, whatever the file says.
@@ -223,6 +257,12 @@ impl Scenario {
     /// # Errors
     /// What did not come up or did not end, as a sentence.
     pub fn play(&self, seed: u64, trace: bool) -> Result<Played, String> {
+        if !self.loads.is_empty() {
+            if trace {
+                return Err("a [[load]] has no packets that a trace could show".to_owned());
+            }
+            return Ok(self.play_loads(seed, |_| ()));
+        }
         let mut bench = self.bench(seed);
         let boot = bench.boot()?;
         let mut tasks = Vec::new();
@@ -234,6 +274,48 @@ impl Scenario {
         }
         let seen = self.play_workloads(&mut bench, trace, &mut tasks)?;
         Ok(Played { boot, tasks, seen, events: bench.events(), digest: bench.digest() })
+    }
+
+    /// Plays the loads of an SSD alone, and returns what passed when.
+    ///
+    /// # Errors
+    /// When the scenario has tasks or workloads instead, as a sentence.
+    pub fn timeline(&self, seed: u64) -> Result<(Played, Timeline), String> {
+        if self.loads.is_empty() {
+            return Err("a time line is of an SSD alone: expected a [[load]]".to_owned());
+        }
+        let mut timeline = Timeline::default();
+        let played = self.play_loads(seed, |done| {
+            timeline.add(done.is_read, done.at, done.at - done.due, done.bytes);
+        });
+        Ok((played, timeline))
+    }
+
+    fn play_loads(&self, seed: u64, mut told: impl FnMut(&jobs::Done)) -> Played {
+        let rng = Rng::from_seed(seed);
+        let mut ssd = self.setup.ssd(rng.fork("ssd"));
+        let all: Vec<_> = self.loads.iter().map(|(_, job)| *job).collect();
+        let mut outcomes = vec![[Outcome::default(), Outcome::default()]; all.len()];
+        let (mut events, mut digest) = (0, sim::Digest::default());
+        jobs::run(&mut ssd, &all, Instant::ZERO, &rng, |done| {
+            let outcome = &mut outcomes[done.job][usize::from(!done.is_read)];
+            outcome.numbers.push(events);
+            outcome.times.push(done.at - done.due);
+            outcome.bytes += done.bytes;
+            outcome.ended = outcome.ended.max(done.at);
+            events += 1;
+            digest.word(done.at.as_nanos());
+            told(&done);
+        });
+        let mut tasks = Vec::new();
+        for ((name, _), both) in self.loads.iter().zip(outcomes) {
+            for (kind, outcome) in [Kind::Read, Kind::Write].into_iter().zip(both) {
+                if !outcome.times.is_empty() {
+                    tasks.push(Done { name: format!("{name} {}", kind.name()), outcome, seen: Vec::new() });
+                }
+            }
+        }
+        Played { boot: Nanos::ZERO, tasks, seen: Vec::new(), events, digest: digest.value() }
     }
 
     /// Plays the workloads side by side, and returns the packets that passed the root port's link.

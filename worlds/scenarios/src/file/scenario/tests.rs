@@ -223,7 +223,7 @@ fn a_mistake_is_told_with_its_line_and_key() {
         assert!(all.iter().all(|part| error.contains(part)), "{bad}: {error}");
     }
     let error = Scenario::parse("seed = 1\n").map(|_| ()).unwrap_err();
-    assert!(error.contains("expected a [[task]] or a [[workload]] at least"), "{error}");
+    assert!(error.contains("a [[task]], a [[workload]] or a [[load]] at least"), "{error}");
 }
 
 #[test]
@@ -246,4 +246,98 @@ fn a_task_may_be_deeper_than_the_one_before() {
         let times: Vec<_> = played.tasks.iter().map(|done| done.outcome.times.len()).collect();
         assert_eq!(times.iter().sum::<usize>(), 220, "{times:?}");
     }
+}
+
+const LOADS: &str = r#"
+[ssd]
+model = "tlc"
+capacity = "20GiB"
+page = "32KiB"
+block_rows = 128
+spare = "1GiB"
+read_rate = "3000MB"
+write_rate = "2000MB"
+channel_rate = "900MB"
+aged = "at-random"
+
+[[load]]
+name = "mixed"
+rw = "randrw"
+mix = "30%"
+bs = "4KiB"
+queues = 2
+iodepth = 4
+count = 5000
+size = "1GiB"
+
+[[load]]
+rw = "write"
+rate = "100MB"
+offset = "1GiB"
+runtime = "20ms"
+"#;
+
+#[test]
+fn loads_of_an_ssd_alone_have_every_key() {
+    let scenario = Scenario::parse(LOADS).unwrap();
+    let ssd = &scenario.setup.ssd;
+    assert_eq!((ssd.capacity, ssd.page, ssd.block_rows, ssd.spare), (20 << 30, 32 << 10, 128, 1 << 30));
+    assert_eq!(
+        (ssd.read_rate, ssd.write_rate, ssd.channel_rate),
+        (3_000_000_000, 2_000_000_000, 900_000_000)
+    );
+    assert_eq!(scenario.setup.aged, Some(true));
+    let [(_, mixed), (_, writer)] = &scenario.loads[..] else { panic!("two loads") };
+    assert_eq!((mixed.reads, mixed.random, mixed.length, mixed.queues, mixed.depth), (30, true, 4096, 2, 4));
+    assert_eq!((mixed.count, mixed.span, mixed.rate, mixed.runtime), (5_000, 1 << 30, None, None));
+    assert_eq!((writer.reads, writer.length, writer.offset, writer.span), (0, 128 << 10, 1 << 30, 19 << 30));
+    assert_eq!((writer.rate, writer.runtime), (Some(100_000_000), Some(Nanos::from_millis(20))));
+}
+
+#[test]
+fn loads_play_the_same_with_a_time_line_and_without() {
+    let scenario = Scenario::parse(LOADS).unwrap();
+    let played = scenario.play(1, false).unwrap();
+    let names: Vec<_> = played.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["mixed read", "mixed write", "write write"]);
+    let count = |number: usize| played.tasks[number].outcome.times.len();
+    assert_eq!(count(0) + count(1), 5_000);
+    assert!((1_300..1_700).contains(&count(0)), "{} reads", count(0));
+    // 20 ms at 100 MB/s, in commands of 128 KiB.
+    assert_eq!(count(2), 16);
+    let (again, timeline) = scenario.timeline(1).unwrap();
+    assert_eq!((again.digest, again.events), (played.digest, 5_016));
+    let ended: u64 = timeline.rows().map(|row| row.reads.commands + row.writes.commands).sum();
+    assert_eq!(ended, 5_016);
+    assert_ne!(scenario.play(2, false).unwrap().digest, played.digest);
+    assert!(Scenario::parse(SMALL).unwrap().timeline(1).unwrap_err().contains("[[load]]"));
+}
+
+#[test]
+fn wrong_loads_are_told_with_their_place() {
+    for (part, by, words) in [
+        ("\"randrw\"", "\"erase\"", "rw: expected 'read'"),
+        ("\"4KiB\"", "\"2MiB\"", "bs: expected 512B to 1MiB, not 2097152"),
+        ("\"4KiB\"", "\"1000B\"", "bs: expected a multiple of 512B"),
+        ("queues = 2", "queues = 0", "queues: expected 1 to 64, not 0"),
+        ("iodepth = 4", "iodepth = 5000", "iodepth: expected 1 to 1024, not 5000"),
+        ("count = 5000", "count = 0", "count: expected 1 to 100000000, not 0"),
+        ("\"100MB\"", "\"0B\"", "rate: expected bytes a second"),
+        ("size = \"1GiB\"", "size = \"30GiB\"", "size: expected 8192 bytes at least"),
+        ("size = \"1GiB\"", "size = \"4KiB\"", "size: expected 8192 bytes at least"),
+        ("\"20GiB\"", "\"1B\"", "capacity: expected 1MiB to 64TiB"),
+        ("\"32KiB\"", "\"5000B\"", "page: expected 4KiB to 1MiB"),
+        ("block_rows = 128", "block_rows = 0", "block_rows: expected 1 to 65536"),
+        ("\"900MB\"", "\"1B\"", "channel_rate: expected bytes a second"),
+        ("\"at-random\"", "\"old\"", "aged: expected 'new'"),
+        ("[ssd]", "[link]\nlatency = \"1ms\"\n[ssd]", "link: expected no [link]"),
+        ("[[load]]", "[[task]]\nkind = \"read\"\n[[load]]", "load: expected no [[task]]"),
+    ] {
+        let error = Scenario::parse(&LOADS.replacen(part, by, 1)).unwrap_err();
+        assert!(error.starts_with("line ") && error.contains(words), "{part} by {by}: {error}");
+    }
+    let error = Scenario::parse(&"[[load]]\nrw = \"read\"\n".repeat(17)).unwrap_err();
+    assert!(error.contains("16 loads at most"), "{error}");
+    let error = Scenario::parse(LOADS).unwrap().play(1, true).unwrap_err();
+    assert!(error.contains("no packets"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! A picture of a sweep: latency over the first axis, a colour for each value of the second, and a
 //! panel for each combination of the others.
 
-mod scale;
+pub(super) mod scale;
 
 use scenarios::file::sweep::Axis;
 
@@ -133,7 +133,7 @@ fn count(number: usize) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand pixels")]
-fn pixels(length: f64) -> u32 {
+pub(super) fn pixels(length: f64) -> u32 {
     length.ceil() as u32
 }
 

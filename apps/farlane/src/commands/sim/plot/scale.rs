@@ -10,20 +10,20 @@ use super::super::table::Line;
 const LOGARITHMIC_FROM: f64 = 8.0;
 
 #[expect(clippy::cast_precision_loss, reason = "a pixel is coarser than what is lost")]
-const fn decimal(value: u64) -> f64 {
+pub(in super::super) const fn decimal(value: u64) -> f64 {
     value as f64
 }
 
 /// The values of an axis, from the least to the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Range {
+pub(in super::super) struct Range {
     low: f64,
     high: f64,
     logarithmic: bool,
 }
 
 impl Range {
-    fn share(&self, value: f64) -> f64 {
+    pub(in super::super) fn share(&self, value: f64) -> f64 {
         let Self { low, high, logarithmic } = *self;
         if logarithmic { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) }
     }
@@ -76,7 +76,7 @@ fn decade(value: f64) -> f64 {
 
 /// A logarithmic axis with ticks at 1, 2 and 5 times each power of ten, from the last one not above
 /// `low` to the first one not below `high`.
-fn logarithmic(low: f64, high: f64) -> (Range, Vec<f64>) {
+pub(in super::super) fn logarithmic(low: f64, high: f64) -> (Range, Vec<f64>) {
     let mut ticks: Vec<f64> = Vec::new();
     let mut power = decade(low);
     while ticks.last().is_none_or(|last| *last < high) {
@@ -100,7 +100,7 @@ fn logarithmic(low: f64, high: f64) -> (Range, Vec<f64>) {
 }
 
 /// A linear axis from 0 to a round value, with four to eight ticks.
-fn linear(high: f64) -> (Range, Vec<f64>) {
+pub(in super::super) fn linear(high: f64) -> (Range, Vec<f64>) {
     let least = high / 7.0;
     let step =
         [1.0, 2.0, 5.0, 10.0].into_iter().map(|times| times * decade(least)).find(|step| *step >= least);
