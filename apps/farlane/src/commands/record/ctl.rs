@@ -55,13 +55,8 @@ fn answer(line: &str, handle: &Handle, waits: bool) -> String {
     control::answer(asked.and_then(|request| match request {
         Request::Status => Ok(status(&handle.status())),
         Request::Start if !waits => Err("it has begun by itself; --on-demand waits for start".to_owned()),
-        Request::Start if handle.status().state.is_under_way() => {
-            Err("one is under way; stop it first".to_owned())
-        }
-        Request::Start => {
-            handle.start();
-            Ok(json!({ "starting": true }))
-        }
+        Request::Start if handle.start() => Ok(json!({ "starting": true })),
+        Request::Start => Err("one is under way; stop it first".to_owned()),
         Request::Stop => {
             handle.stop();
             Ok(json!({ "stopping": true }))

@@ -154,26 +154,28 @@ impl Handle {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Asks whoever waits in [`Handle::wait_for_start`] to begin. While bytes move, this does
-    /// nothing.
-    pub fn start(&self) {
-        if !self.status().state.is_under_way() {
-            self.told.start.store(true, Ordering::Relaxed);
+    /// Asks whoever waits in [`Handle::wait_for_start`] to begin; what an earlier recording or
+    /// replay told is forgotten. Returns false if bytes move already.
+    pub fn start(&self) -> bool {
+        let mut status = self.lock();
+        if status.state.is_under_way() {
+            return false;
         }
+        *status = Status { state: State::Running, ..Status::idle(status.direction) };
+        self.told.stop.store(false, Ordering::Relaxed);
+        self.told.start.store(true, Ordering::Relaxed);
+        true
     }
 
-    /// Waits until somebody asks for a start, and forgets that an earlier recording or replay was
-    /// asked to end. Returns false if the process is to end instead.
+    /// Waits until somebody asks for a start. Returns false if the process is to end instead.
     pub fn wait_for_start(&self) -> bool {
-        while !self.told.start.swap(false, Ordering::Relaxed) {
-            if self.is_over() {
-                return false;
+        while !self.is_over() {
+            if self.told.start.swap(false, Ordering::Relaxed) {
+                return true;
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        self.told.stop.store(false, Ordering::Relaxed);
-        self.update(|status| *status = Status { state: State::Running, ..Status::idle(status.direction) });
-        !self.is_over()
+        false
     }
 
     /// Lets others know that it has failed.

@@ -18,7 +18,9 @@ impl Panel for Handle {
     fn obey(&mut self, command: Command) {
         // The registers take commands for the direction that they show alone.
         match command {
-            Command::Start { .. } => self.start(),
+            Command::Start { .. } => {
+                self.start();
+            }
             Command::Stop(_) => self.stop(),
             Command::Trigger => {}
         }
