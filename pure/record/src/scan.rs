@@ -78,6 +78,46 @@ impl Scan {
         self.on_chunk(slot, &header, payload);
     }
 
+    /// The length of a chunk in bytes.
+    pub const fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// Takes in what an index says of data chunks, which nobody has looked at. For whoever checks
+    /// chunks later, when they are used.
+    pub fn on_entries(&mut self, entries: Vec<Entry>) {
+        for entry in &entries {
+            self.end = self.end.max(entry.slot.saturating_add(1));
+            self.on_time(entry.time);
+        }
+        match self.entries.is_empty() {
+            true => self.entries = entries,
+            false => self.entries.extend(entries),
+        }
+    }
+
+    /// Forgets data chunks of which there are two or more at the same place of a stream, and returns
+    /// their slots. For whoever has not looked at payloads: the slots are to be shown whole.
+    pub fn take_doubled(&mut self) -> Vec<u64> {
+        let place = |entry: &Entry| (entry.stream, entry.offset);
+        self.entries.sort_unstable_by_key(place);
+        let mut doubled = Vec::new();
+        for pair in self.entries.windows(2) {
+            if place(&pair[0]) == place(&pair[1]) {
+                doubled.extend([pair[0].slot, pair[1].slot]);
+            }
+        }
+        doubled.sort_unstable();
+        doubled.dedup();
+        self.entries.retain(|entry| doubled.binary_search(&entry.slot).is_err());
+        doubled
+    }
+
+    fn on_time(&mut self, time: u64) {
+        let (first, last) = self.times.unwrap_or((time, time));
+        self.times = Some((first.min(time), last.max(time)));
+    }
+
     /// Takes in the header of a data chunk that lies in `slot`, whose payload nobody has checked.
     /// For whoever checks payloads later, when they are used.
     ///
@@ -107,8 +147,7 @@ impl Scan {
             Kind::Data => {
                 let (stream, offset, length) = (header.stream, header.offset, header.length);
                 let time = header.time.nanos;
-                let (first, last) = self.times.unwrap_or((time, time));
-                self.times = Some((first.min(time), last.max(time)));
+                self.on_time(time);
                 self.entries.push(Entry { slot, stream, offset, length, time });
             }
         }
@@ -125,20 +164,20 @@ impl Scan {
         self.entries.retain(|entry| !touches(&gaps, entry));
         self.entries.sort_by_key(|entry| (entry.stream, entry.offset, core::cmp::Reverse(entry.length)));
         // A chunk that was written again in another slot may be there twice.
-        let mut kept = Vec::<Entry>::with_capacity(self.entries.len());
-        for entry in self.entries {
+        let mut last = None;
+        self.entries.retain(|entry| {
             let is_new =
-                kept.last().is_none_or(|last| last.stream != entry.stream || last.end() <= entry.offset);
-            if is_new && entry.length > 0 {
-                kept.push(entry);
-            }
-        }
+                last.is_none_or(|last: Entry| last.stream != entry.stream || last.end() <= entry.offset);
+            let is_kept = is_new && entry.length > 0;
+            last = if is_kept { Some(*entry) } else { last };
+            is_kept
+        });
         let mut survey = Survey {
             chunk: self.chunk,
             recording: self.recording,
             superblock: self.superblock,
             certificate: self.certificate,
-            entries: kept,
+            entries: self.entries,
             gaps,
             holes: Vec::new(),
             overlap: false,

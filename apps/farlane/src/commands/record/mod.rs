@@ -280,7 +280,7 @@ pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {
 }
 
 pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
-    let recording = read(args, false)?;
+    let recording = open_recording(&args.path)?;
     let survey = &recording.survey;
     let names = survey.superblock.as_ref().map(|superblock| superblock.streams.clone()).unwrap_or_default();
     let id = hex(&survey.recording.unwrap_or_default());

@@ -1,13 +1,13 @@
 //! The part of a stream that a person asked for, read ahead of its use.
 
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use live::drivers::record::Recording;
+use live::drivers::record::{Block, Recording};
 use record::format::{Content, Entry, HEADER_LENGTH, PACKET_HEAD, Packet, Packets};
 use record::{BUFFER_MAX, BUFFER_MIN, Survey};
 
@@ -94,7 +94,7 @@ impl Part {
 /// A chunk that was read.
 pub(super) struct Chunk {
     pub(super) entry: Entry,
-    block: Vec<u8>,
+    block: Block,
 }
 
 impl Chunk {
@@ -143,7 +143,7 @@ struct Order {
     entries: Vec<Entry>,
     passes: u64,
     sender: SyncSender<io::Result<Chunk>>,
-    free: Receiver<Vec<u8>>,
+    free: Receiver<Block>,
 }
 
 /// A recording that a thread of its own has opened, wherever it is.
@@ -163,7 +163,7 @@ impl Opened {
         let name = path.to_owned();
         // The driver of another device stays on the thread that made it.
         let thread = std::thread::Builder::new().name("read-ahead".into()).spawn(move || {
-            let recording = match open_recording(&name) {
+            let mut recording = match open_recording(&name) {
                 Ok(recording) => recording,
                 Err(error) => {
                     let _ = surveys.send(Err(error));
@@ -171,7 +171,9 @@ impl Opened {
                 }
             };
             // Whoever has opened it may want no part of it.
-            let _ = surveys.send(Ok(recording.survey.clone()));
+            // A long recording has many chunks: they are kept once.
+            let entries = std::mem::take(&mut recording.survey.entries);
+            let _ = surveys.send(Ok(Survey { entries, ..recording.survey.clone() }));
             order.recv().map(|order| order.run(&recording)).unwrap_or_default()
         });
         let thread = thread.map_err(failed)?;
@@ -196,7 +198,7 @@ impl Opened {
 /// A part of a recording, read on a thread of its own as far ahead as a ring has room.
 pub(super) struct Ahead {
     chunks: Receiver<io::Result<Chunk>>,
-    used: Sender<Vec<u8>>,
+    used: Sender<Block>,
     room: usize,
     thread: JoinHandle<LeftOut>,
 }
@@ -233,21 +235,24 @@ impl Order {
         let mut pass = 0;
         while (self.passes == 0 || pass < self.passes) && bad.chunks < self.entries.len() as u64 {
             bad = LeftOut::default();
-            for entry in &self.entries {
-                let length = recording.survey.chunk as usize;
-                let mut block = self.free.try_recv().unwrap_or_else(|_| vec![0; length]);
-                let sent = match recording.chunk(entry, &mut block) {
-                    Ok(Ok(())) => self.sender.send(Ok(Chunk { entry: *entry, block })),
+            let length = recording.survey.chunk as usize;
+            let mut spare = || self.free.try_recv().unwrap_or_else(|_| Block::of(length));
+            let mut is_over = false;
+            recording.chunks(&self.entries, &mut spare, &mut |entry, block| {
+                let sent = match block {
+                    Ok(Ok(block)) => self.sender.send(Ok(Chunk { entry, block })),
                     Ok(Err(_)) => {
                         bad.chunks += 1;
                         bad.bytes += u64::from(entry.length);
-                        continue;
+                        return ControlFlow::Continue(());
                     }
                     Err(error) => self.sender.send(Err(error)),
                 };
-                if sent.is_err() {
-                    return bad;
-                }
+                is_over = sent.is_err();
+                if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if is_over {
+                return bad;
             }
             pass += 1;
         }

@@ -1,22 +1,26 @@
 //! Opening a recording whose payloads are read once, when they are used.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use record::Scan;
-use record::format::{ALIGNMENT, ChunkError, Entry, Header, Kind};
+use record::format::{
+    ALIGNMENT, CERTIFICATE_SLOT, Certificate, ChunkError, Entry, HEADER_LENGTH, Header, Index, Kind,
+    STREAMS_MAX, SUPERBLOCK_SLOT,
+};
 
 use super::far::Far;
 use super::reading::{ReadError, Recording, Store, find};
+use super::reads::{self, Block, Ends, Piece};
 use crate::sys::digest::crc32c;
 
 impl Recording {
     /// Reads what a recording says of its chunks, but no payload of a data chunk, so that a long
-    /// recording is there at once. [`Recording::payload`] checks each chunk when it is used. There
-    /// are no digests.
+    /// recording is there at once: what the index lists is believed until a chunk is used, and then
+    /// checked. Without an index, every header is read. There are no digests.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -36,47 +40,134 @@ impl Recording {
 
     fn open_store(store: Store, in_use: bool) -> Result<Self, ReadError> {
         let chunk = find(&store)?.ok_or(ReadError::NoRecording)?;
-        let mut bytes = vec![0; chunk as usize];
-        let mut heads = Vec::new();
-        for slot in 0.. {
-            let page = &mut bytes[..ALIGNMENT as usize];
-            let length = store.read_at(page, slot * u64::from(chunk))?;
-            if length == 0 {
-                break;
-            }
-            let header = Header::parse(&page[..length], crc32c).ok();
-            heads.push(header.filter(|header| header.kind == Kind::Data && header.chunk == chunk));
-        }
-        // A chunk whose write failed was written again in another slot: only one of both is whole.
-        let mut times = HashMap::new();
-        let place = |header: &Header| (header.recording, header.stream, header.offset);
-        for header in heads.iter().flatten() {
-            *times.entry(place(header)).or_insert(0_u32) += 1;
-        }
         let mut scan = Scan::new(chunk, crc32c);
-        for (slot, head) in (0..).zip(&heads) {
-            if let Some(header) = head.filter(|header| times[&place(header)] == 1) {
-                scan.on_unchecked(slot, &header);
-            } else {
-                let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
-                scan.on_slot(slot, &bytes[..length]);
-            }
+        let slots = store.bytes()?.div_ceil(u64::from(chunk));
+        let mut listed = if in_use { None } else { Listed::read(&store, chunk, slots)? };
+        if let Some(listed) = &mut listed {
+            scan.on_entries(std::mem::take(&mut listed.entries));
+        }
+        let named = listed.as_ref().map(|listed| listed.slots.as_slice());
+        let is_named = |slot: &u64| {
+            let word = usize::try_from(slot / 64).ok().and_then(|at| named?.get(at));
+            word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
+        };
+        let rest: Vec<_> = (0..slots).filter(|slot| !is_named(slot)).collect();
+        read_heads(&store, &rest, &mut scan)?;
+        // A chunk whose write failed was written again in another slot: only one of both is whole.
+        let mut bytes = vec![0; chunk as usize];
+        for slot in scan.take_doubled() {
+            let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
+            scan.on_slot(slot, &bytes[..length]);
         }
         Ok(Self { store, survey: scan.finish(), digests: Vec::new(), in_use })
     }
 
-    /// Reads the chunk of an entry into the start of `block`, which is as long as a chunk, and
-    /// checks it. Its payload begins at [`HEADER_LENGTH`](record::format::HEADER_LENGTH) and is as
-    /// long as the entry says. A chunk that is bad is a result, not an error.
-    ///
-    /// # Errors
-    /// When the medium can't be read.
-    pub fn chunk(&self, entry: &Entry, block: &mut [u8]) -> io::Result<Result<(), ChunkError>> {
-        let length = self.store.read_at(block, entry.slot * u64::from(self.survey.chunk))?;
-        Ok(Header::parse_chunk(entry.slot, &block[..length], crc32c).and_then(|(header, _)| {
-            let is_same =
-                (header.stream, header.offset, header.length) == (entry.stream, entry.offset, entry.length);
-            if is_same { Ok(()) } else { Err(ChunkError::Field) }
-        }))
+    /// Reads the chunks of `entries`, many at a time, and hands each over in order. `spare` gives
+    /// blocks with room for a chunk. A chunk's payload begins at
+    /// [`HEADER_LENGTH`](record::format::HEADER_LENGTH) of its block, and is as long as the entry
+    /// says. A chunk that is bad is a result, not an error.
+    pub fn chunks(
+        &self,
+        entries: &[Entry],
+        spare: &mut dyn FnMut() -> Block,
+        take: &mut dyn FnMut(Entry, io::Result<Result<Block, ChunkError>>) -> ControlFlow<()>,
+    ) {
+        let chunk = u64::from(self.survey.chunk);
+        let piece = |entry: &Entry| {
+            let length = (HEADER_LENGTH + entry.length as usize).next_multiple_of(ALIGNMENT as usize);
+            Piece { offset: entry.slot * chunk, length: length.min(self.survey.chunk as usize) }
+        };
+        let mut ahead = entries.iter();
+        let take = &mut |block: io::Result<Block>| {
+            let Some(entry) = ahead.next() else { return ControlFlow::Break(()) };
+            take(*entry, block.map(|block| check(entry, &block).map(|()| block)))
+        };
+        reads::read(&self.store, entries.iter().map(piece), &mut Ends { spare, take });
+    }
+}
+
+fn check(entry: &Entry, block: &[u8]) -> Result<(), ChunkError> {
+    let (header, _) = Header::parse_chunk(entry.slot, block, crc32c)?;
+    let is_same = (header.stream, header.offset, header.length) == (entry.stream, entry.offset, entry.length);
+    if is_same { Ok(()) } else { Err(ChunkError::Field) }
+}
+
+/// Shows `scan` what `slots` have: the headers of data chunks, and all other chunks whole.
+fn read_heads(store: &Store, slots: &[u64], scan: &mut Scan) -> io::Result<()> {
+    let chunk = scan.chunk();
+    let (mut others, mut failed) = (Vec::new(), None);
+    let used = RefCell::new(Vec::new());
+    let page = |slot: &u64| Piece { offset: slot * u64::from(chunk), length: ALIGNMENT as usize };
+    let mut ahead = slots.iter();
+    let take = &mut |block: io::Result<Block>| {
+        let (Some(slot), Ok(block)) = (ahead.next(), block.map_err(|error| failed = Some(error))) else {
+            return ControlFlow::Break(());
+        };
+        match Header::parse(&block, crc32c) {
+            Ok(header) if header.kind == Kind::Data && header.chunk == chunk => {
+                scan.on_unchecked(*slot, &header);
+            }
+            _ => others.push(*slot),
+        }
+        used.borrow_mut().push(block);
+        ControlFlow::Continue(())
+    };
+    let spare = &mut || used.borrow_mut().pop().unwrap_or_else(|| Block::of(ALIGNMENT as usize));
+    reads::read(store, slots.iter().map(page), &mut Ends { spare, take });
+    failed.map_or(Ok(()), Err)?;
+    let mut bytes = vec![0; chunk as usize];
+    for slot in others {
+        let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
+        scan.on_slot(slot, &bytes[..length]);
+    }
+    Ok(())
+}
+
+/// What the index of an ended recording lists. Whoever uses an entry checks the chunk.
+struct Listed {
+    entries: Vec<Entry>,
+    /// A bit for each slot that an entry names.
+    slots: Vec<u64>,
+}
+
+impl Listed {
+    /// Reads the whole index; `None` if there is none, or if it is damaged. `slots` is the number
+    /// of slots of the medium.
+    fn read(store: &Store, chunk: u32, slots: u64) -> io::Result<Option<Self>> {
+        let mut bytes = vec![0; chunk as usize];
+        let mut read = |slot: u64| -> io::Result<Option<(Header, Vec<u8>)>> {
+            let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
+            let parsed = Header::parse_chunk(slot, &bytes[..length], crc32c).ok();
+            Ok(parsed.map(|(header, payload)| (header, payload.to_vec())))
+        };
+        let Some((start, payload)) = read(CERTIFICATE_SLOT)? else { return Ok(None) };
+        let first = read(SUPERBLOCK_SLOT)?.filter(|(header, _)| header.recording == start.recording);
+        let certificate = Certificate::parse(&payload).filter(|_| start.kind == Kind::Certificate);
+        let (Some(_), Some(certificate)) = (first, certificate) else { return Ok(None) };
+        let words = usize::try_from(slots.div_ceil(64)).unwrap_or(usize::MAX);
+        let mut listed = Self { entries: Vec::new(), slots: vec![0; words] };
+        let mut at = certificate.index;
+        while at != 0 {
+            let index = read(at)?.filter(|(header, _)| {
+                header.kind == Kind::Index && header.recording == start.recording && header.chunk == chunk
+            });
+            let Some(index) = index.and_then(|(_, payload)| Index::parse(&payload)) else { return Ok(None) };
+            if !index.entries.iter().all(|entry| listed.add(entry, slots)) || index.previous >= at {
+                return Ok(None);
+            }
+            at = index.previous;
+        }
+        Ok(Some(listed))
+    }
+
+    /// Takes in an entry. Whether it may be true: its slot is there, and has no other.
+    fn add(&mut self, entry: &Entry, slots: u64) -> bool {
+        let word = usize::try_from(entry.slot / 64).ok().filter(|_| entry.slot < slots);
+        let Some(word) = word.and_then(|at| self.slots.get_mut(at)) else { return false };
+        let bit = 1 << (entry.slot % 64);
+        let is_new = *word & bit == 0 && (entry.stream as usize) < STREAMS_MAX;
+        *word |= bit;
+        self.entries.push(*entry);
+        is_new
     }
 }

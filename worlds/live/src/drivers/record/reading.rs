@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
+use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use record::{Scan, Survey};
 use sha2::{Digest as _, Sha256};
 
 use super::far::Far;
+use super::reads::{self, Block, Ends, Piece};
 use super::real_time;
 use crate::sys::digest::crc32c;
 use crate::sys::lock::lock;
@@ -63,6 +65,27 @@ impl Store {
         match self {
             Self::File(file) => read_at(file, bytes, offset),
             Self::Far(far) => far.borrow_mut().read_at(bytes, offset),
+        }
+    }
+
+    /// The length of the medium in bytes.
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        match self {
+            Self::File(file) => {
+                let mut file = file;
+                file.seek(SeekFrom::End(0))
+            }
+            Self::Far(far) => Ok(far.borrow().bytes()),
+        }
+    }
+
+    /// Cuts a file off behind `length` bytes, if it is longer. Where that fails, nothing is lost but
+    /// space.
+    fn cut(&self, length: u64) {
+        if let Self::File(file) = self
+            && file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > length)
+        {
+            let _ = file.set_len(length);
         }
     }
 
@@ -120,23 +143,43 @@ impl Recording {
     fn of(store: Store, in_use: bool) -> Result<Self, ReadError> {
         let chunk = find(&store)?.ok_or(ReadError::NoRecording)?;
         let mut scan = Scan::new(chunk, crc32c);
-        let mut bytes = vec![0; chunk as usize];
-        for slot in 0.. {
-            let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
-            if length == 0 {
-                break;
+        let mut early = Early::default();
+        let slots = store.bytes()?.div_ceil(u64::from(chunk));
+        let length = chunk as usize;
+        let pieces = (0..slots).map(|slot| Piece { offset: slot * u64::from(chunk), length });
+        let (spare, mut failed, mut slot) = (RefCell::new(Vec::new()), None, 0);
+        let take = &mut |block: io::Result<Block>| match block {
+            Ok(block) => {
+                scan.on_slot(slot, &block);
+                early.on_slot(slot, &block);
+                slot += 1;
+                spare.borrow_mut().push(block);
+                ControlFlow::Continue(())
             }
-            scan.on_slot(slot, &bytes[..length]);
-        }
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let mut taken = || spare.borrow_mut().pop().unwrap_or_else(|| Block::of(length));
+        reads::read(&store, pieces, &mut Ends { spare: &mut taken, take });
+        failed.map_or(Ok(()), Err)?;
         let mut recording = Self { store, survey: scan.finish(), digests: Vec::new(), in_use };
-        let mut digests = vec![Sha256::new(); recording.survey.streams()];
-        for at in 0..recording.survey.entries.len() {
-            let entry = recording.survey.entries[at];
-            let payload = recording.payload(&entry, &mut bytes)?;
-            digests[entry.stream as usize].update(payload);
-        }
-        recording.digests = digests.into_iter().map(|digest| digest.finalize().into()).collect();
+        recording.digests = match early.digests(&recording.survey) {
+            Some(digests) => digests,
+            None => recording.digest()?,
+        };
         Ok(recording)
+    }
+
+    /// SHA-256 of the stored bytes of each stream.
+    fn digest(&self) -> Result<Vec<[u8; 32]>, ReadError> {
+        let mut bytes = vec![0; self.survey.chunk as usize];
+        let mut digests = vec![Sha256::new(); self.survey.streams()];
+        for entry in &self.survey.entries {
+            digests[entry.stream as usize].update(self.payload(entry, &mut bytes)?);
+        }
+        Ok(digests.into_iter().map(|digest| digest.finalize().into()).collect())
     }
 
     /// Reads the payload of a chunk into `bytes`, which is as long as a chunk.
@@ -187,6 +230,9 @@ impl Recording {
         self.store.sync()?;
         self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload))?;
         self.store.sync()?;
+        // Space that a file was given ahead is empty.
+        let used = self.survey.bad.iter().map(|bad| bad.slot + 1).max().unwrap_or(0).max(slot);
+        self.store.cut(used * u64::from(chunk));
         self.survey.certificate = Some(certificate);
         Ok(new)
     }
@@ -208,6 +254,54 @@ impl Recording {
         self.survey.sequence += 1;
         header.emit(&mut bytes, crc32c);
         self.store.write_at(&bytes, slot * u64::from(self.survey.chunk))
+    }
+}
+
+/// Digests of streams whose chunks lie on the medium in the streams' order, as they mostly do. Such a
+/// recording is read once.
+#[derive(Default)]
+struct Early {
+    recording: Option<[u8; 16]>,
+    streams: Vec<EarlyStream>,
+}
+
+#[derive(Default)]
+struct EarlyStream {
+    digest: Sha256,
+    end: u64,
+    chunks: usize,
+    is_out_of_order: bool,
+}
+
+impl Early {
+    fn on_slot(&mut self, slot: u64, bytes: &[u8]) {
+        let Ok((header, payload)) = Header::parse_chunk(slot, bytes, crc32c) else { return };
+        let is_ours = *self.recording.get_or_insert(header.recording) == header.recording;
+        if header.kind != Kind::Data || !is_ours || payload.is_empty() {
+            return;
+        }
+        let at = header.stream as usize;
+        if self.streams.len() <= at {
+            self.streams.resize_with(at + 1, EarlyStream::default);
+        }
+        let stream = &mut self.streams[at];
+        stream.is_out_of_order |= header.offset < stream.end;
+        if !stream.is_out_of_order {
+            stream.digest.update(payload);
+        }
+        (stream.end, stream.chunks) = (header.end(), stream.chunks + 1);
+    }
+
+    /// The digests, if the survey has counted the same chunks and no others.
+    fn digests(mut self, survey: &Survey) -> Option<Vec<[u8; 32]>> {
+        self.streams.resize_with(self.streams.len().max(survey.streams()), EarlyStream::default);
+        let mut counted = vec![0; self.streams.len()];
+        survey.entries.iter().for_each(|entry| counted[entry.stream as usize] += 1);
+        let is_same =
+            |(stream, counted): (&EarlyStream, &usize)| !stream.is_out_of_order && stream.chunks == *counted;
+        let all = self.streams.iter().zip(&counted).all(is_same);
+        let digests = self.streams.into_iter().take(survey.streams());
+        all.then(|| digests.map(|stream| stream.digest.finalize().into()).collect())
     }
 }
 

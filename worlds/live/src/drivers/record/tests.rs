@@ -2,10 +2,13 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use record::registers::Direction;
 use rustix::fs::{MemfdFlags, SealFlags};
+
+use record::format::{CHUNK_MIN, Kind};
 
 use super::*;
 
@@ -38,4 +41,44 @@ fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
         assert_eq!(found.survey.bytes(), stored);
         assert!(found.survey.holes.is_empty() && found.survey.bad.is_empty());
     }
+}
+
+/// What an index lists is what the chunks say, and without an index their headers are read.
+#[test]
+fn a_recording_is_opened_as_it_is_read_with_and_without_its_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let streams = vec!["one".into(), "two".into(), "three".into()];
+    let config = Config { chunk: CHUNK_MIN, digests: Digests::World, ..Config::new([5; 16], streams) };
+    let place = Place { target: Target::Path(&path), overwrite: false };
+    let limits = Limits { time: None, bytes: Some(30 << 20) };
+    let sources = [50_000_000, 20_000_000, 3_000_000].map(Source::generate).into_iter().collect();
+    let handle = Handle::new(Direction::Write, Arc::default());
+    let recorded = record(place, config, sources, limits, &handle, |_| {}).unwrap();
+    let assert_same = |why: &str, slots: u64| {
+        let (opened, read) = (Recording::open(&path).unwrap().survey, Recording::read(&path, false).unwrap());
+        assert_eq!(opened.entries, read.survey.entries, "{why}");
+        assert_eq!((opened.times, opened.end), (read.survey.times, slots), "{why}");
+        assert_eq!(read.sha256(), recorded.certificate.sha256, "{why}");
+        let (mut bytes, mut block) = (0, None);
+        let recording = Recording::open(&path).unwrap();
+        let spare = &mut || block.take().unwrap_or_else(|| Block::of(CHUNK_MIN as usize));
+        recording.chunks(&opened.entries, spare, &mut |entry, chunk| {
+            assert!(chunk.unwrap().is_ok(), "{why}: {entry:?}");
+            bytes += u64::from(entry.length);
+            std::ops::ControlFlow::Continue(())
+        });
+        assert_eq!(bytes, recorded.certificate.bytes_stored(), "{why}");
+    };
+    let slots = recorded.certificate.slots;
+    assert_same("whole", slots);
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let mut head = [0; 11];
+    let index = (3..slots).rev().find(|slot| {
+        file.read_exact_at(&mut head, slot * u64::from(CHUNK_MIN)).unwrap();
+        head[10] == 4
+    });
+    assert!(index.is_some(), "{:?} is the kind of an index", Kind::Index);
+    file.write_all_at(&[0xff; 4], index.unwrap() * u64::from(CHUNK_MIN) + 200).unwrap();
+    assert_same("a damaged index", slots);
 }

@@ -22,6 +22,9 @@ const CALL_BYTES_MAX: usize = 1 << 30;
 pub(crate) enum Call {
     /// Reads into the part of `buffer` behind the first `filled` bytes, which are there already.
     Read { offset: u64, buffer: BufferMut, filled: usize },
+    /// Reads into `length` bytes of `block` from byte `start` on. Other threads may get the block
+    /// afterwards.
+    Fill { offset: u64, block: Vec<u8>, start: usize, length: usize },
     /// Writes `data`. If `durable`, the data are durable before the call ends.
     Write { offset: u64, data: Buffer, durable: bool },
     /// Changes the space behind a range, as the mode says.
@@ -90,7 +93,7 @@ impl Kernel {
         let entry = entry_of(types::Fd(self.file.as_raw_fd()), call).user_data(u64::from(name));
         // SAFETY: the buffers that the entry points to belong to the call, which stays in `calls`,
         // untouched, until its completion has been seen; `drop` waits for all completions. Moving a
-        // `Buffer` or `BufferMut` moves a pointer to the bytes, not the bytes. The file is open for
+        // `Buffer`, `BufferMut` or `Vec` moves a pointer to the bytes, not the bytes. The file is open for
         // as long as the ring is there.
         let pushed = unsafe { ring.submission().push(&entry) };
         pushed.expect("the submission queue has an entry for every name");
@@ -178,6 +181,10 @@ fn entry_of(file: types::Fd, call: &mut Call) -> io_uring::squeue::Entry {
             let rest = &mut buffer[*filled..];
             opcode::Read::new(file, rest.as_mut_ptr(), call_length(rest.len())).offset(*offset).build()
         }
+        Call::Fill { offset, block, start, length } => {
+            let place = &mut block[*start..*start + *length];
+            opcode::Read::new(file, place.as_mut_ptr(), call_length(place.len())).offset(*offset).build()
+        }
         Call::Write { offset, data, durable } => {
             let flags = if *durable { libc::RWF_DSYNC } else { 0 };
             opcode::Write::new(file, data.as_ptr(), call_length(data.len()))
@@ -200,6 +207,9 @@ fn call_length(length: usize) -> u32 {
 fn carry_out(file: &File, call: &mut Call) -> io::Result<usize> {
     match call {
         Call::Read { offset, buffer, filled } => file.read_at(&mut buffer[*filled..], *offset),
+        Call::Fill { offset, block, start, length } => {
+            file.read_at(&mut block[*start..*start + *length], *offset)
+        }
         Call::Write { offset, data, durable } => {
             let written = file.write_at(data, *offset)?;
             if *durable {

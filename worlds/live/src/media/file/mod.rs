@@ -388,6 +388,7 @@ impl FileMedium {
         match call {
             Call::Sync if self.is_truncated(self.size) => Step::End(Err(MediaError::OutOfRange)),
             Call::Sync => Step::End(Ok(())),
+            Call::Fill { .. } => unreachable!("a medium reads into buffers"),
             Call::Allocate { .. } => {
                 job.advance(job.left);
                 Step::Next
