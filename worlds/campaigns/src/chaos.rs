@@ -71,10 +71,16 @@ pub enum Trouble {
     FullMedium,
     /// An SSD gets warm and slow.
     Throttling,
+    /// An SSD reclaims space beside what it writes.
+    Reclaiming,
     /// The power fails.
     PowerCut,
+    /// The power fails while a recording is being ended.
+    LateCut,
     /// A source that does not wait is faster than the medium.
     FastSource,
+    /// A source neither waits nor ends.
+    EndlessSource,
     /// A source is behind a network that loses packets.
     LossyNetwork,
 }

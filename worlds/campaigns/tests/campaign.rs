@@ -120,9 +120,20 @@ fn recordings_keep_their_promises() {
         Trouble::LossyNetwork,
         Trouble::LostWrites,
         Trouble::Throttling,
+        Trouble::SlowMedia,
+        Trouble::Reclaiming,
+        Trouble::EndlessSource,
+        Trouble::LateCut,
     ] {
+        println!("{trouble:?}: {} of 100 seeds", with(trouble));
         assert!(with(trouble) > 4, "{trouble:?} happened in {} of 100 seeds", with(trouble));
     }
+    // What a recorder has to live through at once.
+    let all = [Trouble::Throttling, Trouble::SlowMedia, Trouble::LossyNetwork, Trouble::PowerCut];
+    assert!(
+        outcomes.iter().any(|outcome| all.iter().all(|one| outcome.troubles.contains(one))),
+        "no seed has {all:?} at once"
+    );
 }
 
 #[test]

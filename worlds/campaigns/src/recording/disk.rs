@@ -2,7 +2,7 @@
 
 use engine::{Buffer, Instant, Nanos, Rng};
 use record::{Fault, Input};
-use sim::models::ssd::{Parameters, Ssd, Thermal};
+use sim::models::ssd::{Parameters, Slowdowns, Ssd, Thermal};
 
 /// Length of what a medium writes as a whole, in bytes.
 const SECTOR: usize = 512;
@@ -128,9 +128,9 @@ impl Disk {
         }
     }
 
-    /// Whether writes are slowed down by pauses or by warmth.
-    pub(super) const fn has_bad_moods(&self) -> (bool, bool) {
-        (self.ssd.parameters().pause_every > 0, self.ssd.parameters().thermal.is_some())
+    /// What has slowed writes down until now.
+    pub(super) const fn slowdowns(&self) -> Slowdowns {
+        self.ssd.slowdowns()
     }
 
     /// Whether the medium could say that all was well when it was not.

@@ -16,6 +16,7 @@ use record::format::{
     CHUNK_MIN, Certificate, FIRST_SLOT, Header, Kind, Reason, StreamTotals, Time, TimeSource,
 };
 use record::{Config, Fault, Input, Output, Recorder};
+use sim::models::ssd::Slowdowns;
 
 use crate::campaign::Outcome;
 use crate::chaos::Trouble;
@@ -29,6 +30,8 @@ use source::{Lane, Source};
 const EARLIER: [u8; 16] = [2; 16];
 /// How long sources may run.
 const DAY: Nanos = Nanos::from_millis(250);
+/// How long after the end was asked for a late power cut comes at most.
+const LATE: Nanos = Nanos::from_millis(20);
 /// How long a recording may take to end once it was asked to.
 const DRAIN: Nanos = Nanos::from_secs(60);
 /// The smallest medium in bytes.
@@ -58,6 +61,10 @@ impl Plan {
         let heal = if rng.one_in(2) { at(rng) } else { stop + DRAIN };
         let cut = rng.one_in(2).then(|| at(rng));
         let set_back = rng.one_in(4).then(|| at(rng));
+        // The end of a recording is short, and is to see power cuts, too.
+        let is_late = rng.one_in(3);
+        let late = stop + Nanos::new(rng.below(LATE.get()));
+        let cut = cut.map(|cut| if is_late { late } else { cut });
         Self { stop, heal, cut, set_back }
     }
 }
@@ -106,20 +113,25 @@ pub fn run(seed: u64) -> Outcome {
     let draw = draw(&rng);
     let (plan, chunk, vices) = (draw.plan, draw.config.chunk, draw.vices);
     let mut sources = sources(&draw.config, &rng);
-    let is_fast = sources.iter().any(|source| !source.is_network());
     let disk = Disk::new(draw.medium, vices, &rng);
-    let mut troubles = troubles(&vices, disk.has_bad_moods());
-    if sources.iter().any(Source::is_network) {
-        troubles.push(Trouble::LossyNetwork);
-    }
+    let has_network = sources.iter().any(Source::is_network);
     let mut run = Run::new(draw.config, disk, std::mem::take(&mut sources), Instant::ZERO);
     let is_cut = run.go(&plan);
-    let lost_early = run.sources.iter().any(|source| !source.lost.is_empty());
-    if is_fast && lost_early {
+    let mut troubles = troubles(&vices, run.disk.slowdowns());
+    if has_network {
+        troubles.push(Trouble::LossyNetwork);
+    }
+    if run.sources.iter().any(|source| !source.is_network() && !source.lost.is_empty()) {
         troubles.push(Trouble::FastSource);
+    }
+    if run.sources.iter().any(Source::is_endless) {
+        troubles.push(Trouble::EndlessSource);
     }
     if is_cut {
         troubles.push(Trouble::PowerCut);
+        if !run.recorder.is_recording() {
+            troubles.push(Trouble::LateCut);
+        }
     }
     if run.ended.as_ref().is_some_and(|told| told.reason == Reason::Full) {
         troubles.push(Trouble::FullMedium);
@@ -202,7 +214,7 @@ fn sources(config: &Config, rng: &Rng) -> Vec<Source> {
     (0..config.streams.len()).map(make).collect()
 }
 
-fn troubles(vices: &Vices, (pauses, is_warm): (bool, bool)) -> Vec<Trouble> {
+fn troubles(vices: &Vices, slowdowns: Slowdowns) -> Vec<Trouble> {
     let all = [
         (vices.fails > 0, Trouble::MediaErrors),
         (vices.fails_to_sync > 0, Trouble::FailedSync),
@@ -211,8 +223,9 @@ fn troubles(vices: &Vices, (pauses, is_warm): (bool, bool)) -> Vec<Trouble> {
         (vices.loses > 0, Trouble::LostWrites),
         (vices.misdirects > 0, Trouble::MisdirectedWrites),
         (vices.rots > 0, Trouble::RottenBits),
-        (pauses, Trouble::SlowMedia),
-        (is_warm, Trouble::Throttling),
+        (slowdowns.pauses > 0, Trouble::SlowMedia),
+        (slowdowns.throttled > 0, Trouble::Throttling),
+        (slowdowns.reclaimed > 0, Trouble::Reclaiming),
     ];
     all.into_iter().filter_map(|(is_there, trouble)| is_there.then_some(trouble)).collect()
 }

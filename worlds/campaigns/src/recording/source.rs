@@ -142,6 +142,11 @@ impl Source {
         matches!(self.kind, Kind::Network { .. })
     }
 
+    /// Whether the source neither waits nor ends.
+    pub(super) const fn is_endless(&self) -> bool {
+        matches!(self.kind, Kind::Relentless) && self.end.is_none()
+    }
+
     /// Whether everything has come.
     pub(super) fn is_over(&self) -> bool {
         let is_empty = match &self.kind {

@@ -137,6 +137,17 @@ impl Parameters {
     }
 }
 
+/// What has slowed an SSD down since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slowdowns {
+    /// Number of pauses.
+    pub pauses: u64,
+    /// Number of writes that found the SSD throttled.
+    pub throttled: u64,
+    /// Number of rows that were programmed with space reclaimed beside.
+    pub reclaimed: u64,
+}
+
 /// An SSD with the state of its dies, channels, write buffer and free space.
 #[derive(Debug)]
 pub struct Ssd {
@@ -150,6 +161,7 @@ pub struct Ssd {
     collector: Collector,
     warmth: Warmth,
     since_pause: u64,
+    slowdowns: Slowdowns,
     last_write: Instant,
     /// When the controller begins the next read, and the next write.
     next_read: Instant,
@@ -173,6 +185,7 @@ impl Ssd {
             collector: Collector::default(),
             warmth: Warmth::default(),
             since_pause: 0,
+            slowdowns: Slowdowns::default(),
             last_write: Instant::ZERO,
             next_read: Instant::ZERO,
             next_write: Instant::ZERO,
@@ -198,6 +211,11 @@ impl Ssd {
     /// Number of bytes that were accepted since the beginning.
     pub const fn accepted(&self) -> u64 {
         self.accepted
+    }
+
+    /// What has slowed the SSD down since the beginning.
+    pub const fn slowdowns(&self) -> Slowdowns {
+        self.slowdowns
     }
 
     /// The time that this configuration request takes.
@@ -244,6 +262,7 @@ impl Ssd {
         if let Some(thermal) = &self.parameters.thermal {
             self.warmth.advance(thermal, idle, length);
         }
+        self.slowdowns.throttled += u64::from(self.percent() < 100);
         let begin = now.max(self.next_write).max(self.path);
         self.next_write = begin + self.parameters.write_command;
         self.path = begin + transfer(length, self.parameters.write_rate * self.percent() / 100);
@@ -276,10 +295,12 @@ impl Ssd {
         self.since_pause += row;
         if let Some(times @ 1..) = self.since_pause.checked_div(pause_every) {
             self.since_pause %= pause_every;
+            self.slowdowns.pauses += times;
             self.flash.pause(now, pause * times);
         }
         let fast = self.cells.take(row, self.parameters.cache);
         let share = self.collector.take(&self.parameters, row);
+        self.slowdowns.reclaimed += u64::from(share > 0);
         let time = if fast { self.parameters.cache_program } else { self.parameters.program };
         let time = time * 100 / self.percent();
         let extra = self.parameters.program * share / 100 * 100 / self.percent();

@@ -41,49 +41,113 @@ pub enum Answer {
     },
 }
 
-/// The largest number of steps and pauses that are looked at one by one.
-const PARTS_MAX: usize = 1 << 20;
-
-/// A time in which the device takes bytes at one rate.
+/// A time in which the device takes bytes at one rate. A pause has no bytes and a rate of 0.
+#[derive(Clone, Copy, Debug)]
 struct Part {
     bytes: u64,
     rate: u64,
 }
 
-/// The parts of writing `total` bytes. A pause is a part without bytes and with a rate of 0.
-fn parts<'a>(device: &Device<'a>, total: u64) -> impl Iterator<Item = Part> + use<'a> {
-    let (steps, every, mut written, mut paused) = (device.steps, device.pause_every, 0_u64, true);
-    let parts = std::iter::from_fn(move || {
-        if !paused && every > 0 && written.is_multiple_of(every) {
-            paused = true;
+/// The parts of writing a number of bytes.
+struct Parts<'a> {
+    device: &'a Device<'a>,
+    total: u64,
+    written: u64,
+    /// Whether the pause at this place is over.
+    paused: bool,
+}
+
+impl<'a> Parts<'a> {
+    const fn new(device: &'a Device<'a>, total: u64) -> Self {
+        Self { device, total, written: 0, paused: true }
+    }
+
+    /// Number of periods from one pause to the next that are left and whole, if all of them are
+    /// alike: the rate changes no more.
+    fn periods(&self) -> u64 {
+        let is_last = self.device.steps.iter().all(|step| step.after <= self.written);
+        let left = self.total.saturating_sub(self.written).checked_div(self.device.pause_every).unwrap_or(0);
+        if is_last { left } else { 0 }
+    }
+
+    /// Leaves out so many periods.
+    const fn leave_out(&mut self, periods: u64) {
+        self.written += periods * self.device.pause_every;
+    }
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        let Device { steps, pause_every: every, .. } = *self.device;
+        if !self.paused && every > 0 && self.written.is_multiple_of(every) {
+            self.paused = true;
             return Some(Part { bytes: 0, rate: 0 });
         }
-        if written >= total {
+        if self.written >= self.total {
             return None;
         }
-        let next = steps.iter().find(|step| step.after > written).map_or(total, |step| step.after);
-        let pause = written.checked_div(every).map_or(total, |times| (times + 1) * every);
-        let rate = steps.iter().rev().find(|step| step.after <= written).or(steps.first());
-        let part = Part { bytes: next.min(pause).min(total) - written, rate: rate?.rate.max(1) };
-        (written, paused) = (written + part.bytes, false);
+        let next = steps.iter().find(|step| step.after > self.written).map_or(self.total, |step| step.after);
+        let pause = self.written.checked_div(every).map_or(self.total, |times| (times + 1) * every);
+        let rate = steps.iter().rev().find(|step| step.after <= self.written).or(steps.first());
+        let bytes = next.min(pause).min(self.total) - self.written;
+        let part = Part { bytes, rate: rate?.rate.max(1) };
+        (self.written, self.paused) = (self.written + part.bytes, false);
         Some(part)
-    });
-    parts.take(PARTS_MAX)
+    }
+}
+
+/// The beginning of a period from one pause to the next.
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    now: Nanos,
+    held: u64,
 }
 
 /// The time to write `total` bytes flat out; `None` if the device has no steps.
 pub fn time_to_write(device: &Device<'_>, total: u64) -> Option<Nanos> {
     device.steps.first()?;
-    let time = |part: Part| if part.rate == 0 { device.pause } else { transfer(part.bytes, part.rate) };
-    Some(parts(device, total).map(time).fold(Nanos::ZERO, |sum, time| sum + time))
+    let (mut parts, mut time) = (Parts::new(device, total), Nanos::ZERO);
+    while let Some(part) = parts.next() {
+        time += if part.rate == 0 { device.pause } else { transfer(part.bytes, part.rate) };
+        let periods = if part.rate == 0 { parts.periods().saturating_sub(1) } else { 0 };
+        if let Some(last) = device.steps.last().filter(|_| periods > 0) {
+            time += (device.pause + transfer(device.pause_every, last.rate)) * periods;
+            parts.leave_out(periods);
+        }
+    }
+    Some(time)
 }
 
 /// Whether `rate` bytes a second for `duration` fit `device` behind a buffer of `buffer` bytes.
 /// The recording arrives evenly; the device writes whenever the buffer holds data.
 pub fn plan(device: &Device<'_>, buffer: u64, rate: u64, duration: Nanos) -> Answer {
     let total = transferred(duration, rate);
+    let mut parts = Parts::new(device, total);
     let (mut now, mut held, mut high, mut overflow) = (Nanos::ZERO, 0_u64, 0_u64, None);
-    for part in parts(device, total) {
+    // Of the last period: its beginning, its peak, and by how much the buffer filled.
+    let (mut before, mut top, mut growth) = (None::<Period>, 0, None::<u64>);
+    while let Some(part) = parts.next() {
+        if part.rate == 0 {
+            let grown = before.and_then(|before| held.checked_sub(before.held));
+            let is_steady = grown.zip(growth).is_some_and(|(one, other)| one.abs_diff(other) <= 1);
+            if let (Some(before), Some(grown), true) = (before, grown, is_steady) {
+                let length = now.saturating_sub(before.now);
+                let until_end = duration.saturating_sub(now).get() / length.get().max(1);
+                let until_full = match overflow {
+                    None => buffer.saturating_sub(top).checked_div(grown).unwrap_or(u64::MAX),
+                    Some(_) => u64::MAX,
+                };
+                let periods = parts.periods().min(until_end).min(until_full).saturating_sub(2);
+                parts.leave_out(periods);
+                (now, held) = (now + length * periods, held + grown * periods);
+                high = high.max(top + grown * periods);
+            }
+            // Periods of an earlier step say nothing of those of the last.
+            let is_last = parts.periods() > 0;
+            (before, growth, top) = (is_last.then_some(Period { now, held }), grown, 0);
+        }
         // A device that is faster than the source waits for it once the buffer is empty.
         let time = match part.rate {
             0 => device.pause,
@@ -102,7 +166,7 @@ pub fn plan(device: &Device<'_>, buffer: u64, rate: u64, duration: Nanos) -> Ans
             let gain = rate.saturating_sub(part.rate);
             overflow = Some(now + transfer(buffer.saturating_sub(held), gain));
         }
-        high = high.max(peak);
+        (high, top) = (high.max(peak), top.max(peak));
         (held, now) = ((held + arriving).saturating_sub(part.bytes), now + time);
     }
     overflow.map_or(Answer::Fits { high_water: high }, |at| Answer::Overflows { at, needed: high })
@@ -149,5 +213,31 @@ mod tests {
         let answer = plan(&pauses, GB / 4, GB, Nanos::from_secs(100));
         assert_eq!(answer, Answer::Overflows { at: Nanos::from_millis(1250), needed: GB / 2 });
         assert_eq!(time_to_write(&pauses, 2 * GB), Some(Nanos::from_millis(1500)));
+    }
+
+    /// A hundred days with a pause every 16 MiB are looked at in no time, and as a shorter
+    /// recording says.
+    #[test]
+    fn a_long_recording_is_as_a_short_one_but_longer() {
+        let steps = [Step { after: 0, rate: 2 * GB }, Step { after: 22 * GB, rate: GB }];
+        let every = 16 << 20;
+        let device = Device { steps: &steps, pause_every: every, pause: Nanos::from_millis(2) };
+        // 16 MiB take 16.777 ms and a pause of 2 ms, so that 893 MB/s are taken.
+        let pace = u64::try_from(u128::from(every) * 1_000_000_000 / 18_777_216).unwrap();
+        let fits = [100, 8_640_000].map(|seconds| plan(&device, GB, pace - 10, Nanos::from_secs(seconds)));
+        assert_eq!(fits[0], fits[1], "what fits for long fits for longer");
+        let Answer::Fits { high_water } = fits[0] else { panic!("{fits:?}") };
+        assert!(high_water >= pace / 500 && high_water < pace / 490, "{high_water}");
+        for over in [100_000, 1_000_000] {
+            let answer = plan(&device, GB, pace + over, Nanos::from_secs(8_640_000));
+            let Answer::Overflows { at, needed } = answer else { panic!("{over}: {answer:?}") };
+            let expected = GB / over;
+            let seconds = at.get() / 1_000_000_000;
+            assert!(seconds.abs_diff(expected) <= expected / 50 + 30, "{seconds} s, {expected} expected");
+            let all = 8_640_000 * over;
+            assert!(needed.abs_diff(all) <= all / 50, "{needed} B, {all} expected");
+        }
+        let written = time_to_write(&device, pace * 1_000_000).unwrap().get() / 1_000_000_000;
+        assert!(written.abs_diff(1_000_000) < 100, "{written} s");
     }
 }
