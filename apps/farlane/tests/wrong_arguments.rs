@@ -79,6 +79,14 @@ sim
 sim missing.toml
 sim broken.toml
 sim wrong.toml
+sim missing.toml --timeline a.csv
+sim empty.toml --timeline a.txt
+preflight
+preflight --rate 1MB --for 1s missing/a.rec
+preflight --rate fast --for 1s a.rec
+preflight --rate 1MB --for 0 a.rec
+preflight --rate 1MB --for 1s --model none a.rec
+preflight --rate 1MB --for 1s --measure-size 1k a.rec
 tsn plan --rate fast
 tsn plan --cycle 2s
 emulate
@@ -87,9 +95,10 @@ emulate --link broken.toml --connect 127.0.0.1:1
 emulate --link wrong.toml --connect 127.0.0.1:1
 ";
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
     ("odd", "1000 bytes these are not"),
     ("broken.toml", "[link\n"),
+    ("empty.toml", "[[task]]\nkind = \"read\"\n"),
     ("wrong.toml", "[link]\nspeed = \"fast\"\n"),
 ];
 

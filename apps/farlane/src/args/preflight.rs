@@ -38,7 +38,8 @@ pub(crate) struct PreflightArgs {
     pub(crate) measure: Duration,
     /// Measure with at most so many bytes [default: nine tenths of what is free].
     ///
-    /// A block device or namespace is written again from its start once it has ended
+    /// A file takes no more than that. A block device or namespace is written again from its start
+    /// once it has ended
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) measure_size: Option<u64>,
     /// The length of a chunk, between 16 KiB and 1 MiB

@@ -60,7 +60,8 @@ fn preflight(args: &PreflightArgs, stop: &AtomicBool) -> Result<Preflight, Error
     let room = length.unwrap_or(medium.room);
     // A file system that is full harms others.
     let free = medium.room / 10 * 9;
-    let bytes = args.measure_size.unwrap_or(if length.is_some() { u64::MAX } else { free });
+    let most = if length.is_some() { u64::MAX } else { free };
+    let bytes = args.measure_size.unwrap_or(most).min(most);
     let least = u64::from(args.chunk) * 2;
     if bytes < least || room < least {
         let expected = format!("at least {least} B, two chunks");
