@@ -29,7 +29,7 @@ pub struct Sheet {
 
 /// The data sheets of presets. The 970 Pro has none for single commands: it is calibrated on
 /// measured time lines (published-figures, nvme-tsn), which are longer.
-pub const SHEETS: [Sheet; 4] = [
+pub const SHEETS: [Sheet; 6] = [
     Sheet {
         model: "970-pro",
         sequential: [3500, 2300],
@@ -65,6 +65,24 @@ pub const SHEETS: [Sheet; 4] = [
         single: Some([22_000, 60_000]),
         depth: 512,
         source: "Samsung's figures of the 1 TB model, as reported in 2020; those of single commands unconfirmed",
+    },
+    Sheet {
+        model: "980",
+        sequential: [3500, 3000],
+        direct: None,
+        random: [500_000, 480_000],
+        single: Some([17_000, 54_000]),
+        depth: 128,
+        source: "Samsung's figures of the 1 TB model, as Guru3D lists them (2021)",
+    },
+    Sheet {
+        model: "sn580",
+        sequential: [4150, 4150],
+        direct: None,
+        random: [600_000, 750_000],
+        single: None,
+        depth: 128,
+        source: "Western Digital's figures, as a review at aivon.com lists them",
     },
 ];
 
@@ -120,15 +138,15 @@ const KNOWN: [Told; 8] = [
     Told {
         name: "980",
         title: "Samsung 980 1 TB",
-        sheet: None,
+        sheet: Some(&SHEETS[4]),
         capacity: 1000 * GB,
-        rates: [25 * GB / 10, 5 * GB / 10, 5 * GB / 10],
+        rates: [3 * GB, 5 * GB / 10, 5 * GB / 10],
         after: [160 * GB, NEVER],
     },
     Told {
         name: "sn580",
         title: "WD SN580",
-        sheet: None,
+        sheet: Some(&SHEETS[5]),
         capacity: 1000 * GB,
         rates: [4 * GB, 45 * GB / 100, 45 * GB / 100],
         after: [341 * GB, NEVER],
