@@ -36,6 +36,7 @@ pub(crate) struct PreflightArgs {
     /// Measure for so long, unless --measure-size ends it before
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_runtime)]
     pub(crate) measure: Duration,
+
     /// Measure with at most so many bytes [default: nine tenths of what is free].
     ///
     /// A file takes no more than that. A block device or namespace is written again from its start

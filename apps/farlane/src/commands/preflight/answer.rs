@@ -121,10 +121,13 @@ impl Behaviour {
 /// buffer and in the room that there is.
 fn largest(device: &Device<'_>, wish: &Wish) -> u64 {
     let buffer = BUFFER_MAX as u64 * u64::from(wish.chunk);
-    let seconds = u128::from(wish.time.get().max(1));
-    let by_room = u128::from(stored_in(wish.room, wish.chunk)) * 1_000_000_000 / seconds;
+    let nanos = u128::from(wish.time.get().max(1));
+    let by_room = u128::from(stored_in(wish.room, wish.chunk)) * 1_000_000_000 / nanos;
     let fastest = device.steps.iter().map(|step| step.rate).max().unwrap_or(0);
-    let (mut low, mut high) = (0, fastest.min(u64::try_from(by_room).unwrap_or(u64::MAX)).saturating_add(1));
+    // A short recording may be faster than the device, and stay in the buffer.
+    let by_buffer = u128::from(buffer) * 1_000_000_000 / nanos + u128::from(fastest);
+    let (mut low, mut high) =
+        (0, u64::try_from(by_room.min(by_buffer)).unwrap_or(u64::MAX).saturating_add(1));
     for _ in 0..HALVINGS {
         let middle = low + (high - low) / 2;
         match plan(device, buffer, middle, wish.time) {
@@ -173,6 +176,15 @@ mod tests {
         assert_eq!(forecast.needed, GB / 4);
         let room = Wish { buffer: GB / 4, ..wish(GB / 2, 600, 1000 * GB) };
         assert_eq!(paused.forecast(&room).verdict, Verdict::Fits);
+    }
+
+    #[test]
+    fn the_largest_buffer_lets_a_short_recording_be_faster() {
+        let even = Behaviour { steps: vec![(0, GB)], ..Behaviour::default() };
+        let forecast = even.forecast(&wish(GB / 2, 10, 1000 * GB));
+        // 16,384 chunks of 128 KiB, over 10 s.
+        let expected = GB + (2 << 30) / 10;
+        assert!(forecast.largest_rate.abs_diff(expected) < GB / 1000, "{forecast:?}");
     }
 
     #[test]

@@ -176,7 +176,11 @@ fn text(args: &PreflightArgs, preflight: &Preflight) -> String {
         text += "  the medium was full then\n";
     }
     for (number, (after, step)) in behaviour.steps.iter().enumerate() {
-        let from = if number == 0 { "at first".to_owned() } else { format!("from {} on", size(*after)) };
+        let from = match number {
+            0 if behaviour.steps.len() == 1 => "throughout".to_owned(),
+            0 => "at first".to_owned(),
+            _ => format!("from {} on", size(*after)),
+        };
         let is_seen = *after < fit.bytes;
         let source = if is_seen { "" } else { ", by the model" };
         // Writing to a string does not fail.
