@@ -102,6 +102,7 @@ impl Measurement {
         stop: &AtomicBool,
         mut tell: impl FnMut(u64, Nanos),
     ) -> io::Result<Measured> {
+        let chunks = chunks(extent.chunk);
         let clock = Clock::start();
         let start = clock.now();
         let end = start + Nanos::from(extent.time);
@@ -113,7 +114,7 @@ impl Measurement {
             chunk,
             slots: length.map_or(u64::MAX, |bytes| (bytes / chunk).max(1)),
             left: (extent.bytes / chunk).min(MEASURED_MAX as u64),
-            chunks: chunks(extent.chunk),
+            chunks,
             began: vec![None; MEASURED_DEPTH],
             begun: 0,
             is_syncing: false,

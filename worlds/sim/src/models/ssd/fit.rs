@@ -9,8 +9,12 @@ use super::plan::{Device, Step};
 pub const PAUSE_MIN: Nanos = Nanos::from_millis(5);
 /// A pause is at least so many times as long as a write takes on average.
 const PAUSE_WRITES: u64 = 16;
-/// The number of parts, equal in bytes, whose rates are looked at.
+/// The most parts, equal in bytes, whose rates are looked at.
 const PARTS: usize = 64;
+/// The least number of writes of a part. Many end at once.
+const WRITES_MIN: usize = 64;
+/// A step of the rate takes this time at least.
+const STEP_MIN: Nanos = Nanos::from_millis(50);
 /// A step of the rate is a part of at least one of this many of all bytes.
 const STEP_SHARE: u64 = 16;
 /// Two rates are different from so many percent of the larger one on.
@@ -131,8 +135,9 @@ fn gaps(writes: &[Written]) -> impl Iterator<Item = Nanos> {
 
 /// Parts that are equal in bytes, without the gaps of at least `left_out` nanoseconds.
 fn parts(writes: &[Written], bytes: u64, left_out: u64) -> Vec<Part> {
-    let wanted = bytes.div_ceil(PARTS as u64).max(1);
-    let (mut parts, mut open, mut before) = (Vec::with_capacity(PARTS), Part::default(), Nanos::ZERO);
+    let count = (writes.len() / WRITES_MIN).clamp(1, PARTS);
+    let wanted = bytes.div_ceil(count as u64).max(1);
+    let (mut parts, mut open, mut before) = (Vec::with_capacity(count), Part::default(), Nanos::ZERO);
     for write in writes {
         let gap = write.at.saturating_sub(before);
         before = write.at;
@@ -152,7 +157,7 @@ fn parts(writes: &[Written], bytes: u64, left_out: u64) -> Vec<Part> {
 fn steps(mut parts: Vec<Part>, bytes: u64) -> Vec<Part> {
     loop {
         let pairs = parts.windows(2).enumerate();
-        let short = |part: Part| part.bytes < bytes / STEP_SHARE;
+        let short = |part: Part| part.bytes < bytes / STEP_SHARE || part.time < STEP_MIN;
         // A short part joins the neighbour that it resembles, but not before those that are alike.
         let nearest = pairs.clone().map(|(at, pair)| (pair[0].difference(pair[1]), at)).min();
         let shortest = pairs
@@ -227,6 +232,20 @@ mod tests {
         assert_eq!(fit.steps.len(), 1, "{fit:?}");
         assert!(near(fit.sustained(), GB, 3), "{fit:?}");
         assert!(near(fit.pause_every, GB, 6) && near(fit.pause.get(), 300_000_000, 6), "{fit:?}");
+    }
+
+    /// Writes that end many at a time have rates from nothing to terabytes a second, which mean
+    /// nothing.
+    #[test]
+    fn a_short_measurement_has_one_rate() {
+        for count in [32_u64, 200, 400] {
+            let burst = |number: u64| Nanos::from_millis(1 + number / 10) + Nanos::new(number % 10);
+            let writes: Vec<_> =
+                (0..count).map(|number| Written { at: burst(number), bytes: CHUNK }).collect();
+            let fit = fit(&writes).unwrap();
+            assert_eq!((fit.steps.len(), fit.constants()), (1, 1), "{fit:?}");
+            assert!(near(fit.burst(), CHUNK * 10_000, 25), "{fit:?}");
+        }
     }
 
     #[test]
