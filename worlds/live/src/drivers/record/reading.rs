@@ -79,8 +79,8 @@ impl Store {
         }
     }
 
-    /// Cuts a file off behind `length` bytes, if it is longer. Where that fails, nothing is lost but
-    /// space.
+    /// Cuts a file off behind `length` bytes, if it is longer. Where that fails, nothing is lost
+    /// but space.
     fn cut(&self, length: u64) {
         if let Self::File(file) = self
             && file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > length)
@@ -257,8 +257,8 @@ impl Recording {
     }
 }
 
-/// Digests of streams whose chunks lie on the medium in the streams' order, as they mostly do. Such a
-/// recording is read once.
+/// Digests of streams whose chunks lie on the medium in the streams' order, as they mostly do. Such
+/// a recording is read once.
 #[derive(Default)]
 struct Early {
     recording: Option<[u8; 16]>,
