@@ -97,7 +97,8 @@ impl Scan {
     }
 
     /// Forgets data chunks of which there are two or more at the same place of a stream, and
-    /// returns their slots. For whoever has not looked at payloads: the slots are to be shown whole.
+    /// returns their slots. For whoever has not looked at payloads: the slots are to be shown
+    /// whole.
     pub fn take_doubled(&mut self) -> Vec<u64> {
         let place = |entry: &Entry| (entry.stream, entry.offset);
         self.entries.sort_unstable_by_key(place);
