@@ -93,8 +93,8 @@ impl Kernel {
         let entry = entry_of(types::Fd(self.file.as_raw_fd()), call).user_data(u64::from(name));
         // SAFETY: the buffers that the entry points to belong to the call, which stays in `calls`,
         // untouched, until its completion has been seen; `drop` waits for all completions. Moving a
-        // `Buffer`, `BufferMut` or `Vec` moves a pointer to the bytes, not the bytes. The file is open
-        // for as long as the ring is there.
+        // `Buffer`, `BufferMut` or `Vec` moves a pointer to the bytes, not the bytes. The file is
+        // open for as long as the ring is there.
         let pushed = unsafe { ring.submission().push(&entry) };
         pushed.expect("the submission queue has an entry for every name");
         self.unsubmitted += 1;
