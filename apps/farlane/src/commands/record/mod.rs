@@ -292,10 +292,10 @@ pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
             "being_written": recording.in_use }));
     }
     let state = ended.unwrap_or(if recording.in_use { "being written" } else { "cut off" });
-    let seconds = survey.times.1.saturating_sub(survey.times.0) / 1_000_000_000;
+    let time = Nanos::new(survey.times.1.saturating_sub(survey.times.0));
     let mut text = format!("recording {id}: {state}\n");
     text += &format!(
-        "  {} B in {} chunks of {} B, over {seconds} s, {} gaps\n",
+        "  {} B in {} chunks of {} B, over {time}, {} gaps\n",
         survey.bytes(),
         survey.entries.len(),
         survey.chunk,
