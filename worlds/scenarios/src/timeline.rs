@@ -3,6 +3,9 @@
 use engine::{Instant, Nanos};
 use hdrhistogram::Histogram;
 
+use crate::file::scenario::Done;
+use crate::test_bench::Kind;
+
 /// The most rows of a time line. With more, two become one.
 pub const ROWS_MAX: usize = 1_000;
 /// The shortest time of a row.
@@ -93,6 +96,21 @@ impl Timeline {
         sums.bytes += bytes;
         let took = took.min(LATEST).get();
         sums.times.record(took).expect("a histogram that resizes itself takes every value");
+    }
+
+    /// Adds the reads and writes of tasks. The time counts from the beginning of the first of them.
+    pub(crate) fn add_all(&mut self, tasks: &[Done]) {
+        let start = tasks.iter().map(|task| task.outcome.began).min().unwrap_or(Instant::ZERO);
+        for Done { kind, outcome, .. } in tasks {
+            let is_read = match kind {
+                Some(Kind::Read) => true,
+                Some(Kind::Write) => false,
+                _ => continue,
+            };
+            for (took, (end, bytes)) in outcome.times.iter().zip(&outcome.ends) {
+                self.add(is_read, Instant::ZERO + (*end - start), *took, u64::from(*bytes));
+            }
+        }
     }
 
     /// Makes one row of two.

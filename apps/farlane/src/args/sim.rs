@@ -37,9 +37,9 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Write throughput and latency over time to this file; may be given again.
+    /// Write throughput and latency of reads and writes over time to this file; may be given again.
     ///
-    /// The scenario is one of an SSD alone: it has a [[load]]
+    /// The time counts from the beginning of the first task, workload or load
     #[arg(long, value_name = "FILE.csv|.parquet|.svg|.png", conflicts_with = "trace")]
     pub(crate) timeline: Vec<PathBuf>,
     #[command(flatten)]

@@ -484,6 +484,11 @@ impl HostNode {
     /// Records the time of operation `number`, which has ended because of `cause`.
     fn measured(&mut self, number: u64, began: Instant, ended: Instant, cause: Cause) {
         self.outcome.times.push(ended - began);
+        let bytes = match self.task {
+            Some(Task::Commands { bytes, .. }) => bytes,
+            Some(Task::ConfigReads { .. }) | None => 0,
+        };
+        self.outcome.ends.push((ended, bytes));
         self.outcome.numbers.push(number);
         self.outcome.ended = ended;
         self.journal.end(number, cause, began, ended);

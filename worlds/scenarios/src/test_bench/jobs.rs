@@ -237,6 +237,7 @@ impl Jobs {
         outcome.ended = now;
         if success {
             outcome.times.push(now - begin);
+            outcome.ends.push((now, operation.length));
             outcome.bytes += u64::from(operation.length);
         } else {
             outcome.failed += 1;

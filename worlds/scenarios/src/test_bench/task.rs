@@ -122,6 +122,9 @@ pub struct Outcome {
     pub times: Vec<Nanos>,
     /// The number in its task, from 0, of each operation in `times`.
     pub numbers: Vec<u64>,
+    /// When each operation in `times` ended, and the bytes that it moved; empty for a load of an
+    /// SSD alone.
+    pub ends: Vec<(Instant, u32)>,
     /// Number of operations that failed.
     pub failed: u64,
     /// When the first operation began.
@@ -136,6 +139,7 @@ impl Outcome {
     /// Adds the result of another job of the same kind.
     pub fn add(&mut self, other: Self) {
         self.times.extend(other.times);
+        self.ends.extend(other.ends);
         self.failed += other.failed;
         self.began = self.began.min(other.began);
         self.ended = self.ended.max(other.ended);

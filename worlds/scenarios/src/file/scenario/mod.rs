@@ -47,6 +47,8 @@ pub struct Scenario {
 pub struct Done {
     /// The name of the task.
     pub name: String,
+    /// The kind of its commands; none of a task that reads configuration space.
+    pub kind: Option<Kind>,
     /// The measurements of the task.
     pub outcome: Outcome,
     /// The packets that passed the root port's link; empty without a trace.
@@ -270,21 +272,28 @@ impl Scenario {
             bench.analyse(trace);
             let outcome = bench.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
             let seen = bench.analyse(false);
-            tasks.push(Done { name: name.clone(), outcome, seen });
+            let kind = match task {
+                Task::Commands { kind, .. } => Some(*kind),
+                Task::ConfigReads { .. } => None,
+            };
+            tasks.push(Done { name: name.clone(), kind, outcome, seen });
         }
         let seen = self.play_workloads(&mut bench, trace, &mut tasks)?;
         Ok(Played { boot, tasks, seen, events: bench.events(), digest: bench.digest() })
     }
 
-    /// Plays the loads of an SSD alone, and returns what passed when.
+    /// Plays the scenario without a trace, and returns what was read and written when. The time
+    /// counts from the beginning of the first task, workload or load.
     ///
     /// # Errors
-    /// When the scenario has tasks or workloads instead, as a sentence.
+    /// What did not come up or did not end, as a sentence.
     pub fn timeline(&self, seed: u64) -> Result<(Played, Timeline), String> {
-        if self.loads.is_empty() {
-            return Err("a time line is of an SSD alone: expected a [[load]]".to_owned());
-        }
         let mut timeline = Timeline::default();
+        if self.loads.is_empty() {
+            let played = self.play(seed, false)?;
+            timeline.add_all(&played.tasks);
+            return Ok((played, timeline));
+        }
         let played = self.play_loads(seed, |done| {
             timeline.add(done.is_read, done.at, done.at - done.due, done.bytes);
         });
@@ -311,7 +320,8 @@ impl Scenario {
         for ((name, _), both) in self.loads.iter().zip(outcomes) {
             for (kind, outcome) in [Kind::Read, Kind::Write].into_iter().zip(both) {
                 if !outcome.times.is_empty() {
-                    tasks.push(Done { name: format!("{name} {}", kind.name()), outcome, seen: Vec::new() });
+                    let name = format!("{name} {}", kind.name());
+                    tasks.push(Done { name, kind: Some(kind), outcome, seen: Vec::new() });
                 }
             }
         }
@@ -347,7 +357,7 @@ impl Scenario {
                     outcome.filter(|outcome| outcome.failed > 0 || !outcome.times.is_empty())
                 {
                     let name = format!("{} {}", workload.name, kind.name());
-                    done.push(Done { name, outcome, seen: Vec::new() });
+                    done.push(Done { name, kind: Some(kind), outcome, seen: Vec::new() });
                 }
             }
         }

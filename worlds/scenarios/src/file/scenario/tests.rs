@@ -310,7 +310,28 @@ fn loads_play_the_same_with_a_time_line_and_without() {
     let ended: u64 = timeline.rows().map(|row| row.reads.commands + row.writes.commands).sum();
     assert_eq!(ended, 5_016);
     assert_ne!(scenario.play(2, false).unwrap().digest, played.digest);
-    assert!(Scenario::parse(SMALL).unwrap().timeline(1).unwrap_err().contains("[[load]]"));
+}
+
+#[test]
+fn a_time_line_has_every_read_and_write_of_a_host() {
+    for (text, reads, writes) in [(SMALL, 20, 0), (WHOLE, 0, 0)] {
+        let scenario = Scenario::parse(text).unwrap();
+        let (played, timeline) = scenario.timeline(1).unwrap();
+        let count = |kind: Kind| {
+            let its = played.tasks.iter().filter(|task| task.kind == Some(kind));
+            its.map(|task| task.outcome.times.len() as u64).sum::<u64>()
+        };
+        let sum =
+            |value: fn(&crate::timeline::Row) -> u64| timeline.rows().map(|row| value(&row)).sum::<u64>();
+        let (read, written) = (sum(|row| row.reads.commands), sum(|row| row.writes.commands));
+        assert_eq!((read, written), (count(Kind::Read), count(Kind::Write)));
+        assert!(read + written > 0 && read >= reads && written >= writes, "{read} {written}");
+        // The host's boot is not part of it.
+        assert!(timeline.rows().next().is_some_and(|row| row.at == Nanos::ZERO));
+        let length = timeline.interval() * timeline.rows().count() as u64;
+        let took = played.tasks.iter().map(|task| task.outcome.ended - task.outcome.began).max().unwrap();
+        assert!(length >= took && length < took * 3, "{length} for {took}");
+    }
 }
 
 #[test]
