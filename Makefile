@@ -53,6 +53,7 @@ lint: setup ## formatting, lints and links between document comments; warnings a
 bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-network-models --bench hops
 	$(CARGO) bench --package farlane-sim --bench hops
+	$(CARGO) bench --package farlane-sim --bench ssd
 	$(CARGO) bench --package farlane-scenarios --bench speed
 	$(CARGO) bench --package farlane-assemblies --bench engines
 	$(CARGO) bench --package farlane-live --bench emulate

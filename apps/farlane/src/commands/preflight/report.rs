@@ -163,8 +163,11 @@ fn json(args: &PreflightArgs, preflight: &Preflight) -> Value {
 
 fn text(args: &PreflightArgs, preflight: &Preflight) -> String {
     let Preflight { fit, behaviour, wish, forecast, is_direct, measured, .. } = preflight;
-    let how =
-        if *is_direct { "past the page cache" } else { "through the page cache, which it is to flatter" };
+    let how = if *is_direct {
+        "past the page cache"
+    } else {
+        "through the page cache, so that a rate may be that of memory"
+    };
     let mut text = format!(
         "{}: {} measured in {}, in chunks of {}, {how}\n",
         args.device.display(),
@@ -193,7 +196,7 @@ fn text(args: &PreflightArgs, preflight: &Preflight) -> String {
         }
     };
     let _ = writeln!(text, "  time of a chunk: {}", latency(preflight));
-    let _ = writeln!(text, "  {} constants are fitted to {} writes", fit.constants(), fit.writes);
+    let _ = writeln!(text, "  constants: {}, fitted to {} writes", fit.constants(), fit.writes);
     let wanted = bytes_in(wish.time, wish.rate);
     let wished = format!("{} for {} are {}", rate(wish.rate), time(wish.time), size(wanted));
     let _ = match wanted.checked_sub(fit.bytes).filter(|beyond| *beyond > 0) {
