@@ -262,6 +262,11 @@ impl Disk {
         (self.durable, under_way)
     }
 
+    /// The length of the medium in bytes.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.durable.len() as u64
+    }
+
     /// What is on the medium while it has power.
     pub(super) fn contents(mut self) -> Vec<u8> {
         for Pending { offset, data } in self.pending {
