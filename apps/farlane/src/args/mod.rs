@@ -19,6 +19,7 @@ mod quic;
 mod record;
 mod record_control;
 mod record_export;
+mod record_metrics;
 mod record_proof;
 mod sandbox;
 mod secrets;
@@ -63,6 +64,7 @@ pub(crate) use record::{
 };
 pub(crate) use record_control::{RecordAction, RecordControlArgs, RecordRequest, RecorderControl};
 pub(crate) use record_export::{Datatype, Format, RecordingExport};
+pub(crate) use record_metrics::MetricsArgs;
 pub(crate) use record_proof::{DigestArg, ProofArgs};
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};

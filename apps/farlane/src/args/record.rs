@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum, value_parser};
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
 use super::{
-    Output, ProofArgs, RecordAction, RecorderControl, UdpUrl, parse_positive_size, parse_size, parse_time,
+    MetricsArgs, Output, ProofArgs, RecordAction, RecorderControl, UdpUrl, parse_positive_size, parse_size,
+    parse_time,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -218,6 +219,8 @@ pub(crate) struct RecordArgs {
     pub(crate) control: RecorderControl,
     #[command(flatten)]
     pub(crate) proof: ProofArgs,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
     #[command(flatten)]
     pub(crate) output: Output,
 }

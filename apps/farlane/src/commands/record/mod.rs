@@ -3,9 +3,11 @@
 mod control;
 mod ctl;
 pub(crate) mod export;
+mod metrics;
 mod part;
 pub(crate) mod replay;
 mod sources;
+mod view;
 
 use std::path::Path;
 
@@ -16,14 +18,15 @@ use live::drivers::record::{
 use live::sys::clock::Clock;
 use record::format::Gap;
 use record::registers::Direction;
-use record::{BUFFER_MAX, BUFFER_MIN, Config, Digests, Progress};
+use record::{BUFFER_MAX, BUFFER_MIN, Config, Digests};
 use serde_json::{Value, json};
 
 use super::preflight::{self, answer::time_of};
 use super::served::{FAR_PATIENCE, open_far};
-use super::{print, print_json, report_json};
+use super::{print, print_json};
 use crate::args::{DigestArg, FarSpec, RecordAction, RecordArgs, RecordingArgs};
 use crate::error::Error;
+use view::View;
 
 /// The most gaps and bad slots that text shows one by one.
 const SHOWN_MAX: usize = 20;
@@ -122,6 +125,11 @@ fn run(args: &RecordArgs, to: &Path) -> Result<(), Error> {
     }
     let handle = Handle::new(Direction::Write, stop_on_signals().map_err(Error::Output)?);
     sources::check(args)?;
+    if let Some(address) = args.watch.metrics {
+        let bound = metrics::serve(address, handle.clone());
+        let bound = bound.map_err(|error| Error::Metrics { address, error })?;
+        note!("farlane: figures at http://{bound}/metrics");
+    }
     control::serve(&args.control, &handle, args.output.json, || session(args, to, &handle))
 }
 
@@ -159,21 +167,12 @@ fn recorded(
     limits: Limits,
     handle: &Handle,
 ) -> Result<Recorded, Error> {
-    let json = args.output.json;
-    let buffer = config.buffer as u64 * u64::from(config.chunk);
-    let tell = |progress: &Progress| {
-        if json {
-            let event = json!({ "event": "progress", "bytes_in": progress.bytes_in,
-                "bytes_stored": progress.stored, "bytes_acknowledged": progress.acknowledged,
-                "bytes_lost": progress.lost, "fill_bytes": progress.fill,
-                "high_water_bytes": progress.high_water, "buffer_bytes": buffer });
-            // A report that can't be made is no reason to stop recording.
-            let _ = report_json(&event);
-        }
-    };
+    let mut view = View::new(args.output.json);
     let target = far(to)?.map_or(Target::Path(to), Target::Far);
     let place = Place { target, overwrite: args.force };
-    record(place, config, sources, limits, handle, tell).map_err(|error| match error.kind() {
+    let recorded = record(place, config, sources, limits, handle, |status| view.tell(status));
+    view.end();
+    recorded.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::Occupied { path: to.to_owned() },
         std::io::ErrorKind::WouldBlock => {
             let why = "another recorder writes to it".to_owned();

@@ -7,6 +7,8 @@ use std::time::Duration;
 use record::Progress;
 use record::registers::Direction;
 
+use super::pulse::Writes;
+
 /// How often somebody who waits for a start looks whether the process is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -77,6 +79,8 @@ pub struct Status {
     pub progress: Progress,
     /// The number of gaps that are declared.
     pub gaps: u64,
+    /// Of a recording, how the medium takes its chunks.
+    pub writes: Writes,
 }
 
 impl Status {
@@ -93,6 +97,7 @@ impl Status {
             chunk: 0,
             progress: Progress::default(),
             gaps: 0,
+            writes: Writes::default(),
         }
     }
 }

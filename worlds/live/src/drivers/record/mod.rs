@@ -8,6 +8,7 @@ mod handle;
 mod measure;
 mod opening;
 mod packets;
+mod pulse;
 mod reading;
 mod reads;
 mod registers;
@@ -24,6 +25,7 @@ pub use datagrams::Heard;
 pub use far::Far;
 pub use handle::{Handle, Medium, State, Status};
 pub use measure::{Ended, Extent, MEASURED_DEPTH, MEASURED_MAX, Measured, Measurement};
+pub use pulse::{PAUSE_MIN, Writes};
 pub use reading::{ReadError, Recording};
 pub use reads::Block;
 pub use registers::offer_registers;
@@ -40,11 +42,12 @@ use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos, settle};
 use record::format::{Cause, Certificate, Gap, Reason};
-use record::{Config, Digests, Output, Progress, Recorder};
+use record::{Config, Digests, Input, Output, Recorder};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::sys::clock::Clock;
 use digesting::Digester;
+use pulse::Pulse;
 use sink::Sink;
 use source::Took;
 
@@ -130,7 +133,7 @@ pub fn record(
     sources: Vec<Source>,
     limits: Limits,
     handle: &Handle,
-    tell: impl FnMut(&Progress),
+    tell: impl FnMut(&Status),
 ) -> io::Result<Recorded> {
     let sink = Sink::create(place.target, place.overwrite)?;
     let slots = sink.bytes().map(|bytes| bytes / u64::from(config.chunk)).or(config.slots);
@@ -143,7 +146,8 @@ pub fn record(
     let digester = (config.digests == Digests::World).then(Digester::start).transpose()?;
     let recorder = Recorder::new(config, real_time());
     let clock = Clock::start();
-    Session { clock, recorder, sink, sources, digester, ended: None }.run(limits, handle, tell)
+    Session { clock, recorder, sink, sources, digester, pulse: Pulse::default(), ended: None }
+        .run(limits, handle, tell)
 }
 
 struct Session {
@@ -152,16 +156,12 @@ struct Session {
     sink: Sink,
     sources: Vec<Source>,
     digester: Option<Digester>,
+    pulse: Pulse,
     ended: Option<Certificate>,
 }
 
 impl Session {
-    fn run(
-        mut self,
-        limits: Limits,
-        handle: &Handle,
-        mut tell: impl FnMut(&Progress),
-    ) -> io::Result<Recorded> {
+    fn run(mut self, limits: Limits, handle: &Handle, mut tell: impl FnMut(&Status)) -> io::Result<Recorded> {
         let start = self.clock.now();
         let end = limits.time.map(|time| start + Nanos::from(time));
         let (mut told, mut updated) = (start, start);
@@ -183,7 +183,8 @@ impl Session {
             }
             if now >= told + TOLD_EVERY {
                 told = now;
-                tell(&self.recorder.progress());
+                self.update(handle);
+                tell(&handle.status());
             }
             if !has_moved && !has_ended && self.ended.is_none() {
                 let digests = self.digester.as_ref().map(Digester::poll_fd);
@@ -191,7 +192,7 @@ impl Session {
             }
         }
         self.update(handle);
-        tell(&self.recorder.progress());
+        tell(&handle.status());
         let certificate = self.ended.take().ok_or(io::ErrorKind::UnexpectedEof)?;
         let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_certified());
         let heard = self.sources.iter().map(Source::heard).collect();
@@ -205,10 +206,11 @@ impl Session {
             None if self.recorder.is_recording() => State::Running,
             None => State::Ending,
         };
+        let writes = self.pulse.writes;
         let (progress, gaps) = (self.recorder.progress(), self.recorder.gaps().len() as u64);
         handle.update(|status| {
             (status.state, status.progress, status.gaps) = (state, progress, gaps);
-            status.last_address = progress.last_address;
+            (status.last_address, status.writes) = (progress.last_address, writes);
         });
     }
 
@@ -264,8 +266,12 @@ impl Session {
     /// Does what the recorder asks, and tells it what has ended. Returns whether anything has.
     fn serve(&mut self, now: Instant) -> io::Result<bool> {
         let (sink, ended, digester) = (&mut self.sink, &mut self.ended, &mut self.digester);
+        let pulse = &mut self.pulse;
         settle(&mut self.recorder, now, |output| match output {
-            Output::Write { name, offset, data } => sink.write(name, offset, data),
+            Output::Write { name, offset, data } => {
+                pulse.begin(now, name);
+                sink.write(name, offset, data);
+            }
             Output::Sync => sink.sync(),
             Output::Digest { stream, data } => {
                 digester.as_mut().expect("the configuration asked for it").digest(stream, data);
@@ -276,6 +282,9 @@ impl Session {
         let mut has_ended = false;
         while let Some(input) = self.sink.next_ended() {
             has_ended = true;
+            if let Input::Written { name, .. } = input {
+                self.pulse.end(now, name);
+            }
             self.recorder.handle_input(now, input);
         }
         if let Some(digester) = &mut self.digester {

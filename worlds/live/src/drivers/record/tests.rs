@@ -22,7 +22,8 @@ fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
         let place = Place { target: Target::Path(&path), overwrite: false };
         let limits = Limits { time: Some(Duration::from_secs(30)), bytes: None };
         let mut acknowledged = 0;
-        let tell = |progress: &Progress| {
+        let tell = |status: &Status| {
+            let progress = status.progress;
             if acknowledged == 0 && progress.acknowledged > 0 {
                 rustix::fs::fcntl_add_seals(&medium, SealFlags::FUTURE_WRITE).unwrap();
                 acknowledged = progress.acknowledged;

@@ -1,0 +1,141 @@
+//! What a person or a program sees of a recording that is under way.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use engine::Nanos;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use live::drivers::record::{Status, Writes};
+use serde_json::{Value, json};
+
+use crate::commands::report_json;
+
+/// How often a line is written where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+/// The length of the bar that shows how full the buffer is.
+const BAR: usize = 20;
+
+enum Shown {
+    /// An event on standard output each time.
+    Events,
+    /// One place on the terminal, drawn again each time.
+    Terminal(ProgressBar),
+    /// A line on standard error each second.
+    Lines,
+}
+
+/// Shows how far a recording is.
+pub(super) struct View {
+    shown: Shown,
+    /// When bytes were counted last, and what there was then.
+    last: (Instant, u64, Writes),
+}
+
+impl View {
+    pub(super) fn new(json: bool) -> Self {
+        let shown = match json {
+            true => Shown::Events,
+            false if std::io::stderr().is_terminal() => {
+                let style = ProgressStyle::with_template("{spinner} {msg}");
+                let style = style.unwrap_or(ProgressStyle::default_spinner());
+                Shown::Terminal(ProgressBar::new_spinner().with_style(style))
+            }
+            false => Shown::Lines,
+        };
+        Self { shown, last: (Instant::now(), 0, Writes::default()) }
+    }
+
+    pub(super) fn tell(&mut self, status: &Status) {
+        let now = Instant::now();
+        let (then, bytes, writes) = self.last;
+        let passed = now - then;
+        if matches!(self.shown, Shown::Lines) && passed < LINE_EVERY {
+            return;
+        }
+        let came = status.progress.bytes_in.saturating_sub(bytes);
+        let rate = came as f64 / passed.as_secs_f64().max(1e-3);
+        let ended = status.writes.ended - writes.ended;
+        let latency = Nanos::new((status.writes.time.get() - writes.time.get()) / ended.max(1));
+        self.last = (now, status.progress.bytes_in, status.writes);
+        match &self.shown {
+            // A report that can't be made is no reason to stop recording.
+            Shown::Events => drop(report_json(&event(status, rate, latency))),
+            Shown::Terminal(bar) => {
+                bar.set_message(text(status, rate, latency, "\n  "));
+                bar.tick();
+            }
+            Shown::Lines => live::sys::telling::note(format_args!("{}", text(status, rate, latency, "; "))),
+        }
+    }
+
+    /// Clears the place on the terminal, for what is printed last.
+    pub(super) fn end(&self) {
+        if let Shown::Terminal(bar) = &self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn event(status: &Status, rate: f64, latency: Nanos) -> Value {
+    let (progress, writes) = (&status.progress, &status.writes);
+    json!({ "event": "progress", "bytes_in": progress.bytes_in, "bytes_stored": progress.stored,
+        "bytes_acknowledged": progress.acknowledged, "bytes_lost": progress.lost,
+        "fill_bytes": progress.fill, "high_water_bytes": progress.high_water,
+        "buffer_bytes": status.buffer, "bytes_per_second": rate.round(), "gaps": status.gaps,
+        "write_latency_ns": latency.get(), "slowest_write_ns": writes.slowest.get(),
+        "pauses": writes.pauses, "longest_pause_ns": writes.longest_pause.get() })
+}
+
+fn text(status: &Status, rate: f64, latency: Nanos, line: &str) -> String {
+    let (progress, writes) = (&status.progress, &status.writes);
+    let share = |bytes: u64| bytes as f64 / status.buffer.max(1) as f64;
+    let parts = progress.fill.saturating_mul(BAR as u64) / status.buffer.max(1);
+    let full = usize::try_from(parts).unwrap_or(BAR).min(BAR);
+    let bar = "#".repeat(full) + &".".repeat(BAR - full);
+    let mut text = format!("{} recorded, {:.1} MB/s{line}", HumanBytes(progress.stored), rate / 1e6);
+    text += &format!(
+        "buffer [{bar}] {:.0} %, at most {:.0} %",
+        share(progress.fill) * 1e2,
+        share(progress.high_water) * 1e2
+    );
+    text += &format!("{line}a write takes {latency}, at most {}; ", writes.slowest);
+    text += &format!("{} pauses of the medium, at most {}{line}", writes.pauses, writes.longest_pause);
+    text + &match (status.gaps, progress.lost) {
+        (0, _) => "nothing lost".to_owned(),
+        (gaps, lost) => format!("LOST: {lost} B in {gaps} gaps"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use record::Progress;
+    use record::registers::Direction;
+
+    use super::*;
+
+    fn status() -> Status {
+        let progress =
+            Progress { bytes_in: 9_000, stored: 8_000, fill: 512, high_water: 1_000, ..Progress::default() };
+        let writes = Writes { ended: 4, time: Nanos::from_millis(8), pauses: 2, ..Writes::default() };
+        Status { progress, writes, buffer: 1_024, ..Status::idle(Direction::Write) }
+    }
+
+    #[test]
+    fn the_text_has_rate_fill_latency_pauses_and_gaps() {
+        let mut status = status();
+        let shown = text(&status, 12_340_000.0, Nanos::from_millis(2), "; ");
+        for words in ["12.3 MB/s", "[##########..........] 50 %, at most 98 %", "2 pauses", "nothing lost"] {
+            assert!(shown.contains(words), "{shown}");
+        }
+        (status.gaps, status.progress.lost, status.progress.fill) = (3, 77, 9_999);
+        let shown = text(&status, 0.0, Nanos::ZERO, "; ");
+        assert!(shown.contains("LOST: 77 B in 3 gaps") && shown.contains(&"#".repeat(BAR)), "{shown}");
+    }
+
+    #[test]
+    fn the_event_has_what_the_text_has() {
+        let event = event(&status(), 5.4, Nanos::from_millis(2));
+        assert_eq!((&event["event"], &event["bytes_per_second"]), (&"progress".into(), &5.0.into()));
+        assert_eq!((&event["write_latency_ns"], &event["pauses"]), (&2_000_000.into(), &2.into()));
+    }
+}

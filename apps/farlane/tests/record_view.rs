@@ -1,0 +1,78 @@
+//! What people and programs see of a recording that is under way.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+use support::fail;
+use support::running::{Running, wait_until};
+
+/// How long a recorder may take to end.
+const LONGEST: Duration = Duration::from_secs(60);
+
+fn asked(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    // A request that was not read to its end resets the connection.
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn a_recording_has_figures_for_prometheus_and_lines_where_there_is_no_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec").to_str().unwrap().to_owned();
+    let arguments = ["record", "--from", "generate:10MB", "--to", &path, "--metrics", "127.0.0.1:0"];
+    let recorder = Running::start(&arguments);
+    let mut address = String::new();
+    wait_until("the figures are served", || {
+        let said = recorder.said();
+        let at =
+            said.lines().find_map(|line| line.split_once("figures at http://")?.1.strip_suffix("/metrics"));
+        address = at.unwrap_or_default().to_owned();
+        !address.is_empty()
+    });
+    let mut answer = String::new();
+    let mut figure = |name: &str| -> f64 {
+        answer = asked(&address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        let start = format!("farlane_record_{name} ");
+        answer.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap()
+    };
+    wait_until("bytes are acknowledged", || figure("bytes_acknowledged_total") > 0.0);
+    assert!(figure("bytes_in_total") > 0.0 && figure("running") == 1.0 && figure("writes_total") > 0.0);
+    assert_eq!((figure("gaps_total"), figure("buffer_bytes")), (0.0, 33_554_432.0));
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"), "{answer}");
+    assert!(asked(&address, "GET /secrets HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert_eq!(asked(&address, &"x".repeat(5_000)), "", "a request without end gets nothing");
+    let said = ["MB/s", "buffer [", "a write takes ", "pauses of the medium", "nothing lost"];
+    wait_until("a line is written", || said.iter().all(|words| recorder.said().contains(words)));
+    recorder.signal("INT");
+    let output = recorder.output(LONGEST);
+    assert!(output.status.success());
+    let refused = fail(&["record", "--from", "generate:1MB", "--to", &path, "--metrics", "192.0.2.1:1"]);
+    assert!(refused.contains("--metrics 192.0.2.1:1") && refused.contains("127.0.0.1:0"), "{refused}");
+}
+
+#[test]
+fn events_have_rate_latency_pauses_and_gaps() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec").to_str().unwrap().to_owned();
+    let arguments = ["record", "--from", "generate:10MB", "--to", &path, "--for", "1s", "--json"];
+    let output = Running::start(&arguments).output(LONGEST);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.len() >= 3, "{text}");
+    let middle = &events[1];
+    assert_eq!(middle["event"], "progress");
+    let rate = middle["bytes_per_second"].as_f64().unwrap();
+    assert!(rate > 1e6 && rate < 1e9, "{middle}");
+    for key in ["fill_bytes", "buffer_bytes", "gaps", "write_latency_ns", "pauses", "longest_pause_ns"] {
+        assert!(middle[key].is_u64(), "{key} of {middle}");
+    }
+}
