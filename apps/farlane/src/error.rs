@@ -367,6 +367,12 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane recover finds what is there, declares the rest and certifies it"))]
     NotProved { path: PathBuf },
 
+    #[error("{}: the certificate is not signed with the key {asked}", path.display())]
+    #[diagnostic(help(
+        "farlane verify without --signed-by shows whose signature there is; farlane record --sign makes one"
+    ))]
+    NotSigned { path: PathBuf, asked: live::carrier::identity::Fingerprint },
+
     #[error("{}: measuring overwrites what is there", path.display())]
     #[diagnostic(help("give --overwrite if nothing there is needed any more"))]
     Overwritten { path: PathBuf },

@@ -1,4 +1,4 @@
-//! What people and programs see of a recording that is under way.
+//! What people and programs see of a recording that is under way, and who answers for it later.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -9,8 +9,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::fail;
 use support::running::{Running, wait_until};
+use support::{fail, farlane, json, succeed};
 
 /// How long a recorder may take to end.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -75,4 +75,36 @@ fn events_have_rate_latency_pauses_and_gaps() {
     for key in ["fill_bytes", "buffer_bytes", "gaps", "write_latency_ns", "pauses", "longest_pause_ns"] {
         assert!(middle[key].is_u64(), "{key} of {middle}");
     }
+}
+
+#[test]
+fn a_certificate_is_signed_and_whoever_changes_it_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (path, key, other) = (at("a.rec"), at("key.pem"), at("other.pem"));
+    let ours = json(&["key", "new", &key, "--json"])["key"].as_str().unwrap().to_owned();
+    let theirs = json(&["key", "new", &other, "--json"])["key"].as_str().unwrap().to_owned();
+    let arguments = ["record", "--from", "generate:100MB", "--to", &path, "--size", "2MB"];
+    succeed(&[&arguments[..], &["--sign", &key]].concat());
+    let proof = json(&["verify", &path, "--signed-by", &ours, "--json"]);
+    assert_eq!((&proof["ok"], &proof["signed_by"]), (&true.into(), &ours.clone().into()));
+    assert!(succeed(&["verify", &path]).contains(&format!("signed by {ours}")));
+    let refused = Running::start(&["verify", &path, "--signed-by", &theirs]).fail();
+    assert!(refused.contains("is not signed with the key") && refused.contains(&theirs), "{refused}");
+    // The reason of the end is changed, with digests that fit.
+    let mut medium = std::fs::read(&path).unwrap();
+    let chunk = &mut medium[131_072..2 * 131_072];
+    chunk[128] ^= 1;
+    let length = usize::try_from(u32::from_le_bytes(chunk[64..68].try_into().unwrap())).unwrap();
+    let digest = live::sys::digest::crc32c(0, &chunk[128..128 + length]);
+    chunk[120..124].copy_from_slice(&digest.to_le_bytes());
+    let digest = live::sys::digest::crc32c(0, &chunk[..124]);
+    chunk[124..128].copy_from_slice(&digest.to_le_bytes());
+    std::fs::write(&path, medium).unwrap();
+    let output = farlane(&["verify", &path, "--json"]);
+    let proof: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&proof["ok"], &proof["wrong_signature"]), (&false.into(), &true.into()), "{proof}");
+    // A key that is not there is missed before anything is recorded.
+    let refused = fail(&[&arguments[..], &["--force", "--sign", &at("none.pem")]].concat());
+    assert!(refused.contains("none.pem"), "{refused}");
 }

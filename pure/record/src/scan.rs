@@ -351,6 +351,7 @@ impl Survey {
             index: 0,
             sha256: digest_of_all(&all),
             streams,
+            signature: None,
         };
         self.certificate = Some(certificate.clone());
         (new, certificate)

@@ -65,7 +65,7 @@ pub(crate) use record::{
 pub(crate) use record_control::{RecordAction, RecordControlArgs, RecordRequest, RecorderControl};
 pub(crate) use record_export::{Datatype, Format, RecordingExport};
 pub(crate) use record_metrics::MetricsArgs;
-pub(crate) use record_proof::{DigestArg, ProofArgs};
+pub(crate) use record_proof::{DigestArg, ProofArgs, VerifyArgs};
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
@@ -198,8 +198,10 @@ pub(crate) enum Command {
     #[command(after_help = record::REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
     /// Prove from the medium that a recording's certificate is true
-    #[command(after_help = "Example:\n  farlane verify flight.rec --json")]
-    Verify(RecordingArgs),
+    #[command(
+        after_help = "Example:\n  farlane verify flight.rec --json\n  farlane verify flight.rec --signed-by SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU"
+    )]
+    Verify(VerifyArgs),
     /// Find all that a cut off or damaged recording has, and certify it
     #[command(after_help = "Example:\n  farlane recover flight.rec")]
     Recover(RecordingArgs),

@@ -1,6 +1,11 @@
 //! The options of recordings that concern their proof.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
+use live::carrier::identity::Fingerprint;
+
+use super::RecordingArgs;
 
 /// Which digest a certificate has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -20,4 +25,19 @@ pub(crate) struct ProofArgs {
     /// finds no deliberate change, e.g. --digest none
     #[arg(long, value_name = "DIGEST", default_value = "sha256")]
     pub(crate) digest: DigestArg,
+    /// Sign the certificate with the key in this file, which farlane key new makes, e.g. --sign
+    /// recorder.pem
+    #[arg(long, value_name = "KEYFILE")]
+    pub(crate) sign: Option<PathBuf>,
+}
+
+/// Which recording is to be proved, and what for.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) recording: RecordingArgs,
+    /// Demand that the certificate is signed with the key that has this fingerprint, e.g. --signed-by
+    /// SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
+    #[arg(long, value_name = "FINGERPRINT")]
+    pub(crate) signed_by: Option<Fingerprint>,
 }

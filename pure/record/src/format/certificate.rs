@@ -1,5 +1,6 @@
 //! The certificate: bytes in = bytes stored + gaps declared.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{STREAMS_MAX, u32_at, u64_at};
@@ -80,6 +81,20 @@ pub struct StreamTotals {
     pub sha256: [u8; 32],
 }
 
+/// What a signature of a certificate begins with, so that it is good for nothing else.
+const SIGNED_LABEL: &[u8] = b"farlane recording certificate\0";
+/// Length of a public key and of a signature in bytes, together.
+const SIGNATURE: usize = 96;
+
+/// Who answers for a certificate (Ed25519, RFC 8032).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The public key.
+    pub key: [u8; 32],
+    /// The signature of [`Certificate::signed_bytes`].
+    pub signature: [u8; 64],
+}
+
 /// The payload of the certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
@@ -101,6 +116,8 @@ pub struct Certificate {
     pub sha256: [u8; 32],
     /// The accounts of the streams, by number.
     pub streams: Vec<StreamTotals>,
+    /// Who answers for it.
+    pub signature: Option<Signature>,
 }
 
 impl Certificate {
@@ -125,10 +142,12 @@ impl Certificate {
     /// When there are more than [`STREAMS_MAX`] streams.
     pub fn emit(&self, payload: &mut [u8]) -> usize {
         assert!(self.streams.len() <= STREAMS_MAX, "too many streams");
+        let end = self.unsigned_length();
         let (head, records) = payload.split_at_mut(HEAD);
         head.fill(0);
         head[0] = self.reason.byte();
         head[1] = u8::from(!self.has_digests);
+        head[2] = u8::from(self.signature.is_some());
         head[4..8].copy_from_slice(&u32::try_from(self.streams.len()).unwrap_or(u32::MAX).to_le_bytes());
         for (at, value) in [self.slots, self.gaps, self.bad, self.high_water, self.index].iter().enumerate() {
             head[8 + at * 8..16 + at * 8].copy_from_slice(&value.to_le_bytes());
@@ -141,7 +160,26 @@ impl Certificate {
             record[16..24].copy_from_slice(&stream.lost.to_le_bytes());
             record[32..64].copy_from_slice(&stream.sha256);
         }
+        let Some(Signature { key, signature }) = &self.signature else { return end };
+        payload[end..end + key.len()].copy_from_slice(key);
+        payload[end + key.len()..end + SIGNATURE].copy_from_slice(signature);
+        end + SIGNATURE
+    }
+
+    const fn unsigned_length(&self) -> usize {
         HEAD + self.streams.len() * LENGTH
+    }
+
+    /// What is signed: a label, the name of the recording, and the payload of the signed certificate
+    /// up to the public key.
+    ///
+    /// # Panics
+    /// When there are more than [`STREAMS_MAX`] streams.
+    pub fn signed_bytes(&self, recording: [u8; 16]) -> Vec<u8> {
+        let signature = Some(Signature { key: [0; 32], signature: [0; 64] });
+        let mut payload = vec![0; self.unsigned_length() + SIGNATURE];
+        Self { signature, ..self.clone() }.emit(&mut payload);
+        [SIGNED_LABEL, &recording, &payload[..self.unsigned_length()]].concat()
     }
 
     /// Parses a payload; `None` if it is no certificate.
@@ -153,6 +191,15 @@ impl Certificate {
             return None;
         }
         let digest = |bytes: &[u8]| core::array::from_fn(|at| bytes[at]);
+        let end = HEAD + count * LENGTH;
+        let signature = match head[2] & 1 == 1 {
+            true => {
+                let (key, signature) = payload.get(end..end + SIGNATURE)?.split_at(32);
+                let signature = core::array::from_fn(|at| signature[at]);
+                Some(Signature { key: digest(key), signature })
+            }
+            false => None,
+        };
         let streams = records.chunks_exact(LENGTH).map(|record| StreamTotals {
             bytes_in: u64_at(record, 0),
             stored: u64_at(record, 8),
@@ -169,6 +216,42 @@ impl Certificate {
             index: u64_at(head, 40),
             sha256: digest(&head[64..]),
             streams: streams.collect(),
+            signature,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_comes_back_with_and_without_signature() {
+        let stream = StreamTotals { bytes_in: 5, stored: 4, lost: 1, sha256: [7; 32] };
+        let mut certificate = Certificate {
+            reason: Reason::Asked,
+            has_digests: true,
+            slots: 9,
+            gaps: 1,
+            bad: 0,
+            high_water: 77,
+            index: 8,
+            sha256: [6; 32],
+            streams: vec![stream; 3],
+            signature: None,
+        };
+        let mut payload = [0xa5; 1_000];
+        let length = certificate.emit(&mut payload);
+        assert_eq!(Certificate::parse(&payload[..length]).as_ref(), Some(&certificate));
+        let signed = certificate.signed_bytes([3; 16]);
+        certificate.signature = Some(Signature { key: [1; 32], signature: [2; 64] });
+        let length = certificate.emit(&mut payload);
+        assert_eq!(Certificate::parse(&payload[..length]).as_ref(), Some(&certificate));
+        assert_eq!(Certificate::parse(&payload[..length - 1]), None);
+        // The signature covers everything but itself, and whether there is one.
+        assert_eq!(signed, certificate.signed_bytes([3; 16]));
+        assert!(signed.ends_with(&payload[..length - SIGNATURE]));
+        certificate.high_water += 1;
+        assert_ne!(signed, certificate.signed_bytes([3; 16]));
     }
 }

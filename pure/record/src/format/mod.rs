@@ -9,7 +9,7 @@ mod index;
 mod packet;
 mod superblock;
 
-pub use certificate::{Certificate, Reason, StreamTotals};
+pub use certificate::{Certificate, Reason, Signature, StreamTotals};
 pub use gap::{Cause, Gap, Place};
 pub use index::{Entry, Index};
 pub use packet::{Content, LinkType, PACKET_HEAD, Packet, PacketFlags, PacketHead, Packets};

@@ -144,6 +144,7 @@ impl Recorder {
             index: self.last_index,
             sha256: if has_digests { crate::digest_of_all(&digests) } else { [0; 32] },
             streams,
+            signature: None,
         }
     }
 }

@@ -12,8 +12,10 @@ mod view;
 use std::path::Path;
 
 use engine::Nanos;
+use live::carrier::identity::Identity;
 use live::drivers::record::{
-    Far, Handle, Limits, Place, ReadError, Recorded, Recording, Source, Target, record, stop_on_signals,
+    Far, Handle, Limits, Place, ReadError, Recorded, Recording, Signer, Source, Target, record,
+    stop_on_signals,
 };
 use live::sys::clock::Clock;
 use record::format::Gap;
@@ -24,7 +26,7 @@ use serde_json::{Value, json};
 use super::preflight::{self, answer::time_of};
 use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json};
-use crate::args::{DigestArg, FarSpec, RecordAction, RecordArgs, RecordingArgs};
+use crate::args::{DigestArg, FarSpec, RecordAction, RecordArgs, RecordingArgs, VerifyArgs};
 use crate::error::Error;
 use view::View;
 
@@ -145,7 +147,15 @@ fn session(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
     let buffer = config.buffer as u64 * u64::from(args.chunk);
     warn(args, to, buffer);
     let limits = Limits { time: args.time, bytes: args.size };
+    let signing = args.proof.sign.as_deref().map(Identity::read).transpose()?;
     let recorded = recorded(args, to, config, sources, limits, handle)?;
+    if let Some(identity) = signing.filter(|_| recorded.is_certified) {
+        let signed = match far(to)? {
+            Some(far) => Recording::sign_far(far, &identity),
+            None => Recording::sign(to, &identity),
+        };
+        signed.map_err(|error| unreadable(to, error))?;
+    }
     finish(args, to, &recorded)
 }
 
@@ -240,9 +250,16 @@ fn account(recording: &Recording) -> String {
     text + &format!("  SHA-256 {}\n", hex(&recording.sha256()))
 }
 
-pub(crate) fn verify(args: &RecordingArgs) -> Result<(), Error> {
+pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
+    let (asked, args) = (args.signed_by, &args.recording);
     let recording = read(args, false)?;
-    let (is_proved, survey) = (recording.is_proved(), &recording.survey);
+    let (survey, signer) = (&recording.survey, recording.signer());
+    let is_signed = asked.is_none_or(|asked| signer == Signer::Known(asked));
+    let is_proved = recording.is_proved() && is_signed;
+    let known = match signer {
+        Signer::Known(key) => Some(key.to_string()),
+        Signer::Nobody | Signer::Wrong => None,
+    };
     if args.output.json {
         let missing: Vec<_> = survey
             .holes
@@ -251,11 +268,20 @@ pub(crate) fn verify(args: &RecordingArgs) -> Result<(), Error> {
             .collect();
         print_json(&json!({ "ok": is_proved, "bytes": survey.bytes(), "gaps": gaps_json(&survey.gaps),
             "bad_chunks": bad_json(&recording), "missing": missing, "sha256": hex(&recording.sha256()),
-            "certificate": survey.certificate.is_some(), "being_written": recording.in_use }))?;
+            "certificate": survey.certificate.is_some(), "being_written": recording.in_use,
+            "signed_by": known, "wrong_signature": signer == Signer::Wrong }))?;
     } else {
         let word = if is_proved { "proved" } else { "NOT proved" };
         let head = format!("{word}: {} B in {} chunks\n", survey.bytes(), survey.entries.len());
-        print(&(head + &account(&recording)))?;
+        let signed = match (signer, known) {
+            (Signer::Wrong, _) => "  the signature is WRONG: the certificate was changed\n".to_owned(),
+            (_, Some(key)) => format!("  signed by {key}\n"),
+            _ => String::new(),
+        };
+        print(&(head + &account(&recording) + &signed))?;
+    }
+    if let Some(asked) = asked.filter(|_| !is_signed) {
+        return Err(Error::NotSigned { path: args.path.clone(), asked });
     }
     if is_proved { Ok(()) } else { Err(Error::NotProved { path: args.path.clone() }) }
 }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ring::rand::SystemRandom;
-use ring::signature::Ed25519KeyPair;
+use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 use ring::{digest, hmac};
+use rustls::SignatureScheme;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -76,6 +77,9 @@ impl KeyError {
         }
     }
 }
+
+/// What stands before the 32 bytes of a public key of Ed25519 (SubjectPublicKeyInfo, RFC 8410).
+const ED25519_PUBLIC: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The key pair of one end. It is known to others by its fingerprint.
 pub struct Identity {
@@ -172,6 +176,15 @@ impl Identity {
         self.fingerprint
     }
 
+    /// Signs `message` (Ed25519). Returns the public key and the signature; `None` if the key is of
+    /// another kind.
+    pub(crate) fn sign(&self, message: &[u8]) -> Option<([u8; 32], [u8; 64])> {
+        let public = self.proof.cert.first()?.strip_prefix(&ED25519_PUBLIC)?;
+        let signer = self.proof.key.choose_scheme(&[SignatureScheme::ED25519])?;
+        let signature = signer.sign(message).ok()?;
+        Some((public.try_into().ok()?, signature.try_into().ok()?))
+    }
+
     /// The key as TLS takes it.
     pub(super) fn proof(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.proof)
@@ -198,6 +211,12 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({})", self.fingerprint)
     }
+}
+
+/// Whose key `public` (Ed25519) is, if `signature` is that of `message` by it.
+pub(crate) fn signer_of(message: &[u8], public: &[u8; 32], signature: &[u8; 64]) -> Option<Fingerprint> {
+    UnparsedPublicKey::new(&ED25519, public).verify(message, signature).ok()?;
+    Some(fingerprint_of(&[&ED25519_PUBLIC[..], public].concat()))
 }
 
 /// The fingerprint of a public key (SubjectPublicKeyInfo, DER).

@@ -12,6 +12,7 @@ mod proof;
 mod tls;
 
 pub use admission::{Admission, AdmissionError, Grant};
+pub(crate) use key::signer_of;
 pub use key::{Identity, KeyError};
 pub use known::{KnownEnds, KnownError};
 pub use proof::Pin;

@@ -38,7 +38,7 @@ impl Recording {
         Self::open_store(Store::Far(RefCell::new(far)), false)
     }
 
-    fn open_store(store: Store, in_use: bool) -> Result<Self, ReadError> {
+    pub(super) fn open_store(store: Store, in_use: bool) -> Result<Self, ReadError> {
         let chunk = find(&store)?.ok_or(ReadError::NoRecording)?;
         let mut scan = Scan::new(chunk, crc32c);
         let slots = store.bytes()?.div_ceil(u64::from(chunk));

@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use super::far::Far;
 use super::reads::{self, Block, Ends, Piece};
 use super::real_time;
+use super::signing::Signer;
 use crate::sys::digest::crc32c;
 use crate::sys::lock::lock;
 
@@ -96,7 +97,7 @@ impl Store {
         }
     }
 
-    fn sync(&self) -> io::Result<()> {
+    pub(super) fn sync(&self) -> io::Result<()> {
         match self {
             Self::File(file) => file.sync_data(),
             Self::Far(far) => far.borrow_mut().flush(),
@@ -200,7 +201,8 @@ impl Recording {
     /// Whether the certificate is true in every respect.
     pub fn is_proved(&self) -> bool {
         let told = self.survey.certificate.as_ref();
-        self.survey.proves() && told.is_some_and(|told| self.agrees(told))
+        let is_signed_well = self.signer() != Signer::Wrong;
+        is_signed_well && self.survey.proves() && told.is_some_and(|told| self.agrees(told))
     }
 
     fn agrees(&self, told: &Certificate) -> bool {
@@ -237,7 +239,12 @@ impl Recording {
         Ok(new)
     }
 
-    fn put(&mut self, kind: Kind, slot: u64, emit: impl FnOnce(&mut [u8]) -> usize) -> io::Result<()> {
+    pub(super) fn put(
+        &mut self,
+        kind: Kind,
+        slot: u64,
+        emit: impl FnOnce(&mut [u8]) -> usize,
+    ) -> io::Result<()> {
         let mut bytes = vec![0; self.survey.chunk as usize];
         let length = u32::try_from(emit(&mut bytes[HEADER_LENGTH..])).unwrap_or(u32::MAX);
         let header = Header {
