@@ -1,8 +1,8 @@
-//! The recorder beside `fio` (same file system, sizes and depth), its processor time, its memory, what
-//! pauses of the disk cost it, and the pace of a replay.
+//! The recorder beside `fio` (same file system, sizes and depth), its processor time, its memory,
+//! what pauses of the disk cost it, and the pace of a replay.
 //!
 //! `make bench` runs this. Figures are medians of runs that interleave the recorder and fio. No
-//! figure here is a test. FOLDER names where the files go: this directory's file system unless said.
+//! figure here is a test. FOLDER names where the files go; otherwise they go to this directory.
 
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
 
@@ -213,8 +213,8 @@ fn datagrams(path: &Path, disk: f64) {
     );
 }
 
-/// Sends `rate` MB a second in all streams together for a second. Returns the rate that was reached,
-/// or what did not keep up.
+/// Sends `rate` MB a second in all streams together for a second. Returns the rate that was
+/// reached, or what did not keep up.
 fn try_datagrams(path: &Path, rate: u64) -> Result<u64, String> {
     const LENGTH: usize = 8 << 10;
     let mut arguments = vec!["--to", path.to_str().unwrap(), "--digest", "none", "--buffer", "128MiB"];

@@ -36,8 +36,9 @@ pub(crate) struct ProofArgs {
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,
-    /// Demand that the certificate is signed with the key that has this fingerprint, e.g. --signed-by
-    /// SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
+    /// Demand that the certificate is signed with the key that has this fingerprint.
+    ///
+    /// Example: --signed-by SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
     #[arg(long, value_name = "FINGERPRINT")]
     pub(crate) signed_by: Option<Fingerprint>,
 }

@@ -170,8 +170,8 @@ impl Certificate {
         HEAD + self.streams.len() * LENGTH
     }
 
-    /// What is signed: a label, the name of the recording, and the payload of the signed certificate
-    /// up to the public key.
+    /// What is signed: a label, the name of the recording, and the payload of the signed
+    /// certificate up to the public key.
     ///
     /// # Panics
     /// When there are more than [`STREAMS_MAX`] streams.
