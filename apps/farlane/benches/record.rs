@@ -69,9 +69,11 @@ fn rates(floor: &Path, path: &Path) {
     let record = ["record", "--from", "generate:100GB", "--size", &size, "--to", file, "--force", "--digest"];
     let mut rows: [Vec<[f64; 2]>; 3] = Default::default();
     for _ in 0..RUNS {
-        let _ = std::fs::remove_file(floor);
+        let _ = (std::fs::remove_file(floor), std::fs::remove_file(path));
         let floor_rate = throughput(floor, "write");
         for (row, digest) in [(0, "sha256"), (1, "none")] {
+            // As fio's, the file is a new one.
+            let _ = std::fs::remove_file(path);
             rows[row].push([floor_rate, timed(&[&record[..], &[digest]].concat()).1]);
         }
         let replayed = timed(&["replay", file, "--to", "/dev/null", "--speed", "max"]).1;

@@ -137,7 +137,8 @@ pub fn record(
     handle: &Handle,
     tell: impl FnMut(&Status),
 ) -> io::Result<Recorded> {
-    let sink = Sink::create(place.target, place.overwrite)?;
+    let mut sink = Sink::create(place.target, place.overwrite)?;
+    sink.expect(limits.bytes.unwrap_or(0));
     let slots = sink.bytes().map(|bytes| bytes / u64::from(config.chunk)).or(config.slots);
     let config = Config { crc32c: crate::sys::digest::crc32c, slots, ..config };
     handle.update(|status| {
@@ -229,7 +230,9 @@ impl Session {
                 has_moved |= source.take_packets(now, stream, &mut self.recorder, left);
                 continue;
             }
-            let Some(room) = self.recorder.room(now, stream) else {
+            let room = self.recorder.room(now, stream);
+            source.hold(room.is_none() && !source.drops());
+            let Some(room) = room else {
                 if source.drops() {
                     has_moved |= self.recorder.is_recording() && {
                         drop_from(source, now, stream, &mut self.recorder, time.nanos)

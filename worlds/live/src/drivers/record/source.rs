@@ -49,11 +49,13 @@ pub struct Source {
     kind: Kind,
     is_over: bool,
     on_full: OnFull,
+    /// It has to wait for room in the buffer, so that what it has is no reason to wake up.
+    is_held: bool,
 }
 
 impl Source {
     const fn new(kind: Kind) -> Self {
-        Self { kind, is_over: false, on_full: OnFull::Wait }
+        Self { kind, is_over: false, on_full: OnFull::Wait, is_held: false }
     }
 
     pub(super) fn datagrams(datagrams: Datagrams) -> Self {
@@ -164,6 +166,11 @@ impl Source {
         Self::new(Kind::Generator { rate, start: None, made: 0 })
     }
 
+    /// Whether it waits for room in the buffer from now on.
+    pub(super) const fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
     pub(super) const fn is_over(&self) -> bool {
         self.is_over
     }
@@ -211,7 +218,7 @@ impl Source {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
-            _ if self.is_over => None,
+            _ if self.is_over || self.is_held => None,
             Kind::Listener(listener) => Some(listener.as_fd()),
             Kind::Stream(stream) => Some(stream.as_fd()),
             Kind::File(file) => Some(file.as_fd()),

@@ -17,11 +17,16 @@ use crate::sys::lock::lock;
 
 use super::LOOKED_AT;
 
-/// The first space that a file is given ahead of its writes, in bytes. Each further one doubles the
-/// file.
+/// The first space that a file is given ahead of its writes, in bytes. Each further one makes the
+/// file four times as long: writes under way have to end first.
 const AHEAD_FIRST: u64 = 16 << 20;
 /// The most space that a file is given at once, in bytes.
 const AHEAD_MAX: u64 = 1 << 30;
+
+/// More space is asked for when a file has no more than this left, in bytes.
+const LEAD: u64 = 128 << 20;
+/// The most space that a recording of known size is given at its start, in bytes.
+const EXPECTED_MAX: u64 = 4 << 30;
 
 /// Space that a file has behind its writes. A write into such space needs no space of its own: the
 /// kernel carries out many at once, each without waiting.
@@ -40,8 +45,8 @@ impl Ahead {
     /// The space to ask for, if it is time. Its offset and length in bytes.
     fn next(&self) -> Option<(u64, u64)> {
         let end = self.end.filter(|_| !self.is_under_way)?;
-        let length = end.clamp(AHEAD_FIRST, AHEAD_MAX);
-        (self.written + length / 2 >= end).then_some((end, length))
+        let length = end.saturating_mul(3).clamp(AHEAD_FIRST, AHEAD_MAX);
+        (self.written + (length / 2).min(LEAD) >= end).then_some((end, length))
     }
 }
 
@@ -97,6 +102,20 @@ impl FileSink {
     /// Whether writes bypass the page cache.
     pub(super) const fn is_direct(&self) -> bool {
         self.is_direct
+    }
+
+    /// Gives the file space for `bytes` bytes at once, as far as that is no more than
+    /// [`EXPECTED_MAX`] and the file system has it.
+    pub(super) fn expect(&mut self, bytes: u64) {
+        if bytes <= LEAD {
+            return;
+        }
+        // Headers and index take less than a 64th.
+        let bytes = (bytes + bytes / 64).min(EXPECTED_MAX) + LEAD;
+        if let Some(end) = self.ahead.end.filter(|end| *end < bytes) {
+            let given = allocate(self.kernel.file(), end, bytes - end, FallocateFlags::empty());
+            self.ahead.end = given.map_or(Some(end), |()| Some(bytes));
+        }
     }
 
     pub(super) fn poll_fd(&self) -> Option<RawFd> {

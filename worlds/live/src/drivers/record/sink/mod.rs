@@ -85,6 +85,13 @@ impl Sink {
         }
     }
 
+    /// Prepares for so many bytes.
+    pub(super) fn expect(&mut self, bytes: u64) {
+        if let Kind::File(file) = &mut self.kind {
+            file.expect(bytes);
+        }
+    }
+
     /// The descriptor that is readable when something has ended.
     pub(super) fn poll_fd(&self) -> Option<RawFd> {
         match &self.kind {
