@@ -359,6 +359,10 @@ pub(crate) enum Error {
     #[diagnostic(help("name a file that farlane record has written and writes no more"))]
     Recording { path: PathBuf, why: String },
 
+    #[error("{}: {why}", path.display())]
+    #[diagnostic(help("a longer --ring, or a smaller --buffer or --chunk, fits; see docs/record.md"))]
+    Ring { path: PathBuf, why: String },
+
     #[error("{} holds something already, and would be overwritten", path.display())]
     #[diagnostic(help("name another file, or give --force"))]
     Occupied { path: PathBuf },
@@ -465,6 +469,7 @@ impl Error {
             | Self::Processor(_)
             | Self::FarNamespace { .. }
             | Self::Overwritten { .. }
+            | Self::Ring { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,

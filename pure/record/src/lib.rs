@@ -56,11 +56,40 @@ mod tests;
 
 pub use pace::Pace;
 pub use recorder::{
-    BUFFER_MAX, BUFFER_MIN, Config, Digests, Fault, Input, Missed, Output, Progress, Recorder,
+    BUFFER_MAX, BUFFER_MIN, Config, Digests, Fault, Input, Keep, Missed, Output, PinRange, PinRefusal,
+    Progress, Recorder, RingConfig,
 };
-pub use scan::{Bad, Hole, Scan, Survey};
+pub use scan::{Bad, Hole, RingSurvey, Scan, Survey};
 
 use sha2::{Digest as _, Sha256};
+
+/// Makes the SHA-256 of a stream's account from its chunks, in the stream's order.
+#[derive(Clone, Debug)]
+pub struct StreamDigest {
+    all: Sha256,
+    is_ring: bool,
+}
+
+impl StreamDigest {
+    /// Nothing yet. In a ring, chunks are digested by themselves: those that are overwritten can't
+    /// be taken out of a digest of bytes.
+    pub fn new(is_ring: bool) -> Self {
+        Self { all: Sha256::new(), is_ring }
+    }
+
+    /// Takes in the bytes of the next chunk.
+    pub fn update(&mut self, chunk: &[u8]) {
+        match self.is_ring {
+            true => self.all.update(Sha256::digest(chunk)),
+            false => self.all.update(chunk),
+        }
+    }
+
+    /// The digest.
+    pub fn finalize(self) -> [u8; 32] {
+        self.all.finalize().into()
+    }
+}
 
 /// The SHA-256 of several streams: of their own digests one behind the other, in the order of their
 /// numbers. A single stream's is its own.

@@ -7,8 +7,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::digest_of_all;
 use crate::format::{
-    CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, Gap, Header, Kind, Place, Reason, STREAMS_MAX,
-    StreamTotals, Superblock,
+    CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, FIRST_SLOT, Gap, HOLDING_SLOTS, Header, Holding,
+    Kind, Place, Reason, STREAMS_MAX, StreamTotals, Superblock,
 };
 
 /// A slot that should have a chunk and has none.
@@ -41,6 +41,12 @@ pub struct Scan {
     certificate: Option<Certificate>,
     entries: Vec<Entry>,
     gaps: Vec<Gap>,
+    /// Slots of gap records.
+    gap_slots: Vec<u64>,
+    /// What the newest of a ring's own words says that it holds: sequence number, slot, words.
+    held: Option<(u64, u64, Holding)>,
+    /// What chunks of a ring say that they have overwritten.
+    overwritten: Option<Holding>,
     bad: Vec<Bad>,
     /// The slot behind the last chunk of the recording.
     end: u64,
@@ -59,6 +65,9 @@ impl Scan {
             certificate: None,
             entries: Vec::new(),
             gaps: Vec::new(),
+            gap_slots: Vec::new(),
+            held: None,
+            overwritten: None,
             bad: Vec::new(),
             end: 0,
             sequence: 0,
@@ -139,10 +148,22 @@ impl Scan {
         }
         self.end = self.end.max(slot + 1);
         self.sequence = self.sequence.max(header.sequence.saturating_add(1));
+        if let Some(before) = header.overwrote {
+            self.overwritten.get_or_insert_default().raise(before.stream, before.end);
+        }
         match header.kind {
             Kind::Superblock => self.superblock = Superblock::parse(payload),
             Kind::Certificate => self.certificate = Certificate::parse(payload),
-            Kind::Gaps => self.gaps.extend(Gap::parse(payload)),
+            Kind::Gaps => {
+                self.gaps.extend(Gap::parse(payload));
+                self.gap_slots.push(slot);
+            }
+            Kind::Holding => {
+                let is_newer = self.held.as_ref().is_none_or(|(newest, ..)| *newest < header.sequence);
+                if let Some(holding) = Holding::parse(payload).filter(|_| is_newer) {
+                    self.held = Some((header.sequence, slot, holding));
+                }
+            }
             // The chunks themselves say more, and do not lie.
             Kind::Index => {}
             Kind::Data => {
@@ -154,12 +175,33 @@ impl Scan {
         }
     }
 
+    /// What a ring holds, by its own words and by what its chunks have overwritten since.
+    fn ring(&self) -> Option<RingSurvey> {
+        let is_ring = self.superblock.as_ref().is_some_and(|superblock| superblock.is_ring);
+        if !is_ring && self.held.is_none() && self.overwritten.is_none() {
+            return None;
+        }
+        let mut holding = self.held.as_ref().map(|held| held.2.clone()).unwrap_or_default();
+        let since = self.overwritten.iter().flat_map(|since| &since.floors);
+        for (stream, floor) in (0..).zip(since) {
+            holding.raise(stream, *floor);
+        }
+        let newest = self.held.as_ref().map(|held| held.1);
+        let next = if newest == Some(HOLDING_SLOTS[0]) { HOLDING_SLOTS[1] } else { HOLDING_SLOTS[0] };
+        Some(RingSurvey { holding, next })
+    }
+
     /// What the medium has.
     pub fn finish(mut self) -> Survey {
+        let ring = self.ring();
         let end = self.certificate.as_ref().map_or(self.end, |certificate| certificate.slots.max(self.end));
         // What is behind the end was there before, and is another's.
         self.bad.retain(|bad| bad.slot < end || self.certificate.is_none());
-        let gaps = distinct(self.gaps);
+        let mut gaps = distinct(self.gaps);
+        if let Some(ring) = &ring {
+            gaps = gaps.iter().flat_map(|gap| held_parts(gap, &ring.holding)).collect();
+            self.entries.retain(|entry| ring.holding.holds(entry.stream, entry.offset, entry.end()));
+        }
         // A medium may have carried out a write that it reported as failed, and whose bytes were
         // then declared lost: what is declared counts.
         self.entries.retain(|entry| !touches(&gaps, entry));
@@ -182,6 +224,8 @@ impl Scan {
             gaps,
             holes: Vec::new(),
             overlap: false,
+            ring,
+            gap_slots: self.gap_slots,
             bad: self.bad,
             end,
             sequence: self.sequence,
@@ -211,10 +255,30 @@ fn distinct(mut gaps: Vec<Gap>) -> Vec<Gap> {
     kept
 }
 
+/// What is held of a gap.
+fn held_parts(gap: &Gap, holding: &Holding) -> Vec<Gap> {
+    if gap.bytes == 0 {
+        return holding.holds(gap.stream, gap.from, gap.from).then_some(*gap).into_iter().collect();
+    }
+    let ranges = holding.ranges(gap.stream, u64::MAX).into_iter();
+    let parts = ranges.map(|(from, end)| (from.max(gap.from), end.min(gap.end())));
+    let parts = parts.filter(|(from, end)| from < end);
+    parts.map(|(from, end)| Gap { from, bytes: end - from, ..*gap }).collect()
+}
+
 /// Whether a byte of `entry` is in one of `gaps`, which are in order and distinct.
 fn touches(gaps: &[Gap], entry: &Entry) -> bool {
     let at = gaps.partition_point(|gap| (gap.stream, gap.end()) <= (entry.stream, entry.offset));
     gaps.get(at).is_some_and(|gap| gap.stream == entry.stream && gap.from < entry.end())
+}
+
+/// What a medium has of a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingSurvey {
+    /// What is held.
+    pub holding: Holding,
+    /// The slot in which the ring says next what it holds.
+    pub next: u64,
 }
 
 /// What a medium has of a recording.
@@ -236,6 +300,10 @@ pub struct Survey {
     pub holes: Vec<Hole>,
     /// Whether bytes are stored and declared as lost, too.
     pub overlap: bool,
+    /// What is held, if the recording is a ring: nothing of what is not is in `entries` or `gaps`.
+    pub ring: Option<RingSurvey>,
+    /// Slots of gap records.
+    pub gap_slots: Vec<u64>,
     /// Slots whose bytes are no chunk.
     pub bad: Vec<Bad>,
     /// The slot behind the recording's last.
@@ -260,12 +328,13 @@ impl Survey {
         self.entries.iter().map(|entry| u64::from(entry.length)).sum()
     }
 
-    /// Where a stream ends, as far as is known.
-    fn end_of(&self, stream: u32) -> u64 {
+    /// The place behind the last byte of a stream, as far as is known.
+    pub fn end_of(&self, stream: u32) -> u64 {
         let certified = self.certificate.as_ref().and_then(|all| all.streams.get(stream as usize));
         let stored = self.entries.iter().filter(|entry| entry.stream == stream).map(Entry::end).max();
         let lost = self.gaps.iter().filter(|gap| gap.stream == stream).map(Gap::end).max();
-        let found = stored.unwrap_or(0).max(lost.unwrap_or(0));
+        let floor = self.ring.as_ref().map_or(0, |ring| ring.holding.floor(stream));
+        let found = stored.unwrap_or(0).max(lost.unwrap_or(0)).max(floor);
         certified.map_or(found, |totals| totals.bytes_in.max(found))
     }
 
@@ -278,6 +347,14 @@ impl Survey {
             ranges.extend(lost.filter(|gap| gap.bytes > 0).map(|gap| (gap.from, gap.end())));
             ranges.sort_unstable();
             let end = self.end_of(stream);
+            if let Some(ring) = &self.ring {
+                // What is not held is not missing.
+                let held = ring.holding.ranges(stream, end);
+                let starts = [0].into_iter().chain(held.iter().map(|held| held.1));
+                let ends = held.iter().map(|held| held.0).chain([end]);
+                ranges.extend(starts.zip(ends).filter(|(from, behind)| from < behind));
+                ranges.sort_unstable();
+            }
             let mut at = 0;
             for (from, behind) in ranges.into_iter().chain([(end, end)]) {
                 if from > at {
@@ -295,7 +372,8 @@ impl Survey {
         let Some(certificate) = &self.certificate else { return false };
         let accounts = self.accounts(&[]);
         let is_same = |(found, told): (&StreamTotals, &StreamTotals)| {
-            (found.bytes_in, found.stored, found.lost) == (told.bytes_in, told.stored, told.lost)
+            let account = |of: &StreamTotals| (of.bytes_in, of.stored, of.lost, of.overwritten);
+            account(found) == account(told)
         };
         self.holes.is_empty()
             && !self.overlap
@@ -311,14 +389,34 @@ impl Survey {
         for stream in 0..u32::try_from(self.streams()).unwrap_or(0) {
             let stored = self.entries.iter().filter(|entry| entry.stream == stream);
             let lost = self.gaps.iter().filter(|gap| gap.stream == stream);
+            let bytes_in = self.end_of(stream);
+            let holding = self.ring.as_ref().map(|ring| &ring.holding);
             accounts.push(StreamTotals {
-                bytes_in: self.end_of(stream),
+                bytes_in,
+                overwritten: holding.map_or(0, |holding| holding.overwritten(stream, bytes_in)),
                 stored: stored.map(|entry| u64::from(entry.length)).sum(),
                 lost: lost.fold(0, |sum, gap| sum.saturating_add(gap.bytes)),
                 sha256: digests.get(stream as usize).copied().unwrap_or(Sha256::digest([]).into()),
             });
         }
         accounts
+    }
+
+    /// Whether the oldest was overwritten when the medium was full.
+    pub const fn is_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Slots for `count` chunks of gap records: behind the last one or, in a ring, where nothing is
+    /// held.
+    pub fn free_slots(&self, count: usize) -> Vec<u64> {
+        if self.ring.is_none() {
+            return (self.end.max(FIRST_SLOT)..).take(count).collect();
+        }
+        let mut used: Vec<_> =
+            self.entries.iter().map(|entry| entry.slot).chain(self.gap_slots.clone()).collect();
+        used.sort_unstable();
+        (HOLDING_SLOTS[1] + 1..).filter(|slot| used.binary_search(slot).is_err()).take(count).collect()
     }
 
     /// Makes the recording whole: declares each hole as a gap, found at `when`, and returns the new

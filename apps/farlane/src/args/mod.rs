@@ -21,6 +21,7 @@ mod record_control;
 mod record_export;
 mod record_metrics;
 mod record_proof;
+mod record_ring;
 mod sandbox;
 mod secrets;
 mod sim;
@@ -66,6 +67,7 @@ pub(crate) use record_control::{RecordAction, RecordControlArgs, RecordRequest, 
 pub(crate) use record_export::{Datatype, Format, RecordingExport};
 pub(crate) use record_metrics::MetricsArgs;
 pub(crate) use record_proof::{DigestArg, ProofArgs, VerifyArgs};
+pub(crate) use record_ring::{KeepFor, PinArgs, RingArgs};
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum, value_parser};
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
 use super::{
-    MetricsArgs, Output, ProofArgs, RecordAction, RecorderControl, UdpUrl, parse_positive_size, parse_size,
-    parse_time,
+    MetricsArgs, Output, ProofArgs, RecordAction, RecorderControl, RingArgs, UdpUrl, parse_positive_size,
+    parse_size, parse_time,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -18,7 +18,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from tcp-connect://camera.example:5000 --to flight.rec --for 10m --json
   farlane record --from tcp-listen://127.0.0.1:5000 --to tcp://far.example:4430
   farlane record --from 'udp://239.1.2.3:5004?iface=eth1&sequence=rtp' --to flight.rec --for 1h
-  farlane record ctl flight.control status
+  farlane record --from udp://0.0.0.0:5004 --to ring.rec --ring 20GiB --control ring.control
+  farlane record ctl ring.control pin --last 30s
   farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
 pub(super) const REPLAY_EXAMPLES: &str = "Examples:
   farlane replay flight.rec --to copy.bin --speed max
@@ -215,6 +216,8 @@ pub(crate) struct RecordArgs {
     /// End after this many bytes of all sources together
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) ring: RingArgs,
     #[command(flatten)]
     pub(crate) control: RecorderControl,
     #[command(flatten)]

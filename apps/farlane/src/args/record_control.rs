@@ -4,13 +4,18 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Output;
+use super::{Output, PinArgs};
 
 const CONTROL_EXAMPLES: &str = "Examples:
   farlane record --from udp://0.0.0.0:5004 --to flight.rec --control flight.control
   farlane record ctl flight.control status --json
   farlane record ctl flight.control stop
   farlane record --from udp://0.0.0.0:5004 --to flight.rec --on-demand --registers regs.sock";
+
+const PIN_EXAMPLES: &str = "Examples:
+  farlane record ctl flight.control pin --last 30s
+  farlane record ctl flight.control pin --stream 1 --from-offset 10GiB --bytes 2GiB
+  farlane record ctl flight.control pin --nothing";
 
 /// What to do with a running recorder.
 #[derive(Debug, Subcommand)]
@@ -39,6 +44,13 @@ pub(crate) enum RecordRequest {
     Start(Output),
     /// End: what came is written, then the certificate
     Stop(Output),
+
+    /// Keep a part of a ring from being overwritten.
+    ///
+    /// All of the chunks in which it lies are kept. After a power cut, the part is still pinned if
+    /// half a second has passed
+    #[command(after_help = PIN_EXAMPLES)]
+    Pin(PinArgs),
 }
 
 /// How a recorder is asked.

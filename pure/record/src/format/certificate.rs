@@ -1,4 +1,4 @@
-//! The certificate: bytes in = bytes stored + gaps declared.
+//! The certificate: bytes in = bytes stored + gaps declared; in a ring, + bytes overwritten.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -77,7 +77,11 @@ pub struct StreamTotals {
     pub stored: u64,
     /// Bytes that gap records declare.
     pub lost: u64,
-    /// SHA-256 of the stored bytes, in the stream's order.
+    /// Bytes that a ring does not hold any more, lost ones among them. What is stored or lost above
+    /// is what it holds.
+    pub overwritten: u64,
+    /// SHA-256 of the stored bytes, in the stream's order. In a ring: of the SHA-256 of each
+    /// chunk's bytes, one behind the other.
     pub sha256: [u8; 32],
 }
 
@@ -136,6 +140,11 @@ impl Certificate {
         self.streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.lost))
     }
 
+    /// Bytes of all streams that a ring does not hold any more.
+    pub fn bytes_overwritten(&self) -> u64 {
+        self.streams.iter().fold(0, |sum, stream| sum.saturating_add(stream.overwritten))
+    }
+
     /// Writes the certificate to the start of `payload`. Returns the length in bytes.
     ///
     /// # Panics
@@ -158,6 +167,7 @@ impl Certificate {
             record[0..8].copy_from_slice(&stream.bytes_in.to_le_bytes());
             record[8..16].copy_from_slice(&stream.stored.to_le_bytes());
             record[16..24].copy_from_slice(&stream.lost.to_le_bytes());
+            record[24..32].copy_from_slice(&stream.overwritten.to_le_bytes());
             record[32..64].copy_from_slice(&stream.sha256);
         }
         let Some(Signature { key, signature }) = &self.signature else { return end };
@@ -204,6 +214,7 @@ impl Certificate {
             bytes_in: u64_at(record, 0),
             stored: u64_at(record, 8),
             lost: u64_at(record, 16),
+            overwritten: u64_at(record, 24),
             sha256: digest(&record[32..]),
         });
         Some(Self {
@@ -227,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_certificate_comes_back_with_and_without_signature() {
-        let stream = StreamTotals { bytes_in: 5, stored: 4, lost: 1, sha256: [7; 32] };
+        let stream = StreamTotals { bytes_in: 5, stored: 4, lost: 1, overwritten: 0, sha256: [7; 32] };
         let mut certificate = Certificate {
             reason: Reason::Asked,
             has_digests: true,

@@ -7,12 +7,14 @@ mod certificate;
 mod gap;
 mod index;
 mod packet;
+mod ring;
 mod superblock;
 
 pub use certificate::{Certificate, Reason, Signature, StreamTotals};
 pub use gap::{Cause, Gap, Place};
 pub use index::{Entry, Index};
 pub use packet::{Content, LinkType, PACKET_HEAD, Packet, PacketFlags, PacketHead, Packets};
+pub use ring::{Holding, PINS_MAX, Pin};
 pub use superblock::Superblock;
 
 use core::fmt;
@@ -39,7 +41,10 @@ pub const SUPERBLOCK_SLOT: u64 = 0;
 pub const CERTIFICATE_SLOT: u64 = 1;
 /// The slot kept free for the last gap records.
 pub const GAP_SLOT: u64 = 2;
-/// The first slot of what is recorded.
+/// The two slots in which a ring says what it holds, in turn. They are a ring's first ones behind
+/// the slot of the last gap records.
+pub const HOLDING_SLOTS: [u64; 2] = [3, 4];
+/// The first slot of what is recorded, unless it is a ring: a ring has two more slots before it.
 pub const FIRST_SLOT: u64 = 3;
 /// The most streams of a recording.
 pub const STREAMS_MAX: usize = 64;
@@ -60,6 +65,8 @@ pub enum Kind {
     Index,
     /// The account of the whole: [`Certificate`].
     Certificate,
+    /// What a ring holds: [`Holding`].
+    Holding,
 }
 
 impl Kind {
@@ -70,6 +77,7 @@ impl Kind {
             3 => Self::Gaps,
             4 => Self::Index,
             5 => Self::Certificate,
+            6 => Self::Holding,
             _ => return None,
         })
     }
@@ -81,6 +89,7 @@ impl Kind {
             Self::Gaps => 3,
             Self::Index => 4,
             Self::Certificate => 5,
+            Self::Holding => 6,
         }
     }
 }
@@ -157,6 +166,18 @@ pub struct Header {
     pub length: u32,
     /// When the first byte of the payload arrived.
     pub time: Time,
+    /// Whose bytes lay in this slot of a ring before, if they were held.
+    pub overwrote: Option<Overwrote>,
+}
+
+/// Bytes that a chunk of a ring has overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overwrote {
+    /// The number of their stream.
+    pub stream: u32,
+    /// The place behind the last of them: what lies before it in the stream is not held any more,
+    /// unless it is pinned.
+    pub end: u64,
 }
 
 /// Why bytes are no chunk.
@@ -217,6 +238,10 @@ impl Header {
         head[64..68].copy_from_slice(&self.length.to_le_bytes());
         head[68] = self.time.source.to_byte();
         head[72..80].copy_from_slice(&self.time.nanos.to_le_bytes());
+        if let Some(before) = self.overwrote {
+            head[80..84].copy_from_slice(&(before.stream + 1).to_le_bytes());
+            head[88..96].copy_from_slice(&before.end.to_le_bytes());
+        }
         let digest = crc(0, &payload[..self.length as usize]);
         head[120..124].copy_from_slice(&digest.to_le_bytes());
         let digest = crc(0, &head[..HEADER_CRC]);
@@ -244,6 +269,8 @@ impl Header {
         let mut recording = [0; 16];
         recording.copy_from_slice(&head[16..32]);
         let time = Time { nanos: u64_at(head, 72), source: TimeSource::from_byte(head[68]) };
+        let overwrote = u32_at(head, 80).checked_sub(1);
+        let overwrote = overwrote.map(|stream| Overwrote { stream, end: u64_at(head, 88) });
         let header = Self {
             kind,
             recording,
@@ -254,12 +281,14 @@ impl Header {
             offset: u64_at(head, 56),
             length: u32_at(head, 64),
             time,
+            overwrote,
         };
         let longest = is_chunk_length(header.chunk).then(|| capacity(header.chunk));
         let end = header.offset.checked_add(u64::from(header.length));
         let is_right = longest.is_some_and(|longest| header.length as usize <= longest)
             && end.is_some()
             && (header.stream as usize) < STREAMS_MAX
+            && overwrote.is_none_or(|before| (before.stream as usize) < STREAMS_MAX)
             && u32_at(head, 12) as usize == HEADER_LENGTH;
         if is_right { Ok(header) } else { Err(ChunkError::Field) }
     }

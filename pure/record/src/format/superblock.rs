@@ -8,6 +8,9 @@ use super::{Content, STREAMS_MAX, u32_at};
 /// The longest name of a stream in bytes. Longer names are cut.
 const NAME_MAX: usize = 200;
 
+/// The flag of a ring.
+const RING: u32 = 1;
+
 /// The payload of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
@@ -15,6 +18,8 @@ pub struct Superblock {
     pub streams: Vec<String>,
     /// What the bytes of each stream are. Streams that are not named here are [`Content::Bytes`].
     pub contents: Vec<Content>,
+    /// Whether the oldest is overwritten when the medium is full.
+    pub is_ring: bool,
 }
 
 impl Superblock {
@@ -34,8 +39,10 @@ impl Superblock {
             bytes.extend(u16::try_from(end).unwrap_or(0).to_le_bytes());
             bytes.extend(&name.as_bytes()[..end]);
         }
-        let contents = self.contents.iter().take(self.streams.len());
+        let contents = (0..self.streams.len()).map(|stream| self.content(stream));
         contents.for_each(|content| bytes.extend(content.emit()));
+        let flags = if self.is_ring { RING } else { 0 };
+        bytes.extend(flags.to_le_bytes());
         payload[..bytes.len()].copy_from_slice(&bytes);
         bytes.len()
     }
@@ -54,9 +61,10 @@ impl Superblock {
             streams.push(String::from_utf8_lossy(name).into_owned());
             rest = behind;
         }
-        let (contents, _) = rest.as_chunks();
-        let contents = contents.iter().take(count).map(|bytes| Content::parse(*bytes)).collect();
-        Some(Self { streams, contents })
+        let (words, _) = rest.as_chunks();
+        let contents = words.iter().take(count).map(|bytes| Content::parse(*bytes)).collect();
+        let flags = words.get(count).map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Some(Self { streams, contents, is_ring: flags & RING > 0 })
     }
 
     /// What the bytes of a stream are.
@@ -76,12 +84,12 @@ mod tests {
     fn names_and_contents_come_back_and_a_superblock_without_contents_has_bytes() {
         let streams = vec!["a".into(), "udp://127.0.0.1:5000".into()];
         let contents = vec![Content::Bytes, Content::Packets(LinkType::PAYLOAD)];
-        let superblock = Superblock { streams, contents };
+        let superblock = Superblock { streams, contents, is_ring: true };
         let mut payload = [0; 100];
         let length = superblock.emit(&mut payload);
-        assert_eq!(length, 4 + 2 + 1 + 2 + 20 + 8);
+        assert_eq!(length, 4 + 2 + 1 + 2 + 20 + 8 + 4);
         assert_eq!(Superblock::parse(&payload[..length]), Some(superblock.clone()));
-        let without = Superblock::parse(&payload[..length - 8]).expect("contents may be absent");
+        let without = Superblock::parse(&payload[..length - 12]).expect("contents may be absent");
         assert_eq!((without.content(1), superblock.content(1)), (Content::Bytes, superblock.contents[1]));
     }
 }

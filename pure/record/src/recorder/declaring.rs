@@ -51,6 +51,9 @@ impl Recorder {
         let is_gaps = |header: &&Header| header.kind == Kind::Gaps && header.slot >= FIRST_SLOT;
         // A later chunk declares the same gaps.
         let gaps = whole.as_ref().filter(is_gaps).map(|header| Gap::parse(payload(header)));
+        if whole.is_some_and(|header| header.kind == Kind::Holding) {
+            return self.on_holding_lost();
+        }
         let is_account = whole.is_some_and(|header| !matches!(header.kind, Kind::Data | Kind::Index));
         self.is_damaged |= is_account && gaps.is_none();
         self.undeclared.extend(gaps.into_iter().flatten());

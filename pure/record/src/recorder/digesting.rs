@@ -46,6 +46,8 @@ impl Recorder {
     pub(super) fn digest(&mut self, header: &Header, chunk: Buffer) {
         let payload = HEADER_LENGTH..HEADER_LENGTH + header.length as usize;
         match self.config.digests {
+            // A ring has digested the chunk by itself.
+            _ if self.ring.is_some() => self.release(chunk),
             Digests::Here => {
                 self.streams[header.stream as usize].digest.here.update(&chunk[payload]);
                 self.release(chunk);

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::ring::{Ring, Taken};
 use super::{Digests, Fault, LOST_IN_A_ROW_MAX, Recorder};
 use crate::format::{CERTIFICATE_SLOT, Certificate, GAP_SLOT, Gap, Kind, Reason, StreamTotals, capacity};
 
@@ -44,8 +45,9 @@ impl Recorder {
                 self.go_on();
             }
             Phase::Closing => {
-                // A chunk of gap records that the medium did not take has come back.
-                if !self.writes_again() {
+                // A chunk of gap records that the medium did not take has come back. In a ring,
+                // each of them may overwrite something.
+                if !self.writes_again() && (self.is_damaged || !self.write_holding()) {
                     self.is_certified = self.undeclared.is_empty();
                     self.phase = Phase::Syncing;
                     self.wants_sync = true;
@@ -93,7 +95,8 @@ impl Recorder {
         if !gaps.is_empty() {
             self.is_gap_slot_used = true;
             let time = self.time();
-            self.control(Kind::Gaps, GAP_SLOT, time, |payload| Gap::emit(&gaps, payload));
+            let taken = Taken { slot: GAP_SLOT, overwrote: None };
+            self.control(Kind::Gaps, taken, time, |payload| Gap::emit(&gaps, payload));
         }
     }
 
@@ -113,8 +116,8 @@ impl Recorder {
             Phase::Syncing => {
                 self.phase = Phase::Certifying;
                 let (certificate, time) = (self.certificate(), self.time());
-                let slot = CERTIFICATE_SLOT;
-                self.control(Kind::Certificate, slot, time, |payload| certificate.emit(payload));
+                let taken = Taken { slot: CERTIFICATE_SLOT, overwrote: None };
+                self.control(Kind::Certificate, taken, time, |payload| certificate.emit(payload));
             }
             Phase::Sealing => {
                 self.phase = Phase::Ended;
@@ -126,18 +129,22 @@ impl Recorder {
 
     fn certificate(&self) -> Certificate {
         let has_digests = self.config.digests != Digests::None;
-        let account = |stream: &super::Stream| StreamTotals {
-            bytes_in: stream.bytes_in,
-            stored: stream.stored,
-            lost: stream.lost,
-            sha256: if has_digests { stream.digest.value() } else { [0; 32] },
+        let account = |(number, stream): (u32, &super::Stream)| match &self.ring {
+            Some(ring) => ring.account(number, stream.bytes_in, has_digests),
+            None => StreamTotals {
+                bytes_in: stream.bytes_in,
+                stored: stream.stored,
+                lost: stream.lost,
+                overwritten: 0,
+                sha256: if has_digests { stream.digest.value() } else { [0; 32] },
+            },
         };
-        let streams: Vec<_> = self.streams.iter().map(account).collect();
+        let streams: Vec<_> = (0..).zip(&self.streams).map(account).collect();
         let digests: Vec<_> = streams.iter().map(|stream| stream.sha256).collect();
         Certificate {
             reason: self.reason,
             has_digests,
-            slots: self.next_slot,
+            slots: self.ring.as_ref().map_or(self.next_slot, Ring::end),
             gaps: self.gap_count,
             bad: self.bad,
             high_water: self.progress.high_water,

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Crc32c, Nanos};
 
+use super::ring::RingConfig;
 use crate::format::{CHUNK_DEFAULT, Certificate, Content};
 
 /// Who computes the SHA-256 of streams.
@@ -35,6 +36,9 @@ pub struct Config {
     pub contents: Vec<Content>,
     /// The number of slots of the medium, where it cannot grow.
     pub slots: Option<u64>,
+    /// Whether, and how, the oldest is overwritten when the medium is full. It needs `slots`, at
+    /// least [`RingConfig::slots_min`] of them.
+    pub ring: Option<RingConfig>,
     /// A chunk that is not full is written after this time, and what was written is made durable.
     pub flush: Nanos,
     /// Computes digests of chunks.
@@ -55,6 +59,7 @@ impl Config {
             streams,
             contents: Vec::new(),
             slots: None,
+            ring: None,
             flush,
             crc32c: engine::crc32c,
             digests: Digests::Here,
@@ -132,6 +137,8 @@ pub struct Progress {
     pub acknowledged: u64,
     /// Bytes lost in declared gaps.
     pub lost: u64,
+    /// Bytes that a ring does not hold any more, lost ones among them.
+    pub overwritten: u64,
     /// Bytes in the buffer now.
     pub fill: u64,
     /// The most bytes that were in the buffer.

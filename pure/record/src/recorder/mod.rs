@@ -7,6 +7,7 @@ mod filling_up;
 mod flight;
 mod interface;
 mod losing;
+mod ring;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -20,9 +21,11 @@ use ending::Phase;
 use engine::{Buffer, Engine, Instant, Pool};
 pub use interface::{Config, Digests, Fault, Input, Output, Progress};
 pub use losing::Missed;
+pub use ring::{Keep, PinRange, PinRefusal, RingConfig};
 
 use flight::{Flight, Search, State};
 use losing::Cuts;
+use ring::{Ring, Taken};
 
 /// The fewest chunks of a recorder's buffer.
 pub const BUFFER_MIN: usize = 32;
@@ -74,6 +77,7 @@ pub struct Recorder {
     /// Blocks with bytes of streams in them.
     in_use: usize,
     next_slot: u64,
+    ring: Option<Ring>,
     search: Option<Search>,
     lost_in_a_row: u32,
     /// Bad slots that this recorder knows it may have left.
@@ -121,6 +125,12 @@ impl Recorder {
         assert!((BUFFER_MIN..=BUFFER_MAX).contains(&config.buffer), "{} chunks", config.buffer);
         assert!((1..=STREAMS_MAX).contains(&config.streams.len()), "{} streams", config.streams.len());
         let streams = config.streams.iter().map(|_| Stream::default()).collect();
+        let ring = config.ring.clone().map(|ring| {
+            let slots = config.slots.unwrap_or(0);
+            assert!(slots >= RingConfig::slots_min(config.buffer), "a ring of {slots} slots");
+            Ring::new(ring, slots)
+        });
+        let is_ring = ring.is_some();
         let mut recorder = Self {
             config,
             streams,
@@ -131,6 +141,7 @@ impl Recorder {
             digesting: Digesting::default(),
             in_use: 0,
             next_slot: FIRST_SLOT,
+            ring,
             search: None,
             lost_in_a_row: 0,
             bad: 0,
@@ -153,12 +164,14 @@ impl Recorder {
             ended: None,
         };
         let (streams, contents) = (recorder.config.streams.clone(), recorder.config.contents.clone());
-        let superblock = Superblock { streams, contents };
-        recorder.control(Kind::Superblock, SUPERBLOCK_SLOT, time, |payload| superblock.emit(payload));
+        let superblock = Superblock { streams, contents, is_ring };
+        let start = Taken { slot: SUPERBLOCK_SLOT, overwrote: None };
+        recorder.control(Kind::Superblock, start, time, |payload| superblock.emit(payload));
         for slot in [CERTIFICATE_SLOT, GAP_SLOT] {
             let buffer = block(recorder.config.chunk);
             recorder.launch(Flight { header: None, slot, buffer, state: State::UnderWay, failures: 0 });
         }
+        recorder.write_holding();
         recorder
     }
 
@@ -296,11 +309,12 @@ impl Recorder {
             length: u32::try_from(filling.length).unwrap_or(u32::MAX),
             ..self.header(Kind::Data, filling.time)
         };
-        let slot = self.take_slot();
+        let taken = self.take_slot();
         let (buffer, state) = (filling.buffer, State::UnderWay);
-        let slot_or_none = slot.unwrap_or_default();
-        self.launch(Flight { header: Some(header), slot: slot_or_none, buffer, state, failures: 0 });
-        if slot.is_none() {
+        let Taken { slot, overwrote } = taken.unwrap_or(Taken { slot: 0, overwrote: None });
+        let header = Some(Header { overwrote, ..header });
+        self.launch(Flight { header, slot, buffer, state, failures: 0 });
+        if taken.is_none() {
             self.to_write.pop_back();
             self.lose_flight(self.first + self.flights.len() as u64 - 1, Cause::Full);
             self.finish(Reason::Full);
@@ -311,15 +325,17 @@ impl Recorder {
     fn header(&self, kind: Kind, time: Time) -> Header {
         let sequence = self.first + self.flights.len() as u64;
         let (recording, chunk) = (self.config.recording, self.config.chunk);
-        Header { kind, recording, slot: 0, sequence, chunk, stream: 0, offset: 0, length: 0, time }
+        let (stream, slot, offset, length, overwrote) = (0, 0, 0, 0, None);
+        Header { kind, recording, slot, sequence, chunk, stream, offset, length, time, overwrote }
     }
 
     /// Writes a chunk that is no stream's.
-    fn control(&mut self, kind: Kind, slot: u64, time: Time, emit: impl FnOnce(&mut [u8]) -> usize) {
+    fn control(&mut self, kind: Kind, taken: Taken, time: Time, emit: impl FnOnce(&mut [u8]) -> usize) {
         let mut buffer = block(self.config.chunk);
         let bytes = buffer.try_mut().expect("a new block has no other holder");
         let length = u32::try_from(emit(&mut bytes[HEADER_LENGTH..])).unwrap_or(u32::MAX);
-        let header = Some(Header { length, ..self.header(kind, time) });
+        let Taken { slot, overwrote } = taken;
+        let header = Some(Header { length, overwrote, ..self.header(kind, time) });
         self.launch(Flight { header, slot, buffer, state: State::UnderWay, failures: 0 });
     }
 
@@ -327,16 +343,6 @@ impl Recorder {
         flight.seal(self.config.crc32c);
         self.to_write.push_back(self.first + self.flights.len() as u64);
         self.flights.push_back(flight);
-    }
-
-    /// The next slot, unless the medium ends before it.
-    fn take_slot(&mut self) -> Option<u64> {
-        let slot = self.next_slot;
-        let is_there = self.config.slots.is_none_or(|slots| slot < slots);
-        is_there.then(|| {
-            self.next_slot += 1;
-            slot
-        })
     }
 
     /// The flight of that name, if it is there.
@@ -371,14 +377,22 @@ impl Recorder {
         let crc = self.config.crc32c;
         let Some(flight) = self.flight(name) else { return };
         flight.failures += 1;
-        let is_reserved = flight.slot < FIRST_SLOT;
+        let is_holding = flight.header.is_some_and(|header| header.kind == Kind::Holding);
+        let is_reserved = flight.slot < FIRST_SLOT || is_holding;
+        let (before, again) = (flight.slot, Taken { slot: flight.slot, overwrote: None });
         if fault == Fault::Failed && flight.failures < ATTEMPTS_MAX {
-            let slot = if is_reserved { Some(flight.slot) } else { self.take_slot() };
-            if let (Some(slot), Some(flight)) = (slot, self.flight(name)) {
+            let taken = if is_reserved { Some(again) } else { self.take_slot() };
+            if let (Some(Taken { slot, overwrote }), Some(flight)) = (taken, self.flight(name)) {
                 flight.slot = slot;
+                if let Some(header) = &mut flight.header {
+                    header.overwrote = overwrote;
+                }
                 flight.seal(crc);
                 self.bad += u64::from(!is_reserved);
                 self.to_write.push_back(name);
+                if let Some(ring) = self.ring.as_mut().filter(|_| slot != before) {
+                    ring.free(before);
+                }
                 return;
             }
         }
@@ -389,7 +403,7 @@ impl Recorder {
         };
         self.lose_flight(name, cause);
         // Without the start of the medium there is no recording.
-        if is_reserved || fault == Fault::Full || self.lost_in_a_row >= LOST_IN_A_ROW_MAX {
+        if (is_reserved && !is_holding) || fault == Fault::Full || self.lost_in_a_row >= LOST_IN_A_ROW_MAX {
             self.finish(reason);
         }
     }
@@ -402,6 +416,9 @@ impl Recorder {
             }
             let Some(flight) = self.flights.pop_front() else { return };
             self.first += 1;
+            if let Some(ring) = &mut self.ring {
+                ring.retire(&flight, self.config.digests != Digests::None);
+            }
             let Some(header) = flight.data().copied() else { continue };
             match flight.state {
                 State::Stored => self.count_stored(&header, flight.slot, flight.buffer),
@@ -424,6 +441,10 @@ impl Recorder {
         stream.stored += u64::from(header.length);
         self.progress.stored += u64::from(header.length);
         self.progress.fill -= u64::from(header.length);
+        if self.ring.is_some() {
+            // An index would be overwritten before what it names.
+            return;
+        }
         let (stream, offset, length) = (header.stream, header.offset, header.length);
         self.unindexed.push(Entry { slot, stream, offset, length, time: header.time.nanos });
     }
@@ -433,10 +454,10 @@ impl Recorder {
         let capacity = capacity(self.config.chunk);
         let most = Gap::most(capacity);
         while self.undeclared.len() >= most || (all_gaps && !self.undeclared.is_empty()) {
-            let Some(slot) = self.take_slot() else { return };
+            let Some(taken) = self.take_slot() else { return };
             let gaps: Vec<_> = self.undeclared.drain(..most.min(self.undeclared.len())).collect();
             let time = self.time();
-            self.control(Kind::Gaps, slot, time, |payload| Gap::emit(&gaps, payload));
+            self.control(Kind::Gaps, taken, time, |payload| Gap::emit(&gaps, payload));
         }
         if self.unindexed.len() >= Index::most(capacity) {
             self.write_index();
@@ -445,11 +466,11 @@ impl Recorder {
 
     fn write_index(&mut self) {
         let most = Index::most(capacity(self.config.chunk)).min(self.unindexed.len());
-        let Some(slot) = self.take_slot() else { return };
+        let Some(taken) = self.take_slot() else { return };
         let index = Index { previous: self.last_index, entries: self.unindexed.drain(..most).collect() };
-        self.last_index = slot;
+        self.last_index = taken.slot;
         let time = self.time();
-        self.control(Kind::Index, slot, time, |payload| index.emit(payload));
+        self.control(Kind::Index, taken, time, |payload| index.emit(payload));
     }
 
     const fn time(&self) -> Time {
@@ -483,6 +504,7 @@ impl Engine for Recorder {
         }
         (0..self.streams.len()).for_each(|stream| self.close(stream));
         self.write_accounts(true);
+        self.write_holding();
         let is_behind = self.progress.acknowledged < self.progress.stored;
         self.wants_sync |= is_behind && self.syncing.is_none();
         if is_behind || !self.flights.is_empty() {

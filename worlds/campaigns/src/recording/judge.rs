@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use record::format::{
-    CERTIFICATE_SLOT, Certificate, Entry, FIRST_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
-};
-use record::{Scan, Survey};
-use sha2::{Digest as _, Sha256};
+use record::format::{CERTIFICATE_SLOT, Certificate, Entry, Gap, HEADER_LENGTH, Header, Kind, capacity};
+use record::{Scan, StreamDigest, Survey};
 
 use super::source::Source;
 use crate::digest::crc32c;
@@ -38,11 +35,12 @@ impl Reading {
     }
 
     fn digest(&mut self) {
-        let mut digests = vec![Sha256::new(); self.survey.streams()];
+        let digest = StreamDigest::new(self.survey.is_ring());
+        let mut digests = vec![digest; self.survey.streams()];
         for entry in &self.survey.entries {
             digests[entry.stream as usize].update(self.payload(entry));
         }
-        self.digests = digests.into_iter().map(|digest| digest.finalize().into()).collect();
+        self.digests = digests.into_iter().map(StreamDigest::finalize).collect();
     }
 
     fn slot(&self, slot: u64) -> &[u8] {
@@ -67,12 +65,14 @@ impl Reading {
     pub(super) fn mend(&mut self) {
         let digests = self.digests.clone();
         let (new, mut certificate) = self.survey.mend(&digests, 1);
-        let mut slot = self.survey.end.max(FIRST_SLOT);
-        for gaps in new.chunks(Gap::most(capacity(self.chunk))) {
-            self.put(Kind::Gaps, slot, |payload| Gap::emit(gaps, payload));
-            slot += 1;
+        if let Some(ring) = self.survey.ring.clone() {
+            self.put(Kind::Holding, ring.next, |payload| ring.holding.emit(payload));
         }
-        certificate.slots = slot;
+        let pieces = new.chunks(Gap::most(capacity(self.chunk)));
+        for (gaps, slot) in pieces.clone().zip(self.survey.free_slots(pieces.len())) {
+            self.put(Kind::Gaps, slot, |payload| Gap::emit(gaps, payload));
+            certificate.slots = certificate.slots.max(slot + 1);
+        }
         self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload));
         self.survey = survey(&self.medium, self.chunk);
         self.digest();
@@ -84,7 +84,18 @@ impl Reading {
         let recording = self.survey.recording.unwrap_or_default();
         let (sequence, chunk) = (self.survey.sequence, self.chunk);
         let time = record::format::Time::NONE;
-        let header = Header { kind, recording, slot, sequence, chunk, stream: 0, offset: 0, length, time };
+        let header = Header {
+            kind,
+            recording,
+            slot,
+            sequence,
+            chunk,
+            stream: 0,
+            offset: 0,
+            length,
+            time,
+            overwrote: None,
+        };
         self.survey.sequence += 1;
         header.emit(&mut bytes, crc32c);
         let start = usize::try_from(slot).expect("a slot near the medium") * bytes.len();

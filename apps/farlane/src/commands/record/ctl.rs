@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
+use engine::Nanos;
 use live::drivers::beside::Beside;
 use live::drivers::record::{Handle, Status, answer_at};
 use live::sys::unix::BindError;
+use record::PinRange;
 use record::registers::Direction;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::args::{RecordControlArgs, RecordRequest};
+use super::ring;
+use crate::args::{PinArgs, RecordControlArgs, RecordRequest};
 use crate::commands::{control, print, print_json};
 use crate::error::Error;
 
@@ -23,6 +26,45 @@ enum Request {
     Start,
     /// Ends it.
     Stop,
+    /// Keeps bytes of a ring from being overwritten, or lets go of all.
+    Pin {
+        /// What came within this time, in nanoseconds.
+        last_ns: Option<u64>,
+        /// The number of the stream.
+        stream: u32,
+        /// The first byte.
+        from: Option<u64>,
+        /// How many bytes.
+        bytes: Option<u64>,
+    },
+}
+
+impl Request {
+    fn pin(args: &PinArgs) -> Self {
+        let last_ns = args.last.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        Self::Pin { last_ns, stream: args.stream, from: args.from_offset, bytes: args.bytes }
+    }
+
+    /// What is to be pinned; nothing if everything may be overwritten again.
+    fn range(&self) -> Option<PinRange> {
+        match *self {
+            Self::Pin { last_ns: Some(last), .. } => Some(PinRange::Last(Nanos::new(last))),
+            Self::Pin { stream, from: Some(from), bytes: Some(bytes), .. } => {
+                Some(PinRange::Bytes { stream, from, bytes })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn pins_text(pinned: &Value) -> String {
+    let pins = pinned.as_array().map(Vec::as_slice).unwrap_or_default();
+    let one =
+        |pin: &Value| format!("pinned: stream {}, {} B from {}\n", pin["stream"], pin["bytes"], pin["from"]);
+    match pins {
+        [] => "nothing is pinned any more\n".to_owned(),
+        pins => pins.iter().map(one).collect(),
+    }
 }
 
 pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
@@ -30,6 +72,7 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
         RecordRequest::Status(output) => (Request::Status, output),
         RecordRequest::Start(output) => (Request::Start, output),
         RecordRequest::Stop(output) => (Request::Stop, output),
+        RecordRequest::Pin(args) => (Request::pin(args), &args.output),
     };
     let answer = control::ask(&args.path, &request)?;
     if output.json {
@@ -39,6 +82,7 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
         Request::Status => print(&text(&answer)),
         Request::Start => print("it begins\n"),
         Request::Stop => print("it ends\n"),
+        Request::Pin { .. } => print(&pins_text(&answer["pinned"])),
     }
 }
 
@@ -52,7 +96,7 @@ pub(super) fn start(path: &Path, handle: &Handle, waits: bool) -> Result<Beside,
 /// The answer to `line`, for the recording of `handle`.
 fn answer(line: &str, handle: &Handle, waits: bool) -> String {
     let asked = serde_json::from_str(line).map_err(|error| format!("that is no request: {error}"));
-    control::answer(asked.and_then(|request| match request {
+    control::answer(asked.and_then(|request: Request| match request {
         Request::Status => Ok(status(&handle.status())),
         Request::Start if !waits => Err("it has begun by itself; --on-demand waits for start".to_owned()),
         Request::Start if handle.start() => Ok(json!({ "starting": true })),
@@ -60,6 +104,10 @@ fn answer(line: &str, handle: &Handle, waits: bool) -> String {
         Request::Stop => {
             handle.stop();
             Ok(json!({ "stopping": true }))
+        }
+        Request::Pin { .. } => {
+            let pinned = handle.pin(request.range()).map_err(ring::refusal)?;
+            Ok(json!({ "pinned": ring::pins_json(&pinned) }))
         }
     }))
 }
@@ -76,6 +124,7 @@ fn status(status: &Status) -> Value {
         "last_address": status.last_address, "chunk_bytes": status.chunk,
         "bytes_in": progress.bytes_in, "bytes_stored": progress.stored,
         "bytes_acknowledged": progress.acknowledged, "bytes_lost": progress.lost,
+        "bytes_overwritten": progress.overwritten, "ring": status.is_ring,
         "fill_bytes": progress.fill, "high_water_bytes": progress.high_water,
         "buffer_bytes": status.buffer })
 }

@@ -6,6 +6,7 @@ pub(crate) mod export;
 mod metrics;
 mod part;
 pub(crate) mod replay;
+mod ring;
 mod sources;
 mod view;
 
@@ -144,6 +145,7 @@ fn session(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
     let contents = sources.iter().map(Source::content).collect();
     let digests = if args.proof.digest == DigestArg::None { Digests::None } else { Digests::World };
     let config = Config { contents, chunk: args.chunk, buffer: chunks(args), digests, ..config };
+    let config = ring::configure(args, config)?;
     let buffer = config.buffer as u64 * u64::from(args.chunk);
     warn(args, to, buffer);
     let limits = Limits { time: args.time, bytes: args.size };
@@ -184,6 +186,7 @@ fn recorded(
     view.end();
     recorded.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Error::Occupied { path: to.to_owned() },
+        std::io::ErrorKind::InvalidInput => Error::Ring { path: to.to_owned(), why: error.to_string() },
         std::io::ErrorKind::WouldBlock => {
             let why = "another recorder writes to it".to_owned();
             Error::Recording { path: to.to_owned(), why }
@@ -197,6 +200,7 @@ fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error
     let (came, stored, lost) = (certificate.bytes_in(), certificate.bytes_stored(), certificate.bytes_lost());
     let digest = |sha256| certificate.has_digests.then(|| hex(sha256));
     let sha256 = digest(&certificate.sha256);
+    let overwritten = certificate.bytes_overwritten();
     live::sys::telling::flush();
     if args.output.json {
         let streams: Vec<_> = certificate
@@ -205,18 +209,21 @@ fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error
             .zip(&recorded.heard)
             .map(|(stream, heard)| {
                 let mut account = json!({ "bytes_in": stream.bytes_in, "bytes_stored": stream.stored,
-                    "bytes_lost": stream.lost, "sha256": digest(&stream.sha256) });
+                    "bytes_lost": stream.lost, "bytes_overwritten": stream.overwritten,
+                    "sha256": digest(&stream.sha256) });
                 sources::add_heard(&mut account, heard.as_ref());
                 account
             })
             .collect();
         print_json(&json!({ "event": "end", "reason": certificate.reason.words(), "bytes_in": came,
-            "bytes_stored": stored, "bytes_lost": lost, "gaps": gaps_json(&recorded.gaps),
+            "bytes_stored": stored, "bytes_lost": lost, "bytes_overwritten": overwritten, "gaps": gaps_json(&recorded.gaps),
             "high_water_bytes": certificate.high_water, "sha256": sha256, "streams": streams,
             "certified": recorded.is_certified }))?;
     } else {
         let reason = certificate.reason.words();
-        let mut text = format!("{came} B in = {stored} B stored + {lost} B in declared gaps ({reason})\n");
+        let more = if overwritten > 0 { format!(" + {overwritten} B overwritten") } else { String::new() };
+        let mut text =
+            format!("{came} B in = {stored} B stored + {lost} B in declared gaps{more} ({reason})\n");
         text += &gaps_text(&recorded.gaps);
         text += &sources::heard_text(&recorded.heard);
         let sha256 = sha256.unwrap_or_else(|| "not computed (--digest none)".to_owned());
@@ -240,7 +247,7 @@ fn bad_json(recording: &Recording) -> Vec<Value> {
 
 fn account(recording: &Recording) -> String {
     let survey = &recording.survey;
-    let mut text = gaps_text(&survey.gaps);
+    let mut text = ring::held_text(survey) + &gaps_text(&survey.gaps);
     for hole in survey.holes.iter().take(SHOWN_MAX) {
         text += &format!("  missing: stream {}, {} B from {}\n", hole.stream, hole.bytes, hole.from);
     }
@@ -268,6 +275,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
             .collect();
         print_json(&json!({ "ok": is_proved, "bytes": survey.bytes(), "gaps": gaps_json(&survey.gaps),
             "bad_chunks": bad_json(&recording), "missing": missing, "sha256": hex(&recording.sha256()),
+            "held": ring::held_json(survey), "bytes_overwritten": ring::overwritten(survey),
             "certificate": survey.certificate.is_some(), "being_written": recording.in_use,
             "signed_by": known, "wrong_signature": signer == Signer::Wrong }))?;
     } else {

@@ -80,6 +80,7 @@ fn event(status: &Status, rate: f64, latency: Nanos) -> Value {
     let (progress, writes) = (&status.progress, &status.writes);
     json!({ "event": "progress", "bytes_in": progress.bytes_in, "bytes_stored": progress.stored,
         "bytes_acknowledged": progress.acknowledged, "bytes_lost": progress.lost,
+        "bytes_overwritten": progress.overwritten,
         "fill_bytes": progress.fill, "high_water_bytes": progress.high_water,
         "buffer_bytes": status.buffer, "bytes_per_second": rate.round(), "gaps": status.gaps,
         "write_latency_ns": latency.get(), "slowest_write_ns": writes.slowest.get(),

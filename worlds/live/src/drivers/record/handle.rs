@@ -1,11 +1,17 @@
 //! What others may ask of a running recording or replay, from any thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use record::Progress;
+use engine::Instant;
+use record::format::Pin;
 use record::registers::Direction;
+use record::{PinRange, PinRefusal, Progress, Recorder};
+
+/// How long somebody waits for the recording to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 use super::pulse::Writes;
 
@@ -74,6 +80,8 @@ pub struct Status {
     pub buffer: u64,
     /// The length of a chunk in bytes.
     pub chunk: u32,
+    /// Whether the oldest is overwritten when the medium is full.
+    pub is_ring: bool,
     /// The account of bytes. Of a replay, `bytes_in` are those that were sent, and `lost` those
     /// that could not be.
     pub progress: Progress,
@@ -95,6 +103,7 @@ impl Status {
             last_address: 0,
             buffer: 0,
             chunk: 0,
+            is_ring: false,
             progress: Progress::default(),
             gaps: 0,
             writes: Writes::default(),
@@ -127,16 +136,22 @@ struct Told {
     start: AtomicBool,
     stop: AtomicBool,
     status: Mutex<Status>,
+    requests: Mutex<Vec<Request>>,
+}
+
+/// What the recording is to do, and who wants to know how it went.
+#[derive(Debug)]
+struct Request {
+    range: Option<PinRange>,
+    answer: SyncSender<Result<Vec<Pin>, PinRefusal>>,
 }
 
 impl Handle {
     /// The handle of a recording or replay that `end` ends, too, once it is set.
     pub fn new(direction: Direction, end: Arc<AtomicBool>) -> Self {
+        let (start, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         let status = Mutex::new(Status::idle(direction));
-        Self {
-            end,
-            told: Arc::new(Told { start: AtomicBool::new(false), stop: AtomicBool::new(false), status }),
-        }
+        Self { end, told: Arc::new(Told { start, stop, status, requests: Mutex::default() }) }
     }
 
     /// The status, at most a few milliseconds old.
@@ -186,6 +201,38 @@ impl Handle {
     /// Lets others know that it has failed.
     pub fn fail(&self) {
         self.update(|status| status.state = State::Failed);
+    }
+
+    /// Keeps bytes of a ring from being overwritten, with the chunks in which they lie; of `None`,
+    /// lets everything be overwritten again. Returns the pinned ranges.
+    ///
+    /// # Errors
+    /// When the recorder refuses it, or takes nothing any more.
+    pub fn pin(&self, range: Option<PinRange>) -> Result<Vec<Pin>, PinRefusal> {
+        if !self.status().state.is_under_way() {
+            return Err(PinRefusal::NoRing);
+        }
+        let (answer, answered) = sync_channel(1);
+        self.told.requests.lock().unwrap_or_else(PoisonError::into_inner).push(Request { range, answer });
+        match answered.recv_timeout(ANSWER_MAX) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(PinRefusal::NoRing),
+        }
+    }
+
+    /// Does what others have asked for.
+    pub(super) fn serve(&self, now: Instant, recorder: &mut Recorder) {
+        let requests = {
+            let mut all = self.told.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *all)
+        };
+        for Request { range, answer } in requests {
+            // Whoever asked may have given up waiting.
+            let _ = answer.send(match range {
+                Some(range) => recorder.pin(now, range),
+                None => recorder.unpin(now).map(|()| Vec::new()),
+            });
+        }
     }
 
     /// Changes what is told.

@@ -44,7 +44,7 @@ use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos, settle};
 use record::format::{Cause, Certificate, Gap, Reason};
-use record::{Config, Digests, Input, Output, Recorder};
+use record::{Config, Digests, Input, Output, Recorder, RingConfig};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::sys::clock::Clock;
@@ -138,12 +138,16 @@ pub fn record(
     tell: impl FnMut(&Status),
 ) -> io::Result<Recorded> {
     let mut sink = Sink::create(place.target, place.overwrite)?;
-    sink.expect(limits.bytes.unwrap_or(0));
-    let slots = sink.bytes().map(|bytes| bytes / u64::from(config.chunk)).or(config.slots);
+    let fixed = sink.bytes().map(|bytes| bytes / u64::from(config.chunk));
+    let slots = fixed.into_iter().chain(config.slots).min();
+    check_ring(&config, slots)?;
+    let room = slots.map_or(u64::MAX, |slots| slots * u64::from(config.chunk));
+    sink.expect(limits.bytes.unwrap_or(0).min(room));
     let config = Config { crc32c: crate::sys::digest::crc32c, slots, ..config };
     handle.update(|status| {
         status.medium = sink.medium().clone();
         status.maximum_address = slots.map_or(status.medium.bytes, |slots| slots * u64::from(config.chunk));
+        status.is_ring = config.ring.is_some();
         (status.chunk, status.buffer) = (config.chunk, config.buffer as u64 * u64::from(config.chunk));
     });
     let digester = (config.digests == Digests::World).then(Digester::start).transpose()?;
@@ -151,6 +155,20 @@ pub fn record(
     let clock = Clock::start();
     Session { clock, recorder, sink, sources, digester, pulse: Pulse::default(), ended: None }
         .run(limits, handle, tell)
+}
+
+/// A ring needs a medium of a certain length.
+fn check_ring(config: &Config, slots: Option<u64>) -> io::Result<()> {
+    let needed = RingConfig::slots_min(config.buffer);
+    if config.ring.is_none() || slots.is_some_and(|slots| slots >= needed) {
+        return Ok(());
+    }
+    let (chunk, expected) = (u64::from(config.chunk), needed * u64::from(config.chunk));
+    let why = match slots {
+        Some(slots) => format!("a ring of {} B is too short: expected {expected} B or more", slots * chunk),
+        None => "the size of a ring in a file is not known: give --ring SIZE".to_owned(),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 struct Session {
@@ -182,6 +200,7 @@ impl Session {
             let has_ended = self.serve(now)?;
             if now >= updated + UPDATED_EVERY {
                 updated = now;
+                handle.serve(now, &mut self.recorder);
                 self.update(handle);
             }
             if now >= told + TOLD_EVERY {

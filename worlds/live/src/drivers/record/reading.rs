@@ -9,10 +9,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use record::format::{
-    CERTIFICATE_SLOT, Certificate, Entry, GAP_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
-    find_chunk_length,
+    CERTIFICATE_SLOT, Certificate, Entry, Gap, HEADER_LENGTH, Header, Kind, capacity, find_chunk_length,
 };
-use record::{Scan, Survey};
+use record::{Scan, StreamDigest, Survey};
 use sha2::{Digest as _, Sha256};
 
 use super::far::Far;
@@ -166,7 +165,7 @@ impl Recording {
         reads::read(&store, pieces, &mut Ends { spare: &mut taken, take });
         failed.map_or(Ok(()), Err)?;
         let mut recording = Self { store, survey: scan.finish(), digests: Vec::new(), in_use };
-        recording.digests = match early.digests(&recording.survey) {
+        recording.digests = match early.digests(&recording.survey).filter(|_| !recording.survey.is_ring()) {
             Some(digests) => digests,
             None => recording.digest()?,
         };
@@ -176,11 +175,11 @@ impl Recording {
     /// SHA-256 of the stored bytes of each stream.
     fn digest(&self) -> Result<Vec<[u8; 32]>, ReadError> {
         let mut bytes = vec![0; self.survey.chunk as usize];
-        let mut digests = vec![Sha256::new(); self.survey.streams()];
+        let mut digests = vec![StreamDigest::new(self.survey.is_ring()); self.survey.streams()];
         for entry in &self.survey.entries {
             digests[entry.stream as usize].update(self.payload(entry, &mut bytes)?);
         }
-        Ok(digests.into_iter().map(|digest| digest.finalize().into()).collect())
+        Ok(digests.into_iter().map(StreamDigest::finalize).collect())
     }
 
     /// Reads the payload of a chunk into `bytes`, which is as long as a chunk.
@@ -222,18 +221,22 @@ impl Recording {
         let chunk = self.survey.chunk;
         let digests = self.digests.clone();
         let (new, mut certificate) = self.survey.mend(&digests, real_time().nanos);
-        // The gap slot's own records stay: new ones are appended.
-        let mut slot = self.survey.end.max(GAP_SLOT + 1);
-        for gaps in new.chunks(Gap::most(capacity(chunk))) {
-            self.put(Kind::Gaps, slot, |payload| Gap::emit(gaps, payload))?;
-            slot += 1;
+        // The gap slot's own records stay.
+        if let Some(ring) = self.survey.ring.clone() {
+            // What says what is held may lie where gap records will.
+            self.put(Kind::Holding, ring.next, |payload| ring.holding.emit(payload))?;
+            self.store.sync()?;
         }
-        certificate.slots = slot;
+        let pieces = new.chunks(Gap::most(capacity(chunk)));
+        for (gaps, slot) in pieces.clone().zip(self.survey.free_slots(pieces.len())) {
+            self.put(Kind::Gaps, slot, |payload| Gap::emit(gaps, payload))?;
+            certificate.slots = certificate.slots.max(slot + 1);
+        }
         self.store.sync()?;
         self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload))?;
         self.store.sync()?;
         // Space that a file was given ahead is empty.
-        let used = self.survey.bad.iter().map(|bad| bad.slot + 1).max().unwrap_or(0).max(slot);
+        let used = self.survey.bad.iter().map(|bad| bad.slot + 1).max().unwrap_or(0).max(certificate.slots);
         self.store.cut(used * u64::from(chunk));
         self.survey.certificate = Some(certificate);
         Ok(new)
@@ -257,6 +260,7 @@ impl Recording {
             offset: 0,
             length,
             time: real_time(),
+            overwrote: None,
         };
         self.survey.sequence += 1;
         header.emit(&mut bytes, crc32c);
@@ -301,6 +305,10 @@ impl Early {
 
     /// The digests, if the survey has counted the same chunks and no others.
     fn digests(mut self, survey: &Survey) -> Option<Vec<[u8; 32]>> {
+        // A ring digests each chunk by itself.
+        if survey.is_ring() {
+            return None;
+        }
         self.streams.resize_with(self.streams.len().max(survey.streams()), EarlyStream::default);
         let mut counted = vec![0; self.streams.len()];
         survey.entries.iter().for_each(|entry| counted[entry.stream as usize] += 1);

@@ -1,0 +1,478 @@
+//! Rings: when the medium is full, the oldest is overwritten, unless it is pinned.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use engine::{Instant, Nanos};
+use sha2::{Digest as _, Sha256};
+
+use super::flight::{Flight, State};
+use super::{Phase, Recorder, Stream};
+use crate::format::{
+    Gap, HEADER_LENGTH, HOLDING_SLOTS, Holding, Kind, Overwrote, Pin, StreamTotals, capacity,
+};
+
+/// The first slot of a ring's chunks.
+const FIRST: u64 = HOLDING_SLOTS[1] + 1;
+/// How many chunks in a row are left alone because their streams are to be kept for longer. Then
+/// the oldest is given up all the same.
+const SKIPS_MAX: usize = 65_536;
+/// The part of a stream that is given up at once where everything is to be kept.
+const RELEASED_PART: u64 = 16;
+/// The fewest slots of a ring that are not pinned, in buffers: everything that is on its way has a
+/// slot.
+const UNPINNED_MIN: usize = 2;
+
+/// How long a stream of a ring is kept while others are overwritten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// What is younger than this.
+    pub time: Option<Nanos>,
+    /// So many of its last bytes.
+    pub bytes: Option<u64>,
+}
+
+/// How a ring is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingConfig {
+    /// By stream, what is to be kept if anything else can be overwritten. Streams that are not
+    /// named here are overwritten oldest first.
+    pub keep: Vec<Keep>,
+}
+
+impl RingConfig {
+    /// The fewest slots of a ring behind a buffer of so many chunks.
+    pub const fn slots_min(buffer: usize) -> u64 {
+        FIRST + (UNPINNED_MIN * buffer) as u64
+    }
+}
+
+/// What somebody wants to pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinRange {
+    /// What came within this time until now, of every stream.
+    Last(Nanos),
+    /// Bytes of a stream.
+    Bytes {
+        /// The number of the stream.
+        stream: u32,
+        /// The place of the first byte.
+        from: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+}
+
+/// Why nothing was pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinRefusal {
+    /// The recording is no ring, or has ended.
+    NoRing,
+    /// There is no such stream; there are so many.
+    NoStream(u32),
+    /// Nothing of it is held: the stream is held from the floor that is given here, and it has come
+    /// so far.
+    NotHeld {
+        /// The first byte that is held.
+        floor: u64,
+        /// The place behind the last byte that came.
+        end: u64,
+    },
+    /// There are [`PINS_MAX`](crate::format::PINS_MAX) pinned ranges already.
+    TooMany,
+    /// It would leave fewer unpinned slots than the buffer needs.
+    NoRoom {
+        /// How many slots would be left.
+        left: u64,
+        /// How many are needed.
+        needed: u64,
+    },
+}
+
+/// A slot for a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) slot: u64,
+    pub(super) overwrote: Option<Overwrote>,
+}
+
+/// A chunk that the medium has.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    stream: u32,
+    offset: u64,
+    length: u32,
+    time: u64,
+    sha256: [u8; 32],
+}
+
+impl Held {
+    const fn end(&self) -> u64 {
+        self.offset + self.length as u64
+    }
+}
+
+/// What a slot has.
+#[derive(Clone, Debug)]
+enum Slot {
+    /// Nothing that is held.
+    Free,
+    /// A chunk on its way.
+    Busy,
+    Data(Held),
+    /// Gap records: of each stream, from where to where they reach, and when they were written.
+    Gaps(Vec<(u32, Range<u64>)>, u64),
+}
+
+/// The slots of a ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    keep: Vec<Keep>,
+    slots: Vec<Slot>,
+    /// Where the search for the next slot begins.
+    cursor: usize,
+    /// How many slots were ever taken.
+    used: usize,
+    holding: Holding,
+    /// Whether the medium does not say yet what is held.
+    pub(super) is_stale: bool,
+    is_writing: bool,
+    /// Which of both slots says next what is held.
+    turn: usize,
+}
+
+impl Ring {
+    pub(super) fn new(config: RingConfig, slots: u64) -> Self {
+        let slots = usize::try_from(slots - FIRST).unwrap_or(usize::MAX);
+        let (keep, slots) = (config.keep, alloc::vec![Slot::Free; slots]);
+        let holding = Holding::default();
+        Self { keep, slots, cursor: 0, used: 0, holding, is_stale: true, is_writing: false, turn: 0 }
+    }
+
+    /// The slot behind the last one that was ever taken.
+    pub(super) const fn end(&self) -> u64 {
+        FIRST + self.used as u64
+    }
+
+    fn at(&mut self, slot: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(slot.checked_sub(FIRST)?).ok()?)
+    }
+
+    /// Nothing of the slot is held any more.
+    pub(super) fn free(&mut self, slot: u64) {
+        if let Some(at) = self.at(slot) {
+            *at = Slot::Free;
+        }
+    }
+
+    /// Whether what a stream has before the place `end`, from `time`, is to be kept.
+    fn is_kept(&self, (stream, end, time): (u32, u64, u64), streams: &[Stream], clock: u64) -> bool {
+        let keep = self.keep.get(stream as usize).copied().unwrap_or_default();
+        let came = streams.get(stream as usize).map_or(0, |stream| stream.bytes_in);
+        keep.time.is_some_and(|length| time.saturating_add(length.get()) > clock)
+            || keep.bytes.is_some_and(|bytes| end.saturating_add(bytes) > came)
+    }
+
+    /// The next slot whose chunk may be overwritten. What it had is not held any more.
+    fn take(&mut self, streams: &[Stream], clock: u64) -> Option<Taken> {
+        let round = self.slots.len();
+        if let Some(taken) =
+            self.take_within(round.min(SKIPS_MAX), |ring, what| ring.is_kept(what, streams, clock))
+        {
+            return Some(taken);
+        }
+        // Everything is to be kept: part of it is not.
+        self.release(streams);
+        self.take_within(round, |ring, what| ring.is_kept(what, streams, clock))
+            .or_else(|| self.take_within(round, |_, _| false))
+    }
+
+    /// The next slot whose chunk may be overwritten, among the next `steps`.
+    fn take_within(
+        &mut self,
+        steps: usize,
+        is_kept: impl Fn(&Self, (u32, u64, u64)) -> bool,
+    ) -> Option<Taken> {
+        for _ in 0..steps {
+            let at = self.cursor;
+            self.cursor = (at + 1) % self.slots.len();
+            let overwrote = match &self.slots[at] {
+                Slot::Busy => continue,
+                Slot::Free => None,
+                Slot::Data(held) => {
+                    let (stream, end) = (held.stream, held.end());
+                    let is_above = end > self.holding.floor(stream);
+                    let is_pinned = self.holding.is_pinned(stream, held.offset, end);
+                    if is_pinned || (is_above && is_kept(self, (stream, end, held.time))) {
+                        continue;
+                    }
+                    // What is below the floor was given up before.
+                    Some(Overwrote { stream, end: end.max(self.holding.floor(stream)) })
+                }
+                Slot::Gaps(gaps, time) => {
+                    let stays = |(stream, gap): &(u32, Range<u64>)| {
+                        let is_above = gap.end > self.holding.floor(*stream);
+                        self.holding.is_pinned(*stream, gap.start, gap.end)
+                            || (is_above && is_kept(self, (*stream, gap.end, *time)))
+                    };
+                    if gaps.iter().any(stays) {
+                        continue;
+                    }
+                    for (stream, gap) in gaps {
+                        self.is_stale |= self.holding.raise(*stream, gap.end);
+                    }
+                    gaps.first().map(|(stream, gap)| Overwrote { stream: *stream, end: gap.end })
+                }
+            };
+            if let Some(before) = overwrote {
+                self.is_stale |= self.holding.raise(before.stream, before.end);
+            }
+            self.slots[at] = Slot::Busy;
+            self.used = self.used.max(at + 1);
+            return Some(Taken { slot: FIRST + at as u64, overwrote });
+        }
+        None
+    }
+
+    /// Gives up the oldest of the stream that has most.
+    fn release(&mut self, streams: &[Stream]) {
+        let held = |(number, stream): (u32, &Stream)| stream.bytes_in - self.holding.floor(number);
+        let most = (0..).zip(streams).max_by_key(|(number, stream)| held((*number, stream)));
+        let Some((number, stream)) = most else { return };
+        let until = self.holding.floor(number) + held((number, stream)) / RELEASED_PART;
+        let chunks = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Data(held) if held.stream == number => Some(held),
+            _ => None,
+        });
+        // A floor lies between two chunks.
+        let floor = chunks.filter(|held| held.offset < until).map(Held::end).max();
+        if let Some(floor) = floor {
+            self.is_stale |= self.holding.raise(number, floor);
+        }
+    }
+
+    /// A chunk's end is known.
+    pub(super) fn retire(&mut self, flight: &Flight, has_digests: bool) {
+        let Some(header) = flight.header.as_ref() else { return };
+        if header.kind == Kind::Holding {
+            // One that was lost is written again, because what it says is stale.
+            self.is_writing = false;
+            return;
+        }
+        let payload = &flight.buffer[HEADER_LENGTH..][..header.length as usize];
+        let held = match (flight.state, header.kind) {
+            (State::Stored, Kind::Data) => Slot::Data(Held {
+                stream: header.stream,
+                offset: header.offset,
+                length: header.length,
+                time: header.time.nanos,
+                sha256: if has_digests { Sha256::digest(payload).into() } else { [0; 32] },
+            }),
+            (State::Stored, Kind::Gaps) => Slot::Gaps(reach(&Gap::parse(payload)), header.time.nanos),
+            _ => Slot::Free,
+        };
+        if let Some(slot) = self.at(flight.slot) {
+            *slot = held;
+        }
+    }
+
+    /// How many slots would not be pinned with these pins.
+    fn unpinned(&self, holding: &Holding) -> u64 {
+        let is_free = |slot: &&Slot| match slot {
+            Slot::Data(held) => !holding.is_pinned(held.stream, held.offset, held.end()),
+            Slot::Gaps(gaps, _) => {
+                !gaps.iter().any(|(stream, gap)| holding.is_pinned(*stream, gap.start, gap.end))
+            }
+            Slot::Free | Slot::Busy => true,
+        };
+        self.slots.iter().filter(is_free).count() as u64
+    }
+
+    /// The account of a stream: what is held.
+    pub(super) fn account(&self, stream: u32, bytes_in: u64, has_digests: bool) -> StreamTotals {
+        let is_held = |held: &&Held| {
+            held.stream == stream && self.holding.holds(stream, held.offset, held.end()) && held.length > 0
+        };
+        let all =
+            self.slots.iter().filter_map(|slot| if let Slot::Data(held) = slot { Some(held) } else { None });
+        let mut held: Vec<_> = all.filter(is_held).collect();
+        held.sort_unstable_by_key(|held| held.offset);
+        let mut digest = Sha256::new();
+        held.iter().for_each(|held| digest.update(held.sha256));
+        let stored = held.iter().map(|held| u64::from(held.length)).sum();
+        let overwritten = self.holding.overwritten(stream, bytes_in);
+        let lost = bytes_in.saturating_sub(overwritten + stored);
+        let sha256 = if has_digests { digest.finalize().into() } else { [0; 32] };
+        StreamTotals { bytes_in, stored, lost, overwritten, sha256 }
+    }
+}
+
+/// From where to where gaps reach, by stream.
+fn reach(gaps: &[Gap]) -> Vec<(u32, Range<u64>)> {
+    let mut all = Vec::<(u32, Range<u64>)>::new();
+    for gap in gaps {
+        match all.iter_mut().find(|(stream, _)| *stream == gap.stream) {
+            Some((_, reach)) => *reach = reach.start.min(gap.from)..reach.end.max(gap.end()),
+            None => all.push((gap.stream, gap.from..gap.end())),
+        }
+    }
+    all
+}
+
+impl Recorder {
+    /// The next slot, unless the medium ends before it.
+    pub(super) fn take_slot(&mut self) -> Option<Taken> {
+        if let Some(ring) = &mut self.ring {
+            let taken = ring.take(&self.streams, self.clock);
+            if taken.is_some_and(|taken| taken.overwrote.is_some()) {
+                self.progress.overwritten = self.overwritten();
+            }
+            return taken;
+        }
+        let slot = self.next_slot;
+        let is_there = self.config.slots.is_none_or(|slots| slot < slots);
+        is_there.then(|| {
+            self.next_slot += 1;
+            Taken { slot, overwrote: None }
+        })
+    }
+
+    fn overwritten(&self) -> u64 {
+        let Some(ring) = &self.ring else { return 0 };
+        let all = (0..).zip(&self.streams);
+        all.map(|(number, stream)| ring.holding.overwritten(number, stream.bytes_in)).sum()
+    }
+
+    /// What the ring holds; everything if the recording is no ring.
+    pub fn holding(&self) -> Holding {
+        self.ring.as_ref().map(|ring| ring.holding.clone()).unwrap_or_default()
+    }
+
+    /// Lets the medium say what the ring holds, if it does not say so yet. Returns whether a write
+    /// of it is under way.
+    pub(super) fn write_holding(&mut self) -> bool {
+        let time = self.time();
+        let Some(ring) = self.ring.as_mut() else { return false };
+        if ring.is_stale && !ring.is_writing {
+            (ring.is_stale, ring.is_writing) = (false, true);
+            let slot = HOLDING_SLOTS[ring.turn];
+            ring.turn = 1 - ring.turn;
+            let holding = ring.holding.clone();
+            self.control(Kind::Holding, Taken { slot, overwrote: None }, time, |payload| {
+                holding.emit(payload)
+            });
+            return true;
+        }
+        ring.is_writing
+    }
+
+    /// A chunk that says what is held is not on the medium.
+    pub(super) fn on_holding_lost(&mut self) {
+        let Some(ring) = self.ring.as_mut() else { return };
+        ring.is_stale = true;
+        // While bytes come, it is tried again. At the end there is nothing that would try.
+        self.is_damaged |= self.phase == Phase::Closing;
+    }
+
+    /// Keeps bytes from being overwritten, with all of the chunks in which they lie. Returns the
+    /// pinned ranges. They survive a power cut once they are on the medium, which takes as long as
+    /// [`crate::Config::flush`] at most.
+    ///
+    /// # Errors
+    /// When they can't be pinned; see [`PinRefusal`].
+    pub fn pin(&mut self, now: Instant, range: PinRange) -> Result<Vec<Pin>, PinRefusal> {
+        if self.phase != Phase::Recording || self.ring.is_none() {
+            return Err(PinRefusal::NoRing);
+        }
+        let streams = u32::try_from(self.streams.len()).unwrap_or(u32::MAX);
+        let wanted: Vec<_> = match range {
+            PinRange::Last(_) => (0..streams).collect(),
+            PinRange::Bytes { stream, .. } if stream < streams => [stream].into(),
+            PinRange::Bytes { .. } => return Err(PinRefusal::NoStream(streams)),
+        };
+        // A pinned range ends with a chunk.
+        wanted.iter().for_each(|stream| self.close(*stream as usize));
+        let Some(ring) = &self.ring else { return Err(PinRefusal::NoRing) };
+        let mut holding = ring.holding.clone();
+        let pins: Vec<_> = wanted.iter().filter_map(|stream| self.wanted(*stream, range)).collect();
+        if pins.is_empty() {
+            let stream = wanted.first().copied().unwrap_or(0);
+            let end = self.streams[stream as usize].bytes_in;
+            return Err(PinRefusal::NotHeld { floor: ring.holding.floor(stream), end });
+        }
+        if !pins.iter().all(|pin| holding.pin(*pin)) {
+            return Err(PinRefusal::TooMany);
+        }
+        let (left, needed) = (ring.unpinned(&holding), (UNPINNED_MIN * self.config.buffer) as u64);
+        if left < needed {
+            return Err(PinRefusal::NoRoom { left, needed });
+        }
+        self.hold(now, holding);
+        Ok(pins)
+    }
+
+    /// Lets everything that is pinned be overwritten.
+    ///
+    /// # Errors
+    /// When the recording is no ring, or has ended.
+    pub fn unpin(&mut self, now: Instant) -> Result<(), PinRefusal> {
+        let mut holding = self.holding();
+        holding.pins.clear();
+        if self.phase != Phase::Recording || self.ring.is_none() {
+            return Err(PinRefusal::NoRing);
+        }
+        self.hold(now, holding);
+        Ok(())
+    }
+
+    fn hold(&mut self, now: Instant, holding: Holding) {
+        if let Some(ring) = &mut self.ring {
+            (ring.holding, ring.is_stale) = (holding, true);
+        }
+        self.progress.overwritten = self.overwritten();
+        self.write_holding();
+        self.arm(now);
+    }
+
+    /// The bytes of a stream that a range means, in whole chunks.
+    fn wanted(&self, stream: u32, range: PinRange) -> Option<Pin> {
+        let ring = self.ring.as_ref()?;
+        let came = self.streams[stream as usize].bytes_in;
+        let chunks = self.chunks_of(ring, stream);
+        let (from, end) = match range {
+            PinRange::Last(time) => {
+                let since = self.clock.saturating_sub(time.get());
+                // A chunk has what came until the next one began.
+                let last = chunks.iter().rev().find(|chunk| chunk.1 < since);
+                let first = chunks.iter().find(|chunk| chunk.1 >= since);
+                (last.or(first)?.0.start, came)
+            }
+            PinRange::Bytes { from, bytes, .. } => (from, from.saturating_add(bytes).min(came)),
+        };
+        let covers = |place: u64| chunks.iter().find(|chunk| chunk.0.start < place && place < chunk.0.end);
+        let from = covers(from).map_or(from, |chunk| chunk.0.start);
+        let end = covers(end).map_or(end, |chunk| chunk.0.end);
+        let is_held = chunks.iter().any(|chunk| chunk.0.start < end && from < chunk.0.end);
+        // What is overwritten does not come back.
+        let from = from.max(chunks.first().map_or(0, |chunk| chunk.0.start));
+        (is_held && from < end).then_some(Pin { stream, from, end })
+    }
+
+    /// The chunks of a stream that are held or on their way, by place: their bytes, and when they
+    /// began.
+    fn chunks_of(&self, ring: &Ring, stream: u32) -> Vec<(Range<u64>, u64)> {
+        let held = ring.slots.iter().filter_map(|slot| match slot {
+            Slot::Data(held) if held.stream == stream => Some((held.offset..held.end(), held.time)),
+            _ => None,
+        });
+        let flying = self.flights.iter().filter_map(|flight| flight.data());
+        let flying = flying.filter(|header| header.stream == stream);
+        let flying = flying.map(|header| (header.offset..header.end(), header.time.nanos));
+        let is_held = |chunk: &(Range<u64>, u64)| ring.holding.holds(stream, chunk.0.start, chunk.0.end);
+        let mut chunks: Vec<_> = held.filter(is_held).chain(flying).collect();
+        chunks.sort_unstable_by_key(|chunk| chunk.0.start);
+        chunks
+    }
+}
+
+const _: () = assert!(capacity(crate::format::CHUNK_MIN) > 8 + 64 * 8 + 256 * 24);
