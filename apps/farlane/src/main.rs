@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let given = matches.subcommand().map_or(&matches, |(_, given)| given);
     let result = match cli.command {
         Command::Demo(args) => commands::demo::run(&args),
-        Command::Export(args) if args.recorded.recording.is_some() => {
+        Command::Export(args) if !args.recorded.recording.is_empty() => {
             commands::record::export::run(&args.recorded, args.output.json)
         }
         Command::Export(args) => commands::export::run(args, given),

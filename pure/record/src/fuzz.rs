@@ -1,6 +1,6 @@
 //! Fuzz targets: each takes any bytes and must not panic.
 
-use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, Packets, find_chunk_length};
+use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, Member, Packets, find_chunk_length};
 use crate::registers::{Account, Command, Registers, State, Values};
 use crate::scan::Scan;
 use crate::sequence::{FLOWS_MAX, Field, Protocol, Tracker};
@@ -18,6 +18,11 @@ pub fn scan(bytes: &[u8]) {
         assert_eq!(Header::parse_chunk(0, &again, crc), Ok((header, payload)));
     }
     find_chunk_length(bytes, crc);
+    if let Some(member) = Member::parse(bytes) {
+        let mut again = [0; 8];
+        assert_eq!(member.emit(&mut again), 8);
+        assert_eq!(bytes[..8], again);
+    }
     let mut scan = Scan::new(CHUNK_MIN, crc);
     // Short pieces, so that few bytes make many chunks.
     for (slot, piece) in (0..).zip(bytes.chunks(HEADER_LENGTH * 2)) {

@@ -165,7 +165,7 @@ impl Scan {
                 }
             }
             // The chunks themselves say more, and do not lie.
-            Kind::Index => {}
+            Kind::Index | Kind::Member => {}
             Kind::Data => {
                 let (stream, offset, length) = (header.stream, header.offset, header.length);
                 let time = header.time.nanos;

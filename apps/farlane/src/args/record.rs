@@ -175,12 +175,15 @@ pub(crate) struct RecordArgs {
     )]
     pub(crate) from: Vec<SourceUrl>,
 
-    /// Write the recording to this file, block device, or namespace of another device.
+    /// Write the recording to this file, block device, or namespace of another device; several
+    /// take its chunks in turn, all at once.
+    ///
+    /// Every --to is then a member of one striped recording; whoever reads it names all of them.
     ///
     /// URLs are tcp://, quic://, nvme-tcp:// and vfio-user:, with ,nsid=N where there are several
     /// namespaces
     #[arg(long, value_name = "PATH|URL", required = true)]
-    pub(crate) to: Option<PathBuf>,
+    pub(crate) to: Vec<PathBuf>,
 
     /// Overwrite what the file or block device holds
     #[arg(long)]
@@ -231,9 +234,9 @@ pub(crate) struct RecordArgs {
 /// Which recording.
 #[derive(Debug, Args)]
 pub(crate) struct RecordingArgs {
-    /// The recording
-    #[arg(value_name = "RECORDING")]
-    pub(crate) path: PathBuf,
+    /// The recording; of a striped one, every member
+    #[arg(value_name = "RECORDING", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -283,9 +286,9 @@ pub(crate) struct RangeArgs {
 /// Send what was recorded.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The recording
-    #[arg(id = "recording", value_name = "RECORDING")]
-    pub(crate) path: PathBuf,
+    /// The recording; of a striped one, every member
+    #[arg(id = "recording", value_name = "RECORDING", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
 
     /// Send the bytes to this file, TCP connection or UDP address; - is standard output.
     ///

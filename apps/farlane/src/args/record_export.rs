@@ -83,10 +83,11 @@ fn parse_sample_rate(text: &str) -> Result<f64, String> {
 /// What of a recording is exported, and to where.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RecordingExport {
-    /// Write this recording to a file of another format, instead of offering an SSD
+    /// Write this recording to a file of another format, instead of offering an SSD; of a striped
+    /// one, name every member
     #[arg(value_name = "RECORDING", requires_all = ["to", "format"], help_heading = "Export of a recording",
         conflicts_with_all = ["listen", "namespace", "ram", "vfio", "pool", "vfio_user", "state", "serial", "cmb"])]
-    pub(crate) recording: Option<PathBuf>,
+    pub(crate) recording: Vec<PathBuf>,
     /// Write to this file, whatever is in it; for SigMF, the two files' name without its ending
     #[arg(long, value_name = "FILE", requires = "recording", help_heading = "Export of a recording")]
     pub(crate) to: Option<PathBuf>,

@@ -6,6 +6,7 @@
 mod certificate;
 mod gap;
 mod index;
+mod member;
 mod packet;
 mod ring;
 mod superblock;
@@ -13,6 +14,7 @@ mod superblock;
 pub use certificate::{Certificate, Reason, Signature, StreamTotals};
 pub use gap::{Cause, Gap, Place};
 pub use index::{Entry, Index};
+pub use member::{MEMBER_SLOT, MEMBERS_MAX, Member};
 pub use packet::{Content, LinkType, PACKET_HEAD, Packet, PacketFlags, PacketHead, Packets};
 pub use ring::{Holding, PINS_MAX, Pin};
 pub use superblock::Superblock;
@@ -67,6 +69,8 @@ pub enum Kind {
     Certificate,
     /// What a ring holds: [`Holding`].
     Holding,
+    /// Which medium of a striped recording it is: [`Member`].
+    Member,
 }
 
 impl Kind {
@@ -78,6 +82,7 @@ impl Kind {
             4 => Self::Index,
             5 => Self::Certificate,
             6 => Self::Holding,
+            7 => Self::Member,
             _ => return None,
         })
     }
@@ -90,6 +95,7 @@ impl Kind {
             Self::Index => 4,
             Self::Certificate => 5,
             Self::Holding => 6,
+            Self::Member => 7,
         }
     }
 }

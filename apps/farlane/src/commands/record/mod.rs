@@ -10,13 +10,13 @@ mod ring;
 mod sources;
 mod view;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::Nanos;
 use live::carrier::identity::Identity;
 use live::drivers::record::{
-    Far, Handle, Limits, Place, ReadError, Recorded, Recording, Signer, Source, Target, record,
-    stop_on_signals,
+    Far, Handle, Limits, Part, Place, ReadError, Recorded, Recording, Refused, Signer, Source, Target,
+    record, stop_on_signals,
 };
 use live::sys::clock::Clock;
 use record::format::Gap;
@@ -41,7 +41,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 pub(super) fn unreadable(path: &Path, error: ReadError) -> Error {
     match error {
         ReadError::Io(error) => Error::File { path: path.to_owned(), error },
-        ReadError::NoRecording | ReadError::InUse => {
+        ReadError::NoRecording | ReadError::InUse | ReadError::Members(_) => {
             Error::Recording { path: path.to_owned(), why: error.to_string() }
         }
     }
@@ -85,22 +85,31 @@ pub(super) fn far(path: &Path) -> Result<Option<Box<Far>>, Error> {
     Ok(Some(Box::new(Far::new(clock, open_far(clock, &spec, FAR_PATIENCE)?))))
 }
 
-/// Reads a whole recording, wherever it is. If `change`, it can be mended.
-fn read_recording(path: &Path, change: bool) -> Result<Recording, Error> {
-    let read = match far(path)? {
-        Some(far) => Recording::read_far(far),
-        None => Recording::read(path, change),
+/// The media of a recording, wherever they are. If `change`, it can be mended.
+fn parts(paths: &[PathBuf], change: bool) -> Result<Vec<Part>, Error> {
+    let open = |path: &PathBuf| {
+        let part = match far(path)? {
+            Some(far) => Part::far(far),
+            None => Part::open(path, change),
+        };
+        part.map_err(|error| unreadable(path, error))
     };
-    read.map_err(|error| unreadable(path, error))
+    paths.iter().map(open).collect()
 }
 
-/// Opens a recording, wherever it is, without reading its payloads.
-fn open_recording(path: &Path) -> Result<Recording, Error> {
-    let opened = match far(path)? {
-        Some(far) => Recording::open_far(far),
-        None => Recording::open(path),
-    };
-    opened.map_err(|error| unreadable(path, error))
+/// Reads a whole recording. If `change`, it can be mended.
+fn read_recording(paths: &[PathBuf], change: bool) -> Result<Recording, Error> {
+    Recording::read_parts(parts(paths, change)?).map_err(|error| unreadable(first(paths), error))
+}
+
+/// Opens a recording without reading its payloads.
+fn open_recording(paths: &[PathBuf]) -> Result<Recording, Error> {
+    Recording::open_parts(parts(paths, false)?).map_err(|error| unreadable(first(paths), error))
+}
+
+/// The path that stands for a recording in what is said of it: the first of its media.
+fn first(paths: &[PathBuf]) -> &Path {
+    paths.first().map_or(Path::new(""), PathBuf::as_path)
 }
 
 /// The number of chunks in the buffer.
@@ -114,14 +123,13 @@ fn chunks(args: &RecordArgs) -> usize {
 }
 
 pub(crate) fn command(args: &RecordArgs) -> Result<(), Error> {
-    match (&args.action, &args.to) {
+    match (&args.action, args.to.as_slice()) {
         (Some(RecordAction::Ctl(args)), _) => ctl::run(args),
-        (None, Some(to)) => run(args, to),
-        (None, None) => unreachable!("without a subcommand, --to is required"),
+        (None, to) => run(args, to),
     }
 }
 
-fn run(args: &RecordArgs, to: &Path) -> Result<(), Error> {
+fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     if args.from.len() > record::format::STREAMS_MAX {
         let expected = format!("1 to {}", record::format::STREAMS_MAX);
         return Err(Error::Range { what: "the number of --from", value: args.from.len() as u64, expected });
@@ -136,7 +144,7 @@ fn run(args: &RecordArgs, to: &Path) -> Result<(), Error> {
     control::serve(&args.control, &handle, args.output.json, || session(args, to, &handle))
 }
 
-fn session(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
+fn session(args: &RecordArgs, to: &[PathBuf], handle: &Handle) -> Result<(), Error> {
     let open = |url| sources::open(url, args);
     let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut id = [0; 16];
@@ -152,46 +160,49 @@ fn session(args: &RecordArgs, to: &Path, handle: &Handle) -> Result<(), Error> {
     let signing = args.proof.sign.as_deref().map(Identity::read).transpose()?;
     let recorded = recorded(args, to, config, sources, limits, handle)?;
     if let Some(identity) = signing.filter(|_| recorded.is_certified) {
-        let signed = match far(to)? {
-            Some(far) => Recording::sign_far(far, &identity),
-            None => Recording::sign(to, &identity),
-        };
-        signed.map_err(|error| unreadable(to, error))?;
+        let signed = Recording::sign(parts(to, true)?, &identity);
+        signed.map_err(|error| unreadable(first(to), error))?;
     }
-    finish(args, to, &recorded)
+    finish(args, first(to), &recorded)
 }
 
 /// Tells what is to be expected of the medium, if the rate is known and something is.
-fn warn(args: &RecordArgs, to: &Path, buffer: u64) {
+fn warn(args: &RecordArgs, to: &[PathBuf], buffer: u64) {
     let Some(rate) = args.rate else { return };
     let by_size = args.size.map(|bytes| time_of(bytes, rate));
     let time = args.time.map(Nanos::from).into_iter().chain(by_size).min();
-    if let Some(warning) = preflight::warning(to, rate, time, args.chunk, buffer) {
-        note!("farlane: {warning}");
+    let share = |whole: u64| whole.div_ceil(to.len() as u64);
+    for path in to {
+        if let Some(warning) = preflight::warning(path, share(rate), time, args.chunk, share(buffer)) {
+            note!("farlane: {warning}");
+        }
     }
 }
 
 fn recorded(
     args: &RecordArgs,
-    to: &Path,
+    to: &[PathBuf],
     config: Config,
     sources: Vec<Source>,
     limits: Limits,
     handle: &Handle,
 ) -> Result<Recorded, Error> {
     let mut view = View::new(args.output.json);
-    let target = far(to)?.map_or(Target::Path(to), Target::Far);
-    let place = Place { target, overwrite: args.force };
+    let target = |path| Ok(far(path)?.map_or(Target::Path(path), Target::Far));
+    let targets = to.iter().map(|path| target(path)).collect::<Result<_, Error>>()?;
+    let place = Place { targets, overwrite: args.force };
     let recorded = record(place, config, sources, limits, handle, |status| view.tell(status));
     view.end();
-    recorded.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Error::Occupied { path: to.to_owned() },
-        std::io::ErrorKind::InvalidInput => Error::Ring { path: to.to_owned(), why: error.to_string() },
-        std::io::ErrorKind::WouldBlock => {
-            let why = "another recorder writes to it".to_owned();
-            Error::Recording { path: to.to_owned(), why }
+    recorded.map_err(|Refused { member, error }| {
+        let path = to.get(member).cloned().unwrap_or_default();
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::Occupied { path },
+            std::io::ErrorKind::InvalidInput => Error::Ring { path, why: error.to_string() },
+            std::io::ErrorKind::WouldBlock => {
+                Error::Recording { path, why: "another recorder writes to it".to_owned() }
+            }
+            _ => Error::File { path, error },
         }
-        _ => Error::File { path: to.to_owned(), error },
     })
 }
 
@@ -237,7 +248,7 @@ fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error
 }
 
 fn read(args: &RecordingArgs, change: bool) -> Result<Recording, Error> {
-    read_recording(&args.path, change)
+    read_recording(&args.paths, change)
 }
 
 fn bad_json(recording: &Recording) -> Vec<Value> {
@@ -289,9 +300,9 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
         print(&(head + &account(&recording) + &signed))?;
     }
     if let Some(asked) = asked.filter(|_| !is_signed) {
-        return Err(Error::NotSigned { path: args.path.clone(), asked });
+        return Err(Error::NotSigned { path: first(&args.paths).to_owned(), asked });
     }
-    if is_proved { Ok(()) } else { Err(Error::NotProved { path: args.path.clone() }) }
+    if is_proved { Ok(()) } else { Err(Error::NotProved { path: first(&args.paths).to_owned() }) }
 }
 
 pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {
@@ -299,7 +310,7 @@ pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {
     let was_whole = recording.is_proved();
     let new = match was_whole {
         true => Vec::new(),
-        false => recording.mend().map_err(|error| unreadable(&args.path, error))?,
+        false => recording.mend().map_err(|error| unreadable(first(&args.paths), error))?,
     };
     let survey = &recording.survey;
     if args.output.json {
@@ -313,7 +324,7 @@ pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {
 }
 
 pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
-    let recording = open_recording(&args.path)?;
+    let recording = open_recording(&args.paths)?;
     let survey = &recording.survey;
     let names = survey.superblock.as_ref().map(|superblock| superblock.streams.clone()).unwrap_or_default();
     let id = hex(&survey.recording.unwrap_or_default());

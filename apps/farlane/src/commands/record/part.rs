@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use live::drivers::record::{Block, Recording};
 use record::format::{Content, Entry, HEADER_LENGTH, PACKET_HEAD, Packet, Packets};
 use record::{BUFFER_MAX, BUFFER_MIN, Survey};
 
-use super::{open_recording, unreadable};
+use super::{first, open_recording, unreadable};
 use crate::args::{Moment, RangeArgs};
 use crate::error::Error;
 
@@ -156,14 +156,14 @@ pub(super) struct Opened {
 
 impl Opened {
     /// Opens a recording.
-    pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        let failed = |error| Error::File { path: path.to_owned(), error };
+    pub(super) fn open(paths: &[PathBuf]) -> Result<Self, Error> {
+        let failed = |error| Error::File { path: first(paths).to_owned(), error };
         let (surveys, survey) = channel();
         let (orders, order) = channel::<Order>();
-        let name = path.to_owned();
+        let names = paths.to_owned();
         // The driver of another device stays on the thread that made it.
         let thread = std::thread::Builder::new().name("read-ahead".into()).spawn(move || {
-            let mut recording = match open_recording(&name) {
+            let mut recording = match open_recording(&names) {
                 Ok(recording) => recording,
                 Err(error) => {
                     let _ = surveys.send(Err(error));

@@ -16,6 +16,7 @@ mod signing;
 mod sink;
 mod source;
 mod storage;
+mod striped;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -31,9 +32,10 @@ pub use reading::{ReadError, Recording};
 pub use reads::Block;
 pub use registers::offer_registers;
 pub use signing::Signer;
-pub use sink::Target;
+pub use sink::{Refused, Target};
 pub use source::{OnFull, Source};
 pub use storage::Storage;
+pub use striped::Part;
 pub use time::real_time;
 pub use udp::{Bound, Interface, Udp};
 
@@ -50,7 +52,7 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use crate::sys::clock::Clock;
 use digesting::Digester;
 use pulse::Pulse;
-use sink::Sink;
+use sink::Stripes;
 use source::Took;
 
 /// The longest sleep while sources are silent.
@@ -103,8 +105,9 @@ pub struct Limits {
 /// Where a recording goes.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// The medium.
-    pub target: Target<'a>,
+    /// The medium, or several over which the recording is striped: at most
+    /// [`MEMBERS_MAX`](record::format::MEMBERS_MAX).
+    pub targets: Vec<Target<'a>>,
     /// Whether what is there may be lost.
     pub overwrite: bool,
 }
@@ -136,9 +139,9 @@ pub fn record(
     limits: Limits,
     handle: &Handle,
     tell: impl FnMut(&Status),
-) -> io::Result<Recorded> {
-    let mut sink = Sink::create(place.target, place.overwrite)?;
-    let fixed = sink.bytes().map(|bytes| bytes / u64::from(config.chunk));
+) -> Result<Recorded, Refused> {
+    let mut sink = Stripes::create(place.targets, place.overwrite, (config.recording, config.chunk))?;
+    let fixed = sink.slots();
     let slots = fixed.into_iter().chain(config.slots).min();
     check_ring(&config, slots)?;
     let room = slots.map_or(u64::MAX, |slots| slots * u64::from(config.chunk));
@@ -155,6 +158,7 @@ pub fn record(
     let clock = Clock::start();
     Session { clock, recorder, sink, sources, digester, pulse: Pulse::default(), ended: None }
         .run(limits, handle, tell)
+        .map_err(Refused::from)
 }
 
 /// A ring needs a medium of a certain length.
@@ -174,7 +178,7 @@ fn check_ring(config: &Config, slots: Option<u64>) -> io::Result<()> {
 struct Session {
     clock: Clock,
     recorder: Recorder,
-    sink: Sink,
+    sink: Stripes,
     sources: Vec<Source>,
     digester: Option<Digester>,
     pulse: Pulse,
@@ -210,7 +214,8 @@ impl Session {
             }
             if !has_moved && !has_ended && self.ended.is_none() {
                 let digests = self.digester.as_ref().map(Digester::poll_fd);
-                source::sleep(&self.sources, &[self.sink.poll_fd(), digests], SLEEP_MAX)?;
+                let others: Vec<_> = self.sink.poll_fds().chain([digests]).collect();
+                source::sleep(&self.sources, &others, SLEEP_MAX)?;
             }
         }
         self.update(handle);

@@ -1,7 +1,6 @@
 //! Opening a recording whose payloads are read once, when they are used.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -12,9 +11,9 @@ use record::format::{
     STREAMS_MAX, SUPERBLOCK_SLOT,
 };
 
-use super::far::Far;
 use super::reading::{ReadError, Recording, Store, find};
 use super::reads::{self, Block, Ends, Piece};
+use super::striped::Part;
 use crate::sys::digest::crc32c;
 
 impl Recording {
@@ -25,17 +24,16 @@ impl Recording {
     /// # Errors
     /// See [`ReadError`].
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        let file = File::open(path)?;
-        let in_use = file.try_lock_shared().is_err();
-        Self::open_store(Store::File(file), in_use)
+        Self::open_parts(vec![Part::open(path, false)?])
     }
 
-    /// The same for a recording in a namespace of another device.
+    /// The same for a recording that lies on these media.
     ///
     /// # Errors
     /// See [`ReadError`].
-    pub fn open_far(far: Box<Far>) -> Result<Self, ReadError> {
-        Self::open_store(Store::Far(RefCell::new(far)), false)
+    pub fn open_parts(parts: Vec<Part>) -> Result<Self, ReadError> {
+        let (store, in_use) = Part::join(parts)?;
+        Self::open_store(store, in_use)
     }
 
     pub(super) fn open_store(store: Store, in_use: bool) -> Result<Self, ReadError> {

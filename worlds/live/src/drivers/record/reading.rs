@@ -18,6 +18,7 @@ use super::far::Far;
 use super::reads::{self, Block, Ends, Piece};
 use super::real_time;
 use super::signing::Signer;
+use super::striped::{Part, Stripes};
 use crate::sys::digest::crc32c;
 use crate::sys::lock::lock;
 
@@ -33,6 +34,8 @@ pub enum ReadError {
     NoRecording,
     /// A recorder is writing it.
     InUse,
+    /// Members of a striped recording are missing or wrong: which, and what to do.
+    Members(String),
 }
 
 impl fmt::Display for ReadError {
@@ -41,6 +44,7 @@ impl fmt::Display for ReadError {
             Self::Io(error) => write!(f, "{error}"),
             Self::NoRecording => write!(f, "it has no chunk of a recording"),
             Self::InUse => write!(f, "it is being written by a recorder"),
+            Self::Members(why) => write!(f, "{why}"),
         }
     }
 }
@@ -57,14 +61,34 @@ pub(super) enum Store {
     File(File),
     /// Reads go through the device's driver, which changes with each of them.
     Far(RefCell<Box<Far>>),
+    /// Several media.
+    Striped(Stripes),
 }
 
 impl Store {
+    /// Opens a file or block device. Returns also whether a recorder writes it.
+    pub(super) fn open(path: &Path, change: bool) -> Result<(Self, bool), ReadError> {
+        let file = OpenOptions::new().read(true).write(change).open(path)?;
+        // A recorder that was killed holds the lock until its last writes are over.
+        let locked = if change { lock(&file, false) } else { file.try_lock_shared() };
+        let in_use = locked.is_err();
+        if in_use && change {
+            return Err(ReadError::InUse);
+        }
+        Ok((Self::File(file), in_use))
+    }
+
+    /// A namespace of another device.
+    pub(super) const fn far(far: Box<Far>) -> Self {
+        Self::Far(RefCell::new(far))
+    }
+
     /// Reads as much as there is.
     pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         match self {
             Self::File(file) => read_at(file, bytes, offset),
             Self::Far(far) => far.borrow_mut().read_at(bytes, offset),
+            Self::Striped(all) => all.read_at(bytes, offset),
         }
     }
 
@@ -76,12 +100,16 @@ impl Store {
                 file.seek(SeekFrom::End(0))
             }
             Self::Far(far) => Ok(far.borrow().bytes()),
+            Self::Striped(all) => all.bytes(),
         }
     }
 
     /// Cuts a file off behind `length` bytes, if it is longer. Where that fails, nothing is lost
     /// but space.
-    fn cut(&self, length: u64) {
+    pub(super) fn cut(&self, length: u64) {
+        if let Self::Striped(all) = self {
+            all.cut(length);
+        }
         if let Self::File(file) = self
             && file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > length)
         {
@@ -89,10 +117,11 @@ impl Store {
         }
     }
 
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+    pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match self {
             Self::File(file) => file.write_all_at(bytes, offset),
             Self::Far(far) => far.borrow_mut().write_at(bytes, offset),
+            Self::Striped(all) => all.write_at(bytes, offset),
         }
     }
 
@@ -100,6 +129,7 @@ impl Store {
         match self {
             Self::File(file) => file.sync_data(),
             Self::Far(far) => far.borrow_mut().flush(),
+            Self::Striped(all) => all.sync(),
         }
     }
 }
@@ -122,22 +152,16 @@ impl Recording {
     /// # Errors
     /// See [`ReadError`].
     pub fn read(path: &Path, change: bool) -> Result<Self, ReadError> {
-        let file = OpenOptions::new().read(true).write(change).open(path)?;
-        // A recorder that was killed holds the lock until its last writes are over.
-        let locked = if change { lock(&file, false) } else { file.try_lock_shared() };
-        let in_use = locked.is_err();
-        if in_use && change {
-            return Err(ReadError::InUse);
-        }
-        Self::of(Store::File(file), in_use)
+        Self::read_parts(vec![Part::open(path, change)?])
     }
 
-    /// Reads a whole recording in a namespace of another device, and checks every chunk.
+    /// Reads a whole recording that lies on these media, and checks every chunk.
     ///
     /// # Errors
     /// See [`ReadError`].
-    pub fn read_far(far: Box<Far>) -> Result<Self, ReadError> {
-        Self::of(Store::Far(RefCell::new(far)), false)
+    pub fn read_parts(parts: Vec<Part>) -> Result<Self, ReadError> {
+        let (store, in_use) = Part::join(parts)?;
+        Self::of(store, in_use)
     }
 
     fn of(store: Store, in_use: bool) -> Result<Self, ReadError> {
@@ -222,6 +246,9 @@ impl Recording {
         let digests = self.digests.clone();
         let (new, mut certificate) = self.survey.mend(&digests, real_time().nanos);
         // The gap slot's own records stay.
+        if let Store::Striped(all) = &self.store {
+            all.write_labels()?;
+        }
         if let Some(ring) = self.survey.ring.clone() {
             // What says what is held may lie where gap records will.
             self.put(Kind::Holding, ring.next, |payload| ring.holding.emit(payload))?;
@@ -322,6 +349,9 @@ impl Early {
 
 /// The length of the recording's chunks, if there is a chunk.
 pub(super) fn find(store: &Store) -> io::Result<Option<u32>> {
+    if let Store::Striped(all) = store {
+        return Ok(Some(all.chunk()));
+    }
     let mut bytes = vec![0; 1 << 20];
     for at in (0..SEARCHED_MAX).step_by(bytes.len()) {
         let length = store.read_at(&mut bytes, at as u64)?;

@@ -70,7 +70,7 @@ pub(super) struct Ends<'a> {
 pub(super) fn read(store: &Store, pieces: impl Iterator<Item = Piece>, ends: &mut Ends<'_>) {
     match store {
         Store::File(file) => Reads::of(file).run(store, pieces, ends),
-        Store::Far(_) => {
+        Store::Far(_) | Store::Striped(_) => {
             for piece in pieces {
                 let block = again(store, piece, (ends.spare)());
                 if (ends.take)(block).is_break() {

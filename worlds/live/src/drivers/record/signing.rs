@@ -1,16 +1,12 @@
 //! Who answers for a certificate.
 
-use std::cell::RefCell;
-use std::fs::OpenOptions;
 use std::io;
-use std::path::Path;
 
 use record::format::{CERTIFICATE_SLOT, Kind, Signature};
 
-use super::far::Far;
-use super::reading::{ReadError, Recording, Store};
+use super::reading::{ReadError, Recording};
+use super::striped::Part;
 use crate::carrier::identity::{Fingerprint, Identity, signer_of};
-use crate::sys::lock::lock;
 
 /// Whose signature a certificate has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,23 +20,13 @@ pub enum Signer {
 }
 
 impl Recording {
-    /// Signs the certificate of the recording at `path` with `identity`, and writes it again. A
-    /// power cut in this moment may damage the certificate, and nothing else.
+    /// Signs the certificate of the recording on these media with `identity`, and writes it again.
+    /// A power cut in this moment may damage the certificate, and nothing else.
     ///
     /// # Errors
     /// See [`ReadError`]; also when there is no certificate, or the key is none of Ed25519.
-    pub fn sign(path: &Path, identity: &Identity) -> Result<(), ReadError> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        lock(&file, false).map_err(|_| ReadError::InUse)?;
-        Self::open_store(Store::File(file), false)?.sign_certificate(identity)
-    }
-
-    /// The same for a recording in a namespace of another device.
-    ///
-    /// # Errors
-    /// See [`Recording::sign`].
-    pub fn sign_far(far: Box<Far>, identity: &Identity) -> Result<(), ReadError> {
-        Self::open_store(Store::Far(RefCell::new(far)), false)?.sign_certificate(identity)
+    pub fn sign(parts: Vec<Part>, identity: &Identity) -> Result<(), ReadError> {
+        Self::open_parts(parts)?.sign_certificate(identity)
     }
 
     fn sign_certificate(&mut self, identity: &Identity) -> Result<(), ReadError> {

@@ -19,7 +19,7 @@ fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
         let medium: File = rustix::fs::memfd_create("medium", MemfdFlags::ALLOW_SEALING).unwrap().into();
         let path = PathBuf::from(format!("/proc/self/fd/{}", medium.as_raw_fd()));
         let config = Config { digests, ..Config::new([3; 16], vec!["made".into()]) };
-        let place = Place { target: Target::Path(&path), overwrite: false };
+        let place = Place { targets: vec![Target::Path(&path)], overwrite: false };
         let limits = Limits { time: Some(Duration::from_secs(30)), bytes: None };
         let mut acknowledged = 0;
         let tell = |status: &Status| {
@@ -51,7 +51,7 @@ fn a_recording_is_opened_as_it_is_read_with_and_without_its_index() {
     let path = directory.path().join("a.rec");
     let streams = vec!["one".into(), "two".into(), "three".into()];
     let config = Config { chunk: CHUNK_MIN, digests: Digests::World, ..Config::new([5; 16], streams) };
-    let place = Place { target: Target::Path(&path), overwrite: false };
+    let place = Place { targets: vec![Target::Path(&path)], overwrite: false };
     let limits = Limits { time: None, bytes: Some(30 << 20) };
     let sources = [50_000_000, 20_000_000, 3_000_000].map(Source::generate).into_iter().collect();
     let handle = Handle::new(Direction::Write, Arc::default());

@@ -14,7 +14,7 @@ use record::format::Gap;
 use serde_json::json;
 
 use super::part::{Chunk, Opened, Part};
-use super::{print, print_json};
+use super::{first, print, print_json};
 use crate::args::{Format, RecordingExport};
 use crate::error::Error;
 
@@ -70,10 +70,10 @@ fn create(path: &Path) -> io::Result<BufWriter<File>> {
 }
 
 pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
-    let (Some(path), Some(to), Some(format)) = (&args.recording, &args.to, args.format) else {
-        unreachable!("clap demands all three");
+    let (Some(to), Some(format)) = (&args.to, args.format) else {
+        unreachable!("clap demands both");
     };
-    let opened = Opened::open(path)?;
+    let opened = Opened::open(&args.recording)?;
     let survey = &opened.survey;
     let mut streams = choose(survey, format, args)?;
     let file_error = |error| Error::File { path: to.clone(), error };
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
         entries.sort_by_key(|entry| entry.time);
     }
     let ahead = opened.read(entries, 1, None);
-    while let Some(chunk) = ahead.next(path)? {
+    while let Some(chunk) = ahead.next(first(&args.recording))? {
         let index = streams.iter().position(|stream| stream.number == chunk.entry.stream);
         let Some(index) = index else { continue };
         let missing = streams[index].on_chunk(&chunk);

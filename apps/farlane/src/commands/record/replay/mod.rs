@@ -15,7 +15,7 @@ use record::registers::Direction;
 use serde_json::{Value, json};
 
 use super::part::{Chunk, LeftOut, Opened, Part};
-use super::{control, print, print_json};
+use super::{control, first, print, print_json};
 use crate::args::{Destination, ReplayArgs};
 use crate::error::Error;
 use destination::Outlet;
@@ -103,14 +103,14 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
 }
 
 fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
-    let opened = Opened::open(&args.path)?;
+    let opened = Opened::open(&args.paths)?;
     let part = Part::of(&opened.survey, args.stream, &args.range)?;
     let sent = |error| Error::Replay { error };
     let outlet = Outlet::open(&args.to).map_err(sent)?;
     let chunk = opened.survey.chunk;
     let ahead = opened.read(part.entries.clone(), args.passes, args.buffer);
     begin(handle, &part, chunk, ahead.room());
-    let mut next = ahead.next(&args.path)?;
+    let mut next = ahead.next(first(&args.paths))?;
     let clock = Clock::start();
     let started = clock.now();
     let mut replay = Replay {
@@ -128,7 +128,7 @@ fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
     let (mut chunks, mut pass_start) = (0_u64, started);
     let mut before = None;
     while let Some(chunk) = next.filter(|_| !handle.is_stopped()) {
-        next = ahead.next(&args.path)?;
+        next = ahead.next(first(&args.paths))?;
         // What is read again from the start begins a pass of its own.
         if before.is_some_and(|before| before >= chunk.entry.offset) {
             pass_start = pass_end(&part, pass_start, args.speed.0);

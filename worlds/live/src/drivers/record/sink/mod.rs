@@ -2,6 +2,7 @@
 
 mod file;
 mod medium;
+mod stripes;
 
 use std::io;
 use std::os::fd::RawFd;
@@ -13,6 +14,8 @@ use record::Input;
 use super::far::Far;
 use super::handle::Medium;
 use file::FileSink;
+pub use stripes::Refused;
+pub(super) use stripes::Stripes;
 
 /// Bytes at the start of a medium that tell whether there is something in it: a recording, a
 /// partition table and most file systems begin there.
