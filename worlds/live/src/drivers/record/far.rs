@@ -147,7 +147,7 @@ impl Far {
             let now = self.clock.now();
             let due = self.medium.poll_timeout();
             let left = due.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now.as_nanos())));
-            source::sleep(&[], &[Some(self.medium.poll_fd())], left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX))?;
+            source::sleep(&mut [], &[Some(self.medium.poll_fd())], left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX))?;
         }
     }
 

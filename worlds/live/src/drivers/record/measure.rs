@@ -131,7 +131,7 @@ impl Measurement {
                 (flushed, run.is_syncing) = (now, true);
                 run.sink.sync();
             }
-            run.sink.submit()?;
+            run.sink.submit(false)?;
             let has_ended = run.hear()?;
             if now >= told + TOLD_EVERY {
                 told = now;
@@ -144,7 +144,7 @@ impl Measurement {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the last writes do not end"));
             }
             if !has_ended {
-                source::sleep(&[], &[run.sink.poll_fd()], SLEEP_MAX)?;
+                source::sleep(&mut [], &[run.sink.poll_fd()], SLEEP_MAX)?;
             }
         }
     }

@@ -5,6 +5,7 @@ mod datagrams;
 mod digesting;
 mod far;
 mod handle;
+mod incoming;
 mod measure;
 mod opening;
 mod packets;
@@ -201,7 +202,7 @@ impl Session {
                 self.end(now, Reason::Limit);
             }
             let has_moved = self.take(now, left);
-            let has_ended = self.serve(now)?;
+            let has_ended = self.serve(now, has_moved)?;
             if now >= updated + UPDATED_EVERY {
                 updated = now;
                 handle.serve(now, &mut self.recorder);
@@ -215,7 +216,7 @@ impl Session {
             if !has_moved && !has_ended && self.ended.is_none() {
                 let digests = self.digester.as_ref().map(Digester::poll_fd);
                 let others: Vec<_> = self.sink.poll_fds().chain([digests]).collect();
-                source::sleep(&self.sources, &others, SLEEP_MAX)?;
+                source::sleep(&mut self.sources, &others, SLEEP_MAX)?;
             }
         }
         self.update(handle);
@@ -292,8 +293,10 @@ impl Session {
         self.recorder.finish(reason);
     }
 
-    /// Does what the recorder asks, and tells it what has ended. Returns whether anything has.
-    fn serve(&mut self, now: Instant) -> io::Result<bool> {
+    /// Does what the recorder asks, and tells it what has ended. With `more`, sources have more:
+    /// writes may wait for others, so that the system is called once for all. Returns whether
+    /// anything has ended.
+    fn serve(&mut self, now: Instant, more: bool) -> io::Result<bool> {
         let (sink, ended, digester) = (&mut self.sink, &mut self.ended, &mut self.digester);
         let pulse = &mut self.pulse;
         settle(&mut self.recorder, now, |output| match output {
@@ -307,7 +310,7 @@ impl Session {
             }
             Output::Ended(certificate) => *ended = Some(certificate),
         });
-        self.sink.submit()?;
+        self.sink.submit(more)?;
         let mut has_ended = false;
         while let Some(input) = self.sink.next_ended() {
             has_ended = true;

@@ -160,7 +160,7 @@ impl Reads {
                 has_ended = true;
             }
             if !has_ended {
-                source::sleep(&[], &[self.kernel.poll_fd()], SLEEP_MAX)?;
+                source::sleep(&mut [], &[self.kernel.poll_fd()], SLEEP_MAX)?;
                 self.kernel.submit()?;
             }
         }

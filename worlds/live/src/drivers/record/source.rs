@@ -13,6 +13,7 @@ use record::format::Content;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::datagrams::{Datagrams, Heard};
+use super::incoming::Incoming;
 use super::packets::Packets;
 
 /// What a source gave.
@@ -27,7 +28,7 @@ pub(super) enum Took {
 
 enum Kind {
     Listener(TcpListener),
-    Stream(TcpStream),
+    Stream(Incoming),
     File(File),
     Datagrams(Box<Datagrams>),
     Packets(Packets),
@@ -139,9 +140,7 @@ impl Source {
     /// # Errors
     /// When nobody answers.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nonblocking(true)?;
-        Ok(Self::new(Kind::Stream(stream)))
+        Ok(Self::new(Kind::Stream(Incoming::new(TcpStream::connect(address)?)?)))
     }
 
     /// Records a file or named pipe to its end.
@@ -180,13 +179,13 @@ impl Source {
         let result = match &mut self.kind {
             Kind::Listener(listener) => {
                 let Ok((stream, _)) = listener.accept() else { return Took::Nothing };
-                if stream.set_nonblocking(true).is_ok() {
-                    self.kind = Kind::Stream(stream);
+                if let Ok(incoming) = Incoming::new(stream) {
+                    self.kind = Kind::Stream(incoming);
                 }
                 return Took::Nothing;
             }
             Kind::Datagrams(_) | Kind::Packets(_) => return Took::Nothing,
-            Kind::Stream(stream) => stream.read(room),
+            Kind::Stream(incoming) => incoming.read(now, room),
             Kind::File(file) if !is_ready(file.as_fd()) => return Took::Nothing,
             Kind::File(file) => file.read(room),
             Kind::Generator { rate, start, made } => {
@@ -213,6 +212,23 @@ impl Source {
                 self.is_over = true;
                 Took::End
             }
+        }
+    }
+
+    /// The system says that it has something.
+    const fn wake(&mut self) {
+        if let Kind::Stream(incoming) = &mut self.kind {
+            incoming.wake();
+        }
+    }
+
+    /// The longest sleep before it has to be looked at, although its descriptor tells nothing.
+    fn patience(&self) -> Option<Duration> {
+        match &self.kind {
+            _ if self.is_over || self.is_held => None,
+            Kind::Generator { .. } => Some(Duration::from_millis(1)),
+            Kind::Stream(incoming) => incoming.patience().map(Duration::from),
+            _ => None,
         }
     }
 
@@ -248,18 +264,22 @@ fn is_ready(descriptor: BorrowedFd<'_>) -> bool {
 }
 
 /// Sleeps until a source has something, one of `others` is readable, or `longest` is over.
-pub(super) fn sleep(sources: &[Source], others: &[Option<RawFd>], longest: Duration) -> io::Result<()> {
-    let has_generator = sources.iter().any(|source| matches!(source.kind, Kind::Generator { .. }));
-    let longest = if has_generator { Duration::from_millis(1) } else { longest };
+pub(super) fn sleep(sources: &mut [Source], others: &[Option<RawFd>], longest: Duration) -> io::Result<()> {
+    let longest = sources.iter().filter_map(Source::patience).fold(longest, Duration::min);
     // SAFETY: a medium's ring and a bell are open as long as their owners, which outlive this call.
     let others = others.iter().flatten().map(|other| unsafe { BorrowedFd::borrow_raw(*other) });
     let all = sources.iter().filter_map(Source::descriptor).chain(others);
     let mut polled: Vec<_> = all.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
     let longest = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
     match rustix::event::poll(&mut polled, Some(&longest)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
+        Ok(_) => {}
+        Err(rustix::io::Errno::INTR) => return Ok(()),
+        Err(error) => return Err(error.into()),
     }
+    let ready: Vec<_> = polled.iter().map(|one| !one.revents().is_empty()).collect();
+    let polled = sources.iter_mut().filter(|source| source.descriptor().is_some());
+    polled.zip(ready).filter(|(_, is_ready)| *is_ready).for_each(|(source, _)| source.wake());
+    Ok(())
 }
 
 #[cfg(test)]

@@ -58,17 +58,37 @@ impl Kernel {
     /// Prepares calls on `file`: many at a time if `ring` asks for that and the kernel has a ring,
     /// otherwise one at a time. Returns the error when a ring was refused.
     pub(crate) fn new(file: File, ring: bool) -> (Self, Option<io::Error>) {
-        let (ring, refused) = match ring.then(set_up) {
-            None => (None, None),
-            Some(Ok(ring)) => (Some(ManuallyDrop::new(ring)), None),
-            Some(Err(error)) => (None, Some(error)),
-        };
+        match ring.then(|| set_up(IoUring::builder())) {
+            None => (Self::over(file, None), None),
+            Some(Ok(ring)) => (Self::over(file, Some(ring)), None),
+            Some(Err(error)) => (Self::over(file, None), Some(error)),
+        }
+    }
+
+    /// Prepares calls on `file`, many at a time where the kernel has a ring, for a thread that
+    /// makes system calls all the time, or sleeps: the kernel does not interrupt it for each call
+    /// that has ended.
+    pub(crate) fn cooperative(file: File) -> Self {
+        let mut builder = IoUring::builder();
+        builder.setup_coop_taskrun();
+        // Kernels before 5.19 do not know it.
+        let ring = set_up(builder).or_else(|_| set_up(IoUring::builder()));
+        Self::over(file, ring.ok())
+    }
+
+    fn over(file: File, ring: Option<IoUring>) -> Self {
         let calls = (0..CALLS_MAX).map(|_| None).collect();
-        (Self { ring, file, calls, unsubmitted: 0, under_way: 0, ended: VecDeque::new() }, refused)
+        let ring = ring.map(ManuallyDrop::new);
+        Self { ring, file, calls, unsubmitted: 0, under_way: 0, ended: VecDeque::new() }
     }
 
     pub(crate) const fn file(&self) -> &File {
         &self.file
+    }
+
+    /// How many calls were started that the kernel has not been told of.
+    pub(crate) const fn unsubmitted(&self) -> usize {
+        self.unsubmitted
     }
 
     /// The descriptor that becomes readable when a call has ended; `None` when every call ends
@@ -164,8 +184,8 @@ fn is_passing(error: &io::Error) -> bool {
 /// The file is not registered with the ring. The kernel takes a ring apart some time after its
 /// process has ended, up to a minute later, and a registered file would keep its lock until then.
 /// An unregistered file is kept only by the calls under way, for which the lock is to wait.
-fn set_up() -> io::Result<IoUring> {
-    let ring = IoUring::new(CALLS_MAX)?;
+fn set_up(builder: io_uring::Builder) -> io::Result<IoUring> {
+    let ring = builder.build(CALLS_MAX)?;
     let mut probe = io_uring::Probe::new();
     ring.submitter().register_probe(&mut probe)?;
     let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];

@@ -25,6 +25,9 @@ const AHEAD_MAX: u64 = 1 << 30;
 
 /// More space is asked for when a file has no more than this left, in bytes.
 const LEAD: u64 = 128 << 20;
+/// The kernel is told of so many calls at once, while there are more to come: a virtual disk is
+/// notified once for all of them.
+const TOGETHER: usize = 8;
 /// The most space that a recording of known size is given at its start, in bytes.
 const EXPECTED_MAX: u64 = 4 << 30;
 
@@ -93,7 +96,7 @@ impl FileSink {
         }
         let begun = grows && allocate(&file, 0, AHEAD_FIRST, FallocateFlags::empty()).is_ok();
         let ahead = Ahead { grows, end: begun.then_some(AHEAD_FIRST), is_under_way: false, written: 0 };
-        let (kernel, _) = Kernel::new(file, true);
+        let kernel = Kernel::cooperative(file);
         let names = vec![None; CALLS_MAX as usize];
         let free = (0..CALLS_MAX).rev().collect();
         Ok(Self { kernel, names, free, waiting: VecDeque::new(), is_direct, ahead })
@@ -137,15 +140,16 @@ impl FileSink {
         self.waiting.push_front((None, Call::Sync));
     }
 
-    /// Starts what waits, as far as the kernel takes it.
-    pub(super) fn submit(&mut self) -> io::Result<()> {
+    /// Starts what waits, as far as the kernel takes it. With `more`, there is more to come, and
+    /// the kernel is told of several calls at once.
+    pub(super) fn submit(&mut self, more: bool) -> io::Result<()> {
         while let (Some(name), false) = (self.free.last().copied(), self.waiting.is_empty()) {
             let Some((own, call)) = self.waiting.pop_front() else { break };
             self.free.pop();
             self.names[name as usize] = own;
             self.kernel.start(name, call);
         }
-        self.kernel.submit()
+        if more && self.kernel.unsubmitted() < TOGETHER { Ok(()) } else { self.kernel.submit() }
     }
 
     /// The next call that has ended, for the recorder.

@@ -117,10 +117,11 @@ impl Sink {
         }
     }
 
-    /// Starts what waits, as far as the medium takes it.
-    pub(super) fn submit(&mut self) -> io::Result<()> {
+    /// Starts what waits, as far as the medium takes it; with `more`, once it is enough for a call
+    /// of the system.
+    pub(super) fn submit(&mut self, more: bool) -> io::Result<()> {
         match &mut self.kind {
-            Kind::File(file) => file.submit(),
+            Kind::File(file) => file.submit(more),
             Kind::Far(far) => {
                 far.submit();
                 Ok(())

@@ -116,9 +116,9 @@ impl Stripes {
         self.members.iter_mut().for_each(Sink::sync);
     }
 
-    /// Starts what waits, as far as the media take it.
-    pub(in crate::drivers::record) fn submit(&mut self) -> io::Result<()> {
-        self.members.iter_mut().try_for_each(Sink::submit)
+    /// Starts what waits, as far as the media take it; with `more`, as [`Sink::submit`] says.
+    pub(in crate::drivers::record) fn submit(&mut self, more: bool) -> io::Result<()> {
+        self.members.iter_mut().try_for_each(|member| member.submit(more))
     }
 
     /// The next write that has ended, or the sync once every medium is done with it.
@@ -144,7 +144,7 @@ impl Stripes {
 fn write_label(sink: &mut Sink, label: Buffer) -> io::Result<()> {
     sink.write(0, 0, label);
     loop {
-        sink.submit()?;
+        sink.submit(false)?;
         match sink.next_ended() {
             Some(Input::Written { result: Ok(()), .. }) => return Ok(()),
             Some(Input::Written { result: Err(fault), .. }) => {
@@ -154,7 +154,7 @@ fn write_label(sink: &mut Sink, label: Buffer) -> io::Result<()> {
                 };
                 return Err(io::Error::other(why));
             }
-            _ => source::sleep(&[], &[sink.poll_fd()], SLEEP_MAX)?,
+            _ => source::sleep(&mut [], &[sink.poll_fd()], SLEEP_MAX)?,
         }
     }
 }
