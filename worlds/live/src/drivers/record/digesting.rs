@@ -1,10 +1,10 @@
-//! SHA-256 of streams on a thread of its own, for which the thread that receives does not wait.
+//! SHA-256 of streams on threads of their own, for which the thread that receives does not wait.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use engine::Buffer;
@@ -13,7 +13,12 @@ use record::format::STREAMS_MAX;
 use rustix::event::EventfdFlags;
 use sha2::{Digest as _, Sha256};
 
-/// Bytes that the thread reads.
+/// So many answers, or all that there are, wake the thread that receives.
+const TOGETHER: usize = 8;
+/// So many buffers held are worth a wakeup. A recorder's buffer has at least twice as many.
+const MANY: usize = 16;
+
+/// Bytes that a thread reads.
 struct Lent {
     stream: usize,
     start: *const u8,
@@ -25,41 +30,76 @@ struct Lent {
 // holders.
 unsafe impl Send for Lent {}
 
-/// Computes the SHA-256 of each stream, in the order of what it is given.
+/// A thread that digests some of the streams.
 #[derive(Debug)]
-pub(super) struct Digester {
+struct Worker {
     /// `None` once the thread is to end.
     lent: Option<Sender<Lent>>,
     answers: Receiver<[u8; 32]>,
-    /// What the thread reads or will read, the oldest first.
-    held: VecDeque<Buffer>,
-    /// Is readable when there are answers.
-    bell: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Digester {
-    /// # Errors
-    /// When the system refuses a thread or a descriptor.
-    pub(super) fn start() -> io::Result<Self> {
+impl Worker {
+    fn start(bell: Arc<OwnedFd>) -> io::Result<Self> {
         let (lent, orders) = channel::<Lent>();
         let (told, answers) = channel();
-        let bell = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let rung = Arc::clone(&bell);
-        let thread = std::thread::Builder::new().name("digests".into()).spawn(move || {
-            let mut digests = vec![Sha256::new(); STREAMS_MAX];
-            for Lent { stream, start, length } in orders {
-                // SAFETY: the buffer is held until this is answered.
-                digests[stream].update(unsafe { std::slice::from_raw_parts(start, length) });
-                if told.send(digests[stream].clone().finalize().into()).is_err() {
-                    return;
-                }
-                // A counter that is full is readable, too.
-                let _ = rustix::io::write(&*rung, &1_u64.to_ne_bytes());
+        let work = move || work(&orders, &told, &bell);
+        let thread = std::thread::Builder::new().name("digests".into()).spawn(work)?;
+        Ok(Self { lent: Some(lent), answers, thread: Some(thread) })
+    }
+}
+
+/// Answers orders until there will be none any more.
+fn work(orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, bell: &OwnedFd) {
+    let mut digests = vec![Sha256::new(); STREAMS_MAX];
+    let mut silent = 0;
+    let ring = |silent: &mut usize| {
+        if std::mem::take(silent) > 0 {
+            // A counter that is full is readable, too.
+            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        }
+    };
+    loop {
+        let order = match orders.try_recv() {
+            Err(TryRecvError::Empty) => {
+                ring(&mut silent);
+                orders.recv().ok()
             }
-        })?;
-        let held = VecDeque::new();
-        Ok(Self { lent: Some(lent), answers, held, bell, thread: Some(thread) })
+            order => order.ok(),
+        };
+        let Some(Lent { stream, start, length }) = order else { return };
+        // SAFETY: the buffer is held until this is answered.
+        digests[stream].update(unsafe { std::slice::from_raw_parts(start, length) });
+        if told.send(digests[stream].clone().finalize().into()).is_err() {
+            return;
+        }
+        silent += 1;
+        if silent == TOGETHER {
+            ring(&mut silent);
+        }
+    }
+}
+
+/// Computes the SHA-256 of each stream, in the order of what it is given.
+#[derive(Debug)]
+pub(super) struct Digester {
+    workers: Vec<Worker>,
+    /// What the threads read or will read, the oldest first, and the number of the thread.
+    held: VecDeque<(usize, Buffer)>,
+    /// Is readable when there are answers.
+    bell: Arc<OwnedFd>,
+}
+
+impl Digester {
+    /// Digests so many streams, on as many threads as there are processors for them.
+    ///
+    /// # Errors
+    /// When the system refuses a thread or a descriptor.
+    pub(super) fn start(streams: usize) -> io::Result<Self> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let bell = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let workers = (0..streams.min(processors).max(1)).map(|_| Worker::start(Arc::clone(&bell)));
+        Ok(Self { workers: workers.collect::<io::Result<_>>()?, held: VecDeque::new(), bell })
     }
 
     /// Appends `data` to what is digested of a stream.
@@ -70,37 +110,43 @@ impl Digester {
         let stream = stream as usize;
         assert!(stream < STREAMS_MAX, "stream {stream}");
         let lent = Lent { stream, start: data.as_ptr(), length: data.len() };
-        self.held.push_back(data);
-        let sent = self.lent.as_ref().is_some_and(|orders| orders.send(lent).is_ok());
-        assert!(sent, "the thread of digests runs as long as there are orders");
+        let worker = stream % self.workers.len();
+        self.held.push_back((worker, data));
+        let sent = self.workers[worker].lent.as_ref().is_some_and(|orders| orders.send(lent).is_ok());
+        assert!(sent, "a thread of digests runs as long as there are orders");
     }
 
+    /// The descriptor that is readable when there are answers.
     pub(super) fn poll_fd(&self) -> RawFd {
         self.bell.as_raw_fd()
     }
 
-    /// Forgets that the bell has rung; [`Digester::next_ended`] is to be asked afterwards.
-    pub(super) fn hush(&self) {
-        if !self.held.is_empty() {
-            let _ = rustix::io::read(self.bell.as_fd(), &mut [0; 8]);
-        }
+    /// Whether so much is held that answers are worth a wakeup.
+    pub(super) fn has_many(&self) -> bool {
+        self.held.len() >= MANY
+    }
+
+    /// Forgets that the bell has rung. Returns whether it had: then [`Digester::next_ended`] is to
+    /// be asked before a sleep.
+    pub(super) fn hush(&self) -> bool {
+        rustix::io::read(self.bell.as_fd(), &mut [0; 8]).is_ok()
     }
 
     /// The next answer.
     pub(super) fn next_ended(&mut self) -> Option<Input> {
-        let sha256 = self.answers.try_recv().ok()?;
+        let (worker, _) = self.held.front()?;
+        let sha256 = self.workers[*worker].answers.try_recv().ok()?;
         self.held.pop_front();
         Some(Input::Digested { sha256 })
     }
 }
 
 impl Drop for Digester {
-    /// Waits until the thread reads nothing any more.
+    /// Waits until no thread reads anything any more.
     fn drop(&mut self) {
-        self.lent = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.workers.iter_mut().for_each(|worker| worker.lent = None);
+        let threads = self.workers.iter_mut().filter_map(|worker| worker.thread.take());
+        threads.for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -110,7 +156,7 @@ mod tests {
 
     #[test]
     fn streams_are_digested_in_order_and_buffers_come_back() {
-        let mut digester = Digester::start().unwrap();
+        let mut digester = Digester::start(3).unwrap();
         let mut blocks: Vec<_> = (0..40_u8).map(|byte| Buffer::copy_from_slice(&[byte; 5_000])).collect();
         for (stream, block) in (0..).map(|at| at % 3).zip(&blocks) {
             digester.digest(stream, block.slice(7..5_000));
@@ -135,7 +181,7 @@ mod tests {
 
     #[test]
     fn it_ends_with_work_left() {
-        let mut digester = Digester::start().unwrap();
+        let mut digester = Digester::start(1).unwrap();
         let block = Buffer::copy_from_slice(&vec![1; 1 << 20]);
         (0..20).for_each(|_| digester.digest(0, block.clone()));
         drop(digester);

@@ -154,7 +154,8 @@ pub fn record(
         status.is_ring = config.ring.is_some();
         (status.chunk, status.buffer) = (config.chunk, config.buffer as u64 * u64::from(config.chunk));
     });
-    let digester = (config.digests == Digests::World).then(Digester::start).transpose()?;
+    let streams = config.streams.len();
+    let digester = (config.digests == Digests::World).then(|| Digester::start(streams)).transpose()?;
     let recorder = Recorder::new(config, real_time());
     let clock = Clock::start();
     Session { clock, recorder, sink, sources, digester, pulse: Pulse::default(), ended: None }
@@ -214,9 +215,14 @@ impl Session {
                 tell(&handle.status());
             }
             if !has_moved && !has_ended && self.ended.is_none() {
-                let digests = self.digester.as_ref().map(Digester::poll_fd);
-                let others: Vec<_> = self.sink.poll_fds().chain([digests]).collect();
-                source::sleep(&mut self.sources, &others, SLEEP_MAX)?;
+                // While few buffers are held, their return is no reason to wake up.
+                let is_recording = self.recorder.is_recording();
+                let digests = self.digester.as_ref().filter(|held| !is_recording || held.has_many());
+                if !digests.is_some_and(Digester::hush) {
+                    let digests = digests.map(Digester::poll_fd);
+                    let others: Vec<_> = self.sink.poll_fds().chain([digests]).collect();
+                    source::sleep(&mut self.sources, &others, SLEEP_MAX)?;
+                }
             }
         }
         self.update(handle);
@@ -320,7 +326,6 @@ impl Session {
             self.recorder.handle_input(now, input);
         }
         if let Some(digester) = &mut self.digester {
-            digester.hush();
             while let Some(input) = digester.next_ended() {
                 has_ended = true;
                 self.recorder.handle_input(now, input);
