@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::digest_of_all;
 use crate::format::{
     CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, FIRST_SLOT, Gap, HOLDING_SLOTS, Header, Holding,
-    Kind, Place, Reason, STREAMS_MAX, StreamTotals, Superblock,
+    Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, StreamTotals, Superblock,
 };
 
 /// A slot that should have a chunk and has none.
@@ -152,8 +152,14 @@ impl Scan {
             self.overwritten.get_or_insert_default().raise(before.stream, before.end);
         }
         match header.kind {
-            Kind::Superblock => self.superblock = Superblock::parse(payload),
-            Kind::Certificate => self.certificate = Certificate::parse(payload),
+            // What speaks for the whole recording has one slot, and is not believed elsewhere.
+            Kind::Superblock if slot == SUPERBLOCK_SLOT => self.superblock = Superblock::parse(payload),
+            Kind::Certificate if slot == CERTIFICATE_SLOT => {
+                self.certificate = Certificate::parse(payload);
+            }
+            Kind::Superblock | Kind::Certificate => {
+                self.bad.push(Bad { slot, why: ChunkError::Field });
+            }
             Kind::Gaps => {
                 self.gaps.extend(Gap::parse(payload));
                 self.gap_slots.push(slot);
@@ -204,7 +210,8 @@ impl Scan {
         }
         // A medium may have carried out a write that it reported as failed, and whose bytes were
         // then declared lost: what is declared counts.
-        self.entries.retain(|entry| !touches(&gaps, entry));
+        let lost: Vec<_> = gaps.iter().filter(|gap| gap.bytes > 0).copied().collect();
+        self.entries.retain(|entry| !touches(&lost, entry));
         self.entries.sort_by_key(|entry| (entry.stream, entry.offset, core::cmp::Reverse(entry.length)));
         // A chunk that was written again in another slot may be there twice.
         let mut last = None;
@@ -243,7 +250,7 @@ fn distinct(mut gaps: Vec<Gap>) -> Vec<Gap> {
     gaps.dedup();
     let mut kept = Vec::<Gap>::with_capacity(gaps.len());
     for mut gap in gaps {
-        let has_no_length = gap.bytes == 0 && gap.packets > 0;
+        let has_no_length = gap.bytes == 0;
         if let Some(last) = kept.last().filter(|last| last.stream == gap.stream) {
             let (from, end) = (gap.from.max(last.end()), gap.end());
             (gap.from, gap.bytes) = (from, end.saturating_sub(from));
@@ -266,7 +273,8 @@ fn held_parts(gap: &Gap, holding: &Holding) -> Vec<Gap> {
     parts.map(|(from, end)| Gap { from, bytes: end - from, ..*gap }).collect()
 }
 
-/// Whether a byte of `entry` is in one of `gaps`, which are in order and distinct.
+/// Whether a byte of `entry` is in one of `gaps`, which are in order and distinct, and have bytes:
+/// packets of unknown length take no place, and lie anywhere in a chunk.
 fn touches(gaps: &[Gap], entry: &Entry) -> bool {
     let at = gaps.partition_point(|gap| (gap.stream, gap.end()) <= (entry.stream, entry.offset));
     gaps.get(at).is_some_and(|gap| gap.stream == entry.stream && gap.from < entry.end())
@@ -471,6 +479,16 @@ mod tests {
     fn gaps_without_a_length_are_kept_and_counted_once() {
         let declared = vec![gap(50, 0, 3), gap(0, 10, 1), gap(50, 0, 3), gap(0, 10, 1), gap(50, 0, 4)];
         assert_eq!(distinct(declared), [gap(0, 10, 1), gap(50, 0, 3), gap(50, 0, 4)]);
+    }
+
+    #[test]
+    fn a_chunk_with_a_gap_without_bytes_inside_is_kept() {
+        let entry = Entry { slot: 3, stream: 0, offset: 0, length: 100, time: 7 };
+        let mut scan = Scan::new(crate::format::CHUNK_MIN, |_, _| 0);
+        scan.on_entries(vec![entry, Entry { slot: 4, offset: 100, ..entry }]);
+        scan.gaps = vec![gap(0, 0, 1), gap(50, 0, 2), gap(99, 0, 0), gap(150, 20, 1)];
+        let survey = scan.finish();
+        assert_eq!((survey.entries, survey.gaps.len()), (vec![entry], 4));
     }
 
     #[test]
