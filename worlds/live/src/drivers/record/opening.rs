@@ -49,8 +49,9 @@ impl Recording {
             let word = usize::try_from(slot / 64).ok().and_then(|at| named?.get(at));
             word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
         };
-        let rest: Vec<_> = (0..slots).filter(|slot| !is_named(slot)).collect();
-        read_heads(&store, &rest, &mut scan)?;
+        // A certificate says where the recording ends. A medium may be much longer.
+        let end = listed.as_ref().map_or(slots, |listed| listed.end.min(slots));
+        read_heads(&store, (0..end).filter(|slot| !is_named(slot)), &mut scan)?;
         // A chunk whose write failed was written again in another slot: only one of both is whole.
         let mut bytes = vec![0; chunk as usize];
         for slot in scan.take_doubled() {
@@ -91,27 +92,29 @@ fn check(entry: &Entry, block: &[u8]) -> Result<(), ChunkError> {
 }
 
 /// Shows `scan` what `slots` have: the headers of data chunks, and all other chunks whole.
-fn read_heads(store: &Store, slots: &[u64], scan: &mut Scan) -> io::Result<()> {
+fn read_heads(store: &Store, slots: impl Iterator<Item = u64> + Clone, scan: &mut Scan) -> io::Result<()> {
     let chunk = scan.chunk();
     let (mut others, mut failed) = (Vec::new(), None);
     let used = RefCell::new(Vec::new());
-    let page = |slot: &u64| Piece { offset: slot * u64::from(chunk), length: ALIGNMENT as usize };
-    let mut ahead = slots.iter();
+    let page = |slot: u64| Piece { offset: slot * u64::from(chunk), length: ALIGNMENT as usize };
+    let mut ahead = slots.clone();
     let take = &mut |block: io::Result<Block>| {
         let (Some(slot), Ok(block)) = (ahead.next(), block.map_err(|error| failed = Some(error))) else {
             return ControlFlow::Break(());
         };
         match Header::parse(&block, crc32c) {
             Ok(header) if header.kind == Kind::Data && header.chunk == chunk => {
-                scan.on_unchecked(*slot, &header);
+                scan.on_unchecked(slot, &header);
             }
-            _ => others.push(*slot),
+            // An empty slot has no payload that somebody could use.
+            Err(ChunkError::Empty) => {}
+            _ => others.push(slot),
         }
         used.borrow_mut().push(block);
         ControlFlow::Continue(())
     };
     let spare = &mut || used.borrow_mut().pop().unwrap_or_else(|| Block::of(ALIGNMENT as usize));
-    reads::read(store, slots.iter().map(page), &mut Ends { spare, take });
+    reads::read(store, slots.map(page), &mut Ends { spare, take });
     failed.map_or(Ok(()), Err)?;
     let mut bytes = vec![0; chunk as usize];
     for slot in others {
@@ -126,6 +129,8 @@ struct Listed {
     entries: Vec<Entry>,
     /// A bit for each slot that an entry names.
     slots: Vec<u64>,
+    /// The slot behind the recording's last, as the certificate says.
+    end: u64,
 }
 
 impl Listed {
@@ -143,9 +148,12 @@ impl Listed {
         let certificate = Certificate::parse(&payload).filter(|_| start.kind == Kind::Certificate);
         let (Some(_), Some(certificate)) = (first, certificate) else { return Ok(None) };
         let words = usize::try_from(slots.div_ceil(64)).unwrap_or(usize::MAX);
-        let mut listed = Self { entries: Vec::new(), slots: vec![0; words] };
+        let mut listed = Self { entries: Vec::new(), slots: vec![0; words], end: certificate.slots };
         let mut at = certificate.index;
         while at != 0 {
+            if at >= slots {
+                return Ok(None);
+            }
             let index = read(at)?.filter(|(header, _)| {
                 header.kind == Kind::Index && header.recording == start.recording && header.chunk == chunk
             });

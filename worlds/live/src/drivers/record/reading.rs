@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use record::format::{
@@ -68,6 +68,7 @@ pub(super) enum Store {
 impl Store {
     /// Opens a file or block device. Returns also whether a recorder writes it.
     pub(super) fn open(path: &Path, change: bool) -> Result<(Self, bool), ReadError> {
+        media(path)?;
         let file = OpenOptions::new().read(true).write(change).open(path)?;
         // A recorder that was killed holds the lock until its last writes are over.
         let locked = if change { lock(&file, false) } else { file.try_lock_shared() };
@@ -243,6 +244,9 @@ impl Recording {
     /// When the medium does not take it.
     pub fn mend(&mut self) -> Result<Vec<Gap>, ReadError> {
         let chunk = self.survey.chunk;
+        // A certificate may speak of more slots than there are.
+        let slots = self.store.bytes()?.div_ceil(u64::from(chunk));
+        self.survey.end = self.survey.end.min(slots);
         let digests = self.digests.clone();
         let (new, mut certificate) = self.survey.mend(&digests, real_time().nanos);
         // The gap slot's own records stay.
@@ -345,6 +349,20 @@ impl Early {
         let digests = self.streams.into_iter().take(survey.streams());
         all.then(|| digests.map(|stream| stream.digest.finalize().into()).collect())
     }
+}
+
+/// Refuses what can't hold a recording, before it is opened: a named pipe would wait without end.
+pub(super) fn media(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
+    let kind = metadata.file_type();
+    let what = match kind {
+        _ if kind.is_fifo() => "a named pipe",
+        _ if kind.is_char_device() => "a character device",
+        _ if kind.is_socket() => "a socket",
+        _ => return Ok(()),
+    };
+    let why = format!("it is {what}; expected a file or a block device");
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
 /// The length of the recording's chunks, if there is a chunk.

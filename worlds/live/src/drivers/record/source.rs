@@ -146,8 +146,11 @@ impl Source {
     /// Records a file or named pipe to its end.
     ///
     /// # Errors
-    /// When it can't be opened.
+    /// When it can't be opened, or is a directory.
     pub fn file(path: &Path) -> io::Result<Self> {
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
         Ok(Self::new(Kind::File(File::open(path)?)))
     }
 

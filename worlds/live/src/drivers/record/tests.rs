@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use record::registers::Direction;
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use record::format::{CHUNK_MIN, Kind};
+use record::format::{CHUNK_MIN, Certificate, Kind};
 
 use super::*;
 
@@ -82,4 +82,51 @@ fn a_recording_is_opened_as_it_is_read_with_and_without_its_index() {
     assert!(index.is_some(), "{:?} is the kind of an index", Kind::Index);
     file.write_all_at(&[0xff; 4], index.unwrap() * u64::from(CHUNK_MIN) + 200).unwrap();
     assert_same("a damaged index", slots);
+}
+
+/// Writes `kind` with `payload` in `slot` of the medium, as a chunk of this recording.
+fn forge(path: &std::path::Path, kind: Kind, slot: u64, emit: impl FnOnce(&mut [u8]) -> usize) {
+    Recording::read(path, true).unwrap().put(kind, slot, emit).unwrap();
+}
+
+#[test]
+fn a_certificate_that_lies_about_slots_neither_stops_readers_nor_recovery() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec");
+    let config = Config { chunk: CHUNK_MIN, ..Config::new([6; 16], vec!["made".into()]) };
+    let place = Place { targets: vec![Target::Path(&path)], overwrite: false };
+    let limits = Limits { time: None, bytes: Some(1 << 20) };
+    let handle = Handle::new(Direction::Write, Arc::default());
+    let sources = vec![Source::generate(500_000_000)];
+    let told = record(place, config, sources, limits, &handle, |_| {}).unwrap().certificate;
+    let lie = Certificate { slots: u64::MAX, index: u64::MAX, bad: 0, ..told };
+    forge(&path, Kind::Certificate, 1, |payload| lie.emit(payload));
+    let opened = Recording::open(&path).unwrap().survey;
+    assert_eq!(opened.bytes(), 1 << 20);
+    // A data chunk becomes a certificate, which must not be believed in its slot.
+    forge(&path, Kind::Certificate, 5, |payload| lie.emit(payload));
+    let mut cut = Recording::read(&path, true).unwrap();
+    assert!(!cut.is_proved());
+    assert_eq!(cut.survey.holes.len(), 1);
+    assert_eq!(cut.mend().unwrap().len(), 1);
+    drop(cut);
+    let mended = Recording::read(&path, false).unwrap();
+    assert!(mended.is_proved(), "{:?}", mended.survey.certificate);
+    assert!(std::fs::metadata(&path).unwrap().len() < 2 << 20);
+}
+
+#[test]
+fn a_named_pipe_is_refused_and_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let why = Recording::open(&path).unwrap_err().to_string();
+    assert_eq!(why, "it is a named pipe; expected a file or a block device");
+    assert_eq!(Recording::read(&path, true).unwrap_err().to_string(), why);
+    let config = Config::new([7; 16], vec!["made".into()]);
+    let place = Place { targets: vec![Target::Path(&path)], overwrite: true };
+    let limits = Limits { time: None, bytes: Some(1) };
+    let handle = Handle::new(Direction::Write, Arc::default());
+    let refused = record(place, config, vec![Source::generate(1)], limits, &handle, |_| {});
+    assert_eq!(refused.err().map(|refused| refused.error.to_string()), Some(why));
 }

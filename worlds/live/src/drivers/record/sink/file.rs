@@ -12,6 +12,7 @@ use record::Fault;
 use record::Input;
 use rustix::fs::{FallocateFlags, OFlags};
 
+use crate::drivers::record::reading::media;
 use crate::media::file::kernel::{CALLS_MAX, Call, Kernel, allocate};
 use crate::sys::lock::lock;
 
@@ -72,6 +73,7 @@ impl FileSink {
     /// The system's; `WouldBlock` if somebody else records there; `AlreadyExists` if there is
     /// something that was not to be overwritten.
     pub(super) fn create(path: &Path, overwrite: bool) -> io::Result<Self> {
+        media(path)?;
         let open = |flags: OFlags| {
             let flags = flags.bits().cast_signed();
             OpenOptions::new()
