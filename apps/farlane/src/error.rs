@@ -363,6 +363,26 @@ pub(crate) enum Error {
     #[diagnostic(help("a longer --ring, or a smaller --buffer or --chunk, fits; see docs/record.md"))]
     Ring { path: PathBuf, why: String },
 
+    #[error("--to {}: {why}", path.display())]
+    #[diagnostic(help("name a file or block device, or a device by one of these URLs"))]
+    RecordUrl { path: PathBuf, why: String },
+
+    #[error("{}: another recorder writes to it", path.display())]
+    #[diagnostic(help("end that recorder first, or name another file"))]
+    Recorded { path: PathBuf },
+
+    #[error("--from {url} is where the recording goes, too: it would feed on itself")]
+    #[diagnostic(help("name another file with --to"))]
+    FeedsItself { url: String },
+
+    #[error("--to {}: this is the recording itself, and it would be overwritten", path.display())]
+    #[diagnostic(help("name another file"))]
+    OverItself { path: PathBuf },
+
+    #[error("--from - is given twice, and there is one standard input")]
+    #[diagnostic(help("give --from - once, and file:PATH for a file or named pipe"))]
+    TwoInputs,
+
     #[error("{} holds something already, and would be overwritten", path.display())]
     #[diagnostic(help("name another file, or give --force"))]
     Occupied { path: PathBuf },
@@ -470,6 +490,10 @@ impl Error {
             | Self::FarNamespace { .. }
             | Self::Overwritten { .. }
             | Self::Ring { .. }
+            | Self::RecordUrl { .. }
+            | Self::FeedsItself { .. }
+            | Self::TwoInputs
+            | Self::OverItself { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,
@@ -484,6 +508,7 @@ const fn file_remedy(kind: io::ErrorKind) -> &'static str {
         Kind::NotFound => "check the path: the file, or the folder that it is to be in, does not exist",
         Kind::PermissionDenied => "choose a file to which this user has access",
         Kind::IsADirectory => "name a file in it instead",
+        Kind::Unsupported => "name another one",
         Kind::StorageFull | Kind::QuotaExceeded => "make room, or choose another place",
         _ => "check the file and the disk that it is on",
     }

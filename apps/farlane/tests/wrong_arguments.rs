@@ -25,6 +25,14 @@ bench nvme-tcp://127.0.0.1:1/nqn.2026-01.io.farlane:disk --tls-key-file nothing
 ping tcp://127.0.0.1:1 --tls-key-file nothing
 key tls . --hash sha512
 key check nothing
+record --from generate:1MB --to a.rec --buffer 1
+record --from generate:1MB --to /dev/full
+record --from generate:1MB --to far://one
+record --from generate:1MB --to tcp://127.0.0.1
+record --from - --from - --to a.rec
+record --from file:odd --to odd --force
+record --from file:. --to a.rec
+verify /dev/zero
 fly
 help fly
 demo --size 0

@@ -10,6 +10,7 @@ mod ring;
 mod sources;
 mod view;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use engine::Nanos;
@@ -36,6 +37,20 @@ const SHOWN_MAX: usize = 20;
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether both paths lead to one file or device.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+/// Refuses to write over the recording that is read.
+fn check_output(recording: &[PathBuf], to: &Path) -> Result<(), Error> {
+    match recording.iter().any(|part| is_same_file(part, to)) {
+        true => Err(Error::OverItself { path: to.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 pub(super) fn unreadable(path: &Path, error: ReadError) -> Error {
@@ -85,6 +100,14 @@ pub(super) fn far(path: &Path) -> Result<Option<Box<Far>>, Error> {
     Ok(Some(Box::new(Far::new(clock, open_far(clock, &spec, FAR_PATIENCE)?))))
 }
 
+/// The same for where a recording is to go.
+fn far_target(to: &Path) -> Result<Option<Box<Far>>, Error> {
+    far(to).map_err(|error| match error {
+        Error::Recording { path, why } => Error::RecordUrl { path, why },
+        other => other,
+    })
+}
+
 /// The media of a recording, wherever they are. If `change`, it can be mended.
 fn parts(paths: &[PathBuf], change: bool) -> Result<Vec<Part>, Error> {
     let open = |path: &PathBuf| {
@@ -122,6 +145,23 @@ fn chunks(args: &RecordArgs) -> usize {
     chunks.clamp(BUFFER_MIN, BUFFER_MAX)
 }
 
+/// Checks the size that somebody asked for.
+fn check_buffer(args: &RecordArgs) -> Result<(), Error> {
+    let chunk = u64::from(args.chunk);
+    let sizes = BUFFER_MIN as u64 * chunk..=BUFFER_MAX as u64 * chunk;
+    match args.buffer.filter(|bytes| !sizes.contains(bytes)) {
+        Some(value) => {
+            let expected = format!(
+                "{} to {} bytes, {BUFFER_MIN} to {BUFFER_MAX} chunks of {chunk}",
+                sizes.start(),
+                sizes.end()
+            );
+            Err(Error::Range { what: "--buffer", value, expected })
+        }
+        None => Ok(()),
+    }
+}
+
 pub(crate) fn command(args: &RecordArgs) -> Result<(), Error> {
     match (&args.action, args.to.as_slice()) {
         (Some(RecordAction::Ctl(args)), _) => ctl::run(args),
@@ -135,7 +175,8 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
         return Err(Error::Range { what: "the number of --from", value: args.from.len() as u64, expected });
     }
     let handle = Handle::new(Direction::Write, stop_on_signals().map_err(Error::Output)?);
-    sources::check(args)?;
+    check_buffer(args)?;
+    sources::check(args, to)?;
     if let Some(address) = args.watch.metrics {
         let bound = metrics::serve(address, handle.clone());
         let bound = bound.map_err(|error| Error::Metrics { address, error })?;
@@ -188,7 +229,7 @@ fn recorded(
     handle: &Handle,
 ) -> Result<Recorded, Error> {
     let mut view = View::new(args.output.json);
-    let target = |path| Ok(far(path)?.map_or(Target::Path(path), Target::Far));
+    let target = |path| Ok(far_target(path)?.map_or(Target::Path(path), Target::Far));
     let targets = to.iter().map(|path| target(path)).collect::<Result<_, Error>>()?;
     let place = Place { targets, overwrite: args.force };
     let recorded = record(place, config, sources, limits, handle, |status| view.tell(status));
@@ -198,9 +239,7 @@ fn recorded(
         match error.kind() {
             std::io::ErrorKind::AlreadyExists => Error::Occupied { path },
             std::io::ErrorKind::InvalidInput => Error::Ring { path, why: error.to_string() },
-            std::io::ErrorKind::WouldBlock => {
-                Error::Recording { path, why: "another recorder writes to it".to_owned() }
-            }
+            std::io::ErrorKind::WouldBlock => Error::Recorded { path },
             _ => Error::File { path, error },
         }
     })

@@ -1,12 +1,14 @@
 //! Where a recording's bytes come from.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use live::drivers::record::{Bound, Heard, OnFull, Source, Udp};
 use record::format::CHUNK_DEFAULT;
 use record::sequence::Tracker;
 use serde_json::{Value, json};
 
+use super::is_same_file;
 use crate::args::{OnFullArg, RecordArgs, SourceUrl, UdpUrl};
 use crate::error::Error;
 
@@ -14,7 +16,21 @@ use crate::error::Error;
 const CHUNK_OF_PACKETS_MIN: u32 = 72 << 10;
 
 /// Checks what concerns sources together.
-pub(super) fn check(args: &RecordArgs) -> Result<(), Error> {
+pub(super) fn check(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
+    if args.from.iter().filter(|url| matches!(url, SourceUrl::StandardInput)).count() > 1 {
+        return Err(Error::TwoInputs);
+    }
+    let goes_to = |from: &Path| to.iter().any(|to| is_same_file(from, to));
+    for url in &args.from {
+        let feeds_itself = match url {
+            SourceUrl::File(path) => goes_to(path),
+            SourceUrl::StandardInput => goes_to(Path::new("/dev/stdin")),
+            _ => false,
+        };
+        if feeds_itself {
+            return Err(Error::FeedsItself { url: name(url) });
+        }
+    }
     let has_packets = args.from.iter().any(|url| matches!(url, SourceUrl::Udp(_) | SourceUrl::Packets(_)));
     if has_packets && args.chunk < CHUNK_OF_PACKETS_MIN {
         let expected = format!(

@@ -73,6 +73,7 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
     let (Some(to), Some(format)) = (&args.to, args.format) else {
         unreachable!("clap demands both");
     };
+    super::check_output(&args.recording, to)?;
     let opened = Opened::open(&args.recording)?;
     let survey = &opened.survey;
     let mut streams = choose(survey, format, args)?;

@@ -105,6 +105,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
 fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
     let opened = Opened::open(&args.paths)?;
     let part = Part::of(&opened.survey, args.stream, &args.range)?;
+    if let Destination::File(to) = &args.to {
+        super::check_output(&args.paths, to)?;
+    }
     let sent = |error| Error::Replay { error };
     let outlet = Outlet::open(&args.to).map_err(sent)?;
     let chunk = opened.survey.chunk;
