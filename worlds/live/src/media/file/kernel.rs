@@ -154,9 +154,10 @@ impl Kernel {
     }
 }
 
-impl Drop for Kernel {
-    /// Waits until the kernel has let go of every buffer.
-    fn drop(&mut self) {
+impl Kernel {
+    /// Waits until every call that was started has ended, and the kernel has let go of every
+    /// buffer. No call may be started any more.
+    pub(crate) fn finish(&mut self) {
         let Some(mut ring) = self.ring.take() else { return };
         while self.under_way > 0 {
             match ring.submit_and_wait(1) {
@@ -171,6 +172,12 @@ impl Drop for Kernel {
             self.under_way -= ring.completion().count();
         }
         drop(ManuallyDrop::into_inner(ring));
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 

@@ -180,12 +180,12 @@ impl FileSink {
 }
 
 impl Drop for FileSink {
-    /// Gives back the space behind the last write, unless somebody still writes.
+    /// Gives back the space behind the last write, once nobody writes any more.
     fn drop(&mut self) {
-        let is_quiet = self.free.len() == CALLS_MAX as usize && self.waiting.is_empty();
+        self.kernel.finish();
         let (file, written) = (self.kernel.file(), self.ahead.written);
         let length = file.metadata().map_or(0, |metadata| metadata.len());
-        if is_quiet && self.ahead.grows && length > written {
+        if self.ahead.grows && length > written {
             // Where this fails, a reader takes the rest for empty slots.
             let _ = file.set_len(written);
         }
