@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 
 use super::{Output, PinArgs};
 
@@ -55,23 +55,24 @@ pub(crate) enum RecordRequest {
 
 /// How a recorder is asked.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("asked").multiple(true))]
 pub(crate) struct RecorderControl {
     /// Answer farlane record ctl at this socket.
     ///
     /// Only the user who started this process may ask
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", group = "asked")]
     pub(crate) control: Option<PathBuf>,
 
     /// Offer registers by vfio-user at this socket, to a guest or to farlane export.
     ///
     /// docs/record-registers.md describes them
-    #[arg(long, value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET", group = "asked")]
     pub(crate) registers: Option<PathBuf>,
 
     /// Begin when told to: by farlane record ctl start, or by the registers.
     ///
     /// Each further start begins again; a recorder needs --force to write over what there is. The
     /// process ends when it is interrupted
-    #[arg(long)]
+    #[arg(long, requires = "asked")]
     pub(crate) on_demand: bool,
 }
