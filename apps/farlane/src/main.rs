@@ -68,12 +68,12 @@ fn main() -> ExitCode {
         Command::Sim(args) => commands::sim::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),
-        Command::Record(args) => commands::record::command(&args),
+        Command::Record(args) => commands::record::recorder::command(&args),
         Command::Preflight(args) => commands::preflight::run(&args),
         Command::Replay(args) => commands::record::replay::run(&args),
-        Command::Verify(args) => commands::record::verify(&args),
-        Command::Recover(args) => commands::record::recover(&args),
-        Command::Info(args) => commands::record::info(&args),
+        Command::Verify(args) => commands::record::survey::verify(&args),
+        Command::Recover(args) => commands::record::survey::recover(&args),
+        Command::Info(args) => commands::record::survey::info(&args),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };
     let Err(error) = result else {

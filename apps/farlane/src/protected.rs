@@ -64,8 +64,8 @@ impl Protected {
         }
     }
 
-    /// The submission of a Read or Write whose information, where the host keeps it, is at
-    /// `metadata`.
+    /// The submission of a Read or Write whose information, where the host keeps it, is
+    /// at `metadata`.
     pub(crate) fn submission(&self, submission: Submission, metadata: u64) -> Submission {
         let entry = match self {
             Self::No => submission.entry,

@@ -1,5 +1,5 @@
-//! Linux in a guest and Farlane authenticate to each other (DH-HMAC-CHAP), each as host and as
-//! target.
+//! Linux in a guest and Farlane authenticate to each other (DH-HMAC-CHAP), each as host and
+//! as target.
 
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 

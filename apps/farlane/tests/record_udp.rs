@@ -358,3 +358,23 @@ fn packets_of_an_interface_are_recorded_or_the_missing_capability_is_named() {
     assert_eq!(bytes[at - 58..at - 54], (42 + 27_u32).to_le_bytes());
     assert_eq!(bytes[at - 30..at - 28], [8, 0], "IPv4");
 }
+
+#[test]
+fn lost_datagrams_of_unknown_length_cost_nothing_of_what_came() {
+    let recording = Recording::start(&["udp://127.0.0.1:0?window=3&sequence=rtp"], &[]);
+    let socket = socket();
+    let mut came = 0;
+    for number in (0..2_000).filter(|number| number % 50 != 7) {
+        let datagram = [rtp(number), vec![9; usize::try_from(number * 13 % 300).unwrap()]].concat();
+        socket.send_to(&datagram, recording.addresses[0]).unwrap();
+        came += HEAD + datagram.len() as u64;
+        if number % 20 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let end = recording.end();
+    assert_eq!(number(&end, "bytes_stored"), came, "{end}");
+    let lost: u64 = gaps(&end, 0).iter().map(|(_, _, packets, _)| packets).sum();
+    assert_eq!(lost, 40, "{end}");
+}

@@ -1,5 +1,5 @@
-//! `farlane sim` as a person uses it: sweeps to files, latency chains, and what is said of
-//! mistakes.
+//! `farlane sim` as a person uses it: sweeps to files, latency chains, and what is said
+//! of mistakes.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

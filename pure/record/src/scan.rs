@@ -75,9 +75,9 @@ impl Scan {
         }
     }
 
-    /// Takes in what `slot` has; the medium's last slot may be shorter than others. The first good
-    /// chunk says which recording counts. Chunks of another one were there before, and are left
-    /// out.
+    /// Takes in what `slot` has; the medium's last slot may be shorter than others. The first
+    /// good chunk says which recording counts. Chunks of another one were there before, and are
+    /// left out.
     pub fn on_slot(&mut self, slot: u64, bytes: &[u8]) {
         let (header, payload) = match Header::parse_chunk(slot, bytes, self.crc) {
             Ok(chunk) => chunk,
@@ -106,8 +106,8 @@ impl Scan {
     }
 
     /// Forgets data chunks of which there are two or more at the same place of a stream, and
-    /// returns their slots. For whoever has not looked at payloads: the slots are to be shown
-    /// whole.
+    /// returns their slots. For whoever has not looked at payloads: the slots are to be
+    /// shown whole.
     pub fn take_doubled(&mut self) -> Vec<u64> {
         let place = |entry: &Entry| (entry.stream, entry.offset);
         self.entries.sort_unstable_by_key(place);
@@ -390,8 +390,8 @@ impl Survey {
             && accounts.iter().zip(&certificate.streams).all(is_same)
     }
 
-    /// The accounts of the streams, as the medium has them, with the SHA-256 of each from
-    /// `digests`.
+    /// The accounts of the streams, as the medium has them, with the SHA-256 of each
+    /// from `digests`.
     fn accounts(&self, digests: &[[u8; 32]]) -> Vec<StreamTotals> {
         let mut accounts = Vec::new();
         for stream in 0..u32::try_from(self.streams()).unwrap_or(0) {
@@ -415,8 +415,8 @@ impl Survey {
         self.ring.is_some()
     }
 
-    /// Slots for `count` chunks of gap records: behind the last one or, in a ring, where nothing is
-    /// held.
+    /// Slots for `count` chunks of gap records: behind the last one or, in a ring, where nothing
+    /// is held.
     pub fn free_slots(&self, count: usize) -> Vec<u64> {
         if self.ring.is_none() {
             return (self.end.max(FIRST_SLOT)..).take(count).collect();

@@ -13,8 +13,8 @@ pub struct ChaosConfig {
     pub near: NodeId,
     /// The nodes of the devices.
     pub far: Vec<NodeId>,
-    /// Number of links between the near node and each far node; each link fault happens to one
-    /// link.
+    /// Number of links between the near node and each far node; each link fault happens to
+    /// one link.
     pub lanes: u8,
     /// How long faults may begin to happen.
     pub duration: Nanos,

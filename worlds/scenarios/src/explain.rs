@@ -18,8 +18,8 @@ pub struct Explained {
     pub count: usize,
     /// The parts that make up the operation's time.
     pub chain: Chain,
-    /// The places where the time can be spent, with their names, in order from the host to the
-    /// device.
+    /// The places where the time can be spent, with their names, in order from the host to
+    /// the device.
     pub places: Vec<(Place, String)>,
 }
 

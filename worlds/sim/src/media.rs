@@ -15,16 +15,16 @@ use crate::world::Core;
 pub struct MediaProfile {
     /// The least time that a request takes.
     pub latency: Nanos,
-    /// The largest random time that a request takes in addition; it lets requests overtake each
-    /// other.
+    /// The largest random time that a request takes in addition; it lets requests overtake
+    /// each other.
     pub jitter: Nanos,
     /// One request in this many fails; 0 means never.
     pub error_one_in: u64,
     /// One write in this many is a lie: it is torn, lost or written elsewhere, or another bit of
     /// the medium rots, and the medium says that all is well; 0 means never.
     pub lies_one_in: u64,
-    /// A request that fails or is lost may have been done in part, in whole units of this many
-    /// bytes.
+    /// A request that fails or is lost may have been done in part, in whole units of this
+    /// many bytes.
     pub atomic_unit: u32,
 }
 

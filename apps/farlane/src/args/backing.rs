@@ -47,7 +47,7 @@ pub(crate) enum MediumSpec {
 impl FromStr for MediumSpec {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains("://") || text.starts_with("vfio-user:") {
+        if FarSpec::is_url(text) {
             return text.parse().map(|far| Self::Far(Box::new(far)));
         }
         text.parse().map(Self::File)
@@ -57,8 +57,8 @@ impl FromStr for MediumSpec {
 /// How long commands wait for a device that is away, unless `hold=` says otherwise.
 const HOLD: Duration = Duration::from_secs(10);
 
-/// `tcp://HOST:PORT[,nsid=N][,hold=TIME][,readonly]`, or `nvme-tcp://HOST:PORT/NQN[?…]` with the
-/// same.
+/// `tcp://HOST:PORT[,nsid=N][,hold=TIME][,readonly]`, or `nvme-tcp://HOST:PORT/NQN[?…]` with
+/// the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FarSpec {
     text: String,
@@ -93,6 +93,11 @@ impl FromStr for FarSpec {
 }
 
 impl FarSpec {
+    /// Whether `text` names a device by a URL, and no file.
+    pub(crate) fn is_url(text: &str) -> bool {
+        text.contains("://") || text.starts_with("vfio-user:")
+    }
+
     /// Parses the URL of a device of any kind, with its options.
     pub(crate) fn of_any(text: &str) -> Result<Self, String> {
         let (mut rest, mut namespace, mut hold, mut readonly) = (text, None, HOLD, false);

@@ -93,8 +93,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the whole system on this machine: join a far SSD over TCP, use it, verify it and measure
-    /// it
+    /// Run the whole system on this machine: join a far SSD over TCP, use it, verify it and
+    /// measure it
     #[command(after_help = demo::EXAMPLES)]
     Demo(DemoArgs),
     /// Offer an NVMe SSD, or any PCIe device that speaks vfio-user, to a host over a network.
@@ -145,8 +145,8 @@ pub(crate) enum Command {
 
     /// Measure the round trip to a far function or to an NVMe/TCP controller.
     ///
-    /// The command sends configuration reads to a far function, and Property Gets to an NVMe/TCP
-    /// controller
+    /// The command sends configuration reads to a far function, and Property Gets to an
+    /// NVMe/TCP controller
     #[command(after_help = "Example:\n  farlane ping tcp://127.0.0.1:4430 --count 10000 --rate 1000")]
     Ping(PingArgs),
     /// Read from a namespace into a file
@@ -237,8 +237,8 @@ pub(crate) struct Spin {
 /// The SSD that an end offers.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Served {
-    /// Serve a file, a block device or another device's namespace as a namespace; may be given
-    /// again.
+    /// Serve a file, a block device or another device's namespace as a namespace; may be
+    /// given again.
     ///
     /// Another device is tcp://HOST:PORT (farlane export) or nvme-tcp://HOST:PORT/NQN. Append
     /// ,nsid=N if that device has several namespaces. Append ,hold=TIME to set how long commands
@@ -264,8 +264,8 @@ pub(crate) struct Served {
     /// Keep the SSD's state in this file across restarts.
     ///
     /// The state consists of names, created and formatted namespaces, saved features, logs and
-    /// counters. A file that does not exist is created. Without --state, each start offers a new
-    /// SSD
+    /// counters. A file that does not exist is created. Without --state, each start offers a
+    /// new SSD
     #[arg(long, value_name = "FILE")]
     pub(crate) state: Vec<PathBuf>,
     /// Set the controller's serial number [default: the one in --state, or derived from the machine
@@ -385,8 +385,8 @@ pub(crate) struct TargetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LspciArgs {
-    /// The far ends, each behind one downstream port: tcp://HOST:PORT, or
-    /// quic://HOST:PORT?key=FINGERPRINT
+    /// The far ends, each behind one downstream port: tcp://HOST:PORT,
+    /// or quic://HOST:PORT?key=FINGERPRINT
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<FarUrl>,
     /// Draw the tree of buses

@@ -25,8 +25,8 @@ pub(crate) struct ProofArgs {
     /// finds no deliberate change, e.g. --digest none
     #[arg(long, value_name = "DIGEST", default_value = "sha256")]
     pub(crate) digest: DigestArg,
-    /// Sign the certificate with the key in this file, which farlane key new makes, e.g. --sign
-    /// recorder.pem
+    /// Sign the certificate with the key in this file, which farlane key new makes, e.g.
+    /// --sign recorder.pem
     #[arg(long, value_name = "KEYFILE")]
     pub(crate) sign: Option<PathBuf>,
 }

@@ -15,8 +15,8 @@ impl ClassCode {
     /// Data acquisition and signal processing, other.
     pub const DATA_ACQUISITION: Self = Self(0x11_8000);
 
-    /// The class code in the configuration space's double word at 8, whose low byte is the Revision
-    /// ID.
+    /// The class code in the configuration space's double word at 8, whose low byte is the
+    /// Revision ID.
     #[must_use]
     pub const fn from_dword(dword: u32) -> Self {
         Self(dword >> 8)

@@ -43,8 +43,8 @@ impl Content {
     }
 }
 
-/// What the first bytes of a packet are: a number of the registry of link types at tcpdump.org
-/// (`LINKTYPE_…`).
+/// What the first bytes of a packet are: a number of the registry of link types at
+/// tcpdump.org (`LINKTYPE_…`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkType(pub u16);
 
@@ -175,9 +175,9 @@ impl<'a> Packets<'a> {
         Self { rest: payload }
     }
 
-    /// Once no packet is left: the bytes at the end of the chunk that are no whole record. There
-    /// are some if the medium was full before the end of the chunk, or if the writer broke the
-    /// rules.
+    /// Once no packet is left: the bytes at the end of the chunk that are no whole record.
+    /// There are some if the medium was full before the end of the chunk, or if the writer
+    /// broke the rules.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -54,7 +54,7 @@ impl Config {
         let chunk = CHUNK_DEFAULT;
         Self {
             chunk,
-            buffer: 256,
+            buffer: super::BUFFER_DEFAULT,
             recording,
             streams,
             contents: Vec::new(),
@@ -87,8 +87,8 @@ pub enum Input {
         /// Whether every byte was written.
         result: Result<(), Fault>,
     },
-    /// What was written before the last [`Output::Sync`] is durable, or a medium failed to make it
-    /// so.
+    /// What was written before the last [`Output::Sync`] is durable, or a medium failed to make
+    /// it so.
     Synced(Result<(), Fault>),
     /// The oldest [`Output::Digest`] is done, and the world has dropped its data.
     Digested {
@@ -100,8 +100,8 @@ pub enum Input {
 /// What a recorder asks of the world.
 #[derive(Debug)]
 pub enum Output {
-    /// Write `data` at byte `offset` of the medium. Writes may be under way at once and end in any
-    /// order.
+    /// Write `data` at byte `offset` of the medium. Writes may be under way at once and end in
+    /// any order.
     Write {
         /// Names this write.
         name: u64,
@@ -120,9 +120,8 @@ pub enum Output {
         /// Bytes of the stream, in its order.
         data: Buffer,
     },
-    /// The recording has ended. [`crate::Recorder::is_certified`] says whether the certificate
-    /// is on the
-    /// medium.
+    /// The recording has ended. [`crate::Recorder::is_certified`] says whether the certificate is
+    /// on the medium.
     Ended(Certificate),
 }
 

@@ -63,10 +63,10 @@ impl Recorder {
         self.streams[stream].filling.as_ref().is_some_and(|filling| filling.length > 0)
     }
 
-    /// Declares that packets of a stream are lost, before the byte that comes next. If their bytes
-    /// are known, they count as bytes of the stream and end a chunk, as [`Recorder::lose`] does. A
-    /// stream that lost packets before nearly every chunk was full declares further ones without
-    /// bytes.
+    /// Declares that packets of a stream are lost, before the byte that comes next. If their
+    /// bytes are known, they count as bytes of the stream and end a chunk, as [`Recorder::lose`]
+    /// does. A stream that lost packets before nearly every chunk was full declares further ones
+    /// without bytes.
     ///
     /// # Panics
     /// When there is no such stream.

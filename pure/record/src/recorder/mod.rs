@@ -31,6 +31,8 @@ use ring::{Ring, Taken};
 pub const BUFFER_MIN: usize = 32;
 /// The most chunks of a recorder's buffer.
 pub const BUFFER_MAX: usize = 16_384;
+/// The number of chunks in a buffer unless somebody chooses.
+pub const BUFFER_DEFAULT: usize = 256;
 /// How often a chunk is tried, each time in a new slot, until its bytes are declared lost.
 const ATTEMPTS_MAX: u32 = 3;
 /// After so many lost chunks in a row, the medium counts as failed and the recording ends.
@@ -199,8 +201,8 @@ impl Recorder {
         filling.buffer.try_mut().map(|bytes| &mut bytes[start..])
     }
 
-    /// The first `bytes` of what [`Recorder::room`] returned last for this stream are filled, at
-    /// `time`.
+    /// The first `bytes` of what [`Recorder::room`] returned last for this stream are filled,
+    /// at `time`.
     ///
     /// # Panics
     /// When there was no such room.
@@ -257,8 +259,8 @@ impl Recorder {
         self.declare(Gap { stream: number, from, bytes, packets: 0, when, place, cause });
     }
 
-    /// Ends the recording: everything that came is written, then the certificate. The first reason
-    /// counts.
+    /// Ends the recording: everything that came is written, then the certificate. The first
+    /// reason counts.
     pub fn finish(&mut self, reason: Reason) {
         if self.phase != Phase::Recording {
             return;

@@ -19,8 +19,8 @@ const FIRST: u64 = HOLDING_SLOTS[1] + 1;
 const SKIPS_MAX: usize = 65_536;
 /// The part of a stream that is given up at once where everything is to be kept.
 const RELEASED_PART: u64 = 16;
-/// The fewest slots of a ring that are not pinned, in buffers: everything that is on its way has a
-/// slot.
+/// The fewest slots of a ring that are not pinned, in buffers: everything that is on its way has
+/// a slot.
 const UNPINNED_MIN: usize = 2;
 
 /// How long a stream of a ring is kept while others are overwritten.
@@ -458,8 +458,8 @@ impl Recorder {
         (is_held && from < end).then_some(Pin { stream, from, end })
     }
 
-    /// The chunks of a stream that are held or on their way, by place: their bytes, and when they
-    /// began.
+    /// The chunks of a stream that are held or on their way, by place: their bytes, and when
+    /// they began.
     fn chunks_of(&self, ring: &Ring, stream: u32) -> Vec<(Range<u64>, u64)> {
         let held = ring.slots.iter().filter_map(|slot| match slot {
             Slot::Data(held) if held.stream == stream => Some((held.offset..held.end(), held.time)),

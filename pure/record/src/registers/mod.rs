@@ -75,8 +75,8 @@ pub struct Account {
 pub struct Values {
     /// Size of the medium in bytes; 0 when it is not known.
     pub media_bytes: u64,
-    /// Model of the medium; printable ASCII is shown, and no more of it than
-    /// [`layout::MODEL_BYTES`].
+    /// Model of the medium; printable ASCII is shown, and no more of it
+    /// than [`layout::MODEL_BYTES`].
     pub model: Vec<u8>,
     /// Bytes in a chunk.
     pub chunk: u32,

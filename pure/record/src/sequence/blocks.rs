@@ -82,8 +82,8 @@ impl Blocks {
         if is_new { Numbered::Anew } else { came.into() }
     }
 
-    /// A camera sends one block after the other: the older one is over once enough of the next
-    /// came.
+    /// A camera sends one block after the other: the older one is over once enough of the
+    /// next came.
     fn close_early(&mut self, lost: &mut Loss) {
         self.rows.older().for_each(|block| block.later += 1);
         let (counting, usual) = (self.counting, self.usual);

@@ -250,8 +250,8 @@ fn a_full_medium_has_every_byte_that_fits() {
     assert!(filled > 15, "only {filled} media were filled to their last page");
 }
 
-/// Recovers, checks that everything acknowledged is there, and that the mended medium proves
-/// itself.
+/// Recovers, checks that everything acknowledged is there, and that the mended medium
+/// proves itself.
 fn recover(medium: &[u8], run: &Run, acknowledged: u64, why: &str) {
     let mut found = survey(medium);
     let digests = check_bytes(&found, medium, run, why);

@@ -14,8 +14,8 @@ use clap::Parser;
 /// Runs simulated worlds in which things go wrong, and checks that nothing is lost, repeated, stale
 /// or stuck.
 ///
-/// Each seed is a run of its own and always the same one. A failure prints the command that runs it
-/// again.
+/// Each seed is a run of its own and always the same one. A failure prints the command that runs
+/// it again.
 ///
 /// Example: campaign --seeds 0..1000 --jobs 4
 ///

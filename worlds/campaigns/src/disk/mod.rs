@@ -41,8 +41,8 @@ const BLOCKS_MAX: u64 = 8;
 
 /// Number of operations of a script.
 const SCRIPT: usize = 400;
-/// How many bytes of memory sent ahead a device's end keeps: everything, half of it, or next to
-/// nothing.
+/// How many bytes of memory sent ahead a device's end keeps: everything, half of it, or next
+/// to nothing.
 const AHEAD: [u32; 3] = [4 << 20, 32 << 10, 512];
 
 /// A node of the scenario.

@@ -119,8 +119,8 @@ impl Batch {
         Ok(&self.arrived)
     }
 
-    /// The first `length` bytes of what the datagram at `place` of the last call had beyond its
-    /// place.
+    /// The first `length` bytes of what the datagram at `place` of the last call had beyond
+    /// its place.
     pub(crate) fn rest(&self, place: usize, length: usize) -> &[u8] {
         &self.rest[place * REST..][..length]
     }
@@ -147,15 +147,15 @@ fn told(message: &libc::msghdr) -> (Stamp, Option<u32>) {
     let (mut stamp, mut dropped) = (Stamp::None, None);
     // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: the pointer is null, or points to a header within the control buffer, which is
-    // aligned.
+    // SAFETY: the pointer is null, or points to a header within the control buffer, which
+    // is aligned.
     while let Some(found) = unsafe { header.as_ref() } {
         // SAFETY: `header` is within the message's control buffer.
         let data = unsafe { libc::CMSG_DATA(header) };
         match (found.cmsg_level, found.cmsg_type) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
-                // SAFETY: a message of this type has three `timespec`: software's, an old one, and
-                // hardware's.
+                // SAFETY: a message of this type has three `timespec`: software's, an old one,
+                // and hardware's.
                 let times = unsafe { data.cast::<[libc::timespec; 3]>().read_unaligned() };
                 let [software, hardware] = [times[0], times[2]].map(nanoseconds);
                 stamp = match (software, hardware) {

@@ -119,8 +119,8 @@ impl PacketRing {
         let (start, length) = (next + usize::from(header.tp_mac), header.tp_snaplen as usize);
         let place = self.place(start, length)?;
         // SAFETY: the place is in a block that the kernel has handed over. The kernel does not
-        // write there until the block's status is changed, which needs `self` when the frame is
-        // gone.
+        // write there until the block's status is changed, which needs `self` when the frame
+        // is gone.
         let bytes = unsafe { std::slice::from_raw_parts(place, length) };
         Some(Frame {
             bytes,

@@ -60,8 +60,8 @@ enum Stage {
     Submitted,
     /// The submission doorbell left at this time.
     Rung(Instant),
-    /// The completion was seen, but its doorbell has not left. The time is that of the submission
-    /// doorbell.
+    /// The completion was seen, but its doorbell has not left. The time is that of the
+    /// submission doorbell.
     Completed(Instant),
 }
 
@@ -345,8 +345,8 @@ impl HostNode {
         }
     }
 
-    /// Counts an operation as failed that was not begun, because the device is gone for now or for
-    /// good.
+    /// Counts an operation as failed that was not begun, because the device is gone, be it for a
+    /// while or for good.
     fn refused(&mut self, now: Instant, slot: u32) {
         self.under_way -= 1;
         self.outcome.failed += 1;

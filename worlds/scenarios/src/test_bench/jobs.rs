@@ -245,8 +245,8 @@ impl Jobs {
         job
     }
 
-    /// The results of each job, in the order of the jobs; within a job in the order of
-    /// [`Kind::ALL`].
+    /// The results of each job, in the order of the jobs; within a job in the order
+    /// of [`Kind::ALL`].
     pub(super) fn outcomes(self) -> Vec<[Outcome; Kind::ALL.len()]> {
         self.running.into_iter().map(|running| running.outcomes).collect()
     }

@@ -45,8 +45,8 @@ pub use task::{Kind, Outcome, Seen, Task, What};
 const BOOT_MAX: Nanos = Nanos::from_secs(600);
 
 impl Setup {
-    /// Default size of a namespace in bytes: enough for tasks to spread over. No figure depends on
-    /// it.
+    /// Default size of a namespace in bytes: enough for tasks to spread over. No figure depends
+    /// on it.
     pub const NAMESPACE_BYTES: u64 = 1 << 30;
     /// Default size in bytes of the data of outstanding commands: 64 commands of 128 KiB.
     pub const DATA_BYTES: u64 = 8 << 20;
@@ -277,8 +277,8 @@ impl TestBench {
         });
         let host = self.host();
         if host.ready {
-            // Everything that follows the bring-up, such as requests for events, is over within a
-            // second.
+            // Everything that follows the bring-up, such as requests for events, is over within
+            // a second.
             let ready = self.world.now();
             self.world.run(ready + Nanos::from_secs(1));
             self.faults.start(self.world.now());
@@ -322,9 +322,9 @@ impl TestBench {
         done.then(|| jobs.outcomes())
     }
 
-    /// Plans faults for the time after the host's boot; everything random in the faults follows
-    /// from `rng`. To be called before [`TestBench::boot`]. A bench without a network has no
-    /// faults.
+    /// Plans faults for the time after the host's boot; everything random in the faults
+    /// follows from `rng`. To be called before [`TestBench::boot`]. A bench without a network
+    /// has no faults.
     pub fn disturb(&mut self, faults: &[(When, Trouble)], rng: &Rng) {
         self.faults = Faults::new(faults, rng);
     }
@@ -342,8 +342,8 @@ impl TestBench {
         }
     }
 
-    /// Switches the analyser on the root port's link on or off, and returns the packets that it has
-    /// seen.
+    /// Switches the analyser on the root port's link on or off, and returns the packets that it
+    /// has seen.
     pub fn analyse(&mut self, on: bool) -> Vec<Seen> {
         self.host_mut().analyse(on)
     }

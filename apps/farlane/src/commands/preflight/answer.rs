@@ -6,8 +6,6 @@ use record::{BUFFER_MAX, BUFFER_MIN};
 use serde::{Deserialize, Serialize};
 use sim::models::ssd::plan::{Answer, Device, Step, plan};
 
-/// The number of chunks in a recorder's buffer unless somebody chooses.
-pub(crate) const BUFFER_DEFAULT: usize = 256;
 /// How often the range in which the largest rate lies is halved.
 const HALVINGS: u32 = 24;
 
@@ -45,8 +43,8 @@ pub(crate) enum Verdict {
     FitsWith { chunks: u64 },
     /// The buffer overflows after this time, and no buffer is large enough.
     Overflows { at: Nanos },
-    /// The medium is full after this time. It keeps up until then, if the buffer has so many
-    /// chunks.
+    /// The medium is full after this time. It keeps up until then, if the buffer has so
+    /// many chunks.
     Full { at: Nanos, chunks: u64 },
 }
 
@@ -140,6 +138,8 @@ fn largest(device: &Device<'_>, wish: &Wish) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use record::BUFFER_DEFAULT;
+
     use super::*;
 
     const GB: u64 = 1_000_000_000;

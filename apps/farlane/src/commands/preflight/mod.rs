@@ -11,14 +11,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
-use live::drivers::record::{Extent, Measured, Measurement, Storage, Target, stop_on_signals};
-use record::Config;
+use live::drivers::record::{Extent, Measured, Measurement, SecondSignal, Storage, Target, stop_on_signals};
+use record::{BUFFER_DEFAULT, Config};
 use sim::models::ssd::fit::{self, Fit, Written};
 
 use super::record::far;
-use crate::args::PreflightArgs;
+use super::record::recorder::buffer_chunks;
+use crate::args::{FarSpec, PreflightArgs};
 use crate::error::Error;
-use answer::{BUFFER_DEFAULT, Behaviour, Forecast, Wish};
+use answer::{Behaviour, Forecast, Wish};
 use kept::Kept;
 
 /// What was measured, and what follows.
@@ -34,7 +35,7 @@ struct Preflight {
 }
 
 pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
-    let stop = stop_on_signals().map_err(Error::Output)?;
+    let stop = stop_on_signals(SecondSignal::Nothing).map_err(Error::Output)?;
     let preflight = preflight(args, &stop)?;
     let kept = Kept {
         medium: preflight.medium.clone(),
@@ -49,6 +50,8 @@ pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
 }
 
 fn preflight(args: &PreflightArgs, stop: &AtomicBool) -> Result<Preflight, Error> {
+    let buffer = args.buffer.unwrap_or(BUFFER_DEFAULT as u64 * u64::from(args.chunk));
+    buffer_chunks("--buffer", buffer, args.chunk)?;
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock => {
             let why = "a recorder writes to it".to_owned();
@@ -91,7 +94,6 @@ fn preflight(args: &PreflightArgs, stop: &AtomicBool) -> Result<Preflight, Error
         pause_every: fit.pause_every,
         pause_ns: fit.pause.get(),
     };
-    let buffer = args.buffer.unwrap_or(BUFFER_DEFAULT as u64 * chunk);
     let wish = Wish { rate: args.rate, time: args.time.into(), chunk: args.chunk, buffer, room };
     let forecast = behaviour.forecast(&wish);
     Ok(Preflight { medium: medium.id, is_direct, measured, fit, behaviour, wish, forecast })
@@ -178,8 +180,7 @@ pub(crate) fn warning(
     buffer: u64,
 ) -> Option<String> {
     let url = path.to_string_lossy();
-    let is_far = url.contains("://") || url.starts_with("vfio-user:");
-    let medium = match is_far {
+    let medium = match FarSpec::is_url(&url) {
         // How much room a far device has is known when it is reached.
         true => Storage { id: url.into_owned(), directory: None, room: u64::MAX },
         false => Storage::of(path).ok()?,

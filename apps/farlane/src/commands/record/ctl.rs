@@ -86,8 +86,8 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
     }
 }
 
-/// Answers at the socket `path`, for the recording or replay of `handle`. Whether it `waits` for a
-/// start.
+/// Answers at the socket `path`, for the recording or replay of `handle`. Whether it `waits` for
+/// a start.
 pub(super) fn start(path: &Path, handle: &Handle, waits: bool) -> Result<Beside, BindError> {
     let handle = handle.clone();
     answer_at(path, move |line| answer(line, &handle, waits))

@@ -9,14 +9,11 @@ use std::time::Duration;
 
 use live::drivers::record::{Block, Recording};
 use record::format::{Content, Entry, HEADER_LENGTH, PACKET_HEAD, Packet, Packets};
-use record::{BUFFER_MAX, BUFFER_MIN, Survey};
+use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Survey};
 
 use super::{first, open_recording, unreadable};
 use crate::args::{Moment, RangeArgs};
 use crate::error::Error;
-
-/// The number of chunks that are read ahead unless somebody chooses, as in a recorder's buffer.
-const AHEAD_DEFAULT: usize = 256;
 
 /// Part of a stream.
 #[derive(Clone, Debug)]
@@ -35,7 +32,7 @@ impl Part {
     /// The part of stream number `stream` that `range` asks for.
     ///
     /// # Errors
-    /// When the recording has no such stream.
+    /// When the recording has no such stream, or the part lies behind its end.
     pub(super) fn of(survey: &Survey, stream: u32, range: &RangeArgs) -> Result<Self, Error> {
         let streams = survey.streams() as u64;
         if u64::from(stream) >= streams {
@@ -54,6 +51,11 @@ impl Part {
         };
         let until = range.time.map_or(u64::MAX, |time| from.max(first).saturating_add(nanos(time)));
         let start = range.from_offset.unwrap_or(0);
+        let behind = entries.last().map_or(0, Entry::end);
+        if start >= behind && behind > 0 {
+            let expected = format!("less than {behind}, where the stream ends");
+            return Err(Error::Range { what: "--from-offset", value: start, expected });
+        }
         let from_time = |place: u64| range.bytes.map_or(u64::MAX, |bytes| place.saturating_add(bytes));
         // A chunk has what came until the next one began.
         let ends: Vec<_> = entries.iter().skip(1).map(|entry| entry.time).chain([u64::MAX]).collect();
@@ -186,7 +188,7 @@ impl Opened {
     pub(super) fn read(self, entries: Vec<Entry>, passes: u64, buffer: Option<u64>) -> Ahead {
         let chunk = u64::from(self.survey.chunk);
         let wanted = buffer.map(|bytes| usize::try_from(bytes / chunk).unwrap_or(usize::MAX));
-        let room = wanted.map_or(AHEAD_DEFAULT, |chunks| chunks.clamp(BUFFER_MIN, BUFFER_MAX));
+        let room = wanted.map_or(BUFFER_DEFAULT, |chunks| chunks.clamp(BUFFER_MIN, BUFFER_MAX));
         let (sender, chunks) = sync_channel(room);
         let (used, free) = channel();
         // A thread that is gone sends nothing, and that is noticed at the first chunk.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::args::{KeepFor, RecordArgs};
 use crate::error::Error;
 
-/// Makes a ring of the recording, if there is to be one. A buffer that nobody chose fits a short
-/// ring.
+/// Makes a ring of the recording, if there is to be one. A buffer that nobody chose fits a
+/// short ring.
 pub(super) fn configure(args: &RecordArgs, config: Config) -> Result<Config, Error> {
     let Some(size) = args.ring.ring else { return Ok(config) };
     let mut keep = vec![Keep::default(); args.from.len()];
@@ -59,8 +59,8 @@ pub(super) fn pins_json(pins: &[Pin]) -> Value {
     pins.iter().map(pin).collect()
 }
 
-/// What a ring holds of its streams, in order: stream, place of the first byte, and behind the
-/// last.
+/// What a ring holds of its streams, in order: stream, place of the first byte, and behind
+/// the last.
 fn held(survey: &Survey) -> Vec<Pin> {
     let Some(ring) = &survey.ring else { return Vec::new() };
     let streams = 0..u32::try_from(survey.streams()).unwrap_or(u32::MAX);

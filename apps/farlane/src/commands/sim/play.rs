@@ -51,8 +51,8 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     print(&text)
 }
 
-/// The least of `times` that at least `thousandths` of all `times` do not exceed; zero if there are
-/// none.
+/// The least of `times` that at least `thousandths` of all `times` do not exceed; zero if there
+/// are none.
 pub(super) fn quantile(times: &[Nanos], thousandths: usize) -> Nanos {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();

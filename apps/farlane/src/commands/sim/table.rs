@@ -91,8 +91,8 @@ pub(super) enum Column {
 }
 
 impl Column {
-    /// A column of numbers if every value is one, so that whoever reads the file can reckon with
-    /// them.
+    /// A column of numbers if every value is one, so that whoever reads the file can reckon
+    /// with them.
     fn of<'a>(words: impl Iterator<Item = &'a String> + Clone) -> Self {
         let numbers: Option<Vec<i64>> = words.clone().map(|word| word.parse().ok()).collect();
         match numbers {

@@ -36,7 +36,7 @@ pub enum Received {
         /// The block had room for more, so the socket has nothing left.
         is_all: bool,
     },
-    /// Nothing has come for now.
+    /// Nothing has come yet.
     Nothing,
     /// The peer has closed its side; nothing more will come.
     Closed,

@@ -16,8 +16,8 @@ pub trait Panel {
     /// What the registers show now.
     fn values(&mut self) -> Values;
 
-    /// Does what a driver asks for. What can't be done now is not done; the registers then show no
-    /// change.
+    /// Does what a driver asks for. What can't be done now is not done; the registers then show
+    /// no change.
     fn obey(&mut self, command: Command);
 }
 

@@ -26,8 +26,8 @@ struct Lent {
 }
 
 // SAFETY: the bytes are those of a buffer that `Digester` holds until the thread has answered, or
-// is over. Nobody writes to them meanwhile, since nobody has a buffer alone of which there are two
-// holders.
+// is over. Nobody writes to them meanwhile, since nobody has a buffer alone of which there are
+// two holders.
 unsafe impl Send for Lent {}
 
 /// A thread that digests some of the streams.

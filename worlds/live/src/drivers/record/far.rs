@@ -130,8 +130,8 @@ impl Far {
         self.ended.pop_front()
     }
 
-    /// Carries out one operation and waits for it. Returns the bytes that a read of `length` bytes
-    /// brought.
+    /// Carries out one operation and waits for it. Returns the bytes that a read of `length`
+    /// bytes brought.
     fn wait(&mut self, operation: Operation, length: usize) -> io::Result<Vec<u8>> {
         self.alone = Some(Alone { bytes: vec![0; length], result: None });
         self.medium.submit(request(ALONE, operation));

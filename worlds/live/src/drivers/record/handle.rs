@@ -10,11 +10,10 @@ use record::format::Pin;
 use record::registers::Direction;
 use record::{PinRange, PinRefusal, Progress, Recorder};
 
-/// How long somebody waits for the recording to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
-
 use super::pulse::Writes;
 
+/// How long somebody waits for the recording to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How often somebody who waits for a start looks whether the process is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -182,6 +181,8 @@ impl Handle {
             return false;
         }
         *status = Status { state: State::Running, ..Status::idle(status.direction) };
+        // What was asked of the recording before does not concern this one.
+        self.requests().clear();
         self.told.stop.store(false, Ordering::Relaxed);
         self.told.start.store(true, Ordering::Relaxed);
         true
@@ -213,7 +214,7 @@ impl Handle {
             return Err(PinRefusal::NoRing);
         }
         let (answer, answered) = sync_channel(1);
-        self.told.requests.lock().unwrap_or_else(PoisonError::into_inner).push(Request { range, answer });
+        self.requests().push(Request { range, answer });
         match answered.recv_timeout(ANSWER_MAX) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Err(PinRefusal::NoRing),
@@ -222,10 +223,7 @@ impl Handle {
 
     /// Does what others have asked for.
     pub(super) fn serve(&self, now: Instant, recorder: &mut Recorder) {
-        let requests = {
-            let mut all = self.told.requests.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *all)
-        };
+        let requests = std::mem::take(&mut *self.requests());
         for Request { range, answer } in requests {
             // Whoever asked may have given up waiting.
             let _ = answer.send(match range {
@@ -238,6 +236,10 @@ impl Handle {
     /// Changes what is told.
     pub fn update(&self, change: impl FnOnce(&mut Status)) {
         change(&mut self.lock());
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
+        self.told.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Status> {

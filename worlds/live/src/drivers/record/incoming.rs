@@ -11,8 +11,8 @@ use crate::sys::option::set_option;
 /// What comes in this time is waited for before it is read, where the connection is fast enough.
 /// Bytes may be that much older than the time that their chunk has.
 const WINDOW: Nanos = Nanos::from_millis(2);
-/// A connection that brings less than this in [`WINDOW`], in bytes, is read whenever something has
-/// come.
+/// A connection that brings less than this in [`WINDOW`], in bytes, is read whenever something
+/// has come.
 const FAST: u64 = 64 << 10;
 /// The most bytes that are waited for. The system keeps about twice as many for the connection.
 const LEAST_MAX: u64 = 1 << 20;

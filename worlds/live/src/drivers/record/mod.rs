@@ -65,32 +65,30 @@ const UPDATED_EVERY: Nanos = Nanos::from_millis(1);
 /// How often somebody is told how far a recording is.
 const TOLD_EVERY: Nanos = Nanos::from_millis(250);
 
+/// What a second SIGINT or SIGTERM does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecondSignal {
+    /// Nothing: what came is written, however long that takes.
+    Nothing,
+    /// It ends the process at once: whoever takes what is sent may take nothing any more.
+    Exit,
+}
+
 /// Lets SIGINT and SIGTERM set the flag that is returned. A file that would become too large is an
 /// error of its write from now on, not the end of the process.
 ///
 /// # Errors
 /// When the system refuses the handlers.
-pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+pub fn stop_on_signals(second: SecondSignal) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
+        if second == SecondSignal::Exit {
+            // It looks at the flag before the next handler sets it.
+            signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        }
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
-    Ok(stop)
-}
-
-/// Like [`stop_on_signals`]; a second signal ends the process at once, because whoever takes what
-/// is sent may take nothing any more.
-///
-/// # Errors
-/// When the system refuses the handlers.
-pub fn stop_on_signals_then_at_once() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // It looks at the flag before the next handler sets it.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
     Ok(stop)
 }
 
@@ -106,8 +104,8 @@ pub struct Limits {
 /// Where a recording goes.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// The medium, or several over which the recording is striped: at most
-    /// [`MEMBERS_MAX`](record::format::MEMBERS_MAX).
+    /// The medium, or several over which the recording is striped: at
+    /// most [`MEMBERS_MAX`](record::format::MEMBERS_MAX).
     pub targets: Vec<Target<'a>>,
     /// Whether what is there may be lost.
     pub overwrite: bool,
@@ -124,6 +122,8 @@ pub struct Recorded {
     pub is_certified: bool,
     /// What each source heard, if it is one of packets.
     pub heard: Vec<Option<Heard>>,
+    /// Why each source ended before its end, if it did: what came until then is recorded.
+    pub broken: Vec<Option<String>>,
 }
 
 /// Records `sources`, each as a stream, to a new recording at `place`. Calls `tell` a few times a
@@ -164,7 +164,7 @@ pub fn record(
 }
 
 /// A ring needs a medium of a certain length.
-fn check_ring(config: &Config, slots: Option<u64>) -> io::Result<()> {
+fn check_ring(config: &Config, slots: Option<u64>) -> Result<(), Refused> {
     let needed = RingConfig::slots_min(config.buffer);
     if config.ring.is_none() || slots.is_some_and(|slots| slots >= needed) {
         return Ok(());
@@ -174,7 +174,7 @@ fn check_ring(config: &Config, slots: Option<u64>) -> io::Result<()> {
         Some(slots) => format!("a ring of {} B is too short: expected {expected} B or more", slots * chunk),
         None => "the size of a ring in a file is not known: give --ring SIZE".to_owned(),
     };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    Err(Refused::Unfit(why))
 }
 
 struct Session {
@@ -226,11 +226,13 @@ impl Session {
             }
         }
         self.update(handle);
+        handle.serve(self.clock.now(), &mut self.recorder);
         tell(&handle.status());
         let certificate = self.ended.take().ok_or(io::ErrorKind::UnexpectedEof)?;
         let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_certified());
         let heard = self.sources.iter().map(Source::heard).collect();
-        Ok(Recorded { certificate, gaps, is_certified, heard })
+        let broken = self.sources.iter().map(|source| source.broken().map(str::to_owned)).collect();
+        Ok(Recorded { certificate, gaps, is_certified, heard, broken })
     }
 
     /// Lets others know how far the recording is.
@@ -248,8 +250,8 @@ impl Session {
         });
     }
 
-    /// Takes what the sources have, at most `left` bytes of each. Returns whether there was
-    /// anything.
+    /// Takes what the sources have, at most `left` bytes of each. Returns whether there
+    /// was anything.
     fn take(&mut self, now: Instant, left: Option<u64>) -> bool {
         let mut has_moved = false;
         let time = real_time();

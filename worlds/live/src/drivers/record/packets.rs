@@ -58,8 +58,8 @@ impl Packets {
         Heard { packets: self.frames, numbers: None }
     }
 
-    /// Takes what has come, until about `left` bytes are recorded. Returns whether there was
-    /// anything.
+    /// Takes what has come, until about `left` bytes are recorded. Returns whether there
+    /// was anything.
     pub(super) fn take(
         &mut self,
         now: Instant,

@@ -16,8 +16,8 @@ pub struct Writes {
     pub time: Nanos,
     /// How long the slowest took.
     pub slowest: Nanos,
-    /// How often the medium ended no write for [`PAUSE_MIN`] or longer, although some were under
-    /// way.
+    /// How often the medium ended no write for [`PAUSE_MIN`] or longer, although some were
+    /// under way.
     pub pauses: u64,
     /// How long these pauses were, all added.
     pub paused: Nanos,

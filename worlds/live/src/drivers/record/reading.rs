@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::ControlFlow;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use record::format::{
@@ -18,6 +18,7 @@ use super::far::Far;
 use super::reads::{self, Block, Ends, Piece};
 use super::real_time;
 use super::signing::Signer;
+use super::storage::media;
 use super::striped::{Part, Stripes};
 use crate::sys::digest::crc32c;
 use crate::sys::lock::lock;
@@ -190,7 +191,7 @@ impl Recording {
         reads::read(&store, pieces, &mut Ends { spare: &mut taken, take });
         failed.map_or(Ok(()), Err)?;
         let mut recording = Self { store, survey: scan.finish(), digests: Vec::new(), in_use };
-        recording.digests = match early.digests(&recording.survey).filter(|_| !recording.survey.is_ring()) {
+        recording.digests = match early.digests(&recording.survey) {
             Some(digests) => digests,
             None => recording.digest()?,
         };
@@ -237,8 +238,8 @@ impl Recording {
         told.sha256 == self.sha256() && self.digests.iter().zip(&told.streams).all(is_same)
     }
 
-    /// Declares what is missing as gaps, and writes a certificate that is true. Returns the new
-    /// gaps.
+    /// Declares what is missing as gaps, and writes a certificate that is true. Returns the
+    /// new gaps.
     ///
     /// # Errors
     /// When the medium does not take it.
@@ -349,20 +350,6 @@ impl Early {
         let digests = self.streams.into_iter().take(survey.streams());
         all.then(|| digests.map(|stream| stream.digest.finalize().into()).collect())
     }
-}
-
-/// Refuses what can't hold a recording, before it is opened: a named pipe would wait without end.
-pub(super) fn media(path: &Path) -> io::Result<()> {
-    let Ok(metadata) = std::fs::metadata(path) else { return Ok(()) };
-    let kind = metadata.file_type();
-    let what = match kind {
-        _ if kind.is_fifo() => "a named pipe",
-        _ if kind.is_char_device() => "a character device",
-        _ if kind.is_socket() => "a socket",
-        _ => return Ok(()),
-    };
-    let why = format!("it is {what}; expected a file or a block device");
-    Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
 /// The length of the recording's chunks, if there is a chunk.

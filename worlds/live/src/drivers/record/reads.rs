@@ -61,8 +61,8 @@ pub(super) struct Piece {
 pub(super) struct Ends<'a> {
     /// Gives a block with enough room.
     pub(super) spare: &'a mut dyn FnMut() -> Block,
-    /// Takes what was read of the next piece, as much as there is. The end of the medium may cut
-    /// it.
+    /// Takes what was read of the next piece, as much as there is. The end of the medium may
+    /// cut it.
     pub(super) take: &'a mut dyn FnMut(io::Result<Block>) -> ControlFlow<()>,
 }
 

@@ -49,6 +49,8 @@ pub enum OnFull {
 pub struct Source {
     kind: Kind,
     is_over: bool,
+    /// Why it ended before its end, if it did.
+    broken: Option<String>,
     on_full: OnFull,
     /// It has to wait for room in the buffer, so that what it has is no reason to wake up.
     is_held: bool,
@@ -56,7 +58,7 @@ pub struct Source {
 
 impl Source {
     const fn new(kind: Kind) -> Self {
-        Self { kind, is_over: false, on_full: OnFull::Wait, is_held: false }
+        Self { kind, is_over: false, broken: None, on_full: OnFull::Wait, is_held: false }
     }
 
     pub(super) fn datagrams(datagrams: Datagrams) -> Self {
@@ -177,6 +179,11 @@ impl Source {
         self.is_over
     }
 
+    /// Why it ended before its end, if it did.
+    pub(super) fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
     /// Puts what has come into `room`, which is not empty.
     pub(super) fn take(&mut self, now: Instant, room: &mut [u8]) -> Took {
         let result = match &mut self.kind {
@@ -210,8 +217,9 @@ impl Source {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
                 Took::Nothing
             }
-            // A producer that vanishes ends its stream.
-            Ok(_) | Err(_) => {
+            // A producer that vanishes ends its stream, as one that ends it does.
+            ended => {
+                self.broken = ended.err().map(|error| error.to_string());
                 self.is_over = true;
                 Took::End
             }

@@ -23,8 +23,10 @@ impl Storage {
     /// directory, too. A file that is there is overwritten, so that its bytes count as room.
     ///
     /// # Errors
-    /// The system's; `NotFound` if there is not even the directory.
+    /// The system's; `NotFound` if there is not even the directory, `Unsupported` if it can hold no
+    /// recording.
     pub fn of(path: &Path) -> io::Result<Self> {
+        media(path)?;
         let found = fs::metadata(path);
         if let Ok(found) = &found
             && found.file_type().is_block_device()
@@ -47,6 +49,20 @@ impl Storage {
         };
         Ok(Self { id, directory: Some(directory.to_owned()), room })
     }
+}
+
+/// Refuses what can't hold a recording, before it is opened: a named pipe would wait without end.
+pub(super) fn media(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
+    let kind = metadata.file_type();
+    let what = match kind {
+        _ if kind.is_fifo() => "a named pipe",
+        _ if kind.is_char_device() => "a character device",
+        _ if kind.is_socket() => "a socket",
+        _ => return Ok(()),
+    };
+    let why = format!("it is {what}; expected a file or a block device");
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
 /// The name of a block device that outlasts a restart, if it has one, or else its numbers.

@@ -33,8 +33,8 @@ pub struct Udp {
     pub source: Option<IpAddr>,
     /// The size of the kernel's buffer in bytes.
     pub buffer: usize,
-    /// Whether datagrams become records of packets; otherwise their bytes are put one behind the
-    /// other.
+    /// Whether datagrams become records of packets; otherwise their bytes are put one behind
+    /// the other.
     pub framed: bool,
     /// Follows the numbers of datagrams.
     pub tracker: Option<Tracker>,

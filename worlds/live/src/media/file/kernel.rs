@@ -22,8 +22,8 @@ const CALL_BYTES_MAX: usize = 1 << 30;
 pub(crate) enum Call {
     /// Reads into the part of `buffer` behind the first `filled` bytes, which are there already.
     Read { offset: u64, buffer: BufferMut, filled: usize },
-    /// Reads into `length` bytes of `block` from byte `start` on. Other threads may get the block
-    /// afterwards.
+    /// Reads into `length` bytes of `block` from byte `start` on. Other threads may get the
+    /// block afterwards.
     Fill { offset: u64, block: Vec<u8>, start: usize, length: usize },
     /// Writes `data`. If `durable`, the data are durable before the call ends.
     Write { offset: u64, data: Buffer, durable: bool },

@@ -99,8 +99,8 @@ enum Zeroing {
     ByWriting,
 }
 
-/// Opens the file or block device at `path` for this export alone: a second export of it is
-/// refused.
+/// Opens the file or block device at `path` for this export alone: a second export of it
+/// is refused.
 ///
 /// # Errors
 /// When the path can't serve as a medium, for one of the reasons of [`OpenCause`].
@@ -376,8 +376,8 @@ impl FileMedium {
         self.kernel.start(name, call);
     }
 
-    /// Takes note that a call has moved `moved` bytes. Fewer bytes than asked for are no error by
-    /// themselves.
+    /// Takes note that a call has moved `moved` bytes. Fewer bytes than asked for are no error
+    /// by themselves.
     fn on_moved(
         &mut self,
         job: &mut Job,
@@ -456,8 +456,8 @@ impl FileMedium {
         Step::End(Err(meaning))
     }
 
-    /// How many bytes of a short transfer are kept: a direct transfer can only go on at an aligned
-    /// offset.
+    /// How many bytes of a short transfer are kept: a direct transfer can only go on at an
+    /// aligned offset.
     fn whole(&self, moved: usize, asked: usize) -> usize {
         if moved >= asked {
             return asked;

@@ -1,5 +1,5 @@
-//! A namespace of another device as a medium: a device at a far end, or a subsystem of NVMe over
-//! Fabrics.
+//! A namespace of another device as a medium: a device at a far end, or a subsystem of NVMe
+//! over Fabrics.
 //!
 //! The host that uses the device has a loop of its own, which [`RemoteMedium::reap`] turns. The
 //! descriptor of that loop ends the sleep of the loop around it, so nothing passes between threads.
@@ -25,8 +25,8 @@ pub use open::{OpenError, Place, open};
 
 /// The most commands under way at once.
 const PIECES_MAX: u32 = 256;
-/// The most rounds of commands and completions in one `reap`, so that a fast device can't keep the
-/// reactor.
+/// The most rounds of commands and completions in one `reap`, so that a fast device can't keep
+/// the reactor.
 const ROUNDS_MAX: usize = 16;
 /// The interval at which a new host for the device is tried after one has ended.
 const RETRY: Nanos = Nanos::from_secs(1);

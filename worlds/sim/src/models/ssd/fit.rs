@@ -1,5 +1,5 @@
-//! How an SSD takes writes, from when writes ended: rates by the number of bytes written, and
-//! pauses.
+//! How an SSD takes writes, from when writes ended: rates by the number of bytes written,
+//! and pauses.
 
 use engine::Nanos;
 
@@ -234,8 +234,8 @@ mod tests {
         assert!(near(fit.pause_every, GB, 6) && near(fit.pause.get(), 300_000_000, 6), "{fit:?}");
     }
 
-    /// Writes that end many at a time have rates from nothing to terabytes a second, which mean
-    /// nothing.
+    /// Writes that end many at a time have rates from nothing to terabytes a second, which
+    /// mean nothing.
     #[test]
     fn a_short_measurement_has_one_rate() {
         for count in [32_u64, 200, 400] {

@@ -55,8 +55,8 @@ pub struct Parameters {
     pub channel_rate: u64,
     /// Number of bytes that travel at once from the flash to the link.
     pub piece: u32,
-    /// Time from the last byte of a command's data, in either direction, to its completion-queue
-    /// entry.
+    /// Time from the last byte of a command's data, in either direction, to its
+    /// completion-queue entry.
     pub completion: Nanos,
     /// Number of planes of a die; each reads on its own, and a program writes all of them.
     pub planes: u32,

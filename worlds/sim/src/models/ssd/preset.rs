@@ -170,9 +170,9 @@ const KNOWN: [Told; 8] = [
 ];
 
 impl Parameters {
-    /// Samsung 970 Pro 512 GB. The times follow from the analyser's time lines (published-figures,
-    /// nvme-tsn), each without the propagation of 50 ns a direction and the serialisation of
-    /// [`crate::models::pcie::Link::GEN2_X4`]:
+    /// Samsung 970 Pro 512 GB. The times follow from the analyser's time lines
+    /// (published-figures, nvme-tsn), each without the propagation of 50 ns a direction and the
+    /// serialisation of [`crate::models::pcie::Link::GEN2_X4`]:
     ///
     /// - `config_response`: a configuration read's 280 ns less 10 on the link and 2 x 50; spread as
     ///   its five samples.
@@ -241,8 +241,8 @@ impl Parameters {
         KNOWN.iter().map(|told| told.name)
     }
 
-    /// Time of a program of a row, if all dies together take `rate` bytes a second, erases
-    /// included.
+    /// Time of a program of a row, if all dies together take `rate` bytes a second,
+    /// erases included.
     pub fn program_at(&self, rate: u64) -> Nanos {
         let bytes = self.row() * u64::from(self.channels) * u64::from(self.dies);
         transfer(bytes, rate).saturating_sub(Nanos::new(self.erase.get() / u64::from(self.block_rows)))

@@ -73,7 +73,11 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
     let (Some(to), Some(format)) = (&args.to, args.format) else {
         unreachable!("clap demands both");
     };
-    super::check_output(&args.recording, to)?;
+    let outputs = match format {
+        Format::Sigmf => sigmf::paths(to).to_vec(),
+        _ => vec![to.clone()],
+    };
+    outputs.iter().try_for_each(|output| super::check_output(&args.recording, output))?;
     let opened = Opened::open(&args.recording)?;
     let survey = &opened.survey;
     let mut streams = choose(survey, format, args)?;

@@ -30,7 +30,7 @@ pub(super) struct Sigmf {
 }
 
 /// The paths of the data and of the description, from either of them or from their common name.
-fn paths(path: &Path) -> [PathBuf; 2] {
+pub(super) fn paths(path: &Path) -> [PathBuf; 2] {
     let is_ours =
         |ending: &std::ffi::OsStr| ending == "sigmf-data" || ending == "sigmf-meta" || ending == "sigmf";
     let base = if path.extension().is_some_and(is_ours) { path.with_extension("") } else { path.to_owned() };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::{Instant, Nanos};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
-use live::drivers::record::{Handle, State, stop_on_signals_then_at_once};
+use live::drivers::record::{Handle, SecondSignal, State, stop_on_signals};
 use live::sys::clock::Clock;
 use record::Pace;
 use record::format::{Entry, HEADER_LENGTH};
@@ -98,7 +98,7 @@ impl Replay<'_> {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
-    let handle = Handle::new(Direction::Read, stop_on_signals_then_at_once().map_err(Error::Output)?);
+    let handle = Handle::new(Direction::Read, stop_on_signals(SecondSignal::Exit).map_err(Error::Output)?);
     control::serve(&args.control, &handle, args.output.json, || session(args, &handle))
 }
 

@@ -196,8 +196,8 @@ impl Panel<'_> {
     }
 }
 
-/// The legend's entries: the two kinds of line, then the axis that the colours stand for, then its
-/// values.
+/// The legend's entries: the two kinds of line, then the axis that the colours stand for, then
+/// its values.
 fn legend_entries(colour: Option<&Axis>, series: &[Option<String>]) -> Vec<String> {
     let mut entries = vec!["median".to_owned(), "99th percentile".to_owned()];
     if let Some(axis) = colour {
@@ -266,8 +266,8 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // Two panels with two colours each, every one with a median and a 99th percentile, and the
-        // legend.
+        // Two panels with two colours each, every one with a median and a 99th percentile, and
+        // the legend.
         assert_eq!(svg.matches("stroke-width=\"2\"").count(), 4 + 3);
         assert_eq!(svg.matches("stroke-dasharray").count(), 4 + 1);
         assert!(tiny_skia::Pixmap::decode_png(&drawing.png().unwrap()).is_ok());

@@ -156,8 +156,8 @@ impl Across {
     }
 }
 
-/// How much a value is, in its smallest unit; none if it is no number, time, rate or number of
-/// bytes.
+/// How much a value is, in its smallest unit; none if it is no number, time, rate or number
+/// of bytes.
 fn size(value: &str) -> Option<f64> {
     let number = value.parse::<u64>().ok();
     let time = || parse::<Nanos>(value).ok().map(Nanos::get);

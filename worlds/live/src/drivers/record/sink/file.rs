@@ -12,7 +12,7 @@ use record::Fault;
 use record::Input;
 use rustix::fs::{FallocateFlags, OFlags};
 
-use crate::drivers::record::reading::media;
+use crate::drivers::record::storage::media;
 use crate::media::file::kernel::{CALLS_MAX, Call, Kernel, allocate};
 use crate::sys::lock::lock;
 

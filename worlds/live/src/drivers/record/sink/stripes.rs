@@ -18,17 +18,22 @@ const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// Why a recording can't begin.
 #[derive(Debug)]
-pub struct Refused {
-    /// Which of the media refuses it, counted from 0.
-    pub member: usize,
-    /// Why. `WouldBlock` if somebody else records there; `AlreadyExists` if there is something that
-    /// was not to be overwritten.
-    pub error: io::Error,
+pub enum Refused {
+    /// The media can't hold what is asked for: why.
+    Unfit(String),
+    /// One of the media refuses it.
+    Medium {
+        /// Which, counted from 0.
+        member: usize,
+        /// Why. `WouldBlock` if somebody else records there; `AlreadyExists` if there is something
+        /// that was not to be overwritten.
+        error: io::Error,
+    },
 }
 
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
-        Self { member: 0, error }
+        Self::Medium { member: 0, error }
     }
 }
 
@@ -55,11 +60,11 @@ impl Stripes {
         let count = u32::try_from(targets.len()).unwrap_or(u32::MAX);
         if !(1..=MEMBERS_MAX).contains(&count) {
             let why = format!("a recording lies on {count} media: expected 1 to {MEMBERS_MAX}");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
+            return Err(Refused::Unfit(why));
         }
         let mut members = Vec::new();
         for (member, target) in targets.into_iter().enumerate() {
-            members.push(Sink::create(target, overwrite).map_err(|error| Refused { member, error })?);
+            members.push(Sink::create(target, overwrite).map_err(|error| Refused::Medium { member, error })?);
         }
         let models: Vec<_> = members.iter().map(|sink| sink.medium().model.clone()).collect();
         let mut medium = Medium { bytes: 0, model: models.join(" + ") };
@@ -71,7 +76,7 @@ impl Stripes {
             for (index, sink) in (0..).zip(&mut members) {
                 let label = striped::label(name, chunk, Member { index, count });
                 write_label(sink, Pool::new(0).copy(&label))
-                    .map_err(|error| Refused { member: index as usize, error })?;
+                    .map_err(|error| Refused::Medium { member: index as usize, error })?;
             }
         }
         let (syncing, synced, ended) = (0, Ok(()), VecDeque::new());

@@ -1,0 +1,196 @@
+//! `farlane record`: a recorder, from its options to its certificate.
+
+use std::path::{Path, PathBuf};
+
+use engine::Nanos;
+use live::carrier::identity::Identity;
+use live::drivers::record::{
+    Far, Handle, Limits, Place, Recorded, Recording, Refused, SecondSignal, Source, Target, record,
+    stop_on_signals,
+};
+use record::format::{MEMBERS_MAX, STREAMS_MAX};
+use record::registers::Direction;
+use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests};
+use serde_json::json;
+
+use super::gaps::{gaps_json, gaps_text};
+use super::view::View;
+use super::{control, ctl, far, first, hex, metrics, parts, print, print_json, ring, sources, unreadable};
+use crate::args::{DigestArg, RecordAction, RecordArgs};
+use crate::commands::preflight::{self, answer::time_of};
+use crate::error::Error;
+
+pub(crate) fn command(args: &RecordArgs) -> Result<(), Error> {
+    match (&args.action, args.to.as_slice()) {
+        (Some(RecordAction::Ctl(args)), _) => ctl::run(args),
+        (None, to) => run(args, to),
+    }
+}
+
+/// The device that `to` names by its URL, where a recording is to go; none for a file or
+/// block device.
+fn far_target(to: &Path) -> Result<Option<Box<Far>>, Error> {
+    far(to).map_err(|error| match error {
+        Error::Recording { path, why } => Error::RecordUrl { path, why },
+        other => other,
+    })
+}
+
+/// The number of chunks in the buffer.
+fn chunks(args: &RecordArgs) -> Result<usize, Error> {
+    let needed = args.rate.zip(args.pause).map(|(rate, pause)| {
+        u64::try_from(u128::from(rate) * pause.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
+    });
+    match (args.buffer, needed) {
+        (Some(bytes), _) => buffer_chunks("--buffer", bytes, args.chunk),
+        (None, Some(bytes)) => {
+            let least = BUFFER_MIN as u64 * u64::from(args.chunk);
+            buffer_chunks("the buffer that --rate and --pause need", bytes.max(least), args.chunk)
+        }
+        (None, None) => Ok(BUFFER_DEFAULT),
+    }
+}
+
+/// The number of chunks of `chunk` bytes in a buffer of `bytes` bytes, which `what` names.
+///
+/// # Errors
+/// When no buffer is that large or that small.
+pub(crate) fn buffer_chunks(what: &'static str, bytes: u64, chunk: u32) -> Result<usize, Error> {
+    let chunk = u64::from(chunk);
+    let sizes = BUFFER_MIN as u64 * chunk..=BUFFER_MAX as u64 * chunk;
+    if !sizes.contains(&bytes) {
+        let (least, most) = sizes.into_inner();
+        let expected = format!("{least} to {most} bytes, {BUFFER_MIN} to {BUFFER_MAX} chunks of {chunk}");
+        return Err(Error::Range { what, value: bytes, expected });
+    }
+    Ok(usize::try_from(bytes.div_ceil(chunk)).unwrap_or(BUFFER_MAX))
+}
+
+fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
+    if args.from.len() > STREAMS_MAX {
+        let expected = format!("1 to {STREAMS_MAX}");
+        return Err(Error::Range { what: "the number of --from", value: args.from.len() as u64, expected });
+    }
+    if to.len() > MEMBERS_MAX as usize {
+        let expected = format!("1 to {MEMBERS_MAX}");
+        return Err(Error::Range { what: "the number of --to", value: to.len() as u64, expected });
+    }
+    let handle =
+        Handle::new(Direction::Write, stop_on_signals(SecondSignal::Nothing).map_err(Error::Output)?);
+    chunks(args)?;
+    sources::check(args, to)?;
+    if let Some(address) = args.watch.metrics {
+        let bound = metrics::serve(address, handle.clone());
+        let bound = bound.map_err(|error| Error::Metrics { address, error })?;
+        note!("farlane: figures at http://{bound}/metrics");
+    }
+    control::serve(&args.control, &handle, args.output.json, || session(args, to, &handle))
+}
+
+fn session(args: &RecordArgs, to: &[PathBuf], handle: &Handle) -> Result<(), Error> {
+    let open = |url| sources::open(url, args);
+    let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut id = [0; 16];
+    live::sys::entropy::system().fill(&mut id);
+    let config = Config::new(id, args.from.iter().map(sources::name).collect());
+    let contents = sources.iter().map(Source::content).collect();
+    let digests = if args.proof.digest == DigestArg::None { Digests::None } else { Digests::World };
+    let config = Config { contents, chunk: args.chunk, buffer: chunks(args)?, digests, ..config };
+    let config = ring::configure(args, config)?;
+    let buffer = config.buffer as u64 * u64::from(args.chunk);
+    warn(args, to, buffer);
+    let limits = Limits { time: args.time, bytes: args.size };
+    let signing = args.proof.sign.as_deref().map(Identity::read).transpose()?;
+    let recorded = recorded(args, to, config, sources, limits, handle)?;
+    if let Some(identity) = signing.filter(|_| recorded.is_certified) {
+        let signed = Recording::sign(parts(to, true)?, &identity);
+        signed.map_err(|error| unreadable(first(to), error))?;
+    }
+    finish(args, first(to), &recorded)
+}
+
+/// Tells what is to be expected of the medium, if the rate is known and something is.
+fn warn(args: &RecordArgs, to: &[PathBuf], buffer: u64) {
+    let Some(rate) = args.rate else { return };
+    let by_size = args.size.map(|bytes| time_of(bytes, rate));
+    let time = args.time.map(Nanos::from).into_iter().chain(by_size).min();
+    let share = |whole: u64| whole.div_ceil(to.len() as u64);
+    for path in to {
+        if let Some(warning) = preflight::warning(path, share(rate), time, args.chunk, share(buffer)) {
+            note!("farlane: {warning}");
+        }
+    }
+}
+
+fn recorded(
+    args: &RecordArgs,
+    to: &[PathBuf],
+    config: Config,
+    sources: Vec<Source>,
+    limits: Limits,
+    handle: &Handle,
+) -> Result<Recorded, Error> {
+    let mut view = View::new(args.output.json);
+    let target = |path| Ok(far_target(path)?.map_or(Target::Path(path), Target::Far));
+    let targets = to.iter().map(|path| target(path)).collect::<Result<_, Error>>()?;
+    let place = Place { targets, overwrite: args.force };
+    let recorded = record(place, config, sources, limits, handle, |status| view.tell(status));
+    view.end();
+    recorded.map_err(|refused| {
+        let (member, error) = match refused {
+            Refused::Unfit(why) => return Error::Ring { path: first(to).to_owned(), why },
+            Refused::Medium { member, error } => (member, error),
+        };
+        let path = to.get(member).cloned().unwrap_or_default();
+        match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::Occupied { path },
+            std::io::ErrorKind::WouldBlock => Error::Recorded { path },
+            _ => Error::File { path, error },
+        }
+    })
+}
+
+fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error> {
+    let certificate = &recorded.certificate;
+    let (came, stored, lost) = (certificate.bytes_in(), certificate.bytes_stored(), certificate.bytes_lost());
+    let digest = |sha256| certificate.has_digests.then(|| hex(sha256));
+    let sha256 = digest(&certificate.sha256);
+    let overwritten = certificate.bytes_overwritten();
+    live::sys::telling::flush();
+    if args.output.json {
+        let streams: Vec<_> = certificate
+            .streams
+            .iter()
+            .zip(recorded.heard.iter().zip(&recorded.broken))
+            .map(|(stream, (heard, broken))| {
+                let mut account = json!({ "bytes_in": stream.bytes_in, "bytes_stored": stream.stored,
+                    "bytes_lost": stream.lost, "bytes_overwritten": stream.overwritten,
+                    "sha256": digest(&stream.sha256), "broken": broken });
+                sources::add_heard(&mut account, heard.as_ref());
+                account
+            })
+            .collect();
+        print_json(&json!({ "event": "end", "reason": certificate.reason.words(), "bytes_in": came,
+            "bytes_stored": stored, "bytes_lost": lost, "bytes_overwritten": overwritten, "gaps": gaps_json(&recorded.gaps),
+            "high_water_bytes": certificate.high_water, "sha256": sha256, "streams": streams,
+            "certified": recorded.is_certified }))?;
+    } else {
+        let reason = certificate.reason.words();
+        let more = if overwritten > 0 { format!(" + {overwritten} B overwritten") } else { String::new() };
+        let mut text =
+            format!("{came} B in = {stored} B stored + {lost} B in declared gaps{more} ({reason})\n");
+        text += &gaps_text(&recorded.gaps);
+        text += &sources::heard_text(&recorded.heard);
+        for (stream, why) in recorded.broken.iter().enumerate() {
+            let broken = |why| format!("  stream {stream} broke off: {why}; what came before is recorded\n");
+            text += &why.as_ref().map(broken).unwrap_or_default();
+        }
+        let sha256 = sha256.unwrap_or_else(|| "not computed (--digest none)".to_owned());
+        text += &format!("  high water {} B, SHA-256 {sha256}\n", certificate.high_water);
+        print(&text)?;
+    }
+    match recorded.is_certified {
+        true => Ok(()),
+        false => Err(Error::NotProved { path: to.to_owned() }),
+    }
+}

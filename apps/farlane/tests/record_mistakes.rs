@@ -1,0 +1,79 @@
+//! Mistakes with recordings: what is refused leaves everything as it was, and what breaks is told.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::{fail, succeed};
+
+/// A recording of 1 MB in `directory`, and its bytes.
+fn recording(directory: &Path) -> (String, Vec<u8>) {
+    let path = directory.join("a.sigmf-data").to_str().unwrap().to_owned();
+    succeed(&["record", "--from", "generate:100MB", "--size", "1MB", "--to", &path]);
+    let bytes = std::fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+#[test]
+fn nothing_writes_over_the_recording_that_it_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, before) = recording(directory.path());
+    let link = directory.path().join("link").to_str().unwrap().to_owned();
+    std::fs::hard_link(&path, &link).unwrap();
+    let base = directory.path().join("a").to_str().unwrap().to_owned();
+    let outputs = [("raw", &path), ("raw", &link), ("sigmf", &base), ("mcap", &link)];
+    for (format, output) in outputs {
+        let told = fail(&["export", &path, "--to", output, "--format", format]);
+        assert!(told.contains("over"), "{format} {output}: {told}");
+    }
+    for output in [&path, &link] {
+        fail(&["replay", &path, "--to", output, "--speed", "max"]);
+    }
+    assert!(std::fs::read(&path).unwrap() == before, "the recording is as it was");
+}
+
+#[test]
+fn a_part_behind_the_end_is_refused_with_where_the_end_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, _) = recording(directory.path());
+    let out = directory.path().join("out").to_str().unwrap().to_owned();
+    for command in [&["replay", &path, "--to", &out][..], &["export", &path, "--to", &out, "--format", "raw"]]
+    {
+        let told = fail(&[command, &["--from-offset", "9MB"]].concat());
+        assert!(told.contains("--from-offset") && told.contains("less than 1048576,"), "{told}");
+    }
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn a_source_that_cannot_be_read_to_its_end_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    // The first page of a process is not there.
+    let source = ["record", "--from", "file:/proc/self/mem", "--to", &path];
+    let said = succeed(&[&source[..], &["--json"]].concat());
+    let end: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert!(end["streams"][0]["broken"].as_str().unwrap().contains("Input/output error"), "{end}");
+    let said = succeed(&[&source[..], &["--force"]].concat());
+    assert!(said.contains("stream 0 broke off: Input/output error"), "{said}");
+}
+
+#[test]
+fn buffers_that_nobody_can_have_are_refused_before_anything_is_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    let record = ["record", "--from", "generate:1MB", "--to", &path];
+    let told = fail(&[&record[..], &["--rate", "10GB", "--pause", "10s"]].concat());
+    assert!(told.contains("--pause") && told.contains("100000000000") && told.contains("16384"), "{told}");
+    let told = fail(&[&record[..], &["--buffer", "1"]].concat());
+    assert!(told.contains("--buffer") && told.contains("4194304"), "{told}");
+    let preflight = ["preflight", "--rate", "1MB", "--for", "1s"];
+    let told = fail(&[&preflight[..], &["--buffer", "1", &path]].concat());
+    assert!(told.contains("--buffer") && told.contains("4194304"), "{told}");
+    let told = fail(&[&preflight[..], &["/dev/null"]].concat());
+    assert!(told.contains("a character device") && told.contains("expected a file"), "{told}");
+    assert!(!Path::new(&path).exists());
+}
