@@ -4,10 +4,12 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
-use support::{fail, succeed};
+use support::{FARLANE, fail, succeed};
 
 /// A recording of 1 MB in `directory`, and its bytes.
 fn recording(directory: &Path) -> (String, Vec<u8>) {
@@ -76,4 +78,20 @@ fn buffers_that_nobody_can_have_are_refused_before_anything_is_done() {
     let told = fail(&[&preflight[..], &["/dev/null"]].concat());
     assert!(told.contains("a character device") && told.contains("expected a file"), "{told}");
     assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn what_was_never_written_of_a_long_file_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, before) = recording(directory.path());
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(1 << 42).unwrap();
+    // Without its certificate, the recording says no longer where it ends.
+    file.write_all_at(&[0; 4_096], 131_072).unwrap();
+    assert!(succeed(&["info", &path]).contains("cut off"));
+    let verified = Command::new(FARLANE).args(["verify", &path]).output().unwrap();
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    succeed(&["recover", &path]);
+    assert_eq!(succeed(&["verify", &path]).lines().next(), Some("proved: 1048576 B in 9 chunks"));
+    assert!(std::fs::metadata(&path).unwrap().len() <= before.len() as u64 + 131_072);
 }

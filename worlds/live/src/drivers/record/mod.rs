@@ -3,6 +3,7 @@
 mod asked;
 mod datagrams;
 mod digesting;
+mod extents;
 mod far;
 mod handle;
 mod incoming;

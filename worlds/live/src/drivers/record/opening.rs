@@ -1,6 +1,7 @@
 //! Opening a recording whose payloads are read once, when they are used.
 
 use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -44,14 +45,13 @@ impl Recording {
         if let Some(listed) = &mut listed {
             scan.on_entries(std::mem::take(&mut listed.entries));
         }
-        let named = listed.as_ref().map(|listed| listed.slots.as_slice());
         let is_named = |slot: &u64| {
-            let word = usize::try_from(slot / 64).ok().and_then(|at| named?.get(at));
+            let word = listed.as_ref().and_then(|listed| listed.slots.get(&(slot / 64)));
             word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
         };
         // A certificate says where the recording ends. A medium may be much longer.
         let end = listed.as_ref().map_or(slots, |listed| listed.end.min(slots));
-        read_heads(&store, (0..end).filter(|slot| !is_named(slot)), &mut scan)?;
+        read_heads(&store, store.slots(chunk, end).filter(|slot| !is_named(slot)), &mut scan)?;
         // A chunk whose write failed was written again in another slot: only one of both is whole.
         let mut bytes = vec![0; chunk as usize];
         for slot in scan.take_doubled() {
@@ -92,14 +92,17 @@ fn check(entry: &Entry, block: &[u8]) -> Result<(), ChunkError> {
 }
 
 /// Shows `scan` what `slots` have: the headers of data chunks, and all other chunks whole.
-fn read_heads(store: &Store, slots: impl Iterator<Item = u64> + Clone, scan: &mut Scan) -> io::Result<()> {
+fn read_heads(store: &Store, slots: impl Iterator<Item = u64>, scan: &mut Scan) -> io::Result<()> {
     let chunk = scan.chunk();
     let (mut others, mut failed) = (Vec::new(), None);
     let used = RefCell::new(Vec::new());
     let page = |slot: u64| Piece { offset: slot * u64::from(chunk), length: ALIGNMENT as usize };
-    let mut ahead = slots.clone();
+    // A recorder that writes meanwhile may fill holes: each slot is asked for once.
+    let asked = RefCell::new(VecDeque::new());
+    let slots = slots.inspect(|slot| asked.borrow_mut().push_back(*slot));
     let take = &mut |block: io::Result<Block>| {
-        let (Some(slot), Ok(block)) = (ahead.next(), block.map_err(|error| failed = Some(error))) else {
+        let slot = asked.borrow_mut().pop_front();
+        let (Some(slot), Ok(block)) = (slot, block.map_err(|error| failed = Some(error))) else {
             return ControlFlow::Break(());
         };
         match Header::parse(&block, crc32c) {
@@ -127,8 +130,9 @@ fn read_heads(store: &Store, slots: impl Iterator<Item = u64> + Clone, scan: &mu
 /// What the index of an ended recording lists. Whoever uses an entry checks the chunk.
 struct Listed {
     entries: Vec<Entry>,
-    /// A bit for each slot that an entry names.
-    slots: Vec<u64>,
+    /// The bits of 64 slots each, by the number of the first one divided by 64: which of them an
+    /// entry names.
+    slots: HashMap<u64, u64>,
     /// The slot behind the recording's last, as the certificate says.
     end: u64,
 }
@@ -147,8 +151,7 @@ impl Listed {
         let first = read(SUPERBLOCK_SLOT)?.filter(|(header, _)| header.recording == start.recording);
         let certificate = Certificate::parse(&payload).filter(|_| start.kind == Kind::Certificate);
         let (Some(_), Some(certificate)) = (first, certificate) else { return Ok(None) };
-        let words = usize::try_from(slots.div_ceil(64)).unwrap_or(usize::MAX);
-        let mut listed = Self { entries: Vec::new(), slots: vec![0; words], end: certificate.slots };
+        let mut listed = Self { entries: Vec::new(), slots: HashMap::new(), end: certificate.slots };
         let mut at = certificate.index;
         while at != 0 {
             if at >= slots {
@@ -168,9 +171,10 @@ impl Listed {
 
     /// Takes in an entry. Whether it may be true: its slot is there, and has no other.
     fn add(&mut self, entry: &Entry, slots: u64) -> bool {
-        let word = usize::try_from(entry.slot / 64).ok().filter(|_| entry.slot < slots);
-        let Some(word) = word.and_then(|at| self.slots.get_mut(at)) else { return false };
-        let bit = 1 << (entry.slot % 64);
+        if entry.slot >= slots {
+            return false;
+        }
+        let (word, bit) = (self.slots.entry(entry.slot / 64).or_insert(0), 1 << (entry.slot % 64));
         let is_new = *word & bit == 0 && (entry.stream as usize) < STREAMS_MAX;
         *word |= bit;
         self.entries.push(*entry);

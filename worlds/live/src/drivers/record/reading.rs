@@ -1,10 +1,12 @@
 //! Reading, proving and mending what was recorded.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::ControlFlow;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -14,6 +16,7 @@ use record::format::{
 use record::{Scan, StreamDigest, Survey};
 use sha2::{Digest as _, Sha256};
 
+use super::extents::Slots;
 use super::far::Far;
 use super::reads::{self, Block, Ends, Piece};
 use super::real_time;
@@ -94,6 +97,12 @@ impl Store {
         }
     }
 
+    /// The slots before the number `end` that may have something, with `chunk` bytes each.
+    pub(super) fn slots(&self, chunk: u32, end: u64) -> Slots<'_> {
+        let file = if let Self::File(file) = self { Some(file.as_fd()) } else { None };
+        Slots::new(file, chunk, end)
+    }
+
     /// The length of the medium in bytes.
     pub(super) fn bytes(&self) -> io::Result<u64> {
         match self {
@@ -170,15 +179,18 @@ impl Recording {
         let chunk = find(&store)?.ok_or(ReadError::NoRecording)?;
         let mut scan = Scan::new(chunk, crc32c);
         let mut early = Early::default();
-        let slots = store.bytes()?.div_ceil(u64::from(chunk));
+        let slots = store.slots(chunk, store.bytes()?.div_ceil(u64::from(chunk)));
         let length = chunk as usize;
-        let pieces = (0..slots).map(|slot| Piece { offset: slot * u64::from(chunk), length });
-        let (spare, mut failed, mut slot) = (RefCell::new(Vec::new()), None, 0);
+        // A recorder that writes meanwhile may fill holes: each slot is asked for once.
+        let asked = RefCell::new(VecDeque::new());
+        let slots = slots.inspect(|slot| asked.borrow_mut().push_back(*slot));
+        let pieces = slots.map(|slot| Piece { offset: slot * u64::from(chunk), length });
+        let (spare, mut failed) = (RefCell::new(Vec::new()), None);
         let take = &mut |block: io::Result<Block>| match block {
             Ok(block) => {
+                let Some(slot) = asked.borrow_mut().pop_front() else { return ControlFlow::Break(()) };
                 scan.on_slot(slot, &block);
                 early.on_slot(slot, &block);
-                slot += 1;
                 spare.borrow_mut().push(block);
                 ControlFlow::Continue(())
             }

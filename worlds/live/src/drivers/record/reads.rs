@@ -69,7 +69,12 @@ pub(super) struct Ends<'a> {
 /// Reads `pieces` and hands them over in their order, until `take` has enough.
 pub(super) fn read(store: &Store, pieces: impl Iterator<Item = Piece>, ends: &mut Ends<'_>) {
     match store {
-        Store::File(file) => Reads::of(file).run(store, pieces, ends),
+        Store::File(file) => match Reads::of(file) {
+            Ok(reads) => reads.run(store, pieces, ends),
+            Err(error) => {
+                let _ = (ends.take)(Err(error));
+            }
+        },
         Store::Far(_) | Store::Striped(_) => {
             for piece in pieces {
                 let block = again(store, piece, (ends.spare)());
@@ -98,16 +103,18 @@ struct Reads {
 
 impl Reads {
     /// Reads past the page cache where the file system can: who reads a recording reads it once.
-    fn of(file: &File) -> Self {
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    fn of(file: &File) -> io::Result<Self> {
         let direct = OFlags::DIRECT.bits().cast_signed();
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(direct).open(own);
         // A file that can be read here, but not by another descriptor, is read one by one.
         let ring = direct.is_ok();
-        let file = direct.or_else(|_| file.try_clone());
-        let file = file.unwrap_or_else(|_| unreachable!("a descriptor more"));
+        let file = direct.or_else(|_| file.try_clone())?;
         let ended = (0..READS_MAX).map(|_| None).collect();
-        Self { kernel: Kernel::new(file, ring).0, pieces: VecDeque::new(), first: 0, ended }
+        Ok(Self { kernel: Kernel::new(file, ring).0, pieces: VecDeque::new(), first: 0, ended })
     }
 
     fn run(mut self, store: &Store, mut pieces: impl Iterator<Item = Piece>, ends: &mut Ends<'_>) {

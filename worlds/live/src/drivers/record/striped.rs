@@ -97,7 +97,9 @@ impl Part {
         let mut places: Vec<Option<Store>> = (0..count).map(|_| None).collect();
         let mut unnamed = Vec::new();
         for (number, part) in (1..).zip(parts) {
-            if part.name != name {
+            // A label that is whole may be of another set, or forged.
+            let is_of_set = part.member.is_none_or(|member| member.count == count);
+            if part.name != name || part.chunk != chunk || !is_of_set {
                 let why = format!(
                     "number {number} of those that are named belongs to another recording: leave it out"
                 );
@@ -214,5 +216,34 @@ impl Stripes {
     /// Lets each medium say which member it is.
     pub(super) fn write_labels(&self) -> io::Result<()> {
         self.each().try_for_each(|(member, store)| store.write_at(&label(self.name, self.chunk, member), 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file whose first chunk says which member it is.
+    fn part(chunk: u32, index: u32, count: u32) -> Part {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), label([7; 16], chunk, Member { index, count })).unwrap();
+        Part::open(file.path(), false).unwrap()
+    }
+
+    fn refusal(parts: Vec<Part>) -> String {
+        Part::join(parts).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn members_that_disagree_about_their_set_are_refused() {
+        const CHUNK: u32 = 16 << 10;
+        assert!(Part::join(vec![part(CHUNK, 1, 2), part(CHUNK, 0, 2)]).is_ok());
+        // More members than the first one says, fewer, and chunks of another length.
+        for odd in [part(CHUNK, 63, 64), part(CHUNK, 0, 3), part(2 * CHUNK, 0, 2)] {
+            let why = refusal(vec![part(CHUNK, 1, 2), odd]);
+            assert!(why.contains("number 2") && why.contains("another recording"), "{why}");
+        }
+        let why = refusal(vec![part(CHUNK, 1, 2), part(CHUNK, 1, 2)]);
+        assert!(why.contains("member 1 of 2 is named twice"), "{why}");
     }
 }
