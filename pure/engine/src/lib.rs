@@ -4,7 +4,7 @@
 //! the time go in, outputs are polled out, and the world around the engine (live or simulated) does
 //! the rest. Start at [`Engine`] for the contract and [`settle`] for the calling rule.
 
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -16,6 +16,7 @@ mod deadlines;
 mod entropy;
 #[doc(hidden)]
 pub mod fuzz;
+mod outbox;
 mod rng;
 mod script;
 mod time;
@@ -26,6 +27,7 @@ pub use contract::{Engine, drain, fire, next_wake, settle};
 pub use crc32c::{Crc32c, crc32c};
 pub use deadlines::{DeadlineList, Deadlines};
 pub use entropy::Entropy;
+pub use outbox::Outbox;
 pub use rng::Rng;
 pub use script::{Asker, Script, Step};
 pub use time::{Instant, Nanos};

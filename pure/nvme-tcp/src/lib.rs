@@ -101,7 +101,6 @@ mod emit;
 pub mod fuzz;
 pub mod host;
 mod inbound;
-mod outbox;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -113,7 +112,7 @@ use core::cell::RefCell;
 use engine::Pool;
 
 pub use data_pointer::DataPointer;
-pub use outbox::Outbox;
+pub use engine::Outbox;
 
 /// A pool of blocks that several connections share.
 pub type SharedPool = Rc<RefCell<Pool>>;

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Pool};
+use crate::{Buffer, Pool};
 
 /// Payloads shorter than this are copied behind their header, which costs less than a piece of
 /// their own.
@@ -102,18 +102,18 @@ impl Outbox {
 
     /// Position of the end of the outbox in the stream: the number of bytes sent once everything
     /// here now was sent.
-    pub(crate) const fn end(&self) -> u64 {
+    pub const fn end(&self) -> u64 {
         self.sent + self.length as u64
     }
 
     /// Bytes sent since the beginning.
-    pub(crate) const fn sent(&self) -> u64 {
+    pub const fn sent(&self) -> u64 {
         self.sent
     }
 
     /// Adds bytes by copying them.
     #[inline]
-    pub(crate) fn write(&mut self, bytes: &[u8]) {
+    pub fn write(&mut self, bytes: &[u8]) {
         self.written.extend_from_slice(bytes);
         self.length += bytes.len();
         match self.pieces.back_mut() {
@@ -124,7 +124,7 @@ impl Outbox {
 
     /// Adds `count` zeros.
     #[inline]
-    pub(crate) fn pad(&mut self, count: usize) {
+    pub fn pad(&mut self, count: usize) {
         const ZEROES: [u8; 128] = [0; 128];
         if count > 0 {
             self.write(&ZEROES[..count]);
@@ -133,7 +133,7 @@ impl Outbox {
 
     /// Adds a payload.
     #[inline]
-    pub(crate) fn gather(&mut self, payload: Buffer) {
+    pub fn gather(&mut self, payload: Buffer) {
         if payload.len() < GATHER_MIN {
             if !payload.is_empty() {
                 self.write(&payload);
@@ -148,7 +148,7 @@ impl Outbox {
     ///
     /// # Panics
     /// When there are fewer than `count` bytes.
-    pub(crate) fn advance(&mut self, count: usize) {
+    pub fn advance(&mut self, count: usize) {
         assert!(count <= self.length, "{count} B sent of {}", self.length);
         self.length -= count;
         self.sent += count as u64;

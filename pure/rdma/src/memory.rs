@@ -1,0 +1,381 @@
+//! Memory that is lent to peers: regions, keys, bounds and rights.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::fmt;
+
+use engine::{Buffer, BufferMut, Entropy, Pool};
+
+use crate::{QueuePairId, SharedPool};
+
+/// A protection domain that several queue pairs share.
+pub type SharedDomain = Rc<RefCell<ProtectionDomain>>;
+
+/// Bits of a key that say which region it names; the others are random.
+const INDEX_BITS: u32 = 20;
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
+
+/// The key by which a peer names a region (R_Key, STag).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub u32);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({:#010x})", self.0)
+    }
+}
+
+/// Memory of a peer, or memory that a peer may name: what a keyed SGL data block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The key of the region.
+    pub key: Key,
+    /// The address of the first byte.
+    pub address: u64,
+    /// Number of bytes.
+    pub length: u32,
+}
+
+/// What a peer may do with a region.
+#[derive(Clone, Debug)]
+pub enum Exposure {
+    /// The peer may read these bytes.
+    Read(Buffer),
+    /// The peer may write as many bytes.
+    Write(u32),
+}
+
+/// Why an access of a peer is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessError {
+    /// The key names no region that is lent to this queue pair.
+    Key,
+    /// The region may not be accessed in this way.
+    Right,
+    /// The bytes do not lie within the region.
+    Bounds,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Key => "the key names no memory that is lent to this queue pair",
+            Self::Right => "the memory may not be accessed in this way",
+            Self::Bounds => "the bytes do not lie within the memory that the key names",
+        })
+    }
+}
+
+impl core::error::Error for AccessError {}
+
+/// Why memory was not registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegisterError {
+    /// The protection domain has as many regions as it takes.
+    TooMany,
+    /// A region to write is longer than a block of the pool ([`Pool::LENGTH_MAX`]).
+    TooLong,
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany => f.write_str("the protection domain has no room for another region"),
+            Self::TooLong => write!(f, "a region to write has at most {} bytes", Pool::LENGTH_MAX),
+        }
+    }
+}
+
+impl core::error::Error for RegisterError {}
+
+#[derive(Debug)]
+enum Memory {
+    Read(Buffer),
+    /// Memory to write, and how many bytes from its beginning have contents. Bytes behind them are
+    /// those of an earlier user of the block.
+    Write {
+        place: BufferMut,
+        filled: usize,
+    },
+}
+
+impl Memory {
+    fn len(&self) -> usize {
+        match self {
+            Self::Read(data) => data.len(),
+            Self::Write { place, .. } => place.len(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Region {
+    key: Key,
+    owner: QueuePairId,
+    /// A peer has invalidated the key: only the owner may still use it, to get the memory back.
+    is_invalid: bool,
+    memory: Memory,
+}
+
+/// Regions of memory and the keys that name them.
+///
+/// A region belongs to the queue pair that it was registered for. The keys of a region that was
+/// given up are not used again soon.
+#[derive(Debug)]
+pub struct ProtectionDomain {
+    regions: Vec<Option<Region>>,
+    /// Indices of `regions` that are free. The longest free is used next.
+    free: alloc::collections::VecDeque<u32>,
+    regions_max: usize,
+    pool: SharedPool,
+    entropy: Entropy,
+}
+
+impl ProtectionDomain {
+    /// The most regions that a protection domain can have.
+    pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
+
+    /// An empty domain of at most `regions_max` regions. Memory to write comes from `pool`, keys
+    /// from `entropy`.
+    ///
+    /// # Panics
+    /// When `regions_max` is more than [`Self::REGIONS_MAX`].
+    pub fn new(regions_max: usize, pool: SharedPool, entropy: Entropy) -> Self {
+        assert!(regions_max <= Self::REGIONS_MAX, "at most {} regions", Self::REGIONS_MAX);
+        Self { regions: Vec::new(), free: alloc::collections::VecDeque::new(), regions_max, pool, entropy }
+    }
+
+    /// Lends memory to the peer of `owner`.
+    ///
+    /// # Errors
+    /// When there are too many regions, or the region is too long.
+    #[expect(clippy::cast_possible_truncation, reason = "an index has 20 bits, a buffer less than 4 GiB")]
+    pub fn register(&mut self, owner: QueuePairId, exposure: Exposure) -> Result<Remote, RegisterError> {
+        if self.free.is_empty() && self.regions.len() >= self.regions_max {
+            return Err(RegisterError::TooMany);
+        }
+        let memory = match exposure {
+            Exposure::Read(data) => Memory::Read(data),
+            Exposure::Write(length) if length as usize > Pool::LENGTH_MAX => {
+                return Err(RegisterError::TooLong);
+            }
+            Exposure::Write(length) => {
+                Memory::Write { place: self.pool.borrow_mut().take(length as usize), filled: 0 }
+            }
+        };
+        let index = self.free.pop_front().unwrap_or_else(|| {
+            self.regions.push(None);
+            self.regions.len() as u32 - 1
+        });
+        let key = Key((self.entropy.next_u64() as u32) << INDEX_BITS | index);
+        let remote = Remote { key, address: Self::base(key), length: memory.len() as u32 };
+        self.regions[index as usize] = Some(Region { key, owner, is_invalid: false, memory });
+        Ok(remote)
+    }
+
+    /// The address of the first byte of a region. Two regions have no address in common.
+    const fn base(key: Key) -> u64 {
+        (key.0 as u64) << 32
+    }
+
+    fn find(&mut self, owner: QueuePairId, key: Key) -> Option<&mut Region> {
+        let region = self.regions.get_mut((key.0 & INDEX_MASK) as usize)?.as_mut()?;
+        (region.key == key && region.owner == owner).then_some(region)
+    }
+
+    /// The region that the peer of `owner` names, and the range of the bytes in it.
+    fn access(
+        &mut self,
+        owner: QueuePairId,
+        remote: Remote,
+    ) -> Result<(&mut Region, core::ops::Range<usize>), AccessError> {
+        let region = self.find(owner, remote.key).filter(|region| !region.is_invalid);
+        let region = region.ok_or(AccessError::Key)?;
+        let start = remote.address.checked_sub(Self::base(remote.key)).ok_or(AccessError::Bounds)?;
+        let end = start.checked_add(u64::from(remote.length)).ok_or(AccessError::Bounds)?;
+        let length = region.memory.len() as u64;
+        match (usize::try_from(start), usize::try_from(end)) {
+            (Ok(start), Ok(end)) if end as u64 <= length => Ok((region, start..end)),
+            _ => Err(AccessError::Bounds),
+        }
+    }
+
+    /// The bytes that the peer of `owner` wants to read.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn read(&mut self, owner: QueuePairId, remote: Remote) -> Result<Buffer, AccessError> {
+        let (region, range) = self.access(owner, remote)?;
+        match &region.memory {
+            Memory::Read(data) => Ok(data.slice(range)),
+            Memory::Write { .. } => Err(AccessError::Right),
+        }
+    }
+
+    /// The place of the bytes that the peer of `owner` writes. All of it must be written at once.
+    /// Bytes before it that were never written become zero.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn place(&mut self, owner: QueuePairId, remote: Remote) -> Result<&mut [u8], AccessError> {
+        let (region, range) = self.access(owner, remote)?;
+        let Memory::Write { place, filled } = &mut region.memory else {
+            return Err(AccessError::Right);
+        };
+        if range.start > *filled {
+            place[*filled..range.start].fill(0);
+        }
+        if !range.is_empty() {
+            *filled = range.end.max(*filled);
+        }
+        Ok(&mut place[range])
+    }
+
+    /// Whether the peer of `owner` may write there. It says so before the bytes have come.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn check_write(&mut self, owner: QueuePairId, remote: Remote) -> Result<(), AccessError> {
+        match &self.access(owner, remote)?.0.memory {
+            Memory::Write { .. } => Ok(()),
+            Memory::Read(_) => Err(AccessError::Right),
+        }
+    }
+
+    /// The peer of `owner` invalidates a key (Send with Invalidate): it names nothing from now on.
+    /// The memory stays until [`Self::deregister`].
+    ///
+    /// # Errors
+    /// When the key names no region that is lent to this queue pair.
+    pub fn invalidate(&mut self, owner: QueuePairId, key: Key) -> Result<(), AccessError> {
+        let region = self.find(owner, key).filter(|region| !region.is_invalid).ok_or(AccessError::Key)?;
+        region.is_invalid = true;
+        Ok(())
+    }
+
+    /// Ends a loan, and returns the memory: of a region to write, the bytes from its beginning up
+    /// to the last that was written. `None` if the key names no region of `owner`.
+    pub fn deregister(&mut self, owner: QueuePairId, key: Key) -> Option<Buffer> {
+        self.find(owner, key)?;
+        let index = key.0 & INDEX_MASK;
+        let region = self.regions[index as usize].take()?;
+        self.free.push_back(index);
+        Some(match region.memory {
+            Memory::Read(data) => data,
+            Memory::Write { mut place, filled } => {
+                place.truncate(filled);
+                self.pool.borrow_mut().seal(place)
+            }
+        })
+    }
+
+    /// Gives up all regions of `owner`, whose queue pair is over.
+    pub fn release(&mut self, owner: QueuePairId) {
+        for (index, slot) in (0_u32..).zip(&mut self.regions) {
+            if slot.as_ref().is_some_and(|region| region.owner == owner) {
+                *slot = None;
+                self.free.push_back(index);
+            }
+        }
+    }
+
+    /// The number of regions that are lent.
+    pub fn len(&self) -> usize {
+        self.regions.len() - self.free.len()
+    }
+
+    /// Whether nothing is lent.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::Rng;
+    use proptest::prelude::*;
+
+    const OURS: QueuePairId = QueuePairId(1);
+    const OTHER: QueuePairId = QueuePairId(2);
+
+    fn domain() -> ProtectionDomain {
+        ProtectionDomain::new(4, SharedPool::default(), Entropy::Seeded(Rng::from_seed(1)))
+    }
+
+    fn part(remote: Remote, offset: u64, length: u32) -> Remote {
+        Remote { address: remote.address.wrapping_add(offset), length, ..remote }
+    }
+
+    #[test]
+    fn a_peer_reads_what_is_lent_and_nothing_else() {
+        let mut domain = domain();
+        let lent = domain.register(OURS, Exposure::Read(Buffer::copy_from_slice(b"lent"))).unwrap();
+        assert_eq!(domain.read(OURS, part(lent, 1, 2)).unwrap()[..], *b"en");
+        assert_eq!(domain.read(OURS, part(lent, 4, 0)).unwrap()[..], *b"");
+        for outside in [part(lent, 1, 4), part(lent, 5, 0), part(lent, u64::MAX, 2), part(lent, 0, u32::MAX)]
+        {
+            assert_eq!(domain.read(OURS, outside), Err(AccessError::Bounds), "{outside:?}");
+        }
+        assert_eq!(domain.read(OTHER, lent), Err(AccessError::Key));
+        assert_eq!(domain.place(OURS, lent), Err(AccessError::Right));
+        let guessed = Remote { key: Key(lent.key.0 ^ 1 << INDEX_BITS), ..lent };
+        assert_eq!(domain.read(OURS, guessed), Err(AccessError::Key));
+    }
+
+    #[test]
+    fn a_key_names_nothing_once_it_was_invalidated_or_given_up() {
+        let mut domain = domain();
+        let lent = domain.register(OURS, Exposure::Write(8)).unwrap();
+        domain.place(OURS, part(lent, 0, 4)).unwrap().copy_from_slice(b"data");
+        assert_eq!(domain.invalidate(OTHER, lent.key), Err(AccessError::Key));
+        domain.invalidate(OURS, lent.key).unwrap();
+        assert_eq!(domain.invalidate(OURS, lent.key), Err(AccessError::Key));
+        assert_eq!(domain.place(OURS, lent), Err(AccessError::Key));
+        assert_eq!(domain.deregister(OTHER, lent.key), None);
+        assert_eq!(domain.deregister(OURS, lent.key).unwrap()[..], *b"data");
+        assert_eq!(domain.deregister(OURS, lent.key), None);
+        let next = domain.register(OURS, Exposure::Write(8)).unwrap();
+        assert_eq!(domain.check_write(OURS, lent), Err(AccessError::Key), "{next:?}");
+    }
+
+    #[test]
+    fn regions_are_limited_and_return_with_their_queue_pair() {
+        let mut domain = domain();
+        for _ in 0..4 {
+            domain.register(OURS, Exposure::Write(1)).unwrap();
+        }
+        assert_eq!(domain.register(OTHER, Exposure::Write(1)), Err(RegisterError::TooMany));
+        domain.release(OURS);
+        assert!(domain.is_empty());
+        let too_long = u32::try_from(Pool::LENGTH_MAX).unwrap() + 1;
+        assert_eq!(domain.register(OTHER, Exposure::Write(too_long)), Err(RegisterError::TooLong));
+        assert!(domain.register(OTHER, Exposure::Write(1)).is_ok());
+    }
+
+    proptest! {
+        /// Whatever a peer writes in whatever order, the memory has its bytes, and zeroes between
+        /// them: never what an earlier user of the block has left.
+        #[test]
+        fn memory_has_what_was_written(writes in prop::collection::vec((0_u32..300, 0_u32..100), 0..12)) {
+            let mut domain = domain();
+            let earlier = domain.register(OTHER, Exposure::Write(400)).unwrap();
+            domain.place(OTHER, earlier).unwrap().fill(0xee);
+            drop(domain.deregister(OTHER, earlier.key));
+            let lent = domain.register(OURS, Exposure::Write(400)).unwrap();
+            let mut expected = Vec::new();
+            for (number, (offset, length)) in (1_u8..).zip(writes) {
+                domain.place(OURS, part(lent, offset.into(), length)).unwrap().fill(number);
+                let end = (offset + length) as usize;
+                if length > 0 && expected.len() < end {
+                    expected.resize(end, 0);
+                }
+                if length > 0 {
+                    expected[offset as usize..end].fill(number);
+                }
+            }
+            prop_assert_eq!(&domain.deregister(OURS, lent.key).unwrap()[..], &expected[..]);
+        }
+    }
+}
