@@ -9,7 +9,7 @@ use crate::authentication::Credentials;
 use crate::tls::TlsCredentials;
 use crate::wire::{
     ControllerChoice, ControllerId, DiscoveryEntry, EntryFlags, Nqn, PortId, SecureChannel, SecurityType,
-    SubsystemType, TransportAddress, TransportRequirements,
+    SubsystemType, TransportAddress, TransportRequirements, TransportType,
 };
 
 /// Maximum number of subsystems of a target.
@@ -154,6 +154,11 @@ pub struct Port {
 }
 
 impl Port {
+    /// Whether the port's transport has a secure channel: NVMe/TCP has TLS, RDMA has none.
+    fn may_encrypt(&self) -> bool {
+        self.address.transport == TransportType::Tcp
+    }
+
     /// The address of this port for a host that has come to `local`.
     fn address_for(&self, local: Option<&TransportAddress>) -> TransportAddress {
         match local {
@@ -222,11 +227,15 @@ impl Directory {
         let dynamic = u16::from(ControllerChoice::Dynamic);
         for port in &self.ports {
             let entry = entry(port.address_for(local), port.id, SubsystemType::CurrentDiscovery);
-            let security = if may_encrypt { SecurityType::Tls13 } else { SecurityType::None };
+            let security =
+                if may_encrypt && port.may_encrypt() { SecurityType::Tls13 } else { SecurityType::None };
             log.push(DiscoveryEntry { flags, security, ..entry(Nqn::discovery(), dynamic) });
         }
         for subsystem in self.subsystems.iter().filter(|one| one.hosts.allow(host)) {
-            for port in self.ports.iter().filter(|port| subsystem.ports.contains(&port.id)) {
+            // A host that must encrypt cannot come where nothing encrypts.
+            let reaches = |port: &&Port| subsystem.tls_of(host).is_none() || port.may_encrypt();
+            let ports = self.ports.iter().filter(|port| subsystem.ports.contains(&port.id));
+            for port in ports.filter(reaches) {
                 let choice = match subsystem.model {
                     ControllerModel::Dynamic(_) => dynamic,
                     ControllerModel::Static(_) => ControllerChoice::AnyStatic.into(),

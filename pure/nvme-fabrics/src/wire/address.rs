@@ -118,6 +118,63 @@ impl fmt::Display for AddressFamily {
     }
 }
 
+/// RDMA Provider Type (RDMA_PRTYPE), in Transport Specific Address Subtype (TSAS) of NVMe/RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RdmaProvider {
+    /// Not specified (01h).
+    NotSpecified,
+    /// InfiniBand (02h).
+    InfiniBand,
+    /// RoCE, version 1 (03h).
+    Roce,
+    /// RoCE, version 2 (04h).
+    RoceV2,
+    /// iWARP (05h).
+    Iwarp,
+    /// Another provider type.
+    Other(u8),
+}
+
+impl From<u8> for RdmaProvider {
+    fn from(value: u8) -> Self {
+        match value {
+            1 => Self::NotSpecified,
+            2 => Self::InfiniBand,
+            3 => Self::Roce,
+            4 => Self::RoceV2,
+            5 => Self::Iwarp,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl From<RdmaProvider> for u8 {
+    fn from(value: RdmaProvider) -> Self {
+        match value {
+            RdmaProvider::NotSpecified => 1,
+            RdmaProvider::InfiniBand => 2,
+            RdmaProvider::Roce => 3,
+            RdmaProvider::RoceV2 => 4,
+            RdmaProvider::Iwarp => 5,
+            RdmaProvider::Other(other) => other,
+        }
+    }
+}
+
+impl fmt::Display for RdmaProvider {
+    /// The name that `nvme discover` prints.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSpecified => f.write_str("not specified"),
+            Self::InfiniBand => f.write_str("infiniband"),
+            Self::Roce => f.write_str("roce"),
+            Self::RoceV2 => f.write_str("roce-v2"),
+            Self::Iwarp => f.write_str("iwarp"),
+            Self::Other(value) => write!(f, "provider {value:02x}h"),
+        }
+    }
+}
+
 /// A transport address in a discovery log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TransportAddress {
@@ -127,8 +184,10 @@ pub struct TransportAddress {
     pub family: AddressFamily,
     /// Transport Address (TRADDR): printable ASCII, at most [`TRANSPORT_ADDRESS_LENGTH`] bytes.
     pub address: String,
-    /// Transport Service Identifier (TRSVCID); for TCP, the port number in decimal.
+    /// Transport Service Identifier (TRSVCID); for TCP and RDMA, the port number in decimal.
     pub service: String,
+    /// RDMA Provider Type (RDMA_PRTYPE); `None` where the transport is not RDMA.
+    pub provider: Option<RdmaProvider>,
 }
 
 impl From<SocketAddr> for TransportAddress {
@@ -140,11 +199,17 @@ impl From<SocketAddr> for TransportAddress {
             family,
             address: address.ip().to_string(),
             service: address.port().to_string(),
+            provider: None,
         }
     }
 }
 
 impl TransportAddress {
+    /// The address of an NVMe/RDMA port behind `provider`.
+    pub fn rdma(address: SocketAddr, provider: RdmaProvider) -> Self {
+        Self { transport: TransportType::Rdma, provider: Some(provider), ..address.into() }
+    }
+
     /// The IP address and port number, if this is a valid NVMe/TCP address.
     pub fn socket(&self) -> Option<SocketAddr> {
         if self.transport != TransportType::Tcp {
@@ -183,6 +248,7 @@ mod tests {
         for value in 0..=u8::MAX {
             assert_eq!(u8::from(TransportType::from(value)), value);
             assert_eq!(u8::from(AddressFamily::from(value)), value);
+            assert_eq!(u8::from(RdmaProvider::from(value)), value);
         }
     }
 }

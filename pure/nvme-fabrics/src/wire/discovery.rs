@@ -1,7 +1,10 @@
 //! The Discovery log page (70h): a header of 1,024 bytes, then entries of 1,024 bytes each.
 
 use super::bytes::{array, put, put_text, text, u16_at, u64_at};
-use super::{NQN_FIELD_LENGTH, Nqn, SERVICE_LENGTH, TRANSPORT_ADDRESS_LENGTH, TransportAddress, WireError};
+use super::{
+    NQN_FIELD_LENGTH, Nqn, SERVICE_LENGTH, TRANSPORT_ADDRESS_LENGTH, TransportAddress, TransportType,
+    WireError,
+};
 
 /// Log Page Identifier (LID) of the Discovery log.
 pub const DISCOVERY_LOG_PAGE: u8 = 0x70;
@@ -205,9 +208,14 @@ pub struct DiscoveryEntry {
     pub flags: EntryFlags,
     /// NVM Subsystem Qualified Name (SUBNQN).
     pub subsystem: Nqn,
-    /// Security Type (SECTYPE).
+    /// Security Type (SECTYPE); none where the transport is not TCP.
     pub security: SecurityType,
 }
+
+/// RDMA_QPTYPE of a reliable connection, the only kind that NVMe/RDMA uses.
+const RELIABLE_CONNECTED: u8 = 1;
+/// RDMA_CMS of the RDMA_CM, the only connection management that there is.
+const RDMA_CM: u8 = 1;
 
 impl DiscoveryEntry {
     /// Length of an entry in bytes.
@@ -218,12 +226,15 @@ impl DiscoveryEntry {
     /// # Errors
     /// When SUBNQN is not a valid name, or TRADDR or TRSVCID is not text.
     pub fn parse(bytes: &[u8; Self::LENGTH]) -> Result<Self, WireError> {
+        let transport = bytes[0].into();
+        let is_rdma = transport == TransportType::Rdma;
         Ok(Self {
             address: TransportAddress {
-                transport: bytes[0].into(),
+                transport,
                 family: bytes[1].into(),
                 service: text(&bytes[32..32 + SERVICE_LENGTH], "TRSVCID")?,
                 address: text(&bytes[512..512 + TRANSPORT_ADDRESS_LENGTH], "TRADDR")?,
+                provider: is_rdma.then(|| bytes[769].into()),
             },
             subsystem_type: bytes[2].into(),
             requirements: TransportRequirements::from_raw(bytes[3]),
@@ -232,7 +243,7 @@ impl DiscoveryEntry {
             admin_queue_size: u16_at(bytes, 8),
             flags: EntryFlags(u16_at(bytes, 10)),
             subsystem: Nqn::parse(&array::<NQN_FIELD_LENGTH>(bytes, 256), "SUBNQN")?,
-            security: bytes[768].into(),
+            security: if is_rdma { SecurityType::None } else { bytes[768].into() },
         })
     }
 
@@ -250,7 +261,12 @@ impl DiscoveryEntry {
         put_text(&mut bytes, 32, SERVICE_LENGTH, &self.address.service);
         put(&mut bytes, 256, &self.subsystem.emit());
         put_text(&mut bytes, 512, TRANSPORT_ADDRESS_LENGTH, &self.address.address);
-        bytes[768] = self.security.into();
+        match self.address.provider {
+            Some(provider) => {
+                put(&mut bytes, 768, &[RELIABLE_CONNECTED, provider.into(), RDMA_CM]);
+            }
+            None => bytes[768] = self.security.into(),
+        }
         bytes
     }
 }

@@ -16,7 +16,9 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use address::{AddressFamily, SERVICE_LENGTH, TRANSPORT_ADDRESS_LENGTH, TransportAddress, TransportType};
+pub use address::{
+    AddressFamily, RdmaProvider, SERVICE_LENGTH, TRANSPORT_ADDRESS_LENGTH, TransportAddress, TransportType,
+};
 pub use authentication::AuthenticationCommand;
 pub use command::{FABRICS_OPCODE, FabricsCommand, FabricsCommandType};
 pub use connect::{

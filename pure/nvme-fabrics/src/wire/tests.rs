@@ -136,12 +136,13 @@ proptest! {
 
     #[test]
     fn entries_round_trip(
-        raw: [u8; 12], security: u8, service in any_text(32), address in any_text(256), name in "[a-z]{1,223}",
+        raw: [u8; 12], is_rdma: bool, specific: [u8; 2], service in any_text(32), address in any_text(256), name in "[a-z]{1,223}",
     ) {
         let mut bytes = [0; 1024];
         bytes[..12].copy_from_slice(&raw);
+        bytes[0] = if is_rdma { 1 } else { raw[0] };
         bytes[256..256 + name.len()].copy_from_slice(name.as_bytes());
-        bytes[768] = security;
+        bytes[768..770].copy_from_slice(&specific);
         let entry = DiscoveryEntry::parse(&bytes).unwrap();
         let entry = DiscoveryEntry { address: TransportAddress { service, address, ..entry.address }, ..entry };
         prop_assert_eq!(DiscoveryEntry::parse(&entry.emit()), Ok(entry));
