@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use assemblies::fabric::Fabric;
 use clap::{Args, Subcommand, ValueEnum};
 use live::carrier::identity::permit;
 use nvme::subsystem::{ANA_GROUPS_MAX, Permit};
@@ -41,18 +42,26 @@ pub(crate) struct OfferArgs {
     #[command(subcommand)]
     pub(crate) action: Option<TargetAction>,
 
-    /// Listen on this address and port; may be given again.
+    /// Listen on this address and port for NVMe/TCP; may be given again [default: 127.0.0.1:4420,
+    /// unless --rdma is given].
     ///
     /// Off loopback, every host must prove who it is (--host with --tls-key-file or
     /// --dhchap-secret-file), unless --insecure is given
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4420", value_parser = super::parse_address)]
+    #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
+    /// Listen on this address and port for NVMe/RDMA; may be given again.
+    ///
+    /// PROVIDER says what carries RDMA. iwarp carries it over TCP connections and needs no RDMA
+    /// card. RDMA has no TLS: off loopback, hosts must prove who they are by DH-HMAC-CHAP
+    /// (--dhchap-secret-file)
+    #[arg(long, value_name = "[PROVIDER,]ADDR")]
+    pub(crate) rdma: Vec<RdmaPort>,
 
     /// Tell hosts to connect to this address instead of the address of --listen; may be given
     /// again.
     ///
     /// Use this option behind an address translation, with the outer address. The first --advertise
-    /// belongs to the first --listen, and so on
+    /// belongs to the first --listen, and so on; those of --rdma come last
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     pub(crate) advertise: Vec<SocketAddr>,
     /// Give the subsystem this name
@@ -81,7 +90,7 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=i64::from(ANA_GROUPS_MAX)))]
     pub(crate) ana_groups: u32,
     /// Offer the subsystems, ports, hosts and referrals that this file describes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "tls_key_file", "serial", "state", "listen", "advertise", "ana_groups"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["namespace", "ram", "vfio", "pool", "nqn", "host", "dhchap_secret_file", "dhchap_controller_secret_file", "tls_key_file", "serial", "state", "listen", "rdma", "advertise", "ana_groups"])]
     pub(crate) config: Option<PathBuf>,
 
     /// Carry out commands on this many threads.
@@ -117,6 +126,63 @@ pub(crate) struct OfferArgs {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) spin: Spin,
+}
+
+impl OfferArgs {
+    /// The addresses to listen on, and what each carries.
+    pub(crate) fn ports(&self) -> Vec<(SocketAddr, Fabric)> {
+        let tcp = self.listen.iter().map(|listen| (*listen, Fabric::Tcp));
+        let rdma = self.rdma.iter().map(|port| (port.listen, port.provider.fabric()));
+        let ports: Vec<_> = tcp.chain(rdma).collect();
+        if ports.is_empty() { vec![(SocketAddr::from(([127, 0, 0, 1], 4420)), Fabric::Tcp)] } else { ports }
+    }
+}
+
+/// What carries RDMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Provider {
+    /// iWARP over TCP connections.
+    #[default]
+    Iwarp,
+}
+
+impl Provider {
+    /// The fabric of a port with this provider.
+    pub(crate) const fn fabric(self) -> Fabric {
+        match self {
+            Self::Iwarp => Fabric::Iwarp,
+        }
+    }
+}
+
+impl FromStr for Provider {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "iwarp" => Ok(Self::Iwarp),
+            _ => Err(format!("'{text}' is no provider of RDMA; expected iwarp")),
+        }
+    }
+}
+
+/// A port of NVMe/RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RdmaPort {
+    pub(crate) provider: Provider,
+    pub(crate) listen: SocketAddr,
+}
+
+impl FromStr for RdmaPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (provider, address) = match text.split_once(',') {
+            Some((provider, address)) => (provider.parse()?, address),
+            None => (Provider::default(), text),
+        };
+        Ok(Self { provider, listen: super::parse_address(address)? })
+    }
 }
 
 /// A host that may connect, and what it may do.

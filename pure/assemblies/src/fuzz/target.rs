@@ -12,6 +12,7 @@ use nvme_fabrics::wire::{Nqn, PortId};
 use nvme_tcp::SharedPool;
 
 use super::{Patience, STEPS_MAX, check_deadline, length_of};
+use crate::fabric::Fabric;
 use crate::target::{Accepted, Config, ConnectionId, Input, Output, Target};
 
 const NQN: &str = "nqn.2026-01.io.farlane:fuzz";
@@ -87,7 +88,15 @@ impl Bench {
         if !core::mem::replace(&mut self.there[usize::from(index)], true) {
             let connection = ConnectionId(index.into());
             let (peer, local) = (address(50_000), address(4420));
-            let accepted = Accepted { connection, port: PORT, peer, local, proved: None, resume: None };
+            let accepted = Accepted {
+                connection,
+                port: PORT,
+                fabric: Fabric::Tcp,
+                peer,
+                local,
+                proved: None,
+                resume: None,
+            };
             self.target.handle_input(self.now, Input::Accepted(accepted));
         }
     }

@@ -13,6 +13,7 @@ use nvme_fabrics::target::{SubsystemKey, Why};
 use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId, QueueId};
 
+use crate::fabric::Fabric;
 use crate::fabric::controller::{Closed, Parameters};
 
 /// Names a connection while it exists: a small index, chosen by the world.
@@ -56,6 +57,8 @@ pub struct Accepted {
     pub connection: ConnectionId,
     /// The port through which the host came.
     pub port: PortId,
+    /// What carries the connection.
+    pub fabric: Fabric,
     /// Address of the host.
     pub peer: SocketAddr,
     /// Address that the host connected to.

@@ -16,6 +16,7 @@ use nvme_fabrics::host::{self, Failure};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{HostId, Nqn, PortId, QueueId};
 
+use crate::fabric::Fabric;
 use crate::initiator::{self, Initiator};
 use crate::target::{self, Accepted, ConnectionId, Target};
 
@@ -120,7 +121,15 @@ impl Pair {
                 self.lines.insert(id, connection);
                 let peer = "198.51.100.1:50000".parse().unwrap();
                 let local = "192.0.2.1:4420".parse().unwrap();
-                let accepted = Accepted { connection, port: PORT, peer, local, proved: None, resume: None };
+                let accepted = Accepted {
+                    connection,
+                    port: PORT,
+                    fabric: Fabric::Tcp,
+                    peer,
+                    local,
+                    proved: None,
+                    resume: None,
+                };
                 self.target.handle_input(self.now, target::Input::Accepted(accepted));
                 self.initiator.handle_input(self.now, initiator::Input::Connected(id));
             }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use assemblies::fabric::Fabric;
 use assemblies::target::{Accepted, Config, ConnectionId, Input, Output, Target};
 use engine::{Buffer, Engine, Instant, Rng};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
@@ -92,6 +93,7 @@ impl TargetNode {
         let accepted = Accepted {
             connection: id_of(index),
             port: port(lane.0),
+            fabric: Fabric::Tcp,
             peer: SocketAddr::new(Ipv4Addr::new(198, 51, 100, 1).into(), 50_000),
             local: address(lane.0),
             proved: None,

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use assemblies::fabric::Fabric;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
 use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, TLS_KEYS_MAX, is_closed};
 use nvme_fabrics::wire::{ControllerId, Nqn};
@@ -15,7 +16,7 @@ use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use super::hosts::{HostTable, hosts};
-use crate::args::{AccessState, FarSpec, FormatSpec, NamespaceSpec, RamSpec, Served, check_ram};
+use crate::args::{AccessState, FarSpec, FormatSpec, NamespaceSpec, Provider, RamSpec, Served, check_ram};
 use crate::error::Error;
 
 /// What a target offers: where it listens, its subsystems, and referrals to other targets.
@@ -65,10 +66,12 @@ impl Offer {
     }
 }
 
-/// A port of a target: the address that it listens on, and the one that it advertises.
+/// A port of a target: the address that it listens on, what it carries, and the address that it
+/// advertises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortSpec {
     pub(crate) listen: SocketAddr,
+    pub(crate) fabric: Fabric,
     pub(crate) advertise: Option<SocketAddr>,
 }
 
@@ -161,6 +164,8 @@ struct FileTable {
 #[serde(deny_unknown_fields)]
 struct PortTable {
     listen: Spanned<SocketAddr>,
+    /// The provider, if the port is one of NVMe/RDMA.
+    rdma: Option<Text<Provider>>,
     advertise: Option<SocketAddr>,
 }
 
@@ -290,11 +295,12 @@ fn offer(file: FileTable) -> Result<Offer, Wrong> {
         if offer.ports.iter().any(|other| other.listen == listen) {
             return Err(Wrong::at(&port.listen, "listen", format!("{listen} is listened on already")));
         }
-        offer.ports.push(PortSpec { listen, advertise: port.advertise });
+        let fabric = port.rdma.map_or(Fabric::Tcp, |Text(provider)| provider.fabric());
+        offer.ports.push(PortSpec { listen, fabric, advertise: port.advertise });
     }
     if offer.ports.is_empty() {
         let listen = SocketAddr::from(([127, 0, 0, 1], 4420));
-        offer.ports.push(PortSpec { listen, advertise: None });
+        offer.ports.push(PortSpec { listen, fabric: Fabric::Tcp, advertise: None });
     }
     for table in file.subsystem {
         let subsystem = subsystem(table, &offer)?;

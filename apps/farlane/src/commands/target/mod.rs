@@ -105,7 +105,7 @@ fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
 fn given(args: &OfferArgs) -> Result<Offer, Error> {
     let Some(nqn) = args.nqn.clone() else { return Ok(Offer::default()) };
     let told = |index: usize| args.advertise.get(index).copied();
-    let port = |(index, listen): (usize, &_)| PortSpec { listen: *listen, advertise: told(index) };
+    let port = |(index, (listen, fabric))| PortSpec { listen, fabric, advertise: told(index) };
     let shared = hosts::shared_terms(&args.secrets.files()).map_err(AttachError::Secret)?;
     let of = |host: &HostSpec| {
         let permit = host.permit.clone();
@@ -124,7 +124,7 @@ fn given(args: &OfferArgs) -> Result<Offer, Error> {
         access: Vec::new(),
         source: Source::Given(Box::new(args.served.clone())),
     };
-    let ports = args.listen.iter().enumerate().map(port).collect();
+    let ports = args.ports().into_iter().enumerate().map(port).collect();
     Ok(Offer { ports, subsystems: vec![subsystem], ..Offer::default() })
 }
 

@@ -27,8 +27,10 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
         })
     };
     let listening: Vec<_> = driver.addresses().map(|(_, address)| address.to_string()).collect();
+    let carries: Vec<_> = driver.addresses().map(|(fabric, _)| fabric.to_string()).collect();
     json!({
         "listening": listening,
+        "fabrics": carries,
         "generation": target.directory().generation,
         "connections": target.connection_count(),
         "memory": memory(target.memory()),
@@ -91,8 +93,8 @@ pub(crate) fn text(status: &Value) -> String {
     let mut text = String::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    for address in list(&status["listening"]) {
-        text += &format!("listening at {}\n", plain(&address));
+    for (address, fabric) in list(&status["listening"]).iter().zip(list(&status["fabrics"])) {
+        text += &format!("listening at {} for {}\n", plain(address), plain(&fabric));
     }
     let bytes = |value: &Value| indicatif::BinaryBytes(value.as_u64().unwrap_or_default());
     let memory = &status["memory"];

@@ -17,6 +17,7 @@ use nvme_fabrics::wire::{
 use nvme_tcp::SharedPool;
 use nvme_tcp::host::{self, Completed};
 
+use crate::fabric::Fabric;
 use crate::target::{Accepted, Config, ConnectionId, Event, Handover, Input, Output, Target};
 
 pub(super) const DISK: &str = "nqn.2026-01.io.farlane:disk";
@@ -116,6 +117,7 @@ impl TestBench {
         let accepted = Accepted {
             connection: Self::id(index),
             port: PORT,
+            fabric: Fabric::Tcp,
             peer: "198.51.100.7:50000".parse().unwrap(),
             local: "192.0.2.1:4420".parse().unwrap(),
             proved: None,

@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use assemblies::fabric::Fabric;
 use engine::Instant;
 use live::carrier::tcp::Listener;
 use live::drivers::control::Control;
@@ -36,6 +37,14 @@ struct Offered {
     spec: SubsystemSpec,
     /// Namespaces that the configuration file lists, and namespaces added since.
     listed: Vec<Listed>,
+}
+
+/// Where hosts find a subsystem.
+fn url(fabric: Fabric, address: SocketAddr, name: &str) -> String {
+    match fabric {
+        Fabric::Tcp => format!("nvme-tcp://{address}/{name}"),
+        Fabric::Iwarp => format!("nvme-rdma://{address}/{name}?provider=iwarp"),
+    }
 }
 
 /// A target: its cores, what it offers, and where it takes requests.
@@ -108,18 +117,22 @@ impl Server {
 
     /// Prints what is offered, and at which addresses.
     pub(super) fn announce(&mut self, json: bool) -> Result<(), Error> {
-        for (_, _, address) in &self.ports {
+        for (_, spec, address) in &self.ports {
             let names = self.subsystems.iter().map(|one| one.spec.nqn.to_string());
             if json {
                 let names: Vec<_> = names.collect();
-                print_json(&json!({ "listening": address.to_string(), "subsystems": names }))?;
+                let fabric = spec.fabric.to_string();
+                print_json(
+                    &json!({ "listening": address.to_string(), "fabric": fabric, "subsystems": names }),
+                )?;
                 continue;
             }
             for (name, offered) in names.zip(&self.subsystems) {
                 let key = offered.key;
                 let count = self.cores.on(key, move |core| core.namespace_count(key))?;
                 let plural = if count == 1 { "" } else { "s" };
-                print(&format!("offering {count} namespace{plural} at nvme-tcp://{address}/{name}\n"))?;
+                let url = url(spec.fabric, *address, &name);
+                print(&format!("offering {count} namespace{plural} at {url}\n"))?;
             }
         }
         Ok(())
@@ -131,7 +144,7 @@ impl Server {
         let id = PortId(self.next_port);
         self.next_port += 1;
         self.ports.push((id, spec, listener.address()));
-        self.cores.first.driver.add_port(id, listener);
+        self.cores.first.driver.add_port(id, spec.fabric, listener);
         Ok(())
     }
 
@@ -160,7 +173,7 @@ impl Server {
     fn publish(&mut self) -> Result<(), Error> {
         let port = |(id, spec, address): &(PortId, PortSpec, SocketAddr)| Port {
             id: *id,
-            address: spec.advertise.unwrap_or(*address).into(),
+            address: spec.fabric.address(spec.advertise.unwrap_or(*address)),
             is_any: spec.advertise.is_none() && address.ip().is_unspecified(),
         };
         let ports: Vec<_> = self.ports.iter().map(port).collect();
@@ -185,7 +198,8 @@ impl Server {
         let referrals = self.referrals.iter().map(referral).collect();
         let directory = Directory { subsystems, ports, referrals, generation: 0 };
         if let Some(announcer) = &mut self.announcer {
-            let addresses: Vec<_> = self.ports.iter().map(|(_, _, address)| *address).collect();
+            let of_tcp = self.ports.iter().filter(|(_, spec, _)| spec.fabric == Fabric::Tcp);
+            let addresses: Vec<_> = of_tcp.map(|(_, _, address)| *address).collect();
             announcer.set(&addresses, Nqn::DISCOVERY)?;
         }
         self.cores.set_directory(&directory)

@@ -44,13 +44,15 @@ impl Server {
     }
 
     fn reload_ports(&mut self, ports: &[PortSpec], changes: &mut Vec<String>) {
-        let gone = |spec: &PortSpec| !ports.iter().any(|other| other.listen == spec.listen);
+        let is_same =
+            |one: &PortSpec, other: &PortSpec| (one.listen, one.fabric) == (other.listen, other.fabric);
+        let gone = |spec: &PortSpec| !ports.iter().any(|other| is_same(spec, other));
         for (id, spec, _) in self.ports.extract_if(.., |(_, spec, _)| gone(spec)) {
             self.cores.first.driver.remove_port(id);
             changes.push(format!("{} is no longer listened on", spec.listen));
         }
         for spec in ports {
-            match self.ports.iter_mut().find(|(_, other, _)| other.listen == spec.listen) {
+            match self.ports.iter_mut().find(|(_, other, _)| is_same(spec, other)) {
                 Some((_, other, _)) => *other = *spec,
                 None => changes.push(match self.add_port(*spec) {
                     Ok(()) => format!("{} is listened on", spec.listen),

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
+use assemblies::fabric::Fabric;
 use assemblies::target::{Accepted, CONNECTIONS_MAX, ConnectionId, Handover, Input};
 use engine::{Engine, Instant};
 
@@ -53,14 +54,16 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         for index in 0..self.ports.len() {
             for _ in 0..ACCEPTS_PER_TURN {
                 let port = &self.ports[index];
-                let id = port.id;
+                let (id, fabric) = (port.id, port.fabric);
                 match port.listener.accept() {
                     Ok(Some(connection)) => {
                         accepted = true;
                         self.is_refusing = false;
                         let mut socket = Socket::from(connection);
-                        socket.accept_tls(&self.acceptor);
-                        self.begin(now, sources, Link::new(socket, id, now), None);
+                        if fabric == Fabric::Tcp {
+                            socket.accept_tls(&self.acceptor);
+                        }
+                        self.begin(now, sources, Link::new(socket, id, fabric, now), None);
                     }
                     Ok(None) => break,
                     // No descriptor is left: existing connections go on.
@@ -75,7 +78,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             accepted = true;
             // A connection that has failed meanwhile needs no answer.
             if let Ok(socket) = Socket::from_moving(moved.socket) {
-                let link = Link { proved: moved.proved, ..Link::new(socket, moved.port, now) };
+                let link = Link::new(socket, moved.port, moved.fabric, now);
+                let link = Link { proved: moved.proved, ..link };
                 self.begin(now, sources, link, Some(moved.handover));
             }
         }
@@ -96,7 +100,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             return self.refuse(io::ErrorKind::QuotaExceeded.into());
         }
         let connection = ConnectionId(index);
-        let (port, peer, proved) = (link.port, link.socket.peer(), link.proved.clone());
+        let (port, fabric) = (link.port, link.fabric);
+        let (peer, proved) = (link.socket.peer(), link.proved.clone());
         if let Err(error) = sources.add(link.socket.as_raw_fd(), Attention::EachTurn) {
             return self.refuse(error);
         }
@@ -105,7 +110,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
         self.world.links[free] = Some(link);
         self.lively.push(connection);
-        let accepted = Accepted { connection, port, peer, local, proved, resume };
+        let accepted = Accepted { connection, port, fabric, peer, local, proved, resume };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
         self.target.exchange(now, &mut self.world);
     }

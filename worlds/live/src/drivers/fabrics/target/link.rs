@@ -1,5 +1,6 @@
 //! A host's connection to the target.
 
+use assemblies::fabric::Fabric;
 use engine::Instant;
 use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::PortId;
@@ -10,6 +11,8 @@ pub(super) struct Link {
     pub(super) socket: Socket,
     /// The port through which the connection came.
     pub(super) port: PortId,
+    /// What the connection carries.
+    pub(super) fabric: Fabric,
     /// What the host has proved by TLS.
     pub(super) proved: Option<Identity>,
     /// When the connection last brought something.
@@ -23,8 +26,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) const fn new(socket: Socket, port: PortId, now: Instant) -> Self {
+    pub(super) const fn new(socket: Socket, port: PortId, fabric: Fabric, now: Instant) -> Self {
         let (is_lively, is_ended, is_shut) = (true, false, false);
-        Self { socket, port, proved: None, heard: now, is_lively, is_ended, is_shut }
+        Self { socket, port, fabric, proved: None, heard: now, is_lively, is_ended, is_shut }
     }
 }

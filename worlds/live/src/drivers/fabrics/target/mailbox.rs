@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use assemblies::fabric::Fabric;
 use assemblies::target::Handover;
 use nvme_fabrics::target::SubsystemKey;
 use nvme_fabrics::tls::Identity;
@@ -23,6 +24,8 @@ pub struct Moved {
     pub socket: Moving,
     /// The port through which the connection came.
     pub port: PortId,
+    /// What the connection carries.
+    pub fabric: Fabric,
     /// What the host has proved by TLS.
     pub proved: Option<Identity>,
     /// What the connection has exchanged so far.

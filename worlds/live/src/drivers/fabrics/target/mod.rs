@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use std::cell::RefCell;
 
+use assemblies::fabric::Fabric;
 use assemblies::target::{Config, ConnectionId, Input, Target};
 use engine::{Engine, Instant, Nanos, Pool};
 use nvme::subsystem::{Config as SubsystemConfig, Notification, Subsystem};
@@ -64,6 +65,7 @@ pub enum Event {
 #[derive(Debug)]
 struct Port {
     id: PortId,
+    fabric: Fabric,
     listener: Listener,
     is_registered: bool,
 }
@@ -116,9 +118,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// Listens at `listener` as port `id`.
-    pub fn add_port(&mut self, id: PortId, listener: Listener) {
-        self.ports.push(Port { id, listener, is_registered: false });
+    /// Listens at `listener` as port `id`, for connections of `fabric`.
+    pub fn add_port(&mut self, id: PortId, fabric: Fabric, listener: Listener) {
+        self.ports.push(Port { id, fabric, listener, is_registered: false });
     }
 
     /// Adds a subsystem that the directory says is here, with the media that its namespaces name.
@@ -182,9 +184,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    /// The address of each port.
-    pub fn addresses(&self) -> impl Iterator<Item = (PortId, SocketAddr)> {
-        self.ports.iter().map(|port| (port.id, port.listener.address()))
+    /// What each port carries, and its address.
+    pub fn addresses(&self) -> impl Iterator<Item = (Fabric, SocketAddr)> {
+        self.ports.iter().map(|port| (port.fabric, port.listener.address()))
     }
 
     /// Takes what hosts have sent on connections at rest, of which the kernel has news. Returns

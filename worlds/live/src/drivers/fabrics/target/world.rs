@@ -74,8 +74,9 @@ impl<F: FnMut(Event)> Shell<Target> for World<F> {
             }
             Output::HandOver { connection, subsystem, handover } => {
                 if let Some(link) = self.links[connection.0 as usize].take() {
-                    let (port, proved, socket) = (link.port, link.proved, link.socket.into_moving());
-                    self.leaving.push((subsystem, Moved { socket, port, proved, handover }));
+                    let Link { port, fabric, proved, socket, .. } = link;
+                    let socket = socket.into_moving();
+                    self.leaving.push((subsystem, Moved { socket, port, fabric, proved, handover }));
                 }
             }
             Output::Notify { subsystem, notification } => {
