@@ -7,7 +7,7 @@ AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 
-.PHONY: help setup demo record guest guest-5g iommufd release test lint bench lookahead tail soak package fuzz
+.PHONY: help setup demo record guest guest-5g kernel release test lint bench lookahead tail soak package fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,9 +29,10 @@ guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, 
 guest-5g: setup ## the same with an emulated 5G network (Release 15) in between; REMEDIES=off: how it fails without what Farlane does about it
 	scripts/guest --link scenarios/5g.toml $(if $(filter off,$(REMEDIES)),--no-remedies)
 
-iommufd: setup ## build a kernel that has iommufd, which none of Debian's has (minutes, once a machine), and test with it
+kernel: setup ## build a kernel that has iommufd and siw, which none of Debian's has (minutes, once a machine), and test with it
+	@scripts/setup --kernel
 	$(CARGO) run --release --package farlane-guest --bin guest -- --kernel built --fetch
-	$(CARGO) test --package farlane --test guest_vfio
+	$(CARGO) test --package farlane --test guest_vfio --test guest_rdma
 
 release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
 	scripts/release

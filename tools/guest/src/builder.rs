@@ -6,8 +6,8 @@ use crate::device::{Device, Slot};
 use crate::running::{Outcome, Running};
 use crate::{Error, Initramfs, Kit};
 
-/// The kernel module of a virtio network card; the prelude gives the card QEMU's usual address.
-const NETWORK_MODULE: &str = "virtio_net";
+/// The kernel modules of a virtio network card; the prelude gives the card QEMU's usual address.
+const NETWORK_MODULES: [&str; 2] = ["virtio_pci", "virtio_net"];
 const NETWORK_PRELUDE: &str = "ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0\n\
     ip route add default via 10.0.2.2\n";
 
@@ -123,7 +123,9 @@ impl Builder {
     /// When the kernel lacks the modules for the card.
     pub fn user_network(mut self) -> Result<Self, Error> {
         self.network = true;
-        self.initramfs.module(NETWORK_MODULE)?;
+        for module in NETWORK_MODULES {
+            self.initramfs.module(module)?;
+        }
         self.initramfs.bytes("etc/guest/prelude", 0o644, NETWORK_PRELUDE);
         Ok(self)
     }

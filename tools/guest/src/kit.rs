@@ -65,8 +65,19 @@ impl Kit {
         once(&KIT, || Ok(Self { kernel: fetch::newer_kernel()?, ..Self::shared()?.clone() }))
     }
 
+    /// The kit of [`Kit::shared`] with the kernel of the release that has every driver, such as
+    /// those of RDMA over Ethernet (`CONFIG_RDMA_SIW`, `CONFIG_RDMA_RXE`). If the kernel is not
+    /// there, it is fetched (110 MB to download, half a minute).
+    ///
+    /// # Errors
+    /// The errors of [`Kit::shared`].
+    pub fn full() -> Result<&'static Self, Error> {
+        static KIT: OnceLock<Result<Kit, String>> = OnceLock::new();
+        once(&KIT, || Ok(Self { kernel: fetch::full_kernel()?, ..Self::shared()?.clone() }))
+    }
+
     /// The kit of [`Kit::shared`] with a kernel that was built here, because none of Debian's
-    /// kernels has iommufd (`CONFIG_IOMMUFD`). [`Kit::build`] builds it; this function does not.
+    /// kernels has iommufd (`CONFIG_IOMMUFD`) or RDMA over TCP (`CONFIG_RDMA_SIW`). [`Kit::build`] builds it; this function does not.
     ///
     /// # Errors
     /// The errors of [`Kit::shared`], and when the kernel has not been built.

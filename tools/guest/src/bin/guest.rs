@@ -58,8 +58,9 @@ struct Arguments {
     /// Start Linux by qboot: SeaBIOS drives NVMe devices before Linux does, qboot touches none
     #[arg(long)]
     qboot: bool,
-    /// Which kernel: the release's, a newer one of Debian's that has peer-to-peer DMA, or one with
-    /// iommufd that is built here where it has not been yet (minutes)
+    /// Which kernel: the release's, a newer one of Debian's that has peer-to-peer DMA, the release's
+    /// with every driver, or one with iommufd and siw that is built here where it has not been yet
+    /// (minutes)
     #[arg(long, value_enum, default_value_t = Kernel::Release)]
     kernel: Kernel,
     /// How long the script may take
@@ -74,6 +75,7 @@ struct Arguments {
 enum Kernel {
     Release,
     Newer,
+    Full,
     Built,
 }
 
@@ -100,6 +102,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let kit = &match arguments.kernel {
         Kernel::Release => Kit::shared()?.clone(),
         Kernel::Newer => Kit::newer()?.clone(),
+        Kernel::Full => Kit::full()?.clone(),
         Kernel::Built => Kit::build()?,
     };
     if arguments.fetch {
@@ -110,7 +113,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut builder = Guest::builder(kit)?
         .memory_mib(arguments.memory)
         .processors(arguments.processors)
-        .tools(["nvme", "fio", "lspci", "mkfs.ext4", "fsck.ext4"])?
+        .tools(["nvme", "rdma", "fio", "lspci", "mkfs.ext4", "fsck.ext4"])?
         .modules(arguments.module.iter().map(String::as_str))?;
     builder = builder.command_line(&arguments.append).qemu_arguments(arguments.qemu.clone());
     if arguments.iommu {

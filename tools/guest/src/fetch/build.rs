@@ -1,6 +1,6 @@
-//! Builds a kernel with what no kernel of Debian's has: iommufd. `CONFIG_IOMMUFD` is off in
-//! trixie's 6.12 and in backports' 7.2 and 7.3, in every flavour. The source is trixie's; the
-//! configuration is as small as the tests allow.
+//! Builds a kernel with what no kernel of Debian's has: iommufd, and RDMA over TCP (siw).
+//! `CONFIG_IOMMUFD` and `CONFIG_RDMA_SIW` are off in trixie's 6.12 and in backports' 7.2 and 7.3, in
+//! every flavour. The source is trixie's; the configuration is as small as the tests allow.
 
 use std::fs;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::Error;
 use crate::kit::{self, Kernel};
 
 /// The name of the recipe, and of its directory in the cache.
-const RECIPE: &str = "iommufd-kernel-1";
+const RECIPE: &str = "built-kernel-2";
 /// The metapackage of the source of the release's kernel.
 const SOURCE_PACKAGE: &str = "linux-source";
 /// Options that are added to the smallest configuration.
-const CONFIGURATION: &str = include_str!("iommufd.config");
+const CONFIGURATION: &str = include_str!("built.config");
 /// Programs that a build needs; [`PACKAGES`] installs them on Debian.
 const PROGRAMS: [&str; 8] = ["gcc", "make", "flex", "bison", "bc", "perl", "tar", "xz"];
 const PACKAGES: &str = "apt-get install gcc make flex bison bc perl tar xz-utils libelf-dev";
@@ -32,8 +32,10 @@ const COMPLAINT_LINES_MAX: usize = 20;
 pub(crate) fn built_kernel() -> Result<Kernel, Error> {
     let place = kit::cache_directory()?.join(RECIPE);
     Kernel::open(&place, &place)?.ok_or_else(|| {
-        let help = "`make iommufd` builds one, in minutes";
-        Error::unavailable(format!("no kernel of Debian's has iommufd, and none was built here; {help}"))
+        let help = "`make kernel` builds one, in minutes";
+        Error::unavailable(format!(
+            "no kernel of Debian's has iommufd or siw, and none was built here; {help}"
+        ))
     })
 }
 

@@ -20,19 +20,33 @@ pub(crate) use build::{build_kernel, built_kernel};
 
 /// The name of the recipe: what is fetched, and how it is laid out. A new recipe is fetched beside
 /// the old one.
-const RECIPE: &str = "trixie-2";
+const RECIPE: &str = "trixie-3";
 /// The name of the recipe of the newer kernel.
 const NEWER_KERNEL_RECIPE: &str = "trixie-backports-kernel-1";
+/// The name of the recipe of the kernel with every driver.
+const FULL_KERNEL_RECIPE: &str = "trixie-full-kernel-1";
 
 /// The packages of QEMU's tree.
 const QEMU_PACKAGES: [&str; 1] = ["qemu-system-x86"];
 /// The packages of the guest's tree without the kernel. zstd unpacks the kernel, kmod orders its
 /// modules. ktls-utils has the service that shakes hands for the kernel's TLS, and keyutils puts
-/// keys into its keyrings.
-const GUEST_PACKAGES: [&str; 9] =
-    ["busybox-static", "nvme-cli", "fio", "e2fsprogs", "pciutils", "kmod", "zstd", "ktls-utils", "keyutils"];
+/// keys into its keyrings. iproute2 makes RDMA links.
+const GUEST_PACKAGES: [&str; 10] = [
+    "busybox-static",
+    "nvme-cli",
+    "fio",
+    "e2fsprogs",
+    "pciutils",
+    "kmod",
+    "zstd",
+    "ktls-utils",
+    "keyutils",
+    "iproute2",
+];
 /// The metapackage of the guests' kernel, which has nvme, ext4 and virtio's PCI part built in.
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
+/// The metapackage of the kernel with every driver. nvme, ext4 and virtio are modules there.
+const FULL_KERNEL_PACKAGE: &str = "linux-image-amd64";
 /// Directories of each tree that no guest needs.
 const SUPERFLUOUS: [&str; 7] = [
     "var",
@@ -61,7 +75,24 @@ pub(crate) fn fetch() -> Result<Kit, Error> {
 /// [`Error::Unavailable`] where fetching fails, and the errors of [`fetch`].
 pub(crate) fn newer_kernel() -> Result<Kernel, Error> {
     let kit = Kit::shared()?;
-    let place = prepared(NEWER_KERNEL_RECIPE, |partial| assemble_kernel(&kit.guest_tree(), partial))?;
+    let place = prepared(NEWER_KERNEL_RECIPE, |partial| {
+        say(&format!("fetching a newer kernel (some 37 MB) into {}", partial.display()));
+        assemble_kernel(&kit.guest_tree(), partial, apt::BACKPORTS, KERNEL_PACKAGE)
+    })?;
+    Kernel::open(&place, &place)?.ok_or_else(|| incomplete(&place))
+}
+
+/// Makes sure that the release's kernel with every driver is in the cache directory. The tools that
+/// unpack it are the kit's.
+///
+/// # Errors
+/// [`Error::Unavailable`] where fetching fails, and the errors of [`fetch`].
+pub(crate) fn full_kernel() -> Result<Kernel, Error> {
+    let kit = Kit::shared()?;
+    let place = prepared(FULL_KERNEL_RECIPE, |partial| {
+        say(&format!("fetching a kernel with every driver (some 110 MB) into {}", partial.display()));
+        assemble_kernel(&kit.guest_tree(), partial, apt::RELEASE, FULL_KERNEL_PACKAGE)
+    })?;
     Kernel::open(&place, &place)?.ok_or_else(|| incomplete(&place))
 }
 
@@ -118,7 +149,7 @@ fn assemble(partial: &Path) -> Result<(), Error> {
     let apt = archive(partial)?;
     apt.download(apt::BACKPORTS, &QEMU_PACKAGES, &qemu)?;
     apt.download(apt::RELEASE, &GUEST_PACKAGES, &guest)?;
-    apt.download_alone(&kernel_packages(&apt, apt::RELEASE)?, &guest)?;
+    apt.download_alone(&kernel_packages(&apt, apt::RELEASE, KERNEL_PACKAGE)?, &guest)?;
     say("unpacking ...");
     let mut record = String::new();
     for (packages, tree) in [(&qemu, "qemu"), (&guest, "guest")] {
@@ -131,12 +162,12 @@ fn assemble(partial: &Path) -> Result<(), Error> {
     remove(partial, &["qemu.packages", "guest.packages", "apt"])
 }
 
-/// Fetches the kernel of backports. `tools` is the tree of a kit, with the programs that unpack it.
-fn assemble_kernel(tools: &Path, partial: &Path) -> Result<(), Error> {
-    say(&format!("fetching a newer kernel (some 37 MB) into {}", partial.display()));
+/// Fetches the kernel that `package` stands for in `release`. `tools` is the tree of a kit, with
+/// the programs that unpack it.
+fn assemble_kernel(tools: &Path, partial: &Path, release: &str, package: &str) -> Result<(), Error> {
     let apt = archive(partial)?;
     let (packages, tree) = (partial.join("packages"), partial.join("tree"));
-    apt.download_alone(&kernel_packages(&apt, apt::BACKPORTS)?, &packages)?;
+    apt.download_alone(&kernel_packages(&apt, release, package)?, &packages)?;
     let record = unpack(&packages, &tree)?;
     let list = partial.join("packages.txt");
     fs::write(&list, record).map_err(Error::at("writing", &list))?;
@@ -161,14 +192,13 @@ fn archive(partial: &Path) -> Result<Apt, Error> {
     Ok(apt)
 }
 
-/// The packages of a release's kernel for guests: a single one, or one that depends on two packages
-/// with the image and the modules.
-fn kernel_packages(apt: &Apt, release: &str) -> Result<Vec<String>, Error> {
-    let stands_for = apt.needs(release, KERNEL_PACKAGE)?;
+/// The packages of the kernel that `package` stands for: a single one, or one that depends on two
+/// packages with the image and the modules.
+fn kernel_packages(apt: &Apt, release: &str, package: &str) -> Result<Vec<String>, Error> {
+    let stands_for = apt.needs(release, package)?;
     let image = stands_for.into_iter().find(|name| name.starts_with("linux-image-"));
-    let image = image.ok_or_else(|| {
-        Error::unavailable(format!("{release}'s {KERNEL_PACKAGE} names no kernel any more"))
-    })?;
+    let image =
+        image.ok_or_else(|| Error::unavailable(format!("{release}'s {package} names no kernel any more")))?;
     let parts = apt.needs(release, &image)?.into_iter();
     let parts = parts.filter(|name| ["linux-binary-", "linux-modules-"].iter().any(|p| name.starts_with(p)));
     Ok([image].into_iter().chain(parts).collect())
