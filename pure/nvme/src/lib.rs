@@ -99,4 +99,5 @@ pub mod media;
 pub mod pointer;
 pub mod rate;
 pub mod subsystem;
+pub mod transport;
 pub mod wire;

@@ -21,7 +21,8 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine, Instant};
 use nvme::wire::{CompletionQueueEntry, Status};
 
-pub use types::{Closed, Config, Held, Output, Permission, Queue, Slot, Statistics};
+pub use nvme::transport::{Held, Permission, Queue, Slot};
+pub use types::{Closed, Config, Output, Statistics};
 
 use crate::assembly::Assembly;
 use crate::connection::{Core, End};

@@ -3,15 +3,12 @@
 use core::fmt;
 
 use engine::{Buffer, Nanos};
+use nvme::transport::Slot;
 use nvme::wire::{CommandId, Status, SubmissionQueueEntry};
 
 use crate::SharedPool;
 use crate::connection::{Parameters, check_alignment};
 use crate::wire::{Crc32c, Fault, MAXH2CDATA_MIN, crc32c};
-
-/// Names a command of a connection from its arrival to its completion: 0..queue size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub u16);
 
 /// The settings of a controller's end of a connection.
 #[derive(Clone, Debug)]
@@ -66,53 +63,6 @@ impl Config {
         let r2t = self.ready_to_transfer_bytes_max;
         assert!(r2t >= 4 && r2t.is_multiple_of(4), "R2Ts of at least 4 B");
     }
-}
-
-/// The parameters of a queue that the Connect command settles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queue {
-    /// Maximum number of commands outstanding at a time: 1..=1024 ([`crate::QUEUE_SIZE_MAX`]). A
-    /// host that sends more loses the connection.
-    pub size: u16,
-    /// Maximum length of the data in a capsule, in bytes: IOCCSZ less the entry on an I/O queue,
-    /// 8192 on the Admin Queue.
-    pub capsule_data_max: u32,
-    /// Whether a successful read needs no response capsule (the SUCCESS flag). Allowed only if the
-    /// host has disabled SQ flow control.
-    pub success_flag: bool,
-}
-
-/// Bytes that a connection holds for its host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Bytes that the host has yet to read, bytes that commands in flight will bring, and received
-    /// bytes that were not processed yet.
-    pub to_host: u64,
-    /// Bytes that the host was asked for, including those that it has sent, for commands that were
-    /// not completed.
-    pub from_host: u64,
-}
-
-impl Held {
-    /// Bytes of both directions.
-    pub const fn all(self) -> u64 {
-        self.to_host + self.from_host
-    }
-}
-
-/// What a connection may do that takes memory, besides its own limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permission {
-    /// Whether the connection may take commands.
-    pub commands: bool,
-    /// Whether the connection may ask for data of commands that it has. Transfers that have begun
-    /// go on in any case.
-    pub data: bool,
-}
-
-impl Permission {
-    /// Everything is permitted.
-    pub const ALL: Self = Self { commands: true, data: true };
 }
 
 /// What the connection tells its owner.

@@ -16,8 +16,8 @@ use engine::{Buffer, Engine, Instant};
 use nvme::host::Data;
 use nvme::wire::{CommandId, SubmissionQueueEntry};
 
-pub use nvme::host::Completed;
-pub use types::{Closed, Config, DigestUse, Output, Statistics, SubmitError};
+pub use nvme::host::{Completed, SubmitError};
+pub use types::{Closed, Config, DigestUse, Output, Statistics};
 
 use crate::assembly::Assembly;
 use crate::connection::{Core, End};

@@ -174,26 +174,6 @@ impl fmt::Display for Closed {
 
 impl core::error::Error for Closed {}
 
-/// Why a command was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SubmitError {
-    /// The queue is full.
-    Busy,
-    /// The connection is not initialised yet, or is over.
-    NotReady,
-}
-
-impl fmt::Display for SubmitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Busy => "the queue is full",
-            Self::NotReady => "the connection is not ready",
-        })
-    }
-}
-
-impl core::error::Error for SubmitError {}
-
 /// Counters since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {

@@ -21,4 +21,4 @@ pub use identity::{Identity, queue_entries_max, ready_timeout, transfer_limit};
 pub use namespace::{NAMESPACES_MAX, Namespace};
 pub use origin::Origin;
 pub use protection::{Mismatch, Protection, Wrong};
-pub use submitted::Command;
+pub use submitted::{Command, SubmitError};
