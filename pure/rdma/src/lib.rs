@@ -21,6 +21,7 @@ extern crate alloc;
 
 mod completion_queue;
 mod endpoint;
+mod local;
 mod memory;
 mod queue_pair;
 mod receive_queue;
@@ -33,6 +34,7 @@ use engine::Pool;
 
 pub use completion_queue::{CompletionQueue, SharedCompletionQueue};
 pub use endpoint::{Disconnected, Endpoint, Event, Limits, PRIVATE_DATA_MAX};
+pub use local::{LocalConfig, LocalEndpoint};
 pub use memory::{AccessError, Exposure, Key, ProtectionDomain, RegisterError, Remote, SharedDomain};
 pub use queue_pair::{Config, QueuePair, QueuePairId, State, TransitionError};
 pub use receive_queue::{ReceiveQueue, SharedReceiveQueue};
