@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use crate::digest_of_all;
 use crate::format::{
     CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, FIRST_SLOT, Gap, HOLDING_SLOTS, Header, Holding,
-    Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, StreamTotals, Superblock,
+    Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, StreamTotals, Superblock, Trigger,
 };
 
 /// A slot that should have a chunk and has none.
@@ -39,6 +39,7 @@ pub struct Scan {
     recording: Option<[u8; 16]>,
     superblock: Option<Superblock>,
     certificate: Option<Certificate>,
+    trigger: Option<Trigger>,
     entries: Vec<Entry>,
     gaps: Vec<Gap>,
     /// Slots of gap records.
@@ -63,6 +64,7 @@ impl Scan {
             recording: None,
             superblock: None,
             certificate: None,
+            trigger: None,
             entries: Vec::new(),
             gaps: Vec::new(),
             gap_slots: Vec::new(),
@@ -170,6 +172,7 @@ impl Scan {
                     self.held = Some((header.sequence, slot, holding));
                 }
             }
+            Kind::Trigger => self.trigger = Trigger::parse(payload).or(self.trigger),
             // The chunks themselves say more, and do not lie.
             Kind::Index | Kind::Member => {}
             Kind::Data => {
@@ -227,6 +230,7 @@ impl Scan {
             recording: self.recording,
             superblock: self.superblock,
             certificate: self.certificate,
+            trigger: self.trigger,
             entries: self.entries,
             gaps,
             holes: Vec::new(),
@@ -296,6 +300,8 @@ pub struct Survey {
     pub chunk: u32,
     /// The recording's name; `None` if there is no chunk.
     pub recording: Option<[u8; 16]>,
+    /// When it was triggered, if it waited for that.
+    pub trigger: Option<Trigger>,
     /// What the recording says about itself, unless that is lost.
     pub superblock: Option<Superblock>,
     /// The certificate, if the recording was ended or recovered.

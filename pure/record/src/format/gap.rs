@@ -113,6 +113,19 @@ impl Gap {
         self.from.saturating_add(self.bytes)
     }
 
+    /// Whether `next` is more of the same: of the same stream, lost for the same reason at the same
+    /// place, and right behind.
+    pub fn goes_on_as(&self, next: &Self) -> bool {
+        (self.stream, self.place, self.cause) == (next.stream, next.place, next.cause)
+            && self.end() == next.from
+    }
+
+    /// Takes in more of the same.
+    pub const fn extend(&mut self, next: &Self) {
+        self.bytes = self.bytes.saturating_add(next.bytes);
+        self.packets = self.packets.saturating_add(next.packets);
+    }
+
     /// How many records a payload of `capacity` bytes holds.
     pub const fn most(capacity: usize) -> usize {
         capacity / LENGTH

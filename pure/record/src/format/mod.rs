@@ -10,6 +10,7 @@ mod member;
 mod packet;
 mod ring;
 mod superblock;
+mod trigger;
 
 pub use certificate::{Certificate, Reason, Signature, StreamTotals};
 pub use gap::{Cause, Gap, Place};
@@ -18,6 +19,7 @@ pub use member::{MEMBER_SLOT, MEMBERS_MAX, Member};
 pub use packet::{Content, LinkType, PACKET_HEAD, Packet, PacketFlags, PacketHead, Packets};
 pub use ring::{Holding, PINS_MAX, Pin};
 pub use superblock::Superblock;
+pub use trigger::Trigger;
 
 use core::fmt;
 
@@ -71,6 +73,8 @@ pub enum Kind {
     Holding,
     /// Which medium of a striped recording it is: [`Member`].
     Member,
+    /// When the recording was triggered: [`Trigger`].
+    Trigger,
 }
 
 impl Kind {
@@ -83,6 +87,7 @@ impl Kind {
             5 => Self::Certificate,
             6 => Self::Holding,
             7 => Self::Member,
+            8 => Self::Trigger,
             _ => return None,
         })
     }
@@ -96,6 +101,7 @@ impl Kind {
             Self::Certificate => 5,
             Self::Holding => 6,
             Self::Member => 7,
+            Self::Trigger => 8,
         }
     }
 }

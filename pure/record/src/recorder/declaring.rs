@@ -5,22 +5,20 @@ use super::{GAPS_REPORTED_MAX, Recorder};
 use crate::format::{Cause, FIRST_SLOT, Gap, HEADER_LENGTH, Header, Kind, Place};
 
 impl Recorder {
-    /// Counts a gap, and keeps it until a chunk declares it.
+    /// Counts a gap, and keeps it until a chunk declares it; or until a trigger, if one is
+    /// waited for.
     pub(super) fn declare(&mut self, gap: Gap) {
+        if self.hold_gap(gap) {
+            return;
+        }
         self.streams[gap.stream as usize].lost += gap.bytes;
         self.progress.lost += gap.bytes;
-        let is_same = |last: &&mut Gap| {
-            (last.stream, last.place, last.cause) == (gap.stream, gap.place, gap.cause)
-                && last.end() == gap.from
-        };
         let last = self.undeclared.iter_mut().rev().find(|last| last.stream == gap.stream);
-        if let Some(last) = last.filter(is_same) {
-            last.bytes += gap.bytes;
-            last.packets = last.packets.saturating_add(gap.packets);
+        if let Some(last) = last.filter(|last| last.goes_on_as(&gap)) {
+            last.extend(&gap);
             let reported = self.gaps.iter_mut().rev().find(|last| last.stream == gap.stream);
-            if let Some(reported) = reported.filter(is_same) {
-                reported.bytes += gap.bytes;
-                reported.packets = reported.packets.saturating_add(gap.packets);
+            if let Some(reported) = reported.filter(|last| last.goes_on_as(&gap)) {
+                reported.extend(&gap);
             }
             return;
         }
@@ -54,7 +52,8 @@ impl Recorder {
         if whole.is_some_and(|header| header.kind == Kind::Holding) {
             return self.on_holding_lost();
         }
-        let is_account = whole.is_some_and(|header| !matches!(header.kind, Kind::Data | Kind::Index));
+        let is_account =
+            whole.is_some_and(|header| !matches!(header.kind, Kind::Data | Kind::Index | Kind::Trigger));
         self.is_damaged |= is_account && gaps.is_none();
         self.undeclared.extend(gaps.into_iter().flatten());
         self.bad += 1;

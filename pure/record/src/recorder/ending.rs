@@ -29,12 +29,15 @@ impl Recorder {
     /// Does what has become possible.
     pub(super) fn go_on(&mut self) {
         self.retire();
+        while self.launch_waiting() {
+            self.retire();
+        }
         if self.phase == Phase::Recording {
             return self.write_accounts(false);
         }
         self.search();
         self.retire();
-        let is_busy = !self.flights.is_empty() || !self.digesting.is_over();
+        let is_busy = !self.flights.is_empty() || !self.waiting.is_over() || !self.digesting.is_over();
         if is_busy || self.wants_sync || self.syncing.is_some() {
             return;
         }

@@ -39,6 +39,10 @@ pub struct Config {
     /// Whether, and how, the oldest is overwritten when the medium is full. It needs `slots`, at
     /// least [`RingConfig::slots_min`] of them.
     pub ring: Option<RingConfig>,
+    /// For how long bytes are kept in the buffer until [`crate::Recorder::trigger`] is called;
+    /// nothing of the streams is written before that. `None` writes from the start. A ring waits
+    /// for no trigger.
+    pub pre_trigger: Option<Nanos>,
     /// A chunk that is not full is written after this time, and what was written is made durable.
     pub flush: Nanos,
     /// Computes digests of chunks.
@@ -60,6 +64,7 @@ impl Config {
             contents: Vec::new(),
             slots: None,
             ring: None,
+            pre_trigger: None,
             flush,
             crc32c: engine::crc32c,
             digests: Digests::Here,
@@ -136,6 +141,9 @@ pub struct Progress {
     pub acknowledged: u64,
     /// Bytes lost in declared gaps.
     pub lost: u64,
+    /// Bytes that came before a trigger, lost ones included, and were let go. No other number
+    /// counts them.
+    pub passed: u64,
     /// Bytes that a ring does not hold any more, lost ones among them.
     pub overwritten: u64,
     /// Bytes in the buffer now.

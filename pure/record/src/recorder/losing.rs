@@ -59,7 +59,7 @@ impl Recorder {
         missed.bytes > 0 && end <= STREAM_MAX && may_cut
     }
 
-    fn has_bytes(&self, stream: usize) -> bool {
+    pub(super) fn has_bytes(&self, stream: usize) -> bool {
         self.streams[stream].filling.as_ref().is_some_and(|filling| filling.length > 0)
     }
 

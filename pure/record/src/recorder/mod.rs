@@ -8,6 +8,7 @@ mod flight;
 mod interface;
 mod losing;
 mod ring;
+mod waiting;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -22,10 +23,12 @@ use engine::{Buffer, Engine, Instant, Pool};
 pub use interface::{Config, Digests, Fault, Input, Output, Progress};
 pub use losing::Missed;
 pub use ring::{Keep, PinRange, PinRefusal, RingConfig};
+pub use waiting::{Kept, pre_trigger_chunks};
 
 use flight::{Flight, Search, State};
 use losing::Cuts;
 use ring::{Ring, Taken};
+use waiting::Waiting;
 
 /// The fewest chunks of a recorder's buffer.
 pub const BUFFER_MIN: usize = 32;
@@ -47,6 +50,9 @@ struct Filling {
     length: usize,
     offset: u64,
     time: Time,
+    /// When the first of them came, and the last.
+    began: Instant,
+    ended: Instant,
 }
 
 /// A stream's account.
@@ -78,6 +84,7 @@ pub struct Recorder {
     digesting: Digesting,
     /// Blocks with bytes of streams in them.
     in_use: usize,
+    waiting: Waiting,
     next_slot: u64,
     ring: Option<Ring>,
     search: Option<Search>,
@@ -133,6 +140,8 @@ impl Recorder {
             Ring::new(ring, slots)
         });
         let is_ring = ring.is_some();
+        assert!(!is_ring || config.pre_trigger.is_none(), "a ring waits for no trigger");
+        let waiting = Waiting::new(config.pre_trigger);
         let mut recorder = Self {
             config,
             streams,
@@ -142,6 +151,7 @@ impl Recorder {
             free: Vec::new(),
             digesting: Digesting::default(),
             in_use: 0,
+            waiting,
             next_slot: FIRST_SLOT,
             ring,
             search: None,
@@ -186,14 +196,19 @@ impl Recorder {
         if self.phase != Phase::Recording {
             return None;
         }
+        self.let_go(now);
         if self.streams[stream].filling.is_none() {
+            if self.in_use == self.config.buffer && self.is_armed() {
+                self.let_go_first();
+            }
             if self.in_use == self.config.buffer {
                 return None;
             }
             let buffer = self.free.pop().unwrap_or_else(|| block(self.config.chunk));
             self.in_use += 1;
             let offset = self.streams[stream].bytes_in;
-            self.streams[stream].filling = Some(Filling { buffer, length: 0, offset, time: Time::NONE });
+            self.streams[stream].filling =
+                Some(Filling { buffer, length: 0, offset, time: Time::NONE, began: now, ended: now });
         }
         self.arm(now);
         let filling = self.streams[stream].filling.as_mut()?;
@@ -214,7 +229,9 @@ impl Recorder {
         if filling.length == 0 {
             filling.time = time;
             filling.offset = account.bytes_in;
+            filling.began = now;
         }
+        filling.ended = now;
         filling.length += bytes;
         assert!(filling.length <= capacity, "more bytes than there was room for");
         let is_full = filling.length == capacity;
@@ -266,6 +283,7 @@ impl Recorder {
             return;
         }
         self.reason = reason;
+        self.let_go_all();
         (0..self.streams.len()).for_each(|stream| self.close(stream));
         // A chunk that finds the medium full has ended the recording already.
         if self.phase != Phase::Recording {
@@ -291,7 +309,8 @@ impl Recorder {
     }
 
     fn arm(&mut self, now: Instant) {
-        self.tick.get_or_insert(now + self.config.flush);
+        let patience = self.patience();
+        self.tick.get_or_insert(now + patience);
     }
 
     /// Makes a chunk of what a stream has, if it has anything.
@@ -305,22 +324,7 @@ impl Recorder {
             // What the block held before is nobody's business.
             bytes[end..].fill(0);
         }
-        let header = Header {
-            stream: u32::try_from(stream).unwrap_or(u32::MAX),
-            offset: filling.offset,
-            length: u32::try_from(filling.length).unwrap_or(u32::MAX),
-            ..self.header(Kind::Data, filling.time)
-        };
-        let taken = self.take_slot();
-        let (buffer, state) = (filling.buffer, State::UnderWay);
-        let Taken { slot, overwrote } = taken.unwrap_or(Taken { slot: 0, overwrote: None });
-        let header = Some(Header { overwrote, ..header });
-        self.launch(Flight { header, slot, buffer, state, failures: 0 });
-        if taken.is_none() {
-            self.to_write.pop_back();
-            self.lose_flight(self.first + self.flights.len() as u64 - 1, Cause::Full);
-            self.finish(Reason::Full);
-        }
+        self.begin(stream, filling);
         self.go_on();
     }
 
@@ -504,12 +508,13 @@ impl Engine for Recorder {
         if self.phase != Phase::Recording {
             return;
         }
+        self.let_go(now);
         (0..self.streams.len()).for_each(|stream| self.close(stream));
         self.write_accounts(true);
         self.write_holding();
         let is_behind = self.progress.acknowledged < self.progress.stored;
         self.wants_sync |= is_behind && self.syncing.is_none();
-        if is_behind || !self.flights.is_empty() {
+        if is_behind || !self.flights.is_empty() || !self.waiting.is_over() {
             self.arm(now);
         }
     }

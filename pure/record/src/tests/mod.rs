@@ -1,6 +1,7 @@
 //! Recordings on a medium in memory: what is cut, torn, lost or misdirected.
 
 mod ring;
+mod trigger;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -30,6 +31,8 @@ struct Run {
     is_certified: bool,
     /// The bytes that came, by stream; lost ones are zero.
     came: [Vec<u8>; 2],
+    /// How many bytes of each stream had come before each moment.
+    moments: Vec<(Instant, [usize; 2])>,
 }
 
 /// Records random pieces of two streams. `fails` says how a write ends.
@@ -58,6 +61,7 @@ fn record_with(
     let mut recorder = Recorder::new(config, Time::NONE);
     let mut log = Vec::new();
     let mut came = [Vec::new(), Vec::new()];
+    let mut moments = Vec::new();
     let mut under_way = Vec::new();
     let (mut digests, mut digested) = ([Sha256::new(), Sha256::new()], VecDeque::new());
     let mut now = Instant::ZERO;
@@ -65,6 +69,7 @@ fn record_with(
         now = now + Nanos::from_millis(rng.below(50));
         let time = Time { nanos: now.as_nanos() + 1, source: TimeSource::Host };
         each(&mut recorder, now);
+        moments.push((now, [came[0].len(), came[1].len()]));
         let stream = usize::from(rng.below(2) == 1);
         let wanted = usize::try_from(rng.below(9_000)).unwrap();
         if piece == pieces {
@@ -74,10 +79,10 @@ fn record_with(
             room[..length].iter_mut().for_each(|byte| *byte = u8::try_from(rng.below(255)).unwrap() + 1);
             came[stream].extend(&room[..length]);
             recorder.filled(now, stream, length, time);
-        } else if recorder.progress().bytes_in == came.iter().map(|came| came.len() as u64).sum() {
-            let before = recorder.progress().bytes_in;
+        } else if all_in(&recorder) == came.iter().map(|came| came.len() as u64).sum() {
+            let before = all_in(&recorder);
             recorder.lose(now, stream, wanted as u64, time.nanos, Place::Ring, Cause::Overflow);
-            let lost = recorder.progress().bytes_in - before;
+            let lost = all_in(&recorder) - before;
             let length = came[stream].len() + usize::try_from(lost).unwrap();
             came[stream].resize(length, 0);
         }
@@ -98,7 +103,7 @@ fn record_with(
                     }
                     Output::Ended(certificate) => {
                         let is_certified = recorder.is_certified();
-                        return Run { log, certificate, is_certified, came };
+                        return Run { log, certificate, is_certified, came, moments };
                     }
                 }
             }
@@ -126,6 +131,11 @@ fn record_with(
         }
     }
     panic!("the recording does not end");
+}
+
+/// Bytes that came, those included that a pre-trigger let go.
+fn all_in(recorder: &Recorder) -> u64 {
+    recorder.progress().bytes_in + recorder.progress().passed
 }
 
 fn apply(medium: &mut Vec<u8>, offset: u64, data: &[u8]) {
