@@ -56,8 +56,8 @@ mod tests;
 
 pub use pace::Pace;
 pub use recorder::{
-    BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests, Fault, Input, Keep, Kept, Missed, Output,
-    PinRange, PinRefusal, Progress, Recorder, RingConfig, pre_trigger_chunks,
+    BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests, FLUSH_DEFAULT, Fault, Input, Keep, Kept, Missed,
+    Output, PinRange, PinRefusal, Progress, Recorder, RingConfig, pre_trigger_buffer, pre_trigger_chunks,
 };
 pub use scan::{Bad, Hole, RingSurvey, Scan, Survey};
 

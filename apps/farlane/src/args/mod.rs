@@ -500,6 +500,14 @@ fn parse_runtime(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Parses a time that is not 0.
+fn parse_positive_time(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        Duration::ZERO => Err("no time is too short; expected a time such as 10s or 500ms".to_owned()),
+        time => Ok(time),
+    }
+}
+
 /// Parses a size that is not 0.
 fn parse_positive_size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {

@@ -10,7 +10,7 @@ use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
 use super::{
     MetricsArgs, Output, ProofArgs, RecordAction, RecorderControl, RingArgs, UdpUrl, parse_positive_size,
-    parse_size, parse_time,
+    parse_positive_time, parse_size, parse_time,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -20,6 +20,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane record --from 'udp://239.1.2.3:5004?iface=eth1&sequence=rtp' --to flight.rec --for 1h
   farlane record --from udp://0.0.0.0:5004 --to ring.rec --ring 20GiB --control ring.control
   farlane record ctl ring.control pin --last 30s
+  farlane record --from udp://0.0.0.0:5004 --to crash.rec --pre-trigger 5s --rate 80MB --control crash.control
+  farlane record ctl crash.control trigger
   farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
 pub(super) const REPLAY_EXAMPLES: &str = "Examples:
   farlane replay flight.rec --to copy.bin --speed max
@@ -213,10 +215,17 @@ pub(crate) struct RecordArgs {
     /// The longest pause of the medium that the buffer is to bridge
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "rate")]
     pub(crate) pause: Option<Duration>,
-    /// End after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    /// Keep what comes within this time in the buffer, and write nothing of it until somebody
+    /// triggers: farlane record ctl PATH trigger, SIGUSR1, or the registers.
+    ///
+    /// The recording then begins with what was kept, e.g. --pre-trigger 5s. With --rate, the
+    /// buffer's size follows
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_time, conflicts_with = "ring")]
+    pub(crate) pre_trigger: Option<Duration>,
+    /// End after this time; with --pre-trigger, after the trigger
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_time)]
     pub(crate) time: Option<Duration>,
-    /// End after this many bytes of all sources together
+    /// End after this many bytes of all sources together; with --pre-trigger, after the trigger
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) size: Option<u64>,
     #[command(flatten)]
@@ -279,7 +288,7 @@ pub(crate) struct RangeArgs {
     #[arg(long, value_name = "TIME|DATE", requires = "recording")]
     pub(crate) from_time: Option<Moment>,
     /// End after what was recorded within this time
-    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = parse_time, requires = "recording")]
+    #[arg(long = "for", id = "time", value_name = "TIME", value_parser = parse_positive_time, requires = "recording")]
     pub(crate) time: Option<Duration>,
 }
 

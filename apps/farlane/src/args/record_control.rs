@@ -9,6 +9,7 @@ use super::{Output, PinArgs};
 const CONTROL_EXAMPLES: &str = "Examples:
   farlane record --from udp://0.0.0.0:5004 --to flight.rec --control flight.control
   farlane record ctl flight.control status --json
+  farlane record ctl flight.control trigger
   farlane record ctl flight.control stop
   farlane record --from udp://0.0.0.0:5004 --to flight.rec --on-demand --registers regs.sock";
 
@@ -42,6 +43,8 @@ pub(crate) enum RecordRequest {
     Status(Output),
     /// Begin, where --on-demand waits for it
     Start(Output),
+    /// Write what is kept, and all that comes, where --pre-trigger waits for it
+    Trigger(Output),
     /// End: what came is written, then the certificate
     Stop(Output),
 

@@ -8,6 +8,9 @@ use engine::{Buffer, Crc32c, Nanos};
 use super::ring::RingConfig;
 use crate::format::{CHUNK_DEFAULT, Certificate, Content};
 
+/// A chunk that is not full is written after this time, unless somebody chooses.
+pub const FLUSH_DEFAULT: Nanos = Nanos::from_millis(500);
+
 /// Who computes the SHA-256 of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Digests {
@@ -54,7 +57,7 @@ pub struct Config {
 impl Config {
     /// The usual configuration of a recording with these streams.
     pub const fn new(recording: [u8; 16], streams: Vec<String>) -> Self {
-        let flush = Nanos::from_millis(500);
+        let flush = FLUSH_DEFAULT;
         let chunk = CHUNK_DEFAULT;
         Self {
             chunk,

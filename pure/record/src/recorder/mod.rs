@@ -20,10 +20,10 @@ use crate::format::{
 use digesting::{Digesting, StreamDigest};
 use ending::Phase;
 use engine::{Buffer, Engine, Instant, Pool};
-pub use interface::{Config, Digests, Fault, Input, Output, Progress};
+pub use interface::{Config, Digests, FLUSH_DEFAULT, Fault, Input, Output, Progress};
 pub use losing::Missed;
 pub use ring::{Keep, PinRange, PinRefusal, RingConfig};
-pub use waiting::{Kept, pre_trigger_chunks};
+pub use waiting::{Kept, pre_trigger_buffer, pre_trigger_chunks};
 
 use flight::{Flight, Search, State};
 use losing::Cuts;

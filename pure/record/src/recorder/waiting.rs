@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use engine::{Instant, Nanos};
 
 use super::flight::{Flight, State};
+use super::interface::FLUSH_DEFAULT;
 use super::{Cause, Filling, Kind, Reason, Recorder, Taken};
-use crate::format::{Gap, Header, Time, Trigger};
+use crate::format::{Gap, Header, Time, Trigger, capacity};
 
 /// A pre-trigger keeps at most this part of the buffer: so many quarters. What comes while it is
 /// written needs the rest.
@@ -17,14 +18,29 @@ const GAPS_MAX: usize = 65_536;
 /// While so many chunks are on their way, no further one of those that waited is begun. A chunk is
 /// digested when it is begun, and sources do not wait for that.
 const BEGUN_MAX: usize = 64;
-/// The chunks of each stream that a pre-trigger would make of its time, in parts of the buffer: a
-/// stream that fills none has one each time so much of the time is over.
-const SPANS_PART: u64 = 2;
+/// Streams that fill no chunks take this part of the buffer at most: they begin chunks seldom enough.
+const SLOW_PART: u64 = 4;
+/// How much more than the rate may come within the time, in parts of it.
+const BURSTS_PART: u128 = 64;
 
 /// The most chunks of a buffer of so many that a pre-trigger keeps. The others are for what comes
 /// while those are written.
 pub const fn pre_trigger_chunks(buffer: usize) -> usize {
-    buffer / 4 * KEPT_QUARTERS
+    buffer * KEPT_QUARTERS / 4
+}
+
+/// How many chunks of `chunk` bytes a buffer needs, so that a pre-trigger keeps all that
+/// `streams` streams bring within `keep`, `rate` bytes a second together.
+pub fn pre_trigger_buffer(rate: u64, keep: Nanos, chunk: u32, streams: usize) -> u64 {
+    let bytes = u128::from(rate) * u128::from(keep.get()) / 1_000_000_000;
+    // Bytes come in bursts.
+    let full = (bytes + bytes / BURSTS_PART).div_ceil(capacity(chunk) as u128);
+    // Each stream has a chunk that was not full, whenever they are closed, and one that began before.
+    let early = u128::from(keep.get() / FLUSH_DEFAULT.get() + 2) * streams as u128;
+    let (all, part) = (SLOW_PART as u128, KEPT_QUARTERS as u128);
+    // Early ones take no more than their part.
+    let least = ((full + early) * 4).div_ceil(part).min((full * 4 * all).div_ceil(part * all - 4));
+    u64::try_from(least).unwrap_or(u64::MAX)
 }
 
 /// What a recorder keeps that waits for a trigger.
@@ -226,7 +242,7 @@ impl Recorder {
     /// How long a chunk that is not full waits for more bytes.
     pub(super) fn patience(&self) -> Nanos {
         let Some(keep) = self.waiting.keep else { return self.config.flush };
-        let spans = (self.config.buffer as u64 / SPANS_PART / self.streams.len() as u64).max(1);
+        let spans = (self.config.buffer as u64 / SLOW_PART / self.streams.len() as u64).max(1);
         self.config.flush.max(Nanos::new(keep.get() / spans))
     }
 

@@ -125,3 +125,54 @@ fn what_waits_when_the_medium_is_full_is_declared() {
         assert!(survey.certificate.unwrap().bytes_lost() > 100_000, "seed {seed}");
     }
 }
+
+/// Streams of a constant rate, in small pieces and in turn.
+fn is_short(rate: u64, keep: Nanos, streams: u64, chunks: u64) -> bool {
+    const STEP: u64 = 2_000_000;
+    let mut config = Config::new([9; 16], (0..streams).map(|stream| format!("{stream}")).collect());
+    (config.chunk, config.buffer) = (CHUNK_MIN, usize::try_from(chunks).unwrap());
+    config.pre_trigger = Some(keep);
+    let mut recorder = Recorder::new(config, Time::NONE);
+    let (mut came, mut now) = (0, 0);
+    while now < keep.get() * 3 {
+        now += STEP;
+        let due = u64::try_from(u128::from(rate) * u128::from(now) / 1_000_000_000).unwrap();
+        for stream in 0..streams {
+            let mut left = usize::try_from((due - came) / streams).unwrap();
+            while left > 0 {
+                let room = recorder.room(Instant::from_nanos(now), usize::try_from(stream).unwrap());
+                let length = room.unwrap().len().min(left);
+                recorder.filled(
+                    Instant::from_nanos(now),
+                    usize::try_from(stream).unwrap(),
+                    length,
+                    Time::NONE,
+                );
+                left -= length;
+            }
+        }
+        came += (due - came) / streams * streams;
+        recorder.handle_timeout(Instant::from_nanos(now));
+        while recorder.poll_output().is_some() {}
+    }
+    let kept = recorder.kept(Instant::from_nanos(now)).unwrap();
+    assert!(kept.is_short || kept.time >= keep || came == 0, "{kept:?}");
+    kept.is_short
+}
+
+#[test]
+fn a_buffer_of_the_size_that_is_told_keeps_all_and_a_much_smaller_one_does_not() {
+    for rate in [10_000, 300_000, 5_000_000, 60_000_000] {
+        for keep in [300, 2_000, 9_000] {
+            for streams in [1, 3] {
+                let keep = Nanos::from_millis(keep);
+                let told =
+                    crate::pre_trigger_buffer(rate, keep, CHUNK_MIN, usize::try_from(streams).unwrap());
+                let chunks = told.max(32);
+                let why = format!("{rate} B/s, {keep}, {streams} streams: {told} chunks");
+                assert!(!is_short(rate, keep, streams, chunks), "{why}");
+                assert!(told < 200 || is_short(rate, keep, streams, told / 2), "half is enough: {why}");
+            }
+        }
+    }
+}

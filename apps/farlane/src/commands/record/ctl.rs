@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ring;
+use super::trigger::trigger_json;
 use crate::args::{PinArgs, RecordControlArgs, RecordRequest};
 use crate::commands::{control, print, print_json};
 use crate::error::Error;
@@ -24,6 +25,8 @@ enum Request {
     Status,
     /// Begins a recording or replay.
     Start,
+    /// Has it write what it keeps.
+    Trigger,
     /// Ends it.
     Stop,
     /// Keeps bytes of a ring from being overwritten, or lets go of all.
@@ -71,6 +74,7 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
     let (request, output) = match &args.request {
         RecordRequest::Status(output) => (Request::Status, output),
         RecordRequest::Start(output) => (Request::Start, output),
+        RecordRequest::Trigger(output) => (Request::Trigger, output),
         RecordRequest::Stop(output) => (Request::Stop, output),
         RecordRequest::Pin(args) => (Request::pin(args), &args.output),
     };
@@ -81,6 +85,7 @@ pub(super) fn run(args: &RecordControlArgs) -> Result<(), Error> {
     match request {
         Request::Status => print(&text(&answer)),
         Request::Start => print("it begins\n"),
+        Request::Trigger => print("it is triggered\n"),
         Request::Stop => print("it ends\n"),
         Request::Pin { .. } => print(&pins_text(&answer["pinned"])),
     }
@@ -101,6 +106,8 @@ fn answer(line: &str, handle: &Handle, waits: bool) -> String {
         Request::Start if !waits => Err("it has begun by itself; --on-demand waits for start".to_owned()),
         Request::Start if handle.start() => Ok(json!({ "starting": true })),
         Request::Start => Err("one is under way; stop it first".to_owned()),
+        Request::Trigger if handle.trigger() => Ok(json!({ "triggered": true })),
+        Request::Trigger => Err(not_armed(&handle.status())),
         Request::Stop => {
             handle.stop();
             Ok(json!({ "stopping": true }))
@@ -110,6 +117,15 @@ fn answer(line: &str, handle: &Handle, waits: bool) -> String {
             Ok(json!({ "pinned": ring::pins_json(&pinned) }))
         }
     }))
+}
+
+/// Why somebody can't trigger, and what to do.
+fn not_armed(status: &Status) -> String {
+    let state = status.state.word();
+    match status.pre_trigger {
+        Some(_) => format!("it is {state} and waits for no trigger: expected it to be armed"),
+        None => format!("it is {state} and waits for no trigger: start it with --pre-trigger TIME"),
+    }
 }
 
 fn status(status: &Status) -> Value {
@@ -125,17 +141,28 @@ fn status(status: &Status) -> Value {
         "bytes_in": progress.bytes_in, "bytes_stored": progress.stored,
         "bytes_acknowledged": progress.acknowledged, "bytes_lost": progress.lost,
         "bytes_overwritten": progress.overwritten, "ring": status.is_ring,
+        "pre_trigger_ns": status.pre_trigger.map(Nanos::get),
+        "kept_bytes": status.kept.map(|kept| kept.bytes), "kept_ns": status.kept.map(|kept| kept.time.get()),
+        "triggered": status.triggered.map(trigger_json),
         "fill_bytes": progress.fill, "high_water_bytes": progress.high_water,
         "buffer_bytes": status.buffer })
 }
 
 fn text(status: &Value) -> String {
     let medium = &status["medium"];
+    let kept = match status["kept_ns"].as_u64() {
+        Some(time) => format!(
+            "  keeps the last {}, {} B, until it is triggered\n",
+            Nanos::new(time),
+            status["kept_bytes"]
+        ),
+        None => String::new(),
+    };
     let model = medium["model"].as_str().filter(|model| !model.is_empty()).unwrap_or("of an unknown model");
     format!(
         "{}: {} B in, {} B stored, {} B of them durable, {} B lost\n  \
          medium: {} B, {model}; writes from {} up to {}, the last one ended at {}\n  \
-         buffer: {} B of {} B, {} B at most\n",
+         buffer: {} B of {} B, {} B at most\n{kept}",
         status["state"].as_str().unwrap_or_default(),
         status["bytes_in"],
         status["bytes_stored"],

@@ -62,7 +62,18 @@ fn text(status: &Status) -> String {
     let seconds = |nanos: engine::Nanos| nanos.get() as f64 / 1e9;
     let count = |value: u64| value as f64;
     let rows = [
-        ("bytes_in_total", "counter", "Bytes that came, lost ones included", count(progress.bytes_in)),
+        (
+            "bytes_in_total",
+            "counter",
+            "Bytes that came, lost ones included",
+            count(progress.bytes_in + progress.passed),
+        ),
+        (
+            "bytes_passed_total",
+            "counter",
+            "Bytes that came before a trigger and were not kept",
+            count(progress.passed),
+        ),
         ("bytes_stored_total", "counter", "Bytes that the medium has taken", count(progress.stored)),
         (
             "bytes_acknowledged_total",

@@ -11,6 +11,7 @@ pub(crate) mod replay;
 mod ring;
 mod sources;
 pub(crate) mod survey;
+mod trigger;
 mod view;
 
 use std::os::unix::fs::MetadataExt;

@@ -15,7 +15,9 @@ use serde_json::json;
 
 use super::gaps::{gaps_json, gaps_text};
 use super::view::View;
-use super::{control, ctl, far, first, hex, metrics, parts, print, print_json, ring, sources, unreadable};
+use super::{
+    control, ctl, far, first, hex, metrics, parts, print, print_json, ring, sources, trigger, unreadable,
+};
 use crate::args::{DigestArg, RecordAction, RecordArgs};
 use crate::commands::preflight::{self, answer::time_of};
 use crate::error::Error;
@@ -38,15 +40,19 @@ fn far_target(to: &Path) -> Result<Option<Box<Far>>, Error> {
 
 /// The number of chunks in the buffer.
 fn chunks(args: &RecordArgs) -> Result<usize, Error> {
-    let needed = args.rate.zip(args.pause).map(|(rate, pause)| {
+    let chunk = u64::from(args.chunk);
+    let paused = args.rate.zip(args.pause).map(|(rate, pause)| {
         u64::try_from(u128::from(rate) * pause.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
     });
+    let kept = args.rate.and(args.pre_trigger).map(|_| trigger::chunks(args).saturating_mul(chunk));
+    let what = match kept {
+        Some(_) => "the buffer that --rate, --pause and --pre-trigger need",
+        None => "the buffer that --rate and --pause need",
+    };
+    let needed = paused.into_iter().chain(kept).reduce(u64::saturating_add);
     match (args.buffer, needed) {
         (Some(bytes), _) => buffer_chunks("--buffer", bytes, args.chunk),
-        (None, Some(bytes)) => {
-            let least = BUFFER_MIN as u64 * u64::from(args.chunk);
-            buffer_chunks("the buffer that --rate and --pause need", bytes.max(least), args.chunk)
-        }
+        (None, Some(bytes)) => buffer_chunks(what, bytes.max(BUFFER_MIN as u64 * chunk), args.chunk),
         (None, None) => Ok(BUFFER_DEFAULT),
     }
 }
@@ -77,7 +83,11 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     }
     let handle =
         Handle::new(Direction::Write, stop_on_signals(SecondSignal::Nothing).map_err(Error::Output)?);
-    chunks(args)?;
+    if args.pre_trigger.is_some() {
+        handle.trigger_on_signal().map_err(Error::Output)?;
+        handle.update(|status| status.pre_trigger = trigger::keep(args));
+    }
+    trigger::warn(args, chunks(args)?);
     sources::check(args, to)?;
     if let Some(address) = args.watch.metrics {
         let bound = metrics::serve(address, handle.clone());
@@ -95,7 +105,9 @@ fn session(args: &RecordArgs, to: &[PathBuf], handle: &Handle) -> Result<(), Err
     let config = Config::new(id, args.from.iter().map(sources::name).collect());
     let contents = sources.iter().map(Source::content).collect();
     let digests = if args.proof.digest == DigestArg::None { Digests::None } else { Digests::World };
-    let config = Config { contents, chunk: args.chunk, buffer: chunks(args)?, digests, ..config };
+    let pre_trigger = trigger::keep(args);
+    let config =
+        Config { contents, pre_trigger, chunk: args.chunk, buffer: chunks(args)?, digests, ..config };
     let config = ring::configure(args, config)?;
     let buffer = config.buffer as u64 * u64::from(args.chunk);
     warn(args, to, buffer);
@@ -173,12 +185,17 @@ fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error
         print_json(&json!({ "event": "end", "reason": certificate.reason.words(), "bytes_in": came,
             "bytes_stored": stored, "bytes_lost": lost, "bytes_overwritten": overwritten, "gaps": gaps_json(&recorded.gaps),
             "high_water_bytes": certificate.high_water, "sha256": sha256, "streams": streams,
-            "certified": recorded.is_certified }))?;
+            "triggered": recorded.triggered.map(trigger::trigger_json), "certified": recorded.is_certified }))?;
     } else {
         let reason = certificate.reason.words();
         let more = if overwritten > 0 { format!(" + {overwritten} B overwritten") } else { String::new() };
         let mut text =
             format!("{came} B in = {stored} B stored + {lost} B in declared gaps{more} ({reason})\n");
+        text += &match recorded.triggered {
+            Some(triggered) => format!("  {}\n", trigger::text(triggered)),
+            None if args.pre_trigger.is_some() => "  never triggered: nothing is recorded\n".to_owned(),
+            None => String::new(),
+        };
         text += &gaps_text(&recorded.gaps);
         text += &sources::heard_text(&recorded.heard);
         for (stream, why) in recorded.broken.iter().enumerate() {

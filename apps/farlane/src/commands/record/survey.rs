@@ -5,6 +5,7 @@ use live::drivers::record::{Recording, Signer};
 use serde_json::{Value, json};
 
 use super::gaps::{SHOWN_MAX, gaps_json, gaps_text};
+use super::trigger::date;
 use super::{first, hex, open_recording, print, print_json, read_recording, ring, unreadable};
 use crate::args::{RecordingArgs, VerifyArgs};
 use crate::error::Error;
@@ -94,7 +95,8 @@ pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
     if args.output.json {
         return print_json(&json!({ "recording": id, "streams": names, "chunk_bytes": survey.chunk,
             "chunks": survey.entries.len(), "bytes": survey.bytes(), "gaps": survey.gaps.len(),
-            "first_time": survey.times.0, "last_time": survey.times.1, "ended": ended,
+            "first_time": survey.times.0, "last_time": survey.times.1, "ended": ended, "triggered": survey.trigger.map(|trigger| json!({ "when": trigger.time,
+                "before_ns": trigger.before })),
             "being_written": recording.in_use }));
     }
     let state = ended.unwrap_or(if recording.in_use { "being written" } else { "cut off" });
@@ -107,6 +109,10 @@ pub(crate) fn info(args: &RecordingArgs) -> Result<(), Error> {
         survey.chunk,
         survey.gaps.len()
     );
+    if let Some(trigger) = survey.trigger {
+        let (when, before) = (date(trigger.time), Nanos::new(trigger.before));
+        text += &format!("  triggered at {when}, {before} after its first byte came\n");
+    }
     for (number, name) in names.iter().enumerate() {
         text += &format!("  stream {number}: {name}\n");
     }

@@ -8,6 +8,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use live::drivers::record::{Status, Writes};
 use serde_json::{Value, json};
 
+use super::trigger;
 use crate::commands::report_json;
 
 /// How often a line is written where there is no terminal.
@@ -29,6 +30,7 @@ pub(super) struct View {
     shown: Shown,
     /// When bytes were counted last, and what there was then.
     last: (Instant, u64, Writes),
+    is_triggered: bool,
 }
 
 impl View {
@@ -42,21 +44,23 @@ impl View {
             }
             false => Shown::Lines,
         };
-        Self { shown, last: (Instant::now(), 0, Writes::default()) }
+        Self { shown, last: (Instant::now(), 0, Writes::default()), is_triggered: false }
     }
 
     pub(super) fn tell(&mut self, status: &Status) {
+        self.tell_trigger(status);
         let now = Instant::now();
         let (then, bytes, writes) = self.last;
         let passed = now - then;
         if matches!(self.shown, Shown::Lines) && passed < LINE_EVERY {
             return;
         }
-        let came = status.progress.bytes_in.saturating_sub(bytes);
+        let all = status.progress.bytes_in + status.progress.passed;
+        let came = all.saturating_sub(bytes);
         let rate = came as f64 / passed.as_secs_f64().max(1e-3);
         let ended = status.writes.ended - writes.ended;
         let latency = Nanos::new((status.writes.time.get() - writes.time.get()) / ended.max(1));
-        self.last = (now, status.progress.bytes_in, status.writes);
+        self.last = (now, all, status.writes);
         match &self.shown {
             // A report that can't be made is no reason to stop recording.
             Shown::Events => drop(report_json(&event(status, rate, latency))),
@@ -65,6 +69,17 @@ impl View {
                 bar.tick();
             }
             Shown::Lines => live::sys::telling::note(format_args!("{}", text(status, rate, latency, "; "))),
+        }
+    }
+
+    /// Tells of the trigger, once.
+    fn tell_trigger(&mut self, status: &Status) {
+        let Some(triggered) = status.triggered.filter(|_| !self.is_triggered) else { return };
+        self.is_triggered = true;
+        match &self.shown {
+            Shown::Events => drop(report_json(&trigger::event(triggered))),
+            Shown::Terminal(bar) => bar.println(trigger::text(triggered)),
+            Shown::Lines => note!("{}", trigger::text(triggered)),
         }
     }
 
@@ -82,7 +97,8 @@ fn event(status: &Status, rate: f64, latency: Nanos) -> Value {
         "bytes_acknowledged": progress.acknowledged, "bytes_lost": progress.lost,
         "bytes_overwritten": progress.overwritten,
         "fill_bytes": progress.fill, "high_water_bytes": progress.high_water,
-        "buffer_bytes": status.buffer, "bytes_per_second": rate.round(), "gaps": status.gaps,
+        "buffer_bytes": status.buffer, "state": status.state.word(),
+        "kept_ns": status.kept.map(|kept| kept.time.get()), "bytes_per_second": rate.round(), "gaps": status.gaps,
         "write_latency_ns": latency.get(), "slowest_write_ns": writes.slowest.get(),
         "pauses": writes.pauses, "longest_pause_ns": writes.longest_pause.get() })
 }
@@ -93,6 +109,14 @@ fn text(status: &Status, rate: f64, latency: Nanos, line: &str) -> String {
     let parts = progress.fill.saturating_mul(BAR as u64) / status.buffer.max(1);
     let full = usize::try_from(parts).unwrap_or(BAR).min(BAR);
     let bar = "#".repeat(full) + &".".repeat(BAR - full);
+    if let Some(kept) = &status.kept {
+        let kept = trigger::kept_text(status, kept);
+        return format!(
+            "{kept}{line}{:.1} MB/s, buffer {:.0} % full",
+            rate / 1e6,
+            share(progress.fill) * 1e2
+        );
+    }
     let mut text = format!("{} recorded, {:.1} MB/s{line}", HumanBytes(progress.stored), rate / 1e6);
     text += &format!(
         "buffer [{bar}] {:.0} %, at most {:.0} %",

@@ -1,16 +1,19 @@
 //! What others may ask of a running recording or replay, from any thread.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::Instant;
-use record::format::Pin;
+use engine::{Instant, Nanos};
+use record::format::{Pin, Time, TimeSource, Trigger};
 use record::registers::Direction;
-use record::{PinRange, PinRefusal, Progress, Recorder};
+use record::{Kept, PinRange, PinRefusal, Progress, Recorder};
+use signal_hook::consts::SIGUSR1;
 
 use super::pulse::Writes;
+use super::real_time;
 
 /// How long somebody waits for the recording to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -23,6 +26,8 @@ pub enum State {
     /// It has not begun.
     #[default]
     Idle,
+    /// Bytes come and are kept in the buffer until somebody triggers.
+    Armed,
     /// Bytes come and are written, or are read and go.
     Running,
     /// What came is written, and nothing more is taken.
@@ -38,6 +43,7 @@ impl State {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",
+            Self::Armed => "armed",
             Self::Running => "running",
             Self::Ending => "ending",
             Self::Ended => "ended",
@@ -47,7 +53,7 @@ impl State {
 
     /// Whether bytes are taken or written.
     pub const fn is_under_way(self) -> bool {
-        matches!(self, Self::Running | Self::Ending)
+        matches!(self, Self::Armed | Self::Running | Self::Ending)
     }
 }
 
@@ -58,6 +64,15 @@ pub struct Medium {
     pub bytes: u64,
     /// The model of the device, as the device tells it; empty if nobody knows.
     pub model: String,
+}
+
+/// How a recording that waited for it was triggered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Triggered {
+    /// When, and how long before that the recording begins.
+    pub trigger: Trigger,
+    /// Bytes of the streams that had come before and were kept, lost ones included.
+    pub bytes: u64,
 }
 
 /// What a recording or replay tells of itself.
@@ -81,6 +96,12 @@ pub struct Status {
     pub chunk: u32,
     /// Whether the oldest is overwritten when the medium is full.
     pub is_ring: bool,
+    /// For how long a recording keeps bytes until it is triggered; `None` if it waits for nothing.
+    pub pre_trigger: Option<Nanos>,
+    /// What it keeps, while it waits for that.
+    pub kept: Option<Kept>,
+    /// How it was triggered, once it was.
+    pub triggered: Option<Triggered>,
     /// The account of bytes. Of a replay, `bytes_in` are those that were sent, and `lost` those
     /// that could not be.
     pub progress: Progress,
@@ -103,6 +124,9 @@ impl Status {
             buffer: 0,
             chunk: 0,
             is_ring: false,
+            pre_trigger: None,
+            kept: None,
+            triggered: None,
             progress: Progress::default(),
             gaps: 0,
             writes: Writes::default(),
@@ -134,6 +158,10 @@ pub struct Handle {
 struct Told {
     start: AtomicBool,
     stop: AtomicBool,
+    /// A signal may set it, too.
+    trigger: Arc<AtomicBool>,
+    /// When somebody asked for that, in nanoseconds since 1970; 0 if that is not known.
+    trigger_time: AtomicU64,
     status: Mutex<Status>,
     requests: Mutex<Vec<Request>>,
 }
@@ -149,8 +177,10 @@ impl Handle {
     /// The handle of a recording or replay that `end` ends, too, once it is set.
     pub fn new(direction: Direction, end: Arc<AtomicBool>) -> Self {
         let (start, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (trigger, trigger_time) = (Arc::default(), AtomicU64::new(0));
         let status = Mutex::new(Status::idle(direction));
-        Self { end, told: Arc::new(Told { start, stop, status, requests: Mutex::default() }) }
+        let requests = Mutex::default();
+        Self { end, told: Arc::new(Told { start, stop, trigger, trigger_time, status, requests }) }
     }
 
     /// The status, at most a few milliseconds old.
@@ -180,12 +210,42 @@ impl Handle {
         if status.state.is_under_way() {
             return false;
         }
-        *status = Status { state: State::Running, ..Status::idle(status.direction) };
+        let pre_trigger = status.pre_trigger;
+        let state = if pre_trigger.is_some() { State::Armed } else { State::Running };
+        *status = Status { state, pre_trigger, ..Status::idle(status.direction) };
         // What was asked of the recording before does not concern this one.
         self.requests().clear();
         self.told.stop.store(false, Ordering::Relaxed);
+        self.take_trigger();
         self.told.start.store(true, Ordering::Relaxed);
         true
+    }
+
+    /// Has what is kept written, and all that comes from now on. Returns false if the recording
+    /// waits for no trigger.
+    pub fn trigger(&self) -> bool {
+        let is_armed = self.lock().state == State::Armed;
+        if is_armed {
+            self.told.trigger_time.store(real_time().nanos, Ordering::Relaxed);
+            self.told.trigger.store(true, Ordering::Release);
+        }
+        is_armed
+    }
+
+    /// Lets SIGUSR1 do what [`Handle::trigger`] does.
+    ///
+    /// # Errors
+    /// When the system refuses the handler.
+    pub fn trigger_on_signal(&self) -> io::Result<()> {
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&self.told.trigger)).map(drop)
+    }
+
+    /// When somebody triggered, if somebody did since the last call.
+    pub(super) fn take_trigger(&self) -> Option<Time> {
+        let is_asked = self.told.trigger.swap(false, Ordering::Acquire);
+        let nanos = self.told.trigger_time.swap(0, Ordering::Relaxed);
+        let told = Time { nanos, source: TimeSource::Host };
+        is_asked.then(|| if nanos > 0 { told } else { real_time() })
     }
 
     /// Waits until somebody asks for a start. Returns false if the process is to end instead.

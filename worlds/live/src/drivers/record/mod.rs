@@ -27,7 +27,7 @@ mod udp;
 pub use asked::answer_at;
 pub use datagrams::Heard;
 pub use far::Far;
-pub use handle::{Handle, Medium, State, Status};
+pub use handle::{Handle, Medium, State, Status, Triggered};
 pub use measure::{Ended, Extent, MEASURED_DEPTH, MEASURED_MAX, Measured, Measurement};
 pub use pulse::{PAUSE_MIN, Writes};
 pub use reading::{ReadError, Recording};
@@ -47,7 +47,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos, settle};
-use record::format::{Cause, Certificate, Gap, Reason};
+use record::format::{Cause, Certificate, Gap, Reason, Time};
 use record::{Config, Digests, Input, Output, Recorder, RingConfig};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
@@ -93,7 +93,7 @@ pub fn stop_on_signals(second: SecondSignal) -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// When a recording ends by itself.
+/// When a recording ends by itself. One that waits for a trigger counts from the trigger on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// After this time.
@@ -123,6 +123,8 @@ pub struct Recorded {
     pub is_certified: bool,
     /// What each source heard, if it is one of packets.
     pub heard: Vec<Option<Heard>>,
+    /// How it was triggered, if it waited for that.
+    pub triggered: Option<Triggered>,
     /// Why each source ended before its end, if it did: what came until then is recorded.
     pub broken: Vec<Option<String>>,
 }
@@ -153,13 +155,15 @@ pub fn record(
         status.medium = sink.medium().clone();
         status.maximum_address = slots.map_or(status.medium.bytes, |slots| slots * u64::from(config.chunk));
         status.is_ring = config.ring.is_some();
+        status.pre_trigger = config.pre_trigger;
         (status.chunk, status.buffer) = (config.chunk, config.buffer as u64 * u64::from(config.chunk));
     });
     let streams = config.streams.len();
     let digester = (config.digests == Digests::World).then(|| Digester::start(streams)).transpose()?;
     let recorder = Recorder::new(config, real_time());
     let clock = Clock::start();
-    Session { clock, recorder, sink, sources, digester, pulse: Pulse::default(), ended: None }
+    let (pulse, ends) = (Pulse::default(), Ends::default());
+    Session { clock, recorder, sink, sources, digester, pulse, ends, triggered: None, ended: None }
         .run(limits, handle, tell)
         .map_err(Refused::from)
 }
@@ -178,6 +182,14 @@ fn check_ring(config: &Config, slots: Option<u64>) -> Result<(), Refused> {
     Err(Refused::Unfit(why))
 }
 
+/// Where a recording ends by itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    time: Option<Instant>,
+    /// So many bytes have come.
+    bytes: Option<u64>,
+}
+
 struct Session {
     clock: Clock,
     recorder: Recorder,
@@ -185,13 +197,17 @@ struct Session {
     sources: Vec<Source>,
     digester: Option<Digester>,
     pulse: Pulse,
+    ends: Ends,
+    triggered: Option<Triggered>,
     ended: Option<Certificate>,
 }
 
 impl Session {
     fn run(mut self, limits: Limits, handle: &Handle, mut tell: impl FnMut(&Status)) -> io::Result<Recorded> {
         let start = self.clock.now();
-        let end = limits.time.map(|time| start + Nanos::from(time));
+        if !self.recorder.is_armed() {
+            self.count(start, limits);
+        }
         let (mut told, mut updated) = (start, start);
         self.update(handle);
         while self.ended.is_none() {
@@ -199,8 +215,13 @@ impl Session {
             if handle.is_stopped() {
                 self.end(now, Reason::Asked);
             }
-            let left = limits.bytes.map(|most| most.saturating_sub(self.recorder.progress().bytes_in));
-            if left == Some(0) || end.is_some_and(|end| now >= end) {
+            if self.recorder.is_armed()
+                && let Some(time) = handle.take_trigger()
+            {
+                self.trigger(now, time, limits);
+            }
+            let left = self.ends.bytes.map(|most| most.saturating_sub(self.recorder.progress().bytes_in));
+            if left == Some(0) || self.ends.time.is_some_and(|end| now >= end) {
                 self.end(now, Reason::Limit);
             }
             let has_moved = self.take(now, left);
@@ -233,19 +254,37 @@ impl Session {
         let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_certified());
         let heard = self.sources.iter().map(Source::heard).collect();
         let broken = self.sources.iter().map(|source| source.broken().map(str::to_owned)).collect();
-        Ok(Recorded { certificate, gaps, is_certified, heard, broken })
+        Ok(Recorded { certificate, gaps, is_certified, heard, triggered: self.triggered, broken })
+    }
+
+    /// Limits count from now on.
+    fn count(&mut self, now: Instant, limits: Limits) {
+        let came = self.recorder.progress().bytes_in;
+        let time = limits.time.map(|time| now + Nanos::from(time));
+        self.ends = Ends { time, bytes: limits.bytes.map(|most| came.saturating_add(most)) };
+    }
+
+    /// Somebody has triggered, at `time`.
+    fn trigger(&mut self, now: Instant, time: Time, limits: Limits) {
+        self.recorder.trigger(now, time);
+        let bytes = self.recorder.progress().bytes_in;
+        self.triggered = self.recorder.triggered().map(|trigger| Triggered { trigger, bytes });
+        self.count(now, limits);
     }
 
     /// Lets others know how far the recording is.
     fn update(&self, handle: &Handle) {
         let state = match &self.ended {
             Some(_) => State::Ended,
-            None if self.recorder.is_recording() => State::Running,
-            None => State::Ending,
+            None if !self.recorder.is_recording() => State::Ending,
+            None if self.recorder.is_armed() => State::Armed,
+            None => State::Running,
         };
         let writes = self.pulse.writes;
         let (progress, gaps) = (self.recorder.progress(), self.recorder.gaps().len() as u64);
+        let (kept, triggered) = (self.recorder.kept(self.clock.now()), self.triggered);
         handle.update(|status| {
+            (status.kept, status.triggered) = (kept, triggered);
             (status.state, status.progress, status.gaps) = (state, progress, gaps);
             (status.last_address, status.writes) = (progress.last_address, writes);
         });
@@ -285,7 +324,9 @@ impl Session {
                 Took::End => has_moved = true,
             }
         }
-        if self.sources.iter().all(Source::is_over) {
+        // Somebody may still want what the sources left.
+        let may_be_wanted = self.recorder.is_armed() && self.recorder.progress().bytes_in > 0;
+        if self.sources.iter().all(Source::is_over) && !may_be_wanted {
             self.recorder.finish(Reason::SourceEnded);
         }
         has_moved

@@ -22,7 +22,9 @@ impl Panel for Handle {
                 self.start();
             }
             Command::Stop(_) => self.stop(),
-            Command::Trigger => {}
+            Command::Trigger => {
+                self.trigger();
+            }
         }
     }
 }
@@ -30,6 +32,7 @@ impl Panel for Handle {
 const fn shown(state: State) -> Shown {
     match state {
         State::Idle => Shown::Idle,
+        State::Armed => Shown::Armed,
         State::Running => Shown::Running,
         State::Ending => Shown::Ending,
         State::Ended => Shown::Ended,
@@ -61,9 +64,10 @@ fn values(status: &Status) -> Values {
         model: status.medium.model.clone().into_bytes(),
         chunk: status.chunk,
         chunks: u32::try_from(chunks).unwrap_or(u32::MAX),
+        can_trigger: status.pre_trigger.is_some(),
+        can_address: false,
         write,
         read,
-        ..Values::default()
     }
 }
 

@@ -1,0 +1,66 @@
+//! What a person or a program is told of a trigger.
+
+use engine::Nanos;
+use live::drivers::record::{Status, Triggered};
+use record::format::Trigger;
+use record::{Kept, pre_trigger_buffer};
+use serde_json::{Value, json};
+
+use crate::args::RecordArgs;
+
+/// How long bytes are kept until somebody triggers.
+pub(super) fn keep(args: &RecordArgs) -> Option<Nanos> {
+    args.pre_trigger.map(Nanos::from)
+}
+
+/// The number of chunks that the buffer needs for what is to be kept; 0 if that is not known.
+pub(super) fn chunks(args: &RecordArgs) -> u64 {
+    let known = args.rate.zip(keep(args));
+    known.map_or(0, |(rate, keep)| pre_trigger_buffer(rate, keep, args.chunk, args.from.len()))
+}
+
+/// Tells if a buffer of so many chunks keeps less than is asked for.
+pub(super) fn warn(args: &RecordArgs, buffer: usize) {
+    let (Some(keep), needed) = (keep(args), chunks(args)) else { return };
+    let buffer = buffer as u64;
+    if needed > buffer {
+        let time = u128::from(keep.get()) * u128::from(buffer) / u128::from(needed);
+        let time = Nanos::new(u64::try_from(time).unwrap_or(u64::MAX));
+        let bytes = needed * u64::from(args.chunk);
+        note!(
+            "farlane: at this rate the buffer keeps about {time} of the {keep} before a trigger: it needs \
+             --buffer {bytes}"
+        );
+    }
+}
+
+/// What is kept of what is asked for.
+pub(super) fn kept_text(status: &Status, kept: &Kept) -> String {
+    let asked = status.pre_trigger.unwrap_or_default();
+    let short = if kept.is_short { "; the buffer is full and has no room for more" } else { "" };
+    format!("armed: the last {} of {asked} are kept{short}", kept.time)
+}
+
+pub(super) fn trigger_json(triggered: Triggered) -> Value {
+    let Trigger { time, before } = triggered.trigger;
+    json!({ "when": time, "before_ns": before, "bytes_before": triggered.bytes })
+}
+
+/// The event that tells of a trigger.
+pub(super) fn event(triggered: Triggered) -> Value {
+    let mut event = trigger_json(triggered);
+    event["event"] = "trigger".into();
+    event
+}
+
+pub(super) fn text(triggered: Triggered) -> String {
+    let Trigger { time, before } = triggered.trigger;
+    let (when, before) = (date(time), Nanos::new(before));
+    format!("triggered at {when}; the recording begins {before} earlier, with {} B", triggered.bytes)
+}
+
+/// A time in nanoseconds since 1970, as a date.
+pub(super) fn date(nanos: u64) -> String {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(nanos);
+    humantime::format_rfc3339_millis(time).to_string()
+}
