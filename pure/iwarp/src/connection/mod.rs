@@ -1,0 +1,371 @@
+//! One end of a connection.
+
+mod receive;
+mod startup;
+mod transmit;
+
+use alloc::collections::VecDeque;
+
+use engine::{Buffer, Engine, Instant, Outbox};
+use rdma::{
+    Disconnected, Done, Endpoint, Event, Exposure, Key, Limits, Operation, PostError, QueuePair,
+    ReceiveRequest, RegisterError, Remote, SendRequest, WorkCompletion, WorkError,
+};
+
+use crate::inbound::Inbound;
+use crate::wire::{Fault, FrameKind, Shown};
+use crate::{Config, MESSAGE_BYTES_MAX};
+use receive::Receiving;
+use startup::{Frame, Request};
+use transmit::{InFlight, Reading};
+
+/// What the world tells a connection.
+#[derive(Debug)]
+pub enum Input {
+    /// Bytes from the peer, in order. The block is held as long as data in it are in use.
+    Received(Buffer),
+    /// The peer sends nothing any more: it has closed its side of the stream, or the stream is lost.
+    Closed,
+}
+
+/// What a connection asks of the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// The connection is over. The world sends what the outbox still holds, then closes the stream.
+    Close,
+}
+
+/// How far a connection is.
+#[derive(Debug)]
+enum State {
+    /// The frame of the peer has not come whole.
+    Starting {
+        frame: Frame,
+        deadline: Instant,
+    },
+    /// The user is to accept or reject.
+    Deciding(Request),
+    Ready,
+    /// The world is asked to close the stream.
+    Closing,
+    Over,
+}
+
+/// One end of a connection: a queue pair over a byte stream.
+///
+/// The end is an [`Endpoint`] for its user and an [`Engine`] for its world. Work requests may be
+/// posted at any time between calls of the world; the outbox may have bytes to send then.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    state: State,
+    pair: QueuePair,
+    events: VecDeque<Event>,
+    inbound: Inbound,
+    outbox: Outbox,
+    /// Whether CRCs are sent and checked.
+    crc: bool,
+    /// The peer may be sent to: the end that accepts waits for the first FPDU.
+    may_send: bool,
+    /// ORD as both ends have agreed upon it.
+    reads_outstanding_max: usize,
+    /// IRD as both ends have agreed upon it.
+    reads_answered_max: usize,
+    /// Send requests that were taken and not completed, in order.
+    in_flight: VecDeque<InFlight>,
+    /// Number of requests that have left `in_flight`.
+    retired: u64,
+    /// Reads that were sent and not answered whole, in order.
+    reads: VecDeque<Reading>,
+    /// Where in the outbox's stream the responses end that were not sent whole.
+    responses: VecDeque<u64>,
+    /// The message of the peer of which a part has come.
+    receiving: Option<Receiving>,
+    /// Numbers of the next messages sent, for the queues of sends and of read requests.
+    next_sent: [u32; 2],
+    /// Numbers of the next messages of the peer, likewise.
+    next_received: [u32; 2],
+}
+
+impl Connection {
+    /// The end that connects, over a stream that is open. It sends its request at once, with
+    /// `private_data` for the peer's user.
+    ///
+    /// # Panics
+    /// When settings are not legal, or the private data are longer than
+    /// [`PRIVATE_DATA_MAX`](crate::PRIVATE_DATA_MAX).
+    pub fn connect(now: Instant, config: Config, private_data: &[u8]) -> Self {
+        let mut end = Self::new(now, config, FrameKind::Reply);
+        end.send_request(private_data);
+        end
+    }
+
+    /// The end that accepts or rejects, over a stream that is open. It waits for a request.
+    ///
+    /// # Panics
+    /// When settings are not legal.
+    pub fn accept(now: Instant, config: Config) -> Self {
+        Self::new(now, config, FrameKind::Request)
+    }
+
+    fn new(now: Instant, config: Config, awaited: FrameKind) -> Self {
+        let config = config.checked();
+        let mut pair = QueuePair::new(rdma::Config {
+            id: config.queue_pair,
+            send_depth: config.send_depth,
+            receive_depth: config.receive_depth,
+            shared_receives: config.shared_receives.clone(),
+            completions: config.completions.clone(),
+        });
+        pair.modify(rdma::State::Initialised).expect("a new queue pair can be initialised");
+        let deadline = now + config.setup_timeout;
+        Self {
+            state: State::Starting { frame: Frame::new(awaited), deadline },
+            pair,
+            events: VecDeque::new(),
+            inbound: Inbound::default(),
+            outbox: Outbox::default(),
+            crc: false,
+            may_send: false,
+            reads_outstanding_max: config.reads_outstanding_max.into(),
+            reads_answered_max: config.reads_answered_max.into(),
+            in_flight: VecDeque::new(),
+            retired: 0,
+            reads: VecDeque::new(),
+            responses: VecDeque::new(),
+            receiving: None,
+            next_sent: [1; 2],
+            next_received: [1; 2],
+            config,
+        }
+    }
+
+    /// The bytes to be sent.
+    pub const fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// The bytes to be sent, for a world that takes them out. It need not call [`Self::sent`] for
+    /// bytes taken out, but must call it, with 0, once it has taken some.
+    pub const fn outbox_mut(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// The first `count` bytes of the outbox were sent.
+    ///
+    /// # Panics
+    /// When the outbox has fewer bytes.
+    pub fn sent(&mut self, count: usize) {
+        self.outbox.advance(count);
+        self.retire();
+        self.pump();
+    }
+
+    /// Where the next received bytes belong, if a part of an FPDU has come: a world may receive
+    /// straight into this place instead of passing a block on.
+    pub fn landing(&mut self) -> Option<&mut [u8]> {
+        self.inbound.landing().filter(|_| matches!(self.state, State::Ready))
+    }
+
+    /// The first `count` bytes of [`Self::landing`] were received.
+    ///
+    /// # Panics
+    /// When fewer bytes were to come.
+    pub fn landed(&mut self, count: usize) {
+        let whole = self.inbound.landed(count, &mut self.config.pool.borrow_mut());
+        if let Some(fpdu) = whole {
+            self.on_fpdu(&fpdu);
+            self.pump();
+        }
+    }
+
+    /// Whether CRCs are used, once the connection is made.
+    pub const fn uses_crc(&self) -> bool {
+        self.crc
+    }
+
+    /// Reads of this end, and of the peer, that may be outstanding at a time (ORD, IRD), once the
+    /// connection is made.
+    pub const fn read_limits(&self) -> (usize, usize) {
+        (self.reads_outstanding_max, self.reads_answered_max)
+    }
+
+    /// Whether the connection is over.
+    pub const fn is_over(&self) -> bool {
+        matches!(self.state, State::Closing | State::Over)
+    }
+
+    fn on_received(&mut self, block: &Buffer) {
+        let mut at = 0;
+        while at < block.len() && !self.is_over() {
+            if !matches!(self.state, State::Ready) {
+                at += self.on_startup(&block[at..]);
+                continue;
+            }
+            let next = self.inbound.next(block, &mut at, &mut self.config.pool.borrow_mut());
+            if let Some(fpdu) = next {
+                self.on_fpdu(&fpdu);
+            }
+        }
+    }
+
+    fn on_closed(&mut self) {
+        let why = match &self.state {
+            State::Closing | State::Over => return,
+            State::Starting { .. } | State::Deciding(_) => {
+                Disconnected::PeerFault("the stream ended before the connection was made")
+            }
+            State::Ready if self.inbound.is_within() => {
+                Disconnected::PeerFault("the stream ended within an FPDU")
+            }
+            State::Ready => Disconnected::InOrder,
+        };
+        self.close(why, WorkError::Flushed);
+    }
+
+    /// Ends the connection because of a fault of the peer, which is told by a Terminate message.
+    /// `request` is how the oldest send request ends.
+    fn terminate(&mut self, fault: Fault, shown: Shown<'_>, why: Disconnected, request: WorkError) {
+        if self.is_over() {
+            return;
+        }
+        self.send_terminate(fault, shown);
+        self.close(why, request);
+    }
+
+    /// Ends the connection, and tells the user `why`. The oldest send request ends with `request`,
+    /// all others are flushed.
+    fn close(&mut self, why: Disconnected, request: WorkError) {
+        self.end(Event::Disconnected(why), request);
+    }
+
+    fn end(&mut self, event: Event, request: WorkError) {
+        self.state = State::Closing;
+        if let Some(receiving) = self.receiving.take() {
+            self.pair.fail_receive(receiving.request, WorkError::Flushed);
+        }
+        self.pair.fail(request);
+        self.inbound = Inbound::default();
+        self.in_flight.clear();
+        self.reads.clear();
+        self.responses.clear();
+        self.events.push_back(event);
+    }
+
+    /// Whether a request can be done at all.
+    fn check(&self, operation: &Operation) -> Result<(), PostError> {
+        let length = match operation {
+            Operation::Send { immediate: Some(_), .. } => return Err(PostError::Unsupported),
+            Operation::Send { inline, data, .. } => inline.len() + data.len(),
+            Operation::Write { data, remote } if data.len() > remote.length as usize => {
+                return Err(PostError::Unsupported);
+            }
+            Operation::Write { data, .. } => data.len(),
+            Operation::Read { .. } if self.reads_outstanding_max == 0 => return Err(PostError::Unsupported),
+            Operation::Read { remote } => remote.length as usize,
+        };
+        if length > MESSAGE_BYTES_MAX as usize { Err(PostError::Unsupported) } else { Ok(()) }
+    }
+}
+
+impl Endpoint for Connection {
+    fn limits(&self) -> Limits {
+        Limits {
+            send_requests: self.config.send_depth,
+            receive_requests: self.config.receive_depth,
+            message_bytes: MESSAGE_BYTES_MAX,
+            invalidate: true,
+            immediate: false,
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn accept(&mut self, private_data: &[u8]) {
+        self.answer(private_data, true);
+    }
+
+    fn reject(&mut self, private_data: &[u8]) {
+        self.answer(private_data, false);
+    }
+
+    fn disconnect(&mut self) {
+        if !self.is_over() {
+            self.close(Disconnected::InOrder, WorkError::Flushed);
+        }
+    }
+
+    fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.check(&request.operation)?;
+        self.pair.post_send(request)?;
+        self.pump();
+        Ok(())
+    }
+
+    fn post_receive(&mut self, request: ReceiveRequest) -> Result<(), PostError> {
+        self.pair.post_receive(request)
+    }
+
+    fn poll_completion(&mut self) -> Option<WorkCompletion> {
+        self.config.completions.borrow_mut().poll()
+    }
+
+    fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError> {
+        self.config.domain.borrow_mut().register(self.config.queue_pair, exposure)
+    }
+
+    fn deregister(&mut self, key: Key) -> Option<Buffer> {
+        self.config.domain.borrow_mut().deregister(self.config.queue_pair, key)
+    }
+}
+
+impl Engine for Connection {
+    type Input<'a> = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, _now: Instant, input: Input) {
+        match input {
+            Input::Received(block) => self.on_received(&block),
+            Input::Closed => self.on_closed(),
+        }
+        self.pump();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.poll_timeout().is_some_and(|deadline| deadline <= now) {
+            self.close(Disconnected::TimedOut, WorkError::Flushed);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        if matches!(self.state, State::Closing) {
+            self.state = State::Over;
+            return Some(Output::Close);
+        }
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Starting { deadline, .. } => Some(deadline),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Connection {
+    /// Gives up what the peer may access.
+    fn drop(&mut self) {
+        self.config.domain.borrow_mut().release(self.config.queue_pair);
+    }
+}
+
+/// What a request has done, other than a read.
+const fn done_of(operation: &Operation) -> Done {
+    match operation {
+        Operation::Write { .. } => Done::Written,
+        Operation::Send { .. } | Operation::Read { .. } => Done::Sent,
+    }
+}

@@ -1,0 +1,214 @@
+//! Sending: work requests, read responses and Terminate messages become FPDUs.
+
+use engine::{Buffer, BufferMut};
+use rdma::{Done, Key, Operation, Remote};
+
+use super::{Connection, State, done_of};
+use crate::wire::{Fault, Header, Opcode, ReadRequest, Shown, Terminate, padding};
+
+/// A send request that was taken and is not complete.
+#[derive(Debug)]
+pub(super) enum InFlight {
+    /// It is done once the outbox has sent everything before `end`.
+    Sending { end: u64, done: Done },
+    /// It is done once the response has come whole, which is then here.
+    Reading(Option<Buffer>),
+}
+
+/// A read whose response has not come whole.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// The key that the response must name.
+    pub(super) sink: Key,
+    pub(super) length: u32,
+    /// Bytes that have come.
+    pub(super) filled: u32,
+    /// The data, if they come in several segments.
+    pub(super) block: Option<BufferMut>,
+    /// The number of the request, counted over all that were taken. `None` for the message by which
+    /// the peer may send.
+    pub(super) number: Option<u64>,
+}
+
+/// The empty message by which the other end may send (RTR).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FirstMessage {
+    Write,
+    Read,
+}
+
+/// The range of each segment of a message of `length` bytes. A message without bytes has one.
+fn segments(length: usize, longest: u32) -> impl Iterator<Item = (core::ops::Range<usize>, bool)> {
+    let longest = longest as usize;
+    let count = length.div_ceil(longest).max(1);
+    (0..count).map(move |index| {
+        let start = index * longest;
+        (start..length.min(start + longest), index + 1 == count)
+    })
+}
+
+/// An offset or length within a message, which is smaller than 4 GiB.
+pub(super) fn narrow(length: usize) -> u32 {
+    u32::try_from(length).expect("a message is smaller than 4 GiB")
+}
+
+impl Connection {
+    /// Sends what may be sent: requests in order, but no read beyond ORD, and nothing past such a
+    /// read.
+    pub(super) fn pump(&mut self) {
+        if !self.may_send || !matches!(self.state, State::Ready) {
+            return;
+        }
+        while let Some(next) = self.pair.next_send() {
+            let is_read = matches!(next.operation, Operation::Read { .. });
+            if is_read && self.reads.len() >= self.reads_outstanding_max {
+                return;
+            }
+            let Some(request) = self.pair.take_send() else { return };
+            let done = done_of(&request.operation);
+            match request.operation {
+                Operation::Read { remote } => {
+                    let number = self.retired + self.in_flight.len() as u64;
+                    self.send_read(remote, Some(number));
+                    self.in_flight.push_back(InFlight::Reading(None));
+                    continue;
+                }
+                Operation::Write { data, remote } => self.send_tagged(Opcode::Write, remote, &data),
+                Operation::Send { inline, data, invalidate, .. } => {
+                    self.send_message(&inline, &data, invalidate);
+                }
+            }
+            self.in_flight.push_back(InFlight::Sending { end: self.outbox.end(), done });
+        }
+    }
+
+    /// Completes the requests that are done, in order.
+    pub(super) fn retire(&mut self) {
+        let sent = self.outbox.sent();
+        while let Some(first) = self.in_flight.front_mut() {
+            let done = match first {
+                InFlight::Sending { end, done } if *end <= sent => done.clone(),
+                InFlight::Reading(Some(data)) => Done::Read(core::mem::take(data)),
+                InFlight::Sending { .. } | InFlight::Reading(None) => break,
+            };
+            self.in_flight.pop_front();
+            self.retired += 1;
+            self.pair.complete_send(done);
+        }
+        while self.responses.front().is_some_and(|end| *end <= sent) {
+            self.responses.pop_front();
+        }
+    }
+
+    /// The read request `number` is done.
+    pub(super) fn complete_read(&mut self, number: u64, data: Buffer) {
+        let index = usize::try_from(number - self.retired).ok();
+        if let Some(InFlight::Reading(place)) = index.and_then(|index| self.in_flight.get_mut(index)) {
+            *place = Some(data);
+        }
+        self.retire();
+    }
+
+    /// Sends the message by which the other end may send.
+    pub(super) fn send_first(&mut self, first: Option<FirstMessage>) {
+        let nowhere = Remote { key: Key(0), address: 0, length: 0 };
+        match first {
+            Some(FirstMessage::Write) => self.send_tagged(Opcode::Write, nowhere, &Buffer::EMPTY),
+            Some(FirstMessage::Read) => self.send_read(nowhere, None),
+            None => {}
+        }
+    }
+
+    /// Sends a message of the queue of sends: `inline`, then `data`.
+    fn send_message(&mut self, inline: &[u8], data: &Buffer, invalidate: Option<Key>) {
+        let opcode = Opcode::Send { invalidates: invalidate.is_some(), solicited: false };
+        let message = self.next_sent[0];
+        self.next_sent[0] = message.wrapping_add(1);
+        for (range, last) in segments(inline.len() + data.len(), self.config.segment_bytes) {
+            let header = Header::Untagged {
+                opcode,
+                last,
+                invalidate: invalidate.unwrap_or(Key(0)),
+                number: message,
+                offset: narrow(range.start),
+            };
+            let split = inline.len();
+            let before = &inline[range.start.min(split)..range.end.min(split)];
+            let behind = data.slice(range.start.max(split) - split..range.end.max(split) - split);
+            self.send_segment(header, before, behind, self.crc);
+        }
+    }
+
+    /// Sends a write or a read response.
+    pub(super) fn send_tagged(&mut self, opcode: Opcode, remote: Remote, data: &Buffer) {
+        for (range, last) in segments(data.len(), self.config.segment_bytes) {
+            let address = remote.address.wrapping_add(range.start as u64);
+            let header = Header::Tagged { opcode, last, key: remote.key, address };
+            self.send_segment(header, &[], data.slice(range), self.crc);
+        }
+    }
+
+    fn send_read(&mut self, source: Remote, number: Option<u64>) {
+        let message = self.next_sent[1];
+        self.next_sent[1] = message.wrapping_add(1);
+        let sink = Key(message);
+        let header = Header::Untagged {
+            opcode: Opcode::ReadRequest,
+            last: true,
+            invalidate: Key(0),
+            number: message,
+            offset: 0,
+        };
+        let request = ReadRequest { sink, sink_address: 0, source };
+        self.send_segment(header, &request.emit(), Buffer::EMPTY, self.crc);
+        self.reads.push_back(Reading { sink, length: source.length, filled: 0, block: None, number });
+    }
+
+    pub(super) fn send_terminate(&mut self, fault: Fault, shown: Shown<'_>) {
+        let header = Header::Untagged {
+            opcode: Opcode::Terminate,
+            last: true,
+            invalidate: Key(0),
+            number: 1,
+            offset: 0,
+        };
+        // The CRC is always right: the ends may not have agreed upon it yet.
+        self.send_segment(header, &Terminate { fault }.emit(shown), Buffer::EMPTY, true);
+    }
+
+    /// Sends one FPDU: `before` is copied, `data` stays where it is.
+    #[inline]
+    fn send_segment(&mut self, header: Header, before: &[u8], data: Buffer, crc: bool) {
+        let bytes = header.emit();
+        let header = &bytes[..header.length()];
+        let length = u16::try_from(header.len() + before.len() + data.len());
+        let length = length.expect("a segment fits into an FPDU");
+        let mut trailer = [0; 3 + 4];
+        let padding = padding(length);
+        if crc {
+            let zeroes = &trailer[..padding];
+            let parts = [&length.to_be_bytes(), header, before, &data, zeroes];
+            let sum = parts.iter().fold(0, |sum, part| (self.config.crc32c)(sum, part));
+            trailer[padding..padding + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+        self.outbox.write(&length.to_be_bytes());
+        self.outbox.write(header);
+        self.outbox.write(before);
+        self.outbox.gather(data);
+        self.outbox.write(&trailer[..padding + 4]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn segments_make_up_the_message() {
+        let of = |length, longest| segments(length, longest).collect::<Vec<_>>();
+        assert_eq!(of(0, 4), [(0..0, true)]);
+        assert_eq!(of(4, 4), [(0..4, true)]);
+        assert_eq!(of(9, 4), [(0..4, false), (4..8, false), (8..9, true)]);
+    }
+}
