@@ -113,14 +113,13 @@ use engine::Pool;
 
 pub use data_pointer::DataPointer;
 pub use engine::Outbox;
+pub use nvme::transport::QUEUE_SIZE_MAX;
 
 /// A pool of blocks that several connections share.
 pub type SharedPool = Rc<RefCell<Pool>>;
 
 /// In-capsule data in bytes that every controller takes on its Admin Queue.
 pub const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
-/// Maximum number of commands outstanding on a connection.
-pub const QUEUE_SIZE_MAX: u16 = 1024;
 /// Maximum number of R2Ts of one command outstanding at a time, for either end.
 pub const R2TS_PER_COMMAND_MAX: usize = 4;
 /// Maximum number of bytes that one command moves; a block of a pool holds as many.

@@ -1,5 +1,16 @@
-//! What the controllers' ends of all message transports have in common: how a command is named, how
+//! What the ends of all message transports have in common: the table of a queue's commands, how
 //! long a queue is, and how much memory a connection holds.
+//!
+//! Memory that a driver reaches, as over PCIe, needs none of this.
+
+mod controller;
+mod host;
+
+pub use controller::ControllerCommands;
+pub use host::HostCommands;
+
+/// Maximum number of commands outstanding on a connection.
+pub const QUEUE_SIZE_MAX: u16 = 1024;
 
 /// Names a command of a connection from its arrival to its completion: 0..queue size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,8 +19,8 @@ pub struct Slot(pub u16);
 /// The parameters of a queue that the Connect command settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Maximum number of commands outstanding at a time, from 1 to the transport's limit. A host
-    /// that sends more loses the connection.
+    /// Maximum number of commands outstanding at a time: 1..=[`QUEUE_SIZE_MAX`]. A host that sends
+    /// more loses the connection.
     pub size: u16,
     /// Maximum length of the data in a capsule, in bytes: IOCCSZ less the entry on an I/O queue,
     /// the transport's own limit on the Admin Queue.
