@@ -1,0 +1,354 @@
+//! A controller's end of a connection: one queue.
+//!
+//! Messages go in, commands come out. For each command, [`Connection::pull`] fetches its data (from
+//! the capsule, or by RDMA Read), [`Connection::push`] gives data to the host (by RDMA Write), and
+//! [`Connection::complete`] ends the command.
+//!
+//! A command's receive request is posted again only when its response is sent. So a host that sends
+//! no more commands than it has said never finds the controller without one, and what capsules hold
+//! is bounded. While the host leaves too much unread, no command is taken.
+
+mod receive;
+mod transfer;
+mod transmit;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::VecDeque;
+
+use engine::{Buffer, Engine, Instant};
+use nvme::transport::ControllerCommands;
+use nvme::wire::{CommandId, CompletionQueueEntry, Status};
+use rdma::{Endpoint, Limits};
+
+pub use crate::connection::{Closed, Fault, Parameters};
+pub use nvme::transport::{Held, Permission, Queue, Slot};
+pub use types::{Config, Output, Statistics};
+
+use crate::connection::Core;
+use crate::sender::Sender;
+use crate::wire::{DataPointer, Request};
+use crate::{ADMIN_CAPSULE_DATA_MAX, QUEUE_SIZE_MAX, SENDS_WAITING_MAX, TRANSFER_BYTES_MAX};
+use transfer::Pull;
+
+/// A command between its arrival and its response.
+#[derive(Debug)]
+struct Command {
+    id: CommandId,
+    pointer: DataPointer,
+    /// The data that came in the capsule.
+    capsule: Buffer,
+    pull: Pull,
+    /// Whether data were pushed to the host.
+    has_pushed: bool,
+    /// Bytes that the command counts in the connection's backlog.
+    reserved: u32,
+    /// Bytes that the host was asked for.
+    pulled: u32,
+    /// The completion of a command that was given up while its data were coming.
+    response: Option<CompletionQueueEntry>,
+}
+
+/// A request of the send queue.
+#[derive(Clone, Copy, Debug)]
+enum Posted {
+    /// Data of so many bytes, for the host.
+    Write(u32),
+    Response,
+    /// Data of a slot's transfer, from the host.
+    Read {
+        slot: u16,
+        offset: u32,
+        length: u32,
+    },
+}
+
+/// A controller's end of a connection, which carries one queue.
+#[derive(Debug)]
+pub struct Connection<E> {
+    config: Config,
+    core: Core<E, Posted>,
+    limits: Limits,
+    /// What the host has asked for.
+    request: Option<Request>,
+    queue: Queue,
+    commands: ControllerCommands<Command>,
+    /// Messages that have come and were not looked at. The receive requests bound them.
+    arrived: VecDeque<Buffer>,
+    /// Bytes of these messages.
+    arrived_bytes: u64,
+    /// Slots whose transfers wait for others to end, in order.
+    waiting: VecDeque<u16>,
+    /// Reads under way.
+    reads: u16,
+    /// Bytes that reads have asked for and that have not come.
+    pulling: u64,
+    /// Bytes that commands in flight will give to the host, or have brought in their capsules.
+    reserved: u64,
+    /// Bytes of data that requests of the send queue bring to the host.
+    unsent: u64,
+    /// Bytes that the host was asked for, including those that it has sent, for commands in flight.
+    pulled: u64,
+    permission: Permission,
+    statistics: Statistics,
+}
+
+impl<E: Endpoint> Connection<E> {
+    /// A connection that a host is asking `endpoint` for. Until [`Connection::set_queue`], it takes
+    /// one command at a time.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name, or the endpoint takes no requests.
+    pub fn new(now: Instant, config: Config, endpoint: E) -> Self {
+        config.check();
+        let limits = endpoint.limits();
+        assert!(limits.send_requests > 0 && limits.message_bytes > 0, "an endpoint that takes requests");
+        let sender = Sender::new(limits.send_requests, limits.send_requests / 2);
+        Self {
+            core: Core::new(endpoint, sender, now, config.initialise_timeout),
+            limits,
+            request: None,
+            queue: Queue { size: 1, capsule_data_max: ADMIN_CAPSULE_DATA_MAX, success_flag: false },
+            commands: ControllerCommands::new(1),
+            arrived: VecDeque::new(),
+            arrived_bytes: 0,
+            waiting: VecDeque::new(),
+            reads: 0,
+            pulling: 0,
+            reserved: 0,
+            unsent: 0,
+            pulled: 0,
+            permission: Permission::ALL,
+            statistics: Statistics::default(),
+            config,
+        }
+    }
+
+    /// Sets the parameters that the Connect command asked for. Call this before the Connect is
+    /// completed.
+    ///
+    /// # Panics
+    /// When the size is 0 or more than [`QUEUE_SIZE_MAX`], or a capsule has more data than the
+    /// settings of the connection and [`ADMIN_CAPSULE_DATA_MAX`] allow.
+    pub fn set_queue(&mut self, queue: Queue) {
+        let most = self.config.capsule_data_max.max(ADMIN_CAPSULE_DATA_MAX);
+        assert!(queue.capsule_data_max <= most, "at most {most} B in a capsule");
+        assert!((1..=QUEUE_SIZE_MAX).contains(&queue.size), "1..={QUEUE_SIZE_MAX} commands");
+        self.commands.grow(queue.size);
+        self.queue = queue;
+    }
+
+    /// The endpoint, for whoever looks at it.
+    pub const fn endpoint(&self) -> &E {
+        &self.core.endpoint
+    }
+
+    /// The endpoint, for whoever moves its bytes. Outputs may follow.
+    pub const fn endpoint_mut(&mut self) -> &mut E {
+        &mut self.core.endpoint
+    }
+
+    /// Whether news from the host are wanted now. Messages that come nevertheless are kept; the
+    /// receive requests bound them.
+    pub fn wants_input(&self) -> bool {
+        !self.is_over() && (self.arrived.is_empty() || !self.is_stuffed())
+    }
+
+    /// How many bytes the connection holds for its host.
+    pub const fn held(&self) -> Held {
+        Held { to_host: self.backlog() + self.arrived_bytes, from_host: self.pulled }
+    }
+
+    /// Whether the host was asked for data that have not come.
+    pub const fn is_owed_data(&self) -> bool {
+        self.pulling > 0
+    }
+
+    /// Sets what the connection may do from now on.
+    pub fn permit(&mut self, permission: Permission) {
+        self.permission = permission;
+        if !self.is_over() {
+            self.ask_waiting();
+        }
+    }
+
+    /// Ends the connection at once and silently: what was not sent is dropped.
+    pub fn give_up(&mut self) {
+        self.core.give_up();
+        self.forget();
+    }
+
+    /// Number of commands that were not completed.
+    pub const fn outstanding(&self) -> u16 {
+        self.commands.live()
+    }
+
+    /// Counters since the beginning.
+    pub const fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// The data that the command of `slot` sends. Data in the capsule are returned at once; other
+    /// data come by [`Output::HostData`] once they were read. Only one pull for each command is
+    /// allowed.
+    ///
+    /// # Errors
+    /// The status to complete the command with, if its SGL descriptor offers fewer bytes.
+    ///
+    /// # Panics
+    /// When no command has that slot, or `length` is 0 or more than [`TRANSFER_BYTES_MAX`].
+    pub fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
+        assert!((1..=TRANSFER_BYTES_MAX).contains(&length), "a pull of 1..={TRANSFER_BYTES_MAX} B");
+        let over = self.is_over();
+        let capsule_data_max = self.queue.capsule_data_max as usize;
+        let command = self.commands.get(slot.0).expect("a pull is for a command in flight");
+        match command.pointer {
+            DataPointer::InCapsule { offset, length: offered } => {
+                let whole = core::mem::take(&mut command.capsule);
+                let whole = whole.slice(0..whole.len().min(capsule_data_max));
+                in_capsule(&whole, offset, offered, length).map(Some)
+            }
+            // A host may offer more than the command needs, as Linux does for Dataset Management.
+            DataPointer::Keyed { remote, .. } if remote.length >= length => {
+                if over {
+                    return Ok(None);
+                }
+                command.pull = Pull::new(length);
+                self.waiting.push_back(slot.0);
+                self.ask_waiting();
+                Ok(None)
+            }
+            pointer => Err(pointer.refusal()),
+        }
+    }
+
+    /// Gives the host `data`, which belong at `offset` of the `total` bytes that the command of
+    /// `slot` moves. Pieces may come in any order, and are written in that order.
+    ///
+    /// # Errors
+    /// The status to complete the command with, if its SGL descriptor has no room for `total`
+    /// bytes.
+    ///
+    /// # Panics
+    /// When no command has that slot, or the piece does not lie within the whole.
+    pub fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
+        if self.is_over() {
+            return Ok(());
+        }
+        let command = self.commands.get(slot.0).expect("a push is for a command in flight");
+        let remote = match command.pointer {
+            DataPointer::Keyed { remote, .. } if remote.length >= total => remote,
+            pointer => return Err(pointer.refusal()),
+        };
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = u32::try_from(data.len()).ok().and_then(|length| offset.checked_add(length));
+        assert!(end.is_some_and(|end| end <= total), "a piece lies within its transfer");
+        command.has_pushed = true;
+        self.write(remote, offset, data);
+        Ok(())
+    }
+
+    /// Ends the command of `slot`, with its identifier filled in. The slot is free at once, unless
+    /// data of the host are still being read for it. In that case the slot becomes free when the
+    /// data have come, and no further output names it.
+    ///
+    /// # Panics
+    /// When no command has that slot.
+    pub fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
+        let over = self.is_over();
+        let command = self.commands.get(slot.0).expect("a completion is for a command in flight");
+        let entry = CompletionQueueEntry { command_id: command.id, ..entry };
+        if command.pull.is_active() {
+            // A response may end the loan of memory, so it waits for the reads of that memory.
+            let coming = command.pull.is_coming() && !over;
+            command.response = coming.then_some(entry);
+            // Data that were not asked for yet are no longer needed.
+            self.waiting.retain(|waiting| *waiting != slot.0);
+            if coming {
+                return;
+            }
+        }
+        self.respond(slot.0, entry);
+    }
+
+    /// Ends the connection because of `fault`.
+    pub fn terminate(&mut self, fault: Fault) {
+        self.core.close(Closed::PeerFault(fault));
+    }
+
+    /// Ends the connection if it was not made in time.
+    pub fn on_time(&mut self, now: Instant) {
+        self.core.on_time(now);
+    }
+
+    /// When [`Connection::on_time`] is due, if ever.
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.core.deadline()
+    }
+
+    const fn is_over(&self) -> bool {
+        self.core.is_over()
+    }
+
+    /// Whether no further command may be taken: the host leaves too much unread, has too much
+    /// coming, or the permission is missing.
+    fn is_stuffed(&self) -> bool {
+        !self.permission.commands
+            || self.backlog() > self.config.backlog_bytes_max
+            || self.core.sender.waiting() > SENDS_WAITING_MAX
+    }
+
+    const fn backlog(&self) -> u64 {
+        self.unsent + self.reserved
+    }
+
+    /// Forgets what waits.
+    fn forget(&mut self) {
+        self.arrived.clear();
+        self.waiting.clear();
+        (self.arrived_bytes, self.unsent, self.pulling, self.reads) = (0, 0, 0, 0);
+    }
+}
+
+/// The data of a capsule that a command uses.
+fn in_capsule(whole: &Buffer, offset: u64, offered: u32, length: u32) -> Result<Buffer, Status> {
+    use nvme::wire::StatusCode::{DataSglLengthInvalid, SglOffsetInvalid};
+    let start = usize::try_from(offset).ok().filter(|start| *start <= whole.len());
+    let start = start.ok_or(SglOffsetInvalid)?;
+    if offered as usize > whole.len() - start || offered < length {
+        return Err(DataSglLengthInvalid.into());
+    }
+    Ok(whole.slice(start..start + length as usize))
+}
+
+/// Inputs are the endpoint's. Its outputs, if it has any, are taken from
+/// [`Connection::endpoint_mut`].
+impl<E: Endpoint + Engine> Engine for Connection<E> {
+    type Input<'a> = E::Input<'a>;
+    type Output = Output;
+
+    #[inline]
+    fn handle_input(&mut self, now: Instant, input: E::Input<'_>) {
+        self.core.endpoint.handle_input(now, input);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.core.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.core.endpoint.handle_timeout(now);
+        }
+        self.on_time(now);
+    }
+
+    #[inline]
+    fn poll_output(&mut self) -> Option<Output> {
+        self.poll()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.core.endpoint.poll_timeout(), self.deadline()].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,108 @@
+//! What passes between a controller's end of a connection and its world.
+
+use engine::{Buffer, Nanos};
+use nvme::transport::Slot;
+use nvme::wire::{CommandId, SubmissionQueueEntry};
+
+use crate::connection::{Closed, Parameters};
+use crate::wire::Rejection;
+use crate::{ADMIN_CAPSULE_DATA_MAX, QUEUE_SIZE_MAX, SharedPool, TRANSFER_BYTES_MAX};
+
+/// The largest identifier of a controller (CNTLID); the others are reserved.
+const CONTROLLER_ID_MAX: u16 = 0xffef;
+
+/// The settings of a controller's end of a connection.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The pool for data that come in parts.
+    pub pool: SharedPool,
+    /// Most commands that a host may send at a time (HSQSIZE): 1..=[`QUEUE_SIZE_MAX`]. A host that
+    /// asks for more is refused.
+    pub queue_size_max: u16,
+    /// The largest identifier of a queue. A host that asks for another is refused.
+    pub queue_id_max: u16,
+    /// The largest identifier of a controller. A host that names another is refused.
+    pub controller_id_max: u16,
+    /// Refuses every host for this reason. Whoever sees that there is no room, or that IRD or ORD
+    /// of the request do not do, says it here.
+    pub refusal: Option<Rejection>,
+    /// Maximum length of the data in a capsule, in bytes: at least the
+    /// [`capsule_data_max`](nvme::transport::Queue::capsule_data_max) of each queue.
+    pub capsule_data_max: u32,
+    /// RDMA Reads outstanding at a time (ORD, and no more than the host's IRD): at least 1.
+    pub reads_max: u16,
+    /// Limit on the bytes asked for by reads at a time, over all commands; further transfers wait.
+    /// One read is always let through.
+    pub pull_bytes_max: u32,
+    /// Limit on the bytes that wait for the host to take them, including those that commands in
+    /// flight will bring. Beyond the limit, no further command is taken.
+    pub backlog_bytes_max: u64,
+    /// Whether responses invalidate keys where the host asks for it and the endpoint can do it.
+    pub remote_invalidate: bool,
+    /// How long the connection may take to be made.
+    pub initialise_timeout: Nanos,
+}
+
+impl Config {
+    /// Settings with the usual limits.
+    pub const fn new(pool: SharedPool) -> Self {
+        Self {
+            pool,
+            queue_size_max: QUEUE_SIZE_MAX,
+            queue_id_max: u16::MAX,
+            controller_id_max: CONTROLLER_ID_MAX,
+            refusal: None,
+            capsule_data_max: ADMIN_CAPSULE_DATA_MAX,
+            reads_max: 16,
+            pull_bytes_max: 8 << 20,
+            backlog_bytes_max: 8 << 20,
+            remote_invalidate: true,
+            initialise_timeout: Nanos::from_secs(10),
+        }
+    }
+
+    pub(super) fn check(&self) {
+        assert!((1..=QUEUE_SIZE_MAX).contains(&self.queue_size_max), "1..={QUEUE_SIZE_MAX} commands");
+        assert!(self.capsule_data_max <= TRANSFER_BYTES_MAX, "at most {TRANSFER_BYTES_MAX} B in a capsule");
+        assert!(self.reads_max > 0, "at least one read at a time");
+    }
+}
+
+/// What the connection tells its owner.
+#[derive(Debug)]
+pub enum Output {
+    /// The connection is made.
+    Initialized(Parameters),
+    /// A command, with its data if they were in the capsule: [`super::Connection::pull`] returns
+    /// them.
+    Command {
+        /// Names the command until it is completed.
+        slot: Slot,
+        /// The submission queue entry of the command.
+        entry: SubmissionQueueEntry,
+    },
+    /// The data that [`super::Connection::pull`] has asked the host for.
+    HostData {
+        /// The command that asked for the data.
+        slot: Slot,
+        /// The data, as many bytes as were asked for.
+        data: Buffer,
+    },
+    /// The connection is over. Nothing follows. A host whose memory cannot be reached loses its
+    /// connection, so no transfer fails alone.
+    Closed(Closed),
+}
+
+/// Counters since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commands that have come.
+    pub commands: u64,
+    /// Commands that the connection itself answered, because of duplicate identifiers.
+    pub refused: u64,
+    /// Keys of the host that responses have invalidated.
+    pub invalidated: u64,
+    /// The last identifier that an outstanding command had already; the new command was answered
+    /// with Command ID Conflict.
+    pub last_conflict: Option<CommandId>,
+}
