@@ -43,8 +43,10 @@ fn run() -> Result<(), Box<dyn Error>> {
     let host_id = HostId([0x5a; 16]);
     let association = host::Config::new(subsystem.parse()?, Nqn::of_host(host_id), host_id);
     let connection = nvme_tcp::host::Config::new(std::rc::Rc::new(Pool::default().into()));
-    let mut initiator =
-        Initiator::new(Config { multipath: multipath::Config::default(), connection }, vec![association]);
+    let mut initiator = Initiator::new(
+        Config { multipath: multipath::Config::default(), connection: connection.into() },
+        vec![association],
+    );
     let started = std::time::Instant::now();
     let now = || Instant::from_nanos(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut sockets = BTreeMap::<_, TcpStream>::new();

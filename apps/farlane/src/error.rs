@@ -62,7 +62,7 @@ pub(crate) enum Error {
 
     #[error("{0}")]
     #[diagnostic(help(
-        "farlane discover nvme-tcp://HOST:PORT lists the subsystems of a target; what farlane export offers is reached by tcp://HOST:PORT"
+        "farlane discover nvme-tcp://HOST:PORT, or nvme-rdma://HOST:PORT, lists the subsystems of a target; what farlane export offers is reached by tcp://HOST:PORT"
     ))]
     Fabrics(AttachError),
 

@@ -73,7 +73,7 @@ pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, StatusArgs};
-pub(crate) use target::{AccessState, HostSpec, OfferArgs, Provider, TargetAction};
+pub(crate) use target::{AccessState, HostSpec, OfferArgs, TargetAction};
 pub(crate) use transport::{Tcp, Transport};
 pub(crate) use trust::{
     CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, TlsHash, Trust, TrustArgs, Trusted,

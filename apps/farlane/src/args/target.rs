@@ -7,6 +7,7 @@ use std::str::FromStr;
 use assemblies::fabric::Fabric;
 use clap::{Args, Subcommand, ValueEnum};
 use live::carrier::identity::permit;
+use live::drivers::controller::Provider;
 use nvme::subsystem::{ANA_GROUPS_MAX, Permit};
 use nvme::wire::AnaState;
 use nvme_fabrics::wire::Nqn;
@@ -135,34 +136,6 @@ impl OfferArgs {
         let rdma = self.rdma.iter().map(|port| (port.listen, port.provider.fabric()));
         let ports: Vec<_> = tcp.chain(rdma).collect();
         if ports.is_empty() { vec![(SocketAddr::from(([127, 0, 0, 1], 4420)), Fabric::Tcp)] } else { ports }
-    }
-}
-
-/// What carries RDMA.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Provider {
-    /// iWARP over TCP connections.
-    #[default]
-    Iwarp,
-}
-
-impl Provider {
-    /// The fabric of a port with this provider.
-    pub(crate) const fn fabric(self) -> Fabric {
-        match self {
-            Self::Iwarp => Fabric::Iwarp,
-        }
-    }
-}
-
-impl FromStr for Provider {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "iwarp" => Ok(Self::Iwarp),
-            _ => Err(format!("'{text}' is no provider of RDMA; expected iwarp")),
-        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::session::{self, Needs};
 
 #[derive(Debug, Args)]
 pub(crate) struct DiscoverArgs {
-    /// The discovery controller, nvme-tcp://HOST[:PORT]
+    /// The discovery controller, nvme-tcp://HOST[:PORT] or nvme-rdma://HOST[:PORT]
     #[arg(value_name = "URL", required_unless_present = "mdns", conflicts_with = "mdns")]
     pub(crate) url: Option<SubsystemUrl>,
     /// Look for discovery controllers by multicast DNS (_nvme-disc._tcp), and list them
@@ -58,6 +58,9 @@ struct Record {
     traddr: String,
     treq: &'static str,
     sectype: &'static str,
+    /// Only of a port of NVMe/RDMA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rdma_prtype: Option<String>,
 }
 
 impl Record {
@@ -87,6 +90,7 @@ impl Record {
                 SecurityType::Tls13 => "tls13",
                 SecurityType::Other(_) => "unrecognized",
             },
+            rdma_prtype: entry.address.provider.map(|provider| provider.to_string()),
         }
     }
 }
@@ -123,8 +127,9 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
             ("tls13", _) => "  TLS possible",
             _ => "",
         };
+        let provider = record.rdma_prtype.as_deref().map_or(String::new(), |one| format!(" ({one})"));
         text.push_str(&format!(
-            "{}  {}  {}:{}  {}{security}\n",
+            "{}  {}{provider}  {}:{}  {}{security}\n",
             record.subnqn, record.trtype, record.traddr, record.trsvcid, record.subtype
         ));
     }

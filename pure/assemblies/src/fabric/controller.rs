@@ -1,5 +1,306 @@
 //! The controller's end of a connection, whatever its fabric.
 
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use core::fmt;
+
+use engine::{Buffer, Engine, Instant, Outbox, Rng};
+use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
+use nvme_rdma::QUEUE_SIZE_MAX;
+use nvme_rdma::controller as rdma;
+use nvme_tcp::controller as tcp;
+
 pub use nvme::transport::{Held, Permission, Queue, Slot};
-pub use nvme_tcp::controller::{Closed, Config, Connection, Input, Output, Parameters, Statistics};
-pub use nvme_tcp::{ADMIN_CAPSULE_DATA_MAX, Outbox};
+pub use nvme_tcp::ADMIN_CAPSULE_DATA_MAX;
+
+pub use super::Parameters;
+use super::QueuePairs;
+
+/// The settings of every connection of a target.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Settings of connections of NVMe/TCP.
+    pub tcp: tcp::Config,
+    /// Settings of connections of NVMe/RDMA.
+    pub rdma: rdma::Config,
+    /// Settings of the queue pairs of NVMe/RDMA.
+    pub pairs: QueuePairs,
+}
+
+impl From<tcp::Config> for Config {
+    /// The usual settings of NVMe/RDMA beside these of NVMe/TCP, with the same pool.
+    fn from(tcp: tcp::Config) -> Self {
+        let rdma = rdma::Config::new(Rc::clone(&tcp.pool));
+        // A controller lends no memory, so nobody can guess a key of its.
+        let pairs = QueuePairs::new(Rc::clone(&tcp.pool), tcp.crc32c, Rng::from_seed(0).into());
+        Self { tcp, rdma, pairs }
+    }
+}
+
+/// What the connection tells its owner.
+#[derive(Debug)]
+pub enum Output {
+    /// The connection is initialised.
+    Initialized(Parameters),
+    /// A command, with its data if they were in the capsule: [`Connection::pull`] returns them.
+    Command {
+        /// Names the command until it is completed.
+        slot: Slot,
+        /// The submission queue entry of the command.
+        entry: SubmissionQueueEntry,
+    },
+    /// The data that [`Connection::pull`] has asked the host for.
+    HostData {
+        /// The command that asked for the data.
+        slot: Slot,
+        /// The data, as many bytes as were asked for.
+        data: Buffer,
+    },
+    /// Pulled data are broken; complete the command with `status`.
+    HostDataFailed {
+        /// The command that asked for the data.
+        slot: Slot,
+        /// Status to complete the command with.
+        status: Status,
+    },
+    /// The connection is over: send what the outbox holds, then close. Nothing follows.
+    Closed(Closed),
+}
+
+/// Why a connection is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// A connection of NVMe/TCP.
+    Tcp(tcp::Closed),
+    /// A connection of NVMe/RDMA.
+    Rdma(rdma::Closed),
+}
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(why) => why.fmt(f),
+            Self::Rdma(why) => why.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Closed {}
+
+/// Counters of a connection since its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commands that have come.
+    pub commands: u64,
+    /// Commands that the connection itself answered.
+    pub refused: u64,
+}
+
+/// SGL Support (SGLS) on every fabric: SGLs, SGLs longer than the data, in-capsule data at an
+/// offset.
+const SGL_SUPPORT: u32 = 1 << 0 | 1 << 18 | 1 << 20;
+/// Bit of SGLS: Transport SGL Data Blocks.
+const TRANSPORT_DATA_BLOCKS: u32 = 21;
+/// Bit of SGLS: Keyed SGL Data Blocks.
+const KEYED_DATA_BLOCKS: u32 = 2;
+
+/// A controller's end of a connection, which carries one queue.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every connection is one of NVMe/TCP")]
+pub enum Connection {
+    /// NVMe/TCP.
+    Tcp(tcp::Connection),
+    /// NVMe/RDMA by iWARP.
+    Iwarp(Box<rdma::Connection<iwarp::Connection>>),
+}
+
+/// Does the same with whichever connection it is.
+macro_rules! each {
+    ($connection:expr, $end:ident => $act:expr) => {
+        match $connection {
+            Connection::Tcp($end) => $act,
+            Connection::Iwarp($end) => $act,
+        }
+    };
+}
+
+/// Does the same with whichever end moves the bytes of a connection.
+macro_rules! mover {
+    ($connection:expr, $end:ident => $act:expr) => {
+        match $connection {
+            Connection::Tcp($end) => $act,
+            Connection::Iwarp(connection) => {
+                let $end = connection.endpoint_mut();
+                $act
+            }
+        }
+    };
+}
+
+impl Connection {
+    /// A connection that was just accepted; see [`tcp::Connection::new`].
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name.
+    pub fn new(now: Instant, fabric: super::Fabric, config: &Config) -> Self {
+        match fabric {
+            super::Fabric::Tcp => Self::Tcp(tcp::Connection::new(now, config.tcp.clone())),
+            super::Fabric::Iwarp => {
+                let end = iwarp::Connection::accept(now, config.pairs.end(2 * QUEUE_SIZE_MAX));
+                Self::Iwarp(Box::new(rdma::Connection::new(now, config.rdma.clone(), end)))
+            }
+        }
+    }
+
+    /// The descriptors that commands may have, as Identify tells (SGLS).
+    pub const fn sgl_support(&self) -> u32 {
+        match self {
+            Self::Tcp(_) => SGL_SUPPORT | 1 << TRANSPORT_DATA_BLOCKS,
+            Self::Iwarp(_) => SGL_SUPPORT | 1 << KEYED_DATA_BLOCKS,
+        }
+    }
+
+    /// Sets the parameters that the Connect command asked for. Call this before the Connect is
+    /// completed.
+    ///
+    /// # Panics
+    /// When the size or the capsule exceeds the limits of the fabric.
+    pub fn set_queue(&mut self, queue: Queue) {
+        each!(self, end => end.set_queue(queue));
+    }
+
+    /// The bytes to send.
+    #[inline]
+    pub fn outbox(&mut self) -> &Outbox {
+        mover!(self, end => end.outbox())
+    }
+
+    /// The first `count` bytes of the outbox were sent. Outputs may follow.
+    ///
+    /// # Panics
+    /// When the outbox has fewer than `count` bytes.
+    #[inline]
+    pub fn sent(&mut self, count: usize) {
+        mover!(self, end => end.sent(count));
+    }
+
+    /// Whether bytes from the host are wanted now. Bytes that come nevertheless are kept.
+    #[inline]
+    pub fn wants_input(&self) -> bool {
+        each!(self, end => end.wants_input())
+    }
+
+    /// Where the next bytes from the host belong, if they are data that are being assembled. Report
+    /// the bytes received there by [`Connection::landed`].
+    #[inline]
+    pub fn landing(&mut self) -> Option<&mut [u8]> {
+        mover!(self, end => end.landing())
+    }
+
+    /// The first `count` bytes of [`Connection::landing`] were received.
+    ///
+    /// # Panics
+    /// When [`Connection::landing`] has fewer than `count` bytes.
+    pub fn landed(&mut self, count: usize) {
+        mover!(self, end => end.landed(count));
+    }
+
+    /// Bytes from the host, in order.
+    #[inline]
+    pub fn received(&mut self, now: Instant, bytes: Buffer) {
+        match self {
+            Self::Tcp(end) => end.handle_input(now, tcp::Input::Received(bytes)),
+            Self::Iwarp(end) => end.handle_input(now, iwarp::Input::Received(bytes)),
+        }
+    }
+
+    /// How many bytes the connection holds for its host.
+    #[inline]
+    pub fn held(&self) -> Held {
+        each!(self, end => end.held())
+    }
+
+    /// Whether the host was asked for data that have not come.
+    pub fn is_owed_data(&self) -> bool {
+        each!(self, end => end.is_owed_data())
+    }
+
+    /// Sets what the connection may do from now on.
+    #[inline]
+    pub fn permit(&mut self, permission: Permission) {
+        each!(self, end => end.permit(permission));
+    }
+
+    /// Ends the connection at once and silently: what the outbox holds is dropped.
+    pub fn give_up(&mut self) {
+        each!(self, end => end.give_up());
+    }
+
+    /// Number of commands that were not completed.
+    pub fn outstanding(&self) -> u16 {
+        each!(self, end => end.outstanding())
+    }
+
+    /// Counters since the beginning.
+    pub fn statistics(&self) -> Statistics {
+        let (commands, refused) = each!(self, end => (end.statistics().commands, end.statistics().refused));
+        Statistics { commands, refused }
+    }
+
+    /// The data that the command of `slot` sends, at once or by [`Output::HostData`]. Only one pull
+    /// for each command is allowed.
+    ///
+    /// # Errors
+    /// The status to complete the command with, if its SGL descriptor offers fewer bytes.
+    ///
+    /// # Panics
+    /// When no command has that slot, or `length` is 0 or more than the fabric moves.
+    #[inline]
+    pub fn pull(&mut self, slot: Slot, length: u32) -> Result<Option<Buffer>, Status> {
+        each!(self, end => end.pull(slot, length))
+    }
+
+    /// Gives the host `data`, which belong at `offset` of the `total` bytes that the command of
+    /// `slot` moves. Pieces may come in any order.
+    ///
+    /// # Errors
+    /// The status to complete the command with, if its SGL descriptor has no room for `total`
+    /// bytes.
+    ///
+    /// # Panics
+    /// When no command has that slot, or the piece does not lie within the whole.
+    #[inline]
+    pub fn push(&mut self, slot: Slot, offset: u32, total: u32, data: Buffer) -> Result<(), Status> {
+        each!(self, end => end.push(slot, offset, total, data))
+    }
+
+    /// Ends the command of `slot`, with its identifier filled in. The slot is free once nothing
+    /// more comes for it.
+    ///
+    /// # Panics
+    /// When no command has that slot.
+    #[inline]
+    pub fn complete(&mut self, slot: Slot, entry: CompletionQueueEntry) {
+        each!(self, end => end.complete(slot, entry));
+    }
+
+    /// The next output.
+    #[inline]
+    pub fn poll_output(&mut self) -> Option<Output> {
+        match self {
+            Self::Tcp(end) => Some(match end.poll_output()? {
+                tcp::Output::Initialized(agreed) => Output::Initialized(Parameters::Tcp(agreed)),
+                tcp::Output::Command { slot, entry } => Output::Command { slot, entry },
+                tcp::Output::HostData { slot, data } => Output::HostData { slot, data },
+                tcp::Output::HostDataFailed { slot, status } => Output::HostDataFailed { slot, status },
+                tcp::Output::Closed(why) => Output::Closed(Closed::Tcp(why)),
+            }),
+            Self::Iwarp(end) => Some(match end.poll_output()? {
+                rdma::Output::Initialized(agreed) => Output::Initialized(Parameters::Rdma(agreed)),
+                rdma::Output::Command { slot, entry } => Output::Command { slot, entry },
+                rdma::Output::HostData { slot, data } => Output::HostData { slot, data },
+                rdma::Output::Closed(why) => Output::Closed(Closed::Rdma(why)),
+            }),
+        }
+    }
+}

@@ -8,12 +8,16 @@
 
 pub mod controller;
 pub mod host;
+mod queue_pairs;
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
+use engine::Outbox;
 use nvme_fabrics::wire::{RdmaProvider, TransportAddress};
+
+pub use queue_pairs::QueuePairs;
 
 /// What carries the connections of a port or a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -45,7 +49,37 @@ impl fmt::Display for Fabric {
     }
 }
 
+/// What both ends of a connection have agreed upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameters {
+    /// Of a connection of NVMe/TCP.
+    Tcp(nvme_tcp::host::Parameters),
+    /// Of a connection of NVMe/RDMA.
+    Rdma(nvme_rdma::host::Parameters),
+}
+
+impl Parameters {
+    /// The parameters of a connection of NVMe/TCP; `None` if it is none.
+    pub const fn tcp(self) -> Option<nvme_tcp::host::Parameters> {
+        match self {
+            Self::Tcp(agreed) => Some(agreed),
+            Self::Rdma(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Parameters {
+    /// In words for a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(agreed) => agreed.fmt(f),
+            Self::Rdma(agreed) if agreed.remote_invalidate => f.write_str("RDMA"),
+            Self::Rdma(_) => f.write_str("RDMA without remote invalidation"),
+        }
+    }
+}
+
 /// The first `count` bytes of `outbox`, in one piece; fewer if it has fewer.
-pub(crate) fn first_bytes(outbox: &host::Outbox, count: usize) -> Vec<u8> {
+pub(crate) fn first_bytes(outbox: &Outbox, count: usize) -> Vec<u8> {
     outbox.slices().flatten().take(count).copied().collect()
 }

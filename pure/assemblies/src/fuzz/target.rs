@@ -42,7 +42,10 @@ impl Bench {
         let port = Port { id: PORT, address: address(4420).into(), is_any: true };
         let (subsystems, ports) = (Vec::from([subsystem]), Vec::from([port]));
         let directory = Directory { subsystems, ports, ..Directory::default() };
-        let mut target = Target::new(now, Config { connection, directory, rng: Rng::from_seed(1).into() });
+        let mut target = Target::new(
+            now,
+            Config { connection: connection.into(), directory, rng: Rng::from_seed(1).into() },
+        );
         target.add_subsystem(
             now,
             KEY,

@@ -13,16 +13,15 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Buffer, Engine, Instant, Watch};
+use engine::{Buffer, Engine, Instant, Outbox, Watch};
 use nvme::host::{Command, Completed};
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self, Association, Multipath};
-use nvme_fabrics::wire::QueueId;
 
 pub use types::{Config, ConnectionId, Input, Output};
 
-use crate::fabric::host::{self as end, Connection, Outbox};
+use crate::fabric::host::{self as end, Connection};
 use crate::watch::{Direction, Port};
 
 /// One queue's connection.
@@ -195,8 +194,9 @@ impl Initiator {
                 self.dispatch(now, dispatch);
                 return;
             }
-            From::OpenQueue { path, queue, size, capsule_data_max } => {
-                return self.open(path, queue, size, capsule_data_max);
+            From::OpenQueue { path, queue, controller, size, capsule_data_max } => {
+                let agreed = self.parameters(path).filter(|_| !queue.is_admin());
+                return self.open(path, end::Queue { id: queue, controller, size, capsule_data_max, agreed });
             }
             From::CloseQueues { path, abort } => return self.close_all(path, abort),
             From::PathUp(path) => Output::PathUp(path),
@@ -209,13 +209,12 @@ impl Initiator {
         });
     }
 
-    fn open(&mut self, path: PathIndex, queue: QueueId, size: u16, capsule_data_max: u32) {
+    fn open(&mut self, path: PathIndex, queue: end::Queue) {
         self.generation = self.generation.wrapping_add(1);
-        let id = ConnectionId { path, queue, generation: self.generation };
-        let agreed = self.parameters(path).filter(|_| !queue.is_admin());
-        let config = self.config.connection.for_queue(size, capsule_data_max, agreed);
+        let id = ConnectionId { path, queue: queue.id, generation: self.generation };
+        let config = self.config.connection.for_queue(queue);
         let connections = &mut self.connections[usize::from(path.0)];
-        let index = usize::from(queue.0);
+        let index = usize::from(queue.id.0);
         if connections.len() <= index {
             connections.resize_with(index + 1, || None);
         }
@@ -293,7 +292,7 @@ impl Engine for Initiator {
                     self.show_bytes(now, Direction::Up, id, &bytes);
                 }
                 if let Some(connection) = self.connection_of(id).and_then(|one| one.connection.as_mut()) {
-                    connection.handle_input(now, end::Input::Received(bytes));
+                    connection.received(now, bytes);
                     self.pump(now, id);
                 }
             }

@@ -16,7 +16,7 @@ use nvme_tcp::SharedPool;
 use nvme_tcp::controller::{self, Queue, Slot};
 use nvme_tcp::host as tcp;
 
-use super::{Config, ConnectionId, Initiator, Input, Output};
+use super::{Config, ConnectionId, Initiator, Input, Output, end};
 
 /// Bytes of a block of the namespace.
 const BLOCK: u32 = 512;
@@ -59,7 +59,7 @@ impl World {
         let digest = tcp::DigestUse::preferred_if(digests);
         let connection =
             tcp::Config { header_digest: digest, data_digest: digest, ..tcp::Config::new(pool()) };
-        let config = Config { multipath: multipath::Config::default(), connection };
+        let config = Config { multipath: multipath::Config::default(), connection: connection.into() };
         let mut world = Self {
             now: Instant::from_nanos(1),
             initiator: Initiator::new(config, Vec::from([association.clone(), association])),
@@ -102,7 +102,7 @@ impl World {
                     assert!(self.done.insert(cookie, completed).is_none(), "{cookie} ended twice");
                 }
                 Output::ProtocolError(_, why) if self.io_digests && self.errors.is_empty() => panic!("{why}"),
-                Output::ProtocolError(_, why) => self.errors.push(why),
+                Output::ProtocolError(_, end::Closed::Tcp(why)) => self.errors.push(why),
                 _ => {}
             }
         }
@@ -366,7 +366,9 @@ fn an_io_queue_has_the_digests_of_its_admin_queue() {
     assert!(world.initiator.multipath().paths().all(|path| !path.live));
     world.io_digests = true;
     world.run(|world| world.initiator.multipath().paths().all(|path| path.live));
-    assert!(world.initiator.parameters(PathIndex(0)).is_some_and(|agreed| agreed.header_digest));
+    assert!(
+        world.initiator.parameters(PathIndex(0)).is_some_and(|agreed| agreed.tcp().unwrap().header_digest)
+    );
 }
 
 #[test]

@@ -73,8 +73,8 @@ pub struct Accepted {
 /// host has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handover {
-    /// All bytes received from the host so far.
-    pub received: Vec<u8>,
+    /// All bytes received from the host so far. Something was sent between two pieces.
+    pub received: Vec<Vec<u8>>,
     /// Number of bytes sent to the host so far.
     pub sent: usize,
 }

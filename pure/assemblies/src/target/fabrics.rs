@@ -15,9 +15,6 @@ use super::peer::{Queue, Role, Standing};
 use super::{CAPSULE_DATA_MAX, Close, ConnectionId, Event, Output, QueueDescription, Target};
 use crate::fabric::controller::{self, ADMIN_CAPSULE_DATA_MAX, Slot};
 
-/// SGL Support (SGLS): SGLs, SGLs longer than the data, in-capsule data at an offset, Transport SGL
-/// Data Blocks.
-const SGL_SUPPORT: u32 = 1 << 0 | 1 << 18 | 1 << 20 | 1 << 21;
 /// Bytes of a Submission Queue Entry.
 const ENTRY_BYTES: u32 = 64;
 
@@ -168,7 +165,8 @@ impl Target {
         let host =
             HostIdentity { name: association.host().as_str().into(), identifier: association.host_id().0 };
         let mut config = ControllerConfig::fabrics(connected.response.controller.0, host);
-        config.sgl_support = SGL_SUPPORT;
+        let peer = self.peers[id.0 as usize].as_ref()?;
+        config.sgl_support = peer.connection.sgl_support();
         let model = self.fabrics.directory().by_key(subsystem).map(|one| &one.model);
         if let Transport::Fabrics(fabrics) = &mut config.transport {
             fabrics.dynamic = !matches!(model, Some(ControllerModel::Static(_)));
@@ -180,8 +178,8 @@ impl Target {
         }
         let controller = served.add_controller(self.now, config);
         served.core.set_permit(self.now, controller, permit);
-        let port = self.peers[id.0 as usize].as_ref().map(|peer| peer.port);
-        for access in served.access.iter().filter(|access| Some(access.port) == port) {
+        let port = peer.port;
+        for access in served.access.iter().filter(|access| access.port == port) {
             served.core.set_ana_state(self.now, controller, access.group, access.state);
         }
         served.set_association(controller, Some(connected.association));

@@ -27,7 +27,7 @@ pub use status::{AssociationStatus, ConnectionStatus};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Engine, Entropy, Instant, Nanos, Watch};
+use engine::{Engine, Entropy, Instant, Nanos, Outbox, Watch};
 use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::authentication::Failure;
 use nvme_fabrics::target as fabrics_target;
@@ -39,7 +39,7 @@ use memory::Memory;
 use peer::{Peer, Standing};
 use subsystem::Served;
 
-use crate::fabric::controller::{self, Input as ConnectionInput, Outbox};
+use crate::fabric::controller;
 use crate::watch::{Direction, Port};
 
 /// How long a host may take from its connection to its Connect command.
@@ -303,7 +303,7 @@ impl Target {
         self.peers[index] = Some(Peer::new(self.now, &self.connection, accepted));
         self.forget_settled();
         self.awaiting.push_back((self.now + CONNECT_MAX, id));
-        if let Some(received) = resume {
+        for received in resume.into_iter().flatten() {
             self.on_received(id, engine::Buffer::from(received));
         }
     }
@@ -327,10 +327,10 @@ impl Target {
         }
         let Some(peer) = self.peer(id) else { return };
         if let Standing::AwaitingConnect(awaiting) = &mut peer.standing {
-            awaiting.remember(&bytes);
+            awaiting.remember(&bytes, peer.sent);
         }
         peer.given = now;
-        peer.connection.handle_input(now, ConnectionInput::Received(bytes));
+        peer.connection.received(now, bytes);
         self.touch(id);
         self.work();
         self.skip_sent(id);

@@ -30,22 +30,33 @@ pub(super) enum Standing {
 #[derive(Debug, Default)]
 pub(super) struct AwaitingConnect {
     /// All bytes received so far, unless they are too many.
-    history: Option<Vec<u8>>,
+    history: Option<Vec<Vec<u8>>>,
+    /// Number of these bytes.
+    length: usize,
+    /// Bytes that were sent when the latest bytes came.
+    answered: u64,
     /// The Connect command whose data are on their way.
     pub(super) command: Option<(Slot, ConnectCommand)>,
 }
 
 impl AwaitingConnect {
-    pub(super) fn remember(&mut self, bytes: &[u8]) {
-        if let Some(history) = &mut self.history {
-            history.extend_from_slice(bytes);
-            if history.len() > HISTORY_MAX {
-                self.history = None;
-            }
+    /// Keeps `bytes`, which came after `sent` bytes had been sent. What answers something that was
+    /// sent is kept apart, because a host may not say it before.
+    pub(super) fn remember(&mut self, bytes: &[u8], sent: u64) {
+        let Some(history) = &mut self.history else { return };
+        self.length += bytes.len();
+        if self.length > HISTORY_MAX {
+            self.history = None;
+            return;
         }
+        match history.last_mut() {
+            Some(last) if self.answered == sent => last.extend_from_slice(bytes),
+            _ => history.push(bytes.to_vec()),
+        }
+        self.answered = sent;
     }
 
-    pub(super) const fn take_history(&mut self) -> Option<Vec<u8>> {
+    pub(super) const fn take_history(&mut self) -> Option<Vec<Vec<u8>>> {
         self.history.take()
     }
 }
@@ -124,10 +135,10 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(now: Instant, config: &Config, accepted: Accepted) -> Self {
-        let awaiting = AwaitingConnect { history: Some(Vec::new()), command: None };
+        let awaiting = AwaitingConnect { history: Some(Vec::new()), ..AwaitingConnect::default() };
         let skip = accepted.resume.as_ref().map_or(0, |handover| handover.sent);
         Self {
-            connection: Connection::new(now, config.clone()),
+            connection: Connection::new(now, accepted.fabric, config),
             accepted: now,
             port: accepted.port,
             address: accepted.peer,

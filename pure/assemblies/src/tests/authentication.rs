@@ -77,7 +77,7 @@ impl Pair {
         let connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
         let rng = Entropy::from(Rng::from_seed(1));
         let directory = directory(of_target);
-        let mut target = Target::new(now, target::Config { connection, directory, rng });
+        let mut target = Target::new(now, target::Config { connection: connection.into(), directory, rng });
         target.add_subsystem(
             now,
             KEY,
@@ -94,7 +94,7 @@ impl Pair {
         };
         let config = initiator::Config {
             multipath: multipath::Config::default(),
-            connection: nvme_tcp::host::Config::new(pool),
+            connection: nvme_tcp::host::Config::new(pool).into(),
         };
         let mut pair = Self {
             now,

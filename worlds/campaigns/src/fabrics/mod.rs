@@ -143,7 +143,7 @@ fn host_settings(rng: &mut Rng, number: u8) -> (initiator::Config, association::
         fast_io_fail_timeout: rng.one_in(3).then_some(HOLD / 2),
         ..association::Config::new(subsystem_name(), own, HostId([number; 16]))
     };
-    (initiator::Config { multipath, connection }, association)
+    (initiator::Config { multipath, connection: connection.into() }, association)
 }
 
 /// Random settings of a target.

@@ -51,7 +51,7 @@ impl TargetNode {
         rng: Rng,
         behind: Option<Behind>,
     ) -> Self {
-        let config = Config { connection, directory: directory(ports), rng: rng.into() };
+        let config = Config { connection: connection.into(), directory: directory(ports), rng: rng.into() };
         let target = build(Instant::ZERO, &config, &core);
         Self { config, core, lands, target, behind, connections: Vec::new(), events: Vec::new() }
     }

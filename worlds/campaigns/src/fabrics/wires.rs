@@ -1,5 +1,6 @@
 //! An initiator and its connections in the virtual world.
 
+use assemblies::fabric::host::Closed;
 use std::collections::BTreeMap;
 
 use assemblies::initiator::{self, ConnectionId, Initiator, Input, Output};
@@ -113,7 +114,7 @@ impl Wires {
                 Output::Close { connection: id, last, .. } => self.close(context, id, &last),
                 // The network may lose an ICResp. Two ends that keep to the protocol have no other
                 // protocol errors.
-                Output::ProtocolError(id, why) if why != tcp::Closed::InitialiseTimeout => {
+                Output::ProtocolError(id, why) if why != Closed::Tcp(tcp::Closed::InitialiseTimeout) => {
                     panic!("{id:?}: {why}")
                 }
                 output => return Some(output),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use assemblies::fabric::Fabric;
+use live::drivers::controller::Provider;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
 use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, TLS_KEYS_MAX, is_closed};
 use nvme_fabrics::wire::{ControllerId, Nqn};
@@ -16,7 +17,7 @@ use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use super::hosts::{HostTable, hosts};
-use crate::args::{AccessState, FarSpec, FormatSpec, NamespaceSpec, Provider, RamSpec, Served, check_ram};
+use crate::args::{AccessState, FarSpec, FormatSpec, NamespaceSpec, RamSpec, Served, check_ram};
 use crate::error::Error;
 
 /// What a target offers: where it listens, its subsystems, and referrals to other targets.

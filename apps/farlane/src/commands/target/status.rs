@@ -1,5 +1,6 @@
 //! The status of a target, as JSON and as text.
 
+use assemblies::fabric::Parameters;
 use assemblies::target::{AssociationStatus, ConnectionStatus, MemoryStatus};
 use live::drivers::fabrics::target::TargetDriver;
 use nvme_fabrics::target::{Subsystem, SubsystemKey};
@@ -76,12 +77,13 @@ fn controllers(associations: &[AssociationStatus], of: Option<SubsystemKey>) -> 
 }
 
 fn queue(one: &ConnectionStatus) -> Value {
+    let tcp = one.parameters.and_then(Parameters::tcp);
     json!({
         "queue": one.queue.0,
         "entries": one.entries,
         "peer": one.peer.to_string(),
-        "header_digest": one.parameters.is_some_and(|agreed| agreed.header_digest),
-        "data_digest": one.parameters.is_some_and(|agreed| agreed.data_digest),
+        "header_digest": tcp.is_some_and(|agreed| agreed.header_digest),
+        "data_digest": tcp.is_some_and(|agreed| agreed.data_digest),
         "commands": one.statistics.commands,
         "refused": one.statistics.refused,
         "outstanding": one.outstanding,

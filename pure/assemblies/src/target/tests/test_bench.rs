@@ -75,7 +75,10 @@ impl TestBench {
         let pool: SharedPool = Rc::new(RefCell::new(Pool::default()));
         let connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
         let is_here = directory.subsystems.first().is_some_and(|one| one.is_here);
-        let mut target = Target::new(now, Config { connection, directory, rng: Rng::from_seed(1).into() });
+        let mut target = Target::new(
+            now,
+            Config { connection: connection.into(), directory, rng: Rng::from_seed(1).into() },
+        );
         if is_here {
             let mut core = nvme::subsystem::Config::new("RIG").with_namespace(MediumId(0), BYTES);
             core.subsystem_name = DISK.into();

@@ -321,9 +321,9 @@ impl Association {
 
     fn on_step(&mut self, now: Instant, step: Step<Question, Result<Outcome, Failure>>) {
         match step {
-            Step::Ask(Question::Open { queue, size, capsule_data_max }) => {
+            Step::Ask(Question::Open { queue, controller, size, capsule_data_max }) => {
                 self.awaiting = Awaiting::Queue(queue);
-                self.outputs.push_back(Output::OpenQueue { queue, size, capsule_data_max });
+                self.outputs.push_back(Output::OpenQueue { queue, controller, size, capsule_data_max });
             }
             Step::Ask(Question::Command { queue, entry, data }) => {
                 self.awaiting = Awaiting::Command;

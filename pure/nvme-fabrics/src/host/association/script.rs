@@ -29,7 +29,7 @@ const SHUTDOWN_MAX: Nanos = Nanos::from_secs(5);
 /// What a script asks of the association.
 #[derive(Debug)]
 pub(super) enum Question {
-    Open { queue: QueueId, size: u16, capsule_data_max: u32 },
+    Open { queue: QueueId, controller: u16, size: u16, capsule_data_max: u32 },
     Command { queue: QueueId, entry: SubmissionQueueEntry, data: Data },
     Sleep(Nanos),
 }
@@ -133,7 +133,8 @@ async fn connect(
     controller: u16,
     capsule_data_max: u32,
 ) -> Result<ConnectResponse, Failure> {
-    ask.ask(Question::Open { queue, size, capsule_data_max }).await;
+    let named = if queue.is_admin() { 0 } else { controller };
+    ask.ask(Question::Open { queue, controller: named, size, capsule_data_max }).await;
     let milliseconds = u32::try_from(config.keep_alive.get() / 1_000_000).unwrap_or(u32::MAX);
     let connect = ConnectCommand {
         record_format: 0,

@@ -222,6 +222,8 @@ pub enum Output {
     OpenQueue {
         /// The queue to connect.
         queue: QueueId,
+        /// The controller that the queue is of (CNTLID); 0 for an Admin Queue, which has none yet.
+        controller: u16,
         /// Commands that the queue holds.
         size: u16,
         /// Maximum length of the data in a capsule of the queue, in bytes.

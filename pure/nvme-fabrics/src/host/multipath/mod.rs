@@ -416,8 +416,8 @@ impl Multipath {
     fn on_association(&mut self, now: Instant, path: PathIndex, output: association::Output) {
         use association::Output as From;
         let output = match output {
-            From::OpenQueue { queue, size, capsule_data_max } => {
-                Output::OpenQueue { path, queue, size, capsule_data_max }
+            From::OpenQueue { queue, controller, size, capsule_data_max } => {
+                Output::OpenQueue { path, queue, controller, size, capsule_data_max }
             }
             From::Submit { queue, token, entry, data } => {
                 Output::Dispatch(Dispatch { path, queue, token, entry, data })

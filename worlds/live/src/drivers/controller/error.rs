@@ -44,6 +44,8 @@ pub enum AttachError {
     Secret(SecretFileError),
     /// There is a secret for the controller and none for the host. Holds the controller's file.
     HalfAuthenticated(PathBuf),
+    /// The key in this file encrypts, and the fabric cannot.
+    CannotEncrypt(PathBuf),
     /// Enumeration found no NVMe controller.
     NoController,
     /// No process listens at this socket path.
@@ -76,6 +78,12 @@ impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resolve(name, error) => write!(f, "{name} has no address: {error}"),
+            Self::CannotEncrypt(path) => write!(
+                f,
+                "the key in {} encrypts NVMe/TCP, and NVMe/RDMA has no encryption: use nvme-tcp://, or \
+                 leave the key out",
+                path.display()
+            ),
             Self::Unreachable(address, error) => write!(f, "no far end answers at {address}: {error}"),
             Self::SomebodyElse(address, error) => {
                 write!(f, "what answers at {address} is not the far end: {error}")

@@ -19,7 +19,7 @@ use super::error::{AttachError, Failure, SubmitError};
 use super::event::{Completed, Event, News};
 use super::options::{Absence, Options, SecretFiles};
 use super::pcie::length;
-use super::subsystem::host_id;
+use super::subsystem::{Fabric, host_id};
 use super::transport::{Identity, Transport};
 use crate::drivers::attached::{Application, Attached};
 use crate::drivers::secret_file;
@@ -169,6 +169,9 @@ pub(super) fn psks(
     association: &host::Config,
 ) -> Result<Vec<Psk>, AttachError> {
     let Some(path) = &files(subsystem, options).tls else { return Ok(Vec::new()) };
+    if subsystem.url.fabric == Fabric::NvmeRdma {
+        return Err(AttachError::CannotEncrypt(path.clone()));
+    }
     let key = secret_file::read(path).map_err(AttachError::Secret)?;
     let tls = TlsCredentials { key, origin: path.display().to_string() };
     Ok(tls.psks(&association.host, &association.subsystem))

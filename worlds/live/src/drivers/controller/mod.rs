@@ -12,7 +12,7 @@ mod error;
 mod event;
 mod fabrics;
 mod hierarchy;
-mod nvme_tcp;
+mod initiator;
 mod options;
 mod pcie;
 mod slots;
@@ -41,7 +41,7 @@ pub use event::{Completed, Event, News};
 pub use fabrics::{FabricDriver, FabricEvent};
 pub use hierarchy::Hierarchy;
 pub use options::{Absence, Options, SecretFiles};
-pub use subsystem::{Fabric, Settings, SubsystemUrl};
+pub use subsystem::{Fabric, Provider, Settings, SubsystemUrl};
 pub use transport::Identity;
 pub use url::{FarUrl, Url};
 
@@ -64,8 +64,8 @@ enum Reached {
     Pcie(Box<Pcie>),
     /// A function in another process of this machine.
     VfioUser(Box<VfioUser>),
-    /// A subsystem behind NVMe/TCP.
-    NvmeTcp(Box<Fabrics<InitiatorDriver>>),
+    /// A subsystem behind NVMe/TCP or NVMe/RDMA.
+    Fabric(Box<Fabrics<InitiatorDriver>>),
 }
 
 /// Does the same with whichever transport it is.
@@ -74,7 +74,7 @@ macro_rules! each {
         match $reached {
             Reached::Pcie($transport) => $act,
             Reached::VfioUser($transport) => $act,
-            Reached::NvmeTcp($transport) => $act,
+            Reached::Fabric($transport) => $act,
         }
     };
 }
@@ -96,9 +96,9 @@ impl Controller {
         Ok(Self::of(match address {
             Address::Far(name) => Reached::Pcie(Box::new(Pcie::over_tunnel(name, options)?)),
             Address::VfioUser(path) => Reached::VfioUser(Box::new(VfioUser::connect(path, options)?)),
-            Address::Subsystem(subsystem) => match subsystem.url.fabric {
-                Fabric::NvmeTcp => Reached::NvmeTcp(Box::new(nvme_tcp::connect(subsystem, options)?)),
-            },
+            Address::Subsystem(subsystem) => {
+                Reached::Fabric(Box::new(initiator::connect(subsystem, options)?))
+            }
         }))
     }
 

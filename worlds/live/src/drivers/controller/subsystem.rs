@@ -1,9 +1,11 @@
-//! `nvme-tcp://HOST:PORT[,HOST:PORT…]/NQN[?…]`: a subsystem, the paths to it, and how it is used.
+//! `nvme-tcp://HOST:PORT[,HOST:PORT…]/NQN[?…]`, or `nvme-rdma://…`: a subsystem, the paths to it,
+//! and how it is used.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use assemblies::fabric;
 use nvme_fabrics::host::multipath::Policy;
 use nvme_fabrics::wire::{HostId, Nqn};
 use nvme_tcp::host::DigestUse;
@@ -15,17 +17,20 @@ use super::options::SecretFiles;
 pub enum Fabric {
     /// NVMe/TCP.
     NvmeTcp,
+    /// NVMe/RDMA.
+    NvmeRdma,
 }
 
 impl Fabric {
     /// All fabrics.
-    pub(super) const ALL: [Self; 1] = [Self::NvmeTcp];
+    pub(super) const ALL: [Self; 2] = [Self::NvmeTcp, Self::NvmeRdma];
 
     /// The scheme of a URL that names a subsystem behind this fabric, and the default ports: that
     /// of the fabric, and that of its discovery service.
     const fn names(self) -> (&'static str, [&'static str; 2]) {
         match self {
             Self::NvmeTcp => ("nvme-tcp://", ["4420", "8009"]),
+            Self::NvmeRdma => ("nvme-rdma://", ["4420", "4420"]),
         }
     }
 
@@ -61,6 +66,8 @@ pub struct Settings {
     pub queues: Option<u16>,
     /// Number of commands that each I/O queue holds.
     pub queue_size: Option<u16>,
+    /// What carries NVMe/RDMA.
+    pub provider: Provider,
     /// How header digests of NVMe/TCP are used.
     pub header_digest: DigestUse,
     /// How data digests of NVMe/TCP are used.
@@ -81,9 +88,41 @@ pub struct Settings {
     pub policy: Policy,
 }
 
+/// What carries NVMe/RDMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Provider {
+    /// iWARP over TCP connections.
+    #[default]
+    Iwarp,
+}
+
+impl Provider {
+    /// The fabric of a port with this provider.
+    pub const fn fabric(self) -> fabric::Fabric {
+        match self {
+            Self::Iwarp => fabric::Fabric::Iwarp,
+        }
+    }
+}
+
+impl FromStr for Provider {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "iwarp" => Ok(Self::Iwarp),
+            _ => Err(format!("'{text}' is no provider of RDMA; expected iwarp")),
+        }
+    }
+}
+
 /// Names of the settings that a query may hold.
-const KEYS: &str = "queues, queue-size, hdgst, ddgst, hostnqn, hostid, dhchap-secret-file, \
-    dhchap-controller-secret-file, tls-key-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy";
+const KEYS: &str = "queues, queue-size, hostnqn, hostid, dhchap-secret-file, \
+    dhchap-controller-secret-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy; with \
+    nvme-tcp:// hdgst, ddgst, tls-key-file; with nvme-rdma:// provider";
+/// Settings that one fabric has, and no other.
+const KEYS_OF_TCP: [&str; 3] = ["hdgst", "ddgst", "tls-key-file"];
+const KEYS_OF_RDMA: [&str; 1] = ["provider"];
 
 impl FromStr for SubsystemUrl {
     type Err = String;
@@ -110,7 +149,7 @@ impl FromStr for SubsystemUrl {
             .collect::<Result<_, _>>()?;
         let mut settings = Settings::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            settings.set(pair)?;
+            settings.set(fabric, pair)?;
         }
         Ok(Self { text: text.to_owned(), fabric, paths, subsystem, settings })
     }
@@ -130,8 +169,15 @@ fn with_port(path: &str, port: &str) -> Option<String> {
 }
 
 impl Settings {
-    fn set(&mut self, pair: &str) -> Result<(), String> {
+    fn set(&mut self, fabric: Fabric, pair: &str) -> Result<(), String> {
         let (key, value) = pair.split_once('=').unwrap_or((pair, "on"));
+        let is_foreign = match fabric {
+            Fabric::NvmeTcp => KEYS_OF_RDMA.contains(&key),
+            Fabric::NvmeRdma => KEYS_OF_TCP.contains(&key),
+        };
+        if is_foreign {
+            return Err(format!("'{key}' can't be set with {}; what can: {KEYS}", fabric.scheme()));
+        }
         let number = |least: u16, most: u16| {
             let parsed = value.parse().ok().filter(|number| (least..=most).contains(number));
             parsed.ok_or_else(|| format!("{key}={value}: expected a number from {least} to {most}"))
@@ -150,6 +196,7 @@ impl Settings {
         match key {
             "queues" | "nr-io-queues" => self.queues = Some(number(1, 64)?),
             "queue-size" | "depth" => self.queue_size = Some(number(2, 1024)?),
+            "provider" => self.provider = value.parse()?,
             "hdgst" => self.header_digest = switch()?,
             "ddgst" => self.data_digest = switch()?,
             "hostnqn" => {
@@ -231,8 +278,14 @@ mod tests {
         };
         assert_eq!(digests("nvme-tcp://box"), (DigestUse::Preferred, DigestUse::Preferred));
         assert_eq!(digests("nvme-tcp://box?hdgst=off&ddgst=on"), (DigestUse::Off, DigestUse::Required));
+        let rdma: SubsystemUrl = "nvme-rdma://a/nqn.2014-08.org.example:x?provider=iwarp".parse().unwrap();
+        assert_eq!((rdma.fabric, rdma.settings.provider), (Fabric::NvmeRdma, Provider::Iwarp));
+        assert_eq!(rdma.paths, ["a:4420"]);
         for wrong in [
             "nvme-tcp://",
+            "nvme-rdma://a/nqn.2014-08.org.example:x?provider=pigeons",
+            "nvme-rdma://a/nqn.2014-08.org.example:x?hdgst=on",
+            "nvme-tcp://a/nqn.2014-08.org.example:x?provider=iwarp",
             "nvme-tcp://a:x/nqn.2014-08.org.example:x",
             "nvme-tcp://a/nqn.2014-08.org.example:x?queues=0",
             "nvme-tcp://a/nqn.2014-08.org.example:x?colour=red",

@@ -101,6 +101,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let mut connection = nvme_tcp::controller::Config::new(Rc::clone(&pool));
         connection.crc32c = crate::sys::digest::crc32c;
         let acceptor = Acceptor::new(&directory);
+        let connection = connection.into();
         let config = Config { connection, directory, rng: crate::sys::entropy::system() };
         Self {
             target: Pump::new(Target::new(now, config)),

@@ -1,22 +1,26 @@
-//! NVMe/TCP as a fabric: the initiator, its sockets, and its digests.
+//! A subsystem behind NVMe/TCP or NVMe/RDMA: the initiator, and what its connections ask for.
 
 use std::rc::Rc;
 
+use assemblies::fabric::{QueuePairs, host as end};
 use assemblies::initiator::{self, Initiator, Output};
 use engine::{Instant, Pool};
 use nvme::host::{Command, Completed};
 use nvme_fabrics::host::multipath::{Multipath, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self};
+use nvme_rdma::host as rdma;
 use nvme_tcp::host::{self as tcp, DigestUse};
 
 use super::address::Subsystem;
 use super::error::AttachError;
 use super::fabrics::{FabricDriver, FabricEvent, Fabrics, association, paths, psks};
 use super::options::Options;
+use super::subsystem::{Fabric, Provider};
 use crate::drivers::attached::{Application, Attached};
 use crate::drivers::fabrics::crc32c;
 use crate::drivers::fabrics::initiator::InitiatorDriver;
 use crate::reactor::Reactor;
+use crate::sys;
 use crate::sys::clock::Clock;
 
 /// The most bytes of blocks that the pool keeps for reuse.
@@ -36,11 +40,19 @@ pub(super) fn connect(
         DigestUse::Preferred if !psks.is_empty() => DigestUse::Off,
         digest => digest,
     };
-    let connection = tcp::Config {
-        crc32c,
-        header_digest: unless_encrypted(settings.header_digest),
-        data_digest: unless_encrypted(settings.data_digest),
-        ..tcp::Config::new(Rc::clone(&pool))
+    let connection = match subsystem.url.fabric {
+        Fabric::NvmeTcp => end::Config::Tcp(tcp::Config {
+            crc32c,
+            header_digest: unless_encrypted(settings.header_digest),
+            data_digest: unless_encrypted(settings.data_digest),
+            ..tcp::Config::new(Rc::clone(&pool))
+        }),
+        Fabric::NvmeRdma => match settings.provider {
+            Provider::Iwarp => end::Config::Iwarp(end::Iwarp {
+                rdma: rdma::Config::new(),
+                pairs: QueuePairs::new(Rc::clone(&pool), crc32c, sys::entropy::system()),
+            }),
+        },
     };
     let config = initiator::Config { multipath: paths(subsystem, options), connection };
     let associations = subsystem.paths.iter().map(|_| association.clone()).collect();
