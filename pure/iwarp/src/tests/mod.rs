@@ -99,7 +99,7 @@ fn fpdu(header: Header, data: &[u8]) -> Vec<u8> {
     raw_fpdu(&[&header.emit()[..header.length()], data].concat())
 }
 
-fn raw_fpdu(segment: &[u8]) -> Vec<u8> {
+pub(crate) fn raw_fpdu(segment: &[u8]) -> Vec<u8> {
     let length = u16::try_from(segment.len()).unwrap();
     let mut bytes = Vec::from(length.to_be_bytes());
     bytes.extend_from_slice(segment);
