@@ -83,7 +83,8 @@
 //!   whole and its CRC is right.
 //! - A message, write or read has at most [`MESSAGE_BYTES_MAX`] bytes, and a message at most what
 //!   its receive request allows.
-//! - The peer has at most [`Config::reads_answered_max`] reads whose responses were not sent whole.
+//! - The peer has at most [`Config::reads_answered_max`] reads outstanding. Twice as many responses
+//!   and one may wait in the outbox.
 //! - A peer that does not begin the connection within [`Config::setup_timeout`] loses it.
 //!
 //! The crate encrypts nothing and authenticates nobody. A CRC finds errors, not attacks.

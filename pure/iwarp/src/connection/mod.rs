@@ -237,10 +237,11 @@ impl Connection {
     /// Ends the connection, and tells the user `why`. The oldest send request ends with `request`,
     /// all others are flushed.
     fn close(&mut self, why: Disconnected, request: WorkError) {
-        self.end(Event::Disconnected(why), request);
+        self.end(Some(Event::Disconnected(why)), request);
     }
 
-    fn end(&mut self, event: Event, request: WorkError) {
+    /// Ends the connection. The user is told `event`.
+    fn end(&mut self, event: Option<Event>, request: WorkError) {
         self.state = State::Closing;
         if let Some(receiving) = self.receiving.take() {
             self.pair.fail_receive(receiving.request, WorkError::Flushed);
@@ -250,7 +251,7 @@ impl Connection {
         self.in_flight.clear();
         self.reads.clear();
         self.responses.clear();
-        self.events.push_back(event);
+        self.events.extend(event);
     }
 
     /// Whether a request can be done at all.

@@ -8,6 +8,10 @@ use super::{Connection, State};
 use crate::MESSAGE_BYTES_MAX;
 use crate::wire::{CRC_LENGTH, Fault, Header, LENGTH_FIELD, Opcode, ReadRequest, Shown, Terminate};
 
+/// How many responses wait in the outbox at most, for each read that the peer may have outstanding:
+/// a response may have come to the peer before the world reports that it was sent.
+const RESPONSES_PER_READ: usize = 2;
+
 /// A message of the peer of which a part has come.
 #[derive(Debug)]
 pub(super) struct Receiving {
@@ -173,7 +177,7 @@ impl Connection {
             return Err(fault.into());
         };
         self.next_received[1] = self.next_received[1].wrapping_add(1);
-        if self.responses.len() >= self.reads_answered_max.max(1) {
+        if self.responses.len() >= self.reads_answered_max * RESPONSES_PER_READ + 1 {
             return Err(Fault::NO_BUFFER.into());
         }
         let ReadRequest { sink, sink_address, source } = ReadRequest::parse(request);

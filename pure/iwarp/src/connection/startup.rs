@@ -136,7 +136,7 @@ impl Connection {
             self.establish(Vec::new());
             self.pump();
         } else {
-            self.close(Disconnected::InOrder, WorkError::Flushed);
+            self.end(None, WorkError::Flushed);
         }
     }
 
@@ -170,7 +170,7 @@ impl Connection {
     fn on_reply(&mut self, head: Startup, data: Vec<u8>) {
         let (enhanced, private_data) = split(head, data);
         if head.reject {
-            self.end(Event::Rejected { private_data }, WorkError::Flushed);
+            self.end(Some(Event::Rejected { private_data }), WorkError::Flushed);
             return;
         }
         if head.markers {

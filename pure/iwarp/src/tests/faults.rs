@@ -177,17 +177,18 @@ fn a_wrong_segment_is_refused() {
 #[test]
 fn a_peer_has_as_many_reads_as_it_may() {
     let mut victim = victim();
-    for number in 1..=2 {
+    // Two reads may be outstanding. As many again may have been answered without our knowledge, and
+    // an empty one may let this end send.
+    for number in 1..=5 {
         give(&mut victim.end, &read_request(victim.read, number));
     }
-    // One was answered: there is room for another.
-    let one = victim.end.outbox().len() / 2;
+    // One was sent: there is room for another.
+    let one = victim.end.outbox().len() / 5;
     victim.end.sent(one);
-    give(&mut victim.end, &read_request(victim.read, 3));
+    give(&mut victim.end, &read_request(victim.read, 6));
     assert!(events(&mut victim.end).is_empty());
-    give(&mut victim.end, &read_request(victim.read, 4));
-    let rest: Vec<u8> = victim.end.outbox().slices().flatten().copied().collect();
-    assert!(rest.ends_with(&[]) && events(&mut victim.end).len() == 1);
+    give(&mut victim.end, &read_request(victim.read, 7));
+    assert_eq!(events(&mut victim.end).len(), 1);
     assert_eq!(terminate_of(&mut victim.end).unwrap().0.fault, Fault::NO_BUFFER);
 }
 

@@ -64,7 +64,7 @@ fn a_user_rejects() {
     far.reject(b"full");
     carry(&mut near, &mut far);
     assert_eq!(events(&mut near), [Event::Rejected { private_data: b"full".to_vec() }]);
-    assert_eq!(events(&mut far), [Event::Disconnected(Disconnected::InOrder)]);
+    assert!(events(&mut far).is_empty() && far.is_over());
     assert_eq!((near.poll_output(), far.poll_output()), (Some(Output::Close), Some(Output::Close)));
     assert_eq!(completions(&mut near), [(1, Err(WorkError::Flushed))]);
 }
