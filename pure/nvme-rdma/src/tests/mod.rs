@@ -1,4 +1,6 @@
-//! Both ends of a connection against each other, over endpoints with random delays.
+//! Both ends of a connection against each other, over endpoints with random delays and over iWARP.
+
+mod iwarp;
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -9,7 +11,7 @@ use engine::{Buffer, Instant, Pool, Rng};
 use nvme::host::Data;
 use nvme::wire::{CompletionQueueEntry, QueueId, StatusCode, SubmissionQueueEntry};
 use proptest::prelude::*;
-use rdma::{Limits, LocalConfig, LocalEndpoint, SharedPool};
+use rdma::{Endpoint, Limits, LocalConfig, LocalEndpoint, SharedPool};
 
 use crate::QUEUE_SIZE_MAX;
 use crate::controller::{self, Queue, Slot};
@@ -29,9 +31,23 @@ fn pattern(seed: u32, length: u32) -> Vec<u8> {
     (0..length).map(|at| (seed.wrapping_mul(31).wrapping_add(at * 7 + at / 256)).to_le_bytes()[0]).collect()
 }
 
-pub(crate) struct Pair {
-    pub(crate) controller: controller::Connection<LocalEndpoint>,
-    pub(crate) host: host::Connection<LocalEndpoint>,
+/// An endpoint for tests.
+pub(crate) trait TestEndpoint: Endpoint {
+    /// Moves some of what is under way from one end to the other.
+    fn carry(_from: &mut Self, _to: &mut Self, _rng: &mut Rng) {}
+    /// Number of regions that the end lends.
+    fn regions(&self) -> usize;
+}
+
+impl TestEndpoint for LocalEndpoint {
+    fn regions(&self) -> usize {
+        Self::regions(self)
+    }
+}
+
+pub(crate) struct Pair<E> {
+    pub(crate) controller: controller::Connection<E>,
+    pub(crate) host: host::Connection<E>,
     rng: Rng,
     pool: Pool,
     /// Commands that the controller has not finished.
@@ -39,14 +55,18 @@ pub(crate) struct Pair {
     pub(crate) done: Vec<host::Completed>,
 }
 
-impl Pair {
-    pub(crate) fn new(local: &LocalConfig, controller: controller::Config, host: host::Config) -> Self {
-        let [near, far] = LocalEndpoint::pair(local, &pool(), &host.private_data());
+impl<E: TestEndpoint> Pair<E> {
+    /// The ends of a connection that `near` is asking `far` for.
+    pub(crate) fn new(
+        seed: u64,
+        (controller, far): (controller::Config, E),
+        (host, near): (host::Config, E),
+    ) -> Self {
         let capsule_data_max = controller.capsule_data_max;
         let mut pair = Self {
             controller: controller::Connection::new(NOW, controller, far),
             host: host::Connection::new(NOW, host, near),
-            rng: Rng::from_seed(local.seed),
+            rng: Rng::from_seed(seed),
             pool: Pool::default(),
             work: VecDeque::new(),
             done: Vec::new(),
@@ -60,6 +80,9 @@ impl Pair {
 
     /// Lets both ends go on, and does a piece of work.
     pub(crate) fn step(&mut self) {
+        let (near, far) = (self.host.endpoint_mut(), self.controller.endpoint_mut());
+        E::carry(near, far, &mut self.rng);
+        E::carry(far, near, &mut self.rng);
         while let Some(output) = self.controller.poll() {
             self.on_controller(output);
         }
@@ -171,22 +194,30 @@ fn settings() -> impl Strategy<Value = Settings> {
         })
 }
 
-fn connect(settings: Settings) -> Pair {
-    let controller = controller::Config {
-        capsule_data_max: settings.capsule_data_max,
-        reads_max: settings.reads_max,
-        pull_bytes_max: 16384,
-        backlog_bytes_max: 20_000,
-        remote_invalidate: settings.invalidate.0,
-        ..controller::Config::new(pool())
-    };
-    let host = host::Config {
-        queue: QueueId(1),
-        queue_size: settings.queue_size,
-        capsule_data_max: settings.capsule_data_max,
-        remote_invalidate: settings.invalidate.1,
-        ..host::Config::new()
-    };
+impl Settings {
+    fn controller(&self) -> controller::Config {
+        controller::Config {
+            capsule_data_max: self.capsule_data_max,
+            reads_max: self.reads_max,
+            pull_bytes_max: 16384,
+            backlog_bytes_max: 20_000,
+            remote_invalidate: self.invalidate.0,
+            ..controller::Config::new(pool())
+        }
+    }
+
+    fn host(&self) -> host::Config {
+        host::Config {
+            queue: QueueId(1),
+            queue_size: self.queue_size,
+            capsule_data_max: self.capsule_data_max,
+            remote_invalidate: self.invalidate.1,
+            ..host::Config::new()
+        }
+    }
+}
+
+fn local(settings: &Settings) -> Pair<LocalEndpoint> {
     let limits = Limits {
         send_requests: settings.queue_size + settings.spare,
         receive_requests: settings.queue_size,
@@ -194,8 +225,10 @@ fn connect(settings: Settings) -> Pair {
         invalidate: settings.invalidate.2,
         immediate: false,
     };
-    let local = LocalConfig { limits, seed: settings.seed, delays: true, ..LocalConfig::default() };
-    Pair::new(&local, controller, host)
+    let config = LocalConfig { limits, seed: settings.seed, delays: true, ..LocalConfig::default() };
+    let host = settings.host();
+    let [near, far] = LocalEndpoint::pair(&config, &pool(), &host.private_data());
+    Pair::new(settings.seed, (settings.controller(), far), (host, near))
 }
 
 pub(crate) fn entry(opcode: u8, seed: u32, length: u32, give_up: bool) -> SubmissionQueueEntry {
@@ -208,65 +241,80 @@ pub(crate) fn entry(opcode: u8, seed: u32, length: u32, give_up: bool) -> Submis
     }
 }
 
+/// What a command does (0 writes, 1 reads, 2 neither), its length, and whether it is given up.
+type Step = (u8, u32, bool);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec((0_u8..3, 0_u32..40_000, any::<bool>()), 1..40)
+}
+
+/// Submits commands and checks how they end.
+fn run<E: TestEndpoint>(pair: &mut Pair<E>, capsule_data_max: u32, commands: &[Step]) {
+    let mut given_up = Vec::new();
+    for (seed, (what, length, give_up)) in (0_u32..).zip(commands.iter().copied()) {
+        let (opcode, data) = match what {
+            0 => (WRITE, Data::Write(Buffer::from(pattern(seed, length)))),
+            1 => (READ, Data::Read(length)),
+            _ => (0, Data::None),
+        };
+        let outside = what == 0 && length > capsule_data_max;
+        given_up.push(give_up && outside);
+        for _ in 0..1_000_000 {
+            if pair.host.has_room() {
+                break;
+            }
+            pair.step();
+        }
+        let length = if what == 2 { 0 } else { length };
+        pair.host.submit(u64::from(seed), entry(opcode, seed, length, give_up), data).unwrap();
+    }
+    for _ in 0..1_000_000 {
+        if pair.done.len() == commands.len() {
+            break;
+        }
+        pair.step();
+    }
+    assert_eq!(pair.done.len(), commands.len());
+    // Both ends learn that what they have sent has gone.
+    for _ in 0..1000 {
+        pair.step();
+    }
+    pair.check_idle();
+    pair.done.sort_by_key(|completed| completed.cookie);
+    for (index, completed) in pair.done.iter().enumerate() {
+        let seed = u32::try_from(index).unwrap();
+        assert_eq!(completed.cookie, index as u64);
+        let (what, length, _) = commands[index];
+        assert_eq!(completed.entry.status().is_success(), !given_up[index]);
+        if what == 1 {
+            assert!(*completed.data == *pattern(seed, length));
+        }
+    }
+}
+
+/// Keys that are invalidated if both ends can do it.
+fn keys(capsule_data_max: u32, commands: &[Step]) -> u64 {
+    let lent = commands.iter().filter(|(what, length, _)| match what {
+        0 => *length > capsule_data_max,
+        1 => *length > 0,
+        _ => false,
+    });
+    lent.count() as u64
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     /// Whatever was agreed upon and however requests are delayed, every command ends once, with its
     /// data, and no memory stays lent.
     #[test]
-    fn every_command_ends_once_with_its_data(
-        settings in settings(),
-        commands in prop::collection::vec((0_u8..3, 0_u32..40_000, any::<bool>()), 1..40),
-    ) {
-        let mut pair = connect(settings);
-        let mut given_up = Vec::new();
+    fn every_command_ends_once_with_its_data(settings in settings(), commands in steps()) {
+        let mut pair = local(&settings);
         let capsule_data_max = settings.capsule_data_max.min(settings.message_bytes - 64);
-        for (seed, (what, length, give_up)) in (0_u32..).zip(commands.iter().copied()) {
-            let (opcode, data) = match what {
-                0 => (WRITE, Data::Write(Buffer::from(pattern(seed, length)))),
-                1 => (READ, Data::Read(length)),
-                _ => (0, Data::None),
-            };
-            let outside = what == 0 && length > capsule_data_max;
-            given_up.push(give_up && outside);
-            for _ in 0..1_000_000 {
-                if pair.host.has_room() {
-                    break;
-                }
-                pair.step();
-            }
-            let length = if what == 2 { 0 } else { length };
-            pair.host.submit(u64::from(seed), entry(opcode, seed, length, give_up), data).unwrap();
-        }
-        for _ in 0..1_000_000 {
-            if pair.done.len() == commands.len() {
-                break;
-            }
-            pair.step();
-        }
-        prop_assert_eq!(pair.done.len(), commands.len());
-        for _ in 0..10_000 {
-            pair.step();
-        }
-        pair.check_idle();
-        let asks = settings.invalidate == (true, true, true);
+        run(&mut pair, capsule_data_max, &commands);
         let invalidated = pair.host.statistics().invalidated;
         prop_assert_eq!(invalidated, pair.controller.statistics().invalidated);
-        let lent = commands.iter().filter(|(what, length, _)| match what {
-            0 => *length > capsule_data_max,
-            1 => *length > 0,
-            _ => false,
-        });
-        prop_assert_eq!(invalidated, if asks { lent.count() as u64 } else { 0 });
-        pair.done.sort_by_key(|completed| completed.cookie);
-        for (index, completed) in pair.done.iter().enumerate() {
-            let seed = u32::try_from(index).unwrap();
-            prop_assert_eq!(completed.cookie, index as u64);
-            let (what, length, _) = commands[index];
-            prop_assert_eq!(completed.entry.status().is_success(), !given_up[index]);
-            if what == 1 {
-                prop_assert!(*completed.data == *pattern(seed, length));
-            }
-        }
+        let all = settings.invalidate == (true, true, true);
+        prop_assert_eq!(invalidated, if all { keys(capsule_data_max, &commands) } else { 0 });
     }
 }
 
@@ -276,7 +324,8 @@ fn a_queue_is_as_deep_as_agreed() {
     for spare in [0, 1, 1000] {
         let limits = Limits { send_requests: QUEUE_SIZE_MAX + spare, ..LocalConfig::default().limits };
         let local = LocalConfig { limits, ..LocalConfig::default() };
-        let mut pair = Pair::new(&local, controller::Config::new(pool()), config);
+        let [near, far] = LocalEndpoint::pair(&local, &pool(), &config.private_data());
+        let mut pair = Pair::new(0, (controller::Config::new(pool()), far), (config, near));
         // Twice, because requests that are done take places until it is known.
         for _ in 0..2 {
             for cookie in 0..u64::from(QUEUE_SIZE_MAX) {
