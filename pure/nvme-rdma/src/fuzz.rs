@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Instant};
 use nvme::host::Data;
-use nvme::wire::{CompletionQueueEntry, QueueId, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, StatusCode, SubmissionQueueEntry};
 use rdma::{
-    Done, Endpoint, Inline, Key, LocalConfig, LocalEndpoint, Operation, ReceiveRequest, Remote, SendRequest,
+    Done, Endpoint, Exposure, Inline, Key, LocalConfig, LocalEndpoint, Operation, ReceiveRequest, Remote,
+    SendRequest,
 };
 
 use crate::controller::{self, Queue, Slot};
@@ -17,7 +18,7 @@ use crate::{SharedPool, host};
 const OUTPUTS_MAX: usize = 4096;
 const NOW: Instant = Instant::ZERO;
 /// Length of the peer's steps in bytes.
-const STEP_BYTES: usize = 24;
+const STEP_BYTES: usize = 13;
 
 /// Checks private data and data pointers.
 pub fn private_data(bytes: &[u8]) {
@@ -42,83 +43,111 @@ pub fn private_data(bytes: &[u8]) {
 /// A peer that does what bytes say.
 struct Peer {
     endpoint: LocalEndpoint,
-    /// Keys that the other end has named, and its own.
-    keys: Vec<Remote>,
+    /// Whether the peer is a host, which sends commands, or a controller, which sends responses.
+    is_host: bool,
+    /// Memory that the other end has named, and the peer's own.
+    known: Vec<Remote>,
+    /// Identifiers of commands that have come.
+    ids: Vec<CommandId>,
 }
 
 impl Peer {
-    fn new(mut endpoint: LocalEndpoint) -> Self {
-        let own = endpoint.register(rdma::Exposure::Write(64 << 10)).ok();
-        let data = Buffer::zeroed(64 << 10);
-        let given = endpoint.register(rdma::Exposure::Read(data)).ok();
-        Self { endpoint, keys: [own, given].into_iter().flatten().collect() }
+    fn new(mut endpoint: LocalEndpoint, is_host: bool) -> Self {
+        let own = endpoint.register(Exposure::Write(64 << 10)).ok();
+        let given = endpoint.register(Exposure::Read(Buffer::zeroed(64 << 10))).ok();
+        for id in 0..64 {
+            let _ = endpoint.post_receive(ReceiveRequest { id, length_max: 1 << 16 });
+        }
+        let known = [own, given].into_iter().flatten().collect();
+        Self { endpoint, is_host, known, ids: Vec::new() }
     }
 
     /// Does one step: its first byte says what, the others with what.
-    fn step(&mut self, step: &[u8], number: u64) {
-        let byte = |index: usize| step.get(index).copied().unwrap_or_default();
-        let remote = self.remote(&step[1..]);
-        let operation = match byte(0) % 8 {
-            0 => return self.endpoint.disconnect(),
-            1 => Operation::Read { remote },
-            2 => Operation::Write { data: Buffer::zeroed(remote.length as usize & 0xffff), remote },
-            3 => self.message(step, Some(remote.key)),
-            _ => self.message(step, None),
-        };
-        let request = SendRequest { id: number, operation, signalled: false };
-        let _ = self.endpoint.post_send(request);
-        if byte(1) & 0x80 != 0 {
-            let _ = self.endpoint.post_receive(ReceiveRequest { id: number, length_max: 1 << 16 });
-        }
+    fn step(&mut self, step: [u8; STEP_BYTES], number: u64) {
         while let Some(completion) = self.endpoint.poll_completion() {
             if let Ok(Done::Received { data, .. }) = completion.result {
                 self.learn(&data);
             }
         }
         while self.endpoint.poll_event().is_some() {}
-    }
-
-    /// An entry whose command identifier, opcode and data pointer come from the step.
-    fn message(&self, step: &[u8], invalidate: Option<Key>) -> Operation {
-        let mut bytes = [0; 64];
-        let length = step.len().min(bytes.len());
-        bytes[..length].copy_from_slice(&step[..length]);
-        let mut entry = SubmissionQueueEntry::parse(&bytes);
-        entry.cdw12 = u32::from(bytes[8]) << 6;
-        let (offset, length) = (u64::from(bytes[9]), u32::from(bytes[10]) * 16);
-        entry = match bytes[11] % 4 {
-            0 => DataPointer::InCapsule { offset, length }.put(entry),
-            1 | 2 => DataPointer::Keyed { remote: self.remote(&step[1..]), invalidate: bytes[11] & 4 != 0 }
-                .put(entry),
-            _ => entry,
+        let [what, _, key, a, b, count, ..] = step;
+        let remote = self.remote(key, a, b);
+        let operation = match what % 16 {
+            0 => return self.endpoint.disconnect(),
+            1 => Operation::Read { remote },
+            2 | 3 => Operation::Write { data: Buffer::zeroed(remote.length as usize & 0xffff), remote },
+            4 | 5 => self.message(&step, Some(remote.key)),
+            _ => self.message(&step, None),
         };
-        // The identifier of a response is in bytes 12 and 13.
-        let emitted = entry.emit();
-        let count = if bytes[7] & 1 == 0 { 64 } else { usize::from(bytes[7]) % 64 };
-        let data = Buffer::zeroed(usize::from(bytes[6]) * 8);
-        Operation::Send { inline: Inline::new(&emitted[..count]), data, invalidate, immediate: None }
+        let _ = self.endpoint.post_send(SendRequest { id: number, operation, signalled: false });
+        for _ in 0..count % 4 {
+            let _ = self.endpoint.post_receive(ReceiveRequest { id: number, length_max: 1 << 16 });
+        }
     }
 
-    /// Memory that the other end has named, or has not.
-    fn remote(&self, bytes: &[u8]) -> Remote {
-        let byte = |index: usize| bytes.get(index).copied().unwrap_or_default();
-        let known = self.keys.get(usize::from(byte(0) & 0x7f) % (self.keys.len() + 1)).copied();
-        let guessed = Remote { key: Key(byte(1).into()), address: byte(2).into(), length: byte(3).into() };
-        let mut remote = known.unwrap_or(guessed);
-        if byte(4) & 3 == 0 {
-            remote.address = remote.address.wrapping_add(byte(2).into());
-            remote.length = u32::from(byte(3)) << 5;
+    fn message(&self, step: &[u8; STEP_BYTES], invalidate: Option<Key>) -> Operation {
+        let [what, opcode, key, a, b, _, id, pointer, offset, length, moved, cut, status, ..] = *step;
+        let mut inline = if self.is_host {
+            let remote = self.remote(key, a, b);
+            let pointer = match pointer % 8 {
+                0 | 1 => DataPointer::InCapsule { offset: offset.into(), length: u32::from(length) * 16 },
+                2 => DataPointer::NONE,
+                3..7 => DataPointer::Keyed { remote, invalidate: pointer & 8 != 0 },
+                _ => DataPointer::Invalid(StatusCode::InvalidField),
+            };
+            let entry = SubmissionQueueEntry {
+                opcode,
+                command_id: CommandId(id.into()),
+                data_pointer: [what.into(), u64::from(pointer.length()) << 40],
+                cdw12: u32::from(moved) << 6,
+                ..SubmissionQueueEntry::EMPTY
+            };
+            Inline::new(&pointer.put(entry).emit())
+        } else {
+            let known = self.ids.get(usize::from(id) % (self.ids.len() + 1)).copied();
+            let command_id = known.unwrap_or(CommandId(id.into()));
+            let entry =
+                CompletionQueueEntry { command_id, status_and_phase: status.into(), ..Default::default() };
+            Inline::new(&entry.emit())
+        };
+        if cut & 0x80 != 0 {
+            inline = Inline::new(&inline[..usize::from(cut & 0x7f).min(inline.len())]);
         }
-        Remote { length: remote.length & 0x00ff_ffff, ..remote }
+        let data = if self.is_host { Buffer::zeroed(usize::from(length) * 16) } else { Buffer::EMPTY };
+        Operation::Send { inline, data, invalidate, immediate: None }
+    }
+
+    /// Memory that is known, or a part of it, or other memory.
+    fn remote(&self, key: u8, a: u8, b: u8) -> Remote {
+        let known = self.known.get(usize::from(key & 0x3f) % (self.known.len() + 1)).copied();
+        let mut remote =
+            known.unwrap_or(Remote { key: Key(key.into()), address: a.into(), length: b.into() });
+        if key & 0x80 != 0 {
+            remote.address = remote.address.wrapping_add(a.into());
+            remote.length = u32::from(b) << 5;
+        }
+        remote
     }
 
     fn learn(&mut self, message: &Buffer) {
         let Some(bytes) = message.first_chunk() else { return };
-        if let DataPointer::Keyed { remote, .. } = DataPointer::of(&SubmissionQueueEntry::parse(bytes)) {
-            self.keys.truncate(16);
-            self.keys.push(remote);
+        let entry = SubmissionQueueEntry::parse(bytes);
+        if let DataPointer::Keyed { remote, .. } = DataPointer::of(&entry) {
+            self.known.truncate(16);
+            self.known.push(remote);
         }
+        self.ids.truncate(16);
+        self.ids.push(entry.command_id);
     }
+}
+
+/// The steps that bytes say, with their numbers. The last is filled up.
+fn steps(bytes: &[u8]) -> impl Iterator<Item = (u64, [u8; STEP_BYTES])> {
+    (0..).zip(bytes.chunks(STEP_BYTES)).map(|(number, chunk)| {
+        let mut step = [0; STEP_BYTES];
+        step[..chunk.len()].copy_from_slice(chunk);
+        (number, step)
+    })
 }
 
 fn local(first: u8) -> LocalConfig {
@@ -136,9 +165,9 @@ pub fn controller(bytes: &[u8]) {
     let mut connection = controller::Connection::new(NOW, config, far);
     connection.set_queue(Queue { size: 8, capsule_data_max: 8192, success_flag: false });
     while connection.poll().is_some() {}
-    let mut peer = Peer::new(near);
+    let mut peer = Peer::new(near, true);
     let mut held = Vec::new();
-    for (number, step) in (0..).zip(rest.chunks(STEP_BYTES)) {
+    for (number, step) in steps(rest) {
         peer.step(step, number);
         for _ in 0..OUTPUTS_MAX {
             let Some(output) = connection.poll() else { break };
@@ -190,11 +219,11 @@ pub fn host(bytes: &[u8]) {
     let config = host::Config { queue: QueueId(1), capsule_data_max: 4096, ..host::Config::new() };
     let [near, far] = LocalEndpoint::pair(&local(*first), &pool, &config.private_data());
     let mut connection = host::Connection::new(NOW, config, near);
-    let mut peer = Peer::new(far);
+    let mut peer = Peer::new(far, false);
     peer.endpoint.accept(&Acceptance { controller_receives: 32 }.emit());
-    for (number, step) in (0_u64..).zip(rest.chunks(STEP_BYTES)) {
-        while connection.poll().is_some() {}
-        let length = 4096 * (1 + u32::from(step[0]));
+    while connection.poll().is_some() {}
+    for (number, step) in steps(rest) {
+        let length = 4096 * (1 + u32::from(step[1]));
         let data = match number % 3 {
             0 => Data::None,
             1 => Data::Read(length),
@@ -202,6 +231,7 @@ pub fn host(bytes: &[u8]) {
         };
         let _ = connection.submit(number, SubmissionQueueEntry::default(), data);
         peer.step(step, number);
+        while connection.poll().is_some() {}
         assert!(connection.endpoint().regions() <= usize::from(connection.outstanding()), "loans end");
     }
 }

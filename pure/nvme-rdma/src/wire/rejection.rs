@@ -83,11 +83,6 @@ impl Rejection {
         let [c, d] = self.status().to_le_bytes();
         [a, b, c, d]
     }
-
-    /// Whether the same request may be accepted later.
-    pub const fn may_retry(self) -> bool {
-        matches!(self, Self::NoResources)
-    }
 }
 
 impl fmt::Display for Rejection {
