@@ -1,12 +1,15 @@
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use engine::{Engine, Instant, Nanos};
 use nvme::wire::QueueId;
 use rdma::{
-    AccessError, Disconnected, Done, Event, Inline, LocalConfig, LocalEndpoint, Operation, ReceiveRequest,
-    Remote, SendRequest, WorkError,
+    AccessError, Disconnected, Done, Event, Inline, Limits, LocalConfig, LocalEndpoint, Operation, PostError,
+    ReceiveRequest, RegisterError, Remote, SendRequest, WorkCompletion, WorkError,
 };
 
 use super::*;
-use crate::SharedPool;
 use crate::tests::{NOW, READ, entry, pool};
 use crate::wire::{Acceptance, PrivateDataError, Rejection, Request};
 
@@ -216,51 +219,158 @@ fn an_end_of_the_connection_ends_every_loan() {
     assert_eq!(closed(&mut host), Closed::PeerFault(Fault::Command));
 }
 
-#[test]
-fn a_failure_without_an_event_says_what_failed() {
-    /// An endpoint whose connection breaks, of which completions tell before the event.
-    #[derive(Debug)]
-    struct Late(LocalEndpoint, bool);
-    impl Endpoint for Late {
-        fn limits(&self) -> rdma::Limits {
-            self.0.limits()
-        }
-        fn poll_event(&mut self) -> Option<Event> {
-            if self.1 { None } else { self.0.poll_event() }
-        }
-        fn accept(&mut self, private_data: &[u8]) {
-            self.0.accept(private_data);
-        }
-        fn reject(&mut self, private_data: &[u8]) {
-            self.0.reject(private_data);
-        }
-        fn disconnect(&mut self) {
-            self.0.disconnect();
-        }
-        fn post_send(&mut self, request: SendRequest) -> Result<(), rdma::PostError> {
-            self.0.post_send(request)
-        }
-        fn post_receive(&mut self, request: ReceiveRequest) -> Result<(), rdma::PostError> {
-            self.0.post_receive(request)
-        }
-        fn poll_completion(&mut self) -> Option<rdma::WorkCompletion> {
-            self.0.poll_completion()
-        }
-        fn register(&mut self, exposure: Exposure) -> Result<Remote, rdma::RegisterError> {
-            self.0.register(exposure)
-        }
-        fn deregister(&mut self, key: Key) -> Option<Buffer> {
-            self.0.deregister(key)
-        }
+/// An endpoint that tells some things late.
+#[derive(Debug)]
+struct Late {
+    inner: LocalEndpoint,
+    /// Events do not come.
+    no_events: bool,
+    /// Completions of what was sent wait.
+    no_sent: bool,
+    kept: VecDeque<WorkCompletion>,
+}
+
+impl Endpoint for Late {
+    fn limits(&self) -> Limits {
+        self.inner.limits()
     }
-    let config = Config::new();
-    let shared = SharedPool::default();
-    let [near, mut far] = LocalEndpoint::pair(&LocalConfig::default(), &shared, &config.private_data());
-    let mut host = Connection::new(NOW, config, Late(near, false));
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.no_events { None } else { self.inner.poll_event() }
+    }
+    fn accept(&mut self, private_data: &[u8]) {
+        self.inner.accept(private_data);
+    }
+    fn reject(&mut self, private_data: &[u8]) {
+        self.inner.reject(private_data);
+    }
+    fn disconnect(&mut self) {
+        self.inner.disconnect();
+    }
+    fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        self.inner.post_send(request)
+    }
+    fn post_receive(&mut self, request: ReceiveRequest) -> Result<(), PostError> {
+        self.inner.post_receive(request)
+    }
+    fn poll_completion(&mut self) -> Option<WorkCompletion> {
+        if !self.no_sent && !self.kept.is_empty() {
+            return self.kept.pop_front();
+        }
+        while let Some(completion) = self.inner.poll_completion() {
+            if !self.no_sent || !matches!(completion.result, Ok(Done::Sent)) {
+                return Some(completion);
+            }
+            self.kept.push_back(completion);
+        }
+        None
+    }
+    fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError> {
+        self.inner.register(exposure)
+    }
+    fn deregister(&mut self, key: Key) -> Option<Buffer> {
+        self.inner.deregister(key)
+    }
+}
+
+/// A host over such an endpoint, with a queue of one command and `places` in the send queue.
+fn late(places: u16) -> (Connection<Late>, LocalEndpoint) {
+    let config = Config { queue_size: 1, ..Config::new() };
+    let limits = Limits { send_requests: places, ..LocalConfig::default().limits };
+    let local = LocalConfig { limits, ..LocalConfig::default() };
+    let [inner, mut far] = LocalEndpoint::pair(&local, &pool(), &config.private_data());
+    for id in 0..64 {
+        far.post_receive(ReceiveRequest { id, length_max: 1 << 16 }).unwrap();
+    }
+    let endpoint = Late { inner, no_events: false, no_sent: false, kept: VecDeque::new() };
+    let mut host = Connection::new(NOW, config, endpoint);
     far.accept(&Acceptance { controller_receives: 32 }.emit());
     assert!(matches!(host.poll(), Some(Output::Initialized(_))));
-    host.endpoint_mut().1 = true;
+    (host, far)
+}
+
+#[test]
+fn a_failure_without_an_event_says_what_failed() {
+    let (mut host, mut far) = late(1);
+    host.endpoint_mut().no_events = true;
     far.break_off(Disconnected::TimedOut);
     let Some(Output::Closed(why)) = host.poll() else { panic!("it goes on") };
     assert_eq!(why, Closed::Failed(WorkError::Flushed));
+}
+
+#[test]
+fn a_response_may_come_before_the_completion_of_its_command() {
+    let (mut host, mut far) = late(1);
+    host.endpoint_mut().no_sent = true;
+    for cookie in 0..3 {
+        let id = host.submit(cookie, entry(READ, 0, 0, false), Data::None).unwrap();
+        let _ = command(&mut far);
+        respond(&mut far, id, None);
+        assert!(matches!(host.poll(), Some(Output::Completed(one)) if one.cookie == cookie));
+        // The command has ended, and its place in the send queue is still taken.
+        assert_eq!(host.outstanding(), 0);
+        assert!(!host.has_room());
+        let entry = entry(READ, 0, 0, false);
+        assert_eq!(host.submit(9, entry, Data::None), Err(SubmitError::Busy));
+        host.endpoint_mut().no_sent = false;
+        assert!(host.poll().is_none() && host.has_room());
+        host.endpoint_mut().no_sent = true;
+    }
+}
+
+#[test]
+fn most_commands_have_no_completion() {
+    let (mut host, mut far) = late(16);
+    host.endpoint_mut().no_sent = true;
+    for cookie in 0..16 {
+        let id = host.submit(cookie, entry(READ, 0, 0, false), Data::None).unwrap();
+        let _ = command(&mut far);
+        respond(&mut far, id, None);
+        assert!(matches!(host.poll(), Some(Output::Completed(_))));
+    }
+    assert_eq!(host.endpoint().kept.len(), 1);
+    assert!(!host.has_room());
+    host.endpoint_mut().no_sent = false;
+    assert!(host.poll().is_none() && host.has_room());
+}
+
+#[test]
+fn memory_that_the_controller_leaves_out_is_wiped() {
+    let config = Config::new();
+    let shared = pool();
+    let [near, mut far] = LocalEndpoint::pair(&LocalConfig::default(), &shared, &config.private_data());
+    let mut host = Connection::new(NOW, config, near);
+    far.accept(&Acceptance { controller_receives: 32 }.emit());
+    assert!(matches!(host.poll(), Some(Output::Initialized(_))));
+    for id in 0..64 {
+        far.post_receive(ReceiveRequest { id, length_max: 1 << 16 }).unwrap();
+    }
+    // Blocks of the pool have secrets of earlier users.
+    let mut blocks: Vec<_> = (0..8).map(|_| shared.borrow_mut().take(512)).collect();
+    blocks.iter_mut().for_each(|block| block.fill(0xee));
+    for block in blocks {
+        drop(shared.borrow_mut().seal(block));
+    }
+    for (offset, length) in [(0, 0), (0, 100), (500, 12), (511, 1), (200, 8)] {
+        let id = host.submit(1, entry(READ, 0, 512, false), Data::Read(512)).unwrap();
+        let lent = keyed(command(&mut far).1);
+        let remote =
+            Remote { address: lent.address + offset as u64, length: u32::try_from(length).unwrap(), ..lent };
+        post(&mut far, Operation::Write { data: Buffer::copy_from_slice(&vec![7; length]), remote });
+        respond(&mut far, id, None);
+        let Some(Output::Completed(completed)) = host.poll() else { panic!("no completion") };
+        let mut expected = vec![0; offset];
+        expected.extend(vec![7; length]);
+        let expected = if length == 0 { Vec::new() } else { expected };
+        assert_eq!(completed.data[..], expected);
+    }
+}
+
+#[test]
+fn an_owner_ends_a_connection_in_order() {
+    let (mut host, mut far) = ready(Config::new());
+    host.submit(0, entry(READ, 0, 4096, false), Data::Read(4096)).unwrap();
+    host.endpoint_mut().disconnect();
+    assert_eq!(closed(&mut host), Closed::Disconnected(Disconnected::InOrder));
+    assert!(matches!(far.poll_event(), Some(Event::Established { .. })));
+    assert_eq!(far.poll_event(), Some(Event::Disconnected(Disconnected::InOrder)));
 }
