@@ -223,7 +223,7 @@ pub fn host(bytes: &[u8]) {
     peer.endpoint.accept(&Acceptance { controller_receives: 32 }.emit());
     while connection.poll().is_some() {}
     for (number, step) in steps(rest) {
-        let length = 4096 * (1 + u32::from(step[1]));
+        let length = 64 * (1 + u32::from(step[1]));
         let data = match number % 3 {
             0 => Data::None,
             1 => Data::Read(length),

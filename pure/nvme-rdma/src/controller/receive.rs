@@ -31,22 +31,26 @@ impl<E: Endpoint> Connection<E> {
                 }
                 return None;
             };
-            let output = match news {
-                News::Received(message, _) => {
-                    self.arrived_bytes += message.len() as u64;
-                    self.arrived.push_back(message);
-                    None
-                }
-                News::Done(id, done) => self.on_done(id, done),
-                News::Requested(private_data) => {
-                    self.on_requested(&private_data);
-                    None
-                }
-                News::Established(_) => self.on_established(),
-            };
-            if output.is_some() {
-                return output;
+            if let Some(output) = self.on_news(news) {
+                return Some(output);
             }
+        }
+    }
+
+    #[inline]
+    pub(super) fn on_news(&mut self, news: News) -> Option<Output> {
+        match news {
+            News::Received(message, _) => {
+                self.arrived_bytes += message.len() as u64;
+                self.arrived.push_back(message);
+                None
+            }
+            News::Done(id, done) => self.on_done(id, done),
+            News::Requested(private_data) => {
+                self.on_requested(&private_data);
+                None
+            }
+            News::Established(_) => self.on_established(),
         }
     }
 

@@ -8,6 +8,7 @@ use rdma::{
 };
 
 use super::*;
+use crate::tests::late::Late;
 use crate::tests::{NOW, READ, WRITE, entry, pool};
 use crate::wire::{Acceptance, Rejection};
 
@@ -321,4 +322,36 @@ fn an_endpoint_that_fails_a_request_ends_the_connection() {
     near.break_off(Disconnected::TimedOut);
     let Some(Output::Closed(why)) = controller.poll() else { panic!("it goes on") };
     assert!(matches!(why, Closed::Disconnected(Disconnected::TimedOut) | Closed::Failed(WorkError::Flushed)));
+}
+
+#[test]
+fn a_read_that_brings_other_bytes_ends_the_connection() {
+    let twists: [fn(Buffer) -> Buffer; 2] =
+        [|data| data.slice(0..data.len() - 1), |data| Buffer::zeroed(data.len() + 1)];
+    for twist in twists {
+        let [mut near, inner] = LocalEndpoint::pair(&LocalConfig::default(), &pool(), &REQUEST.emit());
+        let endpoint = Late { twist, ..Late::new(inner) };
+        let mut controller = Connection::new(NOW, Config::new(pool()), endpoint);
+        assert!(matches!(controller.poll(), Some(Output::Initialized(_))));
+        let given = near.register(Exposure::Read(Buffer::zeroed(512))).unwrap();
+        submit(&mut near, 1, WRITE, keyed(given), Buffer::EMPTY);
+        let Some(Output::Command { slot, .. }) = controller.poll() else { panic!("no command") };
+        assert_eq!(controller.pull(slot, 512), Ok(None));
+        let Some(Output::Closed(why)) = controller.poll() else { panic!("it goes on") };
+        assert_eq!(why, Closed::Failed(WorkError::BadResponse));
+    }
+}
+
+#[test]
+fn commands_may_come_before_the_connection_is_known_to_be_made() {
+    let [mut near, inner] = LocalEndpoint::pair(&LocalConfig::default(), &pool(), &REQUEST.emit());
+    let mut controller = Connection::new(NOW, Config::new(pool()), Late::new(inner));
+    assert!(controller.core.poll().is_some_and(|news| controller.on_news(news).is_none()));
+    controller.endpoint_mut().no_events = true;
+    submit(&mut near, 1, 0, DataPointer::NONE, Buffer::EMPTY);
+    assert!(controller.poll().is_none());
+    assert_eq!(controller.held().to_host, 64);
+    controller.endpoint_mut().no_events = false;
+    assert!(matches!(controller.poll(), Some(Output::Initialized(_))));
+    assert!(matches!(controller.poll(), Some(Output::Command { .. })));
 }

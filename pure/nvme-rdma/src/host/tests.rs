@@ -1,15 +1,15 @@
-use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use engine::{Engine, Instant, Nanos};
 use nvme::wire::QueueId;
 use rdma::{
-    AccessError, Disconnected, Done, Event, Inline, Limits, LocalConfig, LocalEndpoint, Operation, PostError,
-    ReceiveRequest, RegisterError, Remote, SendRequest, WorkCompletion, WorkError,
+    AccessError, Disconnected, Done, Event, Inline, Limits, LocalConfig, LocalEndpoint, Operation,
+    QueuePairId, ReceiveRequest, Remote, SendRequest, WorkCompletion, WorkError,
 };
 
 use super::*;
+use crate::tests::late::Late;
 use crate::tests::{NOW, READ, entry, pool};
 use crate::wire::{Acceptance, PrivateDataError, Rejection, Request};
 
@@ -219,60 +219,7 @@ fn an_end_of_the_connection_ends_every_loan() {
     assert_eq!(closed(&mut host), Closed::PeerFault(Fault::Command));
 }
 
-/// An endpoint that tells some things late.
-#[derive(Debug)]
-struct Late {
-    inner: LocalEndpoint,
-    /// Events do not come.
-    no_events: bool,
-    /// Completions of what was sent wait.
-    no_sent: bool,
-    kept: VecDeque<WorkCompletion>,
-}
-
-impl Endpoint for Late {
-    fn limits(&self) -> Limits {
-        self.inner.limits()
-    }
-    fn poll_event(&mut self) -> Option<Event> {
-        if self.no_events { None } else { self.inner.poll_event() }
-    }
-    fn accept(&mut self, private_data: &[u8]) {
-        self.inner.accept(private_data);
-    }
-    fn reject(&mut self, private_data: &[u8]) {
-        self.inner.reject(private_data);
-    }
-    fn disconnect(&mut self) {
-        self.inner.disconnect();
-    }
-    fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
-        self.inner.post_send(request)
-    }
-    fn post_receive(&mut self, request: ReceiveRequest) -> Result<(), PostError> {
-        self.inner.post_receive(request)
-    }
-    fn poll_completion(&mut self) -> Option<WorkCompletion> {
-        if !self.no_sent && !self.kept.is_empty() {
-            return self.kept.pop_front();
-        }
-        while let Some(completion) = self.inner.poll_completion() {
-            if !self.no_sent || !matches!(completion.result, Ok(Done::Sent)) {
-                return Some(completion);
-            }
-            self.kept.push_back(completion);
-        }
-        None
-    }
-    fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError> {
-        self.inner.register(exposure)
-    }
-    fn deregister(&mut self, key: Key) -> Option<Buffer> {
-        self.inner.deregister(key)
-    }
-}
-
-/// A host over such an endpoint, with a queue of one command and `places` in the send queue.
+/// A host over an endpoint that tells some things late, with a queue of one command and `places` in the send queue.
 fn late(places: u16) -> (Connection<Late>, LocalEndpoint) {
     let config = Config { queue_size: 1, ..Config::new() };
     let limits = Limits { send_requests: places, ..LocalConfig::default().limits };
@@ -281,7 +228,7 @@ fn late(places: u16) -> (Connection<Late>, LocalEndpoint) {
     for id in 0..64 {
         far.post_receive(ReceiveRequest { id, length_max: 1 << 16 }).unwrap();
     }
-    let endpoint = Late { inner, no_events: false, no_sent: false, kept: VecDeque::new() };
+    let endpoint = Late::new(inner);
     let mut host = Connection::new(NOW, config, endpoint);
     far.accept(&Acceptance { controller_receives: 32 }.emit());
     assert!(matches!(host.poll(), Some(Output::Initialized(_))));
@@ -373,4 +320,39 @@ fn an_owner_ends_a_connection_in_order() {
     assert_eq!(closed(&mut host), Closed::Disconnected(Disconnected::InOrder));
     assert!(matches!(far.poll_event(), Some(Event::Established { .. })));
     assert_eq!(far.poll_event(), Some(Event::Disconnected(Disconnected::InOrder)));
+}
+
+#[test]
+fn an_endpoint_that_tells_of_no_request_ends_the_connection() {
+    for result in [Done::Sent, Done::Written, Done::Read(Buffer::EMPTY)] {
+        let (mut host, _far) = late(4);
+        host.endpoint_mut().kept.push_back(WorkCompletion {
+            id: 77,
+            queue_pair: QueuePairId(1),
+            result: Ok(result),
+        });
+        let Some(Output::Closed(why)) = host.poll() else { panic!("it goes on") };
+        assert_eq!(why, Closed::Failed(WorkError::BadResponse));
+    }
+}
+
+#[test]
+fn a_host_waits_while_no_more_memory_can_be_lent() {
+    let config = Config::new();
+    let local = LocalConfig { regions_max: 1, ..LocalConfig::default() };
+    let [near, mut far] = LocalEndpoint::pair(&local, &pool(), &config.private_data());
+    for id in 0..4 {
+        far.post_receive(ReceiveRequest { id, length_max: 1 << 16 }).unwrap();
+    }
+    let mut host = Connection::new(NOW, config, near);
+    far.accept(&Acceptance { controller_receives: 32 }.emit());
+    assert!(matches!(host.poll(), Some(Output::Initialized(_))));
+    let id = host.submit(1, entry(READ, 0, 8, false), Data::Read(8)).unwrap();
+    assert_eq!(host.submit(2, entry(READ, 0, 8, false), Data::Read(8)), Err(SubmitError::Busy));
+    // A command without data needs no memory.
+    host.submit(3, entry(READ, 0, 0, false), Data::None).unwrap();
+    assert_eq!((host.outstanding(), host.statistics().submitted), (2, 2));
+    respond(&mut far, id, None);
+    assert!(matches!(host.poll(), Some(Output::Completed(Completed { cookie: 1, .. }))));
+    host.submit(2, entry(READ, 0, 8, false), Data::Read(8)).unwrap();
 }

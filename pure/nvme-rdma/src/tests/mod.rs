@@ -1,6 +1,7 @@
 //! Both ends of a connection against each other, over endpoints with random delays and over iWARP.
 
 mod iwarp;
+pub(crate) mod late;
 
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
