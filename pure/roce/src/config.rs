@@ -1,0 +1,73 @@
+//! The settings of a device.
+
+use core::net::IpAddr;
+
+use engine::Nanos;
+
+use crate::PathMtu;
+use crate::icrc::crc32;
+use crate::wire::PORT;
+
+/// The settings of a [`Device`](crate::Device).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address of the device.
+    pub address: IpAddr,
+    /// The UDP port that it sends from. It sends to [`PORT`] always.
+    pub port: u16,
+    /// The identification in the IPv4 headers that the world sends. The CRC covers it. Linux sends
+    /// 0 from a UDP socket that is not connected and does not fragment.
+    pub identification: u16,
+    /// The most payload of a packet. The side that connects decides; the other refuses what is
+    /// more.
+    pub mtu: PathMtu,
+    /// Send requests of a connection outstanding at a time.
+    pub send_depth: u16,
+    /// Receive requests of a connection posted at a time.
+    pub receive_depth: u16,
+    /// RDMA READs of a connection under way at a time, in each direction; fewer if the peer takes
+    /// fewer.
+    pub reads: u8,
+    /// The code of the time after which packets are repeated: 4.096 µs times 2 to its power, 31 at
+    /// most. The time doubles with each repetition.
+    pub ack_timeout: u8,
+    /// How often packets are repeated without progress before the connection is given up, 7 at
+    /// most.
+    pub retries: u8,
+    /// How often a message is repeated for which the peer has no receive request; 7 is for ever.
+    pub rnr_retries: u8,
+    /// The code of the time that a peer waits when this end has no receive request: 12 is 640 µs.
+    pub rnr_timer: u8,
+    /// The time after which messages of connection management are repeated at first. It doubles
+    /// with each repetition, up to eight times as long.
+    pub response_timeout: Nanos,
+    /// How often such messages are repeated, 15 at most.
+    pub response_retries: u8,
+    /// Connections at a time, at most [`CONNECTIONS_MAX`](crate::CONNECTIONS_MAX).
+    pub connections: usize,
+    /// How the register of a CRC-32 changes; [`crc32`] unless the world has something faster.
+    pub crc32: fn(u32, &[u8]) -> u32,
+}
+
+impl Config {
+    /// Usual settings for a device at `address`.
+    pub const fn new(address: IpAddr) -> Self {
+        Self {
+            address,
+            port: PORT,
+            identification: 0,
+            mtu: PathMtu::B1024,
+            send_depth: 256,
+            receive_depth: 256,
+            reads: 16,
+            ack_timeout: 14,
+            retries: 7,
+            rnr_retries: 7,
+            rnr_timer: 12,
+            response_timeout: Nanos::from_millis(500),
+            response_retries: 7,
+            connections: crate::CONNECTIONS_MAX,
+            crc32,
+        }
+    }
+}

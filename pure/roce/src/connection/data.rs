@@ -1,0 +1,102 @@
+//! What passes over a connection: packets in, packets out.
+
+use engine::{Buffer, Instant};
+use rdma::{Disconnected, State, WorkError};
+
+use super::{Connection, Phase, Shared};
+use crate::requester::{self, Requester};
+use crate::responder::{self, Fault, Responder};
+use crate::sequence::Sequence;
+use crate::wire::{Head, Header, Packet};
+
+/// Both halves of a connection.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// The peer's queue pair.
+    pub(crate) peer: u32,
+    pub(crate) requester: Requester,
+    pub(crate) responder: Responder,
+}
+
+impl Channel {
+    /// A channel whose first packets have these numbers: of this end, and of the peer.
+    pub(super) fn new(
+        requester: requester::Settings,
+        responder: responder::Settings,
+        (ours, theirs): (u32, u32),
+        shared: &Shared,
+    ) -> Self {
+        let (pool, domain) = (shared.pool.clone(), shared.domain.clone());
+        Self {
+            peer: requester.peer,
+            requester: Requester::new(requester, Sequence::new(ours), pool.clone()),
+            responder: Responder::new(responder, Sequence::new(theirs), domain, pool),
+        }
+    }
+}
+
+impl Connection {
+    /// A packet for this queue pair has come.
+    pub(crate) fn on_packet(&mut self, now: Instant, packet: &Packet, payload: Buffer, shared: &mut Shared) {
+        let is_request =
+            matches!(packet.header, Header::Send { .. } | Header::Write { .. } | Header::ReadRequest(_))
+                || packet.header == Header::Unsupported;
+        if is_request && self.phase == Phase::Accepting {
+            // The message that the peer is ready was lost: this shows that it is.
+            self.on_ready();
+        }
+        let is_open = self.phase == Phase::Established;
+        let Some(channel) = self.channel.as_mut() else { return };
+        if is_request {
+            // After a fault the peer is told why, even if it asks again.
+            if !is_open && !channel.responder.has_failed() {
+                return;
+            }
+            if let Err(fault) = channel.responder.on_request(packet, payload, &mut self.pair) {
+                let why = match fault {
+                    Fault::Protocol(what) => Disconnected::PeerFault(what),
+                    Fault::Access(error) => Disconnected::Access(error),
+                };
+                self.fail(now, why, WorkError::Flushed, shared);
+            }
+            return;
+        }
+        if !is_open {
+            return;
+        }
+        let number = packet.base.number;
+        let result = match packet.header {
+            Header::Acknowledge(acknowledge) => {
+                channel.requester.on_acknowledge(now, number, acknowledge, &mut self.pair)
+            }
+            Header::ReadResponse { part, .. } => {
+                channel.requester.on_read_response(now, number, part, payload, &mut self.pair)
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = result {
+            let why = match error {
+                WorkError::BadResponse => Disconnected::PeerFault("an answer to what nobody asked"),
+                WorkError::RemoteAccess => {
+                    Disconnected::Reported("it may not access the memory that the request names")
+                }
+                WorkError::RemoteInvalidRequest => Disconnected::Reported("a request is invalid"),
+                WorkError::ReceiverNotReady => Disconnected::Reported("it has no receive request"),
+                _ => Disconnected::Reported("a request could not be done"),
+            };
+            self.fail(now, why, error, shared);
+        }
+    }
+
+    /// The next packet to be sent, if there is one.
+    pub(crate) fn poll_packet(&mut self, now: Instant) -> Option<(Head, Buffer)> {
+        let channel = self.channel.as_mut()?;
+        if let Some(packet) = channel.responder.poll(&self.pair) {
+            return Some(packet);
+        }
+        if self.phase != Phase::Established || self.pair.state() != State::ReadyToSend {
+            return None;
+        }
+        channel.requester.poll(now, &mut self.pair)
+    }
+}

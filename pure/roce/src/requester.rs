@@ -1,0 +1,456 @@
+//! The sending half of a reliable connection: requests become packets, which are kept until they
+//! are acknowledged and repeated from the first that is missing (go-back-N).
+
+use alloc::collections::VecDeque;
+
+use engine::{Buffer, BufferMut, Instant, Nanos};
+use rdma::{Done, Inline, Key, Operation, QueuePair, SharedPool, WorkError};
+
+use crate::codes::{credits, rnr_time};
+use crate::sequence::{Sequence, is_within};
+use crate::wire::{Acknowledge, Head, Header, Part, Remote, Syndrome};
+
+/// The most bytes that a queue pair has sent, or asked for, without acknowledgement.
+pub(crate) const WINDOW_BYTES: usize = 256 << 10;
+/// A longer RDMA READ is issued in pieces of this many bytes, so that what was asked for fits into
+/// the window.
+pub(crate) const READ_BYTES: u32 = 32 << 10;
+/// Every so many packets, an acknowledgement is asked for.
+const ACKNOWLEDGE_EVERY: u64 = 16;
+/// The time-out doubles with each repetition, up to this many times.
+const BACKOFF_MAX: u32 = 4;
+/// A retry count that means: without end.
+const RETRY_FOREVER: u8 = 7;
+
+/// What both ends have agreed on, as far as the requester needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// The peer's queue pair.
+    pub(crate) peer: u32,
+    /// The most payload of a packet in bytes.
+    pub(crate) mtu: usize,
+    /// RDMA READs under way at a time.
+    pub(crate) reads: u8,
+    /// The time after which packets are repeated.
+    pub(crate) ack_timeout: Nanos,
+    /// How often packets are repeated without any progress.
+    pub(crate) retries: u8,
+    /// How often a message is repeated for which the peer had no receive request.
+    pub(crate) rnr_retries: u8,
+}
+
+#[derive(Debug)]
+enum Work {
+    Send { inline: Inline, data: Buffer, invalidate: Option<Key>, immediate: Option<u32> },
+    Write { data: Buffer, remote: Remote },
+    Read(Remote),
+}
+
+/// A message on the wire: a request, or a part of an RDMA READ.
+#[derive(Debug)]
+struct Segment {
+    work: Work,
+    /// The position of the first packet.
+    first: u64,
+    /// The number of packets; of an RDMA READ, of packets that answer it.
+    count: u64,
+    /// Bytes of the request before this segment, and in it.
+    offset: usize,
+    length: usize,
+    /// Bytes of the whole request.
+    total: usize,
+    /// The number of the message (SSN).
+    number: u32,
+}
+
+impl Segment {
+    const fn is_read(&self) -> bool {
+        matches!(self.work, Work::Read(_))
+    }
+
+    const fn end(&self) -> u64 {
+        self.first + self.count
+    }
+
+    /// Whether the request is done with this segment.
+    const fn is_last(&self) -> bool {
+        self.offset + self.length >= self.total
+    }
+}
+
+/// The requester of a connection.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    settings: Settings,
+    sequence: Sequence,
+    pool: SharedPool,
+    segments: VecDeque<Segment>,
+    /// The position after the last packet of all segments.
+    end: u64,
+    /// The position of the oldest packet that is not acknowledged.
+    unacknowledged: u64,
+    /// The position of the packet that is sent next. It goes back when packets are repeated.
+    next: u64,
+    /// The position after the latest packet that was ever sent.
+    sent: u64,
+    /// The number of the next message (SSN).
+    message: u32,
+    /// The number of the last message that the peer has room for (LSN), if it tells.
+    limit: Option<u32>,
+    /// What has come of the RDMA READ that is answered now.
+    place: Option<BufferMut>,
+    retries: u8,
+    rnr_retries: u8,
+    /// Packets were repeated, and nothing was acknowledged since.
+    is_recovering: bool,
+    timer: Option<Instant>,
+    /// The peer was not ready: nothing is sent before.
+    blocked: Option<Instant>,
+    repeated: u64,
+}
+
+impl Requester {
+    pub(crate) fn new(settings: Settings, sequence: Sequence, pool: SharedPool) -> Self {
+        Self {
+            settings,
+            sequence,
+            pool,
+            segments: VecDeque::new(),
+            end: 0,
+            unacknowledged: 0,
+            next: 0,
+            sent: 0,
+            message: 1,
+            limit: None,
+            place: None,
+            retries: 0,
+            rnr_retries: 0,
+            is_recovering: false,
+            timer: None,
+            blocked: None,
+            repeated: 0,
+        }
+    }
+
+    /// When [`Self::on_time`] is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        Instant::earlier(self.timer, self.blocked)
+    }
+
+    /// The number of packets that were sent again.
+    pub(crate) const fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
+    /// Positions that may be unacknowledged at a time.
+    const fn window(&self) -> u64 {
+        (WINDOW_BYTES / self.settings.mtu) as u64
+    }
+
+    /// The next packet, if one may be sent.
+    pub(crate) fn poll(&mut self, now: Instant, pair: &mut QueuePair) -> Option<(Head, Buffer)> {
+        if self.blocked.is_some_and(|until| until > now) {
+            return None;
+        }
+        self.blocked = None;
+        if self.next == self.end {
+            self.take(pair)?;
+        }
+        let index = self.segments.partition_point(|segment| segment.end() <= self.next);
+        let segment = self.segments.get(index)?;
+        let at = self.next - segment.first;
+        let count = if segment.is_read() { segment.count - at } else { 1 };
+        let under_way = self.next - self.unacknowledged;
+        if under_way > 0 && under_way + count > self.window() {
+            return None;
+        }
+        if segment.is_read() {
+            let open = self.segments.iter().take(index).filter(|segment| segment.is_read()).count();
+            if open >= usize::from(self.settings.reads.max(1)) {
+                return None;
+            }
+        }
+        if at == 0 && under_way > 0 && self.is_limited(segment) {
+            return None;
+        }
+        let is_full = under_way + count + 1 > self.window();
+        let packet = self.packet(segment, at, is_full);
+        if self.next < self.sent {
+            self.repeated += 1;
+        }
+        self.next += count;
+        self.sent = self.sent.max(self.next);
+        if self.timer.is_none() {
+            self.timer = Some(now + self.timeout());
+        }
+        Some(packet)
+    }
+
+    /// Whether the peer has told that it has no receive request for a message.
+    fn is_limited(&self, segment: &Segment) -> bool {
+        matches!(segment.work, Work::Send { .. })
+            && self.limit.is_some_and(|limit| !is_within(segment.number, limit))
+    }
+
+    fn timeout(&self) -> Nanos {
+        self.settings.ack_timeout * (1 << u32::from(self.retries).min(BACKOFF_MAX))
+    }
+
+    /// Takes the next request from the queue pair, and divides it into segments.
+    fn take(&mut self, pair: &mut QueuePair) -> Option<()> {
+        let request = pair.take_send()?;
+        match request.operation {
+            Operation::Send { inline, data, invalidate, immediate } => {
+                let total = inline.len() + data.len();
+                self.push(Work::Send { inline, data, invalidate, immediate }, (0, total, total));
+            }
+            Operation::Write { data, remote } => {
+                let total = data.len();
+                self.push(Work::Write { data, remote }, (0, total, total));
+            }
+            Operation::Read { remote } => {
+                let total = remote.length as usize;
+                let mut offset = 0;
+                loop {
+                    let length = (remote.length - offset).min(READ_BYTES);
+                    let address = remote.address.wrapping_add(offset.into());
+                    let work = Work::Read(Remote { address, length, ..remote });
+                    self.push(work, (offset as usize, length as usize, total));
+                    offset += length;
+                    if offset >= remote.length {
+                        break;
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn push(&mut self, work: Work, (offset, length, total): (usize, usize, usize)) {
+        let count = length.div_ceil(self.settings.mtu).max(1) as u64;
+        let number = self.message;
+        self.message = self.message.wrapping_add(1) & 0x00ff_ffff;
+        self.segments.push_back(Segment { work, first: self.end, count, offset, length, total, number });
+        self.end += count;
+    }
+
+    /// The packet of `segment` at `at`.
+    fn packet(&self, segment: &Segment, at: u64, is_full: bool) -> (Head, Buffer) {
+        let mtu = self.settings.mtu;
+        let part = Part::of(at == 0, at + 1 == segment.count);
+        let wants_answer = part.is_last()
+            || is_full
+            || self.is_limited(segment)
+            || self.next % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1;
+        let start = usize::try_from(at).unwrap_or(usize::MAX).saturating_mul(mtu);
+        let mut before: &[u8] = &[];
+        let (header, payload) = match &segment.work {
+            Work::Send { inline, data, invalidate, immediate } => {
+                // Inline data is shorter than any packet.
+                let end = (start + mtu).min(segment.total);
+                if at == 0 {
+                    before = inline;
+                }
+                let payload = data.slice(start.saturating_sub(inline.len())..end - inline.len());
+                let last = part.is_last();
+                let immediate = immediate.filter(|_| last);
+                let invalidate = invalidate.filter(|_| last);
+                (Header::Send { part, immediate, invalidate }, payload)
+            }
+            Work::Write { data, remote } => {
+                let payload = data.slice(start..(start + mtu).min(data.len()));
+                let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+                let remote = part.is_first().then_some(Remote { length, ..*remote });
+                (Header::Write { part, remote, immediate: None }, payload)
+            }
+            Work::Read(remote) => {
+                let skip = u32::try_from(start).unwrap_or(u32::MAX);
+                let address = remote.address.wrapping_add(skip.into());
+                let rest = Remote { address, length: remote.length.saturating_sub(skip), ..*remote };
+                (Header::ReadRequest(rest), Buffer::EMPTY)
+            }
+        };
+        let number = self.sequence.number(self.next);
+        let mut head = Head::new(header.base(self.settings.peer, number, wants_answer), &header);
+        head.put(before);
+        (head, payload)
+    }
+
+    /// Repeats from the oldest packet that is not acknowledged.
+    const fn go_back(&mut self) {
+        self.next = self.unacknowledged;
+        self.is_recovering = true;
+    }
+
+    /// Packets before `position` have arrived. Stops before an RDMA READ that was not answered, and
+    /// returns whether it did not have to.
+    fn advance(&mut self, now: Instant, position: u64, pair: &mut QueuePair) -> bool {
+        let before = self.unacknowledged;
+        while let Some(segment) = self.segments.front() {
+            if position <= self.unacknowledged {
+                break;
+            }
+            if segment.is_read() {
+                self.progress(now, before);
+                return false;
+            }
+            self.unacknowledged = position.min(segment.end());
+            if self.unacknowledged == segment.end() {
+                let (done, last) = match segment.work {
+                    Work::Write { .. } => (Done::Written, segment.is_last()),
+                    _ => (Done::Sent, segment.is_last()),
+                };
+                self.segments.pop_front();
+                if last {
+                    pair.complete_send(done);
+                }
+            }
+        }
+        self.progress(now, before);
+        true
+    }
+
+    /// Counts and timers begin anew when something was acknowledged.
+    fn progress(&mut self, now: Instant, before: u64) {
+        if self.unacknowledged == before {
+            return;
+        }
+        self.next = self.next.max(self.unacknowledged);
+        self.retries = 0;
+        self.rnr_retries = 0;
+        self.is_recovering = false;
+        self.timer = (self.unacknowledged < self.sent).then(|| now + self.timeout());
+    }
+
+    /// The peer acknowledges, or does not.
+    ///
+    /// # Errors
+    /// When the connection is over.
+    pub(crate) fn on_acknowledge(
+        &mut self,
+        now: Instant,
+        number: u32,
+        acknowledge: Acknowledge,
+        pair: &mut QueuePair,
+    ) -> Result<(), WorkError> {
+        // Whatever was not sent cannot be acknowledged: such a packet is of another connection.
+        let position = self.sequence.position(number, self.unacknowledged).filter(|at| *at < self.sent);
+        let Some(position) = position else { return Ok(()) };
+        let Acknowledge { syndrome, messages } = acknowledge;
+        if let Syndrome::Acknowledged(code) = syndrome {
+            if position + 1 >= self.unacknowledged {
+                self.limit = credits(code).map(|credits| messages.wrapping_add(credits) & 0x00ff_ffff);
+            }
+            if position >= self.unacknowledged
+                && !self.advance(now, position + 1, pair)
+                && !self.is_recovering
+            {
+                self.go_back();
+            }
+            return Ok(());
+        }
+        if position < self.unacknowledged {
+            return Ok(());
+        }
+        let reached = self.advance(now, position, pair);
+        match syndrome {
+            Syndrome::NotReady(code) if reached => {
+                if self.settings.rnr_retries != RETRY_FOREVER {
+                    if self.rnr_retries >= self.settings.rnr_retries {
+                        return Err(WorkError::ReceiverNotReady);
+                    }
+                    self.rnr_retries += 1;
+                }
+                self.go_back();
+                self.blocked = Some(now + rnr_time(code));
+                self.timer = None;
+            }
+            Syndrome::InvalidRequest if reached => return Err(WorkError::RemoteInvalidRequest),
+            Syndrome::AccessError if reached => return Err(WorkError::RemoteAccess),
+            Syndrome::OperationError if reached => return Err(WorkError::RemoteOperation),
+            Syndrome::Other(_) if reached => return Err(WorkError::BadResponse),
+            // A packet is missing, or an answer to an RDMA READ.
+            _ if !self.is_recovering => self.go_back(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A part of the answer to an RDMA READ has come.
+    ///
+    /// # Errors
+    /// When it answers what nobody asked.
+    pub(crate) fn on_read_response(
+        &mut self,
+        now: Instant,
+        number: u32,
+        part: Part,
+        payload: Buffer,
+        pair: &mut QueuePair,
+    ) -> Result<(), WorkError> {
+        let position = self.sequence.position(number, self.unacknowledged).filter(|at| *at < self.sent);
+        let Some(position) = position.filter(|at| *at >= self.unacknowledged) else { return Ok(()) };
+        self.advance(now, position, pair);
+        if self.unacknowledged != position {
+            // Answers before this one are missing.
+            if !self.is_recovering {
+                self.go_back();
+            }
+            return Ok(());
+        }
+        let mtu = self.settings.mtu;
+        let segment = self.segments.front().filter(|segment| segment.is_read());
+        let segment = segment.ok_or(WorkError::BadResponse)?;
+        let at = usize::try_from(position - segment.first).map_err(|_| WorkError::BadResponse)?;
+        let rest = segment.length.saturating_sub(at * mtu);
+        let is_last = position + 1 == segment.end();
+        // When a read was repeated from within, its answer begins there with a first part.
+        if part.is_last() != is_last || payload.len() != rest.min(mtu) {
+            return Err(WorkError::BadResponse);
+        }
+        let (total, is_done) = (segment.total, is_last && segment.is_last());
+        let start = segment.offset + at * mtu;
+        if payload.len() < total {
+            let place = self.place.get_or_insert_with(|| self.pool.borrow_mut().take(total));
+            place[start..start + payload.len()].copy_from_slice(&payload);
+        }
+        let before = self.unacknowledged;
+        self.unacknowledged += 1;
+        if is_last {
+            self.segments.pop_front();
+        }
+        self.progress(now, before);
+        if is_done {
+            let data = self.place.take().map_or(payload, |place| self.pool.borrow_mut().seal(place));
+            pair.complete_send(Done::Read(data));
+        }
+        Ok(())
+    }
+
+    /// The connection is over: nothing is due any more.
+    pub(crate) fn stop(&mut self) {
+        self.timer = None;
+        self.blocked = None;
+        self.segments.clear();
+        self.place = None;
+        self.next = self.end;
+    }
+
+    /// Repeats what was not acknowledged in time.
+    ///
+    /// # Errors
+    /// When that was done often enough.
+    pub(crate) fn on_time(&mut self, now: Instant) -> Result<(), WorkError> {
+        self.blocked.take_if(|until| *until <= now);
+        if self.timer.take_if(|at| *at <= now).is_none() {
+            return Ok(());
+        }
+        if self.retries >= self.settings.retries {
+            return Err(WorkError::RetryExceeded);
+        }
+        self.retries += 1;
+        self.go_back();
+        self.timer = Some(now + self.timeout());
+        Ok(())
+    }
+}
