@@ -32,11 +32,13 @@ impl Recorder {
         while self.launch_waiting() {
             self.retire();
         }
+        self.sync_holding();
         if self.phase == Phase::Recording {
             return self.write_accounts(false);
         }
         self.search();
         self.retire();
+        self.sync_holding();
         let is_busy = !self.flights.is_empty() || !self.waiting.is_over() || !self.digesting.is_over();
         if is_busy || self.wants_sync || self.syncing.is_some() {
             return;
@@ -105,6 +107,7 @@ impl Recorder {
 
     pub(super) fn on_synced(&mut self, result: Result<(), Fault>) {
         let Some(stored) = self.syncing.take() else { return };
+        self.on_sync_ends();
         match result {
             // A sync that failed may have dropped what it was to keep: a later one says nothing.
             // Without its start, a recording is not found.

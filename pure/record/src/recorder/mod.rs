@@ -14,8 +14,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::format::{
-    CERTIFICATE_SLOT, Cause, Certificate, Entry, FIRST_SLOT, GAP_SLOT, Gap, HEADER_LENGTH, Header, Index,
-    Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, Superblock, Time, capacity, is_chunk_length,
+    CERTIFICATE_SLOT, Cause, Certificate, Entry, FIRST_SLOT, GAP_SLOT, Gap, HEADER_LENGTH, HOLDING_SLOTS,
+    Header, Index, Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, Superblock, Time, capacity,
+    is_chunk_length,
 };
 use digesting::{Digesting, StreamDigest};
 use ending::Phase;
@@ -179,7 +180,9 @@ impl Recorder {
         let superblock = Superblock { streams, contents, is_ring };
         let start = Taken { slot: SUPERBLOCK_SLOT, overwrote: None };
         recorder.control(Kind::Superblock, start, time, |payload| superblock.emit(payload));
-        for slot in [CERTIFICATE_SLOT, GAP_SLOT] {
+        // What was on the medium before is no account of this recording.
+        let blank = [CERTIFICATE_SLOT, GAP_SLOT, HOLDING_SLOTS[1]];
+        for slot in blank.into_iter().take(if is_ring { 3 } else { 2 }) {
             let buffer = block(recorder.config.chunk);
             recorder.launch(Flight { header: None, slot, buffer, state: State::UnderWay, failures: 0 });
         }
@@ -384,7 +387,7 @@ impl Recorder {
         let Some(flight) = self.flight(name) else { return };
         flight.failures += 1;
         let is_holding = flight.header.is_some_and(|header| header.kind == Kind::Holding);
-        let is_reserved = flight.slot < FIRST_SLOT || is_holding;
+        let is_reserved = flight.slot < FIRST_SLOT || flight.header.is_none() || is_holding;
         let (before, again) = (flight.slot, Taken { slot: flight.slot, overwrote: None });
         if fault == Fault::Failed && flight.failures < ATTEMPTS_MAX {
             let taken = if is_reserved { Some(again) } else { self.take_slot() };
@@ -511,9 +514,10 @@ impl Engine for Recorder {
         self.let_go(now);
         (0..self.streams.len()).for_each(|stream| self.close(stream));
         self.write_accounts(true);
-        self.write_holding();
+        // Once what is held is written, a sync follows by itself.
+        let is_held = !self.write_holding();
         let is_behind = self.progress.acknowledged < self.progress.stored;
-        self.wants_sync |= is_behind && self.syncing.is_none();
+        self.wants_sync |= is_behind && is_held && self.syncing.is_none();
         if is_behind || !self.flights.is_empty() || !self.waiting.is_over() {
             self.arm(now);
         }
@@ -532,6 +536,7 @@ impl Engine for Recorder {
         }
         if core::mem::take(&mut self.wants_sync) {
             self.syncing = Some(self.progress.stored);
+            self.on_sync_begins();
             return Some(Output::Sync);
         }
         self.ended.take().map(Output::Ended)

@@ -124,6 +124,20 @@ enum Slot {
     Gaps(Vec<(u32, Range<u64>)>, u64),
 }
 
+/// How far the medium's newest account of what is held is. Of two slots, the other one is written
+/// over next: while the newest is not durable, the other is the one that counts after a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    /// It is being written.
+    Writing,
+    /// It is written. The next sync makes it durable.
+    Written,
+    /// The sync under way makes it durable.
+    Syncing,
+    /// It survives a power cut, or is lost and the other one still counts.
+    Durable,
+}
+
 /// The slots of a ring.
 #[derive(Debug)]
 pub(super) struct Ring {
@@ -136,7 +150,7 @@ pub(super) struct Ring {
     holding: Holding,
     /// Whether the medium does not say yet what is held.
     pub(super) is_stale: bool,
-    is_writing: bool,
+    said: Said,
     /// Which of both slots says next what is held.
     turn: usize,
 }
@@ -146,7 +160,7 @@ impl Ring {
         let slots = usize::try_from(slots - FIRST).unwrap_or(usize::MAX);
         let (keep, slots) = (config.keep, alloc::vec![Slot::Free; slots]);
         let holding = Holding::default();
-        Self { keep, slots, cursor: 0, used: 0, holding, is_stale: true, is_writing: false, turn: 0 }
+        Self { keep, slots, cursor: 0, used: 0, holding, is_stale: true, said: Said::Durable, turn: 0 }
     }
 
     /// The slot behind the last one that was ever taken.
@@ -256,7 +270,9 @@ impl Ring {
         let Some(header) = flight.header.as_ref() else { return };
         if header.kind == Kind::Holding {
             // One that was lost is written again, because what it says is stale.
-            self.is_writing = false;
+            self.said = if flight.state == State::Stored { Said::Written } else { Said::Durable };
+            // It goes to the same slot then: the other one still counts.
+            self.turn = if flight.state == State::Stored { self.turn } else { 1 - self.turn };
             return;
         }
         let payload = &flight.buffer[HEADER_LENGTH..][..header.length as usize];
@@ -348,13 +364,13 @@ impl Recorder {
         self.ring.as_ref().map(|ring| ring.holding.clone()).unwrap_or_default()
     }
 
-    /// Lets the medium say what the ring holds, if it does not say so yet. Returns whether a write
-    /// of it is under way.
+    /// Lets the medium say what the ring holds, if it does not say so yet and what it said last is
+    /// durable. Returns whether its account is not durable yet, or is not what is held.
     pub(super) fn write_holding(&mut self) -> bool {
         let time = self.time();
         let Some(ring) = self.ring.as_mut() else { return false };
-        if ring.is_stale && !ring.is_writing {
-            (ring.is_stale, ring.is_writing) = (false, true);
+        if ring.is_stale && ring.said == Said::Durable {
+            (ring.is_stale, ring.said) = (false, Said::Writing);
             let slot = HOLDING_SLOTS[ring.turn];
             ring.turn = 1 - ring.turn;
             let holding = ring.holding.clone();
@@ -363,7 +379,27 @@ impl Recorder {
             });
             return true;
         }
-        ring.is_writing
+        ring.is_stale || ring.said != Said::Durable
+    }
+
+    /// Asks for a sync if the newest account of what is held waits for one.
+    pub(super) fn sync_holding(&mut self) {
+        let waits = self.ring.as_ref().is_some_and(|ring| ring.said == Said::Written);
+        self.wants_sync |= waits && self.syncing.is_none();
+    }
+
+    /// A sync begins.
+    pub(super) fn on_sync_begins(&mut self) {
+        if let Some(ring) = self.ring.as_mut().filter(|ring| ring.said == Said::Written) {
+            ring.said = Said::Syncing;
+        }
+    }
+
+    /// A sync has ended. Where it failed, the recording ends, and nothing is promised any more.
+    pub(super) fn on_sync_ends(&mut self) {
+        if let Some(ring) = self.ring.as_mut().filter(|ring| ring.said == Said::Syncing) {
+            ring.said = Said::Durable;
+        }
     }
 
     /// A chunk that says what is held is not on the medium.
@@ -376,7 +412,7 @@ impl Recorder {
 
     /// Keeps bytes from being overwritten, with all of the chunks in which they lie. Returns the
     /// pinned ranges. They survive a power cut once they are on the medium, which takes as long as
-    /// [`crate::Config::flush`] at most.
+    /// [`crate::Config::flush`] and a sync at most.
     ///
     /// # Errors
     /// When they can't be pinned; see [`PinRefusal`].
@@ -394,7 +430,7 @@ impl Recorder {
         wanted.iter().for_each(|stream| self.close(*stream as usize));
         let Some(ring) = &self.ring else { return Err(PinRefusal::NoRing) };
         let mut holding = ring.holding.clone();
-        let pins: Vec<_> = wanted.iter().filter_map(|stream| self.wanted(*stream, range)).collect();
+        let pins: Vec<_> = wanted.iter().flat_map(|stream| self.wanted(*stream, range)).collect();
         if pins.is_empty() {
             let stream = wanted.first().copied().unwrap_or(0);
             let end = self.streams[stream as usize].bytes_in;
@@ -434,9 +470,10 @@ impl Recorder {
         self.arm(now);
     }
 
-    /// The bytes of a stream that a range means, in whole chunks.
-    fn wanted(&self, stream: u32, range: PinRange) -> Option<Pin> {
-        let ring = self.ring.as_ref()?;
+    /// The bytes of a stream that a range means, in whole chunks, as far as they are held: what was
+    /// overwritten between two held parts does not come back.
+    fn wanted(&self, stream: u32, range: PinRange) -> Vec<Pin> {
+        let Some(ring) = &self.ring else { return Vec::new() };
         let came = self.streams[stream as usize].bytes_in;
         let chunks = self.chunks_of(ring, stream);
         let (from, end) = match range {
@@ -445,17 +482,19 @@ impl Recorder {
                 // A chunk has what came until the next one began.
                 let last = chunks.iter().rev().find(|chunk| chunk.1 < since);
                 let first = chunks.iter().find(|chunk| chunk.1 >= since);
-                (last.or(first)?.0.start, came)
+                let Some(first) = last.or(first) else { return Vec::new() };
+                (first.0.start, came)
             }
             PinRange::Bytes { from, bytes, .. } => (from, from.saturating_add(bytes).min(came)),
         };
         let covers = |place: u64| chunks.iter().find(|chunk| chunk.0.start < place && place < chunk.0.end);
         let from = covers(from).map_or(from, |chunk| chunk.0.start);
         let end = covers(end).map_or(end, |chunk| chunk.0.end);
-        let is_held = chunks.iter().any(|chunk| chunk.0.start < end && from < chunk.0.end);
-        // What is overwritten does not come back.
-        let from = from.max(chunks.first().map_or(0, |chunk| chunk.0.start));
-        (is_held && from < end).then_some(Pin { stream, from, end })
+        let has_chunk =
+            |pin: &Pin| chunks.iter().any(|chunk| chunk.0.start < pin.end && pin.from < chunk.0.end);
+        let held = ring.holding.ranges(stream, came).into_iter();
+        let parts = held.map(|held| Pin { stream, from: held.0.max(from), end: held.1.min(end) });
+        parts.filter(|pin| pin.from < pin.end && has_chunk(pin)).collect()
     }
 
     /// The chunks of a stream that are held or on their way, by place: their bytes, and when

@@ -142,6 +142,30 @@ fn a_ring_that_is_cut_off_has_all_that_was_durable_and_not_overwritten() {
 }
 
 #[test]
+fn what_is_held_is_durable_in_one_slot_while_the_other_is_written() {
+    let mut accounts = 0;
+    for seed in 0..10 {
+        let (run, _) = record_ring(seed, 900, |_, _| None);
+        let mut is_durable = true;
+        for done in &run.log {
+            match done {
+                Done::Write(_, data) => {
+                    let header = Header::parse(data, engine::crc32c);
+                    if header.is_ok_and(|header| header.kind == Kind::Holding) {
+                        assert!(is_durable, "seed {seed}: a power cut now could cost both accounts");
+                        is_durable = false;
+                        accounts += 1;
+                    }
+                }
+                Done::Sync => is_durable = true,
+                Done::Acknowledged(_) => {}
+            }
+        }
+    }
+    assert!(accounts > 100, "only {accounts} accounts of what is held");
+}
+
+#[test]
 fn a_stream_that_is_to_be_kept_outlives_others_in_the_ring() {
     let mut config = ring(0);
     config.slots = config.slots.map(|slots| slots + 100);
@@ -159,6 +183,50 @@ fn a_stream_that_is_to_be_kept_outlives_others_in_the_ring() {
     let run = record_with(config, 6, 2_500, |_, _| None, |_, _| {});
     check_whole(&run, "keep all");
     assert!(run.certificate.streams.iter().all(|stream| stream.overwritten > 0), "{:?}", run.certificate);
+}
+
+#[test]
+fn what_was_overwritten_between_two_held_parts_is_not_pinned() {
+    let mut pinned = Vec::new();
+    let mut overwritten = 0;
+    let each = |recorder: &mut Recorder, now| {
+        let came = recorder.progress().bytes_in;
+        if came > 60_000 && pinned.is_empty() {
+            pinned.push(recorder.pin(now, PinRange::Bytes { stream: 0, from: 0, bytes: 20_000 }).unwrap());
+        }
+        if recorder.progress().overwritten > 1_000_000 && pinned.len() == 1 {
+            let all = PinRange::Bytes { stream: 0, from: 10_000, bytes: u64::MAX >> 1 };
+            overwritten = recorder.holding().overwritten(0, u64::MAX);
+            pinned.push(recorder.pin(now, all).unwrap());
+        }
+    };
+    let mut config = ring(0);
+    // Half of the ring can be pinned.
+    config.slots = config.slots.map(|slots| slots + 200);
+    let keep = Keep { time: None, bytes: Some(0) };
+    config.ring = Some(RingConfig { keep: vec![keep, Keep { bytes: Some(3_000_000), ..keep }] });
+    let run = record_with(config, 4, 2_500, |_, _| None, each);
+    let survey = check_whole(&run, "pinned across what is gone");
+    let held = survey.ring.expect("a ring").holding;
+    let [first, second] = &pinned[..] else { panic!("two pins: {pinned:?}") };
+    assert!(overwritten > 0 && second.len() == 2, "{second:?}");
+    assert_eq!(second[0].end, first[0].end);
+    assert!(second[1].from >= overwritten, "{second:?}: {overwritten} bytes were overwritten");
+    assert!(second.iter().all(|pin| held.holds(pin.stream, pin.from, pin.end)), "{held:?}");
+}
+
+#[test]
+fn a_ring_on_a_medium_that_was_used_before_proves_itself() {
+    // Too short for the ring to say twice what it holds: a slot for that was never written.
+    let run = record_with(ring(0), 2, 20, |_, _| None, |_, _| {});
+    let mut medium = vec![0xa5; 200 * CHUNK];
+    for done in &run.log {
+        if let Done::Write(offset, data) = done {
+            apply(&mut medium, *offset, data);
+        }
+    }
+    let survey = survey(&medium);
+    assert!(run.is_certified && survey.proves(), "{:?}", survey.bad.first());
 }
 
 #[test]
