@@ -83,6 +83,10 @@ pub enum Trouble {
     EndlessSource,
     /// A source is behind a network that loses packets.
     LossyNetwork,
+    /// A ring overwrites its oldest.
+    Overwritten,
+    /// Somebody pins parts of a ring.
+    Pinned,
 }
 
 /// The kinds that a plan of faults is drawn from.

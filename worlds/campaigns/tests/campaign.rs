@@ -137,6 +137,36 @@ fn recordings_keep_their_promises() {
 }
 
 #[test]
+fn rings_keep_their_promises() {
+    let outcomes = hold_up("record-ring", recording::run_ring, 100);
+    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
+    for trouble in [Trouble::Overwritten, Trouble::Pinned, Trouble::PowerCut, Trouble::LateCut] {
+        assert!(with(trouble) > 4, "{trouble:?} happened in {} of 100 seeds", with(trouble));
+    }
+    let all = [Trouble::Overwritten, Trouble::Pinned, Trouble::MediaErrors, Trouble::PowerCut];
+    assert!(
+        outcomes.iter().any(|outcome| all.iter().all(|one| outcome.troubles.contains(one))),
+        "no seed has {all:?} at once"
+    );
+}
+
+#[test]
+fn striped_recordings_keep_their_promises() {
+    let outcomes = hold_up("record-striped", recording::run_striped, 100);
+    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
+    for trouble in [
+        Trouble::Overwritten,
+        Trouble::PowerCut,
+        Trouble::MediaErrors,
+        Trouble::Stall,
+        Trouble::TornWrites,
+        Trouble::FullMedium,
+    ] {
+        assert!(with(trouble) > 2, "{trouble:?} happened in {} of 100 seeds", with(trouble));
+    }
+}
+
+#[test]
 fn a_panic_is_an_outcome_with_its_replay() {
     let outcomes = campaign("broken", |seed| panic!("seed {seed} is broken"), 2);
     assert_eq!(outcomes.len(), 2);

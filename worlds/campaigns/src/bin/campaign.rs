@@ -56,7 +56,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 12] = [
+const SCENARIOS: [Scenario; 14] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -69,6 +69,8 @@ const SCENARIOS: [Scenario; 12] = [
     ("fabrics-shared", fabrics::run_shared),
     ("fabrics-proxy", fabrics::run_proxy),
     ("record", recording::run),
+    ("record-ring", recording::run_ring),
+    ("record-striped", recording::run_striped),
 ];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {

@@ -157,6 +157,11 @@ impl Disk {
         self.calls.push(Call { at, name: Some(name), write: Write { offset, data }, result, covers: 0 });
     }
 
+    /// Writes something before the recording, and waits for it.
+    pub(super) fn put(&mut self, offset: usize, data: &Buffer) {
+        self.carry_out(&Write { offset, data: data.clone() }, Ok(()));
+    }
+
     /// Begins to make durable what was written.
     pub(super) fn sync(&mut self, now: Instant) {
         let failed = self.rng.one_in(self.vices.fails_to_sync);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use record::format::{CERTIFICATE_SLOT, Certificate, Entry, Gap, HEADER_LENGTH, Header, Kind, capacity};
+use record::format::{
+    CERTIFICATE_SLOT, Certificate, Entry, Gap, HEADER_LENGTH, Header, Holding, Kind, capacity,
+};
 use record::{Scan, StreamDigest, Survey};
 
 use super::source::Source;
@@ -59,6 +61,23 @@ impl Reading {
                 && told.streams.iter().zip(&self.digests).all(|(told, digest)| told.sha256 == *digest)
         };
         self.survey.proves() && self.survey.certificate.as_ref().is_some_and(agrees)
+    }
+
+    /// Why the recording does not prove itself.
+    pub(super) fn reason(&self) -> String {
+        let Survey { certificate, holes, overlap, bad, end, ring, .. } = &self.survey;
+        let accounts: Vec<_> = (0..)
+            .zip(&self.digests)
+            .map(|(stream, digest): (u32, _)| {
+                let entries = self.survey.entries.iter().filter(|entry| entry.stream == stream);
+                let stored: u64 = entries.map(|entry| u64::from(entry.length)).sum();
+                (stored, digest.first_chunk::<4>())
+            })
+            .collect();
+        format!(
+            "holes {holes:?}, overlap {overlap}, bad {bad:?}, end {end}, ring {ring:?}, stored and digests \
+             {accounts:?}, certificate {certificate:?}"
+        )
     }
 
     /// Makes the recording whole, as `farlane recover` does. The medium grows where it has no room.
@@ -125,11 +144,34 @@ impl Reading {
         for (slot, bytes) in (0..).zip(self.medium.chunks(self.chunk as usize)) {
             let Ok((header, payload)) = Header::parse_chunk(slot, bytes, crc32c) else { continue };
             let is_ours = Some(header.recording) == self.survey.recording && header.kind == Kind::Data;
-            if is_ours && !payload.is_empty() && !self.has(header.stream, header.offset, header.end()) {
+            let (stream, from, end) = (header.stream, header.offset, header.end());
+            let is_held = self.holding().holds(stream, from, end);
+            if is_ours && is_held && !payload.is_empty() && !self.has(stream, from, end) {
                 found.push(format!("slot {slot} is good and was not found"));
             }
         }
         found
+    }
+
+    /// What the medium says that a ring holds; everything if it is no ring.
+    fn holding(&self) -> Holding {
+        self.survey.ring.as_ref().map(|ring| ring.holding.clone()).unwrap_or_default()
+    }
+
+    /// Streams of which the medium says that more was overwritten than the recorder has overwritten
+    /// or was about to.
+    pub(super) fn overstates(&self, holding: &Holding) -> Vec<String> {
+        let found = self.holding();
+        let streams = (0..).zip(&found.floors).filter(|(stream, floor)| **floor > holding.floor(*stream));
+        streams.map(|(stream, floor)| format!("stream {stream} from {floor} on: {holding:?}")).collect()
+    }
+
+    /// Whether the medium says that just this is held.
+    pub(super) fn tells(&self, holding: &Holding) -> bool {
+        let found = self.holding();
+        let streams = 0..u32::try_from(self.survey.streams()).unwrap_or(0);
+        found.pins == holding.pins
+            && streams.into_iter().all(|stream| found.floor(stream) == holding.floor(stream))
     }
 
     /// Whether these bytes of a stream were found, or one of them was declared as lost.
@@ -160,6 +202,7 @@ impl Reading {
         for gap in &self.survey.gaps {
             gaps.entry(gap.stream).or_default().push((gap.from, gap.end()));
         }
+        let holding = self.holding();
         for (number, (told, source)) in (0..).zip(certificate.streams.iter().zip(sources)) {
             let gaps = gaps.remove(&number).unwrap_or_default();
             let lost: u64 = gaps.iter().map(|(from, end)| end - from).sum();
@@ -167,8 +210,12 @@ impl Reading {
             if told.bytes_in > came || is_whole && told.bytes_in != came {
                 found.push(format!("stream {number}: {} bytes in, but {came} came", told.bytes_in));
             }
-            if (told.lost, told.stored + told.lost) != (lost, told.bytes_in) {
-                found.push(format!("stream {number}: {told:?}, but {lost} bytes are in gaps"));
+            let held = holding.ranges(number, told.bytes_in);
+            let held_bytes: u64 = held.iter().map(|(from, end)| end - from).sum();
+            if (told.lost, told.stored + told.lost, held_bytes + told.overwritten)
+                != (lost, held_bytes, told.bytes_in)
+            {
+                found.push(format!("stream {number}: {told:?}, but {lost} of {held:?} are in gaps"));
             }
             if gaps.windows(2).any(|pair| pair[0].1 > pair[1].0) {
                 found.push(format!("stream {number}: gaps overlap: {gaps:?}"));
@@ -181,12 +228,24 @@ impl Reading {
                         at = at.max(gap.1);
                     }
                 });
-                at >= (*end).min(told.bytes_in)
+                at >= *end
             };
-            if let Some(lost) = source.lost.iter().find(|lost| !is_declared(lost)) {
+            let parts = source.lost.iter().flat_map(|lost| {
+                held.iter()
+                    .map(|held| (held.0.max(lost.0), held.1.min(lost.1)))
+                    .filter(|part| part.0 < part.1)
+            });
+            for lost in parts.filter(|part| !is_declared(part)).take(1) {
                 found.push(format!("stream {number}: {lost:?} was lost before the medium: {gaps:?}"));
             }
-            if source.pattern.digest(told.bytes_in, &gaps) != told.sha256 {
+            let expected = match self.survey.is_ring() {
+                true => {
+                    let chunks = self.survey.entries.iter().filter(|entry| entry.stream == number);
+                    source.pattern.digest_of_chunks(chunks.map(|entry| (entry.offset, entry.end())))
+                }
+                false => source.pattern.digest(told.bytes_in, &gaps),
+            };
+            if expected != told.sha256 {
                 found.push(format!("stream {number}: the digest is not that of what came"));
             }
         }

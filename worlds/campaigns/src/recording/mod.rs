@@ -1,145 +1,90 @@
-//! A recorder over an SSD on a bad day: a medium that fails, lies, pauses, warms up, fills up and
-//! loses its power, and sources that wait, that do not, and that are behind a lossy network.
+//! A recorder over SSDs on a bad day: media that fail, lie, pause, warm up, fill up and lose their
+//! power, and sources that wait, that do not, and that are behind a lossy network.
 //!
-//! Whatever happens, what is on the medium is what came, a certificate that proves itself is true,
+//! Whatever happens, what is on the media is what came, a certificate that proves itself is true,
 //! and a recording that was cut off is made whole. A medium that does not lie keeps everything that
-//! it has acknowledged, and the certificate is there at the end.
+//! was acknowledged and that no ring has overwritten, and the certificate is there at the end.
 
 mod disk;
+mod draw;
 mod judge;
+mod media;
+mod promises;
 mod source;
 
-use std::collections::BTreeMap;
-
 use engine::{Engine, Instant, Nanos, Rng};
-use record::format::{
-    CHUNK_MIN, Certificate, FIRST_SLOT, Header, Kind, Reason, StreamTotals, Time, TimeSource,
-};
-use record::{Config, Fault, Input, Output, Recorder};
+use record::format::{Certificate, Reason, StreamTotals, Time, TimeSource};
+use record::{Config, Output, PinRange, Recorder};
 use sim::models::ssd::Slowdowns;
 
 use crate::campaign::Outcome;
 use crate::chaos::Trouble;
 use crate::digest::crc32c;
 use crate::workload::Counts;
-use disk::{Disk, Vices};
+use disk::Vices;
+use draw::{Act, Draw, Plan, Shape, draw, sources};
 use judge::Reading;
+use media::{Contents, Media};
+use promises::Promises;
 use source::{Lane, Source};
 
+/// The name of the recording.
+const RECORDING: [u8; 16] = [3; 16];
 /// The name of a recording that was on the medium before.
 const EARLIER: [u8; 16] = [2; 16];
-/// How long sources may run.
-const DAY: Nanos = Nanos::from_millis(250);
-/// How long after the end was asked for a late power cut comes at most.
-const LATE: Nanos = Nanos::from_millis(20);
 /// How long a recording may take to end once it was asked to.
 const DRAIN: Nanos = Nanos::from_secs(60);
-/// The smallest medium in bytes.
-const MEDIUM_MIN: u64 = 160 << 10;
 /// The host's time at the start of a run, in nanoseconds since 1970.
 const EPOCH: u64 = 1_700_000_000_000_000_000;
 /// How far the host's clock is set back, in nanoseconds.
 const SET_BACK: u64 = 3_600_000_000_000;
 
-/// What is to happen in a run.
-#[derive(Debug)]
-struct Plan {
-    /// When somebody asks the recording to end, if its sources have not.
-    stop: Instant,
-    /// When the medium gets well.
-    heal: Instant,
-    /// When the power fails, if it does.
-    cut: Option<Instant>,
-    /// When the host's clock is set back, if it is.
-    set_back: Option<Instant>,
-}
-
-impl Plan {
-    fn new(rng: &mut Rng) -> Self {
-        let at = |rng: &mut Rng| Instant::ZERO + Nanos::new(rng.below(DAY.get()));
-        let stop = at(rng) + Nanos::from_millis(5);
-        let heal = if rng.one_in(2) { at(rng) } else { stop + DRAIN };
-        let cut = rng.one_in(2).then(|| at(rng));
-        let set_back = rng.one_in(4).then(|| at(rng));
-        // The end of a recording is short, and is to see power cuts, too.
-        let is_late = rng.one_in(3);
-        let late = stop + Nanos::new(rng.below(LATE.get()));
-        let cut = cut.map(|cut| if is_late { late } else { cut });
-        Self { stop, heal, cut, set_back }
-    }
-}
-
-/// A chunk that the medium has taken.
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    stream: u32,
-    offset: u64,
-    end: u64,
-}
-
-/// A recorder, its medium, its sources, and what was promised.
+/// A recorder, its media, its sources, and what was promised.
 #[derive(Debug)]
 struct Run {
     now: Instant,
     recorder: Recorder,
-    disk: Disk,
+    is_ring: bool,
+    media: Media,
     sources: Vec<Source>,
-    /// Chunks whose write has ended well, by slot.
-    taken: BTreeMap<u64, Taken>,
-    /// Those that the sync under way makes durable.
-    syncing: BTreeMap<u64, Taken>,
-    /// Those that survive a power cut.
-    kept: BTreeMap<u64, Taken>,
-    /// What each write under way has.
-    under_way: BTreeMap<u64, (u64, Option<Taken>)>,
+    promises: Promises,
+    /// What is still to be done with a ring, and when; the last one first.
+    acts: Vec<(Instant, Act)>,
+    /// How often something was pinned.
+    pinned: u64,
     acknowledged: u64,
     ended: Option<Certificate>,
     failures: Vec<String>,
     events: u64,
 }
 
-/// What follows from the seed before the first event.
-#[derive(Debug)]
-struct Draw {
-    vices: Vices,
-    config: Config,
-    medium: Vec<u8>,
-    plan: Plan,
+/// Runs the scenario `record` with `seed`: one medium, from its start to its end.
+pub fn run(seed: u64) -> Outcome {
+    run_shape(seed, Shape::Plain)
 }
 
-/// Runs the scenario `record` with `seed`.
-pub fn run(seed: u64) -> Outcome {
+/// Runs the scenario `record-ring` with `seed`: one medium, whose oldest is overwritten.
+pub fn run_ring(seed: u64) -> Outcome {
+    run_shape(seed, Shape::Ring)
+}
+
+/// Runs the scenario `record-striped` with `seed`: several media, as a ring or not.
+pub fn run_striped(seed: u64) -> Outcome {
+    run_shape(seed, Shape::Striped)
+}
+
+fn run_shape(seed: u64, shape: Shape) -> Outcome {
     let rng = Rng::from_seed(seed);
-    let draw = draw(&rng);
-    let (plan, chunk, vices) = (draw.plan, draw.config.chunk, draw.vices);
-    let mut sources = sources(&draw.config, &rng);
-    let disk = Disk::new(draw.medium, vices, &rng);
-    let has_network = sources.iter().any(Source::is_network);
-    let mut run = Run::new(draw.config, disk, std::mem::take(&mut sources), Instant::ZERO);
+    let Draw { members, config, plan, acts } = draw(&rng, shape);
+    let vices: Vec<_> = members.iter().map(|member| member.1).collect();
+    let sources = sources(&config, &rng);
+    let mut run = Run::new(config.clone(), members, sources, &rng);
+    run.acts = acts;
     let is_cut = run.go(&plan);
-    let mut troubles = troubles(&vices, run.disk.slowdowns());
-    if has_network {
-        troubles.push(Trouble::LossyNetwork);
-    }
-    if run.sources.iter().any(|source| !source.is_network() && !source.lost.is_empty()) {
-        troubles.push(Trouble::FastSource);
-    }
-    if run.sources.iter().any(Source::is_endless) {
-        troubles.push(Trouble::EndlessSource);
-    }
-    if is_cut {
-        troubles.push(Trouble::PowerCut);
-        if !run.recorder.is_recording() {
-            troubles.push(Trouble::LateCut);
-        }
-    }
-    if run.ended.as_ref().is_some_and(|told| told.reason == Reason::Full) {
-        troubles.push(Trouble::FullMedium);
-    }
-    troubles.sort();
-    let (events, now, counts) = (run.events, run.now, run.disk.counts);
+    let troubles = run.troubles(&vices, is_cut);
+    let (events, now, counts) = (run.events, run.now, run.media.counts());
     let mut digest = sim::Digest::default();
-    let (failures, abandoned) = run.judge(&plan, is_cut, chunk, &rng, &mut digest);
+    let (failures, abandoned) = run.judge(&plan, is_cut, &config, &rng, &mut digest);
     Outcome {
         seed,
         digest: digest.value(),
@@ -153,76 +98,26 @@ pub fn run(seed: u64) -> Outcome {
     }
 }
 
-/// Draws the medium's vices, its size and what is on it, and how the recorder is set up.
-fn draw(rng: &Rng) -> Draw {
-    let mut rng = rng.fork("draw");
-    let lies = rng.one_in(3);
-    let vice = |rng: &mut Rng, is_there: bool| if is_there && rng.one_in(2) { 3 + rng.below(60) } else { 0 };
-    let vices = Vices {
-        fails: vice(&mut rng, true),
-        fails_to_sync: if rng.one_in(8) { 1 + rng.below(6) } else { 0 },
-        stalls: vice(&mut rng, true),
-        tears: vice(&mut rng, lies),
-        loses: vice(&mut rng, lies),
-        misdirects: vice(&mut rng, lies),
-        rots: vice(&mut rng, lies),
-    };
-    let pages = (MEDIUM_MIN + rng.below(4 << 20)) / 4096;
-    let chunk = if rng.one_in(4) { CHUNK_MIN * 2 } else { CHUNK_MIN };
-    let mut medium = vec![0; usize::try_from(pages * 4096).expect("a few megabytes")];
-    // A medium that lies about its first write would show what was on it before.
-    if !vices.lies() && rng.one_in(3) {
-        medium = used(medium, chunk, &rng);
-    }
-    let names = (0..=rng.below(4)).map(|number| format!("stream {number}")).collect();
-    let mut config = Config::new([3; 16], names);
-    (config.chunk, config.crc32c) = (chunk, crc32c);
-    config.buffer = 32 + usize::try_from(rng.below(32)).unwrap_or(0);
-    config.flush = Nanos::from_millis(2 + rng.below(60));
-    let slots = medium.len() as u64 / u64::from(chunk);
-    config.slots = rng.one_in(2).then_some(slots);
-    let plan = Plan::new(&mut rng);
-    Draw { vices, config, medium, plan }
-}
-
-/// A medium with an earlier recording on it.
-fn used(medium: Vec<u8>, chunk: u32, rng: &Rng) -> Vec<u8> {
-    let rng = rng.fork("earlier");
-    let mut config = Config::new(EARLIER, vec!["earlier".into()]);
-    (config.chunk, config.crc32c) = (chunk, crc32c);
-    record_well(medium, config, &rng).disk.contents()
-}
-
 /// Records from a source that waits to a medium without vices, until the end.
 fn record_well(medium: Vec<u8>, config: Config, rng: &Rng) -> Run {
     let bytes = (medium.len() as u64 / 2).max(1);
-    let disk = Disk::new(medium, Vices::default(), rng);
     let source = Source::patient(bytes, 100_000_000, Instant::ZERO, rng);
-    let mut run = Run::new(config, disk, vec![source], Instant::ZERO);
+    let mut run = Run::new(config, vec![(medium, Vices::default())], vec![source], rng);
     let never = Instant::ZERO + DRAIN;
     run.go(&Plan { stop: never, heal: Instant::ZERO, cut: None, set_back: None });
     run
 }
 
-fn sources(config: &Config, rng: &Rng) -> Vec<Source> {
-    let mut rng = rng.fork("sources");
-    let make = |number| {
-        let rate = 1_000_000 + rng.below(60_000_000);
-        let end = rng.one_in(2).then(|| Instant::ZERO + Nanos::new(rng.below(DAY.get())));
-        Source::new(number, rate, end, &rng)
-    };
-    (0..config.streams.len()).map(make).collect()
-}
-
-fn troubles(vices: &Vices, slowdowns: Slowdowns) -> Vec<Trouble> {
+fn troubles(vices: &[Vices], slowdowns: Slowdowns) -> Vec<Trouble> {
+    let has = |what: fn(&Vices) -> u64| vices.iter().any(|vices| what(vices) > 0);
     let all = [
-        (vices.fails > 0, Trouble::MediaErrors),
-        (vices.fails_to_sync > 0, Trouble::FailedSync),
-        (vices.stalls > 0, Trouble::Stall),
-        (vices.tears > 0, Trouble::TornWrites),
-        (vices.loses > 0, Trouble::LostWrites),
-        (vices.misdirects > 0, Trouble::MisdirectedWrites),
-        (vices.rots > 0, Trouble::RottenBits),
+        (has(|vices| vices.fails), Trouble::MediaErrors),
+        (has(|vices| vices.fails_to_sync), Trouble::FailedSync),
+        (has(|vices| vices.stalls), Trouble::Stall),
+        (has(|vices| vices.tears), Trouble::TornWrites),
+        (has(|vices| vices.loses), Trouble::LostWrites),
+        (has(|vices| vices.misdirects), Trouble::MisdirectedWrites),
+        (has(|vices| vices.rots), Trouble::RottenBits),
         (slowdowns.pauses > 0, Trouble::SlowMedia),
         (slowdowns.throttled > 0, Trouble::Throttling),
         (slowdowns.reclaimed > 0, Trouble::Reclaiming),
@@ -231,16 +126,17 @@ fn troubles(vices: &Vices, slowdowns: Slowdowns) -> Vec<Trouble> {
 }
 
 impl Run {
-    fn new(config: Config, disk: Disk, sources: Vec<Source>, now: Instant) -> Self {
+    fn new(config: Config, members: Vec<(Vec<u8>, Vices)>, sources: Vec<Source>, rng: &Rng) -> Self {
+        let media = Media::new(members, (config.recording, config.chunk), rng);
         Self {
-            now,
+            now: Instant::ZERO,
+            is_ring: config.ring.is_some(),
             recorder: Recorder::new(config, Time { nanos: EPOCH, source: TimeSource::Host }),
-            disk,
+            media,
             sources,
-            taken: BTreeMap::new(),
-            syncing: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            under_way: BTreeMap::new(),
+            promises: Promises::default(),
+            acts: Vec::new(),
+            pinned: 0,
             acknowledged: 0,
             ended: None,
             failures: Vec::new(),
@@ -248,12 +144,32 @@ impl Run {
         }
     }
 
+    /// What has gone wrong in the run.
+    fn troubles(&self, vices: &[Vices], is_cut: bool) -> Vec<Trouble> {
+        let is_fast = |source: &Source| !source.is_network() && !source.lost.is_empty();
+        let is_full = self.ended.as_ref().is_some_and(|told| told.reason == Reason::Full);
+        let more = [
+            (self.sources.iter().any(Source::is_network), Trouble::LossyNetwork),
+            (self.sources.iter().any(is_fast), Trouble::FastSource),
+            (self.sources.iter().any(Source::is_endless), Trouble::EndlessSource),
+            (is_cut, Trouble::PowerCut),
+            (is_cut && !self.recorder.is_recording(), Trouble::LateCut),
+            (is_full, Trouble::FullMedium),
+            (self.recorder.progress().overwritten > 0, Trouble::Overwritten),
+            (self.pinned > 0, Trouble::Pinned),
+        ];
+        let mut troubles = troubles(vices, self.media.slowdowns());
+        troubles.extend(more.into_iter().filter_map(|(is_there, trouble)| is_there.then_some(trouble)));
+        troubles.sort();
+        troubles
+    }
+
     /// Runs until the recording has ended, or to the power cut. Returns whether the power failed.
     fn go(&mut self, plan: &Plan) -> bool {
         let mut is_stopped = false;
         loop {
             if self.now >= plan.heal {
-                self.disk.vices = Vices::default();
+                self.media.heal();
             }
             if !is_stopped && (self.now >= plan.stop || self.sources.iter().all(Source::is_over)) {
                 let is_over = self.sources.iter().all(Source::is_over);
@@ -262,6 +178,7 @@ impl Run {
             }
             if !is_stopped {
                 self.take(plan);
+                self.act();
             }
             self.recorder.handle_timeout(self.now);
             self.serve();
@@ -270,7 +187,9 @@ impl Run {
             }
             let coming = self.sources.iter().filter_map(Source::poll_timeout).filter(|_| !is_stopped);
             let planned = [plan.stop, plan.heal].into_iter().chain(plan.cut).filter(|at| *at > self.now);
-            let next = coming.chain(planned).chain(self.disk.next()).chain(self.recorder.poll_timeout());
+            let acts = self.acts.last().map(|act| act.0).filter(|_| !is_stopped);
+            let called = coming.chain(planned).chain(acts);
+            let next = called.chain(self.media.next()).chain(self.recorder.poll_timeout());
             let next = next.min().map(|at| at.max(self.now));
             let Some(next) = next.filter(|next| *next <= plan.stop + DRAIN) else {
                 self.failures.push(format!("the recording has not ended: {:?}", self.recorder.progress()));
@@ -294,29 +213,49 @@ impl Run {
         }
     }
 
+    /// Does with a ring what is due.
+    fn act(&mut self) {
+        while let Some((_, act)) = self.acts.pop_if(|(at, _)| *at <= self.now) {
+            match act {
+                // One that has ended by itself refuses everything.
+                Act::Unpin => assert_eq!(
+                    self.recorder.is_recording(),
+                    self.recorder.unpin(self.now).is_ok(),
+                    "a ring lets go while it records"
+                ),
+                Act::Pin(range) => {
+                    let range = match range {
+                        PinRange::Bytes { stream, from, bytes } => {
+                            let came = self.sources[stream as usize].came;
+                            PinRange::Bytes { stream, from: came * from / 1_000_000, bytes }
+                        }
+                        PinRange::Last(_) => range,
+                    };
+                    self.pinned += u64::from(self.recorder.pin(self.now, range).is_ok());
+                }
+            }
+        }
+    }
+
     /// Does what the recorder asks, and tells it what has ended.
     fn serve(&mut self) {
         loop {
             while let Some(output) = self.recorder.poll_output() {
                 match output {
                     Output::Write { name, offset, data } => {
-                        let header = Header::parse(&data, crc32c).ok();
-                        let is_data = |header: &Header| header.kind == Kind::Data;
-                        let taken = header.filter(is_data).map(|header| Taken {
-                            stream: header.stream,
-                            offset: header.offset,
-                            end: header.end(),
-                        });
-                        // What is written over is promised no more.
-                        for promised in [&mut self.taken, &mut self.syncing, &mut self.kept] {
-                            promised.remove(&offset);
+                        let before = self.promises.on_write(name, offset, &data);
+                        let holding = self.recorder.holding();
+                        let is_held = |taken: &promises::Taken| {
+                            self.is_ring && holding.holds(taken.stream, taken.offset, taken.end)
+                        };
+                        if let Some(taken) = before.filter(is_held) {
+                            self.failures.push(format!("{taken:?} is held and overwritten: {holding:?}"));
                         }
-                        self.under_way.insert(name, (offset, taken));
-                        self.disk.write(self.now, name, offset, data);
+                        self.media.write(self.now, name, offset, data);
                     }
                     Output::Sync => {
-                        self.syncing = self.taken.clone();
-                        self.disk.sync(self.now);
+                        self.promises.on_sync();
+                        self.media.sync(self.now);
                     }
                     // The recorder computes them.
                     Output::Digest { .. } => {}
@@ -324,28 +263,9 @@ impl Run {
                 }
             }
             self.check();
-            let Some(input) = self.disk.poll(self.now) else { return };
-            self.note(input);
+            let Some(input) = self.media.poll(self.now) else { return };
+            self.promises.on_ended(input);
             self.recorder.handle_input(self.now, input);
-        }
-    }
-
-    fn note(&mut self, input: Input) {
-        match input {
-            Input::Written { name, result } => {
-                if let Some((offset, Some(taken))) = self.under_way.remove(&name)
-                    && result.is_ok()
-                {
-                    self.taken.insert(offset, taken);
-                }
-            }
-            Input::Digested { .. } => {}
-            Input::Synced(Ok(())) => self.kept.append(&mut self.syncing),
-            Input::Synced(Err(Fault::Full | Fault::Failed)) => {
-                // Whatever was not durable may be gone.
-                self.syncing.clear();
-                self.taken = self.kept.clone();
-            }
         }
     }
 
@@ -353,12 +273,13 @@ impl Run {
     fn check(&mut self) {
         let progress = self.recorder.progress();
         let came: u64 = self.sources.iter().map(|source| source.came).sum();
-        let kept: u64 = self.kept.values().map(|taken| taken.end - taken.offset).sum();
+        let kept = self.promises.durable_bytes(self.is_ring);
         let rules = [
             (progress.bytes_in == came, "bytes in are what came"),
             (progress.bytes_in == progress.stored + progress.lost + progress.fill, "the account adds up"),
             (progress.acknowledged >= self.acknowledged, "what is acknowledged stays so"),
             (progress.acknowledged <= kept, "what is acknowledged is durable"),
+            (progress.overwritten <= progress.stored + progress.lost, "what is overwritten was there"),
         ];
         self.acknowledged = progress.acknowledged;
         for (_, rule) in rules.into_iter().filter(|(is_so, _)| !is_so) {
@@ -368,35 +289,44 @@ impl Run {
         self.failures.truncate(8);
     }
 
-    /// Checks what is on the medium in the end. Returns what is wrong, and the number of writes
+    /// Checks what is on the media in the end. Returns what is wrong, and the number of writes
     /// that were under way when the power failed.
     fn judge(
         self,
         plan: &Plan,
         is_cut: bool,
-        chunk: u32,
+        config: &Config,
         rng: &Rng,
         digest: &mut sim::Digest,
     ) -> (Vec<String>, u64) {
-        let Self { recorder, disk, sources, kept, mut failures, ended, now, .. } = self;
+        let Self { recorder, media, sources, promises, mut failures, ended, now, .. } = self;
+        let acknowledged = recorder.progress().acknowledged;
         // A full medium may have no room for all gap records.
-        let was_well = now >= plan.heal && !disk.was_spoiled;
-        let (lied, slots) = (disk.lied(), disk.bytes() / u64::from(chunk));
-        let (medium, abandoned) = if is_cut { disk.cut() } else { (disk.contents(), 0) };
+        let was_well = now >= plan.heal && !media.was_spoiled();
+        let (lied, slots) = (media.lied(), media.bytes() / u64::from(config.chunk));
+        let slots = config.slots.unwrap_or(slots);
+        let Contents { joined, under_way } = if is_cut { media.cut() } else { media.contents() };
+        let Some(medium) = joined else {
+            if acknowledged > 0 && !lied {
+                failures.push(format!("{acknowledged} bytes are on a set that no label joins"));
+            }
+            return (failures, under_way);
+        };
         digest.bytes(&medium);
-        let mut reading = Reading::new(medium, chunk);
+        let mut reading = Reading::new(medium, config.chunk);
         if reading.survey.recording == Some(EARLIER) {
             // The new recording's start is not on the medium.
-            let acknowledged = recorder.progress().acknowledged;
             if acknowledged > 0 {
                 failures.push(format!("{acknowledged} bytes are behind an earlier recording"));
             }
-            return (failures, abandoned);
+            return (failures, under_way);
         }
         let mut wrong = |what: &str, found: Vec<String>| {
             failures.extend(found.into_iter().map(|found| format!("{what}: {found}")));
         };
+        let holding = recorder.holding();
         wrong("found", reading.untruths(&sources));
+        wrong("found", reading.overstates(&holding));
         if reading.is_proved() {
             wrong("proved", reading.false_claims(&sources, true));
         }
@@ -407,36 +337,51 @@ impl Run {
                 && is_certified
                 && (!reading.is_proved() || reading.survey.certificate.as_ref() != Some(told))
             {
-                wrong("end", vec![format!("{told:?} does not prove itself: {:?}", reading.survey)]);
+                wrong("end", vec![format!("{told:?} does not prove itself: {}", reading.reason())]);
+            }
+            if !lied && is_certified && !reading.tells(&holding) {
+                wrong("end", vec![format!("held is {holding:?}, told {:?}", reading.survey.ring)]);
             }
             // Nor has one whose slots the recorder counts, and which it therefore never overfills.
-            let has_room = told.slots < slots;
+            let has_room = config.ring.is_some() || told.slots < slots;
             if is_calm && was_well && has_room && plan.heal < plan.stop && !is_certified {
                 wrong("end", vec![format!("the medium is well and {told:?} is not certified")]);
             }
-            let adds_up = |stream: &StreamTotals| stream.bytes_in == stream.stored + stream.lost;
+            let adds_up = |of: &StreamTotals| of.bytes_in == of.stored + of.lost + of.overwritten;
             if !told.streams.iter().all(adds_up) {
                 wrong("end", vec![format!("{told:?} does not add up")]);
             }
         }
         if !lied {
-            let missing = kept.values().filter(|one| !reading.stores(one.stream, one.offset, one.end));
+            let kept = promises.kept(&holding);
+            let missing = kept.iter().filter(|one| !reading.stores(one.stream, one.offset, one.end));
             wrong("lost", missing.map(|one| format!("{one:?} was durable")).collect());
         }
-        if !reading.is_proved() && reading.survey.recording.is_some() {
-            reading.mend();
-            wrong("recovered", reading.untruths(&sources));
-            match reading.is_proved() {
-                true => wrong("recovered", reading.false_claims(&sources, false)),
-                false => wrong("recovered", vec![format!("it does not prove itself: {:?}", reading.survey)]),
-            }
-        }
+        wrong("recovered", recover(&mut reading, &sources));
         let mut medium = reading.into_medium();
         medium.truncate(medium.len() / 4096 * 4096);
-        wrong("again", record_again(medium, chunk, rng));
+        wrong("again", record_again(medium, config.chunk, rng));
         failures.truncate(8);
-        (failures, abandoned)
+        (failures, under_way)
     }
+}
+
+/// Makes a recording whole that does not prove itself. Returns what is wrong then.
+fn recover(reading: &mut Reading, sources: &[Source]) -> Vec<String> {
+    if reading.is_proved() || reading.survey.recording.is_none() {
+        return Vec::new();
+    }
+    let before = reading.survey.ring.clone().map(|ring| ring.holding);
+    reading.mend();
+    let mut wrong = reading.untruths(sources);
+    match reading.is_proved() {
+        true => wrong.extend(reading.false_claims(sources, false)),
+        false => wrong.push(format!("it does not prove itself: {}", reading.reason())),
+    }
+    if before.as_ref().is_some_and(|before| !reading.tells(before)) {
+        wrong.push(format!("held was {before:?}, told {:?}", reading.survey.ring));
+    }
+    wrong
 }
 
 /// Records once more to the medium, which is well now: the recording ends certified.
@@ -446,13 +391,11 @@ fn record_again(medium: Vec<u8>, chunk: u32, rng: &Rng) -> Vec<String> {
     let run = record_well(medium, config, &rng.fork("again"));
     let mut failures = run.failures;
     let is_certified = run.recorder.is_certified();
-    let reading = Reading::new(run.disk.contents(), chunk);
+    let reading = Reading::new(run.media.contents().joined.expect("one medium"), chunk);
     if !is_certified || !reading.is_proved() {
-        failures.push(format!("not certified: {:?}", reading.survey));
+        failures.push(format!("not certified: {}", reading.reason()));
     } else {
         failures.extend(reading.false_claims(&run.sources, true));
     }
     failures
 }
-
-const _: () = assert!(MEDIUM_MIN > FIRST_SLOT * CHUNK_MIN as u64 * 2);

@@ -53,6 +53,17 @@ impl Pattern {
         }
         all.finalize().into()
     }
+
+    /// SHA-256 of the SHA-256 of each of these chunks: where each begins and ends.
+    pub(super) fn digest_of_chunks(self, chunks: impl Iterator<Item = (u64, u64)>) -> [u8; 32] {
+        let mut all = Sha256::new();
+        for (from, end) in chunks {
+            let mut bytes = vec![0; usize::try_from(end - from).expect("a chunk")];
+            self.fill(from, &mut bytes);
+            all.update(Sha256::digest(&bytes));
+        }
+        all.finalize().into()
+    }
 }
 
 /// How a source takes it that there is no room.
