@@ -33,6 +33,7 @@ kernel: setup ## build a kernel that has iommufd and siw, which none of Debian's
 	@scripts/setup --kernel
 	$(CARGO) run --release --package farlane-guest --bin guest -- --kernel built --fetch
 	$(CARGO) test --package farlane --test guest_vfio --test guest_rdma
+	$(CARGO) test --package farlane-guest --test siw
 
 release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
 	scripts/release

@@ -182,6 +182,18 @@ impl Builder {
         Ok(self)
     }
 
+    /// Lets the guest have RDMA links over its network card, which its script makes: `rdma link add
+    /// siw0 type siw netdev eth0`, or `rxe0 type rxe`. Programs of the kit use them: `rping`,
+    /// `ib_send_lat` and the like. A kernel must have the kind: that of [`Kit::built`] has both,
+    /// that of [`Kit::full`] has rxe, as modules.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when the kit lacks a part.
+    pub fn rdma(mut self) -> Result<Self, Error> {
+        self.initramfs.rdma()?;
+        Ok(self)
+    }
+
     /// Puts kernel modules into the guest; they are inserted before the script runs.
     ///
     /// # Errors

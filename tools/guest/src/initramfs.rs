@@ -26,6 +26,8 @@ const APPEARS: &str = "#!/bin/sh\nfor i in $(seq $((${2:-30} * 20))); do [ -e \"
 const MERGED: [&str; 4] = ["bin", "sbin", "lib", "lib64"];
 /// Mount points, and directories that programs expect.
 const DIRECTORIES: [&str; 9] = ["dev", "proc", "sys", "tmp", "run", "mnt", "root", "var", "var/lib"];
+/// Where the kit keeps the libraries that libibverbs loads for the kinds of RDMA devices.
+const VERBS: &str = "usr/lib/x86_64-linux-gnu/libibverbs";
 /// Number of archives kept in the cache. The archive that was unused for longest is removed first.
 const KEPT_MAX: usize = 8;
 
@@ -112,6 +114,34 @@ impl Initramfs {
             }
         }
         Ok(())
+    }
+
+    /// Adds what programs need to use RDMA links of the kinds `siw` and `rxe` through libibverbs:
+    /// the libraries of both kinds, and `rdma`, which makes the links.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when the kit has no such library.
+    pub fn rdma(&mut self) -> Result<(), Error> {
+        let tree = self.kit.guest_tree();
+        for kind in ["siw", "rxe"] {
+            let names = format!("etc/libibverbs.d/{kind}.driver");
+            self.file(&names, 0o644, &tree.join(&names));
+            let folder = tree.join(VERBS);
+            let mut entries = fs::read_dir(&folder).map_err(Error::at("reading", &folder))?;
+            let library = entries.find_map(|entry| {
+                let name = entry.ok()?.file_name().into_string().ok()?;
+                name.starts_with(&format!("lib{kind}-")).then_some(name)
+            });
+            let library = library.ok_or_else(|| Error::Missing {
+                what: format!("libibverbs' library for {kind}"),
+                looked_in: folder.display().to_string(),
+            })?;
+            self.program(&format!("{VERBS}/{library}"), &folder.join(&library))?;
+        }
+        // The C library loads this one when a thread ends.
+        let threads = "usr/lib/x86_64-linux-gnu/libgcc_s.so.1";
+        self.file(threads, 0o755, &tree.join(threads));
+        self.tool("rdma")
     }
 
     /// Adds the program `from` of this machine, with the libraries of the kit that it needs.

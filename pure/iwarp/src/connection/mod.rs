@@ -17,7 +17,7 @@ use crate::wire::{Fault, FrameKind, Shown};
 use crate::{Config, MESSAGE_BYTES_MAX};
 use receive::Receiving;
 use startup::{Frame, Request};
-use transmit::{InFlight, Reading};
+use transmit::{InFlight, Reading, Wake};
 
 /// What the world tells a connection.
 #[derive(Debug)]
@@ -80,6 +80,8 @@ pub struct Connection {
     reads: VecDeque<Reading>,
     /// Where in the outbox's stream the responses end that were not sent whole.
     responses: VecDeque<u64>,
+    /// When the peer is woken next, until its first FPDU has come: only by who connects.
+    wake: Option<Wake>,
     /// The message of the peer of which a part has come.
     receiving: Option<Receiving>,
     /// Numbers of the next messages sent, for the queues of sends and of read requests.
@@ -134,6 +136,7 @@ impl Connection {
             retired: 0,
             reads: VecDeque::new(),
             responses: VecDeque::new(),
+            wake: None,
             receiving: None,
             next_sent: [1; 2],
             next_received: [1; 2],
@@ -196,11 +199,11 @@ impl Connection {
         matches!(self.state, State::Closing | State::Over)
     }
 
-    fn on_received(&mut self, block: &Buffer) {
+    fn on_received(&mut self, now: Instant, block: &Buffer) {
         let mut at = 0;
         while at < block.len() && !self.is_over() {
             if !matches!(self.state, State::Ready) {
-                at += self.on_startup(&block[at..]);
+                at += self.on_startup(now, &block[at..]);
                 continue;
             }
             let next = self.inbound.next(block, &mut at, &mut self.config.pool.borrow_mut());
@@ -243,6 +246,7 @@ impl Connection {
     /// Ends the connection. The user is told `event`.
     fn end(&mut self, event: Option<Event>, request: WorkError) {
         self.state = State::Closing;
+        self.wake = None;
         if let Some(receiving) = self.receiving.take() {
             self.pair.fail_receive(receiving.request, WorkError::Flushed);
         }
@@ -327,16 +331,21 @@ impl Engine for Connection {
     type Input<'a> = Input;
     type Output = Output;
 
-    fn handle_input(&mut self, _now: Instant, input: Input) {
+    fn handle_input(&mut self, now: Instant, input: Input) {
         match input {
-            Input::Received(block) => self.on_received(&block),
+            Input::Received(block) => self.on_received(now, &block),
             Input::Closed => self.on_closed(),
         }
         self.pump();
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        if self.poll_timeout().is_some_and(|deadline| deadline <= now) {
+        if self.poll_timeout().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        if matches!(self.state, State::Ready) {
+            self.wake_peer(now);
+        } else {
             self.close(Disconnected::TimedOut, WorkError::Flushed);
         }
     }
@@ -352,6 +361,7 @@ impl Engine for Connection {
     fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Starting { deadline, .. } => Some(deadline),
+            State::Ready => self.wake.map(|wake| wake.at),
             _ => None,
         }
     }

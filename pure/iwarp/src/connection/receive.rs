@@ -89,6 +89,7 @@ impl Connection {
             }
         };
         self.may_send = true;
+        self.wake = None;
         let start = LENGTH_FIELD + header.length();
         if let Err(refusal) = self.on_segment(header, fpdu.slice(start..end)) {
             let Refusal { fault, why, request, shows_request } = refusal;

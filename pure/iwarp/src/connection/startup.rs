@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use engine::Instant;
 use rdma::{Disconnected, Event, WorkError};
 
-use super::transmit::FirstMessage;
+use super::transmit::{FirstMessage, Wake};
 use super::{Connection, State};
 use crate::PRIVATE_DATA_MAX;
 use crate::wire::{Enhanced, Fault, FrameKind, Revision, Shown, Startup, StartupError};
@@ -93,7 +94,7 @@ impl Connection {
 
     /// Takes bytes that come before the connection is made. Returns how many: all, or those of the
     /// peer's frame.
-    pub(super) fn on_startup(&mut self, received: &[u8]) -> usize {
+    pub(super) fn on_startup(&mut self, now: Instant, received: &[u8]) -> usize {
         let State::Starting { frame, .. } = &mut self.state else {
             let what = "it sends before its request was answered";
             self.close(Disconnected::PeerFault(what), WorkError::Flushed);
@@ -103,7 +104,7 @@ impl Connection {
         match (frame.take(received, &mut taken), frame.kind) {
             (Ok(None), _) => {}
             (Ok(Some((head, data))), FrameKind::Request) => self.on_request(head, data),
-            (Ok(Some((head, data))), FrameKind::Reply) => self.on_reply(head, data),
+            (Ok(Some((head, data))), FrameKind::Reply) => self.on_reply(now, head, data),
             // The end that connects has not begun to read FPDUs: it is told nothing.
             (Err(error), FrameKind::Request) => {
                 self.close(Disconnected::PeerFault(error.describe()), WorkError::Flushed);
@@ -167,7 +168,7 @@ impl Connection {
         self.send_frame(answer, reply, private_data);
     }
 
-    fn on_reply(&mut self, head: Startup, data: Vec<u8>) {
+    fn on_reply(&mut self, now: Instant, head: Startup, data: Vec<u8>) {
         let (enhanced, private_data) = split(head, data);
         if head.reject {
             self.end(Some(Event::Rejected { private_data }), WorkError::Flushed);
@@ -204,6 +205,7 @@ impl Connection {
         }
         self.may_send = true;
         self.send_first(first);
+        self.wake = Some(Wake::first(now));
         self.establish(private_data);
     }
 

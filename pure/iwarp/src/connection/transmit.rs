@@ -1,6 +1,6 @@
 //! Sending: work requests, read responses and Terminate messages become FPDUs.
 
-use engine::{Buffer, BufferMut};
+use engine::{Buffer, BufferMut, Instant, Nanos};
 use rdma::{Done, Key, Operation, Remote};
 
 use super::{Connection, State, done_of};
@@ -35,6 +35,35 @@ pub(super) struct Reading {
 pub(super) enum FirstMessage {
     Write,
     Read,
+}
+
+/// How long the peer may be silent after its reply until it is woken for the first time.
+const WAKE_FIRST: Nanos = Nanos::from_millis(5);
+/// Each further silence is as many times longer.
+const WAKE_FACTOR: u64 = 10;
+/// How often the peer is woken.
+const WAKES_MAX: u8 = 3;
+
+/// When an empty RDMA Write wakes the peer. Linux's siw sleeps over bytes that come while it is
+/// still sending its reply, until further bytes come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wake {
+    pub(super) at: Instant,
+    /// The length of the silence before.
+    after: Nanos,
+    left: u8,
+}
+
+impl Wake {
+    pub(super) fn first(now: Instant) -> Self {
+        Self { at: now + WAKE_FIRST, after: WAKE_FIRST, left: WAKES_MAX }
+    }
+
+    fn next(self, now: Instant) -> Option<Self> {
+        let after = self.after * WAKE_FACTOR;
+        let left = self.left - 1;
+        (left > 0).then_some(Self { at: now + after, after, left })
+    }
 }
 
 /// The range of each segment of a message of `length` bytes. A message without bytes has one.
@@ -117,6 +146,12 @@ impl Connection {
             Some(FirstMessage::Read) => self.send_read(nowhere, None),
             None => {}
         }
+    }
+
+    /// Wakes a peer from which no FPDU has come.
+    pub(super) fn wake_peer(&mut self, now: Instant) {
+        self.wake = self.wake.and_then(|wake| wake.next(now));
+        self.send_first(Some(FirstMessage::Write));
     }
 
     /// Sends a message of the queue of sends: `inline`, then `data`.

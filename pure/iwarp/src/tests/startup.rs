@@ -5,8 +5,11 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine, Nanos};
 use rdma::{Disconnected, Endpoint, Event, Exposure, WorkError};
 
-use super::{NOW, carry, completions, config, connected, events, give, post, receive, take, terminate_of};
-use crate::wire::{Enhanced, Fault, FrameKind, Revision, Startup};
+use super::{
+    NOW, carry, completions, config, connected, events, give, post, receive, segments, send_of, take,
+    terminate_of,
+};
+use crate::wire::{Enhanced, Fault, FrameKind, Header, Opcode, Revision, Startup};
 use crate::{Config, Connection, Input, Output, PRIVATE_DATA_MAX};
 
 fn frame(kind: FrameKind, revision: Revision) -> Startup {
@@ -162,6 +165,35 @@ fn private_data_of_every_length_arrive_however_they_are_cut() {
             assert!(matches!(events(&mut far)[..], [Event::Disconnected(Disconnected::PeerFault(_))]));
         }
     }
+}
+
+/// siw may sleep over what comes right behind its reply. Empty writes wake it, and do no harm.
+#[test]
+fn a_silent_peer_is_woken() {
+    let (mut near, mut far) = connected(config(1), config(2));
+    let mut now = NOW;
+    let mut pauses = Vec::new();
+    while let Some(at) = near.poll_timeout() {
+        near.handle_timeout(at);
+        pauses.push(at - now);
+        now = at;
+        let [(Header::Tagged { opcode: Opcode::Write, last: true, .. }, data)] =
+            &segments(&take(&mut near))[..]
+        else {
+            panic!("no empty write")
+        };
+        assert!(data.is_empty());
+    }
+    assert_eq!(pauses, [5, 50, 500].map(Nanos::from_millis));
+    let (mut near, _) = connected(config(1), config(2));
+    near.handle_timeout(NOW + Nanos::from_millis(5));
+    give(&mut far, &take(&mut near));
+    assert!(events(&mut far).is_empty());
+    post(&mut far, 1, send_of(b"", b"", None));
+    receive(&mut near, 1, 8);
+    give(&mut near, &take(&mut far));
+    assert_eq!(near.poll_timeout(), None, "it is awake");
+    assert_eq!(far.poll_timeout(), None);
 }
 
 #[test]

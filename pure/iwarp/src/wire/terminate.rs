@@ -58,6 +58,8 @@ macro_rules! faults {
             pub const fn describe(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
+                    // siw adds codes of its own to this one.
+                    Self { layer: Layer::Rdmap, kind: 0, .. } => Self::RDMAP_CATASTROPHIC.describe(),
                     _ => "a fault that no document names",
                 }
             }

@@ -20,7 +20,7 @@ pub(crate) use build::{build_kernel, built_kernel};
 
 /// The name of the recipe: what is fetched, and how it is laid out. A new recipe is fetched beside
 /// the old one.
-const RECIPE: &str = "trixie-3";
+const RECIPE: &str = "trixie-4";
 /// The name of the recipe of the newer kernel.
 const NEWER_KERNEL_RECIPE: &str = "trixie-backports-kernel-1";
 /// The name of the recipe of the kernel with every driver.
@@ -30,8 +30,9 @@ const FULL_KERNEL_RECIPE: &str = "trixie-full-kernel-1";
 const QEMU_PACKAGES: [&str; 1] = ["qemu-system-x86"];
 /// The packages of the guest's tree without the kernel. zstd unpacks the kernel, kmod orders its
 /// modules. ktls-utils has the service that shakes hands for the kernel's TLS, and keyutils puts
-/// keys into its keyrings. iproute2 makes RDMA links.
-const GUEST_PACKAGES: [&str; 10] = [
+/// keys into its keyrings. iproute2 makes RDMA links; rdmacm-utils and perftest use them, through
+/// ibverbs-providers.
+const GUEST_PACKAGES: [&str; 13] = [
     "busybox-static",
     "nvme-cli",
     "fio",
@@ -42,6 +43,9 @@ const GUEST_PACKAGES: [&str; 10] = [
     "ktls-utils",
     "keyutils",
     "iproute2",
+    "rdmacm-utils",
+    "perftest",
+    "ibverbs-providers",
 ];
 /// The metapackage of the guests' kernel, which has nvme, ext4 and virtio's PCI part built in.
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
