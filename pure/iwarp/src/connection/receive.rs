@@ -178,7 +178,7 @@ impl Connection {
             return Err(fault.into());
         };
         self.next_received[1] = self.next_received[1].wrapping_add(1);
-        if self.responses.len() >= self.reads_answered_max * RESPONSES_PER_READ + 1 {
+        if self.responses.len() > self.reads_answered_max * RESPONSES_PER_READ {
             return Err(Fault::NO_BUFFER.into());
         }
         let ReadRequest { sink, sink_address, source } = ReadRequest::parse(request);

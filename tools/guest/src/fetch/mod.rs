@@ -28,6 +28,7 @@ const FULL_KERNEL_RECIPE: &str = "trixie-full-kernel-1";
 
 /// The packages of QEMU's tree.
 const QEMU_PACKAGES: [&str; 1] = ["qemu-system-x86"];
+
 /// The packages of the guest's tree without the kernel. zstd unpacks the kernel, kmod orders its
 /// modules. ktls-utils has the service that shakes hands for the kernel's TLS, and keyutils puts
 /// keys into its keyrings. iproute2 makes RDMA links; rdmacm-utils and perftest use them, through
