@@ -15,7 +15,7 @@ use nvme::wire::{
 use super::{AssociationKey, QUEUE_ENTRIES_MAX, Served, Target};
 use crate::wire::{
     DISCOVERY_LOG_CHANGED, DISCOVERY_LOG_CHANGED_ENABLE, DISCOVERY_LOG_PAGE, DiscoveryHeader, Nqn,
-    TransportAddress, property,
+    TransportAddress, TransportType, property,
 };
 
 /// Maximum number of Asynchronous Event Requests outstanding.
@@ -35,6 +35,9 @@ const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
 /// SGL Support (SGLS): SGLs, SGLs longer than the data, in-capsule data at an offset, Transport SGL
 /// Data Blocks.
 const SGL_SUPPORT: u32 = 1 << 0 | 1 << 18 | 1 << 20 | 1 << 21;
+/// SGL Support (SGLS) over RDMA: Keyed SGL Data Blocks instead of Transport SGL Data Blocks. Linux's
+/// host insists on them.
+const SGL_SUPPORT_RDMA: u32 = 1 << 0 | 1 << 2 | 1 << 18 | 1 << 20;
 /// Keep Alive Support (KAS): a granularity of 100 ms.
 const KEEP_ALIVE_GRANULARITY: u16 = 1;
 /// Feature Identifier (FID) of the Keep Alive Timer.
@@ -173,6 +176,9 @@ impl Target {
         if CNS.of(entry.cdw10) != cns::CONTROLLER {
             return failed(StatusCode::InvalidField);
         }
+        let port = self.of(key).port();
+        let mut ports = self.directory.ports.iter();
+        let is_rdma = ports.any(|one| one.id == port && one.address.transport == TransportType::Rdma);
         let identify = IdentifyController {
             serial_number: Text::padded_with_spaces("farlane"),
             model_number: Text::padded_with_spaces("Farlane discovery"),
@@ -187,7 +193,7 @@ impl Target {
             log_page_attributes: EXTENDED_LOG_PAGES,
             keep_alive: KEEP_ALIVE_GRANULARITY,
             maximum_commands: QUEUE_ENTRIES_MAX,
-            sgl_support: SGL_SUPPORT,
+            sgl_support: if is_rdma { SGL_SUPPORT_RDMA } else { SGL_SUPPORT },
             subsystem_name: Text::padded_with_nuls(Nqn::DISCOVERY),
             ..IdentifyController::default()
         };

@@ -11,7 +11,8 @@ use nvme::wire::{AdminOpcode, CommandId, Status, StatusCode, SubmissionQueueEntr
 use super::*;
 use crate::wire::{
     ConnectAttributes, ConnectCommand, ConnectData, DiscoveryEntry, DiscoveryHeader, FabricsStatus, HostId,
-    Nqn, Parameter, PortId, PropertyGet, PropertySet, PropertySize, QueueId, SubsystemType, property,
+    Nqn, Parameter, PortId, PropertyGet, PropertySet, PropertySize, QueueId, SubsystemType, TransportType,
+    property,
 };
 
 const START: Instant = Instant::from_nanos(1_000_000_000);
@@ -372,6 +373,26 @@ fn the_log_shows_a_host_what_it_may_use() {
     let other = other.of(&mut target).unwrap().association;
     enable(&mut target, other);
     assert_eq!(log(&mut target, other).0.records, 4);
+}
+
+/// Linux's host leaves a controller over RDMA without keyed SGL data blocks, also for discovery.
+#[test]
+fn a_discovery_controller_has_the_data_blocks_of_its_transport() {
+    for (transport, sgl_support) in [
+        (TransportType::Tcp, 1 | 1 << 18 | 1 << 20 | 1 << 21),
+        (TransportType::Rdma, 1 | 1 << 2 | 1 << 18 | 1 << 20),
+    ] {
+        let mut target = with(|directory| {
+            for port in &mut directory.ports {
+                port.address.transport = transport;
+            }
+        });
+        let key = ask(0, 0xffff).to(Nqn::DISCOVERY).of(&mut target).unwrap().association;
+        enable(&mut target, key);
+        let identify = command(AdminOpcode::Identify, 1);
+        let Reply::Data(page) = target.discover(START, key, &identify) else { panic!("a page") };
+        assert_eq!(u32::from_le_bytes(*page[536..].first_chunk().unwrap()), sgl_support);
+    }
 }
 
 #[test]
