@@ -98,6 +98,11 @@ pub use rdma::SharedPool;
 pub const ADMIN_CAPSULE_DATA_MAX: u32 = 8192;
 /// Maximum number of bytes that one command moves; a block of a pool holds as many.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// SGL Support (SGLS) that Identify Controller and discovery entries report over RDMA: SGLs, keyed
+/// data blocks, SGLs longer than the data, in-capsule data at an offset.
+pub const SGL_SUPPORT: u32 = 1 << 0 | 1 << 2 | 1 << 18 | 1 << 20;
+/// Maximum SGL Data Block Descriptors (MSDBD) that Identify Controller reports over RDMA.
+pub const DATA_BLOCKS_MAX: u8 = 1;
 /// Requests that wait for a place in a controller's send queue, beyond which it takes no command.
 pub const SENDS_WAITING_MAX: usize = 1024;
 
