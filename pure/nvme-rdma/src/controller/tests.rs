@@ -355,3 +355,19 @@ fn commands_may_come_before_the_connection_is_known_to_be_made() {
     assert!(matches!(controller.poll(), Some(Output::Initialized(_))));
     assert!(matches!(controller.poll(), Some(Output::Command { .. })));
 }
+
+#[test]
+fn data_come_while_no_command_may_be_taken() {
+    let (mut controller, mut near) = ready(Config::new(pool()));
+    let given = near.register(Exposure::Read(Buffer::zeroed(512))).unwrap();
+    submit(&mut near, 1, WRITE, keyed(given), Buffer::EMPTY);
+    let slot = command(&mut controller);
+    assert_eq!(controller.pull(slot, 512), Ok(None));
+    controller.permit(Permission { commands: false, data: false });
+    submit(&mut near, 2, 0, DataPointer::NONE, Buffer::EMPTY);
+    assert!(controller.wants_input() && controller.is_owed_data());
+    let Some(Output::HostData { slot: found, .. }) = controller.poll() else { panic!("no data") };
+    assert_eq!(found, slot);
+    assert!(controller.poll().is_none());
+    assert!(!controller.wants_input() && controller.held().to_host == 64);
+}
