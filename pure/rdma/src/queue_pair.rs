@@ -212,11 +212,6 @@ impl QueuePair {
         Some(request)
     }
 
-    /// The number of send requests that the wire protocol has taken and not answered for.
-    pub fn sends_taken(&self) -> usize {
-        self.taken.len()
-    }
-
     /// The oldest send request that was taken is done.
     pub fn complete_send(&mut self, done: Done) {
         if let Some(taken) = self.taken.pop_front().filter(|taken| taken.signalled) {
