@@ -204,7 +204,7 @@ impl<E: Endpoint> Connection<E> {
             self.ask_waiting();
             return None;
         }
-        if command.response.is_some() || !is_done {
+        if !is_done {
             self.ask_waiting();
             return None;
         }

@@ -3,8 +3,8 @@ use alloc::vec::Vec;
 use engine::Nanos;
 use nvme::wire::{QueueId, StatusCode, SubmissionQueueEntry};
 use rdma::{
-    Disconnected, Done, Event, Exposure, Inline, Key, LocalConfig, LocalEndpoint, Operation, ReceiveRequest,
-    Remote, SendRequest, WorkError,
+    Disconnected, Done, Event, Exposure, Inline, Key, Limits, LocalConfig, LocalEndpoint, Operation,
+    ReceiveRequest, Remote, SendRequest, WorkError,
 };
 
 use super::*;
@@ -375,4 +375,44 @@ fn data_come_while_no_command_may_be_taken() {
     assert_eq!(found, slot);
     assert!(controller.poll().is_none());
     assert!(!controller.wants_input() && controller.held().to_host == 64);
+}
+
+/// Responses take little memory each, but a host that takes none may not have any number of them.
+#[test]
+fn responses_that_wait_are_bounded() {
+    let limits = Limits { send_requests: 4, ..LocalConfig::default().limits };
+    let local = LocalConfig { limits, ..LocalConfig::default() };
+    let [mut near, far] = LocalEndpoint::pair(&local, &pool(), &REQUEST.emit());
+    let mut controller = Connection::new(NOW, Config::new(pool()), far);
+    assert!(matches!(controller.poll(), Some(Output::Initialized(_))));
+    controller.set_queue(Queue { size: 8, capsule_data_max: 8192, success_flag: false });
+    let mut taken = 0;
+    for id in 0..3 * u16::try_from(SENDS_WAITING_MAX).unwrap() {
+        let entry = SubmissionQueueEntry { command_id: CommandId(id), ..entry(0, 0, 0, false) };
+        let inline = Inline::new(&DataPointer::NONE.put(entry).emit());
+        let operation = Operation::Send { inline, data: Buffer::EMPTY, invalidate: None, immediate: None };
+        if near.post_send(SendRequest { id: 0, operation, signalled: false }).is_err() {
+            break;
+        }
+        while let Some(Output::Command { slot, .. }) = controller.poll() {
+            taken += 1;
+            controller.complete(slot, done());
+        }
+    }
+    assert!(!controller.wants_input());
+    assert_eq!(taken, SENDS_WAITING_MAX + 1 + usize::from(limits.send_requests));
+    // The host takes them after all, and what it has sent meanwhile is done, too.
+    for id in 0..2000 {
+        near.post_receive(ReceiveRequest { id, length_max: 16 }).unwrap();
+    }
+    let mut answered = 0;
+    for _ in 0..1000 {
+        while let Some(Output::Command { slot, .. }) = controller.poll() {
+            taken += 1;
+            controller.complete(slot, done());
+        }
+        answered += responses(&mut near).len();
+    }
+    assert_eq!(answered, taken);
+    assert!(controller.wants_input() && taken > SENDS_WAITING_MAX + 8);
 }
