@@ -168,6 +168,9 @@ fn a_buffer_of_the_size_that_is_told_keeps_all_and_a_much_smaller_one_does_not()
                 let keep = Nanos::from_millis(keep);
                 let told =
                     crate::pre_trigger_buffer(rate, keep, CHUNK_MIN, usize::try_from(streams).unwrap());
+                if told > crate::BUFFER_MAX as u64 {
+                    continue;
+                }
                 let chunks = told.max(32);
                 let why = format!("{rate} B/s, {keep}, {streams} streams: {told} chunks");
                 assert!(!is_short(rate, keep, streams, chunks), "{why}");
