@@ -47,6 +47,7 @@ pub mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod pace;
+mod raw;
 mod recorder;
 pub mod registers;
 mod scan;
@@ -55,6 +56,7 @@ pub mod sequence;
 mod tests;
 
 pub use pace::Pace;
+pub use raw::{RawConfig, RawRecorder};
 pub use recorder::{
     BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests, FLUSH_DEFAULT, Fault, Input, Keep, Kept, Missed,
     Output, PinRange, PinRefusal, Progress, Recorder, RingConfig, pre_trigger_buffer, pre_trigger_chunks,

@@ -38,11 +38,11 @@ pub const BUFFER_MAX: usize = 16_384;
 /// The number of chunks in a buffer unless somebody chooses.
 pub const BUFFER_DEFAULT: usize = 256;
 /// How often a chunk is tried, each time in a new slot, until its bytes are declared lost.
-const ATTEMPTS_MAX: u32 = 3;
+pub(crate) const ATTEMPTS_MAX: u32 = 3;
 /// After so many lost chunks in a row, the medium counts as failed and the recording ends.
-const LOST_IN_A_ROW_MAX: u32 = 16;
+pub(crate) const LOST_IN_A_ROW_MAX: u32 = 16;
 /// The most gaps that are kept for a report; the medium has all of them.
-const GAPS_REPORTED_MAX: usize = 65_536;
+pub(crate) const GAPS_REPORTED_MAX: usize = 65_536;
 
 /// Bytes of a stream that are not a whole chunk yet.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ const GAPS_MAX: usize = 65_536;
 /// While so many chunks are on their way, no further one of those that waited is begun. A chunk is
 /// digested when it is begun, and sources do not wait for that.
 const BEGUN_MAX: usize = 64;
-/// Streams that fill no chunks take this part of the buffer at most: they begin chunks seldom enough.
+/// Streams that fill no chunks begin them so seldom that they take a quarter of the buffer.
 const SLOW_PART: u64 = 4;
 /// How much more than the rate may come within the time, in parts of it.
 const BURSTS_PART: u128 = 64;

@@ -1,5 +1,6 @@
 //! Recordings on a medium in memory: what is cut, torn, lost or misdirected.
 
+mod raw;
 mod ring;
 mod trigger;
 
