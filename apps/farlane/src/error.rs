@@ -363,6 +363,20 @@ pub(crate) enum Error {
     #[diagnostic(help("a longer --ring, or a smaller --buffer or --chunk, fits; see docs/record.md"))]
     Ring { path: PathBuf, why: String },
 
+    #[error("--from-time: {asked} is behind the end of the stream, which has nothing after {end}")]
+    #[diagnostic(help("farlane info tells how long a recording is"))]
+    BehindEnd { asked: String, end: String },
+
+    #[error("--raw: {why}")]
+    #[diagnostic(help("docs/record.md says what --raw takes"))]
+    Raw { why: String },
+
+    #[error("--each with {from} --from and {to} --to: expected as many --to as --from")]
+    #[diagnostic(help(
+        "give each source a place of its own, or leave --each out to record all of them together"
+    ))]
+    Each { from: usize, to: usize },
+
     #[error("--to {}: {why}", path.display())]
     #[diagnostic(help("name a file or block device, or a device by one of these URLs"))]
     RecordUrl { path: PathBuf, why: String },
@@ -494,6 +508,9 @@ impl Error {
             | Self::FeedsItself { .. }
             | Self::TwoInputs
             | Self::OverItself { .. }
+            | Self::BehindEnd { .. }
+            | Self::Each { .. }
+            | Self::Raw { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,

@@ -70,6 +70,34 @@ fn a_namespace_takes_a_recording_as_a_file_does() {
 }
 
 #[test]
+fn a_recording_is_striped_over_a_file_a_far_ssd_and_a_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let far = Export::start(&["--ram", "64MiB"]);
+    let mut command = Command::new(FARLANE);
+    command.args(["target", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "64MiB", "--json"]);
+    let target = Export::of(command);
+    let members = [path("member"), far.url(), format!("nvme-tcp://{}/{NQN}", target.address)];
+    let bytes = noise(20_000_004);
+    fs::write(path("source"), &bytes).unwrap();
+    let from = format!("file:{}", path("source"));
+    let [file, ssd, disk] = members.each_ref().map(String::as_str);
+    let end = record(&["--from", &from, "--to", file, "--to", ssd, "--to", disk]);
+    assert_eq!((&end["bytes_stored"], &end["bytes_lost"]), (&20_000_004.into(), &0.into()), "{end}");
+    let share = fs::metadata(file).unwrap().len();
+    assert!((6_000_000..8_000_000).contains(&share), "the file has {share} bytes");
+    let proof = json(&["verify", disk, file, ssd, "--json"]);
+    assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
+    succeed(&["replay", file, ssd, disk, "--to", &path("copy"), "--speed", "max"]);
+    assert!(fs::read(path("copy")).unwrap() == bytes);
+    let why = fail(&["verify", file, disk]);
+    assert!(why.contains("over 3 members"), "{why}");
+    drop(far);
+    let why = fail(&["info", file, ssd, disk]);
+    assert!(why.contains("127.0.0.1"), "{why}");
+}
+
+#[test]
 fn a_namespace_that_is_too_small_says_where_the_recording_ended() {
     let far = Export::start(&["--ram", "8MiB"]);
     let end = record(&["--from", "generate:200MB", "--to", &far.url(), "--for", "10s"]);

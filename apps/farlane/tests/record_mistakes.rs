@@ -47,7 +47,29 @@ fn a_part_behind_the_end_is_refused_with_where_the_end_is() {
         let told = fail(&[command, &["--from-offset", "9MB"]].concat());
         assert!(told.contains("--from-offset") && told.contains("less than 1048576,"), "{told}");
     }
+    for from in ["90s", "2500-01-01T00:00:00Z"] {
+        let told = fail(&["replay", &path, "--to", &out, "--from-time", from]);
+        assert!(told.contains("is behind the end") && told.contains("nothing after 20"), "{told}");
+    }
     assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn a_member_that_is_refused_costs_the_others_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, before) = recording(directory.path());
+    let (new, busy) = (directory.path().join("new"), directory.path().join("busy"));
+    std::fs::write(&busy, "words").unwrap();
+    let members = ["--to", &path, "--to", new.to_str().unwrap(), "--to", busy.to_str().unwrap()];
+    // Somebody else records there.
+    let lock = std::fs::File::open(&busy).unwrap();
+    lock.lock().unwrap();
+    let told =
+        fail(&[&["record", "--from", "generate:1MB", "--size", "1MB", "--force"][..], &members].concat());
+    assert!(told.contains("busy"), "{told}");
+    assert!(std::fs::read(&path).unwrap() == before, "the first member is as it was");
+    assert!(!new.exists(), "the second member is not left behind");
+    assert_eq!(std::fs::read(&busy).unwrap(), b"words");
 }
 
 #[test]

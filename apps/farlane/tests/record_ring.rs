@@ -93,6 +93,17 @@ fn a_ring_ends_certified_and_one_that_is_too_short_is_refused() {
     assert!(number(&end, "bytes_overwritten") > 15_000_000, "{end}");
     assert_eq!(json(&["verify", &path, "--json"])["sha256"], end["sha256"]);
 
+    let end = last(&farlane(&[&record[..], &ring, &["--force", "--digest", "none"]].concat()).stdout);
+    assert_eq!((&end["sha256"], &end["certified"]), (&Value::Null, &true.into()), "{end}");
+    let proof = json(&["verify", &path, "--json"]);
+    assert_eq!((&proof["ok"], &proof["bytes"]), (&true.into(), &end["bytes_stored"]), "{proof}");
+    // CRC32C still finds what was changed.
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(!farlane(&["verify", &path]).status.success(), "a changed bit is found");
+
     let told = fail(&[&record[..], &["--force", "--ring"]].concat());
     assert!(told.contains("give --ring SIZE"), "{told}");
     let told = fail(&[&record[..], &["--force", "--ring", "1MiB"]].concat());

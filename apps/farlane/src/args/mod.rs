@@ -21,6 +21,7 @@ mod record_control;
 mod record_export;
 mod record_metrics;
 mod record_proof;
+mod record_raw;
 mod record_ring;
 mod sandbox;
 mod secrets;
@@ -67,6 +68,7 @@ pub(crate) use record_control::{RecordAction, RecordControlArgs, RecordRequest, 
 pub(crate) use record_export::{Datatype, Format, RecordingExport};
 pub(crate) use record_metrics::MetricsArgs;
 pub(crate) use record_proof::{DigestArg, ProofArgs, VerifyArgs};
+pub(crate) use record_raw::{RawArgs, RawReplayArgs};
 pub(crate) use record_ring::{KeepFor, PinArgs, RingArgs};
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
@@ -215,7 +217,7 @@ pub(crate) enum Command {
     FloorServer(FloorServerArgs),
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Output {
     /// Print JSON for machines instead of text for people
     #[arg(long)]

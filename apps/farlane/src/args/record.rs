@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum, value_parser};
 use record::format::{ALIGNMENT, CHUNK_MAX, CHUNK_MIN, is_chunk_length};
 
 use super::{
-    MetricsArgs, Output, ProofArgs, RecordAction, RecorderControl, RingArgs, UdpUrl, parse_positive_size,
-    parse_positive_time, parse_size, parse_time,
+    MetricsArgs, Output, ProofArgs, RawArgs, RawReplayArgs, RecordAction, RecorderControl, RingArgs, UdpUrl,
+    parse_positive_size, parse_positive_time, parse_size, parse_time,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -22,11 +22,14 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane record ctl ring.control pin --last 30s
   farlane record --from udp://0.0.0.0:5004 --to crash.rec --pre-trigger 5s --rate 80MB --control crash.control
   farlane record ctl crash.control trigger
+  farlane record --from tcp-listen://127.0.0.1:5000 --to /dev/nvme1n1 --raw --start-address 1GiB --chunks 8192 --force
+  farlane record --each --from tcp-listen://127.0.0.1:5000 --to a.rec --from tcp-listen://127.0.0.1:5001 --to b.rec
   farlane record --from generate:100MB --to test.rec --size 1GiB --rate 100MB --pause 2s";
 pub(super) const REPLAY_EXAMPLES: &str = "Examples:
   farlane replay flight.rec --to copy.bin --speed max
   farlane replay flight.rec --to tcp-connect://127.0.0.1:5001 --speed 2 --json
-  farlane replay flight.rec --to udp://239.1.2.3:5000 --from-time 90s --loop 3";
+  farlane replay flight.rec --to udp://239.1.2.3:5000 --from-time 90s --loop 3
+  farlane replay /dev/nvme1n1 --raw --start-address 1GiB --maximum-address 2GiB --to copy.bin";
 
 /// Where bytes come from.
 #[derive(Clone, Debug)]
@@ -152,7 +155,7 @@ pub(crate) enum OnFullArg {
 }
 
 /// Record streams without a gap, or with every gap declared.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct RecordArgs {
     #[command(subcommand)]
@@ -187,6 +190,12 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "PATH|URL", required = true)]
     pub(crate) to: Vec<PathBuf>,
 
+    /// Record each --from to the --to of the same place, as a recording of its own.
+    ///
+    /// There are as many --to as --from. --size, --rate, --buffer and --ring are those of each
+    /// recording
+    #[arg(long)]
+    pub(crate) each: bool,
     /// Overwrite what the file or block device holds
     #[arg(long)]
     pub(crate) force: bool,
@@ -215,6 +224,7 @@ pub(crate) struct RecordArgs {
     /// The longest pause of the medium that the buffer is to bridge
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "rate")]
     pub(crate) pause: Option<Duration>,
+
     /// Keep what comes within this time in the buffer, and write nothing of it until somebody
     /// triggers: farlane record ctl PATH trigger, SIGUSR1, or the registers.
     ///
@@ -222,12 +232,15 @@ pub(crate) struct RecordArgs {
     /// buffer's size follows
     #[arg(long, value_name = "TIME", value_parser = parse_positive_time, conflicts_with = "ring")]
     pub(crate) pre_trigger: Option<Duration>,
+
     /// End after this time; with --pre-trigger, after the trigger
     #[arg(long = "for", value_name = "TIME", value_parser = parse_positive_time)]
     pub(crate) time: Option<Duration>,
     /// End after this many bytes of all sources together; with --pre-trigger, after the trigger
     #[arg(long, value_name = "SIZE", value_parser = parse_positive_size)]
     pub(crate) size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) raw: RawArgs,
     #[command(flatten)]
     pub(crate) ring: RingArgs,
     #[command(flatten)]
@@ -241,7 +254,7 @@ pub(crate) struct RecordArgs {
 }
 
 /// Which recording.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RecordingArgs {
     /// The recording; of a striped one, every member
     #[arg(value_name = "RECORDING", required = true)]
@@ -293,7 +306,7 @@ pub(crate) struct RangeArgs {
 }
 
 /// Send what was recorded.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The recording; of a striped one, every member
     #[arg(id = "recording", value_name = "RECORDING", required = true)]
@@ -313,6 +326,8 @@ pub(crate) struct ReplayArgs {
     pub(crate) stream: u32,
     #[command(flatten)]
     pub(crate) range: RangeArgs,
+    #[command(flatten)]
+    pub(crate) raw: RawReplayArgs,
     /// Send everything so many times; 0 is without end
     #[arg(long = "loop", value_name = "N", default_value_t = 1)]
     pub(crate) passes: u64,

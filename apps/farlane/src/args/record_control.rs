@@ -19,7 +19,7 @@ const PIN_EXAMPLES: &str = "Examples:
   farlane record ctl flight.control pin --nothing";
 
 /// What to do with a running recorder.
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum RecordAction {
     /// Ask a running recorder, or tell it what to do
     #[command(after_help = CONTROL_EXAMPLES)]
@@ -27,7 +27,7 @@ pub(crate) enum RecordAction {
 }
 
 /// Which recorder, and what it is asked.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RecordControlArgs {
     /// The control socket of a running farlane record or replay
     #[arg(value_name = "PATH")]
@@ -37,7 +37,7 @@ pub(crate) struct RecordControlArgs {
 }
 
 /// What a recorder is asked.
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum RecordRequest {
     /// Show the medium, the addresses that are written or read, and the account of bytes
     Status(Output),
@@ -57,7 +57,7 @@ pub(crate) enum RecordRequest {
 }
 
 /// How a recorder is asked.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(group = ArgGroup::new("asked").multiple(true))]
 pub(crate) struct RecorderControl {
     /// Answer farlane record ctl at this socket.

@@ -7,7 +7,7 @@ use clap::Args;
 use super::parse_address;
 
 /// Who may watch.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct MetricsArgs {
     /// Answer HTTP requests at this address with the recording's figures, as Prometheus reads them,
     /// e.g. --metrics 127.0.0.1:9420.

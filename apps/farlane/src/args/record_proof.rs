@@ -17,7 +17,7 @@ pub(crate) enum DigestArg {
 }
 
 /// How what was recorded is proved.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ProofArgs {
     /// Compute this digest of each stream for the certificate.
     ///
@@ -32,7 +32,7 @@ pub(crate) struct ProofArgs {
 }
 
 /// Which recording is to be proved, and what for.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     pub(crate) recording: RecordingArgs,

@@ -42,7 +42,7 @@ impl FromStr for KeepSpec {
 }
 
 /// Whether and how the oldest is overwritten.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RingArgs {
     /// Overwrite the oldest when the medium, or so much of it, is full.
     ///
@@ -60,7 +60,7 @@ pub(crate) struct RingArgs {
 }
 
 /// What is to be pinned in a ring.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(group = clap::ArgGroup::new("pinned").args(["last", "from_offset", "nothing"]).required(true))]
 pub(crate) struct PinArgs {
     /// Pin what came in all streams within this time

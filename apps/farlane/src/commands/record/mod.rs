@@ -2,10 +2,12 @@
 
 mod control;
 mod ctl;
+mod each;
 pub(crate) mod export;
 mod gaps;
 mod metrics;
 mod part;
+mod raw;
 pub(crate) mod recorder;
 pub(crate) mod replay;
 mod ring;

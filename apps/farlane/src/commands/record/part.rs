@@ -7,13 +7,18 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use engine::Nanos;
 use live::drivers::record::{Block, Recording};
 use record::format::{Content, Entry, HEADER_LENGTH, PACKET_HEAD, Packet, Packets};
-use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Survey};
+use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, FLUSH_DEFAULT, Survey};
 
+use super::trigger::date;
 use super::{first, open_recording, unreadable};
 use crate::args::{Moment, RangeArgs};
 use crate::error::Error;
+
+/// The last chunk of a stream has no later bytes: a recorder ends one that is not full earlier.
+const LAST_CHUNK: Nanos = Nanos::new(2 * FLUSH_DEFAULT.get());
 
 /// Part of a stream.
 #[derive(Clone, Debug)]
@@ -56,6 +61,10 @@ impl Part {
             let expected = format!("less than {behind}, where the stream ends");
             return Err(Error::Range { what: "--from-offset", value: start, expected });
         }
+        let last = last_time(survey, &entries);
+        if from > last {
+            return Err(Error::BehindEnd { asked: date(from), end: date(last) });
+        }
         let from_time = |place: u64| range.bytes.map_or(u64::MAX, |bytes| place.saturating_add(bytes));
         // A chunk has what came until the next one began.
         let ends: Vec<_> = entries.iter().skip(1).map(|entry| entry.time).chain([u64::MAX]).collect();
@@ -90,6 +99,16 @@ impl Part {
     /// Whether the stream consists of packets.
     pub(super) const fn is_packets(&self) -> bool {
         matches!(self.content, Content::Packets(_))
+    }
+}
+
+/// The latest time at which something of the last of `entries` may have come.
+fn last_time(survey: &Survey, entries: &[Entry]) -> u64 {
+    let Some(last) = entries.last() else { return u64::MAX };
+    match survey.trigger.is_some_and(|trigger| last.time < trigger.time) {
+        // A chunk that waited for a trigger may have taken long.
+        true => u64::MAX,
+        false => last.time.saturating_add(LAST_CHUNK.get()),
     }
 }
 

@@ -5,18 +5,19 @@ use std::path::{Path, PathBuf};
 use engine::Nanos;
 use live::carrier::identity::Identity;
 use live::drivers::record::{
-    Far, Handle, Limits, Place, Recorded, Recording, Refused, SecondSignal, Source, Target, record,
-    stop_on_signals,
+    Far, Handle, Heard, Limits, Place, Recorded, Recording, Refused, SecondSignal, Source, Status, Target,
+    record, stop_on_signals,
 };
-use record::format::{MEMBERS_MAX, STREAMS_MAX};
+use record::format::{MEMBERS_MAX, STREAMS_MAX, StreamTotals};
 use record::registers::Direction;
 use record::{BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::gaps::{gaps_json, gaps_text};
 use super::view::View;
 use super::{
-    control, ctl, far, first, hex, metrics, parts, print, print_json, ring, sources, trigger, unreadable,
+    control, ctl, each, far, first, hex, metrics, parts, print, print_json, raw, ring, sources, trigger,
+    unreadable,
 };
 use crate::args::{DigestArg, RecordAction, RecordArgs};
 use crate::commands::preflight::{self, answer::time_of};
@@ -39,7 +40,7 @@ fn far_target(to: &Path) -> Result<Option<Box<Far>>, Error> {
 }
 
 /// The number of chunks in the buffer.
-fn chunks(args: &RecordArgs) -> Result<usize, Error> {
+pub(super) fn chunks(args: &RecordArgs) -> Result<usize, Error> {
     let chunk = u64::from(args.chunk);
     let paused = args.rate.zip(args.pause).map(|(rate, pause)| {
         u64::try_from(u128::from(rate) * pause.as_nanos() / 1_000_000_000).unwrap_or(u64::MAX)
@@ -81,11 +82,17 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
         let expected = format!("1 to {MEMBERS_MAX}");
         return Err(Error::Range { what: "the number of --to", value: to.len() as u64, expected });
     }
+    if args.each && args.from.len() != to.len() {
+        return Err(Error::Each { from: args.from.len(), to: to.len() });
+    }
     let handle =
         Handle::new(Direction::Write, stop_on_signals(SecondSignal::Nothing).map_err(Error::Output)?);
     if args.pre_trigger.is_some() {
         handle.trigger_on_signal().map_err(Error::Output)?;
         handle.update(|status| status.pre_trigger = trigger::keep(args));
+    }
+    if args.raw.raw {
+        raw::check(args, &handle)?;
     }
     trigger::warn(args, chunks(args)?);
     sources::check(args, to)?;
@@ -94,10 +101,27 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
         let bound = bound.map_err(|error| Error::Metrics { address, error })?;
         note!("farlane: figures at http://{bound}/metrics");
     }
-    control::serve(&args.control, &handle, args.output.json, || session(args, to, &handle))
+    control::serve(&args.control, &handle, args.output.json, || match (args.each, args.raw.raw) {
+        (true, _) => each::session(args, &handle),
+        (false, true) => raw::session(args, &handle),
+        (false, false) => session(args, to, &handle),
+    })
 }
 
 fn session(args: &RecordArgs, to: &[PathBuf], handle: &Handle) -> Result<(), Error> {
+    let mut view = View::new(args.output.json);
+    let recorded = one(args, to, handle, |status| view.tell(status));
+    view.end();
+    finish(args, first(to), &recorded?)
+}
+
+/// Makes one recording.
+pub(super) fn one(
+    args: &RecordArgs,
+    to: &[PathBuf],
+    handle: &Handle,
+    tell: impl FnMut(&Status),
+) -> Result<Recorded, Error> {
     let open = |url| sources::open(url, args);
     let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut id = [0; 16];
@@ -113,12 +137,13 @@ fn session(args: &RecordArgs, to: &[PathBuf], handle: &Handle) -> Result<(), Err
     warn(args, to, buffer);
     let limits = Limits { time: args.time, bytes: args.size };
     let signing = args.proof.sign.as_deref().map(Identity::read).transpose()?;
-    let recorded = recorded(args, to, config, sources, limits, handle)?;
+    let place = place(args, to)?;
+    let recorded = record(place, config, sources, limits, handle, tell).map_err(|why| refused(to, why))?;
     if let Some(identity) = signing.filter(|_| recorded.is_certified) {
         let signed = Recording::sign(parts(to, true)?, &identity);
         signed.map_err(|error| unreadable(first(to), error))?;
     }
-    finish(args, first(to), &recorded)
+    Ok(recorded)
 }
 
 /// Tells what is to be expected of the medium, if the rate is known and something is.
@@ -134,80 +159,88 @@ fn warn(args: &RecordArgs, to: &[PathBuf], buffer: u64) {
     }
 }
 
-fn recorded(
-    args: &RecordArgs,
-    to: &[PathBuf],
-    config: Config,
-    sources: Vec<Source>,
-    limits: Limits,
-    handle: &Handle,
-) -> Result<Recorded, Error> {
-    let mut view = View::new(args.output.json);
-    let target = |path| Ok(far_target(path)?.map_or(Target::Path(path), Target::Far));
+/// The medium that `path` names.
+pub(super) fn target(path: &Path) -> Result<Target<'_>, Error> {
+    Ok(far_target(path)?.map_or(Target::Path(path), Target::Far))
+}
+
+fn place<'a>(args: &RecordArgs, to: &'a [PathBuf]) -> Result<Place<'a>, Error> {
     let targets = to.iter().map(|path| target(path)).collect::<Result<_, Error>>()?;
-    let place = Place { targets, overwrite: args.force };
-    let recorded = record(place, config, sources, limits, handle, |status| view.tell(status));
-    view.end();
-    recorded.map_err(|refused| {
-        let (member, error) = match refused {
-            Refused::Unfit(why) => return Error::Ring { path: first(to).to_owned(), why },
-            Refused::Medium { member, error } => (member, error),
-        };
-        let path = to.get(member).cloned().unwrap_or_default();
-        match error.kind() {
-            std::io::ErrorKind::AlreadyExists => Error::Occupied { path },
-            std::io::ErrorKind::WouldBlock => Error::Recorded { path },
-            _ => Error::File { path, error },
-        }
-    })
+    Ok(Place { targets, overwrite: args.force })
+}
+
+/// Why a recording can't begin, for the person who asked for it.
+pub(super) fn refused(to: &[PathBuf], refused: Refused) -> Error {
+    let (member, error) = match refused {
+        Refused::Unfit(why) => return Error::Ring { path: first(to).to_owned(), why },
+        Refused::Medium { member, error } => (member, error),
+    };
+    let path = to.get(member).cloned().unwrap_or_default();
+    match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Error::Occupied { path },
+        std::io::ErrorKind::WouldBlock => Error::Recorded { path },
+        _ => Error::File { path, error },
+    }
 }
 
 fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error> {
-    let certificate = &recorded.certificate;
-    let (came, stored, lost) = (certificate.bytes_in(), certificate.bytes_stored(), certificate.bytes_lost());
-    let digest = |sha256| certificate.has_digests.then(|| hex(sha256));
-    let sha256 = digest(&certificate.sha256);
-    let overwritten = certificate.bytes_overwritten();
     live::sys::telling::flush();
-    if args.output.json {
-        let streams: Vec<_> = certificate
-            .streams
-            .iter()
-            .zip(recorded.heard.iter().zip(&recorded.broken))
-            .map(|(stream, (heard, broken))| {
-                let mut account = json!({ "bytes_in": stream.bytes_in, "bytes_stored": stream.stored,
-                    "bytes_lost": stream.lost, "bytes_overwritten": stream.overwritten,
-                    "sha256": digest(&stream.sha256), "broken": broken });
-                sources::add_heard(&mut account, heard.as_ref());
-                account
-            })
-            .collect();
-        print_json(&json!({ "event": "end", "reason": certificate.reason.words(), "bytes_in": came,
-            "bytes_stored": stored, "bytes_lost": lost, "bytes_overwritten": overwritten, "gaps": gaps_json(&recorded.gaps),
-            "high_water_bytes": certificate.high_water, "sha256": sha256, "streams": streams,
-            "triggered": recorded.triggered.map(trigger::trigger_json), "certified": recorded.is_certified }))?;
-    } else {
-        let reason = certificate.reason.words();
-        let more = if overwritten > 0 { format!(" + {overwritten} B overwritten") } else { String::new() };
-        let mut text =
-            format!("{came} B in = {stored} B stored + {lost} B in declared gaps{more} ({reason})\n");
-        text += &match recorded.triggered {
-            Some(triggered) => format!("  {}\n", trigger::text(triggered)),
-            None if args.pre_trigger.is_some() => "  never triggered: nothing is recorded\n".to_owned(),
-            None => String::new(),
-        };
-        text += &gaps_text(&recorded.gaps);
-        text += &sources::heard_text(&recorded.heard);
-        for (stream, why) in recorded.broken.iter().enumerate() {
-            let broken = |why| format!("  stream {stream} broke off: {why}; what came before is recorded\n");
-            text += &why.as_ref().map(broken).unwrap_or_default();
+    match args.output.json {
+        true => {
+            let mut account = account(recorded);
+            account["event"] = "end".into();
+            print_json(&account)?;
         }
-        let sha256 = sha256.unwrap_or_else(|| "not computed (--digest none)".to_owned());
-        text += &format!("  high water {} B, SHA-256 {sha256}\n", certificate.high_water);
-        print(&text)?;
+        false => print(&text(args, recorded))?,
     }
     match recorded.is_certified {
         true => Ok(()),
         false => Err(Error::NotProved { path: to.to_owned() }),
     }
+}
+
+/// The account of a recording.
+pub(super) fn account(recorded: &Recorded) -> Value {
+    let certificate = &recorded.certificate;
+    let digest = |sha256: &[u8; 32]| certificate.has_digests.then(|| hex(sha256));
+    let heard = recorded.heard.iter().zip(&recorded.broken);
+    let stream = |(stream, (heard, broken)): (&StreamTotals, (&Option<Heard>, &Option<String>))| {
+        let mut account = json!({ "bytes_in": stream.bytes_in, "bytes_stored": stream.stored,
+            "bytes_lost": stream.lost, "bytes_overwritten": stream.overwritten,
+            "sha256": digest(&stream.sha256), "broken": broken });
+        sources::add_heard(&mut account, heard.as_ref());
+        account
+    };
+    let streams: Vec<_> = certificate.streams.iter().zip(heard).map(stream).collect();
+    json!({ "reason": certificate.reason.words(), "bytes_in": certificate.bytes_in(),
+        "bytes_stored": certificate.bytes_stored(), "bytes_lost": certificate.bytes_lost(),
+        "bytes_overwritten": certificate.bytes_overwritten(), "gaps": gaps_json(&recorded.gaps),
+        "high_water_bytes": certificate.high_water, "sha256": digest(&certificate.sha256),
+        "streams": streams, "triggered": recorded.triggered.map(trigger::trigger_json),
+        "certified": recorded.is_certified })
+}
+
+/// The account of a recording, for a person.
+pub(super) fn text(args: &RecordArgs, recorded: &Recorded) -> String {
+    let certificate = &recorded.certificate;
+    let (came, stored, lost) = (certificate.bytes_in(), certificate.bytes_stored(), certificate.bytes_lost());
+    let (reason, overwritten) = (certificate.reason.words(), certificate.bytes_overwritten());
+    let more = if overwritten > 0 { format!(" + {overwritten} B overwritten") } else { String::new() };
+    let mut text = format!("{came} B in = {stored} B stored + {lost} B in declared gaps{more} ({reason})\n");
+    text += &match recorded.triggered {
+        Some(triggered) => format!("  {}\n", trigger::text(triggered)),
+        None if args.pre_trigger.is_some() => "  never triggered: nothing is recorded\n".to_owned(),
+        None => String::new(),
+    };
+    text += &gaps_text(&recorded.gaps);
+    text += &sources::heard_text(&recorded.heard);
+    for (stream, why) in recorded.broken.iter().enumerate() {
+        let broken = |why| format!("  stream {stream} broke off: {why}; what came before is recorded\n");
+        text += &why.as_ref().map(broken).unwrap_or_default();
+    }
+    let sha256 = match certificate.has_digests {
+        true => hex(&certificate.sha256),
+        false => "not computed (--digest none)".to_owned(),
+    };
+    text + &format!("  high water {} B, SHA-256 {sha256}\n", certificate.high_water)
 }

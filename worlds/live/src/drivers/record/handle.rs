@@ -96,6 +96,8 @@ pub struct Status {
     pub chunk: u32,
     /// Whether the oldest is overwritten when the medium is full.
     pub is_ring: bool,
+    /// Whether whoever starts it may say from where to where.
+    pub can_address: bool,
     /// For how long a recording keeps bytes until it is triggered; `None` if it waits for nothing.
     pub pre_trigger: Option<Nanos>,
     /// What it keeps, while it waits for that.
@@ -124,6 +126,7 @@ impl Status {
             buffer: 0,
             chunk: 0,
             is_ring: false,
+            can_address: false,
             pre_trigger: None,
             kept: None,
             triggered: None,
@@ -210,15 +213,27 @@ impl Handle {
         if status.state.is_under_way() {
             return false;
         }
-        let pre_trigger = status.pre_trigger;
+        let (pre_trigger, can_address) = (status.pre_trigger, status.can_address);
+        let (start_address, maximum_address) = (status.start_address, status.maximum_address);
         let state = if pre_trigger.is_some() { State::Armed } else { State::Running };
-        *status = Status { state, pre_trigger, ..Status::idle(status.direction) };
+        let idle = Status::idle(status.direction);
+        *status = Status { state, pre_trigger, can_address, start_address, maximum_address, ..idle };
         // What was asked of the recording before does not concern this one.
         self.requests().clear();
         self.told.stop.store(false, Ordering::Relaxed);
         self.take_trigger();
         self.told.start.store(true, Ordering::Relaxed);
         true
+    }
+
+    /// The same, from and up to these addresses, where it is one that can be told.
+    pub fn start_between(&self, first: u64, maximum: u64) -> bool {
+        self.update(|status| {
+            if status.can_address && !status.state.is_under_way() {
+                (status.start_address, status.maximum_address) = (first, maximum);
+            }
+        });
+        self.start()
     }
 
     /// Has what is kept written, and all that comes from now on. Returns false if the recording
@@ -241,7 +256,7 @@ impl Handle {
     }
 
     /// When somebody triggered, if somebody did since the last call.
-    pub(super) fn take_trigger(&self) -> Option<Time> {
+    pub fn take_trigger(&self) -> Option<Time> {
         let is_asked = self.told.trigger.swap(false, Ordering::Acquire);
         let nanos = self.told.trigger_time.swap(0, Ordering::Relaxed);
         let told = Time { nanos, source: TimeSource::Host };

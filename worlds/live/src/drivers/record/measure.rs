@@ -75,7 +75,9 @@ impl Measurement {
     /// # Errors
     /// The system's; `WouldBlock` if somebody else records there.
     pub fn open(target: Target<'_>) -> io::Result<Self> {
-        Sink::create(target, true).map(|sink| Self { sink })
+        let mut sink = Sink::create(target, true, 0)?;
+        sink.empty()?;
+        Ok(Self { sink })
     }
 
     /// The length in bytes of a medium that can't grow.

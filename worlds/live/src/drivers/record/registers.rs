@@ -18,8 +18,8 @@ impl Panel for Handle {
     fn obey(&mut self, command: Command) {
         // The registers take commands for the direction that they show alone.
         match command {
-            Command::Start { .. } => {
-                self.start();
+            Command::Start { first_address, maximum_address, .. } => {
+                self.start_between(first_address, maximum_address);
             }
             Command::Stop(_) => self.stop(),
             Command::Trigger => {
@@ -65,7 +65,7 @@ fn values(status: &Status) -> Values {
         chunk: status.chunk,
         chunks: u32::try_from(chunks).unwrap_or(u32::MAX),
         can_trigger: status.pre_trigger.is_some(),
-        can_address: false,
+        can_address: status.can_address,
         write,
         read,
     }

@@ -79,8 +79,8 @@ impl Source {
         matches!(self.on_full, OnFull::Drop)
     }
 
-    /// Whether it has packets, which [`Source::take_packets`] takes.
-    pub(super) const fn has_packets(&self) -> bool {
+    /// Whether it has packets, and no bytes without bounds.
+    pub const fn has_packets(&self) -> bool {
         matches!(self.kind, Kind::Datagrams(_) | Kind::Packets(_))
     }
 

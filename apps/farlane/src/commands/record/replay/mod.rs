@@ -1,6 +1,7 @@
 //! `farlane replay`: what was recorded, at its pace.
 
 mod destination;
+mod raw;
 
 use std::time::Duration;
 
@@ -99,7 +100,10 @@ impl Replay<'_> {
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
     let handle = Handle::new(Direction::Read, stop_on_signals(SecondSignal::Exit).map_err(Error::Output)?);
-    control::serve(&args.control, &handle, args.output.json, || session(args, &handle))
+    control::serve(&args.control, &handle, args.output.json, || match args.raw.raw {
+        true => raw::session(args, &handle),
+        false => session(args, &handle),
+    })
 }
 
 fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {

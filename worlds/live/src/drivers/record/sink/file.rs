@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engine::Buffer;
 use record::Fault;
@@ -63,17 +63,21 @@ pub(in crate::drivers::record) struct FileSink {
     waiting: VecDeque<(Option<u64>, Call)>,
     is_direct: bool,
     ahead: Ahead,
+    is_file: bool,
+    /// The file, if it was made for this recording and nothing was done with it.
+    made: Option<PathBuf>,
 }
 
 impl FileSink {
     /// Opens a file of its own for a recording. Transfers bypass the page cache where the file
-    /// system allows it. With `overwrite`, whatever was in the file is gone.
+    /// system allows it. What is there stays until [`FileSink::empty`].
     ///
     /// # Errors
     /// The system's; `WouldBlock` if somebody else records there; `AlreadyExists` if there is
     /// something that was not to be overwritten.
-    pub(super) fn create(path: &Path, overwrite: bool) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, overwrite: bool, first: u64) -> io::Result<Self> {
         media(path)?;
+        let made = (!path.exists()).then(|| path.to_owned());
         let open = |flags: OFlags| {
             let flags = flags.bits().cast_signed();
             OpenOptions::new()
@@ -89,19 +93,36 @@ impl FileSink {
             Err(_) => (open(OFlags::empty())?, false),
         };
         lock(&file, false).map_err(io::Error::from)?;
-        if !overwrite && holds_something(path)? {
+        if !overwrite && holds_something(path, first)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let grows = !file.metadata()?.file_type().is_block_device();
-        if grows {
-            file.set_len(0)?;
-        }
-        let begun = grows && allocate(&file, 0, AHEAD_FIRST, FallocateFlags::empty()).is_ok();
-        let ahead = Ahead { grows, end: begun.then_some(AHEAD_FIRST), is_under_way: false, written: 0 };
+        let is_file = !file.metadata()?.file_type().is_block_device();
+        let ahead = Ahead { grows: false, end: None, is_under_way: false, written: 0 };
         let kernel = Kernel::cooperative(file);
         let names = vec![None; CALLS_MAX as usize];
         let free = (0..CALLS_MAX).rev().collect();
-        Ok(Self { kernel, names, free, waiting: VecDeque::new(), is_direct, ahead })
+        Ok(Self { kernel, names, free, waiting: VecDeque::new(), is_direct, ahead, is_file, made })
+    }
+
+    /// The file stays, whatever happens to it.
+    pub(super) fn keep(&mut self) {
+        self.made = None;
+    }
+
+    /// Lets go of what was in the file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn empty(&mut self) -> io::Result<()> {
+        self.made = None;
+        if self.is_file {
+            self.ahead.grows = true;
+            let file = self.kernel.file();
+            file.set_len(0)?;
+            let begun = allocate(file, 0, AHEAD_FIRST, FallocateFlags::empty()).is_ok();
+            self.ahead.end = begun.then_some(AHEAD_FIRST);
+        }
+        Ok(())
     }
 
     /// Whether writes bypass the page cache.
@@ -180,9 +201,15 @@ impl FileSink {
 }
 
 impl Drop for FileSink {
-    /// Gives back the space behind the last write, once nobody writes any more.
+    /// Gives back the space behind the last write, once nobody writes any more; or the file, if
+    /// nothing was done with it.
     fn drop(&mut self) {
         self.kernel.finish();
+        if let Some(path) = &self.made {
+            // Who is refused finds everything as it was.
+            let _ = std::fs::remove_file(path);
+            return;
+        }
         let (file, written) = (self.kernel.file(), self.ahead.written);
         let length = file.metadata().map_or(0, |metadata| metadata.len());
         if self.ahead.grows && length > written {
@@ -200,9 +227,11 @@ fn fault(error: &io::Error) -> Fault {
     }
 }
 
-/// Whether the file or block device begins with anything but zeroes.
-fn holds_something(path: &Path) -> io::Result<bool> {
+/// Whether the file or block device has anything but zeroes from the address `first` on.
+fn holds_something(path: &Path, first: u64) -> io::Result<bool> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(LOOKED_AT as u64).read_to_end(&mut bytes)?;
+    let mut file = File::open(path)?;
+    file.seek(io::SeekFrom::Start(first))?;
+    file.take(LOOKED_AT as u64).read_to_end(&mut bytes)?;
     Ok(bytes.iter().any(|byte| *byte != 0))
 }

@@ -42,20 +42,21 @@ pub enum Target<'a> {
 }
 
 impl Sink {
-    /// Takes the medium for a recording. With `overwrite`, whatever was there is gone.
+    /// Takes the medium for a recording from the address `first` on. What is there stays until
+    /// [`Sink::empty`].
     ///
     /// # Errors
     /// The system's; `WouldBlock` if somebody else records there; `AlreadyExists` if there is
     /// something that was not to be overwritten.
-    pub(super) fn create(target: Target<'_>, overwrite: bool) -> io::Result<Self> {
+    pub(super) fn create(target: Target<'_>, overwrite: bool, first: u64) -> io::Result<Self> {
         match target {
             Target::Path(path) => {
-                let kind = Kind::File(Box::new(FileSink::create(path, overwrite)?));
+                let kind = Kind::File(Box::new(FileSink::create(path, overwrite, first)?));
                 Ok(Self { kind, medium: medium::of_path(path)? })
             }
             Target::Far(mut far) => {
                 let mut start = vec![0; LOOKED_AT];
-                let length = far.read_at(&mut start, 0)?;
+                let length = far.read_at(&mut start, first)?;
                 match !overwrite && start[..length].iter().any(|byte| *byte != 0) {
                     true => Err(io::ErrorKind::AlreadyExists.into()),
                     false => {
@@ -64,6 +65,24 @@ impl Sink {
                     }
                 }
             }
+        }
+    }
+
+    /// Lets go of what was there, as far as the medium is not written over anyway.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn empty(&mut self) -> io::Result<()> {
+        match &mut self.kind {
+            Kind::File(file) => file.empty(),
+            Kind::Far(_) => Ok(()),
+        }
+    }
+
+    /// Only what is written changes, and a file that was made stays.
+    pub(super) fn keep(&mut self) {
+        if let Kind::File(file) = &mut self.kind {
+            file.keep();
         }
     }
 

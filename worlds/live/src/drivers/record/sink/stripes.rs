@@ -64,7 +64,12 @@ impl Stripes {
         }
         let mut members = Vec::new();
         for (member, target) in targets.into_iter().enumerate() {
-            members.push(Sink::create(target, overwrite).map_err(|error| Refused::Medium { member, error })?);
+            members
+                .push(Sink::create(target, overwrite, 0).map_err(|error| Refused::Medium { member, error })?);
+        }
+        // One that refuses costs the others nothing.
+        for (member, sink) in members.iter_mut().enumerate() {
+            sink.empty().map_err(|error| Refused::Medium { member, error })?;
         }
         let models: Vec<_> = members.iter().map(|sink| sink.medium().model.clone()).collect();
         let mut medium = Medium { bytes: 0, model: models.join(" + ") };

@@ -1,0 +1,172 @@
+//! A recording of its own for each source, all at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use live::drivers::record::{Handle, Recorded, State, Status, Triggered};
+use record::registers::Direction;
+use record::{Kept, Progress};
+use serde_json::{Value, json};
+
+use super::view::View;
+use super::{first, print, print_json, recorder};
+use crate::args::{RecordArgs, SourceUrl};
+use crate::error::Error;
+
+/// How often the recordings are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often somebody is told how far they are.
+const TELL_EVERY: Duration = Duration::from_millis(250);
+
+/// Records each source to its own place, and tells of all together.
+pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
+    let pair = |(from, to): (&SourceUrl, &PathBuf)| {
+        let (from, to) = (vec![from.clone()], vec![to.clone()]);
+        RecordArgs { from, to, ..args.clone() }
+    };
+    let own: Vec<_> = args.from.iter().zip(&args.to).map(pair).collect();
+    let handles: Vec<_> = own.iter().map(|_| Handle::new(Direction::Write, Arc::default())).collect();
+    let mut view = View::new(args.output.json);
+    let ended: Vec<_> = thread::scope(|scope| {
+        let start = |(args, handle): (&'_ RecordArgs, &Handle)| {
+            let (args, handle) = (args.clone(), handle.clone());
+            scope.spawn(move || {
+                let recorded = recorder::one(&args, &args.to, &handle, |_| {});
+                if recorded.is_err() {
+                    handle.fail();
+                }
+                recorded
+            })
+        };
+        let threads: Vec<_> = own.iter().zip(&handles).map(start).collect();
+        watch(&handles, handle, &mut view, || threads.iter().all(thread::ScopedJoinHandle::is_finished));
+        threads.into_iter().map(|thread| thread.join().expect("a recording does not panic")).collect()
+    });
+    view.end();
+    report(args, &own, ended)
+}
+
+/// Passes on what somebody asks for, and tells how far all of them are, until `is_over`.
+fn watch(handles: &[Handle], all: &Handle, view: &mut View, is_over: impl Fn() -> bool) {
+    let mut told = Instant::now();
+    while !is_over() {
+        let statuses: Vec<_> = handles.iter().map(Handle::status).collect();
+        // One that can't be made is no reason to make the others.
+        if all.is_stopped() || statuses.iter().any(|status| status.state == State::Failed) {
+            handles.iter().for_each(Handle::stop);
+        }
+        if all.take_trigger().is_some() {
+            for handle in handles {
+                handle.trigger();
+            }
+        }
+        all.update(|status| *status = together(&statuses));
+        if told.elapsed() >= TELL_EVERY {
+            told = Instant::now();
+            view.tell(&all.status());
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    let statuses: Vec<_> = handles.iter().map(Handle::status).collect();
+    all.update(|status| *status = together(&statuses));
+    view.tell(&all.status());
+}
+
+/// What is told of several recordings at once.
+fn together(statuses: &[Status]) -> Status {
+    let is_any = |state| statuses.iter().any(|status| status.state == state);
+    let states = [State::Failed, State::Running, State::Armed, State::Ending, State::Idle];
+    let state = states.into_iter().find(|state| is_any(*state)).unwrap_or(State::Ended);
+    let mut all = Status { state, ..Status::idle(Direction::Write) };
+    for status in statuses {
+        all.progress = sum(&all.progress, &status.progress);
+        all.medium.bytes += status.medium.bytes;
+        all.buffer += status.buffer;
+        all.gaps += status.gaps;
+        all.maximum_address += status.maximum_address;
+        all.last_address += status.last_address;
+        all.is_ring |= status.is_ring;
+        all.pre_trigger = all.pre_trigger.or(status.pre_trigger);
+        (all.chunk, all.kept) = (status.chunk, both(all.kept, status.kept));
+        let (writes, own) = (&mut all.writes, &status.writes);
+        writes.ended += own.ended;
+        writes.time += own.time;
+        writes.slowest = writes.slowest.max(own.slowest);
+        writes.pauses += own.pauses;
+        writes.paused += own.paused;
+        writes.longest_pause = writes.longest_pause.max(own.longest_pause);
+    }
+    let triggered: Option<Vec<_>> = statuses.iter().map(|status| status.triggered).collect();
+    all.triggered = triggered.and_then(|all| all.into_iter().reduce(earlier));
+    all
+}
+
+const fn sum(one: &Progress, other: &Progress) -> Progress {
+    Progress {
+        bytes_in: one.bytes_in + other.bytes_in,
+        stored: one.stored + other.stored,
+        acknowledged: one.acknowledged + other.acknowledged,
+        lost: one.lost + other.lost,
+        passed: one.passed + other.passed,
+        overwritten: one.overwritten + other.overwritten,
+        fill: one.fill + other.fill,
+        high_water: one.high_water + other.high_water,
+        last_address: one.last_address + other.last_address,
+    }
+}
+
+/// What both keep: the time of the one that keeps less.
+fn both(one: Option<Kept>, other: Option<Kept>) -> Option<Kept> {
+    let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
+    let (bytes, time) = (one.bytes + other.bytes, one.time.min(other.time));
+    Some(Kept { bytes, time, is_short: one.is_short || other.is_short })
+}
+
+/// The earlier trigger of two, with the bytes before both.
+fn earlier(one: Triggered, other: Triggered) -> Triggered {
+    let first = if one.trigger.time <= other.trigger.time { one } else { other };
+    Triggered { bytes: one.bytes + other.bytes, ..first }
+}
+
+/// Reports each recording, and all together. The first that could not be made counts.
+fn report(args: &RecordArgs, own: &[RecordArgs], ended: Vec<Result<Recorded, Error>>) -> Result<(), Error> {
+    let recorded = ended.into_iter().collect::<Result<Vec<_>, _>>()?;
+    live::sys::telling::flush();
+    let pairs = || own.iter().zip(&recorded);
+    if args.output.json {
+        let recordings: Vec<Value> = pairs()
+            .map(|(args, recorded)| {
+                let mut account = recorder::account(recorded);
+                account["from"] = super::sources::name(&args.from[0]).into();
+                account["to"] = first(&args.to).to_string_lossy().into();
+                account
+            })
+            .collect();
+        let all = |key: &str| recordings.iter().filter_map(|account| account[key].as_u64()).sum::<u64>();
+        let is_certified = recorded.iter().all(|recorded| recorded.is_certified);
+        print_json(
+            &json!({ "event": "end", "bytes_in": all("bytes_in"), "bytes_stored": all("bytes_stored"),
+            "bytes_lost": all("bytes_lost"), "bytes_overwritten": all("bytes_overwritten"),
+            "high_water_bytes": all("high_water_bytes"), "certified": is_certified,
+            "recordings": recordings }),
+        )?;
+    } else {
+        let (mut text, mut sums) = (String::new(), [0; 3]);
+        for (args, recorded) in pairs() {
+            let certificate = &recorded.certificate;
+            sums[0] += certificate.bytes_in();
+            sums[1] += certificate.bytes_stored();
+            sums[2] += certificate.bytes_lost();
+            text += &format!("{}: {}", first(&args.to).display(), recorder::text(args, recorded));
+        }
+        let [came, stored, lost] = sums;
+        text += &format!("all: {came} B in, {stored} B stored, {lost} B in declared gaps\n");
+        print(&text)?;
+    }
+    match pairs().find(|(_, recorded)| !recorded.is_certified) {
+        Some((args, _)) => Err(Error::NotProved { path: first(&args.to).to_owned() }),
+        None => Ok(()),
+    }
+}

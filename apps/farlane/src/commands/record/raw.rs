@@ -1,0 +1,97 @@
+//! `farlane record --raw`: a stream's bytes alone, from an address on.
+
+use live::drivers::record::{Handle, Limits, Recorded, Source, record_raw};
+use record::RawConfig;
+use record::format::{ALIGNMENT, Content};
+use serde_json::{Value, json};
+
+use super::view::View;
+use super::{first, print, print_json, recorder, sources};
+use crate::args::{DigestArg, RecordArgs};
+use crate::error::Error;
+
+/// Refuses what can't be recorded so, and lets others know between which addresses it will be.
+pub(super) fn check(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
+    let ([_], [_]) = (args.from.as_slice(), args.to.as_slice()) else {
+        let (from, to) = (args.from.len(), args.to.len());
+        return Err(Error::Raw { why: format!("{from} --from and {to} --to: expected one of each") });
+    };
+    let (start, end) = (args.raw.start_address, args.raw.maximum_address);
+    if let Some(end) = end.filter(|end| *end <= start) {
+        let why = format!("--start-address {start}: expected less than --maximum-address, which is {end}");
+        return Err(Error::Raw { why });
+    }
+    handle.update(|status| {
+        status.can_address = args.control.on_demand;
+        (status.start_address, status.maximum_address) = (start, end.unwrap_or(0));
+    });
+    Ok(())
+}
+
+pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
+    // Somebody who starts it may have written other addresses.
+    let status = handle.status();
+    let (start, end) = (status.start_address, Some(status.maximum_address).filter(|end| *end > 0));
+    let is_page = |address: u64| address.is_multiple_of(u64::from(ALIGNMENT));
+    if !is_page(start) || end.is_some_and(|end| !is_page(end) || end <= start) {
+        let end = end.unwrap_or(u64::MAX);
+        let why =
+            format!("addresses {start} to {end}: expected multiples of {ALIGNMENT}, the first one less");
+        return Err(Error::Raw { why });
+    }
+    let source = sources::open(&args.from[0], args)?;
+    if source.content() != Content::Bytes || source.has_packets() {
+        let why = format!("{}: expected a source of bytes, and not of packets", sources::name(&args.from[0]));
+        return Err(Error::Raw { why });
+    }
+    let (buffer, has_digest) = (recorder::chunks(args)?, args.proof.digest != DigestArg::None);
+    let config = RawConfig::new(args.chunk, start);
+    let config = RawConfig { buffer, end, chunks: args.raw.chunks, has_digest, ..config };
+    let target = recorder::target(first(&args.to))?;
+    let limits = Limits { time: args.time, bytes: args.size };
+    let recorded = run((target, args.force), config, source, limits, (args, handle));
+    let recorded = recorded?;
+    report(args, start, handle, &recorded)
+}
+
+fn run(
+    place: (live::drivers::record::Target<'_>, bool),
+    config: RawConfig,
+    source: Source,
+    limits: Limits,
+    (args, handle): (&RecordArgs, &Handle),
+) -> Result<Recorded, Error> {
+    let mut view = View::new(args.output.json);
+    let recorded = record_raw(place, config, source, limits, handle, |status| view.tell(status));
+    view.end();
+    recorded.map_err(|why| recorder::refused(&args.to, why))
+}
+
+fn report(args: &RecordArgs, start: u64, handle: &Handle, recorded: &Recorded) -> Result<(), Error> {
+    live::sys::telling::flush();
+    let status = handle.status();
+    if args.output.json {
+        let mut account = recorder::account(recorded);
+        let gaps = account["gaps"].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+        for (gap, known) in gaps.iter_mut().zip(&recorded.gaps) {
+            gap["address"] = (start + known.from).into();
+        }
+        let more = json!({ "event": "end", "raw": true, "start_address": start,
+            "maximum_address": status.maximum_address, "last_address": status.last_address });
+        if let (Value::Object(account), Value::Object(more)) = (&mut account, more) {
+            account.extend(more);
+            // Nothing on the medium certifies anything.
+            if let Some(durable) = account.remove("certified") {
+                account.insert("durable".to_owned(), durable);
+            }
+        }
+        print_json(&account)?;
+    } else {
+        let addresses = format!("  from address {start} up to {}\n", status.last_address);
+        print(&(recorder::text(args, recorded) + &addresses))?;
+    }
+    match recorded.is_certified {
+        true => Ok(()),
+        false => Err(Error::Raw { why: "the medium failed to make durable what it had taken".to_owned() }),
+    }
+}
