@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use cloud_hypervisor_vfio_user::Client;
+use record::registers::layout as at;
 use serde_json::Value;
 use support::running::{Running, wait_until};
 use support::{fail, json, succeed};
@@ -202,4 +204,43 @@ fn a_trigger_that_nobody_waits_for_is_refused() {
     let armed = Armed::start(&["--from", "generate:1MB", "--for", "20s"]);
     let told = fail(&["record", "ctl", &armed.at("control"), "trigger"]);
     assert!(told.contains("start it with --pre-trigger TIME"), "{told}");
+}
+
+#[test]
+fn a_driver_triggers_by_the_registers() {
+    const ARMED: u64 = 1;
+    const RUNNING: u64 = 2;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (recording, socket) = (path("a.rec"), path("registers"));
+    let source = ["record", "--from", "generate:4MB", "--to", &recording, "--pre-trigger", "300ms"];
+    let recorder =
+        Running::start(&[&source[..], &["--on-demand", "--registers", &socket, "--json"]].concat());
+    wait_until("the registers are offered", || Path::new(&socket).exists());
+    let mut client = Client::new(Path::new(&socket)).unwrap();
+    // BAR0 is region 0, the configuration space region 7. Memory Space and Bus Master Enable.
+    client.region_write(7, 4, &6_u16.to_le_bytes()).unwrap();
+    let read = |client: &mut Client, register: u32| {
+        let mut bytes = [0; 8];
+        client.region_read(0, register.into(), &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    let control = |client: &mut Client, bits: u32| {
+        client.region_write(0, (at::WRITING + at::CONTROL).into(), &bits.to_le_bytes()).unwrap();
+    };
+    let can = read(&mut client, at::CAPABILITIES);
+    assert_eq!(can & u64::from(u32::MAX), u64::from(at::CAN_WRITE | at::CAN_TRIGGER));
+    control(&mut client, at::START);
+    let state = |client: &mut Client| read(client, at::WRITING + at::CONTROL) >> 32;
+    wait_until("something is kept", || read(&mut client, at::WRITING + at::BYTES) > 1_000_000);
+    assert_eq!((state(&mut client), read(&mut client, at::WRITING + at::BYTES_STORED)), (ARMED, 0));
+    control(&mut client, at::TRIGGER);
+    wait_until("it records", || state(&mut client) == RUNNING);
+    wait_until("it is stored", || read(&mut client, at::WRITING + at::BYTES_STORED) > 1_500_000);
+    control(&mut client, at::STOP);
+    recorder.signal("INT");
+    let output = String::from_utf8(recorder.output(Duration::from_secs(30)).stdout).unwrap();
+    let end: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    assert!(number(&end["triggered"], "before_ns") > 200_000_000, "{end}");
+    assert_eq!(json(&["verify", &recording, "--json"])["ok"], true);
 }

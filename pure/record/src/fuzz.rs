@@ -1,6 +1,6 @@
 //! Fuzz targets: each takes any bytes and must not panic.
 
-use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, Member, Packets, find_chunk_length};
+use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, Member, Packets, Trigger, find_chunk_length};
 use crate::registers::{Account, Command, Registers, State, Values};
 use crate::scan::Scan;
 use crate::sequence::{FLOWS_MAX, Field, Protocol, Tracker};
@@ -22,6 +22,11 @@ pub fn scan(bytes: &[u8]) {
         let mut again = [0; 8];
         assert_eq!(member.emit(&mut again), 8);
         assert_eq!(bytes[..8], again);
+    }
+    if let Some(trigger) = Trigger::parse(bytes) {
+        let mut again = [0; 16];
+        assert_eq!(trigger.emit(&mut again), 16);
+        assert_eq!(bytes[..16], again);
     }
     let mut scan = Scan::new(CHUNK_MIN, crc);
     // Short pieces, so that few bytes make many chunks.
