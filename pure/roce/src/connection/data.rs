@@ -19,18 +19,19 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// A channel whose first packets have these numbers: of this end, and of the peer.
+    /// A channel whose first packets have these numbers. The peer sends the number that this end
+    /// has told it, and the reverse.
     pub(super) fn new(
         requester: requester::Settings,
         responder: responder::Settings,
-        (ours, theirs): (u32, u32),
+        (expected, first): (u32, u32),
         shared: &Shared,
     ) -> Self {
         let (pool, domain) = (shared.pool.clone(), shared.domain.clone());
         Self {
             peer: requester.peer,
-            requester: Requester::new(requester, Sequence::new(ours), pool.clone()),
-            responder: Responder::new(responder, Sequence::new(theirs), domain, pool),
+            requester: Requester::new(requester, Sequence::new(first), pool.clone()),
+            responder: Responder::new(responder, Sequence::new(expected), domain, pool),
         }
     }
 }

@@ -93,7 +93,7 @@ pub(crate) struct Connection {
     pub(crate) is_ready: bool,
     /// When the device looks after it.
     pub(crate) wake: Option<Instant>,
-    /// The first packet sequence number of this end.
+    /// The first packet sequence number that this end expects: it tells the peer which to send.
     number: u32,
     /// What the peer has asked for.
     request: Option<Request>,

@@ -108,7 +108,7 @@ pub(crate) struct Request {
     /// The transport: 0 is a reliable connection.
     pub(crate) transport: u8,
     pub(crate) flow_control: bool,
-    /// The first packet sequence number.
+    /// The first packet sequence number that the receiver of this message sends.
     pub(crate) number: u32,
     pub(crate) retries: u8,
     pub(crate) rnr_retries: u8,
