@@ -6,7 +6,7 @@
 //! application's handle to a controller, whichever of these drivers leads there. [`attached`] runs
 //! a driver as such a handle wants it, and [`beside`] on a thread of its own. [`emulate`] puts a
 //! modelled network between two live ends. A driver answers questions through [`control`],
-//! [`record`] records streams to files and reads recordings, [`secret_file`] reads what proves who
+//! [`roce`] is RDMA over UDP. [`record`] records streams to files and reads recordings, [`secret_file`] reads what proves who
 //! an end is, and [`mdns`] announces discovery controllers.
 
 pub mod attached;
@@ -20,5 +20,6 @@ pub mod guest;
 pub mod mdns;
 pub mod near;
 pub mod record;
+pub mod roce;
 pub mod secret_file;
 pub mod vfio_user_client;

@@ -1,4 +1,4 @@
-//! CRC32C by the processor's own instructions.
+//! CRCs by the processor's own instructions.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -31,9 +31,16 @@ fn of_short(before: u32, bytes: &[u8]) -> u32 {
     !rest.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
 }
 
+/// Does what [`roce::crc32`] does: the register of a CRC-32 (Ethernet's) after `bytes`.
+pub fn crc32_register(before: u32, bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32IsoHdlc, u64::from(before));
+    digest.update(bytes);
+    u32::try_from(digest.get_state()).expect("a CRC of 32 bits")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::crc32c;
+    use super::{crc32_register, crc32c};
 
     #[test]
     fn it_is_the_engines_function_at_every_length_and_place() {
@@ -44,6 +51,7 @@ mod tests {
             let before = crc32c(0, before);
             assert_eq!(crc32c(before, behind), engine::crc32c(before, behind), "{length}");
             assert_eq!(crc32c(0, &bytes[..length]), engine::crc32c(0, &bytes[..length]), "{length}");
+            assert_eq!(crc32_register(before, behind), roce::crc32(before, behind), "{length}");
         }
     }
 }
