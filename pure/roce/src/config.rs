@@ -45,6 +45,9 @@ pub struct Config {
     pub response_retries: u8,
     /// Connections at a time, at most [`CONNECTIONS_MAX`](crate::CONNECTIONS_MAX).
     pub connections: usize,
+    /// The rate of the link in bytes a second. A connection whose peer tells of congestion sends
+    /// slower (DCQCN), until it has come back to this rate.
+    pub line_rate: u64,
     /// How the register of a CRC-32 changes; [`crc32`] unless the world has something faster.
     pub crc32: fn(u32, &[u8]) -> u32,
 }
@@ -67,6 +70,7 @@ impl Config {
             response_timeout: Nanos::from_millis(500),
             response_retries: 7,
             connections: crate::CONNECTIONS_MAX,
+            line_rate: 1_250_000_000,
             crc32,
         }
     }

@@ -62,6 +62,7 @@ impl World {
             from: (from, crate::PORT).into(),
             to: (to_address, crate::PORT).into(),
             identification: Some(0),
+            is_marked: bytes.len().is_multiple_of(7),
             bytes: Buffer::from(bytes),
         };
         self.devices[to].borrow_mut().handle_input(self.now, Input::Datagram(received));

@@ -35,7 +35,8 @@
 //!         for one in datagrams {
 //!             let bytes = Buffer::from(one.slices().concat());
 //!             let (from, identification) = (one.from, Some(0));
-//!             let received = Received { from, to: one.to, identification, bytes };
+//!             let (to, is_marked) = (one.to, false);
+//!             let received = Received { from, to, identification, is_marked, bytes };
 //!             devices[to].borrow_mut().handle_input(now, Input::Datagram(received));
 //!         }
 //!     }
@@ -73,6 +74,7 @@ mod endpoint;
 #[doc(hidden)]
 pub mod fuzz;
 mod icrc;
+mod limiter;
 mod requester;
 mod responder;
 mod sequence;

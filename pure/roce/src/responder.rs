@@ -397,6 +397,11 @@ impl Responder {
         self.fault.is_some()
     }
 
+    /// Whether the next packet has data of an RDMA READ.
+    pub(crate) fn has_data_next(&self) -> bool {
+        matches!(self.answers.front(), Some(Answer::Read { .. }))
+    }
+
     /// The next packet.
     pub(crate) fn poll(&mut self, pair: &QueuePair) -> Option<(Head, Buffer)> {
         let credits = match self.settings.flow_control && pair.state() != State::Error {

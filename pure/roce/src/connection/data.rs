@@ -1,13 +1,17 @@
 //! What passes over a connection: packets in, packets out.
 
-use engine::{Buffer, Instant};
+use engine::{Buffer, Instant, Nanos};
 use rdma::{Disconnected, State, WorkError};
 
 use super::{Connection, Phase, Shared};
+use crate::limiter::Limiter;
 use crate::requester::{self, Requester};
 use crate::responder::{self, Fault, Responder};
 use crate::sequence::Sequence;
 use crate::wire::{Head, Header, Packet};
+
+/// A peer is told of congestion once in this time at most.
+const NOTIFY_EVERY: Nanos = Nanos::from_micros(50);
 
 /// Both halves of a connection.
 #[derive(Debug)]
@@ -16,6 +20,13 @@ pub(crate) struct Channel {
     pub(crate) peer: u32,
     pub(crate) requester: Requester,
     pub(crate) responder: Responder,
+    limiter: Limiter,
+    /// When the limit lets the next packet go.
+    pub(super) limited_until: Option<Instant>,
+    /// Packets of the peer were marked, and it is to be told.
+    must_notify: bool,
+    /// When it was told last.
+    notified_at: Option<Instant>,
 }
 
 impl Channel {
@@ -32,11 +43,22 @@ impl Channel {
             peer: requester.peer,
             requester: Requester::new(requester, Sequence::new(first), pool.clone()),
             responder: Responder::new(responder, Sequence::new(expected), domain, pool),
+            limiter: Limiter::new(shared.config.line_rate),
+            limited_until: None,
+            must_notify: false,
+            notified_at: None,
         }
     }
 }
 
 impl Connection {
+    /// The network has marked a packet of the peer.
+    pub(crate) fn on_mark(&mut self, now: Instant) {
+        if let Some(channel) = self.channel.as_mut().filter(|_| self.phase == Phase::Established) {
+            channel.must_notify |= channel.notified_at.is_none_or(|at| at + NOTIFY_EVERY <= now);
+        }
+    }
+
     /// A packet for this queue pair has come.
     pub(crate) fn on_packet(&mut self, now: Instant, packet: &Packet, payload: Buffer, shared: &mut Shared) {
         let is_request =
@@ -73,6 +95,10 @@ impl Connection {
             Header::ReadResponse { part, .. } => {
                 channel.requester.on_read_response(now, number, part, payload, &mut self.pair)
             }
+            Header::Congestion => {
+                channel.limiter.on_notification(now);
+                Ok(())
+            }
             _ => Ok(()),
         };
         if let Err(error) = result {
@@ -92,12 +118,27 @@ impl Connection {
     /// The next packet to be sent, if there is one.
     pub(crate) fn poll_packet(&mut self, now: Instant) -> Option<(Head, Buffer)> {
         let channel = self.channel.as_mut()?;
-        if let Some(packet) = channel.responder.poll(&self.pair) {
-            return Some(packet);
+        if core::mem::take(&mut channel.must_notify) {
+            channel.notified_at = Some(now);
+            let header = Header::Congestion;
+            return Some((Head::new(header.base(channel.peer, 0, false), &header), Buffer::EMPTY));
+        }
+        channel.limited_until = channel.limiter.blocked_until(now);
+        if channel.limited_until.is_some() && channel.responder.has_data_next() {
+            return None;
+        }
+        if let Some((head, payload)) = channel.responder.poll(&self.pair) {
+            channel.limiter.on_sent(now, payload.len());
+            return Some((head, payload));
+        }
+        if channel.limited_until.is_some() {
+            return None;
         }
         if self.phase != Phase::Established || self.pair.state() != State::ReadyToSend {
             return None;
         }
-        channel.requester.poll(now, &mut self.pair)
+        let (head, payload) = channel.requester.poll(now, &mut self.pair)?;
+        channel.limiter.on_sent(now, payload.len());
+        Some((head, payload))
     }
 }

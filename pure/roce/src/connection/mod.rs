@@ -137,7 +137,10 @@ impl Connection {
 
     /// When [`Self::on_time`] is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let channel = self.channel.as_ref().and_then(|channel| channel.requester.deadline());
+        let channel = self
+            .channel
+            .as_ref()
+            .and_then(|channel| Instant::earlier(channel.requester.deadline(), channel.limited_until));
         Instant::earlier(self.deadline, channel)
     }
 
@@ -404,6 +407,7 @@ impl Connection {
         if let Some(channel) = &mut self.channel {
             channel.responder.give_up(&mut self.pair);
             channel.requester.stop();
+            channel.limited_until = None;
         }
     }
 
@@ -438,6 +442,9 @@ impl Connection {
     pub(crate) fn on_time(&mut self, now: Instant, shared: &mut Shared) {
         if self.deadline.is_some_and(|at| at <= now) {
             self.on_silence(now, shared);
+        }
+        if let Some(channel) = &mut self.channel {
+            channel.limited_until.take_if(|at| *at <= now);
         }
         if let Some(channel) = &mut self.channel
             && let Err(error) = channel.requester.on_time(now)

@@ -35,6 +35,8 @@ pub struct Received {
     /// The identification in its IPv4 header, if the world knows it. If not, the CRC has half of
     /// its strength. IPv6 has none.
     pub identification: Option<u16>,
+    /// Whether the network has marked it as congested (ECN, CE).
+    pub is_marked: bool,
     /// The UDP payload.
     pub bytes: Buffer,
 }
@@ -243,6 +245,16 @@ impl Device {
         if !core::mem::replace(&mut connection.is_ready, true) {
             self.ready.push_back(slot);
         }
+        let is_left = connection.is_orphan && connection.phase == Phase::Over;
+        self.wake(slot);
+        if is_left {
+            self.remove(slot);
+        }
+    }
+
+    /// Looks after a connection again when something of it is due.
+    fn wake(&mut self, slot: Slot) {
+        let Some(connection) = self.table.get_mut(slot) else { return };
         let earliest = connection.deadline();
         if let Some(earliest) = earliest
             && connection.wake.is_none_or(|wake| earliest < wake)
@@ -251,9 +263,6 @@ impl Device {
                 self.wakes.remove(&(wake, slot));
             }
             self.wakes.insert((earliest, slot));
-        }
-        if connection.is_orphan && connection.phase == Phase::Over {
-            self.remove(slot);
         }
     }
 
@@ -290,6 +299,9 @@ impl Device {
             return;
         };
         let was_half_open = connection.is_half_open();
+        if received.is_marked {
+            connection.on_mark(now);
+        }
         connection.on_packet(now, &packet, payload, &mut self.shared);
         let is_half_open = connection.is_half_open();
         self.count_half_open(was_half_open, is_half_open);
@@ -361,6 +373,8 @@ impl Engine for Device {
             let Some(connection) = self.table.get_mut(slot) else { continue };
             let Some((head, payload)) = connection.poll_packet(now) else {
                 connection.is_ready = false;
+                // The limit may let the next packet go later.
+                self.wake(slot);
                 continue;
             };
             let peer = connection.peer;

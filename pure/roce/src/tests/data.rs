@@ -339,3 +339,34 @@ fn a_message_that_is_too_long_ends_the_connection() {
         assert!(matches!(there.poll_event(), Some(Event::Disconnected(Disconnected::PeerFault(_)))));
     }
 }
+
+/// A network that marks packets slows the sender down, and nothing is lost by it.
+#[test]
+fn marked_packets_slow_their_sender_down() {
+    let time = |is_congested: bool| {
+        let mut net = Net::new(0, |config| config.line_rate = 100_000_000);
+        let [mut here, mut there] = net.connect();
+        net.is_congested = is_congested;
+        let data = bytes(&mut Rng::from_seed(1), 1 << 20);
+        let room = there.register(Exposure::Write(1 << 20)).unwrap();
+        let lent = there.register(Exposure::Read(data.clone())).unwrap();
+        for operation in
+            [Operation::Write { data: data.clone(), remote: room }, Operation::Read { remote: lent }]
+        {
+            here.post_send(SendRequest { id: 1, operation, signalled: true }).unwrap();
+        }
+        let start = net.now;
+        let mut done = Vec::new();
+        net.run("the data", |_| {
+            done.extend(completions(&mut here));
+            done.len() == 2
+        });
+        assert_eq!(done[1].result, Ok(Done::Read(data.clone())));
+        assert_eq!(there.deregister(room.key).unwrap(), data);
+        let told = net.seen.iter().filter(|(_, one)| one.slices()[0][0] == 0x81).count();
+        assert_eq!(told > 0, is_congested, "{told} notifications");
+        net.now - start
+    };
+    let [free, congested] = [false, true].map(time);
+    assert!(congested > free * 4, "{free} without marks, {congested} with them");
+}

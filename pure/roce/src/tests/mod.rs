@@ -43,6 +43,8 @@ struct Net {
     faults: Faults,
     /// Whether receivers know the identification in IPv4 headers.
     is_raw: bool,
+    /// Whether the network marks packets.
+    is_congested: bool,
     /// Every datagram that was sent.
     seen: Vec<(Instant, Datagram)>,
 }
@@ -78,6 +80,7 @@ impl Net {
             rng: rng.fork("net"),
             faults: Faults::default(),
             is_raw: seed.is_multiple_of(2),
+            is_congested: false,
             seen: Vec::new(),
         }
     }
@@ -113,6 +116,7 @@ impl Net {
             from: (from, crate::PORT).into(),
             to: (self.addresses[to], crate::PORT).into(),
             identification: self.is_raw.then_some(0),
+            is_marked: self.is_congested,
             bytes: Buffer::from(bytes),
         };
         self.count += 1;

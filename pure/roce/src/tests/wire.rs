@@ -117,3 +117,60 @@ fn a_datagram_that_is_no_packet_says_why() {
     assert_eq!(Packet::parse(&bytes[..15]), Err(PacketError::TooShort(15)));
     assert!(with(3, 1).to_string().contains("0xff01"));
 }
+
+/// IPv4 packets that Linux 6.12 has sent (`nvmet-rdma` over `rdma_rxe`), captured while this crate
+/// used it: an acknowledgement, an RDMA READ, a response that invalidates a key, and the beginning
+/// of a reply to a request for a connection, which has zeros behind it up to its CRC.
+const LINUX: [&str; 4] = [
+    "45000030bce94000401169bf0a0900020a090001c01b12b7001c00001100ffff001200000070f5881f000001b7c0b479",
+    "4500003cbcea4000401169b20a0900020a090001c01b12b7002800000c00ffff001200008032b5421b90000000000000\
+     1b900000000004008592ffb3",
+    "45000040bcec4000401169ac0a0900020a090001c01b12b7002c00001700ffff001200008032b5431b90000001000000\
+     000000000100000000000000d89555bc",
+    "45000134bce74000401168bd0a0900020a090001d87212b7012000006400ffff00000001800000008001000000000001\
+     01070203000000009b3b1a8a727676610013000000000000f4e61093c9fc800000000000000011000000000070f58800\
+     001079e0505400fffe12345700002000",
+];
+/// The length and the CRC of the last of them.
+const REPLY_END: (usize, [u8; 4]) = (308, [0x31, 0xb7, 0x19, 0x32]);
+
+fn linux(index: usize) -> Vec<u8> {
+    let digits: Vec<_> = LINUX[index].chars().filter_map(|digit| digit.to_digit(16)).collect();
+    let mut bytes: Vec<_> = digits.chunks(2).map(|two| u8::try_from(two[0] << 4 | two[1]).unwrap()).collect();
+    if index == LINUX.len() - 1 {
+        bytes.resize(REPLY_END.0 - ICRC_LENGTH, 0);
+        bytes.extend(REPLY_END.1);
+    }
+    bytes
+}
+
+#[test]
+fn packets_of_linux_are_understood() {
+    let packets: Vec<_> = (0..LINUX.len()).map(linux).collect();
+    for packet in &packets {
+        let address = |at: usize, port: usize| {
+            let octets: [u8; 4] = packet[at..at + 4].try_into().unwrap();
+            (octets, u16::from_be_bytes([packet[port], packet[port + 1]])).into()
+        };
+        let identification = u16::from_be_bytes([packet[4], packet[5]]);
+        let known = Route { from: address(12, 20), to: address(16, 22), identification };
+        let (body, icrc) = packet[28..].split_last_chunk().unwrap();
+        assert!(known.matches(crc32, body, *icrc, false));
+        let unknown = Route { identification: 0, ..known };
+        assert!(unknown.matches(crc32, body, *icrc, true) && !unknown.matches(crc32, body, *icrc, false));
+    }
+    let parsed: Vec<_> = packets.iter().map(|packet| Packet::parse(&packet[28..]).unwrap()).collect();
+    let told = Acknowledge { syndrome: Syndrome::Acknowledged(31), messages: 1 };
+    assert_eq!(parsed[0].header, Header::Acknowledge(told));
+    let remote = Remote { address: 0x1b90_0000_0000_0000, key: Key(0x1b90_0000), length: 1024 };
+    assert_eq!(parsed[1].header, Header::ReadRequest(remote));
+    let header = Header::Send { part: Part::Only, immediate: None, invalidate: Some(Key(0x1b90_0000)) };
+    assert_eq!((parsed[2].header, parsed[2].payload.len()), (header, 16));
+    let reply = &packets[3][28..][parsed[3].payload.clone()];
+    let Some(Message::Reply(reply)) = Mad::parse(reply).and_then(|mad| Message::parse(&mad)) else {
+        panic!()
+    };
+    assert_eq!((reply.identifiers.remote, reply.queue_pair, reply.number), (0xc9fc_8000, 17, 0x70_f588));
+    assert_eq!((reply.responder_reads, reply.initiator_reads, reply.rnr_retries), (0, 16, 7));
+    assert_eq!(reply.data[..4], [0, 0, 32, 0], "RECFMT, and CRQSIZE of NVMe over RDMA");
+}

@@ -57,7 +57,12 @@ impl Head {
                 head.put(&key.to_be_bytes());
                 head.put(&from.to_be_bytes());
             }
-            Header::Congestion => head.put(&[0; 16]),
+            Header::Congestion => {
+                // Backward congestion (BECN); nothing else is told.
+                head.bytes[1] = 0;
+                head.bytes[4] = 0x40;
+                head.put(&[0; 16]);
+            }
             Header::Unsupported => {}
         }
         head

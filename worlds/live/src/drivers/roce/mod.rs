@@ -132,7 +132,8 @@ impl Roce {
             busy = true;
             place.truncate(length);
             let bytes = self.pool.borrow_mut().seal(place);
-            let received = roce::Received { from, to: self.address, identification: None, bytes };
+            let received =
+                roce::Received { from, to: self.address, identification: None, is_marked: false, bytes };
             self.device.borrow_mut().handle_input(now, roce::Input::Datagram(received));
         }
         Ok(busy)
