@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 
-use engine::{Engine, Instant, fire, next_wake};
+use engine::{BufferMut, Engine, Instant, fire, next_wake};
 use rdma::{SharedDomain, SharedPool};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -53,6 +53,8 @@ pub struct Roce {
     pool: SharedPool,
     /// The longest datagram that is taken.
     length_max: usize,
+    /// Room for the next datagram.
+    place: Option<BufferMut>,
     /// A datagram that the kernel has not taken yet.
     waiting: Option<roce::Datagram>,
     wake: Option<Instant>,
@@ -88,7 +90,17 @@ impl Roce {
         let _ = socket.set_send_buffer_size(KERNEL_BYTES);
         let length_max = config.mtu.bytes() + OVERHEAD;
         let device = Rc::new(RefCell::new(Device::new(config, domain, Rc::clone(&pool), system())));
-        Ok(Self { device, socket, address, pool, length_max, waiting: None, wake: None, is_over: false })
+        Ok(Self {
+            device,
+            socket,
+            address,
+            pool,
+            length_max,
+            place: None,
+            waiting: None,
+            wake: None,
+            is_over: false,
+        })
     }
 
     /// The device, for whoever makes connections.
@@ -119,15 +131,21 @@ impl Roce {
         Ok(received || fired || sent)
     }
 
-    fn receive(&self, now: Instant) -> io::Result<bool> {
+    fn receive(&mut self, now: Instant) -> io::Result<bool> {
         let mut busy = false;
         for _ in 0..RECEIVE_MAX {
-            let mut place = self.pool.borrow_mut().take(self.length_max);
+            let place = self.place.take();
+            let mut place = place.unwrap_or_else(|| self.pool.borrow_mut().take(self.length_max));
             let (length, from) = match receive_from(&self.socket, &mut place) {
                 Ok(received) => received,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if is_loss(&error) => continue,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.place = Some(place);
+                    match error.kind() {
+                        io::ErrorKind::WouldBlock => break,
+                        _ if is_loss(&error) => continue,
+                        _ => return Err(error),
+                    }
+                }
             };
             busy = true;
             place.truncate(length);
