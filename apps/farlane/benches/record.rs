@@ -44,6 +44,7 @@ fn main() {
     let disk = throughput(&at("fio"), "write");
     processor(&at("a.rec"));
     pauses(&at("a.rec"), disk);
+    disk_pauses(&at("disk"));
     pace(&at("a.rec"));
     datagrams(&at("a.rec"), disk);
 }
@@ -130,8 +131,7 @@ impl Recorder {
     }
 
     fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
+        support::signal(self.child.id(), name);
     }
 
     fn end(mut self) -> Value {
@@ -187,6 +187,36 @@ fn pauses(path: &Path, disk: f64) {
         "\nstopped 50 ms in each second at {rate}/s: {} B lost of {}; aim: none",
         end["bytes_lost"], end["bytes_in"]
     );
+}
+
+/// A disk stands still for 50 ms in each second while 80 % of its rate comes: a target, which is
+/// stopped, takes 250 MB a second at most from its host.
+fn disk_pauses(disk: &Path) {
+    let (nqn, host) = ("nqn.2026-01.io.farlane:recorder", "nqn.2014-08.org.example:recorder");
+    let mut command = farlane();
+    command.args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", nqn]);
+    command.args(["--host", &format!("{host},bandwidth=250MB")]);
+    command.args(["--namespace", &format!("{},size={SIZE}", disk.display())]);
+    let mut target = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(target.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let told: Value = serde_json::from_str(&line).unwrap();
+    let url = format!("nvme-tcp://{}/{nqn}?hostnqn={host}", told["listening"].as_str().unwrap());
+    let arguments = ["--from", "generate:200MB", "--rate", "200MB", "--pause", "200ms", "--to", &url];
+    let recorder = Recorder::start(&[&arguments[..], &["--digest", "none", "--for", "5s"]].concat());
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(950));
+        support::signal(target.id(), "STOP");
+        std::thread::sleep(Duration::from_millis(50));
+        support::signal(target.id(), "CONT");
+    }
+    let end = recorder.end();
+    println!(
+        "disk of 250 MB/s stopped 50 ms in each second, at 200 MB/s: {} B lost of {}, at most {} B in the \
+         buffer; aim: none lost",
+        end["bytes_lost"], end["bytes_in"], end["high_water_bytes"]
+    );
+    let _ = (target.kill(), target.wait());
 }
 
 /// How late a replay at its pace sends what it sends.

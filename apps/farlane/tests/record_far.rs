@@ -10,8 +10,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use support::running::{Running, signal};
 use support::{Export, FARLANE, fail, json, succeed};
 
+/// How long a recording may take to end.
+const LONGEST: Duration = Duration::from_secs(60);
 const NQN: &str = "nqn.2026-01.io.farlane:recorder";
 
 /// The last event of a recording that has ended well.
@@ -131,5 +134,34 @@ fn a_far_end_that_is_killed_and_comes_back_costs_nothing() {
     let end = end_of(&output.stdout);
     assert_eq!((&end["bytes_lost"], &end["certified"]), (&0.into(), &true.into()), "{end}");
     let proof = json(&["verify", &far.url(), "--json"]);
+    assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
+}
+
+/// A disk of 25 MB/s stands still for 50 ms in each second, while 80 % of that comes.
+#[test]
+fn a_disk_that_pauses_each_second_loses_nothing() {
+    let host = "nqn.2014-08.org.example:recorder";
+    let mut command = Command::new(FARLANE);
+    command.args(["target", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "256MiB", "--json"]);
+    command.args(["--host", &format!("{host},bandwidth=25MB")]);
+    let target = Export::of(command);
+    let url = format!("nvme-tcp://{}/{NQN}?hostnqn={host}", target.address);
+    // With --rate, what finds no room is lost.
+    let arguments = ["record", "--json", "--from", "generate:20MB", "--rate", "20MB", "--pause", "2s"];
+    let recorder = Running::start(&[&arguments[..], &["--for", "4s", "--to", &url]].concat());
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(950));
+        signal(target.id(), "STOP");
+        std::thread::sleep(Duration::from_millis(50));
+        signal(target.id(), "CONT");
+    }
+    let output = recorder.output(LONGEST);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let longest = events.iter().filter_map(|event| event["longest_pause_ns"].as_u64()).max();
+    assert!(longest.unwrap() >= 40_000_000, "the disk never paused: {text}");
+    let end = end_of(&output.stdout);
+    assert_eq!((&end["bytes_lost"], &end["certified"]), (&0.into(), &true.into()), "{end}");
+    let proof = json(&["verify", &url, "--json"]);
     assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
 }

@@ -29,6 +29,12 @@ pub(crate) fn number(path: &str, name: &str) -> f64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// Sends a process a signal by its name.
+pub(crate) fn signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status();
+    assert!(sent.unwrap().success(), "no signal {name} for process {process}");
+}
+
 /// Percent of a processor that `process` takes while it does nothing, over two seconds. The
 /// system's clock ticks are hundredths of a second.
 pub(crate) fn idle_percent(process: &Child) -> f64 {
