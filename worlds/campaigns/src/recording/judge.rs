@@ -7,6 +7,7 @@ use record::format::{
 };
 use record::{Scan, StreamDigest, Survey};
 
+use super::promises::Taken;
 use super::source::Source;
 use crate::digest::crc32c;
 
@@ -183,10 +184,14 @@ impl Reading {
             || gaps.any(|gap| gap.from < end && from < gap.end())
     }
 
-    /// Whether these bytes of a stream are stored, as one chunk.
-    pub(super) fn stores(&self, stream: u32, from: u64, end: u64) -> bool {
-        let mut entries = self.survey.entries.iter().filter(|entry| entry.stream == stream);
-        entries.any(|entry| entry.offset <= from && end <= entry.end())
+    /// Which of these chunks are not stored.
+    pub(super) fn missing(&self, kept: &[Taken]) -> Vec<String> {
+        let is_stored = |taken: &&Taken| {
+            let mut entries = self.survey.entries.iter().filter(|entry| entry.stream == taken.stream);
+            entries.any(|entry| entry.offset <= taken.offset && taken.end <= entry.end())
+        };
+        let missing = kept.iter().filter(|taken| !is_stored(taken));
+        missing.map(|taken| format!("{taken:?} was durable")).collect()
     }
 
     /// What is false in the certificate of a recording that proves itself; `is_whole`: it was

@@ -303,8 +303,8 @@ impl Run {
         let acknowledged = recorder.progress().acknowledged;
         // A full medium may have no room for all gap records.
         let was_well = now >= plan.heal && !media.was_spoiled();
-        let (lied, slots) = (media.lied(), media.bytes() / u64::from(config.chunk));
-        let slots = config.slots.unwrap_or(slots);
+        let lied = media.lied();
+        let slots = config.slots.unwrap_or(media.bytes() / u64::from(config.chunk));
         let Contents { joined, under_way } = if is_cut { media.cut() } else { media.contents() };
         let Some(medium) = joined else {
             if acknowledged > 0 && !lied {
@@ -348,14 +348,11 @@ impl Run {
                 wrong("end", vec![format!("the medium is well and {told:?} is not certified")]);
             }
             let adds_up = |of: &StreamTotals| of.bytes_in == of.stored + of.lost + of.overwritten;
-            if !told.streams.iter().all(adds_up) {
-                wrong("end", vec![format!("{told:?} does not add up")]);
-            }
+            let odd = told.streams.iter().filter(|of| !adds_up(of));
+            wrong("end", odd.map(|of| format!("{of:?} does not add up")).collect());
         }
         if !lied {
-            let kept = promises.kept(&holding);
-            let missing = kept.iter().filter(|one| !reading.stores(one.stream, one.offset, one.end));
-            wrong("lost", missing.map(|one| format!("{one:?} was durable")).collect());
+            wrong("lost", reading.missing(&promises.kept(&holding)));
         }
         wrong("recovered", recover(&mut reading, &sources));
         let mut medium = reading.into_medium();
