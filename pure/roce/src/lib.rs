@@ -35,8 +35,8 @@
 //!         for one in datagrams {
 //!             let bytes = Buffer::from(one.slices().concat());
 //!             let (from, identification) = (one.from, Some(0));
-//!             let (to, is_marked) = (one.to, false);
-//!             let received = Received { from, to, identification, is_marked, bytes };
+//!             let received =
+//!                 Received { from, to: one.to, identification, is_marked: false, bytes };
 //!             devices[to].borrow_mut().handle_input(now, Input::Datagram(received));
 //!         }
 //!     }

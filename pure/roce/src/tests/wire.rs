@@ -174,3 +174,25 @@ fn packets_of_linux_are_understood() {
     assert_eq!((reply.responder_reads, reply.initiator_reads, reply.rnr_retries), (0, 16, 7));
     assert_eq!(reply.data[..4], [0, 0, 32, 0], "RECFMT, and CRQSIZE of NVMe over RDMA");
 }
+
+/// The IPv6 packet of an acknowledgement that Linux 6.12 (`rdma_rxe`) has sent to this crate.
+const LINUX_IPV6: &str = "60000000001c1140fd000000000000000000000000000002fd000000000000000000000000000001\
+     c02f12b7001c00001100ffff0038c000005affb81f0000016bb30f27";
+
+#[test]
+fn a_packet_of_linux_over_ipv6_has_the_icrc_that_we_compute() {
+    let digits: Vec<_> = LINUX_IPV6.chars().filter_map(|digit| digit.to_digit(16)).collect();
+    let packet: Vec<_> = digits.chunks(2).map(|two| u8::try_from(two[0] << 4 | two[1]).unwrap()).collect();
+    let address = |at: usize, port: usize| {
+        let octets: [u8; 16] = packet[at..at + 16].try_into().unwrap();
+        (octets, u16::from_be_bytes([packet[port], packet[port + 1]])).into()
+    };
+    let route = Route { from: address(8, 40), to: address(24, 42), identification: 0 };
+    let (body, icrc) = packet[48..].split_last_chunk().unwrap();
+    assert_eq!(route.icrc(crc32, [body, &[], &[]]), *icrc);
+    let mut wrong = *icrc;
+    wrong[0] ^= 1;
+    assert!(!route.matches(crc32, body, wrong, true), "IPv6 has no identification that would explain it");
+    let told = Acknowledge { syndrome: Syndrome::Acknowledged(31), messages: 1 };
+    assert_eq!(Packet::parse(&packet[48..]).unwrap().header, Header::Acknowledge(told));
+}
