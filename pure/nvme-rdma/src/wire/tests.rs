@@ -80,6 +80,11 @@ fn descriptors_are_those_of_the_specification() {
     let keyed = DataPointer::Keyed { remote, invalidate: true }.put(entry).emit();
     let expected = [8, 7, 6, 5, 4, 3, 2, 1, 0x45, 0x23, 0x01, 0x78, 0x56, 0x34, 0x12, 0x4f];
     assert_eq!(keyed[24..40], expected);
+    // A key of no memory is none: nothing is invalidated.
+    let key = |remote, invalidate| DataPointer::Keyed { remote, invalidate }.key_to_invalidate();
+    assert_eq!(key(remote, true), Some(remote.key));
+    assert_eq!(key(remote, false), None);
+    assert_eq!(key(Remote { length: 0, ..remote }, true), None);
 }
 
 #[test]
