@@ -20,7 +20,8 @@ struct Radio {
     device: Address,
     /// Datagrams that are late.
     late: Vec<Datagram>,
-    /// One of so many datagrams is lost, one is doubled, and one is late; 0 for none.
+    /// One of so many datagrams is lost, one is doubled, one is late, and one is marked as of a
+    /// congested network; 0 for none.
     trouble: u64,
     now: Rc<Cell<Instant>>,
 }
@@ -54,9 +55,9 @@ impl Address {
         datagrams
     }
 
-    fn receive(&self, now: Instant, one: &Datagram) {
+    fn receive(&self, now: Instant, one: &Datagram, is_marked: bool) {
         let bytes = Buffer::from(one.slices().concat());
-        let received = Received { from: one.from, to: one.to, identification: Some(0), bytes };
+        let received = Received { from: one.from, to: one.to, identification: Some(0), is_marked, bytes };
         self.0.borrow_mut().handle_input(now, Input::Datagram(received));
     }
 }
@@ -70,7 +71,7 @@ fn ends(settings: &Settings, trouble: u64, private_data: &[u8]) -> [Radio; 2] {
     let now = Rc::new(Cell::new(Instant::from_nanos(1_000)));
     let end = RoceEndpoint::connect(&near.0, addresses[1], PORT, private_data).unwrap();
     for one in near.send(now.get()) {
-        far.receive(now.get(), &one);
+        far.receive(now.get(), &one, false);
     }
     let requested = RoceEndpoint::next_requested(&far.0).expect("the host has asked");
     let radio = |end, device| Radio { end, device, late: Vec::new(), trouble, now: Rc::clone(&now) };
@@ -123,13 +124,13 @@ impl TestEndpoint for Radio {
                 from.late.push(one);
                 continue;
             }
-            to.device.receive(now, &one);
+            to.device.receive(now, &one, happens());
             if happens() {
-                to.device.receive(now, &one);
+                to.device.receive(now, &one, false);
             }
         }
         if rng.one_in(4) {
-            from.late.drain(..).for_each(|one| to.device.receive(now, &one));
+            from.late.drain(..).for_each(|one| to.device.receive(now, &one, false));
         }
     }
 
