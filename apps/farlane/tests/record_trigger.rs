@@ -190,6 +190,19 @@ fn a_recording_that_nobody_triggers_is_empty_and_certified() {
 }
 
 #[test]
+fn a_recorder_that_is_killed_before_a_trigger_leaves_an_empty_recording() {
+    let armed = Armed::start(&["--from", "generate:4MB", "--pre-trigger", "1s"]);
+    armed.wait_for(300_000_000);
+    armed.recorder.signal("KILL");
+    let Armed { recorder, directory } = armed;
+    recorder.output(Duration::from_secs(10));
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    succeed(&["recover", &path]);
+    let proof = json(&["verify", &path, "--json"]);
+    assert_eq!((&proof["ok"], &proof["bytes"]), (&true.into(), &0.into()), "{proof}");
+}
+
+#[test]
 fn a_trigger_that_nobody_waits_for_is_refused() {
     let record = ["record", "--from", "generate:1MB", "--to", "/nowhere/a.rec"];
     for (more, words) in [

@@ -11,7 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use record::format::{
-    CERTIFICATE_SLOT, Certificate, Entry, Gap, HEADER_LENGTH, Header, Kind, capacity, find_chunk_length,
+    CERTIFICATE_SLOT, Certificate, Entry, FIRST_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
+    find_chunk_length,
 };
 use record::{Scan, StreamDigest, Survey};
 use sha2::{Digest as _, Sha256};
@@ -279,8 +280,9 @@ impl Recording {
         self.store.sync()?;
         self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload))?;
         self.store.sync()?;
-        // Space that a file was given ahead is empty.
+        // Space that a file was given ahead is empty. Without data, the certificate stays.
         let used = self.survey.bad.iter().map(|bad| bad.slot + 1).max().unwrap_or(0).max(certificate.slots);
+        let used = used.max(FIRST_SLOT);
         self.store.cut(used * u64::from(chunk));
         self.survey.certificate = Some(certificate);
         Ok(new)
