@@ -8,7 +8,7 @@ use crate::ethernet::Port;
 use crate::nr5g::{Core, Downlink, Uplink};
 use crate::stage::Stage;
 use crate::tsn::replication::Replicated;
-use crate::{Faults, Frame, Path, Wire};
+use crate::{Faults, Frame, Lossless, Path, Wire};
 
 /// What happened to the frames of a hop. Copies count as frames: `entered + copied` equals `left +
 /// lost` plus the frames still inside.
@@ -56,6 +56,8 @@ pub enum AnyHop {
     Wire(Wire),
     /// An Ethernet port and its link.
     Port(Box<Port>),
+    /// Links that lose nothing.
+    Lossless(Lossless),
     /// Faults of a link.
     Faults(Faults),
     /// Several paths in parallel.
@@ -78,6 +80,7 @@ macro_rules! any {
         match $hop {
             AnyHop::Wire($inner) => $call,
             AnyHop::Port($inner) => $call,
+            AnyHop::Lossless($inner) => $call,
             AnyHop::Faults($inner) => $call,
             AnyHop::Replicated($inner) => $call,
             AnyHop::Stage($inner) => $call,
@@ -115,4 +118,4 @@ macro_rules! from {
     };
 }
 
-from!(Wire Port Faults Replicated Stage Uplink Downlink Core Path);
+from!(Wire Port Lossless Faults Replicated Stage Uplink Downlink Core Path);

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
-use crate::AnyHop;
+use crate::{AnyHop, lossless};
 
 /// What a span of time is spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,6 +119,12 @@ impl AnyHop {
                 let name = if tsn { "TSN" } else { "Ethernet" };
                 format!("{name}, {}", settings.rate).into()
             }
+            Self::Lossless(links) => {
+                let first = links.links().next();
+                let name = if first.is_some_and(|link| link.is_ethernet) { "Ethernet" } else { "InfiniBand" };
+                let rate = links.links().map(|link| link.rate).min();
+                rate.map_or_else(|| name.into(), |rate| format!("{name}, {rate}").into())
+            }
             Self::Faults(_) => "faults".into(),
             Self::Replicated(_) => "replication".into(),
             Self::Stage(_) => "machine".into(),
@@ -143,6 +149,14 @@ impl AnyHop {
                 let settings = port.settings();
                 let bytes = u64::from(length) + u64::from(crate::frame::PREAMBLE);
                 (settings.processing, settings.rate.time_of(bytes), settings.passage(length))
+            }
+            Self::Lossless(links) => {
+                let sum = |time: fn(&lossless::Settings) -> Nanos| {
+                    links.links().fold(zero, |sum, link| sum + time(link))
+                };
+                let rate = links.links().map(|link| link.rate).min();
+                let serialisation = rate.map_or(zero, |rate| rate.time_of(u64::from(length)));
+                (sum(|link| link.processing), serialisation, sum(|link| link.propagation))
             }
             Self::Stage(stage) => (stage.settings().of(length), zero, zero),
             Self::Uplink(link) => {
