@@ -135,8 +135,7 @@ impl Lossless {
             let link = &mut self.links[index];
             // No gap may be in a frame: its last bit must be there in time.
             let complete = tail.saturating_sub(length);
-            let begin =
-                (known + settings.processing.get() * PICOS).max(complete).max(link.free).max(room);
+            let begin = (known + settings.processing.get() * PICOS).max(complete).max(link.free).max(room);
             link.free = begin + length;
             link.used += bytes;
             // The frame has left the buffer of this node, and the node before hears of it.

@@ -66,13 +66,13 @@ impl Path {
         self.stages.iter().map(|stage| &stage.hop)
     }
 
-    /// Starts or stops recording when frames leave the hops.
-    pub(crate) fn watch(&mut self, on: bool) {
+    /// Starts or stops recording when frames leave the hops. Who starts takes [`Path::crossings`].
+    pub fn watch(&mut self, on: bool) {
         self.crossings = on.then(Vec::new);
     }
 
     /// Takes what was recorded since the last call.
-    pub(crate) fn crossings(&mut self) -> impl Iterator<Item = Crossing> + use<'_> {
+    pub fn crossings(&mut self) -> impl Iterator<Item = Crossing> + use<'_> {
         self.crossings.iter_mut().flat_map(|crossings| crossings.drain(..))
     }
 

@@ -51,12 +51,25 @@ pub struct Trail {
     pub arrived: Instant,
 }
 
+impl Trail {
+    /// The frame has left a hop. Only the first of several copies counts, because it is the one that
+    /// arrives.
+    pub fn crossed(&mut self, crossing: Crossing) {
+        if self.hops.len() == crossing.hop {
+            self.hops.push(crossing.at);
+        }
+    }
+}
+
 /// A frame that left a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crossing {
-    pub(crate) frame: u64,
-    pub(crate) hop: usize,
-    pub(crate) at: Instant,
+pub struct Crossing {
+    /// The frame's number.
+    pub frame: u64,
+    /// The hop's place in its path.
+    pub hop: usize,
+    /// When the frame left it.
+    pub at: Instant,
 }
 
 /// What the network records while it is watched.
@@ -90,10 +103,7 @@ impl Watched {
 
     pub(crate) fn crossed(&mut self, crossing: Crossing) {
         if let Some(trail) = self.under_way.get_mut(&crossing.frame) {
-            // Only the first of several copies counts, because it is the one that arrives.
-            if trail.hops.len() == crossing.hop {
-                trail.hops.push(crossing.at);
-            }
+            trail.crossed(crossing);
         }
     }
 

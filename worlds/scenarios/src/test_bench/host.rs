@@ -18,7 +18,7 @@ use super::chain::Place;
 use super::interrupts;
 use super::jobs::{Job, Jobs, Operation, Wish};
 use super::journal::{Cause, Journal, Step};
-use super::later::Later;
+use sim::Later;
 use super::port::Port;
 use super::task::{Kind, Outcome, Seen, Task, What, classify};
 

@@ -11,7 +11,6 @@ mod host;
 mod interrupts;
 mod jobs;
 mod journal;
-mod later;
 mod port;
 mod ssd;
 mod switch;

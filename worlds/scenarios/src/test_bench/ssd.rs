@@ -15,7 +15,7 @@ use sim::models::ssd::Ssd;
 use super::Cargo;
 use super::chain::Place;
 use super::journal::{Cause, Journal, Step};
-use super::later::Later;
+use sim::Later;
 use super::port::Port;
 
 /// Number of bytes that the flash delivers at once, before a channel transfers them in pieces.

@@ -51,7 +51,8 @@ pub struct Card {
     pub mtu: u32,
     /// How packets are put on the wire.
     pub encapsulation: Encapsulation,
-    /// Time without an acknowledgement after which packets are sent again.
+    /// Time without an acknowledgement after which packets are sent again: 4.096 µs times a power of
+    /// two, 2^14 where nobody sets it.
     pub retry: Nanos,
     /// Time after which a message is sent again for which the peer had no receive request.
     pub receiver_not_ready: Nanos,
@@ -82,7 +83,11 @@ impl Card {
         link: Link {
             generation: 3,
             lanes: 8,
-            credits: [Credits { headers: 64, data: 1024 }, Credits { headers: 64, data: 64 }, Credits::INFINITE],
+            credits: [
+                Credits { headers: 64, data: 1024 },
+                Credits { headers: 64, data: 64 },
+                Credits::INFINITE,
+            ],
             ..Link::GEN2_X4
         },
         store: Nanos::new(242),
@@ -93,7 +98,7 @@ impl Card {
         occupancy: Nanos::new(29),
         mtu: 4096,
         encapsulation: Encapsulation::InfiniBand,
-        retry: Nanos::from_micros(500),
+        retry: Nanos::new(67_108_864),
         receiver_not_ready: Nanos::from_micros(10),
         data_in_response: false,
         copy_rate: 10_000_000_000,
@@ -107,6 +112,8 @@ pub struct Driver {
     pub post: Nanos,
     /// Time to take a completion.
     pub reap: Nanos,
+    /// Time to lend memory to the peer (a fast registration), where that is needed.
+    pub register: Nanos,
     /// Mean time between a completion's arrival and the look of a CPU that polls.
     pub look: Nanos,
     /// How long the software polls before it sleeps: none for interrupts only.
@@ -121,6 +128,7 @@ impl Driver {
     pub const POLLING: Self = Self {
         post: Nanos::new(100),
         reap: Nanos::new(100),
+        register: Nanos::new(100),
         look: Nanos::new(50),
         poll: Nanos::MAX,
         interrupt: Nanos::ZERO,

@@ -1,4 +1,4 @@
-//! Actions of a node that wait for their times.
+//! Actions that wait for their times.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use engine::Instant;
 
 /// Actions with their times. Of actions for the same time, the one that was put first comes first.
 #[derive(Debug)]
-pub(super) struct Later<T> {
+pub struct Later<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
     sequence: u64,
 }
@@ -43,24 +43,27 @@ impl<T> Default for Later<T> {
 }
 
 impl<T> Later<T> {
-    pub(super) fn put(&mut self, at: Instant, what: T) {
+    /// Puts an action that is due at `at`.
+    pub fn put(&mut self, at: Instant, what: T) {
         self.sequence += 1;
         self.heap.push(Reverse(Entry { at, sequence: self.sequence, what }));
     }
 
     /// Takes the next action that is due.
-    pub(super) fn take(&mut self, now: Instant) -> Option<T> {
+    pub fn take(&mut self, now: Instant) -> Option<T> {
         if self.next()? > now {
             return None;
         }
         self.heap.pop().map(|Reverse(entry)| entry.what)
     }
 
-    pub(super) fn next(&self) -> Option<Instant> {
+    /// When the next action is due.
+    pub fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Forgets all actions.
+    pub fn clear(&mut self) {
         self.heap.clear();
     }
 }
