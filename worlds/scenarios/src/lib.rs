@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod explain;
+pub mod fabric_bench;
 pub mod file;
 pub mod published;
 pub mod test_bench;

@@ -52,6 +52,19 @@ fn predicted_rates_of_the_streamer_are_within_fifteen_percent() {
     assert_eq!(off.map(|row| row.row.as_str()).collect::<Vec<_>>(), ["read: 1 chunk a session"]);
 }
 
+/// Two constants, two rows; and the published bounds come out of the others.
+#[test]
+fn the_network_of_nvme_over_fabrics_takes_less_than_the_published_bounds() {
+    let report = published::run("nvmf", 1).unwrap();
+    let calibrated = report.rows.iter().filter(|row| row.kind == Kind::Calibrated).count();
+    assert_eq!((report.fitted.len(), calibrated), (2, 2));
+    let bounds: Vec<_> = report.rows.iter().filter(|row| row.row.contains("published: below")).collect();
+    assert_eq!(bounds.len(), 2);
+    for row in bounds {
+        assert!(row.published.is_some_and(|below| row.ours < below && row.ours > below / 2.0), "{row:?}");
+    }
+}
+
 #[test]
 fn every_scenario_of_the_gallery_plays() {
     let gallery = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");

@@ -101,7 +101,7 @@ pub(crate) struct SweepArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PublishedArgs {
-    /// The experiment: nvme-tsn, nvme-5g, niq or streamer [default: all]
+    /// The experiment: nvme-tsn, nvme-5g, nvmf, niq or streamer [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Derive all random choices from this seed; the same seed gives the same figures

@@ -7,6 +7,7 @@
 mod niq;
 mod nvme_5g;
 mod nvme_tsn;
+mod nvmf;
 mod streamer;
 
 use engine::Nanos;
@@ -84,9 +85,10 @@ impl Report {
 }
 
 /// The names of the experiments, each with a description.
-pub const EXPERIMENTS: [(&str, &str); 4] = [
+pub const EXPERIMENTS: [(&str, &str); 5] = [
     ("nvme-tsn", "an SSD behind a distributed PCIe switch over 1 Gigabit Ethernet, without and with TSN"),
     ("nvme-5g", "the same switch over two 5G modems, and over USB gigabit adapters for reference"),
+    ("nvmf", "NVMe over Fabrics over InfiniBand, to memory, with interrupts and polled"),
     ("niq", "a low-latency network card, packets inline and by DMA"),
     ("streamer", "recording to a Samsung 960 EVO 250 GB, by the chunks of a session, and a full disk"),
 ];
@@ -99,6 +101,7 @@ pub fn run(name: &str, seed: u64) -> Result<Report, String> {
     match name {
         "nvme-tsn" => nvme_tsn::run(seed),
         "nvme-5g" => nvme_5g::run(seed),
+        "nvmf" => nvmf::run(seed),
         "niq" => niq::run(seed),
         "streamer" => streamer::run(seed),
         _ => {

@@ -22,6 +22,10 @@ pub enum Place {
     Stack(Side),
     /// The hop with this number in the network path of the packets that this side sends.
     Hop(Side, usize),
+    /// The card for RDMA of this side.
+    Card(Side),
+    /// The software of a controller that is reached over a fabric.
+    Target,
     /// The PCIe link of the SSD, if it is not the host's.
     DeviceLink,
     /// Controller and flash of the SSD.

@@ -18,9 +18,9 @@ use super::chain::Place;
 use super::interrupts;
 use super::jobs::{Job, Jobs, Operation, Wish};
 use super::journal::{Cause, Journal, Step};
-use sim::Later;
 use super::port::Port;
 use super::task::{Kind, Outcome, Seen, Task, What, classify};
+use sim::Later;
 
 /// The queue that all commands go to.
 const QUEUE: QueueId = QueueId(1);

@@ -15,8 +15,8 @@ use sim::models::ssd::Ssd;
 use super::Cargo;
 use super::chain::Place;
 use super::journal::{Cause, Journal, Step};
-use sim::Later;
 use super::port::Port;
+use sim::Later;
 
 /// Number of bytes that the flash delivers at once, before a channel transfers them in pieces.
 const FLASH_PAGE: u64 = 4096;

@@ -70,11 +70,11 @@ impl Card {
     ///
     /// - `link`: PCIe Gen3 x8 (data sheet), payloads of 256 B. Physical layers as in
     ///   [`Link::GEN2_X4`].
-    /// - `store`: half of niq's `pcie_write` of 484 ns, which goes through the card's register, too
-    ///   (an estimate).
+    /// - `store`: half of a configuration read's round trip (published-figures, nvme-tsn: 280 ns), less
+    ///   the link's 50 ns.
     /// - `memory_read`: a read of 64 B takes 0.5 to 1 µs on hosts of these years (link-models); 547
-    ///   ns on Haswell in pcie-bench (to check), less 130 ns on the link.
-    /// - `memory_write`: niq's `pcie_write_rx` 280 ns and half of `cache_miss_twice`, less the link.
+    ///   ns on Haswell in pcie-bench (to check), less 127 ns on the link.
+    /// - `memory_write`: niq's `pcie_write_rx` 280 ns, less 60 ns on the link.
     /// - `logic`: niq's `nic_logic` 150 ns each way.
     /// - `occupancy`: 35 million messages a second (data sheet, to check).
     /// - `inline_max`: 0, because Linux's driver for NVMe over RDMA sends capsules from memory.
@@ -90,9 +90,9 @@ impl Card {
             ],
             ..Link::GEN2_X4
         },
-        store: Nanos::new(242),
+        store: Nanos::new(90),
         memory_read: Nanos::new(420),
-        memory_write: Nanos::new(280),
+        memory_write: Nanos::new(220),
         inline_max: 0,
         logic: (Nanos::new(150), Nanos::new(150)),
         occupancy: Nanos::new(29),

@@ -11,7 +11,7 @@ use rdma::{
 };
 
 use super::Link;
-use super::half::{Outstanding, gather};
+use super::half::{Kind, Outstanding, gather};
 use super::packet::{ACKNOWLEDGE, Carried, Happening, REQUEST, Word};
 use crate::marks::{Cause, Spot};
 use crate::models::hca::Card;
@@ -43,7 +43,6 @@ impl Link {
         half.events.push_back(Event::Disconnected(why));
         half.unacknowledged.clear();
         half.outstanding.clear();
-        half.held.clear();
         (half.sending, half.retry_at) = (half.next, None);
         let flushed = core::iter::from_fn(|| half.completions.borrow_mut().poll()).collect::<Vec<_>>();
         for completion in flushed {
@@ -56,8 +55,10 @@ impl Link {
         let now = self.now;
         let half = &mut self.halves[side.index()];
         let inline = inline_bytes(&half.card, &request.operation);
+        // Data that travel in the message that follows are part of its request.
+        let waits = half.card.data_in_response && matches!(request.operation, Operation::Write { .. });
         half.pair.post_send(request)?;
-        if half.pair.state() != State::ReadyToSend {
+        if half.pair.state() != State::ReadyToSend || waits {
             return Ok(());
         }
         let post = half.processor.driver().post;
@@ -136,17 +137,16 @@ impl Link {
     fn start(&mut self, side: Side, cause: Cause) {
         let now = self.now;
         let half = &mut self.halves[side.index()];
-        let Some(SendRequest { operation, .. }) = half.pair.take_send() else { return };
-        let is_read = matches!(operation, Operation::Read { .. });
-        if half.card.data_in_response && matches!(operation, Operation::Write { .. }) {
-            half.held.push(operation);
-            // Its message follows, and its packet is the first that comes.
-            half.outstanding.push_back(Outstanding { behind: half.next + 1, is_read, done: None });
-            return;
+        let mut operations = Vec::new();
+        while let Some(SendRequest { operation, .. }) = half.pair.take_send() {
+            let goes_on = half.card.data_in_response && matches!(operation, Operation::Write { .. });
+            operations.push(operation);
+            if !goes_on {
+                break;
+            }
         }
-        let inline = inline_bytes(&half.card, &operation).is_some();
-        let mut operations = std::mem::take(&mut half.held);
-        operations.push(operation);
+        let Some(last) = operations.last() else { return };
+        let inline = inline_bytes(&half.card, last).is_some();
         let bytes = operations.iter().map(bytes_of).sum::<u32>();
         let extended = operations.iter().map(extended_of).max().unwrap_or(0);
         let (ready, cause) = if inline && operations.len() == 1 {
@@ -157,8 +157,11 @@ impl Link {
             let what = "fetch of the data";
             (ready, self.marks.mark(cause, at, Spot::Bus(side), Part::Processing, what))
         };
+        let kinds: Vec<_> = operations.iter().map(Kind::of).collect();
         half.add(bytes, extended, ready, Carried::Request(operations), cause);
-        half.outstanding.push_back(Outstanding { behind: half.next, is_read, done: None });
+        for kind in kinds {
+            half.outstanding.push_back(Outstanding { behind: half.next, kind, done: None });
+        }
     }
 
     /// Sends what is ready, as fast as the line allows.
@@ -271,9 +274,12 @@ impl Link {
             half.retries = 0;
         }
         for one in half.outstanding.iter_mut().take_while(|one| one.behind <= number) {
-            if !one.is_read && one.done.is_none() {
-                one.done = Some((Done::Sent, cause));
-            }
+            let done = match one.kind {
+                Kind::Send => Done::Sent,
+                Kind::Write => Done::Written,
+                Kind::Read => continue,
+            };
+            one.done.get_or_insert((done, cause));
         }
         self.settle(side);
     }
@@ -329,7 +335,8 @@ impl Link {
         own.words.push_back(Word::Acknowledge(own.expected));
         match carried {
             Carried::Answer(data) => {
-                let read = own.outstanding.iter_mut().find(|one| one.is_read && one.done.is_none());
+                let read =
+                    own.outstanding.iter_mut().find(|one| one.kind == Kind::Read && one.done.is_none());
                 if let Some(read) = read {
                     read.done = Some((Done::Read(data), cause));
                 }

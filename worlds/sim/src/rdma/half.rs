@@ -24,12 +24,30 @@ const PICOS: u64 = 1_000;
 /// Frames whose way is followed at a time. Beyond, the oldest are forgotten: they were lost.
 const FOLLOWED_MAX: usize = 1 << 14;
 
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Send,
+    Write,
+    Read,
+}
+
+impl Kind {
+    pub(super) const fn of(operation: &Operation) -> Self {
+        match operation {
+            Operation::Send { .. } => Self::Send,
+            Operation::Write { .. } => Self::Write,
+            Operation::Read { .. } => Self::Read,
+        }
+    }
+}
+
 /// A request that the card has taken and that has not ended.
 #[derive(Debug)]
 pub(super) struct Outstanding {
     /// The number behind that of its last packet.
     pub(super) behind: u64,
-    pub(super) is_read: bool,
+    pub(super) kind: Kind,
     pub(super) done: Option<(Done, Cause)>,
 }
 
@@ -54,8 +72,6 @@ pub(super) struct Half {
     pub(super) frames: u64,
     /// Frames that are followed: when each entered the path, its length and what caused it.
     pub(super) followed: BTreeMap<u64, (Trail, Cause)>,
-    /// Writes that go with the message that follows them.
-    pub(super) held: Vec<Operation>,
     pub(super) next: u64,
     /// Packets that the peer has not acknowledged, in order.
     pub(super) unacknowledged: VecDeque<Packet>,
@@ -100,7 +116,6 @@ impl Half {
             path,
             frames: 0,
             followed: BTreeMap::new(),
-            held: Vec::new(),
             next: 0,
             unacknowledged: VecDeque::new(),
             sending: 0,

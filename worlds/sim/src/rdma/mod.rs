@@ -204,6 +204,11 @@ impl Fabric {
         at
     }
 
+    /// When the software of `side` notices what arrives at `now`.
+    pub fn notice(&self, side: Side, now: Instant) -> Instant {
+        self.link.borrow_mut().half(side).processor.notice(now)
+    }
+
     /// The cause of what the software of `side` does now.
     pub fn cause(&self, side: Side) -> Cause {
         self.link.borrow().halves[side.index()].cause

@@ -78,10 +78,10 @@ fn one_way(card: Card, driver: Driver, bytes: usize) -> u64 {
 #[test]
 fn a_short_message_takes_the_sum_of_its_steps() {
     let inline = Card { inline_max: 256, ..Card::CONNECTX_3 };
-    // Posting 100; store 242, two lines of 88 B at 63 Gbit/s, the link 50; logic 150; 90 B at 54.5
+    // Posting 100; store 90, two lines of 88 B at 63 Gbit/s, the link 50; logic 150; 90 B at 54.5
     // Gbit/s 14, the cable 10; logic 150; data and completion, two writes of 88 B, the link 50;
-    // memory 280; a look 50.
-    let expected = 100 + (242 + 22 + 50) + 150 + (14 + 10) + 150 + (22 + 50) + 280 + 50;
+    // memory 220; a look 50.
+    let expected = 100 + (90 + 22 + 50) + 150 + (14 + 10) + 150 + (22 + 50) + 220 + 50;
     assert!(one_way(inline, Driver::POLLING, 64).abs_diff(expected) <= 3, "{expected}");
     // Without inline data, the card fetches twice: the request, and the message.
     let fetches = 2 * (50 + 420 + 50);

@@ -1,0 +1,148 @@
+//! "NVMe over Fabrics" (HGST and Mellanox, 2015): prototypes of host and controller over InfiniBand,
+//! 4 KiB at a depth of 1, with interrupts and polled.
+//!
+//! Two constants were fitted to two rows: the time of each of four steps of software to the polled
+//! row, and the time of an interrupt to the row with interrupts. Card, PCIe, link and memory have
+//! their times from elsewhere ([`Card::CONNECTX_3`]).
+
+use engine::Nanos;
+use network_models::ethernet::medium::{Cable, Medium as Material};
+use network_models::lossless::{Lossless, Settings};
+use network_models::{Path, Rate};
+use sim::models::hca::{Card, Driver};
+
+use super::{Kind, Report, Row, decimal, mean};
+use crate::fabric_bench::{FabricBench, Medium, Setup, Software, Transport};
+use crate::test_bench::{self, Task};
+
+const EXPERIMENT: &str = "nvmf";
+/// Number of commands of each kind.
+const COMMANDS: u64 = 500;
+/// The mean time between two commands, in which the machines are idle.
+const GAP: Nanos = Nanos::from_micros(100);
+/// How long a task may take in virtual time.
+const LIMIT: Nanos = Nanos::from_secs(60);
+const BYTES: u32 = 4096;
+/// Rate of a copy by the controller's CPU in bytes a second (an estimate, as [`Card::copy_rate`]).
+const COPY_RATE: u64 = Card::CONNECTX_3.copy_rate;
+
+/// Each step of the software above the transport: block layer and driver of the host on the way out
+/// and back, controller and block layer behind it on the way in and out. Fitted to the polled row.
+const SOFTWARE: Nanos = Nanos::new(377);
+/// From a completion in memory to the software that was asleep. Fitted to the row with interrupts.
+const INTERRUPT: Nanos = Nanos::new(2_550);
+
+/// How a prototype is used.
+#[derive(Clone, Copy)]
+struct Case {
+    /// Bytes of a command's data.
+    bytes: u32,
+    /// The mean time between two commands.
+    gap: Nanos,
+    /// How long both ends poll before they sleep.
+    poll: Nanos,
+    /// Data of a capsule in bytes at most.
+    capsule_data: u32,
+    data_in_response: bool,
+}
+
+impl Case {
+    const INTERRUPTS: Self =
+        Self { bytes: BYTES, gap: GAP, poll: Nanos::ZERO, capsule_data: 0, data_in_response: false };
+    const POLLED: Self = Self { poll: Nanos::MAX, ..Self::INTERRUPTS };
+    const IN_RESPONSE: Self = Self { data_in_response: true, ..Self::POLLED };
+
+    fn driver(self) -> Driver {
+        Driver { poll: self.poll, interrupt: INTERRUPT, ..Driver::POLLING }
+    }
+
+    /// The mean time in nanoseconds of commands of `kind`.
+    fn measure(self, kind: test_bench::Kind, seed: u64, report: &mut Report) -> Result<f64, String> {
+        let rate = Settings::infiniband("fdr").unwrap_or(Rate::from_gigabits(54));
+        let link = Settings {
+            rate,
+            processing: Nanos::ZERO,
+            propagation: Cable::metres(Material::Twinax, 3).latency() + PHYSICAL,
+            buffer: Settings::BUFFER,
+            cut_through: true,
+            is_ethernet: false,
+        };
+        let card = Card { data_in_response: self.data_in_response, ..Card::CONNECTX_3 };
+        let setup = Setup {
+            seed,
+            transport: Transport::Rdma([card; 2], [Some(rate); 2]),
+            drivers: [self.driver(); 2],
+            software: Software { submit: SOFTWARE, complete: SOFTWARE, command: SOFTWARE, respond: SOFTWARE },
+            medium: Medium::Memory { rate: COPY_RATE },
+            namespace_bytes: 64 << 20,
+            queue_size: 32,
+            capsule_data_max: self.capsule_data,
+        };
+        let path = || [Lossless::new([link])].into_iter().collect::<Path>();
+        let mut bench = FabricBench::new(&setup, [path(), path()]);
+        bench.boot().map_err(|error| format!("{EXPERIMENT}: {error}"))?;
+        let task = Task::Commands {
+            kind,
+            count: COMMANDS,
+            bytes: self.bytes,
+            depth: 1,
+            gap: self.gap,
+            random: true,
+        };
+        let outcome = bench.run(task, LIMIT).filter(|outcome| outcome.failed == 0);
+        let outcome = outcome.ok_or_else(|| format!("{EXPERIMENT}: {task:?} failed"))?;
+        report.add(bench.events(), bench.digest());
+        Ok(mean(&outcome.times))
+    }
+}
+
+/// Time of both physical layers of a link of InfiniBand: an estimate.
+const PHYSICAL: Nanos = Nanos::new(50);
+
+pub(super) fn run(seed: u64) -> Result<Report, String> {
+    use test_bench::Kind::{Read, Write};
+    let mut report =
+        Report { fitted: &["Software: each of its four steps", "Driver::interrupt"], ..Report::default() };
+    let mut time = |case: Case, kind| case.measure(kind, seed, &mut report).map(|time| time / 1_000.0);
+    let polled = time(Case::POLLED, Read)?;
+    let interrupts = time(Case::INTERRUPTS, Read)?;
+    let short = time(Case { poll: Nanos::from_micros(3), gap: Nanos::ZERO, ..Case::POLLED }, Read)?;
+    let within = time(Case::IN_RESPONSE, Read)?;
+    let [block, block_within] = [Case::POLLED, Case::IN_RESPONSE].map(|case| Case { bytes: 512, ..case });
+    let [block, block_within] = [time(block, Read)?, time(block_within, Read)?];
+    let by_key = time(Case::POLLED, Write)?;
+    let in_capsule = time(Case { capsule_data: BYTES, ..Case::POLLED }, Write)?;
+    // A local device: the host's software, the copy, and one interrupt unless the host polls.
+    let copy = u64::from(BYTES) * 1_000_000_000 / COPY_RATE;
+    let local = decimal(2 * SOFTWARE.get() + copy) / 1_000.0;
+    let woken = decimal(INTERRUPT.get()) / 1_000.0;
+
+    let software = "the software's steps, from this row; card, PCIe, link and copy from elsewhere";
+    let interrupt = "an interrupt, from this row; everything else as polled";
+    let rest = "the constants of the calibrated rows";
+    let below = "the row above less a local device's time: host's software, copy, interrupt";
+    for (row, published, ours, kind, source) in [
+        ("read 4 KiB, polled", Some(8.0), polled, Kind::Calibrated, software),
+        ("read 4 KiB, interrupts", Some(13.0), interrupts, Kind::Calibrated, interrupt),
+        ("network's part, polled (published: below)", Some(7.0), polled - local, Kind::Predicted, below),
+        (
+            "network's part, interrupts (published: below)",
+            Some(10.0),
+            interrupts - local - woken,
+            Kind::Predicted,
+            below,
+        ),
+        ("read 4 KiB, 3 us of polling, one after the other", None, short, Kind::Predicted, rest),
+        ("write 4 KiB, polled, read by key", None, by_key, Kind::Predicted, rest),
+        ("write 4 KiB, polled, data in the capsule", None, in_capsule, Kind::Predicted, rest),
+        ("saved by data in the capsule", None, by_key - in_capsule, Kind::Predicted, rest),
+        ("read 4 KiB, polled, data in the response", None, within, Kind::Predicted, rest),
+        ("saved by data in the response, 4 KiB", None, polled - within, Kind::Predicted, rest),
+        ("read 512 B, polled", None, block, Kind::Predicted, rest),
+        ("saved by data in the response, 512 B", None, block - block_within, Kind::Predicted, rest),
+    ] {
+        let row = row.to_owned();
+        report.rows.push(Row { experiment: EXPERIMENT, row, published, ours, unit: "us", kind, source });
+    }
+    Ok(report)
+}
