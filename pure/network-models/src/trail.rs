@@ -52,8 +52,8 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// The frame has left a hop. Only the first of several copies counts, because it is the one that
-    /// arrives.
+    /// The frame has left a hop. Only the first of several copies counts, because it is the one
+    /// that arrives.
     pub fn crossed(&mut self, crossing: Crossing) {
         if self.hops.len() == crossing.hop {
             self.hops.push(crossing.at);

@@ -77,7 +77,8 @@ impl Kit {
     }
 
     /// The kit of [`Kit::shared`] with a kernel that was built here, because none of Debian's
-    /// kernels has iommufd (`CONFIG_IOMMUFD`) or RDMA over TCP (`CONFIG_RDMA_SIW`). [`Kit::build`] builds it; this function does not.
+    /// kernels has iommufd (`CONFIG_IOMMUFD`) or RDMA over TCP (`CONFIG_RDMA_SIW`). [`Kit::build`]
+    /// builds it; this function does not.
     ///
     /// # Errors
     /// The errors of [`Kit::shared`], and when the kernel has not been built.

@@ -50,6 +50,7 @@ pub(crate) struct OfferArgs {
     /// --dhchap-secret-file), unless --insecure is given
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
+
     /// Listen on this address and port for NVMe/RDMA; may be given again.
     ///
     /// PROVIDER says what carries RDMA. iwarp carries it over TCP connections and needs no RDMA

@@ -111,6 +111,7 @@ impl core::error::Error for Closed {}
 
 /// A host's end of a connection, which carries one queue.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "whoever has many connections keeps each in a box")]
 pub enum Connection {
     /// NVMe/TCP.
     Tcp(tcp::Connection),

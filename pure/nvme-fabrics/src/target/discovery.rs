@@ -35,8 +35,8 @@ const LONG_HOST_IDENTIFIERS: u32 = 1 << 0;
 /// SGL Support (SGLS): SGLs, SGLs longer than the data, in-capsule data at an offset, Transport SGL
 /// Data Blocks.
 const SGL_SUPPORT: u32 = 1 << 0 | 1 << 18 | 1 << 20 | 1 << 21;
-/// SGL Support (SGLS) over RDMA: Keyed SGL Data Blocks instead of Transport SGL Data Blocks. Linux's
-/// host insists on them.
+/// SGL Support (SGLS) over RDMA: Keyed SGL Data Blocks instead of Transport SGL Data Blocks.
+/// Linux's host insists on them.
 const SGL_SUPPORT_RDMA: u32 = 1 << 0 | 1 << 2 | 1 << 18 | 1 << 20;
 /// Keep Alive Support (KAS): a granularity of 100 ms.
 const KEEP_ALIVE_GRANULARITY: u16 = 1;

@@ -152,8 +152,9 @@ impl<E: Endpoint> Connection<E> {
 
     /// Whether news from the host are wanted now. Data that the host was asked for are wanted even
     /// while no command may be taken: they come behind commands, and their own commands end by
-    /// them. Messages that come nevertheless are kept; the receive requests bound them. A wire whose
-    /// acknowledgements come with the host's news, as datagrams do, is not to be stopped by this.
+    /// them. Messages that come nevertheless are kept; the receive requests bound them. A wire
+    /// whose acknowledgements come with the host's news, as datagrams do, is not to be stopped by
+    /// this.
     pub fn wants_input(&self) -> bool {
         !self.is_over() && (self.arrived.is_empty() || self.is_owed_data() || !self.is_stuffed())
     }

@@ -219,7 +219,8 @@ fn an_end_of_the_connection_ends_every_loan() {
     assert_eq!(closed(&mut host), Closed::PeerFault(Fault::Command));
 }
 
-/// A host over an endpoint that tells some things late, with a queue of one command and `places` in the send queue.
+/// A host over an endpoint that tells some things late, with a queue of one command and `places` in
+/// the send queue.
 fn late(places: u16) -> (Connection<Late>, LocalEndpoint) {
     let config = Config { queue_size: 1, ..Config::new() };
     let limits = Limits { send_requests: places, ..LocalConfig::default().limits };

@@ -35,7 +35,8 @@ pub fn pre_trigger_buffer(rate: u64, keep: Nanos, chunk: u32, streams: usize) ->
     let bytes = u128::from(rate) * u128::from(keep.get()) / 1_000_000_000;
     // Bytes come in bursts.
     let full = (bytes + bytes / BURSTS_PART).div_ceil(capacity(chunk) as u128);
-    // Each stream has a chunk that was not full, whenever they are closed, and one that began before.
+    // Each stream has a chunk that was not full, whenever they are closed, and one that began
+    // before.
     let early = u128::from(keep.get() / FLUSH_DEFAULT.get() + 2) * streams as u128;
     let (all, part) = (SLOW_PART as u128, KEPT_QUARTERS as u128);
     // Early ones take no more than their part.

@@ -58,9 +58,9 @@ struct Arguments {
     /// Start Linux by qboot: SeaBIOS drives NVMe devices before Linux does, qboot touches none
     #[arg(long)]
     qboot: bool,
-    /// Which kernel: the release's, a newer one of Debian's that has peer-to-peer DMA, the release's
-    /// with every driver, or one with iommufd and siw that is built here where it has not been yet
-    /// (minutes)
+    /// Which kernel: the release's, a newer one of Debian's that has peer-to-peer DMA, the
+    /// release's with every driver, or one with iommufd and siw that is built here where it has not
+    /// been yet (minutes)
     #[arg(long, value_enum, default_value_t = Kernel::Release)]
     kernel: Kernel,
     /// How long the script may take

@@ -68,8 +68,8 @@ impl Plan {
 /// What somebody does with a ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Act {
-    /// Pins a range. That of bytes is a part of what came: its first byte and its length are given as
-    /// parts of a million.
+    /// Pins a range. That of bytes is a part of what came: its first byte and its length are given
+    /// as parts of a million.
     Pin(PinRange),
     /// Lets go of all.
     Unpin,

@@ -23,8 +23,8 @@ pub(super) struct Media {
 /// What is on the media in the end.
 #[derive(Debug)]
 pub(super) struct Contents {
-    /// The recording's slots, as if they lay on one medium; `None` if the labels do not tell how the
-    /// members belong together.
+    /// The recording's slots, as if they lay on one medium; `None` if the labels do not tell how
+    /// the members belong together.
     pub(super) joined: Option<Vec<u8>>,
     /// Number of writes that were under way when the power failed.
     pub(super) under_way: u64,

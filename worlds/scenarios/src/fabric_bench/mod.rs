@@ -1,5 +1,5 @@
-//! A host and a controller of NVMe over Fabrics, joined by a modelled network: NVMe/TCP over modelled
-//! TCP, or NVMe/RDMA over modelled cards.
+//! A host and a controller of NVMe over Fabrics, joined by a modelled network: NVMe/TCP over
+//! modelled TCP, or NVMe/RDMA over modelled cards.
 //!
 //! Both ends of the transport are the real engines, on one I/O queue that is connected already. The
 //! controller's medium keeps its data. Software, cards, links and media take modelled time.

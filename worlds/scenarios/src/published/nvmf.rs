@@ -1,5 +1,5 @@
-//! "NVMe over Fabrics" (HGST and Mellanox, 2015): prototypes of host and controller over InfiniBand,
-//! 4 KiB at a depth of 1, with interrupts and polled.
+//! "NVMe over Fabrics" (HGST and Mellanox, 2015): prototypes of host and controller over
+//! InfiniBand, 4 KiB at a depth of 1, with interrupts and polled.
 //!
 //! Two constants were fitted to two rows: the time of each of four steps of software to the polled
 //! row, and the time of an interrupt to the row with interrupts. Card, PCIe, link and memory have

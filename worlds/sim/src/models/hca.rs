@@ -51,8 +51,8 @@ pub struct Card {
     pub mtu: u32,
     /// How packets are put on the wire.
     pub encapsulation: Encapsulation,
-    /// Time without an acknowledgement after which packets are sent again: 4.096 µs times a power of
-    /// two, 2^14 where nobody sets it.
+    /// Time without an acknowledgement after which packets are sent again: 4.096 µs times a power
+    /// of two, 2^14 where nobody sets it.
     pub retry: Nanos,
     /// Time after which a message is sent again for which the peer had no receive request.
     pub receiver_not_ready: Nanos,
@@ -70,8 +70,8 @@ impl Card {
     ///
     /// - `link`: PCIe Gen3 x8 (data sheet), payloads of 256 B. Physical layers as in
     ///   [`Link::GEN2_X4`].
-    /// - `store`: half of a configuration read's round trip (published-figures, nvme-tsn: 280 ns), less
-    ///   the link's 50 ns.
+    /// - `store`: half of a configuration read's round trip (published-figures, nvme-tsn: 280 ns),
+    ///   less the link's 50 ns.
     /// - `memory_read`: a read of 64 B takes 0.5 to 1 µs on hosts of these years (link-models); 547
     ///   ns on Haswell in pcie-bench (to check), less 127 ns on the link.
     /// - `memory_write`: niq's `pcie_write_rx` 280 ns, less 60 ns on the link.

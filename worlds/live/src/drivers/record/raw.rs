@@ -17,8 +17,8 @@ use super::{DROPPED_AT_ONCE, Ends, Limits, Recorded, SLEEP_MAX, TOLD_EVERY, UPDA
 use crate::sys::clock::Clock;
 
 /// Records the bytes of `source` to `target`, from the first address of `config` on. What lies
-/// outside of the addresses stays as it is. Otherwise as [`record`](super::record()); in the result,
-/// `is_certified` says whether everything that counts as stored is durable.
+/// outside of the addresses stays as it is. Otherwise as [`record`](super::record()); in the
+/// result, `is_certified` says whether everything that counts as stored is durable.
 ///
 /// # Errors
 /// When the medium can't be opened, is in use or too small, when it holds something at the first

@@ -157,7 +157,8 @@ impl Roce {
         Ok(busy)
     }
 
-    /// Sends what there is to be sent. Returns whether there was anything, and whether some is left.
+    /// Sends what there is to be sent. Returns whether there was anything, and whether some is
+    /// left.
     fn send(&mut self) -> io::Result<(bool, bool)> {
         let mut busy = false;
         loop {
