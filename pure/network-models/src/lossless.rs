@@ -42,6 +42,9 @@ impl Settings {
     /// a few MB for all ports.
     pub const BUFFER: u64 = 64 << 10;
 
+    /// Time of both physical layers of a link of InfiniBand: an estimate.
+    pub const PHYSICAL: Nanos = Nanos::new(50);
+
     /// A link of InfiniBand with four lanes: its data rate after the line code (InfiniBand
     /// Architecture Specification, volume 2: 14.0625 and 25.78125 Gbaud a lane with 64b/66b; 53.125
     /// and 106.25 Gbit/s a lane with forward error correction). `None` if the name is not `fdr`,

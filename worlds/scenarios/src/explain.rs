@@ -4,8 +4,9 @@
 use engine::Nanos;
 use network_models::network::Side;
 
+use crate::fabric_bench::FabricBench;
 use crate::file::scenario::{LIMIT, Scenario};
-use crate::test_bench::{Chain, Place, Task, TestBench};
+use crate::test_bench::{Chain, Outcome, Place, Task, TestBench};
 
 /// Where the time of one operation of a task went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,56 @@ impl Explained {
     }
 }
 
+/// The machines of a scenario.
+enum Bench {
+    Switch(Box<TestBench>),
+    Fabric(Box<FabricBench>),
+}
+
+impl Bench {
+    fn boot(&mut self) -> Result<Nanos, String> {
+        match self {
+            Self::Switch(bench) => bench.boot(),
+            Self::Fabric(bench) => bench.boot(),
+        }
+    }
+
+    fn run(&mut self, task: Task) -> Option<Outcome> {
+        match self {
+            Self::Switch(bench) => bench.run(task, LIMIT),
+            Self::Fabric(bench) => bench.run(task, LIMIT),
+        }
+    }
+
+    fn follow(&mut self, number: u64) {
+        match self {
+            Self::Switch(bench) => bench.follow(number),
+            Self::Fabric(bench) => bench.follow(number),
+        }
+    }
+
+    fn chain(&mut self) -> Option<Chain> {
+        match self {
+            Self::Switch(bench) => bench.chain(),
+            Self::Fabric(bench) => bench.chain(),
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        match self {
+            Self::Switch(bench) => bench.digest(),
+            Self::Fabric(bench) => bench.digest(),
+        }
+    }
+
+    fn places(&self) -> Vec<(Place, String)> {
+        match self {
+            Self::Switch(bench) => places(bench),
+            Self::Fabric(bench) => fabric_places(bench),
+        }
+    }
+}
+
 /// Plays `scenario` twice. The first run finds the operation of each task at the quantile
 /// `thousandths` of the task's latencies; the second run follows this operation.
 ///
@@ -39,11 +90,15 @@ pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec
     if scenario.tasks().is_empty() {
         return Err("there is no [[task]] to explain".into());
     }
-    let mut bench = scenario.bench(seed);
+    let fresh = || match scenario.fabric_bench(seed) {
+        Some(bench) => Bench::Fabric(Box::new(bench)),
+        None => Bench::Switch(Box::new(scenario.bench(seed))),
+    };
+    let mut bench = fresh();
     bench.boot()?;
     let mut chosen = Vec::new();
     for (name, task) in scenario.tasks() {
-        let outcome = bench.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
+        let outcome = bench.run(*task).ok_or_else(|| format!("task {name} does not end"))?;
         let mut order: Vec<usize> = (0..outcome.times.len()).collect();
         order.sort_by_key(|index| outcome.times[*index]);
         let place = (order.len() * thousandths.min(1000)).div_ceil(1000).max(1) - 1;
@@ -51,15 +106,15 @@ pub fn explain(scenario: &Scenario, seed: u64, thousandths: usize) -> Result<Vec
         chosen.push((outcome.numbers[index], outcome.times[index], outcome.times.len()));
     }
     let digest = bench.digest();
-    let mut bench = scenario.bench(seed);
+    let mut bench = fresh();
     bench.boot()?;
     let mut explained = Vec::new();
     for ((name, task), (number, latency, count)) in scenario.tasks().iter().zip(chosen) {
         bench.follow(number);
-        bench.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
+        bench.run(*task).ok_or_else(|| format!("task {name} does not end"))?;
         let chain = bench.chain().expect("the same operation ends again");
         assert_eq!(chain.latency, latency, "who follows an operation changes nothing of it");
-        let (operation, places) = (operation(task), places(&bench));
+        let (operation, places) = (operation(task), bench.places());
         explained.push(Explained { task: name.clone(), operation, count, chain, places });
     }
     assert_eq!(digest, bench.digest(), "who follows an operation changes nothing that happens");
@@ -80,6 +135,50 @@ fn operation(task: &Task) -> String {
     }
 }
 
+/// Adds the hops of both directions, from the host to the device.
+fn each_hop(hops: impl Fn(Side) -> Vec<String>, add: &mut impl FnMut(Place, &str)) {
+    let [near, far] = Side::BOTH;
+    for (side, way) in [(near, "there"), (far, "back")] {
+        let hops = hops(side);
+        let mut order: Vec<_> = hops.iter().enumerate().collect();
+        // The way back passes the hops from the far end to the near end.
+        if side == far {
+            order.reverse();
+        }
+        for (index, name) in order {
+            let same = hops.iter().filter(|other| *other == name).count() > 1;
+            let number = if same { format!(" (hop {})", index + 1) } else { String::new() };
+            add(Place::Hop(side, index), &format!("{name}, {way}{number}"));
+        }
+    }
+}
+
+/// All places of a host and a controller of NVMe over Fabrics.
+fn fabric_places(bench: &FabricBench) -> Vec<(Place, String)> {
+    let [near, far] = Side::BOTH;
+    let mut places = Vec::new();
+    let mut add = |place, name: &str| places.push((place, name.to_owned()));
+    add(Place::Host, "host");
+    if bench.is_rdma() {
+        add(Place::HostLink, "PCIe and memory, host");
+        add(Place::Card(near), "card, host");
+    } else {
+        add(Place::Stack(near), "network stack, host");
+    }
+    each_hop(|side| bench.hops(side), &mut add);
+    if bench.is_rdma() {
+        add(Place::Card(far), "card, controller");
+        add(Place::DeviceLink, "PCIe and memory, controller");
+    } else {
+        add(Place::Stack(far), "network stack, controller");
+    }
+    add(Place::Target, "controller");
+    if bench.has_ssd() {
+        add(Place::Ssd, "SSD");
+    }
+    places
+}
+
 /// All places of a bench with their names, from the host to the device.
 fn places(bench: &TestBench) -> Vec<(Place, String)> {
     let mut places = vec![(Place::Host, "host".to_owned())];
@@ -93,19 +192,8 @@ fn places(bench: &TestBench) -> Vec<(Place, String)> {
     add(Place::Switch(near), "switch, near end");
     add(Place::Tunnel(near), "tunnel and TCP, there");
     add(Place::Stack(near), "network stack, near end");
-    for (side, way) in [(near, "there"), (far, "back")] {
-        let hops: Vec<_> = network.path(side).hops().map(network_models::AnyHop::name).collect();
-        let mut order: Vec<_> = hops.iter().enumerate().collect();
-        // The way back passes the hops from the far end to the near end.
-        if side == far {
-            order.reverse();
-        }
-        for (index, name) in order {
-            let same = hops.iter().filter(|other| *other == name).count() > 1;
-            let number = if same { format!(" (hop {})", index + 1) } else { String::new() };
-            add(Place::Hop(side, index), &format!("{name}, {way}{number}"));
-        }
-    }
+    let hops = |side| network.path(side).hops().map(|hop| hop.name().into_owned()).collect();
+    each_hop(hops, &mut add);
     add(Place::Stack(far), "network stack, far end");
     add(Place::Tunnel(far), "tunnel and TCP, back");
     add(Place::Switch(far), "switch, far end");
@@ -128,7 +216,9 @@ mod tests {
     /// The scenarios of the gallery: file names and texts.
     fn gallery() -> Vec<(String, String)> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let folders = [folder.join("fabrics"), folder];
+        let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        let files = files.map(|entry| entry.unwrap().path());
         let mut found: Vec<_> = files
             .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
             .map(|path| {
@@ -174,7 +264,6 @@ mod tests {
         }
         let places: BTreeSet<_> = one.chain.segments.iter().map(|segment| segment.place).collect();
         assert!(!places.contains(&Place::Others), "{about}");
-        assert!(places.contains(&Place::Ssd) && places.contains(&Place::HostLink), "{about}");
         // Over a network, every way to the device passes every hop, there and back.
         for (place, name) in &one.places {
             let seen = places.contains(place) || matches!(place, Place::Host);

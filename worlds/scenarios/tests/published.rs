@@ -69,7 +69,8 @@ fn the_network_of_nvme_over_fabrics_takes_less_than_the_published_bounds() {
 fn every_scenario_of_the_gallery_plays() {
     let gallery = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut count = 0;
-    for entry in std::fs::read_dir(gallery).unwrap() {
+    let folders = [gallery.join("fabrics"), gallery];
+    for entry in folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "toml") {
             continue;
@@ -86,5 +87,5 @@ fn every_scenario_of_the_gallery_plays() {
         }
         count += 1;
     }
-    assert!(count >= 4);
+    assert!(count >= 7);
 }

@@ -228,6 +228,11 @@ impl FabricBench {
         matches!(self.setup.transport, Transport::Rdma(..))
     }
 
+    /// Whether the controller's medium is an SSD.
+    pub const fn has_ssd(&self) -> bool {
+        self.ssd.is_some()
+    }
+
     /// Number of events so far.
     pub fn events(&self) -> u64 {
         self.events + self.ends.events()
@@ -373,7 +378,7 @@ impl FabricBench {
         let mut segments = Vec::new();
         for mark in self.ends.marks().chain(last) {
             let until = mark.at.min(ended);
-            if until > at {
+            if until >= at {
                 segments.push(Segment {
                     start: at - began,
                     length: until - at,

@@ -4,6 +4,7 @@ use engine::{Instant, Nanos, Rng};
 use network_models::ethernet::medium::{Cable, Medium, PortLatency};
 use network_models::ethernet::{Forwarding, Handover, Port, PortSettings};
 use network_models::faults::{Behaviour, Faults, Flaps};
+use network_models::lossless::{self, Lossless};
 use network_models::nr5g::{Core, Direction, Downlink, Uplink};
 use network_models::stage::{self, Stage};
 use network_models::tsn::replication::{REDUNDANCY_TAG, Replicated};
@@ -17,15 +18,28 @@ use super::radio::{CellTable, CoreTable, Radio};
 use super::text::{Bytes, Millimetres, Text, one_of};
 use super::tsn::{self, OthersTable, TsnTable};
 
+/// Allowed sizes of the buffer of a link that loses nothing, in bytes.
+const BUFFER_RANGE: std::ops::RangeInclusive<u64> = lossless::Settings::BUFFER_MIN..=1 << 30;
+
 /// The description of a hop, without its random generator.
 #[derive(Clone, Debug)]
 pub(super) enum HopModel {
-    Wire { latency: Nanos, rate: Option<Rate>, queue: Option<u64> },
+    Wire {
+        latency: Nanos,
+        rate: Option<Rate>,
+        queue: Option<u64>,
+    },
     Port(Box<PortSettings>),
     Stage(stage::Settings),
+    /// Links in series.
+    Lossless(Vec<lossless::Settings>),
     Radio(Direction, Box<Radio>),
     Core(Box<Radio>),
-    Faults { behaviour: Behaviour, schedule: Vec<(Instant, Behaviour)>, flaps: Option<Flaps> },
+    Faults {
+        behaviour: Behaviour,
+        schedule: Vec<(Instant, Behaviour)>,
+        flaps: Option<Flaps>,
+    },
     Replicated(Vec<Vec<Self>>),
 }
 
@@ -34,6 +48,9 @@ pub(super) enum HopModel {
 enum HopKind {
     Wire,
     Ethernet,
+    InfiniBand,
+    /// Ethernet with Priority Flow Control.
+    Pfc,
     /// A stage, with the times that it has where the file gives none.
     Stage(Option<stage::Settings>),
     Radio(Direction),
@@ -42,7 +59,7 @@ enum HopKind {
 }
 
 /// The kinds of hops by name.
-const KINDS: [(&str, HopKind); 10] = [
+const KINDS: [(&str, HopKind); 12] = [
     ("wire", HopKind::Wire),
     ("ethernet", HopKind::Ethernet),
     ("5g-up", HopKind::Radio(Direction::Up)),
@@ -53,6 +70,8 @@ const KINDS: [(&str, HopKind); 10] = [
     ("routing", HopKind::Stage(Some(stage::Settings::ROUTING_UPSTREAM))),
     ("usb", HopKind::Stage(Some(stage::Settings::USB_UPSTREAM))),
     ("stage", HopKind::Stage(None)),
+    ("infiniband", HopKind::InfiniBand),
+    ("pfc", HopKind::Pfc),
 ];
 
 impl HopKind {
@@ -71,6 +90,8 @@ impl HopKind {
                 "tsn",
                 "others",
             ],
+            Self::InfiniBand => &["speed", "latency", "cable", "medium", "buffer"],
+            Self::Pfc => &["rate", "latency", "cable", "medium", "buffer", "cut_through"],
             Self::Stage(_) => &["latency", "longest", "occupancy", "interval"],
             Self::Radio(_) => &["cell"],
             Self::Core => &["core"],
@@ -92,6 +113,10 @@ pub(super) struct HopTable {
     processing: Option<Text<Nanos>>,
     /// Number of frames that each queue holds.
     queue_frames: Option<u32>,
+    /// The speed of a link of InfiniBand.
+    speed: Option<Spanned<String>>,
+    /// The receiver's buffer of a link that loses nothing.
+    buffer: Option<Spanned<Text<Bytes>>>,
     /// Whether the node forwards a frame as soon as it has the header.
     #[serde(default)]
     cut_through: bool,
@@ -122,6 +147,8 @@ impl HopTable {
             ("cable", self.cable.is_some()),
             ("medium", self.medium.is_some()),
             ("processing", self.processing.is_some()),
+            ("speed", self.speed.is_some()),
+            ("buffer", self.buffer.is_some()),
             ("queue_frames", self.queue_frames.is_some()),
             ("cut_through", self.cut_through),
             ("tsn", self.tsn.is_some()),
@@ -144,9 +171,15 @@ impl HopModel {
         match self {
             Self::Wire { rate, .. } => *rate,
             Self::Port(settings) => Some(settings.rate),
+            Self::Lossless(links) => links.first().map(|link| link.rate),
             Self::Replicated(ways) => ways.first()?.iter().find_map(Self::rate),
             Self::Faults { .. } | Self::Stage(_) | Self::Radio(..) | Self::Core(_) => None,
         }
+    }
+
+    /// Whether the hop is a link of InfiniBand.
+    pub(super) fn is_infiniband(&self) -> bool {
+        matches!(self, Self::Lossless(links) if links.iter().any(|link| !link.is_ethernet))
     }
 
     fn build(&self, rng: &Rng) -> AnyHop {
@@ -157,6 +190,7 @@ impl HopModel {
             }
             Self::Port(settings) => AnyHop::from(Port::new((**settings).clone(), rng)),
             Self::Stage(settings) => AnyHop::from(Stage::new(*settings)),
+            Self::Lossless(links) => AnyHop::from(Lossless::new(links.iter().copied())),
             Self::Radio(Direction::Up, radio) => AnyHop::from(Uplink::new(radio.cell, rng.fork("cell"))),
             Self::Radio(Direction::Down, radio) => AnyHop::from(Downlink::new(radio.cell, rng.fork("cell"))),
             Self::Core(radio) => AnyHop::from(Core::new(radio.core, rng.fork("core"))),
@@ -187,6 +221,10 @@ pub(super) fn append(hops: &mut Vec<HopModel>, model: HopModel) {
     {
         before.handover = Handover::Header;
     }
+    // Links that lose nothing keep each other waiting.
+    if let (Some(HopModel::Lossless(before)), HopModel::Lossless(links)) = (hops.last_mut(), &model) {
+        return before.extend(links);
+    }
     hops.push(model);
 }
 
@@ -212,6 +250,7 @@ pub(super) fn model(hop: &Spanned<HopTable>, around: Surroundings) -> Result<Hop
             Ok(HopModel::Wire { latency, rate: table.rate.map(|Text(rate)| rate), queue })
         }
         HopKind::Ethernet => Ok(HopModel::Port(Box::new(port(hop, around.mtu)?))),
+        HopKind::InfiniBand | HopKind::Pfc => Ok(HopModel::Lossless(vec![without_loss(hop, kind)?])),
         HopKind::Stage(usual) => Ok(HopModel::Stage(step(hop, usual)?)),
         HopKind::Radio(direction) => {
             Ok(HopModel::Radio(direction, Box::new(around.radio.with(table.cell.as_ref(), None)?)))
@@ -266,12 +305,8 @@ fn step(hop: &Spanned<HopTable>, usual: Option<stage::Settings>) -> Result<stage
     Ok(settings)
 }
 
-/// A port of an Ethernet node, with its link.
-fn port(hop: &Spanned<HopTable>, mtu: u32) -> Result<PortSettings, Wrong> {
-    let table = hop.get_ref();
-    let rate = table.rate.map(|Text(rate)| rate);
-    let rate =
-        rate.ok_or_else(|| Wrong::at(hop, "rate", "expected the rate of the port, such as 1Gbit/s"))?;
+/// The cable of a hop, of the material `usual` if it names none.
+fn cable(table: &HopTable, usual: Medium) -> Result<Cable, Wrong> {
     let media = [
         ("twisted-pair", Medium::TwistedPair),
         ("twinax", Medium::Twinax),
@@ -279,9 +314,55 @@ fn port(hop: &Spanned<HopTable>, mtu: u32) -> Result<PortSettings, Wrong> {
         ("coax", Medium::Coax),
     ];
     let medium = match &table.medium {
-        None => Medium::TwistedPair,
+        None => usual,
         Some(medium) => one_of(medium.get_ref(), &media).map_err(|why| Wrong::at(medium, "medium", why))?,
     };
+    Ok(Cable { medium, millimetres: table.cable.map_or(0, |Text(Millimetres(length))| length) })
+}
+
+/// A port with a link that loses nothing.
+fn without_loss(hop: &Spanned<HopTable>, kind: HopKind) -> Result<lossless::Settings, Wrong> {
+    let table = hop.get_ref();
+    let is_ethernet = kind == HopKind::Pfc;
+    let rate = if is_ethernet {
+        let rate = table.rate.map(|Text(rate)| rate);
+        rate.ok_or_else(|| Wrong::at(hop, "rate", "expected the rate of the port, such as 100Gbit/s"))?
+    } else {
+        let expected = "expected the speed of the port: 'fdr', 'edr', 'hdr' or 'ndr'";
+        let speed = table.speed.as_ref().ok_or_else(|| Wrong::at(hop, "speed", expected))?;
+        lossless::Settings::infiniband(speed.get_ref())
+            .ok_or_else(|| Wrong::at(speed, "speed", format!("{expected}, not '{}'", speed.get_ref())))?
+    };
+    let physical = match is_ethernet {
+        true => PortLatency::of_rate(rate).total(),
+        false => lossless::Settings::PHYSICAL,
+    };
+    let buffer = match &table.buffer {
+        None => lossless::Settings::BUFFER,
+        Some(buffer) => {
+            let Text(Bytes(bytes)) = *buffer.get_ref();
+            if !BUFFER_RANGE.contains(&bytes) {
+                return Err(Wrong::at(buffer, "buffer", format!("expected 10KiB to 1GiB, not {bytes}")));
+            }
+            bytes
+        }
+    };
+    Ok(lossless::Settings {
+        rate,
+        processing: table.latency.map_or(Nanos::ZERO, |Text(latency)| latency),
+        propagation: cable(table, Medium::Twinax)?.latency() + physical,
+        buffer,
+        cut_through: !is_ethernet || table.cut_through,
+        is_ethernet,
+    })
+}
+
+/// A port of an Ethernet node, with its link.
+fn port(hop: &Spanned<HopTable>, mtu: u32) -> Result<PortSettings, Wrong> {
+    let table = hop.get_ref();
+    let rate = table.rate.map(|Text(rate)| rate);
+    let rate =
+        rate.ok_or_else(|| Wrong::at(hop, "rate", "expected the rate of the port, such as 1Gbit/s"))?;
     let time = |time: Option<Text<Nanos>>| time.map_or(Nanos::ZERO, |Text(time)| time);
     let mut settings = PortSettings {
         mtu,
@@ -289,7 +370,7 @@ fn port(hop: &Spanned<HopTable>, mtu: u32) -> Result<PortSettings, Wrong> {
         queue_frames: table.queue_frames.unwrap_or(PortSettings::QUEUE_FRAMES),
         forwarding: if table.cut_through { Forwarding::CutThrough } else { Forwarding::StoreAndForward },
         latency: PortLatency::of_rate(rate),
-        cable: Cable { medium, millimetres: table.cable.map_or(0, |Text(Millimetres(length))| length) },
+        cable: cable(table, Medium::TwistedPair)?,
         background: tsn::others(&table.others)?,
         ..PortSettings::new(rate)
     };

@@ -84,6 +84,11 @@ impl Link {
         Ok(Self { config, directions })
     }
 
+    /// Whether a hop of the link is InfiniBand.
+    pub fn is_infiniband(&self) -> bool {
+        self.directions.iter().flatten().any(HopModel::is_infiniband)
+    }
+
     /// The settings of the link besides its paths.
     pub const fn config(&self) -> &Config {
         &self.config
@@ -120,6 +125,8 @@ struct FileTable {
     _switch: IgnoredAny,
     #[serde(default, rename = "pcie")]
     _pcie: IgnoredAny,
+    #[serde(default, rename = "fabric")]
+    _fabric: IgnoredAny,
     #[serde(default, rename = "task")]
     _task: IgnoredAny,
     #[serde(default, rename = "workload")]

@@ -3,6 +3,7 @@
 use engine::Nanos;
 use pcie::requester::CompletionTimeout;
 use serde::Deserialize;
+use sim::models::hca::Card;
 use sim::models::{host, pcie as pcie_model, ssd};
 use toml::Spanned;
 
@@ -30,7 +31,7 @@ const RATE_MIN: u64 = 1_000_000;
 const PAGE: u64 = 4096;
 
 /// `[host]`: differences from the host of the published time lines.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct HostTable {
     memory_read: Option<Text<Nanos>>,
@@ -264,7 +265,17 @@ impl SsdTable {
 impl PcieTable {
     /// The model of both links.
     pub(super) fn link(&self) -> Result<pcie_model::Link, Wrong> {
-        let mut link = pcie_model::Link::GEN2_X4;
+        self.over(pcie_model::Link::GEN2_X4)
+    }
+
+    /// The model of the link of a card for RDMA.
+    pub(super) fn card_link(&self) -> Result<pcie_model::Link, Wrong> {
+        let link = self.over(Card::CONNECTX_3.link)?;
+        Ok(pcie_model::Link { payload_size: self.payload_size()?, ..link })
+    }
+
+    /// `link` with what the table says.
+    fn over(&self, mut link: pcie_model::Link) -> Result<pcie_model::Link, Wrong> {
         if let Some(generation) = &self.generation {
             if !(1..=5).contains(generation.get_ref()) {
                 return Err(Wrong::at(generation, "generation", "expected 1 to 5"));

@@ -1,6 +1,7 @@
 //! Files that people write in TOML: links and scenarios. Each error names the line, the key and the
 //! values that were expected.
 
+pub(crate) mod fabric;
 mod fault;
 mod hop;
 pub mod link;

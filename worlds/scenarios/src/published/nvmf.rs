@@ -13,6 +13,7 @@ use sim::models::hca::{Card, Driver};
 
 use super::{Kind, Report, Row, decimal, mean};
 use crate::fabric_bench::{FabricBench, Medium, Setup, Software, Transport};
+use crate::file::fabric::{INTERRUPT, SOFTWARE};
 use crate::test_bench::{self, Task};
 
 const EXPERIMENT: &str = "nvmf";
@@ -25,12 +26,6 @@ const LIMIT: Nanos = Nanos::from_secs(60);
 const BYTES: u32 = 4096;
 /// Rate of a copy by the controller's CPU in bytes a second (an estimate, as [`Card::copy_rate`]).
 const COPY_RATE: u64 = Card::CONNECTX_3.copy_rate;
-
-/// Each step of the software above the transport: block layer and driver of the host on the way out
-/// and back, controller and block layer behind it on the way in and out. Fitted to the polled row.
-const SOFTWARE: Nanos = Nanos::new(377);
-/// From a completion in memory to the software that was asleep. Fitted to the row with interrupts.
-const INTERRUPT: Nanos = Nanos::new(2_550);
 
 /// How a prototype is used.
 #[derive(Clone, Copy)]
@@ -62,7 +57,7 @@ impl Case {
         let link = Settings {
             rate,
             processing: Nanos::ZERO,
-            propagation: Cable::metres(Material::Twinax, 3).latency() + PHYSICAL,
+            propagation: Cable::metres(Material::Twinax, 3).latency() + Settings::PHYSICAL,
             buffer: Settings::BUFFER,
             cut_through: true,
             is_ethernet: false,
@@ -95,9 +90,6 @@ impl Case {
         Ok(mean(&outcome.times))
     }
 }
-
-/// Time of both physical layers of a link of InfiniBand: an estimate.
-const PHYSICAL: Nanos = Nanos::new(50);
 
 pub(super) fn run(seed: u64) -> Result<Report, String> {
     use test_bench::Kind::{Read, Write};

@@ -8,12 +8,14 @@ use sim::models::ssd::jobs;
 use toml::Spanned;
 
 use super::Wrong;
+use super::fabric::FabricTable;
 use super::fault::{FaultTable, fault};
 use super::link::{Link, LinkTable};
 use super::load::{LOADS_MAX, LoadTable};
 use super::machine::{HostTable, PcieTable, SsdTable};
 use super::text::{Bytes, Text, one_of};
 use super::workload::{UNDER_WAY_MAX, Workload, WorkloadTable};
+use crate::fabric_bench::{self, FabricBench};
 use crate::published::PIPELINE;
 use crate::test_bench::{self, Job, Kind, Outcome, Seen, Setup, Task, TestBench, Trouble, When};
 use crate::timeline::Timeline;
@@ -33,6 +35,8 @@ pub struct Scenario {
     /// The seed of everything random, unless the caller gives another one.
     pub seed: u64,
     link: Option<Link>,
+    /// NVMe over Fabrics in the place of the switch.
+    fabric: Option<fabric_bench::Setup>,
     setup: Setup,
     tasks: Vec<(String, Task)>,
     /// Workloads that run side by side, after the tasks.
@@ -78,6 +82,7 @@ struct FileTable {
     link: Option<Spanned<LinkTable>>,
     #[serde(default)]
     host: HostTable,
+    fabric: Option<Spanned<FabricTable>>,
     #[serde(default)]
     ssd: SsdTable,
     #[serde(default)]
@@ -95,7 +100,7 @@ struct FileTable {
 }
 
 /// `[switch]`: the distributed switch, which is there where there is a `[link]`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct SwitchTable {
     pipeline: Option<Text<Nanos>>,
@@ -181,7 +186,8 @@ impl Scenario {
         let loads = file.load.iter().map(|load| load.get_ref().job(capacity)).collect::<Result<_, _>>()?;
         let setup = Setup { ssd, aged: file.ssd.aged()?, ..Setup::published(0) };
         let (tasks, workloads, faults) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { seed: file.seed.unwrap_or(1), link: None, setup, tasks, workloads, loads, faults })
+        let (seed, link, fabric) = (file.seed.unwrap_or(1), None, None);
+        Ok(Self { seed, link, fabric, setup, tasks, workloads, loads, faults })
     }
 
     fn from_table(file: &FileTable, directory: &Path, instead: &[(&str, Task)]) -> Result<Self, Wrong> {
@@ -189,6 +195,7 @@ impl Scenario {
             return Self::of_loads(file);
         }
         let link = file.link.as_ref().map(Link::from_table).transpose()?;
+        let is_own = instead.is_empty();
         let own = file.task.iter().map(task).collect::<Result<Vec<_>, _>>()?;
         let own_workloads = if instead.is_empty() { &file.workload[..] } else { &[] };
         let instead: Vec<_> = instead.iter().map(|(name, task)| ((*name).to_owned(), *task)).collect();
@@ -232,7 +239,10 @@ impl Scenario {
             aged: file.ssd.aged()?,
         };
         let faults = file.fault.iter().map(fault).collect::<Result<_, _>>()?;
-        Ok(Self { seed: file.seed.unwrap_or(1), link, setup, tasks, workloads, loads: Vec::new(), faults })
+        // Tasks that stand in for those of the file are those of a switch.
+        let fabric = if is_own { of_fabric(file, link.as_ref(), capacity)? } else { None };
+        let (seed, loads) = (file.seed.unwrap_or(1), Vec::new());
+        Ok(Self { seed, link, fabric, setup, tasks, workloads, loads, faults })
     }
 
     /// Turns the switch's lookahead on or off, whatever the file says.
@@ -259,6 +269,12 @@ impl Scenario {
     /// # Errors
     /// What did not come up or did not end, as a sentence.
     pub fn play(&self, seed: u64, trace: bool) -> Result<Played, String> {
+        if self.fabric.is_some() {
+            if trace {
+                return Err("a [fabric] has no root port's link that a trace could show".to_owned());
+            }
+            return self.play_fabric(seed);
+        }
         if !self.loads.is_empty() {
             if trace {
                 return Err("a [[load]] has no packets that a trace could show".to_owned());
@@ -298,6 +314,26 @@ impl Scenario {
             timeline.add(done.is_read, done.at, done.at - done.due, done.bytes);
         });
         Ok((played, timeline))
+    }
+
+    /// The scenario's host and controller of NVMe over Fabrics, switched off; `None` if the scenario
+    /// has none.
+    pub(crate) fn fabric_bench(&self, seed: u64) -> Option<FabricBench> {
+        let setup = fabric_bench::Setup { seed, ..self.fabric.clone()? };
+        let paths = self.link.as_ref()?.paths(&Rng::from_seed(seed).fork("link"));
+        Some(FabricBench::new(&setup, paths))
+    }
+
+    fn play_fabric(&self, seed: u64) -> Result<Played, String> {
+        let mut bench = self.fabric_bench(seed).ok_or("there is no [fabric]")?;
+        let boot = bench.boot()?;
+        let mut tasks = Vec::new();
+        for (name, task) in &self.tasks {
+            let Task::Commands { kind, .. } = task else { continue };
+            let outcome = bench.run(*task, LIMIT).ok_or_else(|| format!("task {name} does not end"))?;
+            tasks.push(Done { name: name.clone(), kind: Some(*kind), outcome, seen: Vec::new() });
+        }
+        Ok(Played { boot, tasks, seen: Vec::new(), events: bench.events(), digest: bench.digest() })
     }
 
     fn play_loads(&self, seed: u64, mut told: impl FnMut(&jobs::Done)) -> Played {
@@ -363,6 +399,41 @@ impl Scenario {
         }
         Ok(bench.analyse(false))
     }
+}
+
+/// The bench of `[fabric]`, if the file has one.
+fn of_fabric(
+    file: &FileTable,
+    link: Option<&Link>,
+    capacity: u64,
+) -> Result<Option<fabric_bench::Setup>, Wrong> {
+    let Some(place) = &file.fabric else { return Ok(None) };
+    let refuse = |why: &str| Err(Wrong::at(place, "fabric", why));
+    let Some(link) = link else { return refuse("expected a [link] that carries the fabric") };
+    if file.host != HostTable::default() || file.switch != SwitchTable::default() {
+        return refuse("expected no [host] and no [switch] beside [fabric], which has its own times");
+    }
+    if let Some(workload) = file.workload.first() {
+        return Err(Wrong::at(workload, "workload", "expected [[task]]s: a [fabric] has no workloads"));
+    }
+    if let Some(fault) = file.fault.first() {
+        let why = "expected [[link.fault]]: a [fabric] has no switch whose ends could fail";
+        return Err(Wrong::at(fault, "fault", why));
+    }
+    for task in &file.task {
+        let kind = &task.get_ref().kind;
+        if kind.get_ref() == "config-read" {
+            let why = "expected 'read' or 'write': a [fabric] has no configuration space";
+            return Err(Wrong::at(kind, "kind", why));
+        }
+    }
+    let setup = place.get_ref().setup(link, file.ssd.parameters()?, &file.pcie, capacity)?;
+    let deepest = file.task.iter().filter_map(|task| task.get_ref().depth.as_ref());
+    if let Some(depth) = deepest.into_iter().find(|depth| *depth.get_ref() > u32::from(setup.queue_size)) {
+        let why = format!("expected {} at most, the commands of the queue", setup.queue_size);
+        return Err(Wrong::at(depth, "depth", why));
+    }
+    Ok(Some(setup))
 }
 
 fn task(place: &Spanned<TaskTable>) -> Result<(String, Task), Wrong> {

@@ -362,3 +362,68 @@ fn wrong_loads_are_told_with_their_place() {
     let error = Scenario::parse(LOADS).unwrap().play(1, true).unwrap_err();
     assert!(error.contains("no packets"), "{error}");
 }
+
+const FABRIC: &str = "[fabric]\nkind = \"rdma\"\nmedium = \"memory\"\n\n[[link.hop]]\nkind = \"infiniband\"\n\
+    speed = \"fdr\"\ncable = \"3m\"\n\n[[task]]\nkind = \"read\"\ncount = 20\n";
+
+#[test]
+fn a_fabric_plays_and_its_keys_change_what_they_say() {
+    let median = |text: &str| {
+        let played = play(text);
+        assert_eq!(played.tasks[0].outcome.failed, 0);
+        assert_eq!(play(text).digest, played.digest);
+        mean(&played.tasks[0].outcome).get()
+    };
+    let with = |key: &str| median(&FABRIC.replace("\n\n[[link", &format!("\n{key}\n\n[[link")));
+    let usual = median(FABRIC);
+    assert_eq!(usual - with("polled = true"), 2 * 2_500);
+    assert_eq!(usual - with("host = { polled = true }"), 2_500);
+    assert_eq!(with("interrupt = \"4us\"") - usual, 2 * 1_450);
+    assert_eq!(with("software = \"1us\"") - usual, 4 * 623);
+    assert!(with("card = { inline = \"256B\" }") < usual - 1_000);
+    assert!(with("card = { mtu = 1024 }") < usual, "smaller packets leave before all data are fetched");
+    let faster = median(&FABRIC.replace("fdr", "ndr"));
+    assert!(faster < usual - 400, "{faster} of {usual}");
+    let ethernet = |hop: &str| {
+        median(&FABRIC.replace(
+            "kind = \"infiniband\"\nspeed = \"fdr\"",
+            &format!("kind = \"{hop}\"\nrate = \"100Gbit/s\""),
+        ))
+    };
+    // Nothing is lost, so it does not matter how that is prevented.
+    assert!(ethernet("pfc").abs_diff(ethernet("ethernet")) < 100);
+}
+
+#[test]
+fn what_a_fabric_has_not_is_told_with_its_line() {
+    for (from, to, expected) in [
+        ("\"rdma\"", "\"fc\"", "line 2, kind: expected 'rdma' or 'tcp', not 'fc'"),
+        (
+            "\"fdr\"",
+            "\"qdr\"",
+            "line 7, speed: expected the speed of the port: 'fdr', 'edr', 'hdr' or 'ndr', not 'qdr'",
+        ),
+        (
+            "\"read\"",
+            "\"config-read\"",
+            "line 11, kind: expected 'read' or 'write': a [fabric] has no configuration",
+        ),
+        ("cable = \"3m\"", "buffer = \"1KiB\"", "line 8, buffer: expected 10KiB to 1GiB, not 1024"),
+        (
+            "[[task]]",
+            "[switch]\nlookahead = true\n\n[[task]]",
+            "line 1, fabric: expected no [host] and no [switch]",
+        ),
+        (
+            "\n\n[[link",
+            "\ncard = { mtu = 5 }\n\n[[link",
+            "line 4, mtu: expected 256, 512, 1024, 2048 or 4096, not 5",
+        ),
+        ("count = 20", "depth = 64", ""),
+    ] {
+        let result = Scenario::parse(&FABRIC.replace(from, to)).err().unwrap_or_default();
+        assert!(result.starts_with(expected) && result.is_empty() == expected.is_empty(), "{result}");
+    }
+    let traced = Scenario::parse(FABRIC).unwrap().play(1, true).unwrap_err();
+    assert!(traced.contains("a trace could show"), "{traced}");
+}
