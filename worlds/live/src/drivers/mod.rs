@@ -5,8 +5,8 @@
 //! [`vfio_user_client`] drives a function that another process offers. [`controller`] is an
 //! application's handle to a controller, whichever of these drivers leads there. [`attached`] runs
 //! a driver as such a handle wants it, and [`beside`] on a thread of its own. [`emulate`] puts a
-//! modelled network between two live ends. A driver answers questions through [`control`].
-//! [`roce`] carries RDMA over UDP. [`record`] records streams to files and reads recordings, [`secret_file`]
+//! modelled network between two live ends. A driver answers questions through [`control`]. [`roce`]
+//! carries RDMA over UDP. [`record`] records streams to files and reads recordings, [`secret_file`]
 //! reads what proves who an end is, and [`mdns`] announces discovery controllers.
 
 pub mod attached;

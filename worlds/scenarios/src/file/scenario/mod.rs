@@ -316,8 +316,8 @@ impl Scenario {
         Ok((played, timeline))
     }
 
-    /// The scenario's host and controller of NVMe over Fabrics, switched off; `None` if the scenario
-    /// has none.
+    /// The scenario's host and controller of NVMe over Fabrics, switched off; `None` if the
+    /// scenario has none.
     pub(crate) fn fabric_bench(&self, seed: u64) -> Option<FabricBench> {
         let setup = fabric_bench::Setup { seed, ..self.fabric.clone()? };
         let paths = self.link.as_ref()?.paths(&Rng::from_seed(seed).fork("link"));
