@@ -96,13 +96,9 @@ pub struct Statistics {
     pub refused: u64,
 }
 
-/// SGL Support (SGLS) on every fabric: SGLs, SGLs longer than the data, in-capsule data at an
-/// offset.
-const SGL_SUPPORT: u32 = 1 << 0 | 1 << 18 | 1 << 20;
-/// Bit of SGLS: Transport SGL Data Blocks.
-const TRANSPORT_DATA_BLOCKS: u32 = 21;
-/// Bit of SGLS: Keyed SGL Data Blocks.
-const KEYED_DATA_BLOCKS: u32 = 2;
+/// SGL Support (SGLS) over TCP: SGLs, SGLs longer than the data, in-capsule data at an offset,
+/// Transport SGL Data Blocks.
+const SGL_SUPPORT_TCP: u32 = 1 << 0 | 1 << 18 | 1 << 20 | 1 << 21;
 
 /// A controller's end of a connection, which carries one queue.
 #[derive(Debug)]
@@ -155,8 +151,8 @@ impl Connection {
     /// The descriptors that commands may have, as Identify tells (SGLS).
     pub const fn sgl_support(&self) -> u32 {
         match self {
-            Self::Tcp(_) => SGL_SUPPORT | 1 << TRANSPORT_DATA_BLOCKS,
-            Self::Iwarp(_) => SGL_SUPPORT | 1 << KEYED_DATA_BLOCKS,
+            Self::Tcp(_) => SGL_SUPPORT_TCP,
+            Self::Iwarp(_) => nvme_rdma::SGL_SUPPORT,
         }
     }
 
