@@ -37,7 +37,8 @@ up bound
 export_ssd
 cat /tmp/announced
 refused $AT
-far identify $URL | tr ',' '\n' | grep nsze
+far identify $URL >/tmp/identity || { cat /tmp/identity /tmp/export; exit 1; }
+tr ',' '\n' </tmp/identity | grep nsze
 far read $URL --length 2MiB --output /tmp/back
 dd if=/tmp/noise of=/tmp/begin bs=1M count=2 2>/dev/null
 cmp /tmp/begin /tmp/back && echo "what the kernel wrote is read"
