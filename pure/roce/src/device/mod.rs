@@ -391,7 +391,8 @@ impl Engine for Device {
     fn poll_timeout(&self) -> Option<Instant> {
         let wake = self.wakes.first().map(|(at, _)| *at);
         let past = self.past.front().map(|(at, _)| *at);
-        let behind = self.is_behind.then_some(self.now);
+        // What waits to be sent takes its times from when it is sent, not from when it came.
+        let behind = (self.is_behind || !self.ready.is_empty()).then_some(self.now);
         Instant::earlier(behind, Instant::earlier(wake, past))
     }
 }
