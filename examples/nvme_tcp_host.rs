@@ -1,5 +1,4 @@
-//! An NVMe/TCP host: it connects to a subsystem, reads the first block of namespace 1, and
-//! disconnects.
+//! An NVMe/TCP host: it connects to a subsystem, and reads the first block of namespace 1.
 //!
 //! The engine does no I/O and reads no clock. The loop below is all that it needs: dial where it
 //! says, pass on what arrives, send what its outboxes hold, and come back at its deadline.

@@ -117,6 +117,30 @@ fn a_host_survives_the_end_of_its_target() {
     assert!(output.status.success() && said.contains("no errors"), "{said}");
 }
 
+/// A host that must encrypt is kept out where nothing encrypts, and one that must authenticate
+/// does so.
+#[test]
+fn a_host_must_prove_who_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (key, secret, host) = (path("host.tls"), path("host.secret"), "nqn.2014-08.org.example:host");
+    succeed(&["key", "tls", &key]);
+    succeed(&["key", "dhchap", &secret]);
+
+    let stage = Stage::set(&["--host", host, "--tls-key-file", &key]);
+    let url = format!("{}?hostnqn={host}", stage.url());
+    let wrong = fail(&["identify", &url, "--timeout", "2s"]);
+    assert!(wrong.contains("Connect Invalid Host"), "{wrong}");
+    let found = succeed(&["discover", &format!("nvme-rdma://{}", stage.rdma)]);
+    assert!(!found.contains(NQN), "{found}");
+
+    let stage = Stage::set(&["--host", host, "--dhchap-secret-file", &secret]);
+    let url = format!("{}?hostnqn={host}", stage.url());
+    let wrong = fail(&["identify", &url, "--timeout", "2s"]);
+    assert!(wrong.contains("demands authentication"), "{wrong}");
+    succeed(&["identify", &format!("{url}&dhchap-secret-file={secret}")]);
+}
+
 #[test]
 fn strangers_are_turned_away() {
     let stage = Stage::set(&[]);

@@ -59,11 +59,11 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "[PROVIDER,]ADDR")]
     pub(crate) rdma: Vec<RdmaPort>,
 
-    /// Tell hosts to connect to this address instead of the address of --listen; may be given
-    /// again.
+    /// Tell hosts to connect to this address instead of that of the port; may be given again.
     ///
     /// Use this option behind an address translation, with the outer address. The first --advertise
-    /// belongs to the first --listen, and so on; those of --rdma come last
+    /// belongs to the first --listen, and so on. When all of --listen have one, the next belongs to
+    /// the first --rdma
     #[arg(long, value_name = "ADDR", value_parser = super::parse_address)]
     pub(crate) advertise: Vec<SocketAddr>,
     /// Give the subsystem this name

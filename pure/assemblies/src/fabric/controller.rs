@@ -156,8 +156,7 @@ impl Connection {
         }
     }
 
-    /// Sets the parameters that the Connect command asked for. Call this before the Connect is
-    /// completed.
+    /// Sets the parameters that the Connect command asked for, before that command is completed.
     ///
     /// # Panics
     /// When the size or the capsule exceeds the limits of the fabric.
@@ -260,8 +259,7 @@ impl Connection {
     /// `slot` moves. Pieces may come in any order.
     ///
     /// # Errors
-    /// The status to complete the command with, if its SGL descriptor has no room for `total`
-    /// bytes.
+    /// The status to complete the command with, if its SGL descriptor has too little room.
     ///
     /// # Panics
     /// When no command has that slot, or the piece does not lie within the whole.

@@ -158,8 +158,7 @@ impl Connection {
         }
     }
 
-    /// Sends a command, with its identifier and data pointer filled in. [`Output::Completed`]
-    /// follows.
+    /// Sends a command, with identifier and data pointer filled in. [`Output::Completed`] follows.
     ///
     /// # Errors
     /// When the command cannot be taken; it then was not sent.

@@ -1,10 +1,9 @@
-//! The fabrics that subsystems are offered and used over: the one place of this crate that names
-//! one.
+//! The fabrics that subsystems are offered and used over. No other place of this crate names one.
 //!
 //! [`controller`] is the controller's end of a connection, as [`target`](crate::target) uses it.
 //! [`host`] is the host's end, as [`initiator`](crate::initiator) uses it. A connection is one
 //! queue. It brings commands or completions in order, moves the data that belong to them, and says
-//! how much memory it holds for its peer. Another fabric joins NVMe/TCP here.
+//! how much memory it holds for its peer. Another fabric joins NVMe/TCP and NVMe/RDMA here.
 
 pub mod controller;
 pub mod host;

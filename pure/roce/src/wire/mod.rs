@@ -153,7 +153,7 @@ pub(crate) enum Header {
     },
     /// The network was congested (CNP).
     Congestion,
-    /// A request that reliable connections may have, and that is not implemented (atomics).
+    /// A request that this device refuses: an atomic operation.
     Unsupported,
 }
 

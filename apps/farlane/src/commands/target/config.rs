@@ -67,8 +67,7 @@ impl Offer {
     }
 }
 
-/// A port of a target: the address that it listens on, what it carries, and the address that it
-/// advertises.
+/// A port of a target: where it listens, what it carries, and the address that it advertises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortSpec {
     pub(crate) listen: SocketAddr,

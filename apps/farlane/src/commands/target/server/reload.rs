@@ -1,5 +1,4 @@
-//! Reading the configuration file again: what has changed in it is changed, what has not keeps its
-//! connections.
+//! Reading the configuration file again: what is the same as before keeps its connections.
 
 use std::path::Path;
 
