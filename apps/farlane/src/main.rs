@@ -18,6 +18,7 @@ mod commands;
 mod distribution;
 mod drawing;
 mod error;
+mod metrics;
 mod picture;
 mod protected;
 mod session;

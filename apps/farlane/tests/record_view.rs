@@ -4,25 +4,15 @@
 
 mod support;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::Value;
+use support::figures::{Figures, asked};
 use support::running::{Running, wait_until};
 use support::{fail, farlane, json, succeed};
 
 /// How long a recorder may take to end.
 const LONGEST: Duration = Duration::from_secs(60);
-
-fn asked(address: &str, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    // A request that was not read to its end resets the connection.
-    let _ = stream.read_to_string(&mut answer);
-    answer
-}
 
 #[test]
 fn a_recording_has_figures_for_prometheus_and_lines_where_there_is_no_terminal() {
@@ -30,26 +20,13 @@ fn a_recording_has_figures_for_prometheus_and_lines_where_there_is_no_terminal()
     let path = folder.path().join("a.rec").to_str().unwrap().to_owned();
     let arguments = ["record", "--from", "generate:10MB", "--to", &path, "--metrics", "127.0.0.1:0"];
     let recorder = Running::start(&arguments);
-    let mut address = String::new();
-    wait_until("the figures are served", || {
-        let said = recorder.said();
-        let at =
-            said.lines().find_map(|line| line.split_once("figures at http://")?.1.strip_suffix("/metrics"));
-        address = at.unwrap_or_default().to_owned();
-        !address.is_empty()
-    });
-    let mut answer = String::new();
-    let mut figure = |name: &str| -> f64 {
-        answer = asked(&address, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
-        let start = format!("farlane_record_{name} ");
-        answer.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap()
-    };
+    let figures = Figures::of(|| recorder.said());
+    let figure = |name: &str| figures.sum(&format!("farlane_record_{name}"), &[]);
     wait_until("bytes are acknowledged", || figure("bytes_acknowledged_total") > 0.0);
     assert!(figure("bytes_in_total") > 0.0 && figure("running") == 1.0 && figure("writes_total") > 0.0);
     assert_eq!((figure("gaps_total"), figure("buffer_bytes")), (0.0, 33_554_432.0));
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"), "{answer}");
-    assert!(asked(&address, "GET /secrets HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-    assert_eq!(asked(&address, &"x".repeat(5_000)), "", "a request without end gets nothing");
+    assert!(asked(&figures.address, "GET /secrets HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert_eq!(asked(&figures.address, &"x".repeat(5_000)), "", "a request without end gets nothing");
     let said = ["MB/s", "buffer [", "a write takes ", "pauses of the medium", "nothing lost"];
     wait_until("a line is written", || said.iter().all(|words| recorder.said().contains(words)));
     recorder.signal("INT");

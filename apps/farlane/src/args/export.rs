@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{
-    Control, MemoryBuffer, Output, QuicListen, RecordingExport, Sandbox, Served, Spin, Tcp, Trust,
-    parse_address, parse_time,
+    Control, MemoryBuffer, MetricsArgs, Output, QuicListen, RecordingExport, Sandbox, Served, Spin, Tcp,
+    Trust, parse_address, parse_time,
 };
 
 #[derive(Debug, Args)]
@@ -48,6 +48,8 @@ pub(crate) struct ExportArgs {
     pub(crate) quic: QuicListen,
     #[command(flatten)]
     pub(crate) trust: Trust,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
     #[command(flatten)]
     pub(crate) sandbox: Sandbox,
     /// Print the address that was bound as JSON on the first line of standard output

@@ -8,8 +8,8 @@ use live::drivers::controller::FarUrl;
 use pcie::requester::CompletionTimeout;
 
 use super::{
-    ConfigCacheOption, Control, Dma, Lookahead, MemoryBuffer, Output, Sandbox, Served, Spin, Spread,
-    Transport, completion_timeout, parse_time,
+    ConfigCacheOption, Control, Dma, Lookahead, MemoryBuffer, MetricsArgs, Output, Sandbox, Served, Spin,
+    Spread, Transport, completion_timeout, parse_time,
 };
 
 /// The socket that a virtual machine's monitor connects to.
@@ -36,6 +36,8 @@ pub(crate) struct DeviceArgs {
     pub(crate) served: Served,
     #[command(flatten)]
     pub(crate) memory_buffer: MemoryBuffer,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
     #[command(flatten)]
     pub(crate) sandbox: Sandbox,
     /// Print the socket as JSON on the first line of standard output
@@ -84,6 +86,8 @@ pub(crate) struct AttachArgs {
     pub(crate) completion_timeout: CompletionTimeout,
     #[command(flatten)]
     pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
     #[command(flatten)]
     pub(crate) sandbox: Sandbox,
     /// Print the socket as JSON on the first line of standard output

@@ -13,7 +13,7 @@ use nvme::wire::AnaState;
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
-use super::{MediumSpec, Output, RamSpec, Sandbox, Served, Spin, TargetSecrets, parse_size};
+use super::{MediumSpec, MetricsArgs, Output, RamSpec, Sandbox, Served, Spin, TargetSecrets, parse_size};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
@@ -82,6 +82,8 @@ pub(crate) struct OfferArgs {
     /// Let in hosts off loopback that prove nothing
     #[arg(long)]
     pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
     #[command(flatten)]
     pub(crate) sandbox: Sandbox,
     #[command(flatten)]

@@ -4,13 +4,13 @@ use assemblies::guest::{Config, Guest};
 use live::drivers::control::Answering;
 use live::drivers::controller::AttachError;
 use live::drivers::guest::GuestDriver;
-use live::reactor::Reactor;
+use live::reactor::{Reactor, Working, jobs};
 use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
 
 use crate::args::{AttachArgs, need_far};
-use crate::commands::guest::{announce, conclude, listen, report, spin};
+use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, control, status};
 use crate::error::Error;
 
@@ -20,6 +20,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let mut needs = Needs::default();
     need_far(&mut needs, args.transport.key_file());
     args.transport.need(&mut needs);
+    args.watch.need(&mut needs);
     needs.change_beside(&args.socket.path);
     args.control.control.iter().for_each(|path| needs.change_beside(path));
     args.sandbox.confine(needs)?;
@@ -57,10 +58,13 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;
     let driver = GuestDriver::over_tcp(guest, route, listener, report);
-    let mut driver = Answering::new(driver, control, |driver: &GuestDriver<_>, line: &str| {
-        status::answer(line, || status::of_guest(clock.now(), driver))
+    let (hirer, jobs) = jobs(reactor.stop());
+    crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
+    let driver = Working::new(driver, jobs);
+    let mut driver = Answering::new(driver, control, |driver: &Working<GuestDriver<_>>, line: &str| {
+        status::answer(line, || status::of_guest(clock.now(), driver.driver()))
     });
     args.sandbox.renounce()?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
-    conclude(args.output.json, driver.driver().guest(), None, "the guest's end")
+    conclude(args.output.json, driver.driver().driver().guest(), None, "the guest's end")
 }

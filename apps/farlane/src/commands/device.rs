@@ -2,14 +2,14 @@
 
 use assemblies::guest::{Config, Guest};
 use live::drivers::guest::GuestDriver;
-use live::reactor::Reactor;
+use live::reactor::{Reactor, Working, jobs};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};
 
 use crate::args::{DeviceArgs, need_served};
-use crate::commands::guest::{announce, conclude, listen, report, spin};
+use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
 use crate::commands::served::{Ssd, finish};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
@@ -18,6 +18,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER + OPENED_BY_NAMESPACE * args.served.media())?;
     let mut needs = Needs::default();
     need_served(&mut needs, &args.served);
+    args.watch.need(&mut needs);
     needs.change_beside(&args.socket.path);
     args.sandbox.confine(needs)?;
     let clock = Clock::start();
@@ -38,11 +39,15 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     reactor.stop().on_signals().map_err(Error::Output)?;
     let text = format!("offering {summary} of SSD {serial} to a guest");
     announce(args.output.json, listener.path(), &text)?;
-    let mut driver = GuestDriver::direct(guest, function, media, listener, report);
+    let driver = GuestDriver::direct(guest, function, media, listener, report);
+    let (hirer, jobs) = jobs(reactor.stop());
+    crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
+    let mut driver = Working::new(driver, jobs);
     args.sandbox.renounce()?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
-    let controller = driver.controller().map(Controller::statistics);
-    let concluded = conclude(args.output.json, driver.guest(), controller, "the device");
+    let guest = driver.driver();
+    let controller = guest.controller().map(Controller::statistics);
+    let concluded = conclude(args.output.json, guest.guest(), controller, "the device");
     drop(driver);
     finish(store).and(concluded)
 }

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use engine::Nanos;
-use nvme_fabrics::target::SubsystemKey;
+use nvme::subsystem::HostTally;
+use nvme_fabrics::target::{Association, AssociationKey, SubsystemKey};
 use nvme_fabrics::wire::{ControllerId, HostId, Nqn, QueueId};
 
 use super::{ConnectionId, Target};
@@ -30,6 +31,8 @@ pub struct ConnectionStatus {
 /// The state of an association.
 #[derive(Clone, Debug)]
 pub struct AssociationStatus {
+    /// Key of the association.
+    pub key: AssociationKey,
     /// Key of the subsystem; `None` for the discovery subsystem.
     pub subsystem: Option<SubsystemKey>,
     /// Host NQN.
@@ -45,6 +48,8 @@ pub struct AssociationStatus {
     /// Bytes held for the association: data that the host has not read, and data that it was asked
     /// for.
     pub memory: u64,
+    /// What the controller's I/O commands have done; `None` for the discovery subsystem.
+    pub tally: Option<HostTally>,
     /// Connections of the association, the Admin Queue first.
     pub connections: Vec<ConnectionStatus>,
 }
@@ -52,23 +57,33 @@ pub struct AssociationStatus {
 impl Target {
     /// The state of every association.
     pub fn status(&self) -> Vec<AssociationStatus> {
-        let of = |(key, association): (_, &nvme_fabrics::target::Association)| {
-            let nvme_fabrics::target::AssociationKey(index) = key;
-            let member = self.members.get(index as usize)?.as_ref()?;
+        self.status_from(AssociationKey(0), usize::MAX)
+    }
+
+    /// The state of the first `most` associations whose keys are not below `from`.
+    pub fn status_from(&self, from: AssociationKey, most: usize) -> Vec<AssociationStatus> {
+        let of = |(key, association): (AssociationKey, &Association)| {
+            let member = self.members.get(key.0 as usize)?.as_ref()?;
             let queues = member.queues.iter().map(|(_, connection)| *connection);
             let connections = core::iter::once(member.admin).chain(queues);
+            let tally = member.controller.and_then(|(subsystem, controller)| {
+                self.subsystem(subsystem)?.host_tally(controller).copied()
+            });
             Some(AssociationStatus {
+                key,
                 subsystem: association.subsystem(),
                 host: association.host().clone(),
                 host_id: association.host_id(),
                 controller: association.controller(),
                 is_ready: association.is_ready(),
                 keep_alive: association.keep_alive(),
-                memory: self.memory_of(nvme_fabrics::target::AssociationKey(index)),
+                memory: self.memory_of(key),
+                tally,
                 connections: connections.filter_map(|id| self.connection_status(id)).collect(),
             })
         };
-        self.fabrics.associations().filter_map(of).collect()
+        let wanted = self.fabrics.associations().filter(|(key, _)| *key >= from);
+        wanted.filter_map(of).take(most).collect()
     }
 
     /// Number of connections, including those without a queue.

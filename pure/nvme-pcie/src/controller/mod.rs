@@ -30,9 +30,9 @@ use nvme::pointer::PageSize;
 use nvme::rate::Ceiling;
 use nvme::subsystem::{
     AsynchronousEvent, CommandToken, ControllerConfig, ControllerKey, Counters, Input as CoreInput,
-    Notification, Output as CoreOutput, Permit, Subsystem as Core, Transport,
+    NamespaceTally, Notification, Output as CoreOutput, Permit, Subsystem as Core, Transport,
 };
-use nvme::wire::{AdminOpcode, QueueId, Status, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, NamespaceId, QueueId, Status, StatusCode, SubmissionQueueEntry};
 use pcie::device::{Dma, DmaId, DmaResult};
 
 pub use dma::READS_MAX;
@@ -323,6 +323,11 @@ impl Controller {
     /// The counters of the health log, as [`Core::counters`] returns them.
     pub fn counters(&self) -> Counters {
         self.core.counters()
+    }
+
+    /// What I/O commands have done with each namespace, as [`Core::tallies`] returns it.
+    pub fn tallies(&self) -> impl Iterator<Item = (NamespaceId, &NamespaceTally)> {
+        self.core.tallies()
     }
 
     /// The command core, for changes from the outside world such as the temperature or the growth

@@ -16,6 +16,7 @@ use super::namespaces::Namespaces;
 use super::record::SavedFeature;
 use super::reservation::Notices;
 use super::slots::State;
+use super::tally::HostTally;
 use super::types::{CommandToken, CompletionResult, Output};
 use crate::wire::log::critical_warning;
 use crate::wire::{NamespaceId, Status};
@@ -37,6 +38,8 @@ pub(super) struct Controller {
     pub(super) io_queues_exist: bool,
     /// The controller's present life, in case another controller is asked to end it.
     pub(super) instance: Option<Instance>,
+    /// What the controller's I/O commands have done.
+    pub(super) tally: HostTally,
 }
 
 impl Controller {
@@ -55,6 +58,7 @@ impl Controller {
             last_reset: now,
             io_queues_exist: false,
             instance: None,
+            tally: HostTally::default(),
             config,
         }
     }

@@ -87,6 +87,7 @@ impl Flow {
     pub(super) fn pull(&mut self, token: CommandToken, length: u32, purpose: HostDataFor) -> Step {
         let slot = self.slots.of(token);
         slot.length = length;
+        slot.spent.begin(self.now);
         slot.state = State::AwaitingHostData(purpose);
         self.outputs.push_back(Output::PullHostData { token, length });
         Step::Waiting
@@ -124,7 +125,9 @@ impl Flow {
     ) -> Step {
         let id = self.slots.issue(token, purpose, expected);
         self.media_outstanding += 1;
-        let controller = self.slots.of(token).controller;
+        let slot = self.slots.of(token);
+        slot.spent.begin(self.now);
+        let controller = slot.controller;
         let request = self.overlaps.begin(controller, Request { id, medium, operation });
         self.outputs.extend(request.map(Output::Media));
         Step::Waiting

@@ -53,6 +53,7 @@ mod shutdown;
 mod slots;
 mod smart;
 mod snapshot;
+mod tally;
 mod telemetry;
 #[cfg(test)]
 mod tests;
@@ -80,6 +81,7 @@ pub use record::{
     SanitizeStatus, SavedFeature, UnreadableBlocks, WriteProtection,
 };
 pub use reservation::REGISTRANTS_MAX;
+pub use tally::{HostTally, Kind, KindTally, LATENCY_BOUNDS, Latencies, NamespaceTally, Phase};
 pub use types::{CommandToken, CompletionResult, Direction, Input, Notification, Output, Transfer};
 
 use alloc::vec::Vec;
@@ -87,7 +89,7 @@ use alloc::vec::Vec;
 use engine::{Engine, Instant};
 
 use crate::media;
-use crate::wire::{FusedOperation, QueueId, Status, StatusCode, SubmissionQueueEntry};
+use crate::wire::{FusedOperation, NamespaceId, QueueId, Status, StatusCode, SubmissionQueueEntry};
 use controllers::{Controllers, Shutdowns};
 use errors::{Failure, Location};
 use event_log::EventLog;
@@ -100,6 +102,7 @@ use sanitize::Sanitize;
 use self_test::SelfTest;
 use slots::{Own, State};
 use smart::Smart;
+use tally::Tallies;
 use telemetry::Telemetry;
 use unreadable::Unreadable;
 
@@ -119,6 +122,7 @@ pub struct Subsystem {
     /// Number of errors that all controllers together have logged.
     errors_recorded: u64,
     smart: Smart,
+    tallies: Tallies,
     sanitize: Sanitize,
     self_test: SelfTest,
     firmware: Firmware,
@@ -198,6 +202,7 @@ impl Subsystem {
             saved_features: config.saved_features.clone(),
             errors_recorded: 0,
             smart: Smart::new(now, config.temperature, config.counters),
+            tallies: Tallies::default(),
             sanitize: Sanitize::new(config.sanitize),
             self_test: SelfTest::new(&config.self_test_results),
             firmware: Firmware::new(&config.firmware_revision, &config.firmware),
@@ -269,6 +274,17 @@ impl Subsystem {
         status.with_more()
     }
 
+    /// What I/O commands have done with each namespace that they have named, since the subsystem
+    /// began.
+    pub fn tallies(&self) -> impl Iterator<Item = (NamespaceId, &NamespaceTally)> {
+        self.tallies.iter()
+    }
+
+    /// What the I/O commands of a controller have done; `None` if there is no such controller.
+    pub fn host_tally(&self, controller: ControllerKey) -> Option<&HostTally> {
+        Some(&self.controllers.find(controller)?.tally)
+    }
+
     fn record_failure(
         &mut self,
         controller: ControllerKey,
@@ -314,7 +330,7 @@ impl Subsystem {
         queue: QueueId,
         entry: SubmissionQueueEntry,
     ) {
-        self.flow.slots.start(controller, token, queue, entry);
+        self.flow.slots.start(self.flow.now, controller, token, queue, entry);
         if !queue.is_admin() {
             self.smart.begin_io(self.flow.now);
         }

@@ -33,6 +33,7 @@ impl Subsystem {
         };
         let wanted = usize::try_from(slot.length).unwrap_or(usize::MAX);
         assert!(data.len() == wanted, "{token:?} pulled {wanted} B and was given {} B", data.len());
+        slot.spent.end_link(self.flow.now);
         if self.restrictions.exist()
             && self.restrictions.is_owned()
             && !slot.queue.is_admin()
@@ -147,6 +148,7 @@ impl Subsystem {
         result: Result<(), MediaError>,
     ) {
         let slot = self.flow.slots.of(token);
+        slot.spent.end_medium(self.flow.now);
         let short = result.is_ok() && slot.received != slot.expected;
         let entry = slot.entry;
         let result = if short && purpose == MediaFor::SelfTest { Err(MediaError::Read) } else { result };
@@ -210,8 +212,12 @@ impl Subsystem {
         if !self.flow.slots.is_command(token) {
             return self.on_own_end(token, status);
         }
-        if !self.flow.slots.of(token).queue.is_admin() {
-            self.smart.end_io(self.flow.now);
+        let (now, slot) = (self.flow.now, self.flow.slots.of(token));
+        if !slot.queue.is_admin() {
+            self.smart.end_io(now);
+            self.controllers.of_mut(slot.controller).tally.count(slot, status);
+            let is_valid = self.namespaces.is_valid(slot.entry.namespace);
+            self.tallies.count(now, slot, status, is_valid);
         }
         self.flow.slots.retire(token);
         let completion = CompletionResult { dw0, dw1: 0, status };

@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-use engine::{Buffer, BufferMut};
+use engine::{Buffer, BufferMut, Instant};
 
 use super::config::{BlockSize, COMMANDS_MAX};
 use super::controller::ControllerKey;
+use super::tally::Spent;
 use super::types::CommandToken;
 use crate::media::{IoId, MediaError};
 use crate::wire::{NamespaceId, QueueId, SubmissionQueueEntry};
@@ -150,6 +151,8 @@ pub(super) struct Slot {
     pub(super) unsaved: bool,
     /// The first failure of any step.
     pub(super) failure: Option<MediaError>,
+    /// Where the command's time went so far.
+    pub(super) spent: Spent,
 }
 
 impl Slot {
@@ -170,6 +173,7 @@ impl Slot {
             partner: None,
             unsaved: false,
             failure: None,
+            spent: Spent::new(Instant::ZERO),
         }
     }
 }
@@ -276,10 +280,11 @@ impl Slots {
         slots.filter(|(_, slot)| slot.state != State::Free)
     }
 
-    /// Starts a command in the slot of `token`.
+    /// Starts a command, which arrives at `now`, in the slot of `token`.
     #[inline]
     pub(super) fn start(
         &mut self,
+        now: Instant,
         controller: ControllerKey,
         token: CommandToken,
         queue: QueueId,
@@ -299,6 +304,7 @@ impl Slots {
         slot.cursor = 0;
         slot.unsaved = false;
         slot.failure = None;
+        slot.spent = Spent::new(now);
     }
 
     /// Frees the slot of `token`. Later answers of its medium are ignored.

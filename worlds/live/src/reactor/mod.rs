@@ -6,6 +6,7 @@
 //! every 100 µs. When nothing has happened for the spin budget, the thread sleeps until a
 //! registered descriptor has news, a deadline is due, or another thread wakes it.
 
+mod jobs;
 mod processor;
 mod pump;
 mod several;
@@ -24,6 +25,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::sys::clock::Clock;
 
+pub use jobs::{Hirer, Jobs, Working, jobs};
 pub use processor::{PinError, pin, processors, spin_default};
 pub(crate) use pump::{Pump, Shell};
 pub use several::Several;

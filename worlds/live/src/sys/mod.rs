@@ -24,5 +24,6 @@ pub mod secrets;
 pub mod shared;
 pub mod telling;
 pub mod unix;
+pub mod usage;
 pub mod vfio;
 mod volatile;

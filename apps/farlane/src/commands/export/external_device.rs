@@ -10,11 +10,12 @@ use engine::Nanos;
 use live::carrier::tcp::Listener;
 use live::drivers::control::Answering;
 use live::drivers::far::{Event, FarDriver, Server};
-use live::reactor::{Outcome, Reactor};
+use live::reactor::{Outcome, Reactor, Working, jobs};
 use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::unix::PATH_MAX;
 
+use super::metrics::Told;
 use super::{Places, open_trust, report, session, with_tls};
 use crate::args::ExportArgs;
 use crate::commands::{control, print, print_json, status};
@@ -77,11 +78,17 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     if let Some(listener) = quic {
         driver = driver.with_quic(listener);
     }
-    let mut driver = Answering::new(driver, control, |driver: &FarDriver<_, _>, line: &str| {
-        status::answer(line, || status::of_far_ends(vec![status::of_far(clock.now(), driver, None)]))
-    });
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
+    let (hirer, jobs) = jobs(reactor.stop());
+    crate::metrics::serve(&args.watch, move |page| {
+        hirer.run(move |driver| Told::of(clock, driver)).map(|told| told.add(page)).is_some()
+    })?;
+    let driver = Working::new(driver, jobs);
+    let mut driver = Answering::new(driver, control, |driver: &Working<FarDriver<_, _>>, line: &str| {
+        let far_end = || status::of_far(clock.now(), driver.driver(), None);
+        status::answer(line, || status::of_far_ends(vec![far_end()]))
+    });
     let child = |error| Error::Child { what: "the far end", error };
     let deadline = clock.now() + Nanos::from(args.timeout);
     let is_known = |_: &mut _| known.borrow().summary.is_some();

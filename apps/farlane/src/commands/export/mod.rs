@@ -1,6 +1,7 @@
 //! `farlane export`: one or more far ends.
 
 mod external_device;
+mod metrics;
 
 use std::net::SocketAddr;
 
@@ -13,7 +14,7 @@ use live::carrier::tcp::{Acceptor, Listener, Options};
 use live::drivers::control::Answering;
 use live::drivers::far::{Event, FarDriver};
 use live::media::state::Store;
-use live::reactor::{Reactor, Several};
+use live::reactor::{Reactor, Several, Working, jobs};
 use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
@@ -59,12 +60,15 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
         status::of_far(clock.now(), driver, Some(driver.far().function().controller().statistics()))
     };
     let drivers: Several<_> = drivers.into_iter().collect();
-    let mut drivers = Answering::new(drivers, control, |drivers: &Several<_>, line: &str| {
-        status::answer(line, || status::of_far_ends(drivers.iter().map(of_far).collect()))
+    let (hirer, jobs) = jobs(reactor.stop());
+    crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
+    let drivers = Working::new(drivers, jobs);
+    let mut drivers = Answering::new(drivers, control, |drivers: &Working<Several<_>>, line: &str| {
+        status::answer(line, || status::of_far_ends(drivers.driver().iter().map(of_far).collect()))
     });
     args.sandbox.renounce()?;
     reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;
-    for driver in drivers.driver().iter() {
+    for driver in drivers.driver().driver().iter() {
         tell_commands(driver.far().function().controller().statistics());
     }
     drop(drivers);
@@ -77,6 +81,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
 fn needs(args: &ExportArgs) -> Needs {
     let mut needs = Needs::default();
     need_served(&mut needs, &args.served);
+    args.watch.need(&mut needs);
     args.trust.need(&mut needs);
     args.tcp.need(&mut needs);
     args.control.control.iter().for_each(|path| needs.change_beside(path));

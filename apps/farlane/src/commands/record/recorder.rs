@@ -96,11 +96,11 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     }
     trigger::warn(args, chunks(args)?);
     sources::check(args, to)?;
-    if let Some(address) = args.watch.metrics {
-        let bound = metrics::serve(address, handle.clone());
-        let bound = bound.map_err(|error| Error::Metrics { address, error })?;
-        note!("farlane: figures at http://{bound}/metrics");
-    }
+    let watched = handle.clone();
+    crate::metrics::serve(&args.watch, move |page| {
+        metrics::add(page, &watched.status());
+        true
+    })?;
     control::serve(&args.control, &handle, args.output.json, || match (args.each, args.raw.raw) {
         (true, _) => each::session(args, &handle),
         (false, true) => raw::session(args, &handle),

@@ -1,5 +1,6 @@
 //! The part of a target that one reactor runs.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use engine::{Instant, Nanos};
@@ -7,6 +8,7 @@ use live::drivers::fabrics::target::{Event, TargetDriver};
 use live::media::state::Store;
 use live::media::state::ssd::{self, Origin};
 use live::media::{Media, Medium};
+use live::reactor::{Context, Driver, Turn};
 use live::sys::clock::Clock;
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
@@ -237,6 +239,20 @@ impl Core {
 
     pub(super) fn set_directory(&mut self, directory: Directory) {
         self.driver.set_directory(self.now(), directory);
+    }
+}
+
+impl Driver for Core {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        self.driver.turn(context)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.driver.poll_timeout()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.driver.on_stop(now);
     }
 }
 

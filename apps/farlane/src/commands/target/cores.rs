@@ -2,21 +2,17 @@
 //! belongs to one of them.
 
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use engine::{Instant, Nanos};
+use engine::Nanos;
 use live::drivers::fabrics::target::Mailbox;
-use live::reactor::{Context, Driver, Reactor, Stop, Turn, pin, processors};
+use live::reactor::{Hirer, Jobs, Reactor, Stop, Working, jobs, pin, processors};
 use live::sys::clock::Clock;
 use nvme_fabrics::target::{Directory, SubsystemKey};
 
 use super::core::Core;
 use crate::args::Spin;
 use crate::error::Error;
-
-/// Something for a core to do between two of its turns.
-type Job = Box<dyn FnOnce(&mut Core) + Send>;
 
 /// The cores of a target, each with a reactor and a share of the subsystems.
 pub(super) struct Cores {
@@ -27,7 +23,7 @@ pub(super) struct Cores {
 
 /// A core that has a thread of its own.
 struct Other {
-    jobs: Sender<Job>,
+    hirer: Hirer<Core>,
     stop: Stop,
     thread: JoinHandle<io::Result<()>>,
 }
@@ -53,13 +49,13 @@ impl Cores {
         }
         let mut others = Vec::new();
         for (index, (reactor, mailbox)) in (1..).zip(reactors.into_iter().zip(mailboxes)) {
-            let (jobs, taken) = channel();
             let (own, all) = (reactor.stop(), Ending(stop.clone()));
+            let (hirer, taken) = jobs(own.clone());
             let processor = spin.cpu.map(|first| first + index);
             let core = move || Core::new(clock, memory_max);
             let run = move || work(core, reactor, mailbox, taken, processor, all);
             let builder = std::thread::Builder::new().name(format!("core {index}"));
-            others.push(Other { jobs, stop: own, thread: builder.spawn(run).map_err(Error::Output)? });
+            others.push(Other { hirer, stop: own, thread: builder.spawn(run).map_err(Error::Output)? });
         }
         Ok(Self { first, others })
     }
@@ -107,6 +103,11 @@ impl Cores {
         Ok(())
     }
 
+    /// The ways to give jobs to the cores but the first.
+    pub(super) fn hirers(&self) -> impl Iterator<Item = Hirer<Core>> {
+        self.others.iter().map(|other| other.hirer.clone())
+    }
+
     pub(super) fn stop_others(&self) {
         for other in &self.others {
             other.stop.ask();
@@ -126,14 +127,7 @@ impl Cores {
 impl Other {
     fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut Core) -> T + Send + 'static) -> Result<T, Error> {
         let gone = || Error::Output(io::Error::other("a thread of the target has ended"));
-        let (answer, answered) = channel();
-        let job = move |core: &mut Core| {
-            // Nobody waits for the answer only when the process ends.
-            let _ = answer.send(job(core));
-        };
-        self.jobs.send(Box::new(job)).map_err(|_| gone())?;
-        self.stop.wake();
-        answered.recv().map_err(|_| gone())
+        self.hirer.run(job).ok_or_else(gone)
     }
 }
 
@@ -150,7 +144,7 @@ fn work(
     core: impl FnOnce() -> Core,
     mut reactor: Reactor,
     mailbox: Mailbox,
-    jobs: Receiver<Job>,
+    jobs: Jobs<Core>,
     processor: Option<usize>,
     ending: Ending,
 ) -> io::Result<()> {
@@ -160,35 +154,7 @@ fn work(
     }
     let mut core = core();
     core.driver.set_mailbox(mailbox);
-    reactor.run(&mut Worker { core, jobs })?;
+    reactor.run(&mut Working::new(core, jobs))?;
     drop(ending);
     Ok(())
-}
-
-/// A core that runs in a thread of its own.
-struct Worker {
-    core: Core,
-    jobs: Receiver<Job>,
-}
-
-impl Driver for Worker {
-    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        let turn = self.core.driver.turn(context)?;
-        let mut done = false;
-        if context.news {
-            while let Ok(job) = self.jobs.try_recv() {
-                job(&mut self.core);
-                done = true;
-            }
-        }
-        Ok(if done && turn == Turn::Idle { Turn::Busy } else { turn })
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.core.driver.poll_timeout()
-    }
-
-    fn on_stop(&mut self, now: Instant) {
-        self.core.driver.on_stop(now);
-    }
 }

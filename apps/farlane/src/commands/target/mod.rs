@@ -5,6 +5,7 @@ mod config;
 mod core;
 mod cores;
 mod hosts;
+mod metrics;
 mod request;
 mod server;
 mod status;
@@ -17,7 +18,7 @@ use engine::Nanos;
 use live::drivers::control::Control;
 use live::drivers::controller::AttachError;
 use live::drivers::mdns::Announcer;
-use live::reactor::Reactor;
+use live::reactor::{Reactor, jobs};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
@@ -62,6 +63,9 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     } else {
         reactor.stop().on_signals().map_err(Error::Output)?;
     }
+    let (first, first_jobs) = jobs(reactor.stop());
+    let hirers = server.hire(first, first_jobs);
+    crate::metrics::serve(&args.watch, move |page| metrics::add(page, &hirers))?;
     server.announce(args.output.json)?;
     args.sandbox.renounce()?;
     let ended = reactor.run(&mut server);
@@ -78,6 +82,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
 fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
     let mut needs = Needs::default();
     need_served(&mut needs, &args.served);
+    args.watch.need(&mut needs);
     args.config.iter().for_each(|path| needs.read_beside(path));
     needs.change_beside(&control_path(args.control.as_ref()));
     for subsystem in &offer.subsystems {

@@ -15,6 +15,7 @@ mod permits;
 mod protection;
 mod reservations;
 mod saving;
+mod tally;
 mod views;
 
 use alloc::collections::BTreeMap;

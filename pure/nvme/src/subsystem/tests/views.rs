@@ -225,7 +225,7 @@ impl World {
     ) -> Result<NamespaceView, StatusCode> {
         let entry = io(opcode, id.0, 0, 1);
         let subsystem = &mut self.bench.subsystem;
-        subsystem.flow.slots.start(key, PROBE, IO, entry);
+        subsystem.flow.slots.start(Instant::ZERO, key, PROBE, IO, entry);
         let lane = subsystem.lane();
         let found = match opcode {
             IoOpcode::Write => lane.writable(PROBE, &entry),

@@ -13,7 +13,7 @@ use live::carrier::tcp::Listener;
 use live::drivers::control::Control;
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
-use live::reactor::{Context, Driver, HangUp, Turn};
+use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Turn};
 use nvme_fabrics::target::{Directory, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
@@ -56,6 +56,8 @@ pub(super) struct Server {
     /// Announces the discovery service on the network.
     announcer: Option<Announcer>,
     control: Option<Control>,
+    /// Jobs for the first core.
+    jobs: Option<Jobs<Core>>,
     /// Tells of SIGHUP, which asks for the configuration file to be read again.
     hang_up: Option<HangUp>,
     ports: Vec<(PortId, PortSpec, SocketAddr)>,
@@ -78,6 +80,7 @@ impl Server {
             insecure: offer.insecure,
             announcer,
             control: None,
+            jobs: None,
             hang_up: None,
             ports: Vec::new(),
             subsystems: Vec::new(),
@@ -108,6 +111,13 @@ impl Server {
 
     pub(super) fn set_control(&mut self, control: Control) {
         self.control = Some(control);
+    }
+
+    /// Has the first core do what comes by `jobs`, to which `first` is the way. Returns the ways to
+    /// all cores.
+    pub(super) fn hire(&mut self, first: Hirer<Core>, jobs: Jobs<Core>) -> Vec<Hirer<Core>> {
+        self.jobs = Some(jobs);
+        std::iter::once(first).chain(self.cores.hirers()).collect()
     }
 
     /// Makes the target read its configuration file again whenever the process is sent SIGHUP.
@@ -350,6 +360,13 @@ impl Driver for Server {
             && let Err(error) = self.reload()
         {
             tell!("farlane: nothing has changed: {error}");
+        }
+        if context.news
+            && let Some(jobs) = &self.jobs
+            && jobs.turn(&mut self.cores.first)
+            && turn == Turn::Idle
+        {
+            return Ok(Turn::Busy);
         }
         if context.news
             && let Some(mut control) = self.control.take()

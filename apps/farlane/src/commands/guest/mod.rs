@@ -1,6 +1,8 @@
 //! What `farlane attach` and `farlane device` have in common: a socket for a guest, and reports
 //! about the guest.
 
+pub(crate) mod metrics;
+
 use std::path::Path;
 
 use assemblies::guest::{self, Guest};

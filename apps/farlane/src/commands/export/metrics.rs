@@ -1,0 +1,73 @@
+//! The figures of far ends.
+
+use live::drivers::far::{Backing, Event, FarDriver, Ssd};
+use live::reactor::{Hirer, Several};
+use live::sys::clock::Clock;
+use tunnel::frame::Tally;
+
+use crate::metrics::{
+    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_reads, next_namespaces,
+};
+
+/// What a far end tells of itself.
+pub(super) struct Told {
+    labels: Labels,
+    link: Link,
+    reads: Tally,
+    is_owned: bool,
+}
+
+impl Told {
+    pub(super) fn of<F: FnMut(Event), B: Backing>(clock: Clock, driver: &FarDriver<F, B>) -> Self {
+        let downstream = driver.far().downstream();
+        Self {
+            labels: vec![("far_end", format!("tcp://{}", driver.address()))],
+            link: Link::of(clock.now(), downstream.session()),
+            reads: *downstream.store().tally(),
+            is_owned: downstream.owner().is_some(),
+        }
+    }
+
+    pub(super) fn add(&self, page: &mut Page) {
+        let help = "1 while a host that proved its key has the device";
+        page.family(Kind::Gauge, "farlane_far_end_owned", help)
+            .add(&self.labels, f64::from(u8::from(self.is_owned)));
+        self.link.add(page, &self.labels);
+        add_reads(page, &self.labels, &self.reads);
+    }
+}
+
+/// The far ends that offer SSDs of this process.
+type FarEnds<F> = Several<FarDriver<F, Ssd>>;
+
+/// Adds the figures of far ends, whose loop `hirer` gives jobs to. Returns false when the loop has
+/// ended.
+pub(super) fn add<F: FnMut(Event) + 'static>(
+    page: &mut Page,
+    clock: Clock,
+    hirer: &Hirer<FarEnds<F>>,
+) -> bool {
+    let tell = move |far_ends: &mut FarEnds<F>| {
+        let one = |driver: &FarDriver<F, Ssd>| {
+            let controller = driver.far().function().controller();
+            (Told::of(clock, driver), ControllerFigures::of(controller))
+        };
+        far_ends.iter().map(one).collect::<Vec<_>>()
+    };
+    let Some(told) = hirer.run(tell) else { return false };
+    for (index, (told, controller)) in told.iter().enumerate() {
+        told.add(page);
+        controller.add(page, &told.labels);
+        let added = add_all_namespaces(page, &told.labels, |after| {
+            hirer.run(move |far_ends| {
+                let driver = far_ends.iter().nth(index);
+                let tallies = driver.map(|driver| driver.far().function().controller().tallies());
+                tallies.map(|tallies| next_namespaces(tallies, after)).unwrap_or_default()
+            })
+        });
+        if added.is_none() {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,113 @@
+//! The figures of a target, gathered from its cores in small jobs.
+
+use std::time::Instant;
+
+use assemblies::target::AssociationStatus;
+use live::reactor::Hirer;
+use nvme::subsystem::Counters;
+use nvme_fabrics::target::{AssociationKey, SubsystemKey};
+
+use super::core::Core;
+use crate::metrics::{
+    Kind, Labels, PER_JOB, Page, add_all_namespaces, add_health, add_host, next_namespaces, seconds,
+};
+
+/// What a core tells of itself.
+struct Told {
+    connections: usize,
+    memory: assemblies::target::MemoryStatus,
+    subsystems: Vec<(SubsystemKey, String, Counters)>,
+}
+
+/// Adds the figures of all cores. Returns false when a core has ended.
+pub(super) fn add(page: &mut Page, cores: &[Hirer<Core>]) -> bool {
+    (0..).zip(cores).all(|(index, core)| add_core(page, index, core).is_some())
+}
+
+/// Adds the figures of one core; `None` when it has ended.
+fn add_core(page: &mut Page, index: u32, core: &Hirer<Core>) -> Option<()> {
+    let asked = Instant::now();
+    let (waited, told) = core.run(move |core| (asked.elapsed(), tell(core)))?;
+    let labels = vec![("core", index.to_string())];
+    let rows = [
+        ("farlane_loop_lag_seconds", "Time until the loop took up this request", waited.as_secs_f64()),
+        ("farlane_connections", "Connections of hosts", told.connections as f64),
+        ("farlane_memory_budget_bytes", "Memory that may be held for hosts", told.memory.budget as f64),
+        ("farlane_memory_held_bytes", "Memory held for hosts", told.memory.used as f64),
+        ("farlane_memory_waiting", "Connections that wait for memory", told.memory.waiting as f64),
+    ];
+    page.add_rows(&labels, rows.map(|(name, help, value)| (Kind::Gauge, name, help, value)));
+    for (key, name, counters) in &told.subsystems {
+        let labels = vec![("subsystem", name.clone())];
+        add_health(page, &labels, counters);
+        let key = *key;
+        // A subsystem that is gone by now has nothing more to tell.
+        add_all_namespaces(page, &labels, |after| {
+            core.run(move |core| {
+                let core = core.driver.target().subsystem(key);
+                core.map(|core| next_namespaces(core.tallies(), after)).unwrap_or_default()
+            })
+        })?;
+    }
+    add_hosts(page, core, &told.subsystems)
+}
+
+fn tell(core: &Core) -> Told {
+    let target = core.driver.target();
+    let of =
+        |key| target.subsystem(key).map(|core| (key, core.config().subsystem_name.clone(), core.counters()));
+    let here = target.directory().subsystems.iter().filter(|one| one.is_here);
+    Told {
+        connections: target.connection_count(),
+        memory: target.memory(),
+        subsystems: here.filter_map(|one| of(one.key)).collect(),
+    }
+}
+
+/// Adds the figures of the hosts of one core; `None` when it has ended.
+fn add_hosts(
+    page: &mut Page,
+    core: &Hirer<Core>,
+    subsystems: &[(SubsystemKey, String, Counters)],
+) -> Option<()> {
+    let mut from = AssociationKey(0);
+    loop {
+        let next = core.run(move |core| core.driver.target().status_from(from, PER_JOB))?;
+        for one in &next {
+            add_association(page, one, subsystems);
+        }
+        match next.last() {
+            Some(last) => from = AssociationKey(last.key.0 + 1),
+            None => return Some(()),
+        }
+    }
+}
+
+fn add_association(
+    page: &mut Page,
+    one: &AssociationStatus,
+    subsystems: &[(SubsystemKey, String, Counters)],
+) {
+    let name =
+        subsystems.iter().find(|(key, ..)| Some(*key) == one.subsystem).map(|(_, name, _)| name.as_str());
+    let labels: Labels = vec![
+        ("subsystem", name.unwrap_or("discovery").to_owned()),
+        ("host", one.host.to_string()),
+        ("controller", one.controller.0.to_string()),
+    ];
+    let outstanding: f64 = one.connections.iter().map(|queue| f64::from(queue.outstanding)).sum();
+    let rows = [
+        ("farlane_host_queues", "Queues of the host, the Admin Queue included", one.connections.len() as f64),
+        ("farlane_host_outstanding", "Commands of the host under way", outstanding),
+        ("farlane_host_memory_bytes", "Memory held for the host", one.memory as f64),
+        ("farlane_host_ready", "1 while the host's controller is enabled", f64::from(u8::from(one.is_ready))),
+    ];
+    page.add_rows(&labels, rows.map(|(name, help, value)| (Kind::Gauge, name, help, value)));
+    if let Some(keep_alive) = one.keep_alive {
+        let help = "Keep Alive Timeout of the host";
+        page.family(Kind::Gauge, "farlane_host_keep_alive_seconds", help).add(&labels, seconds(keep_alive));
+    }
+    if let Some(tally) = &one.tally {
+        add_host(page, &labels, tally);
+    }
+}

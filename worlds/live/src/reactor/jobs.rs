@@ -1,0 +1,105 @@
+//! Jobs that other threads hand to a loop, to be done between two of its turns.
+
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use engine::Instant;
+
+use super::{Context, Driver, Glance, Stop, Turn};
+
+type Job<D> = Box<dyn FnOnce(&mut D) + Send>;
+
+/// Both ends of a way for jobs to the driver of the loop that `stop` ends.
+pub fn jobs<D>(stop: Stop) -> (Hirer<D>, Jobs<D>) {
+    let (jobs, taken) = channel();
+    (Hirer { jobs, stop }, Jobs(taken))
+}
+
+/// The driver's end of a way for jobs.
+pub struct Jobs<D>(Receiver<Job<D>>);
+
+impl<D> Jobs<D> {
+    /// Does the next job, if one waits. Returns whether one did.
+    pub fn turn(&self, driver: &mut D) -> bool {
+        self.0.try_recv().map(|job| job(driver)).is_ok()
+    }
+}
+
+impl<D> fmt::Debug for Jobs<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Jobs")
+    }
+}
+
+/// Hands jobs to the driver of a loop, from any thread.
+pub struct Hirer<D> {
+    jobs: Sender<Job<D>>,
+    stop: Stop,
+}
+
+impl<D> Hirer<D> {
+    /// Has the loop run `job`, and waits for what `job` returns. `None` if the loop has ended.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce(&mut D) -> T + Send + 'static) -> Option<T> {
+        let (answer, answered) = channel();
+        let job = move |driver: &mut D| {
+            // Nobody waits for the answer only when the process ends.
+            let _ = answer.send(job(driver));
+        };
+        self.jobs.send(Box::new(job)).ok()?;
+        self.stop.wake();
+        answered.recv().ok()
+    }
+}
+
+impl<D> Clone for Hirer<D> {
+    fn clone(&self) -> Self {
+        Self { jobs: self.jobs.clone(), stop: self.stop.clone() }
+    }
+}
+
+impl<D> fmt::Debug for Hirer<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hirer").field("stop", &self.stop).finish_non_exhaustive()
+    }
+}
+
+/// A driver that does jobs between its turns.
+#[derive(Debug)]
+pub struct Working<D> {
+    driver: D,
+    jobs: Jobs<D>,
+}
+
+impl<D> Working<D> {
+    /// Wraps `driver`, which does what comes by `jobs`.
+    pub const fn new(driver: D, jobs: Jobs<D>) -> Self {
+        Self { driver, jobs }
+    }
+
+    /// The driver that does the jobs.
+    pub const fn driver(&self) -> &D {
+        &self.driver
+    }
+}
+
+impl<D: Driver> Driver for Working<D> {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let turn = self.driver.turn(context)?;
+        // One job a turn: each is short, and many of them must not keep the driver waiting.
+        let worked = context.news && self.jobs.turn(&mut self.driver);
+        Ok(if worked && turn == Turn::Idle { Turn::Busy } else { turn })
+    }
+
+    fn glance(&mut self, now: Instant) -> Glance {
+        self.driver.glance(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.driver.poll_timeout()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.driver.on_stop(now);
+    }
+}
