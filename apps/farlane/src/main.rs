@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(&args),
         Command::Key(action) => commands::key::run(&action),
         Command::Status(args) => commands::status::run(&args),
+        Command::List(args) => commands::list::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),

@@ -81,7 +81,7 @@ bench tcp://far:1 --bs 8GiB
 bench tcp://far:1 --runtime 0
 bench tcp://far:1 --rw randread --verify
 bench tcp://far:1 --spread 0
-status
+list --of target
 status missing
 sim
 sim missing.toml

@@ -37,6 +37,8 @@ pub(crate) struct DeviceArgs {
     #[command(flatten)]
     pub(crate) memory_buffer: MemoryBuffer,
     #[command(flatten)]
+    pub(crate) control: Control,
+    #[command(flatten)]
     pub(crate) watch: MetricsArgs,
     #[command(flatten)]
     pub(crate) sandbox: Sandbox,

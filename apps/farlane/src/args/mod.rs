@@ -74,7 +74,7 @@ pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
-pub(crate) use status::{Control, StatusArgs};
+pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{AccessState, HostSpec, OfferArgs, TargetAction};
 pub(crate) use transport::{Tcp, Transport};
 pub(crate) use trust::{
@@ -178,6 +178,9 @@ pub(crate) enum Command {
     /// these bytes the device did not read
     #[command(after_help = status::EXAMPLE)]
     Status(StatusArgs),
+    /// List the running farlane daemons of this user, with what they offer and their sockets
+    #[command(after_help = status::LIST_EXAMPLE)]
+    List(ListArgs),
     /// Make a key, show its fingerprint, or remember the key of a far end
     #[command(subcommand, after_help = trust::EXAMPLES)]
     Key(KeyAction),

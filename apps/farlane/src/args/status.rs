@@ -9,22 +9,33 @@ use super::Output;
 pub(crate) const EXAMPLE: &str = "Example:\n  \
     farlane attach tcp://127.0.0.1:4430 --vfio-user /run/user/1000/ssd.sock \\\n    \
     --control /run/user/1000/ssd.control\n  \
-    farlane status /run/user/1000/ssd.control";
+    farlane status /run/user/1000/ssd.control\n  \
+    farlane status";
+
+pub(crate) const LIST_EXAMPLE: &str = "Examples:\n  farlane list\n  farlane list --json";
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Control {
-    /// Answer farlane status at this socket.
+    /// Answer farlane status at this socket [default: one in farlane/ of $XDG_RUNTIME_DIR or /run].
     ///
-    /// Only the user who started this process may ask
+    /// Only the user who started this process may ask. farlane list finds the default sockets
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The control socket of a running farlane export, attach or target
+    /// The control socket of a running farlane export, attach, device or target.
+    ///
+    /// Without one, all that farlane list shows are asked
     #[arg(value_name = "PATH")]
-    pub(crate) path: PathBuf,
+    pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(crate) output: Output,
 }

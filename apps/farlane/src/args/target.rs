@@ -122,7 +122,7 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "PORT", default_value_t = live::drivers::mdns::PORT, hide = true)]
     pub(crate) mdns_port: u16,
     /// Listen on this socket for farlane target status, add, remove, resize, ana and reload
-    /// [default: farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]
+    /// [default: one in farlane/ of $XDG_RUNTIME_DIR or /run]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
     /// Print the addresses that were bound as JSON on the first lines of standard output
@@ -238,7 +238,7 @@ impl From<AccessState> for AnaState {
 
 #[derive(Debug, Args)]
 pub(crate) struct ControlArgs {
-    /// Use this socket of the target [default: farlane-target.sock in $XDG_RUNTIME_DIR, or in /run]
+    /// Use this socket of the target [default: that of the only target of this user]
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
 }

@@ -22,13 +22,13 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     args.transport.need(&mut needs);
     args.watch.need(&mut needs);
     needs.change_beside(&args.socket.path);
-    args.control.control.iter().for_each(|path| needs.change_beside(path));
+    control::need(&mut needs, "attach", args.control.control.as_ref());
     args.sandbox.confine(needs)?;
     let name = &args.url.name();
     let route = args.transport.checked()?.route(name);
     let route = route.map_err(|error| AttachError::without_route(name, error))?;
     let listener = listen(&args.socket.path)?;
-    let control = control::bind(args.control.control.as_ref())?;
+    let control = control::bind("attach", args.control.control.as_ref())?;
 
     let clock = Clock::start();
     let mut entropy = entropy::system();
@@ -58,11 +58,13 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;
     let driver = GuestDriver::over_tcp(guest, route, listener, report);
+    let url = args.url.to_string();
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
     let driver = Working::new(driver, jobs);
     let mut driver = Answering::new(driver, control, |driver: &Working<GuestDriver<_>>, line: &str| {
-        status::answer(line, || status::of_guest(clock.now(), driver.driver()))
+        let place = &args.socket.path;
+        status::answer(line, || status::of_guest(clock.now(), place, Some(&url), driver.driver()))
     });
     args.sandbox.renounce()?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;

@@ -1,10 +1,13 @@
 //! How a running program is asked through its control socket: one line of JSON each way.
 
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use live::drivers::control::Control;
+use live::sys::sandbox::Needs;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::Error;
 
@@ -35,9 +38,91 @@ pub(crate) fn answer(result: Result<Value, String>) -> String {
     serde_json::to_string(&answer).unwrap_or_default()
 }
 
-/// Opens the control socket at `path`, if one was asked for.
-pub(crate) fn bind(path: Option<&PathBuf>) -> Result<Option<Control>, Error> {
-    let bind =
-        |path: &PathBuf| Control::bind(path).map_err(|error| Error::Bind { path: path.clone(), error });
-    path.map(bind).transpose()
+/// Where daemons put their control sockets unless told otherwise: a folder of their user.
+pub(crate) fn folder() -> PathBuf {
+    std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| "/run".into(), PathBuf::from).join("farlane")
+}
+
+/// Path of this process' control socket, by default one with the process' kind and identifier.
+pub(crate) fn path(kind: &str, given: Option<&PathBuf>) -> PathBuf {
+    let default = || folder().join(format!("{kind}-{}.sock", std::process::id()));
+    given.cloned().unwrap_or_else(default)
+}
+
+/// Lets a process that gives up most of the machine keep its control socket.
+pub(crate) fn need(needs: &mut Needs, kind: &str, given: Option<&PathBuf>) {
+    if given.is_none() {
+        make_folder();
+    }
+    needs.change_beside(&path(kind, given));
+}
+
+/// Opens the control socket of a process of this kind. If the default one can't be opened, the
+/// process runs without: nobody asked for it.
+pub(crate) fn bind(kind: &str, given: Option<&PathBuf>) -> Result<Option<Control>, Error> {
+    if given.is_none() {
+        make_folder();
+    }
+    let path = path(kind, given);
+    match Control::bind(&path) {
+        Ok(control) => Ok(Some(control)),
+        Err(error) if given.is_some() => Err(Error::Bind { path, error }),
+        Err(error) => {
+            note!("farlane: no control socket at {}: {error}; choose one with --control", path.display());
+            Ok(None)
+        }
+    }
+}
+
+/// Makes the folder of control sockets, for this user alone. Whoever binds a socket there learns
+/// whether it could be made.
+pub(crate) fn make_folder() {
+    let _ = std::fs::DirBuilder::new().mode(0o700).create(folder());
+}
+
+/// A running daemon that has answered.
+pub(crate) struct Daemon {
+    /// Its control socket.
+    pub(crate) socket: PathBuf,
+    /// Its status.
+    pub(crate) status: Value,
+}
+
+/// The daemons of this user whose control sockets are where they are by default, in the order of
+/// the sockets' names. The sockets of daemons that are gone are removed.
+pub(crate) fn daemons() -> Vec<Daemon> {
+    let entries = std::fs::read_dir(folder()).into_iter().flatten().flatten();
+    let mut sockets: Vec<_> = entries.map(|entry| entry.path()).collect();
+    let is_socket = |path: &PathBuf| path.metadata().is_ok_and(|it| it.file_type().is_socket());
+    sockets.retain(is_socket);
+    sockets.sort();
+    let of = |socket: PathBuf| match ask(&socket, &json!({ "command": "status" })) {
+        Ok(status) => Some(Daemon { socket, status }),
+        Err(Error::Control { error, .. }) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // Nobody can answer there any more. Another user's socket stays.
+            let _ = std::fs::remove_file(&socket);
+            None
+        }
+        Err(_) => None,
+    };
+    sockets.into_iter().filter_map(of).collect()
+}
+
+/// The control socket to ask: the one given, or else that of the only daemon of this kind.
+///
+/// # Errors
+/// When no socket is given, and there is no such daemon or more than one.
+pub(crate) fn only(kind: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, Error> {
+    if let Some(path) = given {
+        return Ok(path.clone());
+    }
+    let mut found = daemons();
+    found.retain(|daemon| daemon.status["kind"] == kind);
+    match found.as_slice() {
+        [one] => Ok(one.socket.clone()),
+        several => {
+            let sockets = several.iter().map(|daemon| daemon.socket.display().to_string()).collect();
+            Err(Error::WhichDaemon { kind, sockets, folder: folder() })
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `farlane device`: offers an SSD of this machine to a virtual machine.
 
 use assemblies::guest::{Config, Guest};
+use live::drivers::control::Answering;
 use live::drivers::guest::GuestDriver;
 use live::reactor::{Reactor, Working, jobs};
 use live::sys::clock::Clock;
@@ -11,7 +12,7 @@ use nvme_pcie::function::{self, Function};
 use crate::args::{DeviceArgs, need_served};
 use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
 use crate::commands::served::{Ssd, finish};
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, status};
 use crate::error::Error;
 
 pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
@@ -20,6 +21,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     need_served(&mut needs, &args.served);
     args.watch.need(&mut needs);
     needs.change_beside(&args.socket.path);
+    control::need(&mut needs, "device", args.control.control.as_ref());
     args.sandbox.confine(needs)?;
     let clock = Clock::start();
     let ssd = Ssd::build(clock, &args.served, &args.socket.path.to_string_lossy())?;
@@ -42,10 +44,15 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let driver = GuestDriver::direct(guest, function, media, listener, report);
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
-    let mut driver = Working::new(driver, jobs);
+    let control = control::bind("device", args.control.control.as_ref())?;
+    let driver = Working::new(driver, jobs);
+    let mut driver = Answering::new(driver, control, |driver: &Working<GuestDriver<_>>, line: &str| {
+        let place = &args.socket.path;
+        status::answer(line, || status::of_guest(clock.now(), place, None, driver.driver()))
+    });
     args.sandbox.renounce()?;
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
-    let guest = driver.driver();
+    let guest = driver.driver().driver();
     let controller = guest.controller().map(Controller::statistics);
     let concluded = conclude(args.output.json, guest.guest(), controller, "the device");
     drop(driver);

@@ -14,6 +14,7 @@ pub(crate) mod floor_server;
 mod guest;
 pub(crate) mod identify;
 pub(crate) mod key;
+pub(crate) mod list;
 pub(crate) mod lspci;
 mod pieces;
 pub(crate) mod ping;

@@ -1,5 +1,7 @@
 //! `farlane status`: the state of either end of a running tunnel, as JSON and as text.
 
+use std::path::Path;
+
 use engine::Instant;
 use live::drivers::far::{self, Backing, FarDriver};
 use live::drivers::guest::{self, GuestDriver};
@@ -23,8 +25,16 @@ enum Request {
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Error> {
-    let status = control::ask(&args.path, &Request::Status)?;
-    if args.output.json { print_json(&status) } else { print(&text(&status)) }
+    if let Some(path) = &args.path {
+        let status = control::ask(path, &Request::Status)?;
+        return if args.output.json { print_json(&status) } else { print(&text(&status)) };
+    }
+    let daemons = control::daemons();
+    if args.output.json {
+        return daemons.iter().try_for_each(|daemon| print_json(&daemon.status));
+    }
+    let one = |daemon: &control::Daemon| format!("{}\n{}", daemon.socket.display(), text(&daemon.status));
+    print(&daemons.iter().map(one).collect::<Vec<_>>().join("\n"))
 }
 
 /// The answer to `line`: `status`, if the line asks for it.
@@ -33,8 +43,14 @@ pub(crate) fn answer(line: &str, status: impl FnOnce() -> Value) -> String {
     control::answer(asked.map(|Request::Status| status()))
 }
 
-/// The status of a guest's end of a tunnel.
-pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDriver<F>) -> Value {
+/// The status of what serves a guest at the socket `place`. `url` is that of the far end, if there
+/// is a tunnel to one.
+pub(crate) fn of_guest<F: FnMut(guest::Event)>(
+    now: Instant,
+    place: &Path,
+    url: Option<&str>,
+    driver: &GuestDriver<F>,
+) -> Value {
     let guest = driver.guest();
     let upstream = guest.upstream();
     let session = upstream.and_then(|upstream| upstream.session(PortIndex(0)));
@@ -45,7 +61,11 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(now: Instant, driver: &GuestDrive
         .and_then(|upstream| upstream.interposer())
         .map(|interposer| interposer.statistics().commands);
     json!({
-        "kind": "attach",
+        "kind": if url.is_some() { "attach" } else { "device" },
+        "pid": std::process::id(),
+        "vfio_user": place,
+        "url": url,
+        "client": guest.has_client(),
         "link": session.map(|session| link(now, session)),
         "connections": Carried::by(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0)))),
         "commands": commands,
@@ -90,7 +110,7 @@ fn host<F: FnMut(far::Event), B: Backing>(driver: &FarDriver<F, B>, key: Fingerp
 
 /// The status of a process that exports devices: that of each of its far ends.
 pub(crate) fn of_far_ends(far_ends: Vec<Value>) -> Value {
-    json!({ "kind": "export", "far_ends": far_ends })
+    json!({ "kind": "export", "pid": std::process::id(), "far_ends": far_ends })
 }
 
 /// The status of the tunnel itself.
@@ -127,8 +147,11 @@ fn admission_text(far: &Value) -> String {
 /// The status as text for a person.
 fn text(status: &Value) -> String {
     match status["kind"].as_str() {
-        Some("attach") => {
-            let mut text = link_text("the far end", &status["link"]);
+        Some("attach" | "device") => {
+            let mut text = match status["link"].is_object() {
+                true => link_text("the far end", &status["link"]),
+                false => format!("vfio-user:{}\n", status["vfio_user"].as_str().unwrap_or_default()),
+            };
             text += &connections_text(&status["connections"]);
             text += &reads_text(status);
             let dma = &status["dma"];
@@ -182,6 +205,7 @@ fn text(status: &Value) -> String {
             };
             far_ends.iter().map(one).collect()
         }
+        Some("record" | "replay") => super::record::status_text(status),
         _ => super::target::status_text(status),
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
 
     let known = Rc::new(RefCell::new(Known::default()));
     let learning = known.clone();
-    let control = control::bind(args.control.control.as_ref())?;
+    let control = control::bind("export", args.control.control.as_ref())?;
     let mut driver = FarDriver::external_device(far, listener, server, move |event| {
         learning.borrow_mut().learn(&event);
         report(event);

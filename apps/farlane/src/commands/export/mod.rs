@@ -37,7 +37,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     if let Some(path) = &args.vfio_user {
         return external_device::run(&args, path);
     }
-    let control = control::bind(args.control.control.as_ref())?;
+    let control = control::bind("export", args.control.control.as_ref())?;
     let clock = Clock::start();
     // Signals are handled before the address is printed: whoever reads it may end the process in
     // good order.
@@ -84,7 +84,7 @@ fn needs(args: &ExportArgs) -> Needs {
     args.watch.need(&mut needs);
     args.trust.need(&mut needs);
     args.tcp.need(&mut needs);
-    args.control.control.iter().for_each(|path| needs.change_beside(path));
+    control::need(&mut needs, "export", args.control.control.as_ref());
     needs
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::ctl;
 use crate::args::RecorderControl;
 use crate::commands::guest::report;
-use crate::commands::report_json;
+use crate::commands::{control, report_json};
 use crate::error::Error;
 
 /// Calls `session`, a recording or replay: once, or whenever somebody asks for it until the process
@@ -22,12 +22,17 @@ pub(super) fn serve(
         let path = path.to_owned();
         move |error| Error::Bind { path, error }
     };
-    let asked =
-        args.control.as_deref().map(|path| ctl::start(path, handle, args.on_demand).map_err(failed(path)));
+    let path = control::path("record", args.control.as_ref());
+    control::make_folder();
+    let asked = match ctl::start(&path, handle, args.on_demand) {
+        Err(error) if args.control.is_some() => return Err(failed(&path)(error)),
+        // Nobody asked for the default one.
+        asked => asked.ok(),
+    };
     let registers =
         args.registers.as_deref().map(|path| offer_registers(path, handle, report).map_err(failed(path)));
     // Both answer until they are dropped.
-    let _serving = (asked.transpose()?, registers.transpose()?);
+    let _serving = (asked, registers.transpose()?);
     if !args.on_demand {
         return session();
     }

@@ -148,7 +148,7 @@ fn status(status: &Status) -> Value {
         "buffer_bytes": status.buffer })
 }
 
-fn text(status: &Value) -> String {
+pub(crate) fn text(status: &Value) -> String {
     let medium = &status["medium"];
     let kept = match status["kept_ns"].as_u64() {
         Some(time) => format!(

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use live::sys::clock::Clock;
 use serde_json::Value;
 
-use super::control_path;
 use super::request::Request;
 use super::status;
 use crate::args::{MediumSpec, TargetAction, format_text};
@@ -73,7 +72,7 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
 }
 
 fn ask(given: Option<&PathBuf>, request: &Request) -> Result<Value, Error> {
-    control::ask(&control_path(given), request)
+    control::ask(&control::only("target", given)?, request)
 }
 
 /// The specification with an absolute path: the target may have another working directory.

@@ -12,10 +12,9 @@ mod status;
 
 pub(crate) use status::text as status_text;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use engine::Nanos;
-use live::drivers::control::Control;
 use live::drivers::controller::AttachError;
 use live::drivers::mdns::Announcer;
 use live::reactor::{Reactor, jobs};
@@ -25,7 +24,7 @@ use nvme_fabrics::target::{ControllerModel, HostTerms};
 
 use crate::args::{HostSpec, OfferArgs, need_far, need_served};
 use crate::commands::served::finish;
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control};
 use crate::error::Error;
 use config::{Backing, Offer, PortSpec, Source, SubsystemSpec};
 use cores::Cores;
@@ -55,7 +54,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores, memory_max)?;
     let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
     let mut server = Server::new(cores, args.config.clone(), announcer, offer)?;
-    if let Some(control) = control(args.control.as_ref())? {
+    if let Some(control) = control::bind("target", args.control.as_ref())? {
         server.set_control(control);
     }
     if args.config.is_some() {
@@ -84,7 +83,7 @@ fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
     need_served(&mut needs, &args.served);
     args.watch.need(&mut needs);
     args.config.iter().for_each(|path| needs.read_beside(path));
-    needs.change_beside(&control_path(args.control.as_ref()));
+    control::need(&mut needs, "target", args.control.as_ref());
     for subsystem in &offer.subsystems {
         subsystem.state.iter().for_each(|path| needs.change_beside(path));
         for (_, terms) in &subsystem.terms {
@@ -131,27 +130,4 @@ fn given(args: &OfferArgs) -> Result<Offer, Error> {
     };
     let ports = args.ports().into_iter().enumerate().map(port).collect();
     Ok(Offer { ports, subsystems: vec![subsystem], ..Offer::default() })
-}
-
-/// Path of a target's control socket, with a default for when none was given.
-fn control_path(given: Option<&PathBuf>) -> PathBuf {
-    let default = || {
-        let directory = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| "/run".into(), PathBuf::from);
-        directory.join("farlane-target.sock")
-    };
-    given.cloned().unwrap_or_else(default)
-}
-
-/// Opens the control socket. If the default one can't be opened, the target runs without: nobody
-/// asked for it.
-fn control(given: Option<&PathBuf>) -> Result<Option<Control>, Error> {
-    let path = control_path(given);
-    match Control::bind(&path) {
-        Ok(control) => Ok(Some(control)),
-        Err(error) if given.is_some() => Err(Error::Bind { path, error }),
-        Err(error) => {
-            tell!("farlane: no control socket at {}: {error}; choose one with --control", path.display());
-            Ok(None)
-        }
-    }
 }

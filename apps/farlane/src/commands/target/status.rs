@@ -30,6 +30,8 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
     let listening: Vec<_> = driver.addresses().map(|(_, address)| address.to_string()).collect();
     let carries: Vec<_> = driver.addresses().map(|(fabric, _)| fabric.to_string()).collect();
     json!({
+        "kind": "target",
+        "pid": std::process::id(),
         "listening": listening,
         "fabrics": carries,
         "generation": target.directory().generation,

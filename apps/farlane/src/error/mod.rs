@@ -1,17 +1,17 @@
 //! Everything that can go wrong, with the remedy.
 
+mod conversion;
+
 use std::io;
 use std::path::PathBuf;
 
 use engine::Nanos;
-use live::drivers::attached::WaitError;
-use live::drivers::controller::{AttachError, Failure, SubmitError};
+use live::drivers::controller::{AttachError, SubmitError};
 use live::media::OpenError;
 use live::media::state::StateError;
 use live::sys::unix::BindError;
 use miette::Diagnostic;
 use nvme::wire::Status;
-use nvme_fabrics::host;
 use thiserror::Error as ThisError;
 
 /// An error for a person: what failed, why, and what to do.
@@ -331,6 +331,12 @@ pub(crate) enum Error {
     ))]
     Control { path: PathBuf, error: io::Error },
 
+    #[error("{}", which(kind, sockets, folder))]
+    #[diagnostic(help(
+        "name its control socket, which farlane list shows; with --control, a process is told where to have it"
+    ))]
+    WhichDaemon { kind: &'static str, sockets: Vec<String>, folder: PathBuf },
+
     #[error("{why}")]
     #[diagnostic(help("farlane status shows what there is"))]
     Asked { why: String },
@@ -511,10 +517,19 @@ impl Error {
             | Self::BehindEnd { .. }
             | Self::Each { .. }
             | Self::Raw { .. }
+            | Self::WhichDaemon { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,
         }
+    }
+}
+
+/// Why it is not clear which daemon is meant.
+fn which(kind: &str, sockets: &[String], folder: &std::path::Path) -> String {
+    match sockets {
+        [] => format!("no farlane {kind} of this user has its control socket in {}", folder.display()),
+        several => format!("there are {} of farlane {kind}: {}", several.len(), several.join(", ")),
     }
 }
 
@@ -539,48 +554,5 @@ const fn remedy(error: &BindError) -> &'static str {
         BindError::NotASocket => "choose another path, or remove what is there",
         BindError::NoDirectory(_) => "create the directory first, or choose another path",
         BindError::Io(_) => "choose a path in a directory that you may write to",
-    }
-}
-
-impl From<WaitError> for Error {
-    fn from(error: WaitError) -> Self {
-        match error {
-            WaitError::Interrupted => Self::Interrupted,
-            WaitError::Io(error) => AttachError::Io(error).into(),
-        }
-    }
-}
-
-impl From<AttachError> for Error {
-    fn from(error: AttachError) -> Self {
-        use assemblies::vfio_user_client::Failure::TurnedAway;
-        use tunnel::frame::RefuseCode;
-        use tunnel::session::HandshakeError;
-        match &error {
-            AttachError::Unreachable(..) => Self::Unreachable(error),
-            AttachError::Refused(
-                HandshakeError::RefusedByPeer { code: RefuseCode::InUse | RefuseCode::Busy, .. }
-                | HandshakeError::Refused { code: RefuseCode::InUse | RefuseCode::Busy, .. },
-            ) => Self::InUse(error),
-            AttachError::Refused(HandshakeError::RefusedByPeer { code: RefuseCode::Forbidden, .. }) => {
-                Self::Forbidden(error)
-            }
-            AttachError::Refused(_) => Self::Refused(error),
-            AttachError::Trust(_) => Self::Trust(error),
-            AttachError::SomebodyElse(..) => Self::SomebodyElse(error),
-            AttachError::Socket(..) => Self::NoSocket(error),
-            AttachError::Failed(Failure::VfioUser(TurnedAway)) => Self::TurnedAway(error),
-            AttachError::Interrupted => Self::Interrupted,
-            // The failure says what to do.
-            AttachError::Failed(Failure::Fabrics(host::Failure::Authentication { .. })) => {
-                Self::Attach(error)
-            }
-            AttachError::Failed(Failure::Fabrics(_))
-            | AttachError::NoSubsystem { .. }
-            | AttachError::ResolvePath(_)
-            | AttachError::Submit(_)
-            | AttachError::Command(_) => Self::Fabrics(error),
-            _ => Self::Attach(error),
-        }
     }
 }

@@ -1,0 +1,50 @@
+//! What errors of the world become for the person who reads them.
+
+use live::drivers::attached::WaitError;
+use live::drivers::controller::{AttachError, Failure};
+use nvme_fabrics::host;
+
+use super::Error;
+
+impl From<WaitError> for Error {
+    fn from(error: WaitError) -> Self {
+        match error {
+            WaitError::Interrupted => Self::Interrupted,
+            WaitError::Io(error) => AttachError::Io(error).into(),
+        }
+    }
+}
+
+impl From<AttachError> for Error {
+    fn from(error: AttachError) -> Self {
+        use assemblies::vfio_user_client::Failure::TurnedAway;
+        use tunnel::frame::RefuseCode;
+        use tunnel::session::HandshakeError;
+        match &error {
+            AttachError::Unreachable(..) => Self::Unreachable(error),
+            AttachError::Refused(
+                HandshakeError::RefusedByPeer { code: RefuseCode::InUse | RefuseCode::Busy, .. }
+                | HandshakeError::Refused { code: RefuseCode::InUse | RefuseCode::Busy, .. },
+            ) => Self::InUse(error),
+            AttachError::Refused(HandshakeError::RefusedByPeer { code: RefuseCode::Forbidden, .. }) => {
+                Self::Forbidden(error)
+            }
+            AttachError::Refused(_) => Self::Refused(error),
+            AttachError::Trust(_) => Self::Trust(error),
+            AttachError::SomebodyElse(..) => Self::SomebodyElse(error),
+            AttachError::Socket(..) => Self::NoSocket(error),
+            AttachError::Failed(Failure::VfioUser(TurnedAway)) => Self::TurnedAway(error),
+            AttachError::Interrupted => Self::Interrupted,
+            // The failure says what to do.
+            AttachError::Failed(Failure::Fabrics(host::Failure::Authentication { .. })) => {
+                Self::Attach(error)
+            }
+            AttachError::Failed(Failure::Fabrics(_))
+            | AttachError::NoSubsystem { .. }
+            | AttachError::ResolvePath(_)
+            | AttachError::Submit(_)
+            | AttachError::Command(_) => Self::Fabrics(error),
+            _ => Self::Attach(error),
+        }
+    }
+}
