@@ -56,7 +56,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 14] = [
+const SCENARIOS: [Scenario; 15] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -68,6 +68,7 @@ const SCENARIOS: [Scenario; 14] = [
     ("fabrics", fabrics::run),
     ("fabrics-shared", fabrics::run_shared),
     ("fabrics-proxy", fabrics::run_proxy),
+    ("fabrics-rdma", fabrics::run_rdma),
     ("record", recording::run),
     ("record-ring", recording::run_ring),
     ("record-striped", recording::run_striped),

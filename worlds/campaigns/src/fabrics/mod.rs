@@ -1,19 +1,16 @@
-//! NVMe/TCP on a bad day: hosts, a subsystem, perhaps a proxy, one or two paths between each pair
-//! of nodes, and everything that goes wrong there.
+//! NVMe over Fabrics on a bad day: hosts, a subsystem, perhaps a proxy, one or two paths between
+//! each pair of nodes, and everything that goes wrong there.
 
 mod behind;
 mod host;
+mod settings;
 mod target;
 mod wires;
 
-use assemblies::initiator;
+use assemblies::fabric::Fabric;
 use engine::{Instant, Nanos, Rng};
 use nvme::media::MediumId;
 use nvme::subsystem::BlockSize;
-use nvme_fabrics::host::multipath::{self, Policy};
-use nvme_fabrics::host::{self as association};
-use nvme_fabrics::wire::{HostId, Nqn};
-use nvme_tcp::host::DigestUse;
 use sim::faults::Plan;
 use sim::media::MediaProfile;
 use sim::stream::{Lane, LinkProfile};
@@ -21,11 +18,10 @@ use sim::{Context, Event, Node, NodeId, World};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig};
-use crate::digest::crc32c;
 use crate::workload::{Phase, Workload, WorkloadConfig};
 use behind::Behind;
 use host::HostNode;
-use target::TargetNode;
+use target::{Ports, TargetNode};
 use wires::Wires;
 
 /// The length by which faults are measured: some are shorter than the host's time-outs, some
@@ -107,57 +103,6 @@ impl Subject for Member {
     }
 }
 
-fn name(text: &str) -> Nqn {
-    text.parse().expect("a valid name")
-}
-
-fn subsystem_name() -> Nqn {
-    name("nqn.2026-01.io.farlane:disk")
-}
-
-/// Random settings of a host: short and long time-outs, few and many queues, digests or none.
-fn host_settings(rng: &mut Rng, number: u8) -> (initiator::Config, association::Config) {
-    let pool = nvme_tcp::SharedPool::default();
-    let connection = nvme_tcp::host::Config {
-        header_digest: DigestUse::preferred_if(rng.one_in(2)),
-        data_digest: DigestUse::preferred_if(rng.one_in(2)),
-        initialise_timeout: HOLD,
-        crc32c,
-        ..nvme_tcp::host::Config::new(pool)
-    };
-    let multipath = multipath::Config {
-        policy: if rng.one_in(2) { Policy::RoundRobin } else { Policy::LowestLatency },
-        io_timeout: Nanos::from_millis(300 + rng.below(3_000)),
-        ..multipath::Config::default()
-    };
-    let own = name(&format!("nqn.2014-08.org.nvmexpress:uuid:{number}"));
-    let association = association::Config {
-        io_queues: u16::try_from(1 + rng.below(4)).expect("a few"),
-        queue_size: u16::try_from(4 + rng.below(29)).expect("a few"),
-        keep_alive: Nanos::from_millis(200 + rng.below(800)),
-        connect_timeout: HOLD * 2,
-        admin_timeout: HOLD * 2,
-        reconnect: (HOLD / 64, HOLD / 4),
-        controller_loss_timeout: None,
-        // Commands either wait for a path, or fail after a while.
-        fast_io_fail_timeout: rng.one_in(3).then_some(HOLD / 2),
-        ..association::Config::new(subsystem_name(), own, HostId([number; 16]))
-    };
-    (initiator::Config { multipath, connection: connection.into() }, association)
-}
-
-/// Random settings of a target.
-fn target_settings(rng: &mut Rng) -> nvme_tcp::controller::Config {
-    let ready_to_transfer_bytes_max = 4096 << rng.below(5);
-    nvme_tcp::controller::Config {
-        ready_to_transfer_bytes_max,
-        host_data_max: 4096 << rng.below(4),
-        alignment: if rng.one_in(2) { 4 } else { 128 },
-        crc32c,
-        ..nvme_tcp::controller::Config::new(nvme_tcp::SharedPool::default())
-    }
-}
-
 /// The nodes of the scenario besides the subsystem's.
 #[derive(Clone, Copy, Debug)]
 struct Cast {
@@ -166,6 +111,8 @@ struct Cast {
     proxy: bool,
     /// Number of paths between a host and its target.
     paths: u8,
+    /// What carries the connections.
+    fabric: Fabric,
 }
 
 /// Two nodes with links between them: the near one and the far one.
@@ -177,10 +124,11 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     let block = if rng.one_in(2) { BlockSize::Bytes512 } else { BlockSize::Bytes4096 };
     let bytes = BLOCKS * u64::from(block.bytes());
     let mut core = nvme::subsystem::Config::new("FABRICS").with_namespace(MediumId(0), bytes);
-    core.subsystem_name = subsystem_name().as_str().into();
+    core.subsystem_name = settings::subsystem_name().as_str().into();
     core.namespaces[0].block = block;
-    let settings = target_settings(&mut rng);
-    let node = TargetNode::new(cast.paths, settings, core.clone(), rng.one_in(2), world.rng("target"), None);
+    let settings = settings::of_target(&mut rng, cast.fabric);
+    let ports = Ports { count: cast.paths, fabric: cast.fabric };
+    let node = TargetNode::new(ports, settings, core.clone(), rng.one_in(2), world.rng("target"), None);
     let far = world.add(Member::Target(Box::new(node)));
     world.medium(far, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
     let mut pairs = Vec::new();
@@ -189,15 +137,15 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
         pairs.push((near, far));
     };
     let wires = |rng: &mut Rng, number: u8, target: NodeId| {
-        let (config, association) = host_settings(rng, number);
+        let (config, association) = settings::of_host(rng, number, cast.fabric);
         let associations = vec![association; usize::from(cast.paths)];
         Wires::new(target, config, associations, rng.one_in(2))
     };
     let target = if cast.proxy {
         let behind = Behind::new(wires(&mut rng, 100, far), block.bytes().into());
-        let settings = target_settings(&mut rng);
+        let settings = settings::of_target(&mut rng, cast.fabric);
         let lands = rng.one_in(2);
-        let node = TargetNode::new(cast.paths, settings, core, lands, world.rng("proxy"), Some(behind));
+        let node = TargetNode::new(ports, settings, core, lands, world.rng("proxy"), Some(behind));
         let proxy = world.add(Member::Target(Box::new(node)));
         join(world, proxy, far);
         proxy
@@ -225,20 +173,28 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
 
 /// Runs the scenario for `seed` with one host.
 pub fn run(seed: u64) -> Outcome {
-    play(seed, 1, false)
+    play(seed, 1, false, Fabric::Tcp)
 }
 
 /// Runs the scenario for `seed` with two hosts that use the same blocks of one namespace.
 pub fn run_shared(seed: u64) -> Outcome {
-    play(seed, 2, false)
+    play(seed, 2, false, Fabric::Tcp)
 }
 
 /// Runs the scenario for `seed` with a host whose target is a proxy of another target.
 pub fn run_proxy(seed: u64) -> Outcome {
-    play(seed, 1, true)
+    play(seed, 1, true, Fabric::Tcp)
 }
 
-fn play(seed: u64, hosts: u8, proxy: bool) -> Outcome {
+/// Runs the scenario for `seed` over NVMe/RDMA by iWARP: with one host or two, perhaps by way of a
+/// proxy.
+pub fn run_rdma(seed: u64) -> Outcome {
+    let mut rng = Rng::from_seed(seed).fork("cast");
+    let hosts = if rng.one_in(3) { 2 } else { 1 };
+    play(seed, hosts, rng.one_in(4), Fabric::Iwarp)
+}
+
+fn play(seed: u64, hosts: u8, proxy: bool, fabric: Fabric) -> Outcome {
     let mut world = World::new(seed);
     let mut rng = world.rng("scene");
     let link = LinkProfile {
@@ -248,7 +204,7 @@ fn play(seed: u64, hosts: u8, proxy: bool) -> Outcome {
     };
     let lanes = if rng.one_in(2) { 2 } else { 1 };
     let media = MediaProfile::default();
-    let pairs = build(&mut world, Cast { hosts, proxy, paths: lanes }, link, media);
+    let pairs = build(&mut world, Cast { hosts, proxy, paths: lanes, fabric }, link, media);
     let duration = HOLD * 5;
     let mut chances = world.rng("chaos");
     let (mut plan, mut troubles) = (Plan::new(), Vec::new());

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use assemblies::fabric::Fabric;
+use assemblies::fabric::{Fabric, controller};
 use assemblies::target::{Accepted, Config, ConnectionId, Input, Output, Target};
 use engine::{Buffer, Engine, Instant, Rng};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
@@ -16,6 +16,14 @@ use super::behind::Behind;
 const KEY: SubsystemKey = SubsystemKey(0);
 /// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 24;
+
+/// The ports of a box: a port on each lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports {
+    pub(super) count: u8,
+    /// What carries their connections.
+    pub(super) fabric: Fabric,
+}
 
 /// An accepted connection.
 #[derive(Debug)]
@@ -30,6 +38,7 @@ struct Connection {
 /// A box that offers a subsystem at several ports, with its own medium or as a proxy.
 #[derive(Debug)]
 pub(super) struct TargetNode {
+    ports: Ports,
     config: Config,
     core: nvme::subsystem::Config,
     /// Whether received data are placed directly into the target's landing buffers.
@@ -44,16 +53,16 @@ pub(super) struct TargetNode {
 
 impl TargetNode {
     pub(super) fn new(
-        ports: u8,
-        connection: nvme_tcp::controller::Config,
+        ports: Ports,
+        connection: controller::Config,
         core: nvme::subsystem::Config,
         lands: bool,
         rng: Rng,
         behind: Option<Behind>,
     ) -> Self {
-        let config = Config { connection: connection.into(), directory: directory(ports), rng: rng.into() };
+        let config = Config { connection, directory: directory(ports), rng: rng.into() };
         let target = build(Instant::ZERO, &config, &core);
-        Self { config, core, lands, target, behind, connections: Vec::new(), events: Vec::new() }
+        Self { ports, config, core, lands, target, behind, connections: Vec::new(), events: Vec::new() }
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: stream::ConnectionId, event: StreamEvent) {
@@ -93,7 +102,7 @@ impl TargetNode {
         let accepted = Accepted {
             connection: id_of(index),
             port: port(lane.0),
-            fabric: Fabric::Tcp,
+            fabric: self.ports.fabric,
             peer: SocketAddr::new(Ipv4Addr::new(198, 51, 100, 1).into(), 50_000),
             local: address(lane.0),
             proved: None,
@@ -255,16 +264,17 @@ fn address(lane: u8) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(192, 0, 2, lane + 1).into(), 4420)
 }
 
-fn directory(ports: u8) -> Directory {
+fn directory(ports: Ports) -> Directory {
     let subsystem = Subsystem {
         key: KEY,
-        name: super::subsystem_name(),
+        name: super::settings::subsystem_name(),
         hosts: Hosts::Any,
         terms: Vec::new(),
         model: ControllerModel::default(),
-        ports: (0..ports).map(port).collect(),
+        ports: (0..ports.count).map(port).collect(),
         is_here: true,
     };
-    let ports = (0..ports).map(|lane| Port { id: port(lane), address: address(lane).into(), is_any: false });
-    Directory { subsystems: vec![subsystem], ports: ports.collect(), ..Directory::default() }
+    let of = |lane| Port { id: port(lane), address: ports.fabric.address(address(lane)), is_any: false };
+    let ports = (0..ports.count).map(of).collect();
+    Directory { subsystems: vec![subsystem], ports, ..Directory::default() }
 }

@@ -3,15 +3,30 @@
 use assemblies::fabric::host::Closed;
 use std::collections::BTreeMap;
 
+use ::rdma::Disconnected;
 use assemblies::initiator::{self, ConnectionId, Initiator, Input, Output};
 use engine::{Buffer, Engine, Instant};
 use nvme_fabrics::host as association;
+use nvme_rdma::host as rdma;
 use nvme_tcp::host as tcp;
 use sim::stream::{self, Lane, StreamEvent};
 use sim::{Context, NodeId};
 
 /// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 24;
+
+/// Whether a connection may end for this reason between two ends that keep to the protocol: the
+/// network may lose what begins a connection, and a target may end one in order.
+const fn may_happen(why: Closed) -> bool {
+    match why {
+        Closed::Tcp(why) => matches!(why, tcp::Closed::InitialiseTimeout),
+        Closed::Rdma(why) => matches!(
+            why,
+            rdma::Closed::InitialiseTimeout
+                | rdma::Closed::Disconnected(Disconnected::InOrder | Disconnected::TimedOut)
+        ),
+    }
+}
 
 /// A connection of the world.
 #[derive(Debug)]
@@ -112,11 +127,7 @@ impl Wires {
                     self.connections.insert(connection, Connection { id, open: false });
                 }
                 Output::Close { connection: id, last, .. } => self.close(context, id, &last),
-                // The network may lose an ICResp. Two ends that keep to the protocol have no other
-                // protocol errors.
-                Output::ProtocolError(id, why) if why != Closed::Tcp(tcp::Closed::InitialiseTimeout) => {
-                    panic!("{id:?}: {why}")
-                }
+                Output::ProtocolError(id, why) if !may_happen(why) => panic!("{id:?}: {why}"),
                 output => return Some(output),
             }
         }
