@@ -76,6 +76,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => commands::record::survey::verify(&args),
         Command::Recover(args) => commands::record::survey::recover(&args),
         Command::Info(args) => commands::record::survey::info(&args),
+        Command::Nvme(command) => commands::nvme::run(&command),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };
     let Err(error) = result else {

@@ -44,6 +44,17 @@ impl Default for Needs {
     }
 }
 
+/// The data of a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Payload<'a> {
+    /// The command has no data.
+    None,
+    /// These bytes go to the controller.
+    Sent(&'a [u8]),
+    /// So many bytes come from the controller.
+    Wanted(u32),
+}
+
 /// A controller that a subcommand has attached to.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -256,15 +267,46 @@ impl Session {
         command: &'static str,
         submission: Submission,
     ) -> Result<Vec<u8>, Error> {
+        self.complete(command, submission)?;
+        Ok(submission.data.map(|data| self.bytes(data).to_vec()).unwrap_or_default())
+    }
+
+    /// Executes one command while no other is under way, and waits for it to succeed.
+    fn complete(&mut self, command: &'static str, submission: Submission) -> Result<Completed, Error> {
         let deadline = self.now() + PATIENCE;
         self.submit(command, submission)?;
         match self.next_completed(Some(deadline))? {
             None => Err(Error::Unanswered { command, timeout: PATIENCE }),
-            Some(completed) if completed.status.is_success() => {
-                Ok(submission.data.map(|data| self.bytes(data).to_vec()).unwrap_or_default())
-            }
+            Some(completed) if completed.status.is_success() => Ok(completed),
             Some(completed) => Err(Error::Command { command, status: completed.status }),
         }
+    }
+
+    /// Executes one command while no other is under way, and waits for it to end. Returns DW0 of
+    /// its completion, and the data that it asked for.
+    pub(crate) fn command(
+        &mut self,
+        command: &'static str,
+        queue: QueueId,
+        entry: SubmissionQueueEntry,
+        payload: Payload<'_>,
+    ) -> Result<(u32, Vec<u8>), Error> {
+        let length = match payload {
+            Payload::None => 0,
+            Payload::Sent(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            Payload::Wanted(length) => length,
+        };
+        let data = (length > 0).then_some(Data { address: self.data_region().base, length });
+        if let Some(data) = data {
+            self.put(data, |room| match payload {
+                Payload::Sent(bytes) => room.copy_from_slice(bytes),
+                // What the controller leaves out is zero, and not what was there before.
+                Payload::Wanted(_) | Payload::None => room.fill(0),
+            });
+        }
+        let completed = self.complete(command, Submission { queue, entry, data, cookie: 0 })?;
+        let wanted = data.filter(|_| matches!(payload, Payload::Wanted(_)));
+        Ok((completed.dw0, wanted.map(|data| self.bytes(data).to_vec()).unwrap_or_default()))
     }
 
     /// Executes an admin command that returns `length` bytes.

@@ -14,6 +14,7 @@ mod guest;
 mod lookahead;
 mod memory_buffer;
 mod metrics;
+mod nvme;
 mod packets;
 mod preflight;
 mod quic;
@@ -59,6 +60,12 @@ pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use metrics::MetricsArgs;
+pub(crate) use nvme::{
+    At, AtArgs, AtNamespaceArgs, AttachNsArgs, BlocksArgs, CreateNsArgs, DsmArgs, ErrorLogArgs, FeatureArgs,
+    FormatArgs, FwCommitArgs, FwDownloadArgs, GetLogArgs, ListCtrlArgs, ListNsArgs, NvmeCommand,
+    PassthruArgs, ResvAcquireArgs, ResvRegisterArgs, ResvReleaseArgs, ResvReportArgs, SanitizeArgs,
+    SelfTestArgs, SetFeatureArgs, WriteZeroesArgs,
+};
 pub(crate) use packets::UdpUrl;
 pub(crate) use preflight::PreflightArgs;
 pub(crate) use quic::{QuicListen, QuicOptions};
@@ -215,6 +222,8 @@ pub(crate) enum Command {
     /// Print what a recording is
     #[command(after_help = "Example:\n  farlane info flight.rec")]
     Info(RecordingArgs),
+    #[command(flatten)]
+    Nvme(Box<NvmeCommand>),
     /// Run the far side of a floor measurement: raw TCP without a protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),

@@ -16,6 +16,7 @@ pub(crate) mod identify;
 pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod lspci;
+pub(crate) mod nvme;
 mod pieces;
 pub(crate) mod ping;
 pub(crate) mod preflight;

@@ -403,6 +403,14 @@ pub(crate) enum Error {
     #[diagnostic(help("give --from - once, and file:PATH for a file or named pipe"))]
     TwoInputs,
 
+    #[error("{what} loses data for good")]
+    #[diagnostic(help("give --force if these data are not needed any more"))]
+    WithoutForce { what: String },
+
+    #[error("opcode {opcode:#04x} says by its lowest two bits that its data go the other way")]
+    #[diagnostic(help("give --read for opcodes that end in 10b, --write for those that end in 01b"))]
+    DataDirection { opcode: u8 },
+
     #[error("{} holds something already, and would be overwritten", path.display())]
     #[diagnostic(help("name another file, or give --force"))]
     Occupied { path: PathBuf },
@@ -518,6 +526,8 @@ impl Error {
             | Self::Each { .. }
             | Self::Raw { .. }
             | Self::WhichDaemon { .. }
+            | Self::WithoutForce { .. }
+            | Self::DataDirection { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,
             _ => 1,

@@ -51,19 +51,35 @@ fn namespaces(session: &mut Session) -> Result<Vec<(NamespaceId, Fields)>, Error
     let list = identify(session, "Identify (active namespaces)", cns::ACTIVE_NAMESPACES, NamespaceId::NONE)?;
     let mut namespaces = Vec::new();
     for id in namespace_list(&list[..]) {
-        let page = identify(session, "Identify (namespace)", cns::NAMESPACE, id)?;
-        let names = match identify(session, "Identify (descriptors)", cns::NAMESPACE_DESCRIPTORS, id) {
-            Ok(page) => NamespaceDescriptor::list(&page[..]).collect(),
-            // Controllers before NVMe 1.3 do not have this list.
-            Err(Error::Command { .. }) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        namespaces.push((id, namespace::fields(id, &IdentifyNamespace::parse(&page), &names)));
+        namespaces.push((id, namespace_fields(session, id.0)?));
     }
     Ok(namespaces)
 }
 
-fn identify(
+/// The names of a namespace.
+fn names(session: &mut Session, id: NamespaceId) -> Result<Vec<NamespaceDescriptor>, Error> {
+    match identify(session, "Identify (descriptors)", cns::NAMESPACE_DESCRIPTORS, id) {
+        Ok(page) => Ok(NamespaceDescriptor::list(&page[..]).collect()),
+        // Controllers before NVMe 1.3 do not have this list.
+        Err(Error::Command { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The fields of the controller.
+pub(crate) fn controller_fields(session: &Session) -> Result<Fields, Error> {
+    Ok(controller::fields(session.identity()?.controller))
+}
+
+/// The fields of the namespace `id`.
+pub(crate) fn namespace_fields(session: &mut Session, id: u32) -> Result<Fields, Error> {
+    let id = NamespaceId(id);
+    let page = identify(session, "Identify (namespace)", cns::NAMESPACE, id)?;
+    Ok(namespace::fields(id, &IdentifyNamespace::parse(&page), &names(session, id)?))
+}
+
+/// Reads a page of Identify.
+pub(crate) fn identify(
     session: &mut Session,
     command: &'static str,
     structure: u32,

@@ -1,0 +1,77 @@
+//! `farlane get-feature` and `set-feature`.
+
+use nvme::wire::feature::{FID, FeatureId, SAVE, SELECT};
+use nvme::wire::{AdminOpcode, SubmissionQueueEntry};
+use nvme_pcie::host::QueueId;
+use serde_json::json;
+
+use super::{PAGE, Payload, done, dump, entry, read_file, with};
+use crate::args::{FeatureArgs, SetFeatureArgs};
+use crate::commands::{print, print_json};
+use crate::error::Error;
+
+/// Bytes of the data that a feature has with its value, unless the user says how many.
+const fn length_of(feature: FeatureId) -> u32 {
+    match feature {
+        FeatureId::Timestamp => 8,
+        FeatureId::HostIdentifier => 16,
+        // LBA Range Type; Host Memory Buffer; Host Behavior Support.
+        FeatureId::Other(0x03 | 0x0d) => PAGE,
+        FeatureId::Other(0x16) => 512,
+        // Autonomous Power State Transition.
+        FeatureId::Other(0x0c) => 256,
+        _ => 0,
+    }
+}
+
+pub(super) fn get(args: &FeatureArgs) -> Result<(), Error> {
+    let feature = FeatureId::from(args.feature_id);
+    let length = args.data_len.unwrap_or_else(|| if args.sel == 3 { 0 } else { length_of(feature) });
+    let command = SubmissionQueueEntry {
+        cdw10: FID.put(args.feature_id.into()) | SELECT.put(args.sel.into()),
+        cdw11: args.cdw11,
+        ..entry(AdminOpcode::GetFeatures, args.namespace)
+    };
+    let (value, data) = with(&args.at.target, |session| {
+        session.command("Get Features", QueueId::ADMIN, command, Payload::Wanted(length))
+    })?;
+    if args.raw_binary {
+        return super::show_data(&args.at, true, "", &data);
+    }
+    if args.at.is_json() {
+        let mut answer = json!({ "feature": args.feature_id, "name": feature.to_string(), "sel": args.sel,
+            "value": value });
+        if !data.is_empty() {
+            answer["data"] = json!(data);
+        }
+        return print_json(&answer);
+    }
+    let which = ["Current", "Default", "Saved", "Supported capabilities"];
+    let which = which.get(usize::from(args.sel)).unwrap_or(&"Reserved");
+    print(&format!(
+        "get-feature:{:#04x} ({feature}), {which} value:{value:#010x}\n{}",
+        args.feature_id,
+        dump(&data)
+    ))
+}
+
+pub(super) fn set(args: &SetFeatureArgs) -> Result<(), Error> {
+    let data = args.data.as_ref().map(|path| read_file(path, PAGE.into())).transpose()?.unwrap_or_default();
+    let command = SubmissionQueueEntry {
+        cdw10: FID.put(args.feature_id.into()) | SAVE.put(args.save.into()),
+        cdw11: args.value,
+        cdw12: args.cdw12,
+        ..entry(AdminOpcode::SetFeatures, args.namespace)
+    };
+    let sent = if data.is_empty() { Payload::None } else { Payload::Sent(&data) };
+    let (result, _) =
+        with(&args.at.target, |session| session.command("Set Features", QueueId::ADMIN, command, sent))?;
+    let feature = FeatureId::from(args.feature_id);
+    let text = format!(
+        "set-feature:{:#04x} ({feature}), value:{:#010x}, save:{}\n",
+        args.feature_id,
+        args.value,
+        u8::from(args.save)
+    );
+    done(&args.at, &text, &json!({ "feature": args.feature_id, "value": args.value, "result": result }))
+}

@@ -1,0 +1,112 @@
+//! `farlane get-log` and `error-log`.
+
+use nvme::host::command::get_log_page;
+use nvme::wire::log::{ErrorEntry, LogPage};
+use nvme::wire::{NamespaceId, Status, SubmissionQueueEntry};
+use serde_json::{Value, json};
+
+use super::{PAGE, show_data, with};
+use crate::args::{ErrorLogArgs, GetLogArgs};
+use crate::commands::{print, print_json};
+use crate::error::Error;
+use crate::session::Session;
+
+/// The most bytes of a log page that are read.
+const LENGTH_MAX: u32 = 64 << 20;
+
+/// Reads `length` bytes of a log page from `offset` on, a piece at a time. `change` changes each
+/// command before it is sent.
+pub(super) fn read(
+    session: &mut Session,
+    (namespace, page): (NamespaceId, u8),
+    (offset, length): (u64, u32),
+    change: impl Fn(&mut SubmissionQueueEntry),
+) -> Result<Vec<u8>, Error> {
+    let mut data = Vec::new();
+    while data.len() < length as usize {
+        let done = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let piece = (length - done).min(PAGE);
+        let mut command = get_log_page(namespace, page, offset + u64::from(done), piece);
+        change(&mut command);
+        data.extend(session.admin("Get Log Page", command, piece)?);
+    }
+    Ok(data)
+}
+
+pub(super) fn get(args: &GetLogArgs) -> Result<(), Error> {
+    let length = args.log_len;
+    if length == 0 || !length.is_multiple_of(4) || length > LENGTH_MAX {
+        let expected = format!("a multiple of 4 up to {LENGTH_MAX}");
+        return Err(Error::Range { what: "--log-len", value: length.into(), expected });
+    }
+    if !args.lpo.is_multiple_of(4) {
+        return Err(Error::Range { what: "--lpo", value: args.lpo, expected: "a multiple of 4".to_owned() });
+    }
+    let place = (NamespaceId(args.namespace), args.log_id);
+    let data = with(&args.at.target, |session| {
+        read(session, place, (args.lpo, length), |command| {
+            command.cdw10 |= u32::from(args.lsp & 0x7f) << 8 | u32::from(args.rae) << 15;
+        })
+    })?;
+    let title = format!("{} of {} B", LogPage::from(args.log_id), data.len());
+    show_data(&args.at, args.raw_binary, &title, &data)
+}
+
+pub(super) fn errors(args: &ErrorLogArgs) -> Result<(), Error> {
+    let size = u32::try_from(ErrorEntry::LENGTH).expect("64 bytes");
+    let page = (NamespaceId::ALL, LogPage::ErrorInformation.into());
+    let data = with(&args.at.target, |session| read(session, page, (0, size * args.log_entries), |_| ()))?;
+    let entries = data.as_chunks::<{ ErrorEntry::LENGTH }>().0.iter().map(ErrorEntry::parse);
+    let used: Vec<_> = entries.filter(|entry| entry.error_count > 0).collect();
+    if args.at.is_json() {
+        return print_json(&json!({ "errors": used.iter().map(error_json).collect::<Vec<_>>() }));
+    }
+    if used.is_empty() {
+        return print("the log has no entry\n");
+    }
+    print(&used.iter().map(error_text).collect::<String>())
+}
+
+fn error_json(entry: &ErrorEntry) -> Value {
+    json!({ "error_count": entry.error_count, "sqid": entry.submission_queue, "cmdid": entry.command_id,
+        "status_field": entry.status >> 1, "phase_tag": entry.status & 1,
+        "parm_error_location": entry.parameter_location, "lba": entry.lba, "nsid": entry.namespace,
+        "vs": entry.vendor_log_page, "trtype": entry.transport_type, "cs": entry.command_specific,
+        "trtype_spec_info": entry.transport_specific })
+}
+
+fn error_text(entry: &ErrorEntry) -> String {
+    format!(
+        "error {}: {} (queue {}, command {:#x}, namespace {}, LBA {})\n",
+        entry.error_count,
+        Status::from_raw(entry.status >> 1).code(),
+        entry.submission_queue,
+        entry.command_id,
+        entry.namespace,
+        entry.lba
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_of_the_error_log_is_told_under_nvme_clis_names() {
+        let entry = ErrorEntry {
+            error_count: 7,
+            submission_queue: 1,
+            command_id: 0x2a,
+            // The Phase Tag is bit 0.
+            status: 0x80 << 1 | 1,
+            lba: 99,
+            namespace: 3,
+            ..ErrorEntry::default()
+        };
+        let json = error_json(&entry);
+        let fields = ["error_count", "sqid", "cmdid", "status_field", "phase_tag", "lba", "nsid"];
+        assert_eq!(fields.map(|name| json[name].as_u64().unwrap()), [7, 1, 0x2a, 0x80, 1, 99, 3]);
+        let text = "error 7: LBA Out of Range (queue 1, command 0x2a, namespace 3, LBA 99)\n";
+        assert_eq!(error_text(&entry), text);
+    }
+}

@@ -1,0 +1,145 @@
+//! The commands that nvme-cli has too, on every URL.
+
+mod features;
+mod firmware;
+mod identify;
+mod io;
+mod logs;
+mod namespaces;
+mod passthru;
+mod reservations;
+mod sanitize;
+mod self_test;
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use nvme::wire::{NamespaceId, SubmissionQueueEntry};
+use nvme_pcie::host::QueueId;
+use serde_json::Value;
+
+use super::fields::Fields;
+use super::{print, print_json};
+use crate::args::{At, NvmeCommand, Target};
+use crate::error::Error;
+use crate::session::{Needs, Payload, Session};
+
+/// The queue of I/O commands.
+const IO: QueueId = QueueId(1);
+/// Bytes of a page of most structures.
+const PAGE: u32 = 4096;
+
+pub(crate) fn run(command: &NvmeCommand) -> Result<(), Error> {
+    match command {
+        NvmeCommand::IdCtrl(args) => identify::controller(args),
+        NvmeCommand::IdNs(args) => identify::namespace(args),
+        NvmeCommand::ListNs(args) => namespaces::list(args),
+        NvmeCommand::ListCtrl(args) => namespaces::controllers(args),
+        NvmeCommand::CreateNs(args) => namespaces::create(args),
+        NvmeCommand::DeleteNs(args) => namespaces::delete(args),
+        NvmeCommand::AttachNs(args) => namespaces::attach(args, true),
+        NvmeCommand::DetachNs(args) => namespaces::attach(args, false),
+        NvmeCommand::Format(args) => namespaces::format(args),
+        NvmeCommand::Sanitize(args) => sanitize::sanitize(args),
+        NvmeCommand::SanitizeLog(args) => sanitize::log(args),
+        NvmeCommand::GetLog(args) => logs::get(args),
+        NvmeCommand::ErrorLog(args) => logs::errors(args),
+        NvmeCommand::FwLog(args) => firmware::log(args),
+        NvmeCommand::FwDownload(args) => firmware::download(args),
+        NvmeCommand::FwCommit(args) => firmware::commit(args),
+        NvmeCommand::DeviceSelfTest(args) => self_test::start(args),
+        NvmeCommand::SelfTestLog(args) => self_test::log(args),
+        NvmeCommand::GetFeature(args) => features::get(args),
+        NvmeCommand::SetFeature(args) => features::set(args),
+        NvmeCommand::ResvRegister(args) => reservations::register(args),
+        NvmeCommand::ResvAcquire(args) => reservations::acquire(args),
+        NvmeCommand::ResvRelease(args) => reservations::release(args),
+        NvmeCommand::ResvReport(args) => reservations::report(args),
+        NvmeCommand::Flush(args) => io::flush(args),
+        NvmeCommand::WriteZeroes(args) => io::write_zeroes(args),
+        NvmeCommand::VerifyBlocks(args) => io::verify(args),
+        NvmeCommand::Dsm(args) => io::dataset_management(args),
+        NvmeCommand::AdminPassthru(args) => passthru::run(args, QueueId::ADMIN),
+        NvmeCommand::IoPassthru(args) => passthru::run(args, IO),
+    }
+}
+
+/// Attaches to the controller at `target`, lets `work` do something with it, and lets go of it.
+fn with<T>(target: &Target, work: impl FnOnce(&mut Session) -> Result<T, Error>) -> Result<T, Error> {
+    let mut session = Session::attach(target, Needs::default())?;
+    let done = work(&mut session);
+    // The failure of the work says more than that of the end.
+    let closed = session.close();
+    done.and_then(|done| closed.map(|()| done))
+}
+
+/// A command with `opcode` for the namespace `id`.
+fn entry(opcode: impl Into<u8>, id: u32) -> SubmissionQueueEntry {
+    SubmissionQueueEntry { opcode: opcode.into(), namespace: NamespaceId(id), ..SubmissionQueueEntry::EMPTY }
+}
+
+/// Prints that something was done: a text for people, or `value` for machines.
+fn done(at: &At, text: &str, value: &Value) -> Result<(), Error> {
+    if at.is_json() { print_json(value) } else { print(text) }
+}
+
+/// Prints fields, for people below a title.
+fn show(at: &At, title: &str, fields: &Fields) -> Result<(), Error> {
+    if at.is_json() { print_json(fields) } else { print(&format!("{title}\n{}", fields.table())) }
+}
+
+/// Prints data: as they are, as an array for machines, or as nvme-cli shows them to people.
+fn show_data(at: &At, is_raw: bool, title: &str, data: &[u8]) -> Result<(), Error> {
+    if is_raw {
+        return std::io::stdout().write_all(data).map_err(Error::Output);
+    }
+    if at.is_json() {
+        return print_json(&serde_json::json!({ "data": data }));
+    }
+    print(&format!("{title}\n{}", dump(data)))
+}
+
+/// Bytes in hexadecimal, sixteen a line, with their letters.
+fn dump(data: &[u8]) -> String {
+    let line = |(index, bytes): (usize, &[u8])| {
+        let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let letter =
+            |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
+        let letters: String = bytes.iter().map(letter).collect();
+        format!("{:04x}: {:47} \"{letters}\"\n", index * 16, hex.join(" "))
+    };
+    data.chunks(16).enumerate().map(line).collect()
+}
+
+/// Reads at most `most` bytes of the file at `path`; `-` is standard input.
+fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, Error> {
+    let fail = |error| Error::File { path: path.to_owned(), error };
+    let mut data = Vec::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().take(most + 1).read_to_end(&mut data),
+        false => std::fs::File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut data)),
+    };
+    read.map_err(fail)?;
+    let length = data.len() as u64;
+    match length <= most {
+        true => Ok(data),
+        false => {
+            let expected = format!("at most {most} B");
+            Err(Error::Range { what: "the length of the file", value: length, expected })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_as_nvme_cli_shows_them() {
+        let shown = dump(b"0123456789abcdef\x00\xffA");
+        let second = format!("0010: 00 ff 41{}\"..A\"\n", " ".repeat(40));
+        assert!(shown.starts_with("0000: 30 31 32 33"), "{shown}");
+        assert!(shown.ends_with(&second), "{shown}");
+        assert_eq!(dump(b""), "");
+    }
+}

@@ -1,0 +1,63 @@
+//! `farlane sanitize` and `sanitize-log`.
+
+use nvme::wire::log::{LogPage, SanitizeLog, sanitize_status};
+use nvme::wire::{AdminOpcode, NamespaceId, SubmissionQueueEntry};
+use serde_json::json;
+
+use super::{done, entry, logs, show, with};
+use crate::args::{AtArgs, SanitizeArgs};
+use crate::commands::fields::Fields;
+use crate::error::Error;
+
+/// Sanitize Action (SANACT): exit failure mode, which erases nothing.
+const EXIT_FAILURE: u8 = 1;
+
+pub(super) fn sanitize(args: &SanitizeArgs) -> Result<(), Error> {
+    if !args.force && args.sanact != EXIT_FAILURE {
+        return Err(Error::WithoutForce { what: "sanitizing the subsystem".to_owned() });
+    }
+    let cdw10 = u32::from(args.sanact)
+        | u32::from(args.ause) << 3
+        | u32::from(args.owpass) << 4
+        | u32::from(args.oipbp) << 8
+        | u32::from(args.no_dealloc) << 9;
+    let command = SubmissionQueueEntry { cdw10, cdw11: args.ovrpat, ..entry(AdminOpcode::Sanitize, 0) };
+    with(&args.at.target, |session| session.admin("Sanitize", command, 0))?;
+    let text = "the operation has begun; farlane sanitize-log tells how it fares\n";
+    done(&args.at, text, &json!({ "sanact": args.sanact }))
+}
+
+pub(super) fn log(args: &AtArgs) -> Result<(), Error> {
+    let length = u32::try_from(SanitizeLog::LENGTH).expect("512 bytes");
+    let page = (NamespaceId::ALL, LogPage::SanitizeStatus.into());
+    let data = with(&args.at.target, |session| logs::read(session, page, (0, length), |_| ()))?;
+    let Some(bytes) = data.first_chunk() else { return Ok(()) };
+    let log = SanitizeLog::parse(bytes);
+    let mut fields = Fields::default();
+    let percent = f64::from(log.progress) / 65_536.0 * 100.0;
+    let progress = match log.progress {
+        u16::MAX => "no operation is under way".to_owned(),
+        _ => format!("{percent:.1} % done"),
+    };
+    fields.number("sprog", log.progress, progress);
+    let status = match sanitize_status::OPERATION.of(log.status.into()) {
+        sanitize_status::NEVER => "never sanitized",
+        sanitize_status::COMPLETED => "the latest operation succeeded",
+        sanitize_status::IN_PROGRESS => "an operation is under way",
+        sanitize_status::FAILED => "the latest operation failed",
+        _ => "the latest operation succeeded, blocks were deallocated",
+    };
+    fields.hex("sstat", log.status, 4, status);
+    fields.hex("scdw10", log.command_dword_10, 8, "Command Dword 10 of the latest Sanitize");
+    let mut time = |name: &str, seconds: u32, what: &str| {
+        let meaning = if seconds == u32::MAX { "no estimate".to_owned() } else { format!("seconds {what}") };
+        fields.number(name, seconds, meaning);
+    };
+    time("eto", log.overwrite_time, "to overwrite");
+    time("etbe", log.block_erase_time, "to erase blocks");
+    time("etce", log.crypto_erase_time, "to change the key");
+    time("etond", log.overwrite_no_deallocate_time, "to overwrite and keep blocks allocated");
+    time("etbend", log.block_erase_no_deallocate_time, "to erase blocks and keep them allocated");
+    time("etcend", log.crypto_erase_no_deallocate_time, "to change the key and keep blocks allocated");
+    show(&args.at, "Sanitize status", &fields)
+}
