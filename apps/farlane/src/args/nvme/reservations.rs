@@ -45,7 +45,7 @@ pub(crate) struct ResvAcquireArgs {
     /// Preempt the host that is registered with this key
     #[arg(short = 'p', long, value_name = "KEY", default_value = "0", value_parser = number)]
     pub(crate) prkey: u64,
-    /// Reserve by this type: 1 write exclusive, 2 exclusive access, 3 and 4 the same for registrants
+    /// Reserve by this type: 1 write exclusive, 2 exclusive access, 3 and 4 for registrants
     /// only, 5 and 6 for all registrants
     #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
     pub(crate) rtype: u8,
