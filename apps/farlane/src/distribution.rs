@@ -26,8 +26,18 @@ impl Distribution {
     pub(crate) fn quantile(&self, quantile: f64) -> Nanos {
         Nanos::new(self.0.value_at_quantile(quantile))
     }
+    /// The mean in nanoseconds.
+    pub(crate) fn mean(&self) -> f64 {
+        self.0.mean()
+    }
     pub(crate) fn merge(&mut self, other: &Self) {
         self.0 += &other.0;
+    }
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -14,6 +14,7 @@ macro_rules! note {
 }
 
 mod args;
+mod capture;
 mod commands;
 mod distribution;
 mod drawing;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status::run(&args),
         Command::List(args) => commands::list::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
+        Command::Trace(action) => commands::trace::run(&action),
         Command::Tsn(args) => commands::tsn::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),
         Command::Record(args) => commands::record::recorder::command(&args),

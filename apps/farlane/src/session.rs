@@ -2,11 +2,12 @@
 //! commands.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 
 use assemblies::near::Near;
 use engine::{Instant, Nanos};
 use live::drivers::controller::{
-    Absence, Address, AttachError, Completed, Controller, Event, Failure, Identity, Options, SubmitError,
+    Absence, Address, AttachError, Completed, Controller, Event, Failure, Identity, Options, SubmitError, Url,
 };
 use live::media::Media;
 use nvme::host::Namespace;
@@ -17,6 +18,7 @@ use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;
 
 use crate::args::{Ahead, Carried, ConfigCacheCounters, Target};
+use crate::capture::{Captured, capture};
 use crate::commands::stay_on;
 use crate::error::Error;
 
@@ -61,6 +63,8 @@ pub(crate) struct Session {
     controller: Controller,
     /// Commands that ended while something else was waited for.
     ended: VecDeque<Completed>,
+    /// The capture that is being written, and where.
+    captured: Option<(PathBuf, Captured)>,
 }
 
 /// The settings of a host that spins for `spin` and waits for its far end for `timeout`.
@@ -108,10 +112,11 @@ impl Session {
         let mut options = options(needs, target.spin.spin.into(), timeout);
         target.spread.check(&target.url, &target.transport)?;
         // A caller that asks for time stamps wants to see each hop.
-        let spread = target.spread.is_on() && !needs.stamps;
-        options.session.lookahead = target.lookahead.is_on() && !needs.stamps;
+        let shows_all = needs.stamps || target.trace.is_some();
+        let spread = target.spread.is_on() && !shows_all;
+        options.session.lookahead = target.lookahead.is_on() && !shows_all;
         options.session.dma = target.dma.mode();
-        options.session.config_cache = target.config_cache.is_on() && !needs.stamps && !needs.round_trips;
+        options.session.config_cache = target.config_cache.is_on() && !shows_all && !needs.round_trips;
         if spread {
             options.session.strands = target.spread.connections();
             options.queues = target.spread.queues();
@@ -119,7 +124,12 @@ impl Session {
         options.transport = target.transport.checked()?;
         target.secrets.check(&target.url)?;
         options.secrets = target.secrets.files();
-        Self::of(attach(&target.url.resolve()?, &options, timeout)?)
+        let mut controller = Controller::open(&target.url.resolve()?, &options)?;
+        let captured = match &target.trace {
+            Some(path) => Some((path.clone(), tap(&mut controller, path, &target.url)?)),
+            None => None,
+        };
+        Self::of(wait(controller, timeout)?, captured)
     }
 
     /// Brings up a controller in this process, with no tunnel.
@@ -131,11 +141,11 @@ impl Session {
         timeout: Nanos,
     ) -> Result<Self, Error> {
         let options = options(needs, spin, timeout);
-        Self::of(wait(Controller::direct(config, media, &options)?, timeout)?)
+        Self::of(wait(Controller::direct(config, media, &options)?, timeout)?, None)
     }
 
-    fn of(controller: Controller) -> Result<Self, Error> {
-        let mut session = Self { controller, ended: VecDeque::new() };
+    fn of(controller: Controller, captured: Option<(PathBuf, Captured)>) -> Result<Self, Error> {
+        let mut session = Self { controller, ended: VecDeque::new(), captured };
         // What a person should know before anything else is done.
         while let Some(event) = session.controller.poll_event() {
             act_on(event)?;
@@ -369,8 +379,23 @@ impl Session {
 
     /// Ends the session in an orderly way.
     pub(crate) fn close(self) -> Result<(), Error> {
-        self.controller.close().map_err(|error| AttachError::Io(error).into())
+        self.controller.close().map_err(AttachError::Io)?;
+        let Some((path, captured)) = self.captured else { return Ok(()) };
+        let (written, lost) = captured.finish(&path)?;
+        tell!("farlane: {written} packets are in {}, {lost} were lost", path.display());
+        Ok(())
     }
+}
+
+/// Writes what passes the host's port to a file from now on.
+fn tap(controller: &mut Controller, path: &Path, url: &Url) -> Result<Captured, Error> {
+    let now = controller.now();
+    let Some(near) = controller.near_mut() else {
+        return Err(Error::NothingToTrace { url: url.to_string() });
+    };
+    let (tap, captured) = capture(path, now)?;
+    near.watch().add(tap);
+    Ok(captured)
 }
 
 /// The command that has ended, if that is what happened. What concerns only a person goes to

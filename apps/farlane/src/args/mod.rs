@@ -30,6 +30,7 @@ mod sim;
 mod spread;
 mod status;
 mod target;
+mod trace;
 mod transport;
 mod trust;
 mod tsn;
@@ -83,6 +84,7 @@ pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{AccessState, HostSpec, OfferArgs, TargetAction};
+pub(crate) use trace::{CaptureArgs, ChainArgs, Level, ShowArgs, TraceAction};
 pub(crate) use transport::{Tcp, Transport};
 pub(crate) use trust::{
     CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, TlsHash, Trust, TrustArgs, Trusted,
@@ -194,6 +196,9 @@ pub(crate) enum Command {
     /// Simulate scenarios, sweeps over their values, and published experiments
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
+    /// Understand a capture of PCIe packets: its NVMe commands, and where their time went
+    #[command(subcommand, after_help = trace::EXAMPLES)]
+    Trace(TraceAction),
     /// Plan Time-Sensitive Networking for a tunnel's frames
     #[command(subcommand, after_help = tsn::EXAMPLES)]
     Tsn(TsnAction),
@@ -373,6 +378,11 @@ pub(crate) struct Target {
     /// Give up if the far end is not there, or not back after a loss, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
+    /// Write the PCIe packets that pass the host's port to this file, for farlane trace.
+    ///
+    /// The capture is pcapng. Nothing is sent ahead meanwhile, so that each step is seen
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]

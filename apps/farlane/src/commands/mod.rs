@@ -26,6 +26,7 @@ pub(crate) mod sim;
 pub(crate) mod smart_log;
 pub(crate) mod status;
 pub(crate) mod target;
+pub(crate) mod trace;
 pub(crate) mod tsn;
 
 use std::io::Write;

@@ -403,6 +403,14 @@ pub(crate) enum Error {
     #[diagnostic(help("give --from - once, and file:PATH for a file or named pipe"))]
     TwoInputs,
 
+    #[error("{} at byte {offset}: {what}", path.display())]
+    #[diagnostic(help("farlane trace reads pcap and pcapng files; what is before that byte is good"))]
+    BrokenCapture { path: PathBuf, offset: u64, what: &'static str },
+
+    #[error("--trace: the PCIe packets of {url} do not pass here")]
+    #[diagnostic(help("name a far end, tcp://HOST:PORT or quic://HOST:PORT; tcpdump captures fabrics"))]
+    NothingToTrace { url: String },
+
     #[error("{what} loses data for good")]
     #[diagnostic(help("give --force if these data are not needed any more"))]
     WithoutForce { what: String },
@@ -527,6 +535,7 @@ impl Error {
             | Self::Raw { .. }
             | Self::WhichDaemon { .. }
             | Self::WithoutForce { .. }
+            | Self::NothingToTrace { .. }
             | Self::DataDirection { .. }
             | Self::Range { .. } => 2,
             Self::Interrupted => 130,

@@ -90,6 +90,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let target = Target {
         url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
         timeout: PATIENCE,
+        trace: args.trace.clone(),
         lookahead: args.lookahead,
         dma: Dma::default(),
         config_cache: ConfigCacheOption::default(),

@@ -1,0 +1,9 @@
+//! Captures of PCIe packets as files: reading those of anybody, writing our own.
+
+mod framing;
+mod reader;
+mod writer;
+
+pub(crate) use framing::{Framed, packet_of};
+pub(crate) use reader::Reader;
+pub(crate) use writer::{Captured, capture};

@@ -1,0 +1,137 @@
+//! `farlane trace show`: a capture line by line.
+
+use std::io::{self, BufWriter, Write};
+
+use engine::{Instant, Nanos};
+use serde_json::json;
+use trace::{Direction, Seen, Transactions};
+
+use super::{each_command, each_packet, name};
+use crate::args::{Level, ShowArgs};
+use crate::error::Error;
+
+/// Lines of a capture, with times that count from its first packet.
+struct Lines {
+    out: BufWriter<io::Stdout>,
+    is_json: bool,
+    number: u64,
+    start: Option<Instant>,
+    result: io::Result<()>,
+}
+
+impl Lines {
+    fn since_start(&mut self, at: Instant) -> Nanos {
+        at - *self.start.get_or_insert(at)
+    }
+
+    /// Writes a line, for machines or for people.
+    fn line(
+        &mut self,
+        at: Instant,
+        value: impl FnOnce() -> serde_json::Value,
+        text: impl FnOnce() -> String,
+    ) {
+        if self.number == 0 && !self.is_json {
+            self.result = writeln!(self.out, "number  microseconds");
+        }
+        self.number += 1;
+        let since = self.since_start(at);
+        if self.result.is_err() {
+            return;
+        }
+        self.result = match self.is_json {
+            true => {
+                let mut value = value();
+                value["number"] = json!(self.number);
+                value["at_ns"] = json!(since.get());
+                writeln!(self.out, "{value}")
+            }
+            false => writeln!(self.out, "{:6} {:>13.3} {}", self.number, since.get() as f64 / 1e3, text()),
+        };
+    }
+}
+
+pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
+    let out = BufWriter::new(io::stdout());
+    let is_json = args.capture.output.json;
+    let mut lines = Lines { out, is_json, number: 0, start: None, result: Ok(()) };
+    let file = &args.capture.file;
+    match args.level {
+        Level::Tlp => drop(each_packet(file, |seen| packet(&mut lines, seen))?),
+        Level::Transaction => {
+            let mut transactions = Transactions::default();
+            each_packet(file, |seen| transaction(&mut lines, &mut transactions, seen))?;
+        }
+        Level::Command => drop(each_command(file, |command| {
+            let begun = command.hops.iter().map(|hop| hop.first).min().unwrap_or(Instant::ZERO);
+            let (kind, length) = (name(command.kind), command.latency());
+            lines.line(
+                begun,
+                || {
+                    json!({ "command": kind, "queue": command.queue, "id": command.id, "nsid": command.namespace,
+                        "lba": command.lba, "blocks": command.blocks, "bytes": command.bytes,
+                        "status": command.status, "latency_ns": length.get() })
+                },
+                || {
+                    let lba = command.lba.map(|lba| format!(" LBA {lba}")).unwrap_or_default();
+                    let queue = command.queue.map(|queue| format!(" q{queue}")).unwrap_or_default();
+                    format!("{kind:20}{queue}{lba} {} B in {length}", command.bytes)
+                },
+            );
+        })?),
+    }
+    let flushed = lines.out.flush();
+    lines.result.and(flushed).or_else(|error| match error.kind() {
+        // Whoever reads has seen enough.
+        io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(Error::Output(error)),
+    })
+}
+
+const fn arrow(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Down => "->",
+        Direction::Up => "<-",
+    }
+}
+
+fn packet(lines: &mut Lines, seen: &Seen<'_>) {
+    let text = || {
+        let bare = pcie::wire::Tlp::<&[u8]>::new(*seen.header, &[]);
+        format!("{} {bare}", arrow(seen.direction))
+    };
+    let value = || {
+        json!({ "direction": if seen.direction == Direction::Down { "down" } else { "up" },
+            "tlp": pcie::wire::Tlp::<&[u8]>::new(*seen.header, &[]).to_string(),
+            "requester": seen.header.requester().to_string(), "tag": seen.header.tag().get(),
+            "address": seen.header.first_byte_address(), "bytes": seen.header.payload_len() })
+    };
+    lines.line(seen.at, value, text);
+}
+
+fn transaction(lines: &mut Lines, transactions: &mut Transactions, seen: &Seen<'_>) {
+    let answered = transactions.see(seen);
+    if let Some((one, true)) = answered {
+        let length = one.length();
+        lines.line(
+            one.begun,
+            || {
+                json!({ "direction": if one.direction == Direction::Down { "down" } else { "up" },
+                    "requester": one.requester.to_string(), "address": one.address, "bytes": one.bytes,
+                    "completions": one.completions, "latency_ns": length.get() })
+            },
+            || {
+                format!(
+                    "{} {} asks for {} B at {:#x}: {} completions in {length}",
+                    arrow(one.direction),
+                    one.requester,
+                    one.bytes,
+                    one.address,
+                    one.completions
+                )
+            },
+        );
+    } else if seen.header.is_posted() {
+        packet(lines, seen);
+    }
+}

@@ -1,0 +1,162 @@
+//! An NVMe command as a capture shows it: what it did, and the steps that it took.
+
+use alloc::vec::Vec;
+
+use engine::{Instant, Nanos};
+
+/// What kind of command a capture shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// An admin command with this opcode.
+    Admin(u8),
+    /// An I/O command with this opcode.
+    Io(u8),
+    /// The device wrote data to the host: a read, most likely.
+    InferredRead,
+    /// The device read data from the host: a write, most likely.
+    InferredWrite,
+}
+
+/// A step of a command, in the order in which steps are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// The host rings the submission queue's doorbell.
+    Doorbell,
+    /// The device asks for the entry.
+    Fetch,
+    /// The entry arrives.
+    Entry,
+    /// The device asks for a list of pages.
+    List,
+    /// The list arrives.
+    Listed,
+    /// Data pass, or are asked for.
+    Data,
+    /// The last data that the device asked for arrive.
+    DataArrived,
+    /// The device posts the completion.
+    Completion,
+    /// The device interrupts the host.
+    Interrupt,
+    /// The host has taken the completion, and rings the completion queue's doorbell.
+    HeadDoorbell,
+}
+
+impl Step {
+    /// The step's name for a person.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Doorbell => "doorbell",
+            Self::Fetch => "entry fetch",
+            Self::Entry => "entry",
+            Self::List => "list fetch",
+            Self::Listed => "list",
+            Self::Data => "data",
+            Self::DataArrived => "data arrived",
+            Self::Completion => "completion",
+            Self::Interrupt => "interrupt",
+            Self::HeadDoorbell => "head doorbell",
+        }
+    }
+}
+
+/// The packets of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Which step it is.
+    pub step: Step,
+    /// When the step's first packet passed.
+    pub first: Instant,
+    /// When the step's last packet passed.
+    pub last: Instant,
+    /// How many packets the step has.
+    pub packets: u32,
+}
+
+/// A command, from the first packet that belongs to it to the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// What kind of command it is.
+    pub kind: Kind,
+    /// The submission queue, if it is known.
+    pub queue: Option<u16>,
+    /// The command identifier, if it is known.
+    pub id: Option<u16>,
+    /// The namespace, if it is known.
+    pub namespace: Option<u32>,
+    /// The first logical block, if the command has one that is known.
+    pub lba: Option<u64>,
+    /// The number of logical blocks, if it is known.
+    pub blocks: Option<u32>,
+    /// Bytes of data that passed.
+    pub bytes: u64,
+    /// Status Field of the completion without the Phase Tag, if the completion was captured.
+    pub status: Option<u16>,
+    /// The steps, in the order in which they were first taken.
+    pub hops: Vec<Hop>,
+}
+
+impl Command {
+    pub(crate) const fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            queue: None,
+            id: None,
+            namespace: None,
+            lba: None,
+            blocks: None,
+            bytes: 0,
+            status: None,
+            hops: Vec::new(),
+        }
+    }
+
+    /// Adds a packet to the step that it belongs to.
+    pub(crate) fn step(&mut self, at: Instant, step: Step) {
+        match self.hops.iter_mut().find(|hop| hop.step == step) {
+            Some(hop) => {
+                hop.last = at;
+                hop.packets += 1;
+            }
+            None => self.hops.push(Hop { step, first: at, last: at, packets: 1 }),
+        }
+    }
+
+    /// The time from the first packet of the command to the last.
+    pub fn length(&self) -> Nanos {
+        let first = self.hops.iter().map(|hop| hop.first).min();
+        let last = self.hops.iter().map(|hop| hop.last).max();
+        first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first)
+    }
+
+    /// The time until the device posted the completion, or until the last packet if no completion
+    /// was captured. What the host does with the completion comes later, often for many at once.
+    pub fn latency(&self) -> Nanos {
+        let first = self.hops.iter().map(|hop| hop.first).min();
+        let completion = self.hops.iter().find(|hop| hop.step == Step::Completion);
+        match first.zip(completion) {
+            Some((first, completion)) => completion.last - first,
+            None => self.length(),
+        }
+    }
+
+    /// The number of packets that belong to the command.
+    pub fn packets(&self) -> u32 {
+        self.hops.iter().map(|hop| hop.packets).sum()
+    }
+
+    /// The time between each step's end and the end of the step before it, in the order of their
+    /// ends. The times add up to [`Command::length`]: the first step's is the time that its own
+    /// packets took.
+    pub fn chain(&self) -> Vec<(Step, Nanos)> {
+        let mut hops = self.hops.clone();
+        hops.sort_by_key(|hop| (hop.last, hop.step));
+        let mut before = self.hops.iter().map(|hop| hop.first).min().unwrap_or(Instant::ZERO);
+        let mut chain = Vec::new();
+        for hop in hops {
+            chain.push((hop.step, hop.last - before));
+            before = hop.last;
+        }
+        chain
+    }
+}

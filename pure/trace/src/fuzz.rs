@@ -1,0 +1,70 @@
+//! What fuzzing calls: any packets in any order.
+
+use engine::{Instant, Nanos};
+use pcie::wire::Head;
+
+use crate::{Analyser, Direction, Seen};
+
+/// Analyses packets that `bytes` hold, each behind a byte with its direction and a byte with its
+/// length. Whatever they are, the times of a command's chain add up to its length.
+pub fn analyser(mut bytes: &[u8]) {
+    let mut analyser = Analyser::new();
+    let mut at = Instant::ZERO;
+    let mut commands = 0;
+    while let [direction, length, rest @ ..] = bytes {
+        let (packet, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        bytes = rest;
+        at = at + Nanos::new(u64::from(*direction >> 1));
+        let Ok(head) = Head::parse(packet) else { continue };
+        let direction = if direction & 1 == 0 { Direction::Down } else { Direction::Up };
+        let payload = packet.get(head.encoded_len()..).unwrap_or_default();
+        analyser.see(&Seen { at, direction, header: &head.header, payload });
+    }
+    analyser.finish();
+    while let Some(command) = analyser.poll_command() {
+        let sum = command.chain().iter().fold(Nanos::ZERO, |sum, (_, length)| sum + *length);
+        assert_eq!(sum, command.length(), "{command:?}");
+        assert!(command.latency() <= command.length(), "{command:?}");
+        commands += 1;
+    }
+    let statistics = analyser.statistics();
+    assert_eq!(commands, statistics.known_commands + statistics.inferred_commands);
+    assert!(statistics.known + statistics.inferred <= statistics.of_devices, "{statistics:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// A memory write, a memory read, or a completion, with few different values of each field, so
+    /// that packets meet.
+    fn packet() -> impl Strategy<Value = Vec<u8>> {
+        let fields = (0..4_u8, 0..3_u8, 0..4_u8, 0..8_u8, any::<bool>(), 0..4_u8);
+        fields.prop_map(|(kind, requester, tag, page, up, length)| {
+            let mut tlp = match kind {
+                0 => std::vec![0x40, 0, 0, length + 1, requester, 0, tag, 0xff, 0, 0, page << 4, length << 4],
+                1 => std::vec![0x00, 0, 0, 16, requester, 0, tag, 0xff, 0, 0, page << 4, length << 4],
+                2 => std::vec![0x4a, 0, 0, 16, 0, 0, 0, 64, requester, 0, tag, 0],
+                // A write of BAR0.
+                _ => std::vec![0x44, 0, 0, 1, 0, 0, tag, 0x0f, requester, 0, 0, 0x10],
+            };
+            tlp.extend([page; 64]);
+            let mut bytes = std::vec![u8::from(up) | tag << 1, u8::try_from(tlp.len()).unwrap()];
+            bytes.extend(tlp);
+            bytes
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn chains_add_up_whatever_packets_come(packets in prop::collection::vec(packet(), 0..200)) {
+            super::analyser(&packets.concat());
+        }
+
+        #[test]
+        fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            super::analyser(&bytes);
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! One controller whose queues a capture tells.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use engine::Instant;
+use nvme::wire::{AdminOpcode, CompletionQueueEntry, IoOpcode, SubmissionQueueEntry};
+use pcie::wire::Bdf;
+
+use crate::command::{Command, Kind, Step};
+use crate::seen::{Direction, Seen};
+use crate::transaction::Transaction;
+
+/// Bytes of a memory page, in which PRP entries count.
+const PAGE: u64 = 4096;
+/// Controller registers: Controller Capabilities (CAP), Controller Configuration (CC), Admin Queue
+/// Attributes (AQA), Admin Submission and Completion Queue Base Address (ASQ, ACQ), and the first
+/// doorbell.
+const CAP: u64 = 0x00;
+const CC: u64 = 0x14;
+const AQA: u64 = 0x24;
+const ASQ: u64 = 0x28;
+const ACQ: u64 = 0x30;
+const DOORBELLS: u64 = 0x1000;
+/// Bytes of BAR0 that belong to registers and doorbells of all queues, at the least stride.
+const REGISTERS: u64 = DOORBELLS + 65_536 * 8;
+/// Bytes of a block, where the capture does not tell.
+const BLOCK: u64 = 512;
+/// The most queues of each kind.
+const QUEUES_MAX: usize = 4096;
+/// The most commands under way at once.
+const COMMANDS_MAX: usize = 65_536;
+/// The most bytes of lists and entries that are kept until a read of them is whole.
+const READ_MAX: usize = 4096;
+/// The most pages that one command's data have.
+const PAGES_MAX: usize = 65_536;
+
+const ENTRY: u64 = SubmissionQueueEntry::LENGTH as u64;
+const COMPLETION: u64 = CompletionQueueEntry::LENGTH as u64;
+
+/// A queue in host memory.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    base: u64,
+    entries: u64,
+}
+
+impl Ring {
+    fn holds(&self, address: u64, size: u64) -> bool {
+        address >= self.base && address - self.base < self.entries * size
+    }
+}
+
+/// What a device's read of memory is for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    /// Entries of this submission queue.
+    Entries(u16),
+    /// The list of pages of this command.
+    List(CommandKey),
+}
+
+/// A submission queue and a command identifier.
+type CommandKey = (u16, u16);
+
+/// A command that is under way.
+struct UnderWay {
+    command: Command,
+    /// Where its list of pages is, if it has one.
+    list: Option<u64>,
+    pages: Vec<u64>,
+    /// Whether its data are an Identify Namespace data structure.
+    identifies: bool,
+}
+
+/// A controller, from what the capture has told of it.
+pub(super) struct Controller {
+    function: Bdf,
+    bar: u64,
+    /// Bytes between doorbells.
+    stride: u64,
+    /// Admin Queue Attributes, Admin Submission and Completion Queue Base Address.
+    admin: (u32, u64, u64),
+    submissions: BTreeMap<u16, Ring>,
+    completions: BTreeMap<u16, Ring>,
+    /// Bytes of a block, by namespace, where an Identify has told them.
+    blocks: BTreeMap<u32, u64>,
+    /// When the doorbell of a submission queue was last rung.
+    rung: BTreeMap<u16, Instant>,
+    under_way: BTreeMap<CommandKey, UnderWay>,
+    /// The command whose data each page has.
+    pages: BTreeMap<u64, CommandKey>,
+    /// Reads of entries and lists that are not whole yet, by address, with their bytes so far and
+    /// the time of the request.
+    reads: BTreeMap<u64, (Purpose, Instant, Vec<u8>)>,
+    /// Commands whose completions the host has not taken yet, by completion queue.
+    completed: VecDeque<(u16, Command)>,
+    ended: Vec<Command>,
+    unexpected: u64,
+    unfinished: u64,
+    dropped: u64,
+}
+
+impl Controller {
+    pub(super) fn new(function: Bdf, bar: u64) -> Self {
+        Self {
+            function,
+            bar,
+            stride: 4,
+            admin: (0, 0, 0),
+            submissions: BTreeMap::new(),
+            completions: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            rung: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            completed: VecDeque::new(),
+            ended: Vec::new(),
+            unexpected: 0,
+            unfinished: 0,
+            dropped: 0,
+        }
+    }
+
+    pub(super) const fn function(&self) -> Bdf {
+        self.function
+    }
+
+    pub(super) const fn move_to(&mut self, bar: u64) {
+        self.bar = bar;
+    }
+
+    pub(super) fn has_queues(&self) -> bool {
+        !self.submissions.is_empty()
+    }
+
+    pub(super) fn take_ended(&mut self) -> Vec<Command> {
+        core::mem::take(&mut self.ended)
+    }
+
+    pub(super) const fn take_unexpected(&mut self) -> u64 {
+        core::mem::replace(&mut self.unexpected, 0)
+    }
+
+    pub(super) const fn take_unfinished(&mut self) -> u64 {
+        core::mem::replace(&mut self.unfinished, 0)
+    }
+
+    pub(super) const fn take_dropped(&mut self) -> u64 {
+        core::mem::replace(&mut self.dropped, 0)
+    }
+
+    /// Ends the controller's life: its queues are gone.
+    pub(super) fn reset(&mut self) {
+        self.unfinished += self.under_way.len() as u64;
+        self.under_way.clear();
+        self.pages.clear();
+        self.reads.clear();
+        self.rung.clear();
+        self.submissions.clear();
+        self.completions.clear();
+        self.ended.extend(core::mem::take(&mut self.completed).into_iter().map(|(_, command)| command));
+    }
+
+    /// A packet of the host that answers nothing: a write of a register.
+    pub(super) fn on_host(&mut self, seen: &Seen<'_>) -> bool {
+        let Some((address, _)) = seen.write().filter(|(address, _)| self.is_register(*address)) else {
+            return seen.read().is_some_and(|(address, _)| self.is_register(address));
+        };
+        let offset = address - self.bar;
+        if offset >= DOORBELLS {
+            self.on_doorbell(seen, (offset - DOORBELLS) / self.stride);
+            return true;
+        }
+        let word = seen.bytes().map_or(0, u32::from_le_bytes);
+        let long = seen.bytes().map_or(u64::from(word), u64::from_le_bytes);
+        let set = |old: u64, half: u64| match half {
+            0 if seen.payload.len() >= 8 => long,
+            0 => old >> 32 << 32 | u64::from(word),
+            _ => u64::from(word) << 32 | old & u64::from(u32::MAX),
+        };
+        match offset {
+            AQA => self.admin.0 = word,
+            ASQ | 0x2c => self.admin.1 = set(self.admin.1, offset - ASQ),
+            ACQ | 0x34 => self.admin.2 = set(self.admin.2, offset - ACQ),
+            CC if word & 1 == 0 => self.reset(),
+            CC => self.enable(),
+            _ => {}
+        }
+        true
+    }
+
+    fn is_register(&self, address: u64) -> bool {
+        address >= self.bar && address - self.bar < REGISTERS
+    }
+
+    fn enable(&mut self) {
+        let (attributes, submission, completion) = self.admin;
+        let ring = |base: u64, entries: u32| Ring {
+            base: base & !(PAGE - 1),
+            entries: u64::from(entries & 0xfff) + 1,
+        };
+        self.submissions.insert(0, ring(submission, attributes));
+        self.completions.insert(0, ring(completion, attributes >> 16));
+    }
+
+    fn on_doorbell(&mut self, seen: &Seen<'_>, index: u64) {
+        let Ok(queue) = u16::try_from(index / 2) else { return };
+        if index.is_multiple_of(2) {
+            if self.submissions.contains_key(&queue) {
+                self.rung.insert(queue, seen.at);
+            }
+            return;
+        }
+        // The host has taken all completions of this queue up to here. Those after it are for the
+        // next doorbell, which tells no less.
+        for _ in 0..self.completed.len() {
+            let Some((of, mut command)) = self.completed.pop_front() else { break };
+            if of == queue {
+                command.step(seen.at, Step::HeadDoorbell);
+                self.ended.push(command);
+            } else {
+                self.completed.push_back((of, command));
+            }
+        }
+    }
+
+    /// A request of the device.
+    pub(super) fn on_device(&mut self, seen: &Seen<'_>) -> bool {
+        if let Some((address, bytes)) = seen.read() {
+            return self.on_read(seen, address, bytes);
+        }
+        let Some((address, bytes)) = seen.write() else { return false };
+        if let Some((queue, _)) = self.completions.iter().find(|(_, ring)| ring.holds(address, COMPLETION)) {
+            let queue = *queue;
+            for entry in seen.payload.as_chunks::<{ CompletionQueueEntry::LENGTH }>().0 {
+                self.on_completion(seen.at, queue, &CompletionQueueEntry::parse(entry));
+            }
+            return true;
+        }
+        if let Some(under_way) = self.owner_of(address) {
+            under_way.command.step(seen.at, Step::Data);
+            under_way.command.bytes += u64::from(bytes);
+            let identified = under_way.command.namespace.filter(|_| under_way.identifies);
+            if let Some((id, block)) =
+                identified.zip(block_of(seen.payload)).filter(|_| address.is_multiple_of(PAGE))
+            {
+                self.learn_block(id, block);
+            }
+            return true;
+        }
+        // What is left of a device's short writes are interrupts.
+        if bytes == 4 && !self.completed.is_empty() {
+            for (_, command) in &mut self.completed {
+                if command.hops.iter().all(|hop| hop.step != Step::Interrupt) {
+                    command.step(seen.at, Step::Interrupt);
+                }
+            }
+            return true;
+        }
+        false
+    }
+
+    fn learn_block(&mut self, namespace: u32, block: u64) {
+        match self.blocks.len() < QUEUES_MAX {
+            true => drop(self.blocks.insert(namespace, block)),
+            false => self.dropped += 1,
+        }
+    }
+
+    fn owner_of(&mut self, address: u64) -> Option<&mut UnderWay> {
+        let key = self.pages.get(&(address / PAGE))?;
+        self.under_way.get_mut(key)
+    }
+
+    fn on_read(&mut self, seen: &Seen<'_>, address: u64, bytes: u32) -> bool {
+        let queue = self.submissions.iter().find(|(_, ring)| ring.holds(address, ENTRY));
+        let purpose = match queue {
+            Some((queue, _)) => Some(Purpose::Entries(*queue)),
+            None => {
+                // Lists of several commands may share a page: the nearest one before it is meant.
+                let of = |one: &UnderWay| {
+                    one.list.filter(|list| address >= *list && address / PAGE == *list / PAGE)
+                };
+                let lists = self.under_way.iter_mut().filter(|(_, one)| of(one).is_some());
+                let list = lists.max_by_key(|(_, one)| one.list);
+                list.map(|(key, one)| {
+                    one.command.step(seen.at, Step::List);
+                    Purpose::List(*key)
+                })
+            }
+        };
+        if let Some(purpose) = purpose {
+            match bytes as usize <= READ_MAX && self.reads.len() < COMMANDS_MAX {
+                true => drop(self.reads.insert(address, (purpose, seen.at, Vec::new()))),
+                false => self.dropped += 1,
+            }
+            return true;
+        }
+        let Some(under_way) = self.owner_of(address) else { return false };
+        under_way.command.step(seen.at, Step::Data);
+        under_way.command.bytes += u64::from(bytes);
+        true
+    }
+
+    /// A completion of `transaction`; `is_last` says whether it is the last one.
+    pub(super) fn on_answer(&mut self, seen: &Seen<'_>, transaction: &Transaction, is_last: bool) -> bool {
+        if transaction.direction == Direction::Down {
+            let is_cap = transaction.address == self.bar + CAP;
+            if let Some(bytes) = seen.bytes::<8>().filter(|_| is_cap) {
+                // Doorbell Stride (DSTRD), in bits 35:32.
+                self.stride = 4 << (u64::from_le_bytes(bytes) >> 32 & 0xf);
+            }
+            return self.is_register(transaction.address);
+        }
+        if let Some((_, _, bytes)) = self.reads.get_mut(&transaction.address) {
+            if bytes.len() + seen.payload.len() <= READ_MAX {
+                bytes.extend_from_slice(seen.payload);
+            }
+            if is_last && let Some((purpose, asked, bytes)) = self.reads.remove(&transaction.address) {
+                match purpose {
+                    Purpose::Entries(queue) => self.on_entries(queue, asked, seen.at, &bytes),
+                    Purpose::List(key) => self.on_list(key, seen.at, &bytes),
+                }
+            }
+            return true;
+        }
+        let Some(under_way) = self.owner_of(transaction.address) else { return false };
+        under_way.command.step(seen.at, Step::DataArrived);
+        true
+    }
+
+    fn on_entries(&mut self, queue: u16, asked: Instant, at: Instant, bytes: &[u8]) {
+        for entry in bytes.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0 {
+            let entry = SubmissionQueueEntry::parse(entry);
+            if self.under_way.len() >= COMMANDS_MAX {
+                self.dropped += 1;
+                return;
+            }
+            let key = (queue, entry.command_id.0);
+            let block = self.blocks.get(&entry.namespace.0).copied().unwrap_or(BLOCK);
+            let mut one = under_way(queue, &entry, block);
+            if let Some(rung) = self.rung.get(&queue).filter(|rung| **rung <= asked) {
+                one.command.step(*rung, Step::Doorbell);
+            }
+            one.command.step(asked, Step::Fetch);
+            one.command.step(at, Step::Entry);
+            for page in &one.pages {
+                self.pages.insert(*page, key);
+            }
+            if queue == 0 {
+                self.learn(&entry);
+            }
+            if let Some(lost) = self.under_way.insert(key, one) {
+                // The same identifier again: the end of the first one is not in the capture.
+                self.unfinished += 1;
+                self.forget_pages(key, &lost.pages);
+            }
+        }
+    }
+
+    fn forget_pages(&mut self, key: CommandKey, pages: &[u64]) {
+        for page in pages {
+            if self.pages.get(page) == Some(&key)
+                && !self.under_way.get(&key).is_some_and(|one| one.pages.contains(page))
+            {
+                self.pages.remove(page);
+            }
+        }
+    }
+
+    /// Learns of queues from an admin command.
+    fn learn(&mut self, entry: &SubmissionQueueEntry) {
+        let [queue, size] =
+            [entry.cdw10 & 0xffff, entry.cdw10 >> 16].map(|half| u16::try_from(half).unwrap_or(0));
+        let ring = Ring { base: entry.data_pointer[0], entries: u64::from(size) + 1 };
+        let rings = match AdminOpcode::from(entry.opcode) {
+            AdminOpcode::CreateIoSubmissionQueue => &mut self.submissions,
+            AdminOpcode::CreateIoCompletionQueue => &mut self.completions,
+            AdminOpcode::DeleteIoSubmissionQueue => {
+                self.submissions.remove(&queue);
+                return;
+            }
+            AdminOpcode::DeleteIoCompletionQueue => {
+                self.completions.remove(&queue);
+                return;
+            }
+            _ => return,
+        };
+        if rings.len() < QUEUES_MAX {
+            rings.insert(queue, ring);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn on_list(&mut self, key: CommandKey, at: Instant, bytes: &[u8]) {
+        let Some(one) = self.under_way.get_mut(&key) else { return };
+        one.command.step(at, Step::Listed);
+        let pages = bytes.as_chunks::<8>().0.iter().map(|entry| u64::from_le_bytes(*entry) / PAGE);
+        for page in pages.filter(|page| *page != 0) {
+            if one.pages.len() >= PAGES_MAX {
+                self.dropped += 1;
+                return;
+            }
+            one.pages.push(page);
+            self.pages.insert(page, key);
+        }
+    }
+
+    fn on_completion(&mut self, at: Instant, queue: u16, entry: &CompletionQueueEntry) {
+        let key = (entry.submission_queue.0, entry.command_id.0);
+        let Some(mut one) = self.under_way.remove(&key) else {
+            self.unexpected += 1;
+            return;
+        };
+        self.forget_pages(key, &one.pages);
+        one.command.step(at, Step::Completion);
+        one.command.status = Some(entry.status().raw());
+        if self.completed.len() >= COMMANDS_MAX
+            && let Some((_, oldest)) = self.completed.pop_front()
+        {
+            self.ended.push(oldest);
+        }
+        self.completed.push_back((queue, one.command));
+    }
+}
+
+/// A command that begins with `entry` of `queue`, in a namespace whose blocks have `block` bytes.
+fn under_way(queue: u16, entry: &SubmissionQueueEntry, block: u64) -> UnderWay {
+    let kind = if queue == 0 { Kind::Admin(entry.opcode) } else { Kind::Io(entry.opcode) };
+    let mut command = Command::new(kind);
+    command.queue = Some(queue);
+    command.id = Some(entry.command_id.0);
+    command.namespace = Some(entry.namespace.0).filter(|id| *id != 0);
+    let has_blocks = matches!(
+        IoOpcode::from(entry.opcode),
+        IoOpcode::Read | IoOpcode::Write | IoOpcode::Compare | IoOpcode::WriteZeroes | IoOpcode::Verify
+    );
+    if queue != 0 && has_blocks {
+        command.lba = Some(entry.starting_lba());
+        command.blocks = Some((entry.cdw12 & 0xffff) + 1);
+    }
+    // Bits 1:0 of an opcode say whether there are data.
+    let [first, second] = entry.data_pointer;
+    let has_data = entry.opcode & 0b11 != 0 && first != 0;
+    let (first, second) = (Some(first).filter(|_| has_data), Some(second).filter(|it| has_data && *it != 0));
+    // The second pointer is a list when the data reach beyond a second page.
+    let length = command.blocks.map_or(0, |blocks| u64::from(blocks) * block);
+    let reaches = first.map_or(0, |first| first % PAGE) + length;
+    let list = second.filter(|_| reaches > 2 * PAGE);
+    let pages = first.into_iter().chain(second.filter(|_| list.is_none())).map(|it| it / PAGE).collect();
+    let identifies = kind == Kind::Admin(AdminOpcode::Identify.into()) && entry.cdw10 & 0xff == 0;
+    UnderWay { command, list, pages, identifies }
+}
+
+/// The bytes of a block, from the beginning of an Identify Namespace data structure.
+fn block_of(page: &[u8]) -> Option<u64> {
+    // Formatted LBA Size (FLBAS), and the LBA Data Size (LBADS) of that format.
+    let format = usize::from(page.get(26)? & 0xf);
+    let shift = *page.get(128 + 4 * format + 2)?;
+    (9..=16).contains(&shift).then(|| 1 << shift)
+}

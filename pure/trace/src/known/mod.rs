@@ -1,0 +1,129 @@
+//! Commands known from their entries: the capture has the writes that set up the controller.
+//!
+//! What is learned: the function's BAR0 from configuration writes; the Admin Queues from AQA, ASQ
+//! and ACQ; the I/O queues from Create I/O Submission and Completion Queue; the stride of doorbells
+//! from CAP. Each of a controller's packets then has its place: a doorbell by its offset in BAR0, a
+//! fetch by the queue that it reads, data by the page that an entry or its list names, a completion
+//! by the queue that it is written to.
+
+mod controller;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use pcie::wire::{Bdf, Kind as PacketKind};
+
+use super::command::Command;
+use super::seen::{Direction, Seen};
+use super::transaction::Transaction;
+use controller::Controller;
+
+/// The most functions whose registers are followed.
+const FUNCTIONS_MAX: usize = 256;
+/// Configuration space: Base Address Register 0, whose address goes on in the next register.
+const BAR0: u16 = 0x10;
+/// Bits of a BAR that are no address.
+const BAR_FLAGS: u64 = 0xf;
+
+/// The controllers whose set-up the capture has.
+#[derive(Default)]
+pub struct Known {
+    /// BAR0 as configuration writes have set it, by function.
+    bars: BTreeMap<Bdf, u64>,
+    controllers: Vec<Controller>,
+    commands: VecDeque<Command>,
+    dropped: u64,
+    unfinished: u64,
+    unexpected: u64,
+}
+
+impl core::fmt::Debug for Known {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Known").field("controllers", &self.controllers.len()).finish_non_exhaustive()
+    }
+}
+
+impl Known {
+    /// Whether the queues of some controller are known.
+    pub fn has_queues(&self) -> bool {
+        self.controllers.iter().any(Controller::has_queues)
+    }
+
+    /// Shows a packet, and the request that the packet answers. Returns whether the packet has a
+    /// place in a command or a controller's set-up.
+    pub fn see(&mut self, seen: &Seen<'_>, answered: Option<&(Transaction, bool)>) -> bool {
+        if let PacketKind::Config(request) = seen.header.kind {
+            if request.write && (BAR0..BAR0 + 8).contains(&request.offset) {
+                self.set_bar(request.target, request.offset, seen);
+            }
+            return false;
+        }
+        for controller in &mut self.controllers {
+            let fits = match (seen.direction, answered) {
+                (_, Some((transaction, is_last))) => controller.on_answer(seen, transaction, *is_last),
+                (Direction::Down, None) => controller.on_host(seen),
+                (Direction::Up, None) => controller.on_device(seen),
+            };
+            if fits {
+                self.commands.extend(controller.take_ended());
+                self.unexpected += controller.take_unexpected();
+                self.unfinished += controller.take_unfinished();
+                self.dropped += controller.take_dropped();
+                return true;
+            }
+        }
+        false
+    }
+
+    fn set_bar(&mut self, function: Bdf, offset: u16, seen: &Seen<'_>) {
+        let Some(value) = seen.bytes().map(u32::from_le_bytes) else { return };
+        if self.bars.len() >= FUNCTIONS_MAX && !self.bars.contains_key(&function) {
+            self.dropped += 1;
+            return;
+        }
+        let bar = self.bars.entry(function).or_default();
+        let (low, high) = (*bar & u64::from(u32::MAX), *bar >> 32);
+        *bar = match offset {
+            BAR0 => high << 32 | u64::from(value),
+            _ => u64::from(value) << 32 | low,
+        };
+        let address = *bar & !BAR_FLAGS;
+        // Whoever sizes a BAR writes all ones first.
+        if value == u32::MAX || address == 0 {
+            return;
+        }
+        match self.controllers.iter_mut().find(|one| one.function() == function) {
+            Some(controller) => controller.move_to(address),
+            None => self.controllers.push(Controller::new(function, address)),
+        }
+    }
+
+    /// Ends the capture: commands that are complete end with it, the others are unfinished.
+    pub fn finish(&mut self) {
+        for controller in &mut self.controllers {
+            controller.reset();
+            self.commands.extend(controller.take_ended());
+            self.unfinished += controller.take_unfinished();
+        }
+    }
+
+    /// The next command that has ended.
+    pub fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// The number of things that had no room.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The number of commands that were under way when their controller's life ended.
+    pub const fn unfinished(&self) -> u64 {
+        self.unfinished
+    }
+
+    /// The number of completions of commands that were not under way.
+    pub const fn unexpected(&self) -> u64 {
+        self.unexpected
+    }
+}

@@ -1,0 +1,57 @@
+//! What a capture of PCIe packets means: transactions, NVMe commands, and where their time went.
+//!
+//! An [`Analyser`] is shown each packet with [`Analyser::see`], in the order of capture, and gives
+//! out [`Command`]s as they end. It has no clock and reads no file: whoever has the capture shows
+//! it.
+//!
+//! Two ways lead to commands:
+//! - **Known**: the capture has the writes of registers that set up a controller. Then the analyser
+//!   knows the queues, reads the entries that the device fetches, and follows doorbells, lists,
+//!   data, completions and interrupts ([`known`]).
+//! - **Inferred**: nothing is known of queues, as in captures of data alone. Then runs of addresses
+//!   are taken for the data of commands ([`inferred`]), and [`Statistics`] tells how much of the
+//!   capture fits.
+//!
+//! # What a capture can do
+//! A capture comes from anybody. Each table has a limit, [`WAITING_MAX`] and others; what does not
+//! fit is counted in [`Statistics::dropped`].
+//!
+//! ```
+//! use engine::Instant;
+//! use farlane_trace::{Analyser, Direction, Kind, Seen};
+//! use pcie::wire::Head;
+//!
+//! let mut analyser = Analyser::new();
+//! // An SSD at 19:00.0 writes 256 bytes, twice: the data of a read of one block.
+//! for (at, address) in [(0, 0x00), (700, 0x01)] {
+//!     let bytes = [0x40, 0, 0, 0x40, 0x19, 0, 0, 0xff, 0xa0, 0, address, 0];
+//!     let head = Head::parse(&bytes).expect("a memory write");
+//!     let at = Instant::from_nanos(at);
+//!     analyser.see(&Seen { at, direction: Direction::Up, header: &head.header, payload: &[] });
+//! }
+//! analyser.finish();
+//! let command = analyser.poll_command().expect("one command");
+//! assert_eq!((command.kind, command.bytes), (Kind::InferredRead, 512));
+//! ```
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod analyser;
+mod command;
+pub mod fuzz;
+pub mod inferred;
+pub mod known;
+mod seen;
+mod statistics;
+mod transaction;
+
+pub use analyser::Analyser;
+pub use command::{Command, Hop, Kind, Step};
+pub use seen::{Direction, Seen};
+pub use statistics::Statistics;
+pub use transaction::{Transaction, Transactions, WAITING_MAX};
