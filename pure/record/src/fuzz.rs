@@ -121,3 +121,30 @@ pub fn registers(bytes: &[u8]) {
         rest = behind;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The digest of every chunk is zero there: another one would hide what lies behind it.
+    #[test]
+    fn the_chunks_among_the_seeds_are_understood() {
+        let seeds: [&[u8]; 8] = [
+            include_bytes!("../../../fuzz/seeds/record_scan/data"),
+            include_bytes!("../../../fuzz/seeds/record_scan/superblock"),
+            include_bytes!("../../../fuzz/seeds/record_scan/holding"),
+            include_bytes!("../../../fuzz/seeds/record_scan/member"),
+            include_bytes!("../../../fuzz/seeds/record_scan/pins"),
+            include_bytes!("../../../fuzz/seeds/record_scan/ring"),
+            include_bytes!("../../../fuzz/seeds/record_scan/too_many_pins"),
+            include_bytes!("../../../fuzz/seeds/record_scan/trigger"),
+        ];
+        for (number, seed) in seeds.iter().enumerate() {
+            let (header, payload) = Header::parse_chunk(0, seed, |_, _| 0).unwrap_or_else(|error| {
+                panic!("seed {number} is no chunk: {error:?}");
+            });
+            assert!(header.chunk == CHUNK_MIN && !payload.is_empty(), "seed {number}: {header:?}");
+            scan(seed);
+        }
+    }
+}
