@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::format::{ALIGNMENT, Cause, Certificate, Gap, Place, Reason, StreamTotals, is_chunk_length};
 use crate::recorder::{ATTEMPTS_MAX, GAPS_REPORTED_MAX, LOST_IN_A_ROW_MAX};
-use crate::{BUFFER_MAX, BUFFER_MIN, FLUSH_DEFAULT, Fault, Input, Output, Progress};
+use crate::{BUFFER_MAX, BUFFER_MIN, FLUSH_DEFAULT, Fault, Input, Missed, Output, Progress};
 
 /// How to record without a container.
 #[derive(Clone, Debug)]
@@ -225,15 +225,24 @@ impl RawRecorder {
     /// Declares that the next `bytes` were lost at `when`, in nanoseconds since 1970, because the
     /// buffer was full.
     pub fn lose(&mut self, bytes: u64, when: u64) {
-        let bytes = bytes.min(self.left());
-        if bytes == 0 || !self.is_recording() {
+        if bytes > 0 {
+            self.miss(Missed { packets: 0, bytes, when, place: Place::Ring });
+        }
+    }
+
+    /// Declares that packets are lost before the byte that comes next. If their bytes are known,
+    /// they take their place; otherwise what follows lies right behind what came before.
+    pub fn miss(&mut self, missed: Missed) {
+        if !self.is_recording() {
             return;
         }
-        let from = self.progress.bytes_in;
+        let Missed { packets, when, place, .. } = missed;
+        let (from, bytes) = (self.progress.bytes_in, missed.bytes.min(self.left()));
         self.progress.bytes_in += bytes;
-        self.declare(from, bytes, when, (Place::Ring, Cause::Overflow));
+        let cause = if place == Place::Wire { Cause::NeverCame } else { Cause::Overflow };
+        self.declare(Gap { stream: 0, from, bytes, packets, when, place, cause });
         let chunk = u64::from(self.config.chunk);
-        if let Some(filling) = &mut self.filling {
+        if let Some(filling) = self.filling.as_mut().filter(|_| bytes > 0) {
             match usize::try_from(from + bytes - filling.offset) {
                 Ok(end) if (end as u64) < chunk => filling.skip(end),
                 _ => self.close(),
@@ -257,9 +266,8 @@ impl RawRecorder {
         }
     }
 
-    fn declare(&mut self, from: u64, bytes: u64, when: u64, (place, cause): (Place, Cause)) {
-        self.progress.lost += bytes;
-        let gap = Gap { stream: 0, from, bytes, packets: 0, when, place, cause };
+    fn declare(&mut self, gap: Gap) {
+        self.progress.lost += gap.bytes;
         match self.gaps.last_mut().filter(|last| last.goes_on_as(&gap)) {
             Some(last) => last.extend(&gap),
             None => {
@@ -311,14 +319,16 @@ impl RawRecorder {
             return self.to_write.push_back(name);
         }
         flight.end = Some(false);
-        let (offset, pieces) = (flight.chunk.offset, flight.chunk.pieces());
+        let (offset, bytes, pieces) = (flight.chunk.offset, flight.chunk.bytes(), flight.chunk.pieces());
+        self.progress.fill -= bytes;
         let (cause, reason) = match fault {
             Fault::Full => (Cause::Full, Reason::Full),
             Fault::Failed => (Cause::Failed, Reason::Failed),
         };
         for piece in pieces {
             let when = self.gaps.last().map_or(0, |last| last.when);
-            self.declare(offset + piece.start as u64, piece.len() as u64, when, (Place::Disk, cause));
+            let (from, bytes) = (offset + piece.start as u64, piece.len() as u64);
+            self.declare(Gap { stream: 0, from, bytes, packets: 0, when, place: Place::Disk, cause });
         }
         self.lost_in_a_row += 1;
         if fault == Fault::Full || self.lost_in_a_row >= LOST_IN_A_ROW_MAX {
@@ -331,8 +341,8 @@ impl RawRecorder {
         while let Some(is_stored) = self.flights.front().and_then(|flight| flight.end) {
             let Some(Flight { chunk, .. }) = self.flights.pop_front() else { return };
             self.first += 1;
-            self.progress.fill -= chunk.bytes();
             if is_stored {
+                self.progress.fill -= chunk.bytes();
                 self.progress.stored += chunk.bytes();
                 self.progress.last_address = self.config.start + chunk.offset + chunk.length as u64;
                 if self.config.has_digest {

@@ -115,6 +115,40 @@ fn every_byte_is_at_its_address_over_many_seeds() {
 }
 
 #[test]
+fn packets_of_known_length_take_their_place_and_others_none() {
+    let mut recorder = RawRecorder::new(config());
+    let put = |recorder: &mut RawRecorder, byte: u8| {
+        recorder.room(Instant::ZERO).unwrap()[..1_000].fill(byte);
+        recorder.filled(1_000);
+    };
+    let missed = |packets, bytes, place| crate::Missed { packets, bytes, when: 5, place };
+    put(&mut recorder, 1);
+    recorder.miss(missed(3, 3_000, Place::Wire));
+    recorder.miss(missed(2, 0, Place::Socket));
+    recorder.miss(missed(0, 0, Place::Wire));
+    put(&mut recorder, 2);
+    recorder.lose(0, 9);
+    recorder.finish(Reason::Asked);
+    // Nothing is declared any more.
+    recorder.miss(missed(1, 7, Place::Wire));
+    let Some(Output::Write { offset, data, .. }) = recorder.poll_output() else {
+        panic!("nothing is written")
+    };
+    assert_eq!((offset, data.len()), (START, 8_192));
+    assert!(data[..1_000].iter().all(|byte| *byte == 1) && data[1_000..4_000].iter().all(|byte| *byte == 0));
+    assert!(data[4_000..5_000].iter().all(|byte| *byte == 2) && data[5_000..].iter().all(|byte| *byte == 0));
+    let gaps: Vec<_> =
+        recorder.gaps().iter().map(|gap| (gap.from, gap.bytes, gap.packets, gap.cause)).collect();
+    let expected = [
+        (1_000, 3_000, 3, Cause::NeverCame),
+        (4_000, 0, 2, Cause::Overflow),
+        (4_000, 0, 0, Cause::NeverCame),
+    ];
+    assert_eq!(gaps, expected);
+    assert_eq!((recorder.progress().bytes_in, recorder.progress().lost), (5_000, 3_000));
+}
+
+#[test]
 fn it_ends_at_the_maximum_address_and_after_so_many_chunks() {
     for seed in 0..20 {
         let end = Some(START + (seed + 1) * 4096);
