@@ -87,6 +87,10 @@ pub enum Trouble {
     Overwritten,
     /// Somebody pins parts of a ring.
     Pinned,
+    /// Somebody triggers a recording that waits for that.
+    Triggered,
+    /// The power fails while a recording is made whole.
+    CutRecovery,
 }
 
 /// The kinds that a plan of faults is drawn from.

@@ -150,6 +150,7 @@ fn rings_keep_their_promises() {
     for trouble in [Trouble::Overwritten, Trouble::Pinned, Trouble::PowerCut, Trouble::LateCut] {
         assert!(with(trouble) > 4, "{trouble:?} happened in {} of 100 seeds", with(trouble));
     }
+    assert!(with(Trouble::CutRecovery) > 4, "{} recoveries are cut off", with(Trouble::CutRecovery));
     let all = [Trouble::Overwritten, Trouble::Pinned, Trouble::MediaErrors, Trouble::PowerCut];
     assert!(
         outcomes.iter().any(|outcome| all.iter().all(|one| outcome.troubles.contains(one))),
@@ -168,6 +169,41 @@ fn striped_recordings_keep_their_promises() {
         Trouble::Stall,
         Trouble::TornWrites,
         Trouble::FullMedium,
+    ] {
+        assert!(with(trouble) > 2, "{trouble:?} happened in {} of 100 seeds", with(trouble));
+    }
+}
+
+#[test]
+fn recordings_behind_a_trigger_keep_their_promises() {
+    let outcomes = hold_up("record-pretrigger", recording::run_triggered, 100);
+    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
+    assert!(with(Trouble::Triggered) < 96, "somebody always triggers");
+    for trouble in [
+        Trouble::Triggered,
+        Trouble::PowerCut,
+        Trouble::FullMedium,
+        Trouble::FastSource,
+        Trouble::LossyNetwork,
+        Trouble::EndlessSource,
+        Trouble::CutRecovery,
+    ] {
+        assert!(with(trouble) > 2, "{trouble:?} happened in {} of 100 seeds", with(trouble));
+    }
+}
+
+#[test]
+fn raw_recordings_keep_their_promises() {
+    let outcomes = hold_up("record-raw", recording::run_raw, 100);
+    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
+    for trouble in [
+        Trouble::PowerCut,
+        Trouble::FullMedium,
+        Trouble::FastSource,
+        Trouble::LossyNetwork,
+        Trouble::EndlessSource,
+        Trouble::MediaErrors,
+        Trouble::FailedSync,
     ] {
         assert!(with(trouble) > 2, "{trouble:?} happened in {} of 100 seeds", with(trouble));
     }

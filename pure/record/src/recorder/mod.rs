@@ -62,6 +62,8 @@ struct Stream {
     filling: Option<Filling>,
     /// Bytes that came, lost ones included: the place of the next byte.
     bytes_in: u64,
+    /// Bytes that came before the first one that is recorded, and were let go.
+    passed: u64,
     stored: u64,
     lost: u64,
     /// How many more gaps may end a chunk before it is full.

@@ -102,6 +102,15 @@ impl Recorder {
         self.waiting.trigger
     }
 
+    /// How many bytes of a stream, lost ones included, came before the first one that is recorded,
+    /// once it waits for no trigger any more.
+    ///
+    /// # Panics
+    /// When there is no such stream.
+    pub fn passed(&self, stream: usize) -> u64 {
+        self.streams[stream].passed
+    }
+
     /// What is kept, while it waits for a trigger.
     pub fn kept(&self, now: Instant) -> Option<Kept> {
         self.waiting.keep?;
@@ -169,6 +178,7 @@ impl Recorder {
                 earliest(filling.time);
             }
             stream.bytes_in -= base;
+            stream.passed = base;
         }
         self.waiting.inside.clear();
         for gap in gaps {
@@ -236,7 +246,8 @@ impl Recorder {
             if let Some(filling) = self.streams[stream].filling.take() {
                 self.let_go_filling(filling);
             }
-            self.streams[stream].bytes_in = 0;
+            let stream = &mut self.streams[stream];
+            stream.passed = core::mem::take(&mut stream.bytes_in);
         }
     }
 

@@ -56,7 +56,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 15] = [
+const SCENARIOS: [Scenario; 17] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -72,6 +72,8 @@ const SCENARIOS: [Scenario; 15] = [
     ("record", recording::run),
     ("record-ring", recording::run_ring),
     ("record-striped", recording::run_striped),
+    ("record-pretrigger", recording::run_triggered),
+    ("record-raw", recording::run_raw),
 ];
 
 fn parse_seeds(text: &str) -> Result<Range<u64>, String> {

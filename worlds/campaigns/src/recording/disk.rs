@@ -106,6 +106,38 @@ fn parameters(capacity: u64, rng: &mut Rng) -> Parameters {
     }
 }
 
+fn below(rng: &mut Rng, bound: usize) -> usize {
+    usize::try_from(rng.below(bound.max(1) as u64)).expect("less than a length")
+}
+
+/// Some sectors of a write, and where they are in it: those up to one, those from one on, or any.
+fn sectors(data: &[u8], rng: &mut Rng) -> Vec<(usize, Vec<u8>)> {
+    let middle = below(rng, data.len() / SECTOR + 1);
+    let how = rng.below(3);
+    let mut kept = Vec::new();
+    for (number, sector) in data.chunks_exact(SECTOR).enumerate() {
+        let is_kept = match how {
+            0 => number < middle,
+            1 => number >= middle,
+            _ => rng.one_in(2),
+        };
+        if is_kept {
+            kept.push((number * SECTOR, sector.to_vec()));
+        }
+    }
+    kept
+}
+
+/// What is there of a write that was under way when the power failed, and where in it: all,
+/// nothing, or some sectors.
+pub(super) fn torn(data: &[u8], rng: &mut Rng) -> Vec<(usize, Vec<u8>)> {
+    match rng.below(3) {
+        0 => Vec::new(),
+        1 => vec![(0, data.to_vec())],
+        _ => sectors(data, rng),
+    }
+}
+
 impl Disk {
     /// How long a write takes that stalls.
     const STALL: Nanos = Nanos::from_millis(100);
@@ -223,25 +255,14 @@ impl Disk {
         }
     }
 
-    /// Keeps some sectors of a write: those up to one, those from one on, or any.
+    /// Keeps some sectors of a write.
     fn tear(&mut self, offset: usize, data: &[u8]) {
-        let sectors = data.len() / SECTOR;
-        let middle = self.below(sectors + 1);
-        let how = self.rng.below(3);
-        for (number, sector) in data.chunks_exact(SECTOR).enumerate() {
-            let is_kept = match how {
-                0 => number < middle,
-                1 => number >= middle,
-                _ => self.rng.one_in(2),
-            };
-            if is_kept {
-                self.pending.push(Pending { offset: offset + number * SECTOR, data: sector.to_vec() });
-            }
-        }
+        let kept = sectors(data, &mut self.rng);
+        self.pending.extend(kept.into_iter().map(|(at, data)| Pending { offset: offset + at, data }));
     }
 
     fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.rng.below(bound.max(1) as u64)).expect("less than a length")
+        below(&mut self.rng, bound)
     }
 
     /// The power fails. What no sync had made durable is there, is not, or is in part. Returns the

@@ -2,12 +2,12 @@
 //! configuration, and what happens when.
 
 use engine::{Instant, Nanos, Rng};
-use record::format::{CHUNK_MIN, FIRST_SLOT, MEMBER_SLOT};
+use record::format::{CHUNK_MIN, FIRST_SLOT, MEMBER_SLOT, Time, TimeSource};
 use record::{Config, Keep, PinRange, RingConfig};
 
 use super::disk::Vices;
 use super::source::Source;
-use super::{DRAIN, EARLIER, RECORDING, record_well};
+use super::{DRAIN, EARLIER, EPOCH, RECORDING, SET_BACK, record_well};
 use crate::digest::crc32c;
 
 /// How long sources may run.
@@ -15,14 +15,15 @@ const DAY: Nanos = Nanos::from_millis(250);
 /// How long after the end was asked for a late power cut comes at most.
 const LATE: Nanos = Nanos::from_millis(20);
 /// The smallest medium in bytes.
-const MEDIUM_MIN: u64 = 160 << 10;
+pub(super) const MEDIUM_MIN: u64 = 160 << 10;
 /// The largest number of media over which a recording is striped here.
 const MEMBERS: u64 = 4;
 /// The largest number of times that something is pinned or let go, mostly.
 const PINS: u64 = 10;
 /// The largest number otherwise: what is pinned takes several sectors then, and can be torn.
 const PINS_MANY: u64 = 80;
-
+/// The longest time for which bytes are kept until a trigger.
+const KEEP_MAX: Nanos = Nanos::from_millis(120);
 /// The time in which somebody does all that he does with a ring, if he does it in a row.
 const TOGETHER: Nanos = Nanos::from_millis(8);
 
@@ -35,6 +36,8 @@ pub(super) enum Shape {
     Ring,
     /// On several media, as a ring or not.
     Striped,
+    /// On one medium, behind a trigger.
+    Triggered,
 }
 
 /// What is to happen in a run.
@@ -48,10 +51,14 @@ pub(super) struct Plan {
     pub(super) cut: Option<Instant>,
     /// When the host's clock is set back, if it is.
     pub(super) set_back: Option<Instant>,
+    /// When somebody triggers, if somebody does.
+    pub(super) trigger: Option<Instant>,
+    /// For how long bytes are kept until then.
+    pub(super) keep: Nanos,
 }
 
 impl Plan {
-    fn new(rng: &mut Rng) -> Self {
+    pub(super) fn new(rng: &mut Rng) -> Self {
         let at = |rng: &mut Rng| Instant::ZERO + Nanos::new(rng.below(DAY.get()));
         let stop = at(rng) + Nanos::from_millis(5);
         let heal = if rng.one_in(2) { at(rng) } else { stop + DRAIN };
@@ -61,7 +68,25 @@ impl Plan {
         let is_late = rng.one_in(3);
         let late = stop + Nanos::new(rng.below(LATE.get()));
         let cut = cut.map(|cut| if is_late { late } else { cut });
-        Self { stop, heal, cut, set_back }
+        Self { stop, heal, cut, set_back, trigger: None, keep: Nanos::ZERO }
+    }
+
+    /// What the host's clock says.
+    pub(super) fn time(&self, now: Instant) -> Time {
+        let is_set_back = self.set_back.is_some_and(|at| now >= at);
+        let nanos = EPOCH + now.as_nanos() - if is_set_back { SET_BACK } else { 0 };
+        Time { nanos, source: TimeSource::Host }
+    }
+
+    /// When somebody triggers: at any time, also just before the power fails, and now and then
+    /// never.
+    fn trigger(&self, rng: &mut Rng) -> Option<Instant> {
+        let any = Instant::ZERO + Nanos::new(rng.below((self.stop - Instant::ZERO).get()));
+        let late = self
+            .cut
+            .filter(|_| rng.one_in(3))
+            .map(|cut| Instant::ZERO + Nanos::new(cut.as_nanos().saturating_sub(rng.below(TOGETHER.get()))));
+        (!rng.one_in(8)).then(|| late.unwrap_or(any))
     }
 }
 
@@ -85,20 +110,25 @@ pub(super) struct Draw {
     pub(super) acts: Vec<(Instant, Act)>,
 }
 
+/// Draws what a medium does that it must not.
+pub(super) fn vices(rng: &mut Rng) -> Vices {
+    let lies = rng.one_in(3);
+    let vice = |rng: &mut Rng, is_there: bool| if is_there && rng.one_in(2) { 3 + rng.below(60) } else { 0 };
+    Vices {
+        fails: vice(rng, true),
+        fails_to_sync: if rng.one_in(8) { 1 + rng.below(6) } else { 0 },
+        stalls: vice(rng, true),
+        tears: vice(rng, lies),
+        loses: vice(rng, lies),
+        misdirects: vice(rng, lies),
+        rots: vice(rng, lies),
+    }
+}
+
 /// Draws the media, their vices and what is on them, and how the recorder is set up.
 pub(super) fn draw(rng: &Rng, shape: Shape) -> Draw {
     let (mut rng, mut own) = (rng.fork("draw"), rng.fork("shape"));
-    let lies = rng.one_in(3);
-    let vice = |rng: &mut Rng, is_there: bool| if is_there && rng.one_in(2) { 3 + rng.below(60) } else { 0 };
-    let vices = Vices {
-        fails: vice(&mut rng, true),
-        fails_to_sync: if rng.one_in(8) { 1 + rng.below(6) } else { 0 },
-        stalls: vice(&mut rng, true),
-        tears: vice(&mut rng, lies),
-        loses: vice(&mut rng, lies),
-        misdirects: vice(&mut rng, lies),
-        rots: vice(&mut rng, lies),
-    };
+    let vices = vices(&mut rng);
     let pages = (MEDIUM_MIN + rng.below(4 << 20)) / 4096;
     let chunk = if rng.one_in(4) { CHUNK_MIN * 2 } else { CHUNK_MIN };
     // A medium that lies about its first write would show what was on it before.
@@ -131,7 +161,12 @@ pub(super) fn draw(rng: &Rng, shape: Shape) -> Draw {
         if is_used { used(medium, chunk, &earlier) } else { medium }
     });
     let members = members.zip(shares(vices, lengths.len(), &mut own)).collect();
-    let plan = Plan::new(&mut rng);
+    let mut plan = Plan::new(&mut rng);
+    if shape == Shape::Triggered {
+        plan.keep = Nanos::new(own.below(KEEP_MAX.get()));
+        config.pre_trigger = Some(plan.keep);
+        plan.trigger = plan.trigger(&mut own);
+    }
     let acts = if is_ring { acts(config.streams.len(), &plan, &mut own) } else { Vec::new() };
     Draw { members, config, plan, acts }
 }
@@ -200,15 +235,15 @@ fn used(medium: Vec<u8>, chunk: u32, rng: &Rng) -> Vec<u8> {
     record_well(medium, config, rng).media.contents().joined.expect("one medium")
 }
 
-/// The sources of the streams.
-pub(super) fn sources(config: &Config, rng: &Rng) -> Vec<Source> {
+/// The sources of so many streams.
+pub(super) fn sources(streams: usize, rng: &Rng) -> Vec<Source> {
     let mut rng = rng.fork("sources");
     let make = |number| {
         let rate = 1_000_000 + rng.below(60_000_000);
         let end = rng.one_in(2).then(|| Instant::ZERO + Nanos::new(rng.below(DAY.get())));
         Source::new(number, rate, end, &rng)
     };
-    (0..config.streams.len()).map(make).collect()
+    (0..streams).map(make).collect()
 }
 
 const _: () = assert!(MEDIUM_MIN > FIRST_SLOT * CHUNK_MIN as u64 * 2);

@@ -81,48 +81,70 @@ impl Reading {
         )
     }
 
-    /// Makes the recording whole, as `farlane recover` does. The medium grows where it has no room.
-    pub(super) fn mend(&mut self) {
-        let digests = self.digests.clone();
-        let (new, mut certificate) = self.survey.mend(&digests, 1);
-        if let Some(ring) = self.survey.ring.clone() {
-            self.put(Kind::Holding, ring.next, |payload| ring.holding.emit(payload));
+    /// What `farlane recover` writes to make the recording whole, and where: a sync follows each
+    /// step.
+    pub(super) fn steps_of_mending(&self) -> Vec<Vec<(usize, Vec<u8>)>> {
+        let mut survey = self.survey.clone();
+        let mut steps = Vec::new();
+        let (new, mut certificate) = survey.mend(&self.digests, 1);
+        if let Some(ring) = survey.ring.clone() {
+            steps.push(vec![
+                self.piece(&mut survey, Kind::Holding, ring.next, |payload| ring.holding.emit(payload)),
+            ]);
         }
         let pieces = new.chunks(Gap::most(capacity(self.chunk)));
-        for (gaps, slot) in pieces.clone().zip(self.survey.free_slots(pieces.len())) {
-            self.put(Kind::Gaps, slot, |payload| Gap::emit(gaps, payload));
+        let mut gaps = Vec::new();
+        for (some, slot) in pieces.clone().zip(survey.free_slots(pieces.len())) {
+            gaps.push(self.piece(&mut survey, Kind::Gaps, slot, |payload| Gap::emit(some, payload)));
             certificate.slots = certificate.slots.max(slot + 1);
         }
-        self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload));
+        steps.push(gaps);
+        let emit = |payload: &mut [u8]| certificate.emit(payload);
+        steps.push(vec![self.piece(&mut survey, Kind::Certificate, CERTIFICATE_SLOT, emit)]);
+        steps
+    }
+
+    /// Makes the recording whole, as `farlane recover` does. The medium grows where it has no room.
+    pub(super) fn mend(&mut self) {
+        for (start, bytes) in self.steps_of_mending().into_iter().flatten() {
+            if self.medium.len() < start + bytes.len() {
+                self.medium.resize(start + bytes.len(), 0);
+            }
+            self.medium[start..][..bytes.len()].copy_from_slice(&bytes);
+        }
         self.survey = survey(&self.medium, self.chunk);
         self.digest();
     }
 
-    fn put(&mut self, kind: Kind, slot: u64, emit: impl FnOnce(&mut [u8]) -> usize) {
+    /// A chunk that is no stream's, and where it goes.
+    fn piece(
+        &self,
+        survey: &mut Survey,
+        kind: Kind,
+        slot: u64,
+        emit: impl FnOnce(&mut [u8]) -> usize,
+    ) -> (usize, Vec<u8>) {
         let mut bytes = vec![0; self.chunk as usize];
         let length = u32::try_from(emit(&mut bytes[HEADER_LENGTH..])).expect("less than a chunk");
-        let recording = self.survey.recording.unwrap_or_default();
-        let (sequence, chunk) = (self.survey.sequence, self.chunk);
+        let recording = survey.recording.unwrap_or_default();
+        let (sequence, chunk) = (survey.sequence, self.chunk);
+        let (stream, offset, overwrote) = (0, 0, None);
         let time = record::format::Time::NONE;
-        let header = Header {
-            kind,
-            recording,
-            slot,
-            sequence,
-            chunk,
-            stream: 0,
-            offset: 0,
-            length,
-            time,
-            overwrote: None,
-        };
-        self.survey.sequence += 1;
+        let header =
+            Header { kind, recording, slot, sequence, chunk, stream, offset, length, time, overwrote };
+        survey.sequence += 1;
         header.emit(&mut bytes, crc32c);
-        let start = usize::try_from(slot).expect("a slot near the medium") * bytes.len();
-        if self.medium.len() < start + bytes.len() {
-            self.medium.resize(start + bytes.len(), 0);
-        }
-        self.medium[start..][..bytes.len()].copy_from_slice(&bytes);
+        (usize::try_from(slot).expect("a slot near the medium") * bytes.len(), bytes)
+    }
+
+    /// The length of a chunk in bytes.
+    pub(super) const fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// What is on the medium.
+    pub(super) fn medium(&self) -> &[u8] {
+        &self.medium
     }
 
     /// The medium's bytes.

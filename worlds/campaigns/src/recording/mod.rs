@@ -9,8 +9,11 @@ mod disk;
 mod draw;
 mod judge;
 mod media;
+mod mending;
 mod promises;
+mod raw;
 mod source;
+mod triggering;
 
 use engine::{Engine, Instant, Nanos, Rng};
 use record::format::{Certificate, Reason, StreamTotals, Time, TimeSource};
@@ -26,7 +29,9 @@ use draw::{Act, Draw, Plan, Shape, draw, sources};
 use judge::Reading;
 use media::{Contents, Media};
 use promises::Promises;
-use source::{Lane, Source};
+pub use raw::run_raw;
+use source::{Lane, Source, Taker};
+use triggering::Triggering;
 
 /// The name of the recording.
 const RECORDING: [u8; 16] = [3; 16];
@@ -52,6 +57,7 @@ struct Run {
     acts: Vec<(Instant, Act)>,
     /// How often something was pinned.
     pinned: u64,
+    triggering: Triggering,
     acknowledged: u64,
     ended: Option<Certificate>,
     failures: Vec<String>,
@@ -73,18 +79,25 @@ pub fn run_striped(seed: u64) -> Outcome {
     run_shape(seed, Shape::Striped)
 }
 
+/// Runs the scenario `record-pretrigger` with `seed`: one medium, to which nothing goes before
+/// somebody triggers.
+pub fn run_triggered(seed: u64) -> Outcome {
+    run_shape(seed, Shape::Triggered)
+}
+
 fn run_shape(seed: u64, shape: Shape) -> Outcome {
     let rng = Rng::from_seed(seed);
     let Draw { members, config, plan, acts } = draw(&rng, shape);
     let vices: Vec<_> = members.iter().map(|member| member.1).collect();
-    let sources = sources(&config, &rng);
+    let sources = sources(config.streams.len(), &rng);
     let mut run = Run::new(config.clone(), members, sources, &rng);
     run.acts = acts;
     let is_cut = run.go(&plan);
-    let troubles = run.troubles(&vices, is_cut);
+    let mut troubles = run.troubles(&vices, is_cut);
     let (events, now, counts) = (run.events, run.now, run.media.counts());
     let mut digest = sim::Digest::default();
-    let (failures, abandoned) = run.judge(&plan, is_cut, &config, &rng, &mut digest);
+    let (failures, abandoned, is_cut_again) = run.judge(&plan, is_cut, &config, &rng, &mut digest);
+    troubles.extend(is_cut_again.then_some(Trouble::CutRecovery));
     Outcome {
         seed,
         digest: digest.value(),
@@ -104,7 +117,14 @@ fn record_well(medium: Vec<u8>, config: Config, rng: &Rng) -> Run {
     let source = Source::patient(bytes, 100_000_000, Instant::ZERO, rng);
     let mut run = Run::new(config, vec![(medium, Vices::default())], vec![source], rng);
     let never = Instant::ZERO + DRAIN;
-    run.go(&Plan { stop: never, heal: Instant::ZERO, cut: None, set_back: None });
+    run.go(&Plan {
+        stop: never,
+        heal: Instant::ZERO,
+        cut: None,
+        set_back: None,
+        trigger: None,
+        keep: Nanos::ZERO,
+    });
     run
 }
 
@@ -137,6 +157,7 @@ impl Run {
             promises: Promises::default(),
             acts: Vec::new(),
             pinned: 0,
+            triggering: Triggering::default(),
             acknowledged: 0,
             ended: None,
             failures: Vec::new(),
@@ -157,6 +178,7 @@ impl Run {
             (is_full, Trouble::FullMedium),
             (self.recorder.progress().overwritten > 0, Trouble::Overwritten),
             (self.pinned > 0, Trouble::Pinned),
+            (self.recorder.triggered().is_some(), Trouble::Triggered),
         ];
         let mut troubles = troubles(vices, self.media.slowdowns());
         troubles.extend(more.into_iter().filter_map(|(is_there, trouble)| is_there.then_some(trouble)));
@@ -179,6 +201,7 @@ impl Run {
             if !is_stopped {
                 self.take(plan);
                 self.act();
+                self.trigger(plan);
             }
             self.recorder.handle_timeout(self.now);
             self.serve();
@@ -186,7 +209,8 @@ impl Run {
                 return false;
             }
             let coming = self.sources.iter().filter_map(Source::poll_timeout).filter(|_| !is_stopped);
-            let planned = [plan.stop, plan.heal].into_iter().chain(plan.cut).filter(|at| *at > self.now);
+            let planned = [plan.stop, plan.heal].into_iter().chain(plan.cut).chain(plan.trigger);
+            let planned = planned.filter(|at| *at > self.now);
             let acts = self.acts.last().map(|act| act.0).filter(|_| !is_stopped);
             let called = coming.chain(planned).chain(acts);
             let next = called.chain(self.media.next()).chain(self.recorder.poll_timeout());
@@ -205,11 +229,24 @@ impl Run {
 
     /// Takes what the sources have.
     fn take(&mut self, plan: &Plan) {
-        let is_set_back = plan.set_back.is_some_and(|at| self.now >= at);
-        let nanos = EPOCH + self.now.as_nanos() - if is_set_back { SET_BACK } else { 0 };
-        let time = Time { nanos, source: TimeSource::Host };
+        let time = plan.time(self.now);
         for (stream, source) in self.sources.iter_mut().enumerate() {
-            source.run(&mut Lane { recorder: &mut self.recorder, stream, now: self.now, time });
+            let recorder = Taker::Framed(&mut self.recorder);
+            source.run(&mut Lane { recorder, stream, now: self.now, time });
+        }
+        if self.recorder.is_armed() {
+            self.triggering.on_taken(self.now, &self.sources);
+        }
+    }
+
+    /// Triggers, if it is time.
+    fn trigger(&mut self, plan: &Plan) {
+        if self.recorder.is_armed() && plan.trigger.is_some_and(|at| self.now >= at) {
+            let is_short = self.recorder.kept(self.now).is_none_or(|kept| kept.is_short);
+            self.recorder.trigger(self.now, plan.time(self.now));
+            let (young, sources) = ((self.now, plan.keep), &self.sources);
+            let wrong = self.triggering.on_triggered(young, is_short, &self.recorder, sources);
+            self.failures.extend(wrong);
         }
     }
 
@@ -271,11 +308,15 @@ impl Run {
 
     /// Checks the recorder's running account.
     fn check(&mut self) {
+        self.triggering.on_disarmed(&self.recorder, &mut self.sources);
         let progress = self.recorder.progress();
         let came: u64 = self.sources.iter().map(|source| source.came).sum();
         let kept = self.promises.durable_bytes(self.is_ring);
         let rules = [
-            (progress.bytes_in == came, "bytes in are what came"),
+            (
+                progress.bytes_in + progress.passed == came + self.triggering.passed(),
+                "bytes in are what came",
+            ),
             (progress.bytes_in == progress.stored + progress.lost + progress.fill, "the account adds up"),
             (progress.acknowledged >= self.acknowledged, "what is acknowledged stays so"),
             (progress.acknowledged <= kept, "what is acknowledged is durable"),
@@ -289,8 +330,9 @@ impl Run {
         self.failures.truncate(8);
     }
 
-    /// Checks what is on the media in the end. Returns what is wrong, and the number of writes
-    /// that were under way when the power failed.
+    /// Checks what is on the media in the end. Returns what is wrong, the number of writes that
+    /// were under way when the power failed, and whether it failed again while the recording was
+    /// made whole.
     fn judge(
         self,
         plan: &Plan,
@@ -298,19 +340,20 @@ impl Run {
         config: &Config,
         rng: &Rng,
         digest: &mut sim::Digest,
-    ) -> (Vec<String>, u64) {
+    ) -> (Vec<String>, u64, bool) {
         let Self { recorder, media, sources, promises, mut failures, ended, now, .. } = self;
         let acknowledged = recorder.progress().acknowledged;
         // A full medium may have no room for all gap records.
         let was_well = now >= plan.heal && !media.was_spoiled();
         let lied = media.lied();
+        let has_failed = media.counts().1 > 0;
         let slots = config.slots.unwrap_or(media.bytes() / u64::from(config.chunk));
         let Contents { joined, under_way } = if is_cut { media.cut() } else { media.contents() };
         let Some(medium) = joined else {
             if acknowledged > 0 && !lied {
                 failures.push(format!("{acknowledged} bytes are on a set that no label joins"));
             }
-            return (failures, under_way);
+            return (failures, under_way, false);
         };
         digest.bytes(&medium);
         let mut reading = Reading::new(medium, config.chunk);
@@ -319,7 +362,7 @@ impl Run {
             if acknowledged > 0 {
                 failures.push(format!("{acknowledged} bytes are behind an earlier recording"));
             }
-            return (failures, under_way);
+            return (failures, under_way, false);
         }
         let mut wrong = |what: &str, found: Vec<String>| {
             failures.extend(found.into_iter().map(|found| format!("{what}: {found}")));
@@ -331,36 +374,57 @@ impl Run {
             wrong("proved", reading.false_claims(&sources, true));
         }
         if let Some(told) = &ended {
-            let is_certified = recorder.is_certified();
-            let is_calm = matches!(told.reason, Reason::SourceEnded | Reason::Asked);
-            if !lied
-                && is_certified
-                && (!reading.is_proved() || reading.survey.certificate.as_ref() != Some(told))
-            {
-                wrong("end", vec![format!("{told:?} does not prove itself: {}", reading.reason())]);
-            }
-            if !lied && is_certified && !reading.tells(&holding) {
-                wrong("end", vec![format!("held is {holding:?}, told {:?}", reading.survey.ring)]);
-            }
             // Nor has one whose slots the recorder counts, and which it therefore never overfills.
             let has_room = config.ring.is_some() || told.slots < slots;
-            if is_calm && was_well && has_room && plan.heal < plan.stop && !is_certified {
-                wrong("end", vec![format!("the medium is well and {told:?} is not certified")]);
-            }
-            let adds_up = |of: &StreamTotals| of.bytes_in == of.stored + of.lost + of.overwritten;
-            let odd = told.streams.iter().filter(|of| !adds_up(of));
-            wrong("end", odd.map(|of| format!("{of:?} does not add up")).collect());
+            let is_well = was_well && has_room && plan.heal < plan.stop;
+            wrong("end", wrong_at_end(told, &recorder, &reading, lied, is_well));
         }
-        if !lied {
-            wrong("lost", reading.missing(&promises.kept(&holding)));
+        let kept = if lied { Vec::new() } else { promises.kept(&holding) };
+        wrong("lost", reading.missing(&kept));
+        // A medium that does not take the trigger's chunk costs that alone.
+        let must_tell = !lied && !has_failed && recorder.is_certified();
+        wrong("trigger", triggering::wrong(reading.survey.trigger, recorder.triggered(), must_tell));
+        let is_cut_again = mending::is_cut(&reading, rng);
+        if is_cut_again {
+            wrong("recovery cut", mending::cut(&mut reading, rng));
+            wrong("recovery cut", reading.untruths(&sources));
+            wrong("recovery cut", reading.missing(&kept));
         }
         wrong("recovered", recover(&mut reading, &sources));
+        wrong("recovered", reading.missing(&kept));
         let mut medium = reading.into_medium();
         medium.truncate(medium.len() / 4096 * 4096);
         wrong("again", record_again(medium, config.chunk, rng));
         failures.truncate(8);
-        (failures, under_way)
+        (failures, under_way, is_cut_again)
     }
+}
+
+/// What is wrong with the end of a recording that was not cut off. A medium that is well takes the
+/// certificate.
+fn wrong_at_end(
+    told: &Certificate,
+    recorder: &Recorder,
+    reading: &Reading,
+    lied: bool,
+    is_well: bool,
+) -> Vec<String> {
+    let (is_certified, holding) = (recorder.is_certified(), recorder.holding());
+    let is_calm = matches!(told.reason, Reason::SourceEnded | Reason::Asked);
+    let mut wrong = Vec::new();
+    if !lied && is_certified && (!reading.is_proved() || reading.survey.certificate.as_ref() != Some(told)) {
+        wrong.push(format!("{told:?} does not prove itself: {}", reading.reason()));
+    }
+    if !lied && is_certified && !reading.tells(&holding) {
+        wrong.push(format!("held is {holding:?}, told {:?}", reading.survey.ring));
+    }
+    if is_calm && is_well && !is_certified {
+        wrong.push(format!("the medium is well and {told:?} is not certified"));
+    }
+    let adds_up = |of: &&StreamTotals| of.bytes_in == of.stored + of.lost + of.overwritten;
+    let odd = told.streams.iter().filter(|of| !adds_up(of));
+    wrong.extend(odd.map(|of| format!("{of:?} does not add up")));
+    wrong
 }
 
 /// Makes a recording whole that does not prove itself. Returns what is wrong then.

@@ -5,8 +5,8 @@ use network_models::faults::{Behaviour, Jitter};
 use network_models::network::{Config, Side};
 use network_models::passage::{Packet, Passage};
 use network_models::{AnyHop, Chance, Faults, Path, Rate, Wire};
-use record::Recorder;
 use record::format::{Cause, Place, Time};
+use record::{Missed, RawRecorder, Recorder};
 use sha2::{Digest as _, Sha256};
 
 /// Length of a datagram's data in bytes.
@@ -16,16 +16,21 @@ const PIECE_MAX: u64 = 9_000;
 
 /// The bytes of a stream: a function of the place, and never zero.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pattern(pub(super) u64);
+pub(super) struct Pattern {
+    key: u64,
+    /// Number of bytes of the source that came before the stream's first one.
+    passed: u64,
+}
 
 impl Pattern {
     const fn word(self, number: u64) -> u64 {
-        let mixed = (self.0 ^ number).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (self.key ^ number).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed ^ mixed >> 29).wrapping_mul(0x94d0_49bb_1331_11eb) | 0x0101_0101_0101_0101
     }
 
     /// Fills `bytes` with what the stream has from byte `offset` on.
     pub(super) fn fill(self, offset: u64, bytes: &mut [u8]) {
+        let offset = self.passed + offset;
         let skipped = usize::try_from(offset % 8).unwrap_or(0);
         let head = bytes.len().min((8 - skipped) % 8);
         let (first, rest) = bytes.split_at_mut(head);
@@ -82,10 +87,55 @@ enum Kind {
     },
 }
 
+/// Who records.
+#[derive(Debug)]
+pub(super) enum Taker<'a> {
+    Framed(&'a mut Recorder),
+    Raw(&'a mut RawRecorder),
+}
+
+impl Taker<'_> {
+    fn room(&mut self, now: Instant, stream: usize) -> Option<&mut [u8]> {
+        match self {
+            Self::Framed(recorder) => recorder.room(now, stream),
+            Self::Raw(recorder) => recorder.room(now),
+        }
+    }
+
+    fn filled(&mut self, now: Instant, stream: usize, bytes: usize, time: Time) {
+        match self {
+            Self::Framed(recorder) => recorder.filled(now, stream, bytes, time),
+            Self::Raw(recorder) => recorder.filled(bytes),
+        }
+    }
+
+    /// Declares lost bytes. Returns how many were taken: a recording that ends takes no more.
+    fn lose(&mut self, now: Instant, stream: usize, missed: Missed) -> u64 {
+        let before = self.came();
+        match self {
+            Self::Framed(recorder) => {
+                let Missed { bytes, when, place, .. } = missed;
+                recorder.lose(now, stream, bytes, when, place, Cause::Overflow);
+            }
+            Self::Raw(recorder) => recorder.miss(missed),
+        }
+        self.came() - before
+    }
+
+    /// Bytes that have come, those included that were let go before a trigger.
+    const fn came(&self) -> u64 {
+        let progress = match self {
+            Self::Framed(recorder) => recorder.progress(),
+            Self::Raw(recorder) => recorder.progress(),
+        };
+        progress.bytes_in + progress.passed
+    }
+}
+
 /// A recorder, and which of its streams bytes are for.
 #[derive(Debug)]
 pub(super) struct Lane<'a> {
-    pub(super) recorder: &'a mut Recorder,
+    pub(super) recorder: Taker<'a>,
     pub(super) stream: usize,
     pub(super) now: Instant,
     /// What the host's clock says.
@@ -136,16 +186,26 @@ impl Source {
             1 => Kind::Relentless,
             _ => Kind::Network { passage: Box::new(lossy(&mut rng)), sent: 0, expected: 0 },
         };
-        let pattern = Pattern(rng.next_u64());
+        let pattern = Pattern { key: rng.next_u64(), passed: 0 };
         Self { kind, pattern, rate, next: Some(Instant::ZERO), end, came: 0, lost: Vec::new(), rng }
     }
 
     /// A source that waits for room, and ends after `bytes` at `rate`.
     pub(super) fn patient(bytes: u64, rate: u64, start: Instant, rng: &Rng) -> Self {
         let mut rng = rng.fork("patient source");
-        let pattern = Pattern(rng.next_u64());
+        let pattern = Pattern { key: rng.next_u64(), passed: 0 };
         let (next, end) = (Some(start), Some(start + Rate::new(rate * 8).time_of(bytes)));
         Self { kind: Kind::Patient(0), pattern, rate, next, end, came: 0, lost: Vec::new(), rng }
+    }
+
+    /// The recording begins behind the first `passed` bytes: places count from there.
+    pub(super) fn begin_at(&mut self, passed: u64) {
+        self.pattern.passed += passed;
+        self.came -= passed;
+        self.lost.retain_mut(|(from, end)| {
+            (*from, *end) = (from.saturating_sub(passed), end.saturating_sub(passed));
+            *end > 0
+        });
     }
 
     /// Whether the stream comes over a lossy network.
@@ -247,10 +307,8 @@ impl Source {
 
     fn lose(&mut self, lane: &mut Lane<'_>, bytes: u64, place: Place) {
         let Lane { now, time, stream, .. } = *lane;
-        let before = lane.recorder.progress().bytes_in;
-        lane.recorder.lose(now, stream, bytes, time.nanos, place, Cause::Overflow);
-        // A recording that ends takes no more.
-        let taken = lane.recorder.progress().bytes_in - before;
+        let missed = Missed { packets: 0, bytes, when: time.nanos, place };
+        let taken = if bytes > 0 { lane.recorder.lose(now, stream, missed) } else { 0 };
         if taken > 0 {
             self.lost.push((self.came, self.came + taken));
             self.came += taken;

@@ -1,0 +1,76 @@
+//! What must hold of a recording that waits for a trigger: everything young is kept.
+
+use engine::{Instant, Nanos};
+use record::Recorder;
+use record::format::Trigger;
+
+use super::source::Source;
+
+/// What came while a recording waited for a trigger.
+#[derive(Debug, Default)]
+pub(super) struct Triggering {
+    /// How many bytes of each stream had come, at each moment.
+    moments: Vec<(Instant, Vec<u64>)>,
+    /// How many bytes of the streams came before the recording begins, once it does.
+    passed: Option<u64>,
+}
+
+/// What is wrong with the trigger that the medium tells. `must_tell`: it tells of the one that
+/// there was.
+pub(super) fn wrong(told: Option<Trigger>, was: Option<Trigger>, must_tell: bool) -> Vec<String> {
+    let is_so = told == was || told.is_none() && !must_tell;
+    if is_so { Vec::new() } else { vec![format!("{told:?} is told, and there was {was:?}")] }
+}
+
+impl Triggering {
+    /// The sources were asked.
+    pub(super) fn on_taken(&mut self, now: Instant, sources: &[Source]) {
+        self.moments.push((now, sources.iter().map(|source| source.came).collect()));
+    }
+
+    /// Somebody has triggered at `now`, and what came within `keep` is kept. Returns what is
+    /// wrong. A buffer that is short need not have kept everything.
+    pub(super) fn on_triggered(
+        &self,
+        (now, keep): (Instant, Nanos),
+        is_short: bool,
+        recorder: &Recorder,
+        sources: &[Source],
+    ) -> Vec<String> {
+        if is_short {
+            return Vec::new();
+        }
+        let old = self.moments.iter().rfind(|(at, _)| *at + keep < now);
+        let first_young = |(stream, source): (usize, &Source)| {
+            let first = old.map_or(0, |(_, came)| came[stream]);
+            // What is lost before the first byte that is kept is no gap.
+            source.lost.iter().fold(first, |at, (from, end)| if *from <= at { at.max(*end) } else { at })
+        };
+        let young = sources.iter().enumerate().map(first_young).enumerate();
+        let wrong = young.filter(|(stream, first)| recorder.passed(*stream) > *first);
+        let told = wrong.map(|(stream, first)| {
+            let passed = recorder.passed(stream);
+            format!("stream {stream} begins at byte {passed}, and {first} came within {keep} before {now:?}")
+        });
+        told.collect()
+    }
+
+    /// Lets the sources count from the first byte that is recorded, once the recording waits for no
+    /// trigger any more.
+    pub(super) fn on_disarmed(&mut self, recorder: &Recorder, sources: &mut [Source]) {
+        if recorder.is_armed() || self.passed.is_some() {
+            return;
+        }
+        let mut all = 0;
+        for (stream, source) in sources.iter_mut().enumerate() {
+            source.begin_at(recorder.passed(stream));
+            all += recorder.passed(stream);
+        }
+        self.passed = Some(all);
+    }
+
+    /// Bytes that came before the recording begins, and that no source counts any more.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed.unwrap_or(0)
+    }
+}
