@@ -106,7 +106,8 @@ fn a_driver_starts_watches_and_stops_a_recording() {
     let mut machine = Machine::new(values(State::Idle, 0));
     assert_eq!(machine.read(at::MEDIA_BYTES), 1 << 40);
     machine.write(at::WRITING + at::CONTROL, at::START);
-    let start = Command::Start { direction: Direction::Write, first_address: 0, maximum_address: 1 << 40 };
+    let (direction, maximum_address) = (Direction::Write, 1 << 40);
+    let start = Command::Start { direction, first_address: 0, maximum_address, chunks_max: 0 };
     assert_eq!(machine.commands, [start]);
     machine.function.handle_input(Instant::ZERO, Input::Show(values(State::Running, 5_000_000_000)));
     machine.settle();

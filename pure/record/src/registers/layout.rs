@@ -48,6 +48,9 @@ pub const GAPS: u32 = 0x38;
 pub const FILL: u32 = 0x40;
 /// In a direction's registers: most bytes that were in the stream buffer, 64 bits.
 pub const HIGH_WATER: u32 = 0x48;
+/// In a direction's registers: the most chunks that may be used from [`FIRST_ADDRESS`] on, 64 bits;
+/// 0 is no limit. Can be written like [`FIRST_ADDRESS`].
+pub const CHUNKS_MAX: u32 = 0x50;
 
 /// In [`CAPABILITIES`]: the block records.
 pub const CAN_WRITE: u32 = 1 << 0;
@@ -55,7 +58,7 @@ pub const CAN_WRITE: u32 = 1 << 0;
 pub const CAN_READ: u32 = 1 << 1;
 /// In [`CAPABILITIES`]: a recording waits for [`TRIGGER`].
 pub const CAN_TRIGGER: u32 = 1 << 2;
-/// In [`CAPABILITIES`]: addresses can be written.
+/// In [`CAPABILITIES`]: addresses and [`CHUNKS_MAX`] can be written.
 pub const CAN_ADDRESS: u32 = 1 << 3;
 
 /// In [`CONTROL`]: begin.

@@ -54,6 +54,8 @@ pub struct Account {
     pub first_address: u64,
     /// Address behind the last byte that may be used.
     pub maximum_address: u64,
+    /// The most chunks that may be used from the first address on; 0 is no limit.
+    pub chunks_max: u64,
     /// Address behind the last byte that was used.
     pub last_address: u64,
     /// Bytes of the streams that came in, or went out.
@@ -84,7 +86,7 @@ pub struct Values {
     pub chunks: u32,
     /// Whether a recording waits for a trigger.
     pub can_trigger: bool,
-    /// Whether addresses can be written.
+    /// Whether addresses, and the most chunks, can be written.
     pub can_address: bool,
     /// Recording, if it can be done.
     pub write: Option<Account>,
@@ -104,7 +106,7 @@ impl Values {
 /// What a driver asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Begin, between these addresses.
+    /// Begin, between these addresses and with so many chunks.
     Start {
         /// The way that bytes go.
         direction: Direction,
@@ -112,6 +114,8 @@ pub enum Command {
         first_address: u64,
         /// Address behind the last byte that may be used.
         maximum_address: u64,
+        /// The most chunks; 0 is no limit.
+        chunks_max: u64,
     },
     /// End.
     Stop(Direction),
@@ -119,11 +123,12 @@ pub enum Command {
     Trigger,
 }
 
-/// Addresses that a driver wrote for one direction.
+/// What a driver wrote for one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     first_address: Option<u64>,
     maximum_address: Option<u64>,
+    chunks_max: Option<u64>,
 }
 
 /// The block: values that the world shows, and what a driver wrote.
@@ -188,14 +193,15 @@ impl Registers {
         }
         let may_write = self.values.can_address && !is_busy(account.state);
         let asked = &mut self.asked[direction as usize];
-        let (address, now) = match register & !7 {
+        let (written, now) = match register & !7 {
             at::FIRST_ADDRESS => (&mut asked.first_address, account.first_address),
             at::MAXIMUM_ADDRESS => (&mut asked.maximum_address, account.maximum_address),
+            at::CHUNKS_MAX => (&mut asked.chunks_max, account.chunks_max),
             _ => return None,
         };
         if may_write {
-            let before = address.unwrap_or(now);
-            *address = Some(match (is_whole, register & 4) {
+            let before = written.unwrap_or(now);
+            *written = Some(match (is_whole, register & 4) {
                 (true, _) => number,
                 (false, 0) => before & !u64::from(u32::MAX) | number,
                 (false, _) => before & u64::from(u32::MAX) | number << 32,
@@ -218,6 +224,7 @@ impl Registers {
                 direction,
                 first_address: asked.first_address.unwrap_or(account.first_address),
                 maximum_address: asked.maximum_address.unwrap_or(account.maximum_address),
+                chunks_max: asked.chunks_max.unwrap_or(account.chunks_max),
             })
         } else {
             None
@@ -272,6 +279,7 @@ impl Registers {
             at::CONTROL => (account.state as u64) << 32,
             at::FIRST_ADDRESS => asked.first_address.unwrap_or(account.first_address),
             at::MAXIMUM_ADDRESS => asked.maximum_address.unwrap_or(account.maximum_address),
+            at::CHUNKS_MAX => asked.chunks_max.unwrap_or(account.chunks_max),
             at::LAST_ADDRESS => account.last_address,
             at::BYTES => account.bytes,
             at::BYTES_STORED => account.bytes_stored,

@@ -71,17 +71,23 @@ fn addresses_are_written_whole_or_by_halves_before_a_start() {
     assert_eq!(registers.write(first, &0x10_0000_u64.to_le_bytes()), None);
     assert_eq!(registers.write(maximum + 4, &9_u32.to_le_bytes()), None);
     assert_eq!(wide(&mut registers, maximum), 0x9_2345_6789);
+    let chunks = at::WRITING + at::CHUNKS_MAX;
+    assert_eq!(
+        (registers.write(chunks + 4, &3_u32.to_le_bytes()), wide(&mut registers, chunks)),
+        (None, 3 << 32)
+    );
     let start = at::START.to_le_bytes();
     let asked = Command::Start {
         direction: Direction::Write,
         first_address: 0x10_0000,
         maximum_address: 0x9_2345_6789,
+        chunks_max: 0x3_0000_0000,
     };
     assert_eq!(registers.write(at::WRITING, &start), Some(asked));
     // While it runs, neither an address nor another start is taken.
     assert!(registers.show(values(State::Running)));
     assert_eq!(registers.write(first, &7_u64.to_le_bytes()), None);
-    assert_eq!(wide(&mut registers, first), 0);
+    assert_eq!((wide(&mut registers, first), wide(&mut registers, chunks)), (0, 0));
     assert_eq!(registers.write(at::WRITING, &start), None);
     assert_eq!(registers.write(at::WRITING, &at::STOP.to_le_bytes()), Some(Command::Stop(Direction::Write)));
 }

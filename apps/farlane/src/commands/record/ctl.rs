@@ -137,7 +137,7 @@ fn status(status: &Status) -> Value {
     json!({ "kind": kind, "state": status.state.word(),
         "medium": { "bytes": status.medium.bytes, "model": status.medium.model },
         "start_address": status.start_address, "maximum_address": status.maximum_address,
-        "last_address": status.last_address, "chunk_bytes": status.chunk,
+        "chunks_max": status.chunks_max, "last_address": status.last_address, "chunk_bytes": status.chunk,
         "bytes_in": progress.bytes_in, "bytes_stored": progress.stored,
         "bytes_acknowledged": progress.acknowledged, "bytes_lost": progress.lost,
         "bytes_overwritten": progress.overwritten, "ring": status.is_ring,

@@ -88,6 +88,8 @@ pub struct Status {
     pub start_address: u64,
     /// No byte of the medium at or behind this address is written or read.
     pub maximum_address: u64,
+    /// The most chunks that are written from the first address on; 0 is no limit.
+    pub chunks_max: u64,
     /// The byte of the medium behind the data that was written or sent last; 0 if there are none.
     pub last_address: u64,
     /// The size of the buffer in bytes.
@@ -122,6 +124,7 @@ impl Status {
             medium: Medium::default(),
             start_address: 0,
             maximum_address: 0,
+            chunks_max: 0,
             last_address: 0,
             buffer: 0,
             chunk: 0,
@@ -217,7 +220,8 @@ impl Handle {
         let (start_address, maximum_address) = (status.start_address, status.maximum_address);
         let state = if pre_trigger.is_some() { State::Armed } else { State::Running };
         let idle = Status::idle(status.direction);
-        *status = Status { state, pre_trigger, can_address, start_address, maximum_address, ..idle };
+        let bounds = Status { start_address, maximum_address, chunks_max: status.chunks_max, ..idle };
+        *status = Status { state, pre_trigger, can_address, ..bounds };
         // What was asked of the recording before does not concern this one.
         self.requests().clear();
         self.told.stop.store(false, Ordering::Relaxed);
@@ -226,11 +230,13 @@ impl Handle {
         true
     }
 
-    /// The same, from and up to these addresses, where it is one that can be told.
-    pub fn start_between(&self, first: u64, maximum: u64) -> bool {
+    /// The same, from and up to these addresses, and with so many chunks at most (0 is no limit),
+    /// where it is one that can be told.
+    pub fn start_between(&self, first: u64, maximum: u64, chunks: u64) -> bool {
         self.update(|status| {
             if status.can_address && !status.state.is_under_way() {
                 (status.start_address, status.maximum_address) = (first, maximum);
+                status.chunks_max = chunks;
             }
         });
         self.start()

@@ -18,8 +18,8 @@ impl Panel for Handle {
     fn obey(&mut self, command: Command) {
         // The registers take commands for the direction that they show alone.
         match command {
-            Command::Start { first_address, maximum_address, .. } => {
-                self.start_between(first_address, maximum_address);
+            Command::Start { first_address, maximum_address, chunks_max, .. } => {
+                self.start_between(first_address, maximum_address, chunks_max);
             }
             Command::Stop(_) => self.stop(),
             Command::Trigger => {
@@ -46,6 +46,7 @@ fn values(status: &Status) -> Values {
         state: shown(status.state),
         first_address: status.start_address,
         maximum_address: status.maximum_address,
+        chunks_max: status.chunks_max,
         last_address: status.last_address,
         bytes: progress.bytes_in,
         bytes_stored: progress.stored,
