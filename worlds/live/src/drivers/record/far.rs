@@ -6,10 +6,11 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use engine::Buffer;
+use engine::{Buffer, Instant};
 use nvme::media::{Completion, IoId, MediaError, MediumId, Operation, Request};
 use record::{Fault, Input};
 
+use super::reads::Block;
 use super::source;
 use crate::media::remote::RemoteMedium;
 use crate::sys::clock::Clock;
@@ -28,9 +29,18 @@ pub struct Far {
     /// The recorder's name of each request under way; `None` for a sync.
     names: Vec<Option<u64>>,
     free: Vec<u32>,
-    waiting: VecDeque<(Option<u64>, Operation)>,
+    waiting: VecDeque<Waiting>,
     ended: VecDeque<Input>,
+    /// Where each read under way goes, by its request; nowhere if nobody wants it any more.
+    reads: Vec<Option<Wanted>>,
+    read: VecDeque<(u64, Block, io::Result<usize>)>,
     alone: Option<Alone>,
+}
+
+/// A read that is under way.
+enum Wanted {
+    Into(Block, usize),
+    No,
 }
 
 /// The operation that is waited for alone.
@@ -40,6 +50,14 @@ struct Alone {
     bytes: Vec<u8>,
     /// How it ended.
     result: Option<Result<(), MediaError>>,
+}
+
+/// A request that waits for its turn.
+struct Waiting {
+    name: Option<u64>,
+    operation: Operation,
+    /// Where a read goes.
+    into: Option<Wanted>,
 }
 
 impl fmt::Debug for Far {
@@ -64,8 +82,9 @@ impl Far {
     pub fn new(clock: Clock, medium: RemoteMedium) -> Self {
         let names = vec![None; REQUESTS_MAX as usize];
         let free = (0..REQUESTS_MAX).rev().collect();
-        let (waiting, ended) = (VecDeque::new(), VecDeque::new());
-        Self { clock, medium, names, free, waiting, ended, alone: None }
+        let (waiting, ended, read) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        let reads = (0..REQUESTS_MAX).map(|_| None).collect();
+        Self { clock, medium, names, free, waiting, ended, reads, read, alone: None }
     }
 
     /// The size of the namespace in bytes.
@@ -83,23 +102,62 @@ impl Far {
     }
 
     pub(super) fn write(&mut self, name: u64, offset: u64, data: Buffer) {
-        self.waiting.push_back((Some(name), Operation::Write { offset, data, durable: false }));
+        let operation = Operation::Write { offset, data, durable: false };
+        self.waiting.push_back(Waiting { name: Some(name), operation, into: None });
     }
 
     pub(super) fn sync(&mut self) {
         // It concerns writes that have ended, and need not wait for others.
-        self.waiting.push_front((None, Operation::Flush));
+        self.waiting.push_front(Waiting { name: None, operation: Operation::Flush, into: None });
+    }
+
+    /// Begins to read `length` bytes, whole blocks of the namespace, into `block`. Gives the block
+    /// back if the namespace has not so many bytes there.
+    pub(super) fn read(&mut self, name: u64, offset: u64, block: Block, length: usize) -> Result<(), Block> {
+        let unit = u64::from(self.medium.block());
+        let is_whole = offset.is_multiple_of(unit) && (length as u64).is_multiple_of(unit);
+        let is_there = offset.checked_add(length as u64).is_some_and(|end| end <= self.bytes());
+        let Some(bytes) = u32::try_from(length).ok().filter(|bytes| *bytes > 0 && is_whole && is_there)
+        else {
+            return Err(block);
+        };
+        let operation = Operation::Read { offset, length: bytes };
+        self.waiting.push_back(Waiting {
+            name: Some(name),
+            operation,
+            into: Some(Wanted::Into(block, length)),
+        });
+        Ok(())
+    }
+
+    /// A read that has ended: its name, its block, and the number of bytes there.
+    pub(super) fn next_read(&mut self) -> Option<(u64, Block, io::Result<usize>)> {
+        self.read.pop_front()
+    }
+
+    /// Nobody wants what is being read.
+    pub(super) fn forget_reads(&mut self) {
+        self.waiting.retain(|waiting| waiting.into.is_none());
+        self.reads.iter_mut().flatten().for_each(|wanted| *wanted = Wanted::No);
+        self.read.clear();
+    }
+
+    /// How long the device may be left alone.
+    pub(super) fn patience(&self) -> Duration {
+        let now = self.clock.now();
+        let left = |at: Instant| Duration::from_nanos(at.as_nanos().saturating_sub(now.as_nanos()));
+        self.medium.poll_timeout().map_or(SLEEP_MAX, left).min(SLEEP_MAX)
     }
 
     /// Starts what waits, as far as the device takes it, and takes what has ended.
     pub(super) fn submit(&mut self) {
         while let (Some(id), false) = (self.free.last().copied(), self.waiting.is_empty()) {
-            let Some((name, operation)) = self.waiting.pop_front() else { break };
+            let Some(Waiting { name, operation, into }) = self.waiting.pop_front() else { break };
             self.free.pop();
-            self.names[id as usize] = name;
+            (self.names[id as usize], self.reads[id as usize]) = (name, into);
             self.medium.submit(request(IoId(id), operation));
         }
-        let Self { ended, alone, names, free, .. } = self;
+        let Self { ended, alone, names, free, reads, read, .. } = self;
         self.medium.reap(&mut |completion| match completion {
             Completion::Data { id: ALONE, offset, data } => {
                 let (Some(Alone { bytes, .. }), start) = (alone.as_mut(), offset as usize) else { return };
@@ -107,17 +165,32 @@ impl Far {
                     place.copy_from_slice(&data);
                 }
             }
-            // A recorder reads nothing.
-            Completion::Data { .. } => {}
+            Completion::Data { id: IoId(id), offset, data } => {
+                if let Some(Some(Wanted::Into(block, length))) = reads.get_mut(id as usize) {
+                    block.put(offset as usize, &data, *length);
+                }
+            }
             Completion::Done { id: ALONE, result } => {
                 if let Some(alone) = alone {
                     alone.result = Some(result);
                 }
             }
             Completion::Done { id: IoId(id), result } => {
-                let result = result.map_err(fault);
                 free.push(id);
-                ended.push_back(match names[id as usize].take() {
+                let name = names[id as usize].take();
+                if let Some(wanted) = reads[id as usize].take() {
+                    if let (Wanted::Into(block, length), Some(name)) = (wanted, name) {
+                        let result = result.map(|()| length);
+                        read.push_back((
+                            name,
+                            block,
+                            result.map_err(|why| io::Error::other(why.to_string())),
+                        ));
+                    }
+                    return;
+                }
+                let result = result.map_err(fault);
+                ended.push_back(match name {
                     Some(name) => Input::Written { name, result },
                     None => Input::Synced(result),
                 });
@@ -144,10 +217,7 @@ impl Far {
                 }
                 alone => self.alone = alone,
             }
-            let now = self.clock.now();
-            let due = self.medium.poll_timeout();
-            let left = due.map(|at| Duration::from_nanos(at.as_nanos().saturating_sub(now.as_nanos())));
-            source::sleep(&mut [], &[Some(self.medium.poll_fd())], left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX))?;
+            source::sleep(&mut [], &[Some(self.medium.poll_fd())], self.patience())?;
         }
     }
 

@@ -1,16 +1,18 @@
 //! Many reads of a recording under way at once, handed over in order.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::ops::{ControlFlow, Deref};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use record::format::ALIGNMENT;
 use rustix::fs::OFlags;
 
+use super::far::Far;
 use super::reading::Store;
 use super::source;
 use crate::media::file::kernel::{Call, Kernel};
@@ -34,6 +36,14 @@ impl Block {
         let bytes = vec![0; room + ALIGNMENT as usize];
         let start = bytes.as_ptr().align_offset(ALIGNMENT as usize).min(ALIGNMENT as usize);
         Self { bytes, start, length: 0 }
+    }
+
+    /// Puts bytes to a place among the first `length`, as many as lie there.
+    pub(super) fn put(&mut self, at: usize, bytes: &[u8], length: usize) {
+        let place = self.start + at..self.start + at.saturating_add(bytes.len()).min(length);
+        if let Some(place) = self.bytes.get_mut(place) {
+            place.copy_from_slice(&bytes[..place.len()]);
+        }
     }
 
     /// How many bytes it can take.
@@ -68,20 +78,10 @@ pub(super) struct Ends<'a> {
 
 /// Reads `pieces` and hands them over in their order, until `take` has enough.
 pub(super) fn read(store: &Store, pieces: impl Iterator<Item = Piece>, ends: &mut Ends<'_>) {
-    match store {
-        Store::File(file) => match Reads::of(file) {
-            Ok(reads) => reads.run(store, pieces, ends),
-            Err(error) => {
-                let _ = (ends.take)(Err(error));
-            }
-        },
-        Store::Far(_) | Store::Striped(_) => {
-            for piece in pieces {
-                let block = again(store, piece, (ends.spare)());
-                if (ends.take)(block).is_break() {
-                    return;
-                }
-            }
+    match Reads::of(store) {
+        Ok(reads) => reads.run(pieces, ends),
+        Err(error) => {
+            let _ = (ends.take)(Err(error));
         }
     }
 }
@@ -93,38 +93,130 @@ fn again(store: &Store, piece: Piece, mut block: Block) -> io::Result<Block> {
     Ok(block)
 }
 
-struct Reads {
-    kernel: Kernel,
-    /// The pieces under way, the oldest first; a read's name is its number modulo [`READS_MAX`].
-    pieces: VecDeque<Piece>,
-    first: usize,
-    ended: Vec<Option<(Block, io::Result<usize>)>>,
+/// A medium that carries out many reads at once.
+enum Lane<'a> {
+    File(Box<Kernel>),
+    Far(&'a RefCell<Box<Far>>),
 }
 
-impl Reads {
-    /// Reads past the page cache where the file system can: who reads a recording reads it once.
+impl<'a> Lane<'a> {
+    /// The lane of a medium that is not striped.
+    ///
+    /// Files are read past the page cache where the file system can: who reads a recording reads it
+    /// once.
     ///
     /// # Errors
     /// When the system has no descriptor left.
-    fn of(file: &File) -> io::Result<Self> {
+    fn of(store: &'a Store) -> io::Result<Option<Self>> {
+        let file = match store {
+            Store::File(file) => file,
+            Store::Far(far) => return Ok(Some(Self::Far(far))),
+            Store::Striped(_) => return Ok(None),
+        };
         let direct = OFlags::DIRECT.bits().cast_signed();
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(direct).open(own);
         // A file that can be read here, but not by another descriptor, is read one by one.
         let ring = direct.is_ok();
         let file = direct.or_else(|_| file.try_clone())?;
-        let ended = (0..READS_MAX).map(|_| None).collect();
-        Ok(Self { kernel: Kernel::new(file, ring).0, pieces: VecDeque::new(), first: 0, ended })
+        Ok(Some(Self::File(Box::new(Kernel::new(file, ring).0))))
     }
 
-    fn run(mut self, store: &Store, mut pieces: impl Iterator<Item = Piece>, ends: &mut Ends<'_>) {
+    /// Begins a read. Gives the block back if the medium can't do it at once with others.
+    fn start(&mut self, name: usize, offset: u64, block: Block, length: usize) -> Result<(), Block> {
+        match self {
+            Self::File(kernel) => {
+                let Block { bytes: block, start, .. } = block;
+                let call = Call::Fill { offset, block, start, length };
+                kernel.start(u32::try_from(name).unwrap_or(u32::MAX), call);
+                Ok(())
+            }
+            Self::Far(far) => far.borrow_mut().read(name as u64, offset, block, length),
+        }
+    }
+
+    /// Tells the system or the device of what was begun.
+    fn submit(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(kernel) => kernel.submit(),
+            Self::Far(far) => {
+                far.borrow_mut().submit();
+                Ok(())
+            }
+        }
+    }
+
+    /// A read that has ended: its name, its block, and the number of bytes there.
+    fn next_ended(&mut self) -> Option<(usize, Block, io::Result<usize>)> {
+        match self {
+            Self::File(kernel) => loop {
+                let (name, call, result) = kernel.next_ended()?;
+                if let Call::Fill { block: bytes, start, .. } = call {
+                    return Some((name as usize, Block { bytes, start, length: 0 }, result));
+                }
+            },
+            Self::Far(far) => {
+                let (name, block, result) = far.borrow_mut().next_read()?;
+                Some((usize::try_from(name).unwrap_or(usize::MAX), block, result))
+            }
+        }
+    }
+
+    fn poll_fd(&self) -> Option<RawFd> {
+        match self {
+            Self::File(kernel) => kernel.poll_fd(),
+            Self::Far(far) => Some(far.borrow().poll_fd()),
+        }
+    }
+
+    /// How long it may be left alone.
+    fn patience(&self) -> Duration {
+        match self {
+            Self::File(_) => SLEEP_MAX,
+            Self::Far(far) => far.borrow().patience().min(SLEEP_MAX),
+        }
+    }
+}
+
+impl Drop for Lane<'_> {
+    fn drop(&mut self) {
+        if let Self::Far(far) = self {
+            far.borrow_mut().forget_reads();
+        }
+    }
+}
+
+/// The reads of a medium, or of all members of a set: together [`READS_MAX`] at most.
+struct Reads<'a> {
+    store: &'a Store,
+    /// One for each member of a set, or for the only medium.
+    lanes: Vec<Option<Lane<'a>>>,
+    /// The pieces under way, the oldest first; a read's name is its number modulo [`READS_MAX`].
+    pieces: VecDeque<Piece>,
+    first: usize,
+    ended: Vec<Option<(Block, io::Result<usize>)>>,
+}
+
+impl<'a> Reads<'a> {
+    /// # Errors
+    /// When the system has no descriptor left.
+    fn of(store: &'a Store) -> io::Result<Self> {
+        let lanes = match store {
+            Store::Striped(all) => all.members().iter().map(Lane::of).collect::<io::Result<_>>()?,
+            only => vec![Lane::of(only)?],
+        };
+        let ended = (0..READS_MAX).map(|_| None).collect();
+        Ok(Self { store, lanes, pieces: VecDeque::new(), first: 0, ended })
+    }
+
+    fn run(mut self, mut pieces: impl Iterator<Item = Piece>, ends: &mut Ends<'_>) {
         loop {
             while self.pieces.len() < READS_MAX {
                 let Some(piece) = pieces.next() else { break };
                 self.start(piece, (ends.spare)());
             }
             // A refusal leaves the read without an end, and it is carried out below.
-            let submitted = self.kernel.submit();
+            let submitted = self.submit();
             let Some(piece) = self.pieces.front().copied() else { return };
             let (block, result) = match submitted.and_then(|()| self.wait()) {
                 Ok(ended) => ended,
@@ -138,7 +230,7 @@ impl Reads {
             // A read that failed or was cut is carried out again, and then counts.
             let block = match result {
                 Ok(length) if length == piece.length => Ok(Block { length, ..block }),
-                _ => again(store, piece, block),
+                _ => again(self.store, piece, block),
             };
             if (ends.take)(block).is_break() {
                 return;
@@ -148,10 +240,22 @@ impl Reads {
 
     fn start(&mut self, piece: Piece, block: Block) {
         let name = (self.first + self.pieces.len()) % READS_MAX;
-        let Block { bytes: block, start, .. } = block;
-        let call = Call::Fill { offset: piece.offset, block, start, length: piece.length };
-        self.kernel.start(u32::try_from(name).unwrap_or(u32::MAX), call);
         self.pieces.push_back(piece);
+        let place = match self.store {
+            Store::Striped(all) => all.place(piece.offset, piece.length),
+            Store::File(_) | Store::Far(_) => Some((0, piece.offset)),
+        };
+        let lane = place.and_then(|(member, offset)| Some((self.lanes.get_mut(member)?.as_mut()?, offset)));
+        let refused = match lane {
+            Some((lane, offset)) => lane.start(name, offset, block, piece.length).err(),
+            None => Some(block),
+        };
+        // It is read alone, once it is the oldest.
+        self.ended[name] = refused.map(|block| (block, Err(io::ErrorKind::WouldBlock.into())));
+    }
+
+    fn submit(&mut self) -> io::Result<()> {
+        self.lanes.iter_mut().flatten().try_for_each(Lane::submit)
     }
 
     /// Waits for the oldest read.
@@ -161,14 +265,17 @@ impl Reads {
                 return Ok(ended);
             }
             let mut has_ended = false;
-            while let Some((name, call, result)) = self.kernel.next_ended() {
-                let Call::Fill { block: bytes, start, .. } = call else { continue };
-                self.ended[name as usize] = Some((Block { bytes, start, length: 0 }, result));
-                has_ended = true;
+            for lane in self.lanes.iter_mut().flatten() {
+                while let Some((name, block, result)) = lane.next_ended() {
+                    self.ended[name] = Some((block, result));
+                    has_ended = true;
+                }
             }
             if !has_ended {
-                source::sleep(&mut [], &[self.kernel.poll_fd()], SLEEP_MAX)?;
-                self.kernel.submit()?;
+                let lanes = || self.lanes.iter().flatten();
+                let fds: Vec<_> = lanes().map(Lane::poll_fd).collect();
+                source::sleep(&mut [], &fds, lanes().map(Lane::patience).min().unwrap_or(SLEEP_MAX))?;
+                self.submit()?;
             }
         }
     }
@@ -179,6 +286,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::drivers::record::striped::Stripes;
 
     #[test]
     fn pieces_come_in_order_and_the_last_is_cut() {
@@ -195,5 +303,47 @@ mod tests {
         };
         read(&store, (0..).map(piece), &mut Ends { spare: &mut || Block::of(20_480), take });
         assert!(read_bytes == bytes, "{} of {} bytes", read_bytes.len(), bytes.len());
+    }
+
+    /// Members that are not equally long, and pieces of any place and length: what comes is what
+    /// one read after the other brings, and the reads under way are many, and no more than allowed.
+    #[test]
+    fn members_of_a_set_are_read_at_once_and_in_order() {
+        const CHUNK: u32 = 16 << 10;
+        let mut fill = engine::Rng::from_seed(7);
+        let mut member = |index: u32, chunks: usize| {
+            let mut bytes = vec![0; chunks * CHUNK as usize + 4096 * index as usize];
+            fill.fill(&mut bytes);
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), bytes).unwrap();
+            Store::open(file.path(), false).unwrap().0
+        };
+        let members = vec![member(0, 60), member(1, 64), member(2, 58)];
+        let store = Store::Striped(Stripes::of(members, CHUNK));
+        let mut rng = engine::Rng::from_seed(8);
+        let pieces: Vec<_> = (0..400)
+            .map(|_| {
+                let length = usize::try_from(1 + rng.below(6)).unwrap() * 4096;
+                Piece { offset: rng.below(200 * 4) * 4096, length }
+            })
+            .collect();
+        let (under_way, most) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        let mut spare = || {
+            under_way.set(under_way.get() + 1);
+            most.set(most.get().max(under_way.get()));
+            Block::of(6 * 4096)
+        };
+        let mut asked = pieces.iter();
+        let mut take = |block: io::Result<Block>| {
+            under_way.set(under_way.get() - 1);
+            let (piece, block) = (asked.next().unwrap(), block.unwrap());
+            let mut expected = vec![0; piece.length];
+            let length = store.read_at(&mut expected, piece.offset).unwrap();
+            assert!(*block == expected[..length], "{piece:?} has other bytes");
+            ControlFlow::Continue(())
+        };
+        read(&store, pieces.iter().copied(), &mut Ends { spare: &mut spare, take: &mut take });
+        assert!(asked.next().is_none(), "all pieces come");
+        assert_eq!((most.get(), under_way.get()), (READS_MAX, 0));
     }
 }

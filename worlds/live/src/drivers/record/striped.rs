@@ -146,8 +146,26 @@ impl Stripes {
         self.chunk
     }
 
+    #[cfg(test)]
+    pub(super) const fn of(members: Vec<Store>, chunk: u32) -> Self {
+        Self { members, chunk, name: [7; 16] }
+    }
+
     fn count(&self) -> u32 {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The members in their order.
+    pub(super) fn members(&self) -> &[Store] {
+        &self.members
+    }
+
+    /// The member that has all of these bytes, and where it has them; `None` if several have.
+    pub(super) fn place(&self, offset: u64, length: usize) -> Option<(usize, u64)> {
+        let chunk = u64::from(self.chunk);
+        let (member, slot) = Member::place(self.count(), offset / chunk);
+        let is_one = offset % chunk + length as u64 <= chunk;
+        is_one.then(|| (member as usize, slot * chunk + offset % chunk))
     }
 
     /// Each member with its number.
