@@ -18,8 +18,9 @@ fn parse_address(text: &str) -> Result<u64, String> {
 pub(crate) struct RawArgs {
     /// Write the stream's bytes alone, without a container, from an address of the medium on.
     ///
-    /// One --from that is no source of packets goes to one --to. Nothing on the medium tells what
-    /// is there: the report does, e.g. --raw --start-address 1GiB --maximum-address 2GiB
+    /// One --from goes to one --to. Datagrams lie one behind the other without heads, and lost
+    /// ones keep their place where sequence= tells of them. Nothing on the medium tells what is
+    /// there: the report does, e.g. --raw --start-address 1GiB --maximum-address 2GiB
     #[arg(long, conflicts_with_all = ["ring", "sign", "pre_trigger", "each"])]
     pub(crate) raw: bool,
     /// The address of the first byte on the medium, a multiple of 4096

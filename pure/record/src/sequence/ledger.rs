@@ -15,6 +15,8 @@ pub struct Losses {
     pub wire: Loss,
     /// Whether an unknown number of packets is missing besides.
     pub unknown: bool,
+    /// Whether the datagram was counted as lost before it came, or came before.
+    pub is_old: bool,
 }
 
 /// The account of a socket. The kernel counts what it drops, and numbers of packets tell the same
@@ -53,7 +55,8 @@ impl Ledger {
         if self.datagrams - self.last_drop > REMEMBERED {
             self.dropped = 0;
         }
-        Losses { socket, wire: self.on_wire(missing), unknown: numbered == Numbered::Anew }
+        let is_old = matches!(numbered, Numbered::Late | Numbered::Twice);
+        Losses { socket, wire: self.on_wire(missing), unknown: numbered == Numbered::Anew, is_old }
     }
 
     /// What is missing at the end.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::view::View;
 use super::{first, print, print_json, recorder, sources};
-use crate::args::{DigestArg, RecordArgs};
+use crate::args::{DigestArg, RecordArgs, SourceUrl, UdpUrl};
 use crate::error::Error;
 
 /// Refuses what can't be recorded so, and lets others know between which addresses it will be.
@@ -24,6 +24,7 @@ pub(super) fn check(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
     handle.update(|status| {
         status.can_address = args.control.on_demand;
         (status.start_address, status.maximum_address) = (start, end.unwrap_or(0));
+        status.chunks_max = args.raw.chunks.unwrap_or(0);
     });
     Ok(())
 }
@@ -32,6 +33,7 @@ pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
     // Somebody who starts it may have written other addresses.
     let status = handle.status();
     let (start, end) = (status.start_address, Some(status.maximum_address).filter(|end| *end > 0));
+    let chunks = Some(status.chunks_max).filter(|chunks| *chunks > 0);
     let is_page = |address: u64| address.is_multiple_of(u64::from(ALIGNMENT));
     if !is_page(start) || end.is_some_and(|end| !is_page(end) || end <= start) {
         let end = end.unwrap_or(u64::MAX);
@@ -39,19 +41,32 @@ pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
             format!("addresses {start} to {end}: expected multiples of {ALIGNMENT}, the first one less");
         return Err(Error::Raw { why });
     }
-    let source = sources::open(&args.from[0], args)?;
-    if source.content() != Content::Bytes || source.has_packets() {
-        let why = format!("{}: expected a source of bytes, and not of packets", sources::name(&args.from[0]));
+    let source = sources::open(&without_heads(&args.from[0]), args)?;
+    if source.content() != Content::Bytes {
+        let name = sources::name(&args.from[0]);
+        let why =
+            format!("{name}: expected a source of bytes or of datagrams, and not of an interface's packets");
         return Err(Error::Raw { why });
     }
     let (buffer, has_digest) = (recorder::chunks(args)?, args.proof.digest != DigestArg::None);
     let config = RawConfig::new(args.chunk, start);
-    let config = RawConfig { buffer, end, chunks: args.raw.chunks, has_digest, ..config };
+    let config = RawConfig { buffer, end, chunks, has_digest, ..config };
     let target = recorder::target(first(&args.to))?;
     let limits = Limits { time: args.time, bytes: args.size };
     let recorded = run((target, args.force), config, source, limits, (args, handle));
     let recorded = recorded?;
     report(args, start, handle, &recorded)
+}
+
+/// The same source, whose datagrams have no heads. A gap takes its place only before what came
+/// behind it, so that nobody waits for datagrams in another order.
+fn without_heads(url: &SourceUrl) -> SourceUrl {
+    match url {
+        SourceUrl::Udp(udp) => {
+            SourceUrl::Udp(Box::new(UdpUrl { payload: true, window: 0, ..udp.as_ref().clone() }))
+        }
+        other => other.clone(),
+    }
 }
 
 fn run(

@@ -32,13 +32,19 @@ pub(super) fn check(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
         }
     }
     let has_packets = args.from.iter().any(|url| matches!(url, SourceUrl::Udp(_) | SourceUrl::Packets(_)));
-    if has_packets && args.chunk < CHUNK_OF_PACKETS_MIN {
+    // Without a container, a datagram may lie across chunks.
+    if has_packets && !args.raw.raw { check_packets(args.chunk) } else { Ok(()) }
+}
+
+/// Checks that the longest datagram has room in a chunk of `chunk` bytes.
+pub(crate) fn check_packets(chunk: u32) -> Result<(), Error> {
+    if chunk < CHUNK_OF_PACKETS_MIN {
         let expected = format!(
             "{} KiB or more, so that the longest datagram has room in a chunk; {} KiB is usual",
             CHUNK_OF_PACKETS_MIN >> 10,
             CHUNK_DEFAULT >> 10
         );
-        return Err(Error::Range { what: "--chunk with packets", value: args.chunk.into(), expected });
+        return Err(Error::Range { what: "--chunk with packets", value: chunk.into(), expected });
     }
     Ok(())
 }

@@ -16,9 +16,10 @@ use super::source::{self, Source, Took};
 use super::{DROPPED_AT_ONCE, Ends, Limits, Recorded, SLEEP_MAX, TOLD_EVERY, UPDATED_EVERY, real_time};
 use crate::sys::clock::Clock;
 
-/// Records the bytes of `source` to `target`, from the first address of `config` on. What lies
-/// outside of the addresses stays as it is. Otherwise as [`record`](super::record()); in the
-/// result, `is_certified` says whether everything that counts as stored is durable.
+/// Records the bytes of `source`, those of its datagrams one behind the other, to `target`, from
+/// the first address of `config` on. What lies outside of the addresses stays as it is. Otherwise
+/// as [`record`](super::record()); in the result, `is_certified` says whether everything that
+/// counts as stored is durable.
 ///
 /// # Errors
 /// When the medium can't be opened, is in use or too small, when it holds something at the first
@@ -73,9 +74,9 @@ impl Session {
             let now = self.clock.now();
             let left = self.ends.bytes.map(|most| most.saturating_sub(self.recorder.progress().bytes_in));
             if handle.is_stopped() {
-                self.recorder.finish(Reason::Asked);
+                self.end(now, Reason::Asked);
             } else if left == Some(0) || self.ends.time.is_some_and(|end| now >= end) {
-                self.recorder.finish(Reason::Limit);
+                self.end(now, Reason::Limit);
             }
             let has_moved = self.take(now, left);
             let has_ended = self.serve(now, has_moved)?;
@@ -96,8 +97,16 @@ impl Session {
         let certificate = self.ended.take().ok_or(io::ErrorKind::UnexpectedEof)?;
         let (gaps, is_certified) = (self.recorder.gaps().to_vec(), self.recorder.is_durable());
         let broken = vec![self.source.broken().map(str::to_owned)];
-        let (heard, triggered) = (vec![None], None);
+        let (heard, triggered) = (vec![self.source.heard()], None);
         Ok(Recorded { certificate, gaps, is_certified, heard, triggered, broken })
+    }
+
+    /// Ends the recording. What a socket has is recorded first, unless a limit is reached.
+    fn end(&mut self, now: Instant, reason: Reason) {
+        if self.recorder.is_recording() {
+            self.source.finish_raw(now, &mut self.recorder, reason == Reason::Asked);
+            self.recorder.finish(reason);
+        }
     }
 
     fn update(&self, handle: &Handle) {
@@ -118,6 +127,9 @@ impl Session {
         if self.source.is_over() {
             self.recorder.finish(Reason::SourceEnded);
             return false;
+        }
+        if self.source.has_packets() {
+            return self.source.take_raw(now, &mut self.recorder, left);
         }
         let most = usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let drops = self.source.drops() && self.recorder.is_recording();

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use engine::{Instant, Nanos};
-use record::Recorder;
 use record::format::Content;
+use record::{RawRecorder, Recorder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::datagrams::{Datagrams, Heard};
@@ -97,6 +97,22 @@ impl Source {
             Kind::Datagrams(datagrams) => datagrams.take(now, stream, recorder, left),
             Kind::Packets(packets) => packets.take(now, stream, recorder, left),
             _ => false,
+        }
+    }
+
+    /// Records the bytes of datagrams that have come without a container, about `left` bytes at
+    /// most. Returns whether there were any.
+    pub(super) fn take_raw(&mut self, now: Instant, recorder: &mut RawRecorder, left: Option<u64>) -> bool {
+        match &mut self.kind {
+            Kind::Datagrams(datagrams) => datagrams.take_raw(now, recorder, left),
+            _ => false,
+        }
+    }
+
+    /// The recording without a container ends, as [`Source::finish`] has it.
+    pub(super) fn finish_raw(&mut self, now: Instant, recorder: &mut RawRecorder, drain: bool) {
+        if let Kind::Datagrams(datagrams) = &mut self.kind {
+            datagrams.finish_raw(now, recorder, drain);
         }
     }
 

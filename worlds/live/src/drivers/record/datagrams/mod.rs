@@ -1,6 +1,8 @@
 //! Datagrams become records of packets in the chunk that is written. They cannot wait: what has no
 //! room is received all the same, counted, and declared lost.
 
+mod raw;
+
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -84,13 +86,8 @@ impl Desk<'_> {
     }
 
     fn declare(&mut self, losses: &Losses, when: u64) {
-        for (loss, place) in [(losses.socket, Place::Socket), (losses.wire, Place::Wire)] {
-            if loss.packets > 0 {
-                self.miss(loss, when, place);
-            }
-        }
-        if losses.unknown {
-            self.miss(Loss::default(), when, Place::Wire);
+        for (loss, place) in each(losses) {
+            self.miss(loss, when, place);
         }
     }
 
@@ -128,6 +125,13 @@ impl Desk<'_> {
         let missed = Missed { packets: 1, bytes, when, place: Place::Ring };
         self.recorder.miss(self.now, self.stream, missed);
     }
+}
+
+/// What was lost where.
+fn each(losses: &Losses) -> impl Iterator<Item = (Loss, Place)> {
+    let known = [(losses.socket, Place::Socket), (losses.wire, Place::Wire)];
+    let unknown = losses.unknown.then(|| (Loss::default(), Place::Wire));
+    known.into_iter().filter(|(loss, _)| loss.packets > 0).chain(unknown)
 }
 
 fn write_head(room: &mut [u8], length: usize, flags: PacketFlags, time: Time) {
@@ -294,11 +298,15 @@ impl Datagrams {
         more
     }
 
+    /// What was dropped behind the last datagram, if anything was.
+    fn dropped_behind(&mut self) -> Option<Loss> {
+        let more = dropped(&self.socket).map_or(0, |dropped| self.newly_dropped(dropped));
+        (more > 0).then(|| self.ledger.on_dropped(more))
+    }
+
     /// Learns what was dropped behind the last datagram.
     fn ask_dropped(&mut self, desk: &mut Desk<'_>) {
-        let more = dropped(&self.socket).map_or(0, |dropped| self.newly_dropped(dropped));
-        if more > 0 {
-            let loss = self.ledger.on_dropped(more);
+        if let Some(loss) = self.dropped_behind() {
             desk.miss(loss, real_time().nanos, Place::Socket);
         }
     }
