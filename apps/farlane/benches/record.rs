@@ -9,12 +9,11 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use quinn_udp::{Transmit, UdpSocketState};
 use serde_json::Value;
 
 use support::{farlane, median};
@@ -22,15 +21,6 @@ use support::{farlane, median};
 const RUNS: usize = 5;
 /// Bytes of a run.
 const SIZE: u64 = 2 << 30;
-/// Streams of datagrams that are recorded together.
-const STREAMS: usize = 8;
-/// Bytes of a datagram.
-const LENGTH: usize = 8 << 10;
-/// Datagrams that the kernel cuts from what one call sends (UDP GSO): as many as one packet holds.
-const CUT: usize = 7;
-/// Threads that send datagrams.
-const SENDERS: usize = 2;
-
 fn main() {
     let folder = std::env::var_os("FOLDER").map_or_else(|| PathBuf::from("."), PathBuf::from);
     let directory = tempfile::tempdir_in(folder).unwrap();
@@ -236,80 +226,18 @@ fn pace(path: &Path) {
 
 /// The highest rate at which 8 streams of datagrams are recorded without loss, and what limits it.
 fn datagrams(path: &Path, disk: f64) {
-    let ((mut best, mut seconds), mut limit) = ((0, 0.0), String::from("nothing up to 2 GB/s"));
-    for rate in [25, 50, 100, 150, 200, 300, 400, 600, 800, 1_200, 1_600, 2_000] {
-        match try_datagrams(path, rate) {
-            Ok(reached) => (best, seconds) = reached,
-            Err(why) => {
-                limit = why;
-                break;
-            }
-        }
-    }
+    let output = farlane()
+        .args(["preflight", "--udp", "8", "--digest", "none", "--buffer", "128MiB", "--json"])
+        .arg(path)
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (rate, length) = (told["rate"].as_f64().unwrap() / 1e6, &told["datagram_bytes"]);
     println!(
-        "{STREAMS} UDP streams of 8 KiB datagrams without loss: {best} MB/s together, {seconds:.2} \
-         processor seconds a GB; limit: {limit} (the disk takes {disk:.0} MB/s)"
+        "{} UDP streams of datagrams of {length} B without loss: {rate:.0} MB/s together; limit: the {} (the \
+         disk takes {disk:.0} MB/s)",
+        told["streams"],
+        told["limit"]["part"].as_str().unwrap()
     );
-}
-
-/// Sends for a second to each of `addresses` its part of `rate` MB a second. Returns the bytes that
-/// were sent.
-fn send(addresses: &[String], rate: u64) -> u64 {
-    let datagrams = vec![9; LENGTH * CUT];
-    let ends = addresses.iter().map(|address| {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let state = UdpSocketState::new((&socket).into()).unwrap();
-        (socket, state, address.parse::<SocketAddr>().unwrap())
-    });
-    let ends: Vec<_> = ends.collect();
-    let (start, mut sent, second) = (Instant::now(), 0, Duration::from_secs(1));
-    while start.elapsed() < second {
-        // A megabyte a second is a byte a microsecond.
-        let micros = u64::try_from(start.elapsed().as_micros()).unwrap();
-        let due = micros * rate * ends.len() as u64 / STREAMS as u64;
-        while sent < due && start.elapsed() < second {
-            for (socket, state, destination) in &ends {
-                let (contents, segment_size) = (&datagrams[..], Some(LENGTH));
-                let transmit =
-                    Transmit { destination: *destination, ecn: None, contents, segment_size, src_ip: None };
-                let is_sent = state.try_send(socket.into(), &transmit).is_ok();
-                sent += if is_sent { datagrams.len() as u64 } else { 0 };
-            }
-        }
-        std::thread::sleep(Duration::from_micros(200));
-    }
-    sent
-}
-
-/// Sends `rate` MB a second in all streams together for a second. Returns the rate that was
-/// reached and the recorder's processor seconds a GB, or what did not keep up.
-fn try_datagrams(path: &Path, rate: u64) -> Result<(u64, f64), String> {
-    let mut arguments = vec!["--to", path.to_str().unwrap(), "--digest", "none", "--buffer", "128MiB"];
-    (0..STREAMS).for_each(|_| arguments.extend(["--from", "udp://127.0.0.1:0"]));
-    let mut recorder = Recorder::start(&arguments);
-    let addresses: Vec<_> = (0..STREAMS).map(|_| recorder.address("receiving datagrams at ")).collect();
-    let sent: u64 = std::thread::scope(|scope| {
-        let senders =
-            addresses.chunks(STREAMS.div_ceil(SENDERS)).map(|some| scope.spawn(move || send(some, rate)));
-        let senders: Vec<_> = senders.collect();
-        senders.into_iter().map(|sender| sender.join().unwrap()).sum()
-    });
-    let reached = sent / 1_000_000;
-    std::thread::sleep(Duration::from_millis(200));
-    let (_, seconds) = recorder.uses();
-    recorder.signal("INT");
-    let end = recorder.end();
-    let lost: Vec<_> = end["gaps"].as_array().unwrap().iter().map(|gap| gap["where"].clone()).collect();
-    if let Some(place) = lost.first() {
-        let busy = seconds * 100.0;
-        return Err(match place.as_str() {
-            Some("ring" | "disk") => format!("the disk: the buffer was full at {rate} MB/s"),
-            _ if busy > 70.0 => format!("the recorder's processor, {busy:.0} % busy at {rate} MB/s"),
-            _ => format!("the sockets' buffers at {rate} MB/s"),
-        });
-    }
-    match reached < rate * 9 / 10 {
-        true => Err(format!("the sender's processor: {reached} of {rate} MB/s were sent, none lost")),
-        false => Ok((reached, seconds / (reached as f64 / 1e3))),
-    }
 }

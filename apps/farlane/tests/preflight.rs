@@ -102,6 +102,76 @@ fn a_namespace_is_measured_only_if_it_may_be_overwritten() {
     assert!(text.contains("it does not fit") && text.contains("is full after 3."), "{text}");
 }
 
+/// The figures are noisy: what is checked is that they fit each other.
+#[test]
+fn the_highest_rate_of_datagrams_is_found_and_the_limit_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let media = directory.path().join("media");
+    std::fs::create_dir(&media).unwrap();
+    let quick = ["--trial", "30ms", "--datagram", "4096", "--digest", "none"];
+    let path = media.join("flight.rec");
+    let path = path.to_str().unwrap();
+    let (output, said) =
+        run(directory.path(), &[&["preflight", "--udp", "3", path, "--json"], &quick[..]].concat());
+    let told = json(&output);
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{told}"));
+    assert_eq!((number(&told["streams"]), number(&told["datagram_bytes"])), (3, 4_096));
+    let parts = [
+        "sender",
+        "network of this host",
+        "receiver's processor",
+        "sockets' buffers",
+        "processor for SHA-256",
+        "ring",
+        "disk",
+        "room on the disk",
+    ];
+    let limit = told["limit"]["part"].as_str().unwrap();
+    assert!(parts.contains(&limit), "{told}");
+    let trials = told["trials"].as_array().unwrap();
+    let (first, last) = (&trials[0], trials.last().unwrap());
+    assert_eq!(number(&first["rate"]), 16_000_000, "{told}");
+    for trial in trials {
+        // Whatever was sent came, was dropped at a socket, or vanished, which is a limit.
+        let lost = trial["lost"].as_object().unwrap();
+        let dropped = lost.get("socket").map_or(0, |lost| number(&lost["packets"]));
+        let told = number(&trial["received_datagrams"]) + dropped;
+        assert!(told <= number(&trial["sent_datagrams"]), "{trial}");
+        assert!(trial["limit"].is_string() || lost.is_empty(), "{trial}");
+    }
+    match number(&told["rate"]) {
+        0 => assert_eq!(
+            (output.status.code(), said.contains("datagrams are lost at any rate")),
+            (Some(1), true)
+        ),
+        rate => {
+            assert_eq!(output.status.code(), Some(0), "{said}");
+            // The rate has stood the last trial, which was three times as long.
+            assert_eq!((number(&last["rate"]), &last["limit"]), (rate, &Value::Null), "{told}");
+            assert!(number(&last["time_ns"]) >= 90_000_000, "{told}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(&media).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn datagrams_overwrite_a_namespace_only_if_they_may_and_its_room_bounds_the_rate() {
+    let directory = tempfile::tempdir().unwrap();
+    let far = Export::start(&["--ram", "2MiB"]);
+    let (url, quick) = (far.url(), ["--udp", "1", "--trial", "100ms"]);
+    let (output, said) = run(directory.path(), &[&["preflight"], &quick[..], &[&url]].concat());
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--overwrite"), "{said}");
+    let (output, said) =
+        run(directory.path(), &[&["preflight"], &quick[..], &[&url, "--overwrite", "--json"]].concat());
+    let told = json(&output);
+    // Nine tenths of 2 MiB in 300 ms are 6.3 MB a second.
+    let rate = told["rate"].as_u64().unwrap();
+    assert!(rate < 6_300_000, "{said}: {told}");
+    let all = told["trials"].as_array().unwrap();
+    assert!(all.iter().all(|trial| trial["rate"].as_u64().unwrap() < 6_300_000), "{told}");
+}
+
 #[test]
 fn what_cannot_be_measured_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -114,6 +184,12 @@ fn what_cannot_be_measured_is_told() {
             &["--rate", "1MB", "--for", "1s", there, "--measure-size", "1k"],
             &["--measure-size", "1024", "two chunks"],
         ),
+        (&["--udp", "2", "--rate", "1MB", there], &["--udp", "--rate"]),
+        (&["--udp", "65", there], &["65", "1..=64"]),
+        (&["--udp", "2", "--datagram", "0", there], &["--datagram", "1..=65507"]),
+        (&["--udp", "2", "--chunk", "16k", there], &["--chunk", "72 KiB"]),
+        (&["--udp", "2", "/nonexistent/a.rec"], &["/nonexistent/a.rec", "check the path"]),
+        (&["--trial", "1s", "--rate", "1MB", "--for", "1s", there], &["--trial", "--rate"]),
         (&["--rate", "1MB", "--for", "1s", "/nonexistent/a.rec"], &["/nonexistent/a.rec", "check the path"]),
     ];
     for (arguments, words) in cases {

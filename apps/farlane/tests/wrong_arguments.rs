@@ -95,6 +95,9 @@ preflight --rate fast --for 1s a.rec
 preflight --rate 1MB --for 0 a.rec
 preflight --rate 1MB --for 1s --model none a.rec
 preflight --rate 1MB --for 1s --measure-size 1k a.rec
+preflight --udp 8 --rate 1MB a.rec
+preflight --udp 0 a.rec
+preflight --udp 8 --chunk 64k a.rec
 tsn plan --rate fast
 tsn plan --cycle 2s
 emulate

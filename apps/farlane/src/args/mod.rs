@@ -67,7 +67,7 @@ pub(crate) use nvme::{
     PassthruArgs, ResvAcquireArgs, ResvRegisterArgs, ResvReleaseArgs, ResvReportArgs, SanitizeArgs,
     SelfTestArgs, SetFeatureArgs, WriteZeroesArgs,
 };
-pub(crate) use packets::UdpUrl;
+pub(crate) use packets::{SOCKET_BUFFER_DEFAULT, UdpUrl};
 pub(crate) use preflight::PreflightArgs;
 pub(crate) use quic::{QuicListen, QuicOptions};
 pub(crate) use record::{

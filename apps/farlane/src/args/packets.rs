@@ -6,8 +6,8 @@ use std::str::FromStr;
 use live::drivers::record::Interface;
 use record::sequence::{FIELD_MAX, Field, Protocol, WINDOW_DEFAULT};
 
-/// The size of the kernel's buffer unless one is given.
-const BUFFER_DEFAULT: usize = 16 << 20;
+/// The size of the kernel's buffer of a socket unless one is given, in bytes.
+pub(crate) const SOCKET_BUFFER_DEFAULT: usize = 16 << 20;
 /// The longest window, in packets.
 const WINDOW_MAX: u32 = 100;
 /// No datagram is longer, so no field lies behind this place.
@@ -36,7 +36,7 @@ impl FromStr for UdpUrl {
             address: super::parse_address(address)?,
             interface: None,
             source: None,
-            buffer: BUFFER_DEFAULT,
+            buffer: SOCKET_BUFFER_DEFAULT,
             payload: false,
             sequence: None,
             window: WINDOW_DEFAULT,

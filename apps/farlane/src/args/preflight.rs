@@ -3,18 +3,24 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
+use record::format::STREAMS_MAX;
 
 use super::record::{parse_chunk, parse_rate};
-use super::{Output, parse_positive_size, parse_runtime};
+use super::{DigestArg, Output, parse_positive_size, parse_runtime};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane preflight --rate 1.2GB/s --for 2h flight.rec
   farlane preflight --rate 100MB/s --for 8h /mnt/ssd --measure 2m --json
   farlane preflight --rate 400MB/s --for 10m --overwrite /dev/nvme1n1
   farlane preflight --rate 80MB/s --for 1h --overwrite tcp://far.example:4430
+  farlane preflight --udp 8 flight.rec
 
-Exit status is 0 if the recording fits, also if it needs a larger buffer, and 1 if it does not.";
+Exit status is 0 if the recording fits, also if it needs a larger buffer, and 1 if it does not. With --udp,
+it is 1 if datagrams are lost at any rate.";
+
+/// The longest datagram of IPv4, in bytes.
+const DATAGRAM_MAX: i64 = 65_507;
 
 /// Measure whether a medium keeps up with a recording.
 #[derive(Debug, Args)]
@@ -25,11 +31,13 @@ pub(crate) struct PreflightArgs {
     #[arg(value_name = "PATH|URL")]
     pub(crate) device: PathBuf,
     /// The rate of the sources together in bytes a second, such as 100MB/s
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
-    pub(crate) rate: u64,
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, required_unless_present = "udp")]
+    pub(crate) rate: Option<u64>,
     /// How long the recording is to be
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_runtime)]
-    pub(crate) time: Duration,
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_runtime, required_unless_present = "udp")]
+    pub(crate) time: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) datagrams: UdpPreflightArgs,
     /// Overwrite what the block device or the namespace holds: all of it may be lost
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -56,6 +64,31 @@ pub(crate) struct PreflightArgs {
     pub(crate) model: Option<sim::models::ssd::Parameters>,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// How the highest rate of datagrams is found.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct UdpPreflightArgs {
+    /// Find the highest rate at which so many UDP streams together are recorded without loss, and
+    /// name the part that limits it.
+    ///
+    /// Datagrams are sent over loopback and recorded as farlane record does it, at one rate after
+    /// the other. This host sends them, too: where that is the limit, the answer says so
+    #[arg(long, value_name = "STREAMS", value_parser = value_parser!(u32).range(1..=STREAMS_MAX as i64),
+        conflicts_with_all = ["rate", "time", "measure", "measure_size", "model"])]
+    pub(crate) udp: Option<u32>,
+    /// The length of a datagram's data in bytes
+    #[arg(long, value_name = "BYTES", default_value = "8192", requires = "udp", conflicts_with_all = ["rate", "time"],
+        value_parser = value_parser!(u32).range(1..=DATAGRAM_MAX))]
+    pub(crate) datagram: u32,
+    /// Send at each rate for so long; at the rate that is told, three times as long
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_runtime, requires = "udp",
+        conflicts_with_all = ["rate", "time"])]
+    pub(crate) trial: Duration,
+    /// Record the datagrams with this digest, as farlane record does, e.g. --digest none
+    #[arg(long, value_name = "DIGEST", default_value = "sha256", requires = "udp",
+        conflicts_with_all = ["rate", "time"])]
+    pub(crate) digest: DigestArg,
 }
 
 fn parse_model(name: &str) -> Result<sim::models::ssd::Parameters, String> {

@@ -445,6 +445,16 @@ pub(crate) enum Error {
     #[diagnostic(help("a shorter recording, a lower rate, more room or a faster medium does"))]
     DoesNotFit { path: PathBuf, rate: String },
 
+    #[error("{}: datagrams are lost at any rate, and the limit is the {part}", path.display())]
+    #[diagnostic(help("{remedy}"))]
+    AlwaysLost { path: PathBuf, part: &'static str, remedy: &'static str },
+
+    #[error("sending datagrams to this host itself: {0}")]
+    #[diagnostic(help(
+        "check that the interface lo is up, and that ulimit -n leaves two descriptors a stream"
+    ))]
+    Datagrams(io::Error),
+
     #[error("--from {url}: {error}")]
     #[diagnostic(help("check that the source is there; see farlane record --help"))]
     Source { url: String, error: io::Error },

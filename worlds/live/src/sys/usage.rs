@@ -1,7 +1,10 @@
 //! What this process uses of the machine.
 
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::time::Duration;
+
+use engine::Nanos;
 
 /// Processor time of the process so far, in user and system mode.
 pub fn processor_time() -> Duration {
@@ -31,9 +34,69 @@ pub fn resident_bytes() -> Option<u64> {
     Some(pages * u64::try_from(page).ok()?)
 }
 
+/// What a thread has had of the processors so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// How long it ran.
+    pub ran: Nanos,
+    /// How long it was ready to run, and others ran.
+    pub waited: Nanos,
+}
+
+impl Turns {
+    /// Those of the thread or process whose directory of `/proc` this is; `None` if the system does
+    /// not tell.
+    fn of(directory: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(directory.join("schedstat")).ok()?;
+        let mut numbers = text.split_whitespace().map(str::parse);
+        let mut next = || Some(Nanos::new(numbers.next()?.ok()?));
+        Some(Self { ran: next()?, waited: next()? })
+    }
+
+    /// Those of the calling thread; `None` if the system does not tell.
+    pub fn of_this_thread() -> Option<Self> {
+        Self::of(Path::new("/proc/thread-self"))
+    }
+
+    /// What was added since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let since = |now: Nanos, then: Nanos| Nanos::new(now.get().saturating_sub(then.get()));
+        Self { ran: since(self.ran, earlier.ran), waited: since(self.waited, earlier.waited) }
+    }
+
+    /// Those of each thread of this process that has this name; none if the system does not tell.
+    pub fn of_threads(name: &str) -> Vec<Self> {
+        let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let has_name = |path: &Path| {
+            std::fs::read_to_string(path.join("comm")).is_ok_and(|found| found.trim_end() == name)
+        };
+        let named = threads.map(|thread| thread.path()).filter(|path| has_name(path));
+        named.filter_map(|path| Self::of(&path)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_is_found_by_its_name_and_has_run() {
+        let work = || {
+            // The system counts now and then.
+            while Turns::of_this_thread().is_some_and(|turns| turns.ran == Nanos::ZERO) {
+                std::hint::black_box(vec![1_u8; 1 << 16]);
+            }
+            (Turns::of_this_thread(), Turns::of_threads("a worker"), Turns::of_threads("nobody"))
+        };
+        let worker = std::thread::Builder::new().name("a worker".into()).spawn(work).unwrap();
+        let (own, named, nobody) = worker.join().unwrap();
+        assert!(nobody.is_empty());
+        // A kernel may have been built without these figures.
+        let Some(own) = own else { return };
+        assert_eq!(named.len(), 1);
+        assert!(named[0].since(own).waited <= named[0].waited && named[0].ran >= own.ran);
+    }
 
     #[test]
     fn a_running_process_has_used_time_and_memory() {

@@ -3,15 +3,20 @@
 pub(crate) mod answer;
 pub(crate) mod kept;
 mod report;
+mod udp;
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
-use live::drivers::record::{Extent, Measured, Measurement, SecondSignal, Storage, Target, stop_on_signals};
+use live::drivers::record::{
+    Extent, Far, Measured, Measurement, SecondSignal, Storage, Target, stop_on_signals,
+};
 use record::{BUFFER_DEFAULT, Config};
 use sim::models::ssd::fit::{self, Fit, Written};
 
@@ -36,7 +41,12 @@ struct Preflight {
 
 pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
     let stop = stop_on_signals(SecondSignal::Nothing).map_err(Error::Output)?;
-    let preflight = preflight(args, &stop)?;
+    let (rate, time) = match (args.datagrams.udp, args.rate, args.time) {
+        (Some(streams), ..) => return udp::run(args, streams, &stop),
+        // Without --udp, the options need both.
+        (None, rate, time) => (rate.unwrap_or_default(), time.unwrap_or_default()),
+    };
+    let preflight = preflight(args, (rate, time.into()), &stop)?;
     let kept = Kept {
         medium: preflight.medium.clone(),
         when: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -49,27 +59,30 @@ pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
     report::print_answer(args, &preflight)
 }
 
-fn preflight(args: &PreflightArgs, stop: &AtomicBool) -> Result<Preflight, Error> {
+fn preflight(
+    args: &PreflightArgs,
+    (rate, time): (u64, Nanos),
+    stop: &AtomicBool,
+) -> Result<Preflight, Error> {
     let buffer = args.buffer.unwrap_or(BUFFER_DEFAULT as u64 * u64::from(args.chunk));
     buffer_chunks("--buffer", buffer, args.chunk)?;
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            let why = "a recorder writes to it".to_owned();
-            Error::Recording { path: args.device.clone(), why }
-        }
-        _ => Error::File { path: args.device.clone(), error },
+    let failed = |error: io::Error| failed(args, error);
+    let (kind, medium) = find(args)?;
+    // A file can grow.
+    let length = match &kind {
+        Medium::Beside(_) => None,
+        Medium::Far(_) | Medium::Device => Some(medium.room),
     };
-    let (measurement, medium, length) = open(args).map_err(|error| error.unwrap_or_else(failed))?;
-    let room = length.unwrap_or(medium.room);
+    let measurement = open(args, kind).map_err(failed)?;
     // A file system that is full harms others.
     let free = medium.room / 10 * 9;
     let most = if length.is_some() { u64::MAX } else { free };
     let bytes = args.measure_size.unwrap_or(most).min(most);
     let least = u64::from(args.chunk) * 2;
-    if bytes < least || room < least {
+    if bytes < least || medium.room < least {
         let expected = format!("at least {least} B, two chunks");
-        let what = if room < least { "the room of the medium" } else { "--measure-size" };
-        return Err(Error::Range { what, value: bytes.min(room), expected });
+        let what = if medium.room < least { "the room of the medium" } else { "--measure-size" };
+        return Err(Error::Range { what, value: bytes.min(medium.room), expected });
     }
     let is_direct = measurement.is_direct();
     let flush = Config::new([0; 16], Vec::new()).flush;
@@ -94,55 +107,64 @@ fn preflight(args: &PreflightArgs, stop: &AtomicBool) -> Result<Preflight, Error
         pause_every: fit.pause_every,
         pause_ns: fit.pause.get(),
     };
-    let wish = Wish { rate: args.rate, time: args.time.into(), chunk: args.chunk, buffer, room };
+    let room = medium.room;
+    let wish = Wish { rate, time, chunk: args.chunk, buffer, room };
     let forecast = behaviour.forecast(&wish);
     Ok(Preflight { medium: medium.id, is_direct, measured, fit, behaviour, wish, forecast })
 }
 
-/// An error, or one of the system's that has yet to be put into words.
-enum OpenError {
-    Told(Error),
-    System(io::Error),
+/// What is measured.
+enum Medium {
+    /// A namespace of another device.
+    Far(Box<Far>),
+    /// A block device.
+    Device,
+    /// A file in this directory.
+    Beside(PathBuf),
 }
 
-impl OpenError {
-    fn unwrap_or_else(self, tell: impl FnOnce(io::Error) -> Error) -> Error {
-        match self {
-            Self::Told(error) => error,
-            Self::System(error) => tell(error),
-        }
+/// An error of the system's, put into words.
+fn failed(args: &PreflightArgs, error: io::Error) -> Error {
+    let path = args.device.clone();
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Recording { path, why: "a recorder writes to it".to_owned() },
+        _ => Error::File { path, error },
     }
 }
 
-/// Opens the medium. The length in bytes is that of a medium that can't grow.
-fn open(args: &PreflightArgs) -> Result<(Measurement, Storage, Option<u64>), OpenError> {
-    let refused = || OpenError::Told(Error::Overwritten { path: args.device.clone() });
-    if let Some(far) = far(&args.device).map_err(OpenError::Told)? {
-        if !args.overwrite {
-            return Err(refused());
-        }
+/// Finds the medium. What would be overwritten and may not be is refused.
+fn find(args: &PreflightArgs) -> Result<(Medium, Storage), Error> {
+    let refused = || Error::Overwritten { path: args.device.clone() };
+    if let Some(far) = far(&args.device)? {
         let (id, room) = (args.device.display().to_string(), far.bytes());
-        let measurement = Measurement::open(Target::Far(far)).map_err(OpenError::System)?;
-        return Ok((measurement, Storage { id, directory: None, room }, Some(room)));
+        let storage = Storage { id, directory: None, room };
+        return if args.overwrite { Ok((Medium::Far(far), storage)) } else { Err(refused()) };
     }
-    let medium = Storage::of(&args.device).map_err(OpenError::System)?;
-    let Some(directory) = &medium.directory else {
-        if !args.overwrite {
-            return Err(refused());
-        }
-        let measurement = Measurement::open(Target::Path(&args.device)).map_err(OpenError::System)?;
-        let length = Some(medium.room);
-        return Ok((measurement, medium, length));
-    };
-    let measurement = open_beside(directory).map_err(OpenError::System)?;
-    Ok((measurement, medium, None))
+    let storage = Storage::of(&args.device).map_err(|error| failed(args, error))?;
+    match storage.directory.clone() {
+        Some(directory) => Ok((Medium::Beside(directory), storage)),
+        None if args.overwrite => Ok((Medium::Device, storage)),
+        None => Err(refused()),
+    }
 }
 
-/// Opens a new file in `directory` and takes its name away, so that it is gone with this process
-/// however that ends.
-fn open_beside(directory: &Path) -> io::Result<Measurement> {
-    let file = tempfile::Builder::new().prefix(".farlane-preflight-").tempfile_in(directory)?;
-    Measurement::open(Target::Path(file.path()))
+fn open(args: &PreflightArgs, medium: Medium) -> io::Result<Measurement> {
+    match medium {
+        Medium::Far(far) => Measurement::open(Target::Far(far)),
+        Medium::Device => Measurement::open(Target::Path(&args.device)),
+        Medium::Beside(directory) => {
+            let (_file, path) = beside(&directory)?;
+            Measurement::open(Target::Path(&path))
+        }
+    }
+}
+
+/// Makes a file without a name in `directory`, which is gone with this process however that ends.
+/// Returns it, and a path that leads to it as long as it is open.
+fn beside(directory: &Path) -> io::Result<(File, PathBuf)> {
+    let file = tempfile::tempfile_in(directory)?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+    Ok((file, path))
 }
 
 fn measure(

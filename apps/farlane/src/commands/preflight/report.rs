@@ -103,7 +103,7 @@ pub(super) fn print_answer(args: &PreflightArgs, preflight: &Preflight) -> Resul
     }
     match preflight.forecast.verdict.is_good() {
         true => Ok(()),
-        false => Err(Error::DoesNotFit { path: args.device.clone(), rate: rate(args.rate) }),
+        false => Err(Error::DoesNotFit { path: args.device.clone(), rate: rate(preflight.wish.rate) }),
     }
 }
 

@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 use live::drivers::record::{Far, Part, ReadError, Recording};
 use live::sys::clock::Clock;
 
+pub(super) use sources::check_packets;
+
 use super::served::{FAR_PATIENCE, open_far};
 use super::{print, print_json};
 use crate::args::FarSpec;

@@ -170,7 +170,7 @@ fn place<'a>(args: &RecordArgs, to: &'a [PathBuf]) -> Result<Place<'a>, Error> {
 }
 
 /// Why a recording can't begin, for the person who asked for it.
-pub(super) fn refused(to: &[PathBuf], refused: Refused) -> Error {
+pub(crate) fn refused(to: &[PathBuf], refused: Refused) -> Error {
     let (member, error) = match refused {
         Refused::Unfit(why) => return Error::Ring { path: first(to).to_owned(), why },
         Refused::Medium { member, error } => (member, error),
