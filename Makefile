@@ -7,7 +7,10 @@ AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 
-.PHONY: help setup demo record guest guest-5g kernel release test lint bench lookahead tail soak package fuzz
+PREFIX ?= /usr/local
+export PREFIX DESTDIR
+
+.PHONY: help setup demo install deb static book record guest guest-5g kernel release test lint bench lookahead tail soak package fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -16,8 +19,24 @@ setup: ## install what a build needs and this machine lacks
 	@scripts/setup
 
 demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, read back, verified, measured
+	$(CARGO) build --profile demo --package farlane
+	target/demo/farlane demo
+
+install: setup ## binary, manual pages, completions, systemd units and examples below PREFIX (/usr/local), in DESTDIR
 	$(CARGO) build --release --package farlane
-	target/release/farlane demo
+	scripts/install target/release/farlane
+
+deb: setup ## a Debian package in target/deb
+	@scripts/setup --deb
+	$(CARGO) build --release --package farlane
+	scripts/deb target/release/farlane
+
+static: setup ## target/static/farlane, a binary that needs no library of the machine
+	scripts/static
+
+book: setup ## the documents as a book with search, in target/book
+	@scripts/setup --book
+	mdbook build --dest-dir target/book
 
 record: setup ## a recording from the network: killed in the middle, recovered, proved, replayed at its pace, exported
 	$(CARGO) build --release --package farlane

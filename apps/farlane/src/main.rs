@@ -19,6 +19,7 @@ mod commands;
 mod distribution;
 mod drawing;
 mod error;
+mod exit;
 mod metrics;
 mod picture;
 mod protected;
@@ -79,13 +80,15 @@ fn main() -> ExitCode {
         Command::Recover(args) => commands::record::survey::recover(&args),
         Command::Info(args) => commands::record::survey::info(&args),
         Command::Nvme(command) => commands::nvme::run(&command),
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Man(args) => commands::man::run(&args),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };
     let Err(error) = result else {
         live::sys::telling::flush();
-        return ExitCode::SUCCESS;
+        return exit::Exit::Done.into();
     };
-    let code = error.exit_code();
+    let code = error.exit();
     live::sys::telling::tell_last(report(&error));
     code.into()
 }

@@ -12,6 +12,7 @@ mod export;
 mod floor_server;
 mod guest;
 mod lookahead;
+mod manual;
 mod memory_buffer;
 mod metrics;
 mod nvme;
@@ -59,6 +60,7 @@ pub(crate) use export::ExportArgs;
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
+pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use metrics::MetricsArgs;
 pub(crate) use nvme::{
@@ -229,6 +231,12 @@ pub(crate) enum Command {
     Info(RecordingArgs),
     #[command(flatten)]
     Nvme(Box<NvmeCommand>),
+    /// Print what a shell needs to complete farlane's command line
+    #[command(after_help = manual::COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Print the manual page of a command, or write those of all commands
+    #[command(after_help = manual::MAN_EXAMPLES)]
+    Man(ManArgs),
     /// Run the far side of a floor measurement: raw TCP without a protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),

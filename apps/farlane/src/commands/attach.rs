@@ -8,6 +8,7 @@ use live::reactor::{Reactor, Working, jobs};
 use live::sys::clock::Clock;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
+use live::sys::service;
 
 use crate::args::{AttachArgs, need_far};
 use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
@@ -67,6 +68,8 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         status::answer(line, || status::of_guest(clock.now(), place, Some(&url), driver.driver()))
     });
     args.sandbox.renounce()?;
+    service::ready(&text);
+    reactor.serve();
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the guest's end", error })?;
     conclude(args.output.json, driver.driver().driver().guest(), None, "the guest's end")
 }

@@ -6,6 +6,7 @@ use live::drivers::guest::GuestDriver;
 use live::reactor::{Reactor, Working, jobs};
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
+use live::sys::service;
 use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};
 
@@ -51,6 +52,8 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
         status::answer(line, || status::of_guest(clock.now(), place, None, driver.driver()))
     });
     args.sandbox.renounce()?;
+    service::ready(&text);
+    reactor.serve();
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the device", error })?;
     let guest = driver.driver().driver();
     let controller = guest.controller().map(Controller::statistics);

@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod bench;
+pub(crate) mod completions;
 mod control;
 pub(crate) mod copy;
 pub(crate) mod demo;
@@ -16,6 +17,7 @@ pub(crate) mod identify;
 pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod lspci;
+pub(crate) mod man;
 pub(crate) mod nvme;
 mod pieces;
 pub(crate) mod ping;
@@ -31,7 +33,7 @@ pub(crate) mod tsn;
 
 use std::io::Write;
 
-use live::sys::descriptors;
+use live::sys::{descriptors, service};
 
 use crate::error::Error;
 
@@ -64,15 +66,21 @@ pub(crate) fn print(text: &str) -> Result<(), Error> {
     }
 }
 
+/// A number of things in words: `1 port`, `2 ports`.
+pub(crate) fn counted((count, what): (usize, &str)) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Keeps this thread on processor `cpu`, if one was chosen.
 pub(crate) fn stay_on(cpu: Option<usize>) -> Result<(), Error> {
     cpu.map_or(Ok(()), |cpu| live::reactor::pin(cpu).map_err(Error::Processor))
 }
 
-/// Begins a command that serves others: raises the limit of descriptors as far as this process may,
+/// Begins a command that serves others: finds its service manager, raises the limit of descriptors as far as this process may,
 /// and moves to processor `cpu`. `opened` descriptors are about to be used for what is offered; too
 /// low a limit is reported now, not to those who are served.
 pub(crate) fn begin_serving(cpu: Option<usize>, opened: usize) -> Result<(), Error> {
+    service::begin();
     descriptors::prepare(OPENED + opened as u64)?;
     stay_on(cpu)
 }

@@ -14,6 +14,8 @@ use miette::Diagnostic;
 use nvme::wire::Status;
 use thiserror::Error as ThisError;
 
+use crate::exit::Exit;
+
 /// An error for a person: what failed, why, and what to do.
 #[derive(Debug, ThisError, Diagnostic)]
 pub(crate) enum Error {
@@ -475,6 +477,10 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane info RECORDING names the streams"))]
     Export { why: String },
 
+    #[error("farlane has no command {name}, and so no page of it")]
+    #[diagnostic(help("farlane --help lists the commands"))]
+    NoPage { name: String },
+
     #[error("interrupted")]
     Interrupted,
 }
@@ -488,9 +494,8 @@ impl Error {
         }
     }
 
-    /// The exit status of the process: 2 when something else must be asked for, as with arguments
-    /// that can't be parsed; 130 after ctrl-c, as from a shell; 1 otherwise.
-    pub(crate) const fn exit_code(&self) -> u8 {
+    /// How the process ends with this error.
+    pub(crate) const fn exit(&self) -> Exit {
         match self {
             Self::Open(_)
             | Self::State(_)
@@ -547,9 +552,10 @@ impl Error {
             | Self::WithoutForce { .. }
             | Self::NothingToTrace { .. }
             | Self::DataDirection { .. }
-            | Self::Range { .. } => 2,
-            Self::Interrupted => 130,
-            _ => 1,
+            | Self::NoPage { .. }
+            | Self::Range { .. } => Exit::Wrong,
+            Self::Interrupted => Exit::Interrupted,
+            _ => Exit::Failed,
         }
     }
 }

@@ -24,6 +24,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::sys::clock::Clock;
+use crate::sys::service;
 
 pub use jobs::{Hirer, Jobs, Working, jobs};
 pub use processor::{PinError, pin, processors, spin_default};
@@ -206,6 +207,10 @@ pub struct Reactor {
     yielded_at: Instant,
     /// Whether there may be news since the driver last looked at all of its sources.
     news: bool,
+    /// Whether this loop is what the process is there for, as the service manager knows it.
+    is_service: bool,
+    /// When the service manager next wants to hear that this loop is alive.
+    beat_at: Option<Instant>,
 }
 
 impl Reactor {
@@ -231,6 +236,8 @@ impl Reactor {
             asked_at: now,
             yielded_at: now,
             news: true,
+            is_service: false,
+            beat_at: None,
         })
     }
 
@@ -247,6 +254,13 @@ impl Reactor {
     /// A handle by which other threads and signals stop this loop.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
+    }
+
+    /// Tells the service manager of this loop's end, and as long as it turns that it is alive: the
+    /// manager ends and restarts a process whose loop hangs.
+    pub fn serve(&mut self) {
+        self.is_service = true;
+        self.beat_at = service::beat_every().map(|_| self.clock.now());
     }
 
     /// Runs `driver` until it has ended.
@@ -341,7 +355,7 @@ impl Reactor {
             return Ok(self.spin_on(driver, now));
         }
         let close_by = self.stopping.map(|since| since + CLOSE_MAX);
-        let wake = [driver.poll_timeout(), deadline, close_by].into_iter().flatten().min();
+        let wake = [driver.poll_timeout(), deadline, close_by, self.beat_at].into_iter().flatten().min();
         let length = wake.map_or(SLEEP_MAX, |at| at - self.clock.now()).min(SLEEP_MAX);
         if length < SLEEP_MIN && self.spin > Nanos::ZERO {
             return Ok(self.spin_on(driver, now));
@@ -371,6 +385,10 @@ impl Reactor {
     /// Asks the kernel for news, and waits for at most `length`.
     fn ask(&mut self, now: Instant, length: Duration) -> io::Result<()> {
         self.asked_at = now;
+        if self.beat_at.is_some_and(|at| at <= now) {
+            service::beat();
+            self.beat_at = service::beat_every().map(|every| now + every);
+        }
         match self.poll.poll(&mut self.events, Some(length)) {
             // Sources that are looked at in each turn are no news.
             Ok(()) => self.news |= self.events.iter().any(|event| event.token() != EACH_TURN),
@@ -385,6 +403,9 @@ impl Reactor {
         match self.stopping {
             None if self.stop.is_asked_for() => {
                 self.stopping = Some(now);
+                if self.is_service {
+                    service::stopping();
+                }
                 driver.on_stop(now);
                 None
             }

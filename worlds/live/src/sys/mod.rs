@@ -3,9 +3,10 @@
 //! [`descriptors`] decides who goes without when descriptors run out, and [`memory`] how much
 //! memory to use for others. [`entropy`] makes names and secrets that nobody can guess. [`telling`]
 //! tells people what happens without waiting for a reader. [`secrets`] keeps keys out of core
-//! dumps. [`sandbox`] gives up what a process does not need. [`shared`] is memory that another
-//! process shares with this one, and [`doorbells`] a page of registers that two processes share.
-//! [`vfio`] hands a PCI function of this machine to this process.
+//! dumps. [`sandbox`] gives up what a process does not need. [`service`] talks to the service
+//! manager. [`shared`] is memory that another process shares with this one, and [`doorbells`] a
+//! page of registers that two processes share. [`vfio`] hands a PCI function of this machine to
+//! this process.
 
 pub mod clock;
 pub(crate) mod datagrams;
@@ -21,6 +22,7 @@ pub(crate) mod packet_ring;
 pub(crate) mod pages;
 pub mod sandbox;
 pub mod secrets;
+pub mod service;
 pub mod shared;
 pub mod telling;
 pub mod unix;

@@ -10,7 +10,7 @@ use engine::Nanos;
 use live::drivers::emulate::Direction;
 use live::reactor::{Driver, Outcome, Reactor};
 use live::sys::clock::Clock;
-use live::sys::telling;
+use live::sys::{service, telling};
 use scenarios::file::link::Link;
 use serde::Serialize;
 
@@ -58,6 +58,8 @@ fn watch<D: Driver, C: Told>(
     json: bool,
 ) -> Result<(), Error> {
     let mut shown = Shown { json, last: C::default() };
+    service::ready("a modelled network");
+    reactor.serve();
     loop {
         let outcome = reactor.run_until(driver, None, |_| ticked.get());
         let outcome = outcome.map_err(|error| Error::Child { what: "the emulated network", error })?;

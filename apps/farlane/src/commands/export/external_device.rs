@@ -13,6 +13,7 @@ use live::drivers::far::{Event, FarDriver, Server};
 use live::reactor::{Outcome, Reactor, Working, jobs};
 use live::sys::clock::Clock;
 use live::sys::entropy;
+use live::sys::service;
 use live::sys::unix::PATH_MAX;
 
 use super::metrics::Told;
@@ -104,6 +105,8 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         announce(args, &places, path, &summary)?;
     }
     args.sandbox.renounce()?;
+    service::ready(&format!("the device at {}", path.display()));
+    reactor.serve();
     reactor.run(&mut driver).map_err(child)?;
     tell!("farlane: the far end has shut down");
     Ok(())

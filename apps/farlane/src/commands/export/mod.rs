@@ -19,6 +19,7 @@ use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
+use live::sys::service;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
 
@@ -26,7 +27,7 @@ use crate::args::{ExportArgs, Served, Trusted, need_served};
 use crate::commands::guest::tell_commands;
 use crate::commands::served::{Ssd, finish};
 use crate::commands::{
-    OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, print, print_json, status,
+    OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, counted, print, print_json, status,
 };
 use crate::error::Error;
 
@@ -67,6 +68,8 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
         status::answer(line, || status::of_far_ends(drivers.driver().iter().map(of_far).collect()))
     });
     args.sandbox.renounce()?;
+    service::ready(&counted((drivers.driver().driver().iter().count(), "far end")));
+    reactor.serve();
     reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;
     for driver in drivers.driver().driver().iter() {
         tell_commands(driver.far().function().controller().statistics());

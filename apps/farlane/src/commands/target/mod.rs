@@ -67,6 +67,8 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, &hirers))?;
     server.announce(args.output.json)?;
     args.sandbox.renounce()?;
+    server.tell_ready();
+    reactor.serve();
     let ended = reactor.run(&mut server);
     let stores = server.stores();
     let ended = ended.and_then(|_| server.join());

@@ -19,6 +19,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::sys::descriptors::{Door, HEADROOM};
+use crate::sys::service;
 pub(crate) use block::BlockLength;
 pub use connection::Connection;
 pub use dial::{Dialer, Dialled};
@@ -47,11 +48,16 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on `address`. With port 0 the system chooses a port, which [`Listener::address`]
-    /// tells.
+    /// tells. A socket of this address that the service manager holds is used, and a new one is
+    /// given to it ([`crate::sys::service`]).
     ///
     /// # Errors
     /// When the address does not belong to this machine or is taken.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        if let Some(socket) = service::passed(address) {
+            socket.set_nonblocking(true)?;
+            return Self::of(socket);
+        }
         let domain = socket2::Domain::for_address(address);
         let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
         socket.set_nonblocking(true)?;
@@ -60,6 +66,11 @@ impl Listener {
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         let socket = TcpListener::from(socket);
+        service::keep(&socket);
+        Self::of(socket)
+    }
+
+    fn of(socket: TcpListener) -> io::Result<Self> {
         let address = socket.local_addr()?;
         Ok(Self { socket, address, options: Options::default(), acceptor: None, door: Door::new(HEADROOM) })
     }

@@ -14,6 +14,7 @@ use live::drivers::control::Control;
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
 use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Turn};
+use live::sys::service;
 use nvme_fabrics::target::{Directory, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ use super::cores::Cores;
 use super::request::Request;
 use super::status;
 use crate::args::MediumSpec;
-use crate::commands::{control, print, print_json};
+use crate::commands::{control, counted, print, print_json};
 use crate::error::Error;
 use access::Whose;
 
@@ -146,6 +147,13 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// Tells the service manager what is served.
+    pub(super) fn tell_ready(&self) {
+        let (subsystems, ports) = (self.subsystems.len(), self.ports.len());
+        let [subsystems, ports] = [(subsystems, "subsystem"), (ports, "port")].map(counted);
+        service::ready(&format!("{subsystems} at {ports}"));
     }
 
     fn add_port(&mut self, spec: PortSpec) -> Result<(), Error> {

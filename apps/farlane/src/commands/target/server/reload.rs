@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use live::sys::service;
 use serde_json::{Value, json};
 
 use super::super::config::{self, Backing, Listed, PortSpec, Source, SubsystemSpec};
@@ -11,6 +12,13 @@ impl Server {
     /// Reads the configuration file again and applies its changes. A change that can't be made is
     /// reported and left out; all others are made.
     pub(super) fn reload(&mut self) -> Result<Value, String> {
+        service::reloading();
+        let result = self.apply();
+        self.tell_ready();
+        result
+    }
+
+    fn apply(&mut self) -> Result<Value, String> {
         let path = self.config.clone().ok_or("the target was not started with --config")?;
         let mut offer = config::read(Path::new(&path)).map_err(|error| error.to_string())?;
         offer.insecure |= self.insecure;
@@ -46,8 +54,9 @@ impl Server {
         let is_same =
             |one: &PortSpec, other: &PortSpec| (one.listen, one.fabric) == (other.listen, other.fabric);
         let gone = |spec: &PortSpec| !ports.iter().any(|other| is_same(spec, other));
-        for (id, spec, _) in self.ports.extract_if(.., |(_, spec, _)| gone(spec)) {
+        for (id, spec, address) in self.ports.extract_if(.., |(_, spec, _)| gone(spec)) {
             self.cores.first.driver.remove_port(id);
+            service::forget(address);
             changes.push(format!("{} is no longer listened on", spec.listen));
         }
         for spec in ports {
