@@ -22,6 +22,7 @@ extern crate alloc;
 mod completion_queue;
 mod endpoint;
 mod local;
+pub mod measure;
 mod memory;
 mod queue_pair;
 mod receive_queue;

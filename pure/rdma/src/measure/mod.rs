@@ -1,0 +1,72 @@
+//! Measurements of a connection: latency and bandwidth of sends, writes and reads, as perftest
+//! (`ib_send_lat`, `ib_write_bw` and their kin) defines them.
+//!
+//! A [`Client`] asks, in the private data of its connection, for one [`Test`]. A [`Server`] lends
+//! the memory that the test needs, and answers. Both are users of an [`Endpoint`](crate::Endpoint),
+//! so they measure whatever carries it. The owner polls them after the endpoint may have got news.
+//!
+//! | | latency | bandwidth |
+//! |---|---|---|
+//! | send | a message goes to and fro; half of the time counts | messages as fast as the server takes them |
+//! | write | a write goes to and fro; half of the time counts | writes, and an empty message behind the last |
+//! | read | a read; the whole time counts | reads |
+//!
+//! perftest's ends see a write in their memory. Memory that is lent is not looked at here, so an
+//! empty message behind the write announces it. That message is part of what is measured.
+//!
+//! # Trust
+//!
+//! A server takes tests up to its [`Limits`], and refuses others with a reason. A peer that says
+//! what its test does not have in this place loses its connection, and nothing else.
+
+mod client;
+mod server;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use alloc::rc::Rc;
+use alloc::vec;
+
+use engine::{Buffer, Nanos};
+
+pub use client::{Client, Failure, Output, Step};
+pub use server::{Limits, Server};
+pub use wire::{MESSAGE_LENGTH, Mode, Refusal, Test, Verb};
+
+use crate::{Inline, Operation, SharedPool};
+
+/// The identifiers of work requests that this module posts.
+const DATA: u64 = 0;
+const NOTICE: u64 = 1;
+
+/// Length in bytes of messages that tell something: a count, or a region.
+const NOTICE_LENGTH: u32 = 16;
+
+/// How long a server waits for the next message of a client before it ends the connection. Reads
+/// and writes of the client do not show at the server, so a test of them may take this long.
+pub const SILENCE_MAX: Nanos = Nanos::from_secs(600);
+
+/// `size` bytes that are not all alike, to send.
+fn pattern(pool: &SharedPool, size: u32) -> Buffer {
+    let mut place = Rc::clone(pool).borrow_mut().take(size as usize);
+    for (at, byte) in (0_u32..).zip(place.iter_mut()) {
+        *byte = at.wrapping_mul(2_654_435_761).to_be_bytes()[0];
+    }
+    pool.borrow_mut().seal(place)
+}
+
+/// A message of `data`.
+const fn message(data: Buffer) -> Operation {
+    Operation::Send { inline: Inline::EMPTY, data, invalidate: None, immediate: None }
+}
+
+/// A message that tells `words`.
+fn notice(words: &[u8]) -> Operation {
+    Operation::Send { inline: Inline::new(words), data: Buffer::EMPTY, invalidate: None, immediate: None }
+}
+
+/// Bytes for a peer to read, without contents.
+fn zeros(size: u32) -> Buffer {
+    Buffer::from(vec![0; size as usize])
+}

@@ -1,0 +1,202 @@
+//! The end that others measure with.
+
+use engine::{Buffer, Instant};
+
+use super::wire::{Answer, parse_region};
+use super::{
+    DATA, Mode, NOTICE, NOTICE_LENGTH, Refusal, SILENCE_MAX, Test, Verb, message, notice, pattern, zeros,
+};
+use crate::{
+    Done, Endpoint, Event, Exposure, Key, Operation, ReceiveRequest, Remote, SendRequest, SharedPool,
+};
+
+/// What a server takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of an iteration.
+    pub size: u32,
+    /// Requests at a time; no more than the endpoint has receive requests.
+    pub depth: u16,
+    /// Whether no further test is taken now.
+    pub busy: bool,
+}
+
+/// A test that was taken.
+#[derive(Debug)]
+struct Running {
+    test: Test,
+    /// What is sent back.
+    data: Buffer,
+    /// Memory of the client, to which writes go back.
+    remote: Option<Remote>,
+    /// Messages that have come, and how many of them the client was told.
+    come: u32,
+    told: u32,
+}
+
+/// The end of a connection that others measure with.
+#[derive(Debug)]
+pub struct Server<E> {
+    endpoint: E,
+    limits: Limits,
+    pool: SharedPool,
+    running: Option<Running>,
+    /// Until when the client has to say something.
+    deadline: Instant,
+    is_over: bool,
+}
+
+impl<E: Endpoint> Server<E> {
+    /// An end whose `endpoint` a client is asking for. What it sends are blocks of `pool`.
+    pub fn new(now: Instant, endpoint: E, limits: Limits, pool: SharedPool) -> Self {
+        let deadline = now + SILENCE_MAX;
+        Self { endpoint, limits, pool, running: None, deadline, is_over: false }
+    }
+
+    /// The endpoint, for whoever looks at it.
+    pub const fn endpoint(&self) -> &E {
+        &self.endpoint
+    }
+
+    /// The endpoint, for whoever moves its bytes.
+    pub const fn endpoint_mut(&mut self) -> &mut E {
+        &mut self.endpoint
+    }
+
+    /// When a silent client loses its connection.
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Does what the endpoint's news ask for. Returns whether the connection goes on. If not, the
+    /// owner drops it, after the endpoint has said what it still has to say.
+    pub fn settle(&mut self, now: Instant) -> bool {
+        while !self.is_over {
+            if let Some(completion) = self.endpoint.poll_completion() {
+                match completion.result {
+                    Ok(Done::Received { data, .. }) => {
+                        self.deadline = now + SILENCE_MAX;
+                        if self.on_message(&data).is_none() {
+                            self.end();
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(_) => self.end(),
+                }
+                continue;
+            }
+            match self.endpoint.poll_event() {
+                Some(Event::Requested { private_data }) => self.on_request(&private_data),
+                Some(Event::Established { .. }) => self.deadline = now + SILENCE_MAX,
+                Some(Event::Rejected { .. } | Event::Disconnected(_)) => self.is_over = true,
+                // Reads and writes of the client do not show here, so they have their time.
+                None if self.deadline <= now => self.end(),
+                None => break,
+            }
+        }
+        !self.is_over
+    }
+
+    fn end(&mut self) {
+        self.is_over = true;
+        self.endpoint.disconnect();
+    }
+
+    fn on_request(&mut self, private_data: &[u8]) {
+        let answer = match self.take(private_data) {
+            Ok((running, remote)) => {
+                self.running = Some(running);
+                return self.endpoint.accept(&Answer::Taken(remote).emit());
+            }
+            Err(why) => Answer::Refused(why),
+        };
+        self.endpoint.reject(&answer.emit());
+        self.is_over = true;
+    }
+
+    fn take(&mut self, private_data: &[u8]) -> Result<(Running, Remote), Refusal> {
+        let test = Test::parse(private_data)?;
+        let limits = self.endpoint.limits();
+        if test.size > self.limits.size.min(limits.message_bytes) {
+            return Err(Refusal::Size);
+        }
+        let deep = test.mode == Mode::Bandwidth && test.verb == Verb::Send;
+        let receives = if deep { test.depth } else { 2 };
+        if receives > self.limits.depth.min(limits.receive_requests) {
+            return Err(Refusal::Depth);
+        }
+        if self.limits.busy {
+            return Err(Refusal::Busy);
+        }
+        let exposure = match test.verb {
+            Verb::Send => None,
+            Verb::Write => Some(Exposure::Write(test.size)),
+            Verb::Read => Some(Exposure::Read(zeros(test.size))),
+        };
+        let nothing = Remote { key: Key(0), address: 0, length: 0 };
+        let remote = exposure.map_or(Ok(nothing), |exposure| self.endpoint.register(exposure));
+        let remote = remote.map_err(|_| Refusal::Busy)?;
+        for _ in 0..receives {
+            self.post_receive(test).ok_or(Refusal::Busy)?;
+        }
+        let returns = test.mode == Mode::Latency && test.verb != Verb::Read;
+        let data = if returns { pattern(&self.pool, test.size) } else { Buffer::EMPTY };
+        Ok((Running { test, data, remote: None, come: 0, told: 0 }, remote))
+    }
+
+    fn post_receive(&mut self, test: Test) -> Option<()> {
+        let length_max = match test.verb {
+            Verb::Send => test.size,
+            Verb::Write | Verb::Read => NOTICE_LENGTH,
+        };
+        self.endpoint.post_receive(ReceiveRequest { id: DATA, length_max }).ok()
+    }
+
+    fn post(&mut self, id: u64, operation: Operation) -> Option<()> {
+        // Completions free the send queue's places; nobody waits for them.
+        self.endpoint.post_send(SendRequest { id, operation, signalled: true }).ok()
+    }
+
+    /// Answers a message of the client. `None` if it has no place in the test, or no answer can be
+    /// sent.
+    fn on_message(&mut self, message_of_client: &[u8]) -> Option<()> {
+        let running = self.running.as_mut()?;
+        let test = running.test;
+        running.come = running.come.checked_add(1)?;
+        let (come, data) = (running.come, running.data.clone());
+        match (test.verb, test.mode) {
+            (Verb::Send, _) if message_of_client.len() != test.size as usize => None,
+            (Verb::Send, Mode::Latency) => {
+                self.post_receive(test)?;
+                self.post(DATA, message(data))
+            }
+            (Verb::Send, Mode::Bandwidth) => {
+                let is_due = come - running.told >= u32::from(test.depth / 2).max(1);
+                if is_due || come == test.iterations {
+                    running.told = come;
+                    self.post_receive(test)?;
+                    return self.post(NOTICE, notice(&come.to_le_bytes()));
+                }
+                self.post_receive(test)
+            }
+            (Verb::Write, Mode::Latency) => match (running.remote, message_of_client) {
+                (None, region) => {
+                    let remote = parse_region(region).filter(|remote| remote.length == test.size)?;
+                    running.remote = Some(remote);
+                    self.post_receive(test)
+                }
+                (Some(remote), []) => {
+                    self.post_receive(test)?;
+                    self.post(DATA, Operation::Write { data, remote })?;
+                    self.post(NOTICE, message(Buffer::EMPTY))
+                }
+                _ => None,
+            },
+            (Verb::Write, Mode::Bandwidth) if message_of_client.is_empty() => {
+                self.post_receive(test)?;
+                self.post(NOTICE, message(Buffer::EMPTY))
+            }
+            (Verb::Write, Mode::Bandwidth) | (Verb::Read, _) => None,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Client and server over ends that are joined without a wire.
+
+use std::vec::Vec;
+
+use engine::{Instant, Nanos};
+use proptest::prelude::*;
+
+use super::wire::Answer;
+use super::*;
+use crate::{Endpoint, Key, LocalConfig, LocalEndpoint, Remote, SendRequest};
+
+const LIMITS: Limits = Limits { size: 1 << 20, depth: 256, busy: false };
+
+fn test(verb: Verb, mode: Mode) -> Test {
+    Test { verb, mode, size: 4096, iterations: 100, depth: 8 }
+}
+
+/// Runs a measurement to its end and returns what it told.
+fn run(test: Test, config: &LocalConfig, limits: Limits) -> Vec<Output> {
+    let pool = SharedPool::default();
+    let [near, far] = LocalEndpoint::pair(config, &pool, &test.emit());
+    let mut client = Client::new(near, test, &pool);
+    let mut now = Instant::ZERO;
+    let mut server = Some(Server::new(now, far, limits, pool));
+    let mut told = Vec::new();
+    for _ in 0..1_000_000 {
+        now = now + Nanos::from_micros(1);
+        if let Some(one) = &mut server
+            && !one.settle(now)
+        {
+            server = None;
+        }
+        while let Some(output) = client.poll(now) {
+            told.push(output);
+        }
+        if matches!(told.last(), Some(Output::Finished(_) | Output::Failed(_))) {
+            return told;
+        }
+    }
+    panic!("the measurement does not end: {told:?}, {client:?}");
+}
+
+fn pair(private_data: &[u8]) -> [LocalEndpoint; 2] {
+    LocalEndpoint::pair(&LocalConfig::default(), &SharedPool::default(), private_data)
+}
+
+const VERBS: [Verb; 3] = [Verb::Send, Verb::Write, Verb::Read];
+
+#[test]
+fn latency_has_a_sample_for_each_iteration() {
+    for (verb, delays) in VERBS.into_iter().flat_map(|verb| [(verb, false), (verb, true)]) {
+        let told = run(test(verb, Mode::Latency), &LocalConfig { delays, ..LocalConfig::default() }, LIMITS);
+        let samples = told.iter().filter(|output| matches!(output, Output::Sample(_))).count();
+        assert_eq!(samples, 100, "{verb:?}: {told:?}");
+        assert!(matches!(told.last(), Some(Output::Finished(_))), "{told:?}");
+    }
+}
+
+#[test]
+fn bandwidth_tells_its_progress_to_the_end() {
+    for (verb, delays) in VERBS.into_iter().flat_map(|verb| [(verb, false), (verb, true)]) {
+        let told =
+            run(test(verb, Mode::Bandwidth), &LocalConfig { delays, ..LocalConfig::default() }, LIMITS);
+        let steps: Vec<_> = told
+            .iter()
+            .filter_map(|output| match output {
+                Output::Progress(step) => Some(step.done),
+                _ => None,
+            })
+            .collect();
+        assert!(steps.is_sorted() && steps.last() == Some(&100), "{verb:?}: {told:?}");
+        assert!(matches!(told.last(), Some(Output::Finished(_))), "{told:?}");
+    }
+}
+
+#[test]
+fn no_count_of_a_server_finds_the_client_unready() {
+    for (depth, iterations) in (1..20).flat_map(|depth| (1..60).map(move |iterations| (depth, iterations))) {
+        let test = Test { size: 8, iterations, depth, ..test(Verb::Send, Mode::Bandwidth) };
+        let told = run(test, &LocalConfig { delays: true, ..LocalConfig::default() }, LIMITS);
+        assert!(matches!(told.last(), Some(Output::Finished(_))), "{test:?}: {told:?}");
+    }
+}
+
+#[test]
+fn a_server_refuses_what_it_does_not_take() {
+    let config = LocalConfig::default();
+    let usual = test(Verb::Send, Mode::Bandwidth);
+    for (test, limits, why) in [
+        (Test { size: 2 << 20, ..usual }, LIMITS, Refusal::Size),
+        (Test { size: 0, ..usual }, LIMITS, Refusal::Size),
+        (Test { iterations: 0, ..usual }, LIMITS, Refusal::Nothing),
+        (Test { depth: 257, ..usual }, LIMITS, Refusal::Depth),
+        (usual, Limits { busy: true, ..LIMITS }, Refusal::Busy),
+    ] {
+        let told = run(test, &config, limits);
+        assert_eq!(told, [Output::Failed(Failure::Refused(Some(why)))], "{test:?}");
+    }
+}
+
+#[test]
+fn whoever_is_no_client_is_refused() {
+    for garbage in [&b""[..], b"FlRm", &[0xff; 56], &head_of_another_version()] {
+        let [mut near, far] = pair(garbage);
+        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+        assert!(!server.settle(Instant::ZERO), "{garbage:?}");
+        let Some(crate::Event::Rejected { private_data }) = near.poll_event() else {
+            panic!("{garbage:?} was not rejected");
+        };
+        assert_eq!(Answer::parse(&private_data), Some(Answer::Refused(Refusal::Unknown)));
+    }
+}
+
+fn head_of_another_version() -> [u8; MESSAGE_LENGTH] {
+    let mut bytes = test(Verb::Send, Mode::Latency).emit();
+    bytes[4] += 1;
+    bytes
+}
+
+/// A server with a client that says what it likes, and whether the server goes on after `words`.
+fn survives(test: Test, words: &[&[u8]]) -> bool {
+    let [mut near, far] = pair(&test.emit());
+    let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+    assert!(server.settle(Instant::ZERO));
+    for (id, word) in (0..).zip(words) {
+        let operation = message(Buffer::copy_from_slice(word));
+        // A connection that is over takes nothing.
+        let _ = near.post_send(SendRequest { id, operation, signalled: true });
+        if !server.settle(Instant::ZERO) {
+            return false;
+        }
+    }
+    true
+}
+
+#[test]
+fn what_has_no_place_in_a_test_ends_the_connection() {
+    let write = test(Verb::Write, Mode::Latency);
+    let region = |length| super::wire::emit_region(Remote { key: Key(7), address: 0, length });
+    assert!(survives(write, &[&region(4096)]));
+    assert!(!survives(write, &[&region(4095)]), "memory of another length");
+    assert!(!survives(write, &[b""]), "no memory");
+    assert!(!survives(write, &[&region(4096), b"x"]), "words where there are none");
+    assert!(!survives(test(Verb::Read, Mode::Latency), &[b""]), "a message in a test of reads");
+    assert!(!survives(test(Verb::Send, Mode::Latency), &[b"short"]), "a message of another length");
+    assert!(!survives(test(Verb::Write, Mode::Bandwidth), &[b"x"]), "words where there are none");
+}
+
+#[test]
+fn a_silent_client_loses_its_connection_and_is_told() {
+    let [near, far] = pair(&test(Verb::Read, Mode::Latency).emit());
+    let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+    assert!(server.settle(Instant::ZERO));
+    assert!(server.settle(Instant::ZERO + Nanos::new(SILENCE_MAX.get() - 1)));
+    assert!(!server.settle(Instant::ZERO + SILENCE_MAX));
+    let mut client = Client::new(near, test(Verb::Read, Mode::Latency), &SharedPool::default());
+    let told = client.poll(Instant::ZERO);
+    assert!(matches!(told, Some(Output::Failed(Failure::Disconnected(_)))), "{told:?}");
+    assert_eq!(client.poll(Instant::ZERO), None);
+}
+
+proptest! {
+    #[test]
+    fn every_test_survives_its_bytes(size in 1_u32.., iterations in 1_u32.., depth in 1_u16.., verb in 0..3_usize, deep: bool) {
+        let mode = if deep { Mode::Bandwidth } else { Mode::Latency };
+        let test = Test { verb: VERBS[verb], mode, size, iterations, depth };
+        prop_assert_eq!(Test::parse(&test.emit()), Ok(test));
+    }
+
+    #[test]
+    fn every_answer_survives_its_bytes(key: u32, address: u64, length: u32) {
+        let answer = Answer::Taken(Remote { key: Key(key), address, length });
+        prop_assert_eq!(Answer::parse(&answer.emit()), Some(answer));
+    }
+
+    #[test]
+    fn no_bytes_are_worse_than_nonsense(bytes: Vec<u8>) {
+        let _ = (Test::parse(&bytes), Answer::parse(&bytes));
+    }
+}
