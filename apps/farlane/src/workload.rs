@@ -57,6 +57,9 @@ pub(crate) struct Report {
     pub(crate) corrupt: Vec<String>,
     /// Why not everything that was written could be read back; none when it could.
     pub(crate) unverified: Option<Error>,
+    /// Whether the user ended the load early. The figures are those until then, without the
+    /// commands that were under way.
+    pub(crate) interrupted: bool,
 }
 
 impl Report {
@@ -130,31 +133,27 @@ struct Runner<'a> {
     report: Report,
 }
 
-/// Runs `job`, and tells `progress` now and then how long the load has been running.
-pub(crate) fn run(session: &mut Session, job: Job, mut progress: impl FnMut(Nanos)) -> Result<Report, Error> {
+/// Runs `job`, and tells `progress` now and then how long the load has been running, and how many
+/// commands have ended well. When the user interrupts, the report says what was measured until then.
+pub(crate) fn run(
+    session: &mut Session,
+    job: Job,
+    mut progress: impl FnMut(Nanos, u64),
+) -> Result<Report, Error> {
     let mut runner = Runner::new(session, job)?;
     let start = runner.session.now();
     let end = start + job.runtime;
     runner.arrivals = job.rate.map(|rate| Arrivals { start, rate, begun: 0 });
-    let mut told = start;
-    loop {
-        let now = runner.session.now();
-        if now >= end {
-            break;
-        }
-        if now - told > Nanos::from_millis(100) {
-            progress(now - start);
-            told = now;
-        }
-        let wanted = runner.fill(now)?;
-        runner.reap(Some(wanted.map_or(end, |at| at.min(end))))?;
-    }
-    runner.report.late = runner.arrivals.map_or(0, |arrivals| arrivals.late(end));
-    while runner.under_way() > 0 {
-        runner.reap(None)?;
-    }
-    runner.report.elapsed = runner.session.now() - start;
-    if job.verify {
+    runner.report.interrupted = match runner.until(start, end, &mut progress) {
+        Ok(()) => false,
+        Err(Error::Interrupted) => true,
+        Err(error) => return Err(error),
+    };
+    let now = runner.session.now();
+    runner.report.late = runner.arrivals.map_or(0, |arrivals| arrivals.late(end.min(now)));
+    runner.report.elapsed = now - start;
+    // An interrupted session has let go of its controller: nothing can be read back.
+    if job.verify && !runner.report.interrupted {
         // The load's figures are worth telling even if the device has gone since.
         runner.report.unverified = runner.read_back(&mut progress).err();
     }
@@ -200,8 +199,35 @@ impl<'a> Runner<'a> {
                 compared: 0,
                 corrupt: Vec::new(),
                 unverified: None,
+                interrupted: false,
             },
         })
+    }
+
+    /// Keeps commands under way from `start` to `end`, and waits until the last of them has ended.
+    fn until(
+        &mut self,
+        start: Instant,
+        end: Instant,
+        progress: &mut impl FnMut(Nanos, u64),
+    ) -> Result<(), Error> {
+        let mut told = start;
+        loop {
+            let now = self.session.now();
+            if now >= end {
+                break;
+            }
+            if now - told > Nanos::from_millis(100) {
+                progress(now - start, self.report.commands);
+                told = now;
+            }
+            let wanted = self.fill(now)?;
+            self.reap(Some(wanted.map_or(end, |at| at.min(end))))?;
+        }
+        while self.under_way() > 0 {
+            self.reap(None)?;
+        }
+        Ok(())
     }
 
     fn under_way(&self) -> usize {
@@ -373,7 +399,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Reads every chunk that was written once more, and compares it with what was written.
-    fn read_back(&mut self, progress: &mut impl FnMut(Nanos)) -> Result<(), Error> {
+    fn read_back(&mut self, progress: &mut impl FnMut(Nanos, u64)) -> Result<(), Error> {
         let (latency, commands, bytes) =
             (self.report.latency.clone(), self.report.commands, self.report.bytes);
         let written: Vec<u64> = (0..self.chunks).filter(|chunk| self.notes[index(*chunk)] != 0).collect();
@@ -392,7 +418,7 @@ impl<'a> Runner<'a> {
             if self.under_way() > 0 {
                 self.reap(None)?;
             }
-            progress(self.job.runtime);
+            progress(self.job.runtime, commands);
         }
         // The figures are those of the load, not of its verification.
         (self.report.latency, self.report.commands, self.report.bytes) = (latency, commands, bytes);

@@ -449,6 +449,9 @@ pub(crate) struct PingArgs {
     /// Begin this many round trips a second [default: each when the previous one ends]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) rate: Option<u64>,
+    /// Wait this long from one round trip to the next, and print a line for each
+    #[arg(long, short = 'i', value_name = "TIME", conflicts_with = "rate", value_parser = parse_positive_time)]
+    pub(crate) interval: Option<Duration>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

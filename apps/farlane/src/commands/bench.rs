@@ -12,7 +12,7 @@ use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::protected::Protected;
 use crate::session::{Needs, Session};
-use crate::workload::{self, Job, Report};
+use crate::workload::{self, Job, Report, rate};
 
 #[derive(Serialize)]
 struct Json<'a> {
@@ -29,6 +29,8 @@ struct Json<'a> {
     bytes: u64,
     errors: u64,
     first_error: Option<&'a str>,
+    /// Whether the user ended the load early.
+    interrupted: bool,
     /// Commands that were due and had not begun for lack of room when the load ended.
     late: u64,
     /// Whether all data that was compared was as written; none without --verify.
@@ -82,19 +84,30 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
     };
     let before = session.far_reads()?;
     let bar = progress_bar(args.runtime);
-    let report = workload::run(&mut session, job, |elapsed| bar.set_position(elapsed.get() / 1_000_000))?;
+    let length = humantime::format_duration(args.runtime).to_string();
+    let report = workload::run(&mut session, job, |elapsed, commands| {
+        bar.set_position(elapsed.get() / 1_000_000);
+        bar.set_message(format!("{length}, {:.0} commands a second", rate(commands, elapsed)));
+    })?;
     bar.finish_and_clear();
-    let after = session.far_reads()?;
+    // A session that was interrupted can't ask any more.
+    let after = match session.far_reads() {
+        Err(Error::Interrupted) => None,
+        after => after?,
+    };
     let far_reads = before.zip(after).map(|(before, after)| FarReads::from(&after.since(&before)));
     let (lookahead, shadow) = (session.lookahead(), session.config_cache());
     let connections = session.connections();
     session.close()?;
     tell(args, &job, &report, (lookahead, far_reads, shadow), connections)?;
+    if let Some(first) = report.corrupt.first() {
+        return Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len())));
+    }
     if let Some(error) = report.unverified {
         return Err(error);
     }
-    if let Some(first) = report.corrupt.first() {
-        return Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len())));
+    if report.interrupted {
+        return Err(Error::Interrupted);
     }
     match report.first_error {
         None if args.verify && report.compared == 0 => Err(Error::NothingVerified),
@@ -119,7 +132,8 @@ fn tell(
     connections: Vec<Carried>,
 ) -> Result<(), Error> {
     let round_trips = far_reads.and_then(|reads| reads.round_trips(report.commands));
-    let is_verified = report.compared > 0 && report.corrupt.is_empty() && report.unverified.is_none();
+    let is_whole = report.unverified.is_none() && !report.interrupted;
+    let is_verified = report.compared > 0 && report.corrupt.is_empty() && is_whole;
     let verified = job.verify.then_some(is_verified);
     let name = name_of(job.workload);
     if args.output.json {
@@ -136,6 +150,7 @@ fn tell(
             bytes: report.bytes,
             errors: report.errors,
             first_error: report.first_error.as_deref(),
+            interrupted: report.interrupted,
             late: report.late,
             verified,
             protected_by: job.protected.word(),
@@ -188,7 +203,7 @@ fn verification(verified: Option<bool>, report: &Report) -> String {
         None => String::new(),
         Some(true) => format!("  verified: {} chunks are as written\n", report.compared),
         Some(false) if !report.corrupt.is_empty() => format!("  CORRUPT: {} chunks\n", report.corrupt.len()),
-        Some(false) if report.compared == 0 => "  NOTHING VERIFIED\n".to_owned(),
+        Some(false) if report.compared == 0 && !report.interrupted => "  NOTHING VERIFIED\n".to_owned(),
         Some(false) => "  not verified to the end\n".to_owned(),
     }
 }

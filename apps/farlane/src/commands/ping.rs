@@ -24,6 +24,16 @@ struct Json {
     latency_ns: Distribution,
     /// Offset of the far clock from ours, and its error; none before the first exchange of times.
     clock: Option<ClockJson>,
+    /// Whether the user ended the measurement before its count was reached.
+    interrupted: bool,
+}
+
+/// The round trips that were measured.
+struct Measured {
+    latency: Distribution,
+    /// What the last reply said.
+    id: u32,
+    interrupted: bool,
 }
 
 #[derive(Serialize)]
@@ -34,23 +44,8 @@ struct ClockJson {
 
 pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
     let mut session = Session::attach(&args.target, Needs { round_trips: true, ..Needs::default() })?;
-    let interval = args.rate.map(|rate| Nanos::from_secs(1) / rate);
-    let bar = ProgressBar::new(args.count);
-    let mut latency = Distribution::new();
     let start = session.now();
-    let mut id = 0;
-    for number in 0..args.count {
-        if let Some(interval) = interval {
-            session.idle_until(start + interval * number)?;
-        }
-        let (value, length) = session.probe()?;
-        id = value;
-        latency.record(length);
-        if number % 1_024 == 0 {
-            bar.set_position(number);
-        }
-    }
-    bar.finish_and_clear();
+    let Measured { latency, id, interrupted } = measure(&mut session, args)?;
     let elapsed = session.now() - start;
     let clock = session.near().and_then(Near::upstream).and_then(|upstream| {
         upstream.session(tunnel::upstream::PortIndex(0)).and_then(tunnel::Session::clock)
@@ -66,16 +61,56 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
     let json = Json {
         function,
         id,
-        count: args.count,
+        count: latency.count(),
         elapsed_s: Duration::from(elapsed).as_secs_f64(),
-        rate: rate(args.count, elapsed),
+        rate: rate(latency.count(), elapsed),
         latency_ns: latency,
         clock,
+        interrupted,
     };
     session.close()?;
     if args.output.json {
-        return print_json(&json);
+        print_json(&json)?;
+    } else {
+        tell(&json, what, elapsed)?;
     }
+    if interrupted { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+/// Measures round trips until there are as many as were asked for, or the user interrupts.
+fn measure(session: &mut Session, args: &PingArgs) -> Result<Measured, Error> {
+    let interval = args.interval.map(Nanos::from).or(args.rate.map(|rate| Nanos::from_secs(1) / rate));
+    let is_told = args.interval.is_some() && !args.output.json;
+    let bar = if is_told { ProgressBar::hidden() } else { ProgressBar::new(args.count) };
+    let mut measured = Measured { latency: Distribution::new(), id: 0, interrupted: false };
+    let start = session.now();
+    for number in 0..args.count {
+        let due = interval.map(|interval| start + Nanos::new(interval.get().saturating_mul(number)));
+        let length = match due.map_or(Ok(()), |at| session.idle_until(at)).and_then(|()| session.probe()) {
+            Ok((id, length)) => {
+                measured.id = id;
+                length
+            }
+            // What was measured until now is worth telling. Before the first reply there is nothing.
+            Err(Error::Interrupted) if number > 0 => {
+                measured.interrupted = true;
+                break;
+            }
+            Err(error) => return Err(error),
+        };
+        measured.latency.record(length);
+        if is_told {
+            print(&format!("reply {} from {}: {length}\n", number + 1, args.target.url))?;
+        } else if number % 1_024 == 0 {
+            bar.set_position(number);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(measured)
+}
+
+/// Prints for people what was measured of `what`.
+fn tell(json: &Json, what: &str, elapsed: Nanos) -> Result<(), Error> {
     let mut text = format!(
         "{} {what} of {} ({}) in {elapsed}, {:.0} a second\n  round trip  {}\n",
         json.count, json.function, json.id, json.rate, json.latency_ns

@@ -139,7 +139,7 @@ fn fill(session: &mut Session, namespace: Namespace) -> Result<(), Error> {
     let mut written = 0;
     while written < size {
         let job = job(namespace, Workload::Write, 128 << 10, 8, Nanos::from_millis(50));
-        written += workload::run(session, job, |_| ())?.bytes;
+        written += workload::run(session, job, |_, _| ())?.bytes;
     }
     Ok(())
 }
@@ -161,7 +161,7 @@ fn session_round(
     slices.config_read.push(config_read);
     between()?;
     let mut run = |workload, bytes, depth| -> Result<workload::Report, Error> {
-        let report = workload::run(session, job(namespace, workload, bytes, depth, slice), |_| ())?;
+        let report = workload::run(session, job(namespace, workload, bytes, depth, slice), |_, _| ())?;
         between()?;
         match report.first_error {
             None => Ok(report),
@@ -183,7 +183,11 @@ pub(super) fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, 
     let mut clock = None;
     let give_up = session.now() + Nanos::from_secs(5);
     while (chains.len() as u64) < TRACED && session.now() < give_up {
-        workload::run(session, job(namespace, Workload::RandRead, 4096, 1, Nanos::from_millis(50)), |_| ())?;
+        workload::run(
+            session,
+            job(namespace, Workload::RandRead, 4096, 1, Nanos::from_millis(50)),
+            |_, _| (),
+        )?;
         clock = session
             .near()
             .and_then(assemblies::near::Near::upstream)

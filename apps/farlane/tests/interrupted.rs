@@ -1,0 +1,104 @@
+//! What a user who presses ctrl-c is told of what was measured until then.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::load::{assert_serves, verified};
+use support::running::{Running, signal, wait_until};
+use support::{Export, FARLANE, fail, json, nobody, succeed};
+
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The JSON and the exit status of a load that is interrupted once it has written something.
+/// `start` starts it on the URL that it is given.
+fn interrupted(start: impl FnOnce(&str) -> Running) -> (Value, Option<i32>) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("disk.img");
+    let far = Export::start(&["--namespace", &format!("{},size=16MiB", path.display())]);
+    let load = start(&far.url());
+    wait_until("writes", || std::fs::metadata(&path).is_ok_and(|file| file.blocks() > 64));
+    load.signal("INT");
+    let output = load.output(LONGEST);
+    assert_serves(&far.url());
+    (serde_json::from_slice(&output.stdout).unwrap(), output.status.code())
+}
+
+#[test]
+fn bench_tells_what_it_measured_until_it_was_interrupted() {
+    let (report, code) = interrupted(|url| {
+        Running::start(&["bench", url, "--rw", "randwrite", "--iodepth", "4", "--runtime", "60s", "--json"])
+    });
+    assert_eq!((code, &report["interrupted"]), (Some(130), &true.into()), "{report}");
+    let commands = report["commands"].as_u64().unwrap();
+    assert!(commands > 0 && report["latency_ns"]["count"] == commands, "{report}");
+    assert_eq!((&report["bytes"], &report["errors"]), (&(commands * 4096).into(), &0.into()), "{report}");
+    let seconds = report["runtime_s"].as_f64().unwrap();
+    assert!(seconds < 60.0, "the time is not the one that was asked for: {report}");
+}
+
+#[test]
+fn an_interrupted_load_is_not_called_verified() {
+    let (report, code) = interrupted(|url| verified(url, "60s", &[]));
+    assert_eq!((code, &report["verified"]), (Some(130), &false.into()), "{report}");
+}
+
+#[test]
+fn a_load_that_ends_by_itself_was_not_interrupted() {
+    let far = Export::start(&["--ram", "1MiB"]);
+    let report = json(&["bench", &far.url(), "--runtime", "100ms", "--json"]);
+    assert_eq!(report["interrupted"], false, "{report}");
+    assert_eq!(json(&["ping", &far.url(), "-c", "3", "--json"])["interrupted"], false);
+}
+
+#[test]
+fn ping_tells_each_reply_and_what_it_measured_until_it_was_interrupted() {
+    let far = Export::start(&["--ram", "1MiB"]);
+    let mut ping = Command::new(FARLANE)
+        .args(["ping", &far.url(), "-i", "5ms"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(ping.stdout.take().unwrap());
+    for number in 1..=3 {
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.starts_with(&format!("reply {number} from {}: ", far.url())), "{line}");
+    }
+    signal(ping.id(), "INT");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(ping.wait().unwrap().code(), Some(130), "{rest}");
+    let replies = 3 + rest.lines().filter(|line| line.starts_with("reply ")).count();
+    assert!(rest.contains(&format!("{replies} configuration reads of ")), "{rest}");
+    assert!(rest.contains(&format!("({replies} samples)")), "{rest}");
+}
+
+#[test]
+fn ping_tells_replies_to_people_only_when_asked() {
+    let far = Export::start(&["--ram", "1MiB"]);
+    let replies = |further: &[&str]| {
+        let text = succeed(&[&["ping", &far.url(), "-c", "4"], further].concat());
+        text.lines().filter(|line| line.starts_with("reply ")).count()
+    };
+    assert_eq!((replies(&["-i", "1ms"]), replies(&[])), (4, 0));
+    assert_eq!(json(&["ping", &far.url(), "-c", "4", "-i", "1ms", "--json"])["count"], 4);
+    let said = fail(&["ping", &far.url(), "-i", "1ms", "--rate", "5"]);
+    assert!(said.contains("cannot be used with"), "{said}");
+}
+
+#[test]
+fn nothing_is_told_before_the_first_reply() {
+    let ping = Running::start(&["ping", &nobody(), "--timeout", "60s"]);
+    wait_until("a far end that is not there", || ping.said().contains("not there"));
+    ping.signal("INT");
+    let output = ping.output(LONGEST);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
+}
