@@ -26,9 +26,16 @@ impl Distribution {
     pub(crate) fn quantile(&self, quantile: f64) -> Nanos {
         Nanos::new(self.0.value_at_quantile(quantile))
     }
+    pub(crate) fn min(&self) -> Nanos {
+        Nanos::new(self.0.min())
+    }
     /// The mean in nanoseconds.
     pub(crate) fn mean(&self) -> f64 {
         self.0.mean()
+    }
+    /// The standard deviation in nanoseconds.
+    pub(crate) fn deviation(&self) -> f64 {
+        self.0.stdev()
     }
     pub(crate) fn merge(&mut self, other: &Self) {
         self.0 += &other.0;

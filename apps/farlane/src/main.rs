@@ -82,6 +82,7 @@ fn main() -> ExitCode {
         Command::Nvme(command) => commands::nvme::run(&command),
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
+        Command::Rdma(action) => commands::rdma::run(&action),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     };
     let Err(error) = result else {

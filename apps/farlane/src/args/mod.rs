@@ -19,6 +19,7 @@ mod nvme;
 mod packets;
 mod preflight;
 mod quic;
+mod rdma;
 mod record;
 mod record_control;
 mod record_export;
@@ -72,6 +73,7 @@ pub(crate) use nvme::{
 pub(crate) use packets::{SOCKET_BUFFER_DEFAULT, UdpUrl};
 pub(crate) use preflight::PreflightArgs;
 pub(crate) use quic::{QuicListen, QuicOptions};
+pub(crate) use rdma::{MeasureArgs, RdmaAction, ServeArgs};
 pub(crate) use record::{
     Destination, Moment, OnFullArg, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl,
 };
@@ -237,6 +239,9 @@ pub(crate) enum Command {
     /// Print the manual page of a command, or write those of all commands
     #[command(after_help = manual::MAN_EXAMPLES)]
     Man(ManArgs),
+    /// Measure latency and bandwidth of RDMA connections, in perftest's words
+    #[command(subcommand, after_help = rdma::EXAMPLES)]
+    Rdma(RdmaAction),
     /// Run the far side of a floor measurement: raw TCP without a protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),

@@ -22,6 +22,7 @@ pub(crate) mod nvme;
 mod pieces;
 pub(crate) mod ping;
 pub(crate) mod preflight;
+pub(crate) mod rdma;
 pub(crate) mod record;
 mod served;
 pub(crate) mod sim;

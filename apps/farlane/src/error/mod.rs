@@ -68,6 +68,12 @@ pub(crate) enum Error {
     ))]
     Fabrics(AttachError),
 
+    #[error("{server}: {why}")]
+    #[diagnostic(help(
+        "does farlane rdma serve run there, with the same --provider? see farlane rdma --help"
+    ))]
+    Measurement { server: std::net::SocketAddr, why: String },
+
     #[error("{command}: the command was not taken: {error}")]
     FabricsCommand { command: &'static str, error: SubmitError },
 

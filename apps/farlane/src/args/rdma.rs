@@ -1,0 +1,127 @@
+//! The options of `farlane rdma`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use live::drivers::measure::{DEPTH_MAX, Provider, SIZE_MAX, Verb};
+
+use super::{Output, Spin, parse_address, parse_size, parse_time};
+
+pub(crate) const EXAMPLES: &str = "Examples:\n  \
+    farlane rdma serve --listen 127.0.0.1:18515\n  \
+    farlane rdma ping 127.0.0.1:18515 --verb write --size 2\n  \
+    farlane rdma bench 127.0.0.1:18515 --verb read --all\n  \
+    farlane rdma serve --provider roce --listen 127.0.0.1:18515\n  \
+    farlane rdma ping --provider roce --local 127.0.0.2 127.0.0.1:18515";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RdmaAction {
+    /// Measure latency: t_typical and its kin of perftest's ib_send_lat, ib_write_lat, ib_read_lat.
+    ///
+    /// Of a send or a write, half of the way to and fro counts; of a read, the whole
+    #[command(
+        after_help = "Example:\n  farlane rdma ping 127.0.0.1:18515 --verb send --size 64 --iters 10000"
+    )]
+    Ping(MeasureArgs),
+    /// Measure bandwidth: that of perftest's ib_send_bw, ib_write_bw, ib_read_bw
+    #[command(
+        after_help = "Example:\n  farlane rdma bench 127.0.0.1:18515 --verb write --size 128k --tx-depth 64"
+    )]
+    Bench(MeasureArgs),
+    /// Let others measure a connection to this machine
+    #[command(after_help = "Example:\n  farlane rdma serve --provider iwarp --listen 0.0.0.0:18515")]
+    Serve(ServeArgs),
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ProviderArg {
+    /// Over TCP connections, with no card and no right
+    Iwarp,
+    /// RoCEv2, over UDP datagrams at port 4791
+    Roce,
+}
+
+impl From<ProviderArg> for Provider {
+    fn from(arg: ProviderArg) -> Self {
+        match arg {
+            ProviderArg::Iwarp => Self::Iwarp,
+            ProviderArg::Roce => Self::Roce,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum VerbArg {
+    Send,
+    Write,
+    Read,
+}
+
+impl From<VerbArg> for Verb {
+    fn from(arg: VerbArg) -> Self {
+        match arg {
+            VerbArg::Send => Self::Send,
+            VerbArg::Write => Self::Write,
+            VerbArg::Read => Self::Read,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Listen at this address
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
+    pub(crate) listen: SocketAddr,
+    /// Carry RDMA in this way
+    #[arg(long, value_enum, default_value = "iwarp")]
+    pub(crate) provider: ProviderArg,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MeasureArgs {
+    /// The address of a farlane rdma serve
+    #[arg(value_name = "HOST:PORT", value_parser = parse_address)]
+    pub(crate) server: SocketAddr,
+    /// Carry RDMA in this way, as the server does
+    #[arg(long, value_enum, default_value = "iwarp")]
+    pub(crate) provider: ProviderArg,
+    /// Measure this verb
+    #[arg(long, value_enum, default_value = "send")]
+    pub(crate) verb: VerbArg,
+    /// Move this many bytes at a time, up to 1 MiB [default: 2 for ping, 64 KiB for bench]
+    #[arg(long, short = 's', value_name = "SIZE", value_parser = parse_message, conflicts_with = "all")]
+    pub(crate) size: Option<u32>,
+    /// Measure each power of two from 2 bytes to 1 MiB
+    #[arg(long, short = 'a')]
+    pub(crate) all: bool,
+    /// Do it this many times
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 1000,
+          value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub(crate) iters: u32,
+    /// Have this many requests under way; ping has one
+    #[arg(long, short = 't', value_name = "N", default_value_t = 128,
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)))]
+    pub(crate) tx_depth: u16,
+    /// Use this address of this machine, with RoCE [default: the one that the route to the server has]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) local: Option<IpAddr>,
+    /// Give up if nothing happens for this long
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Parses the length of a message.
+fn parse_message(text: &str) -> Result<u32, String> {
+    let size = parse_size(text)?;
+    let fits = u32::try_from(size).ok().filter(|size| (1..=SIZE_MAX).contains(size));
+    fits.ok_or_else(|| "expected 1 byte to 1 MiB".to_owned())
+}

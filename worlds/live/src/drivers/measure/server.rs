@@ -1,0 +1,158 @@
+//! Who lets others measure.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+
+use engine::{Engine, Instant, Nanos};
+use rdma::measure::Server;
+
+use super::stream::Stream;
+use super::{CONNECTIONS_MAX, Memory, Provider, limits};
+use crate::carrier::tcp::Listener;
+use crate::drivers::fabrics::Socket;
+use crate::drivers::roce::{Roce, RoceEndpoint};
+use crate::reactor::{Attention, Context, Driver, Sources, Turn};
+
+/// How long the last words of a connection may take.
+const LAST_WORDS: Nanos = Nanos::from_secs(1);
+
+/// A connection over iWARP.
+#[derive(Debug)]
+struct Connection {
+    stream: Stream,
+    server: Server<iwarp::Connection>,
+    /// Until when its last words must be said, once it is over.
+    until: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Carried {
+    Iwarp(Listener, Vec<Connection>),
+    Roce(Box<Roce>, Vec<Server<RoceEndpoint>>),
+}
+
+/// A server of measurements.
+#[derive(Debug)]
+pub struct Measured {
+    carried: Carried,
+    memory: Memory,
+    address: SocketAddr,
+    is_over: bool,
+}
+
+impl Measured {
+    /// A server at `address`, whose news end the sleep of the loop with `sources`.
+    ///
+    /// # Errors
+    /// When the system refuses the address. RoCE needs UDP port 4791 there.
+    pub fn open(provider: Provider, address: SocketAddr, sources: &Sources) -> io::Result<Self> {
+        let memory = Memory::new();
+        let mut bound = address;
+        let carried = match provider {
+            Provider::Iwarp => {
+                let listener = Listener::bind(address)?;
+                bound = listener.address();
+                sources.add(listener.as_raw_fd(), Attention::OnNews)?;
+                Carried::Iwarp(listener, Vec::new())
+            }
+            Provider::Roce => {
+                let world = memory.roce(address.ip())?;
+                world.device().borrow_mut().listen(address.port());
+                world.register(sources)?;
+                Carried::Roce(Box::new(world), Vec::new())
+            }
+        };
+        Ok(Self { carried, memory, address: bound, is_over: false })
+    }
+
+    /// The address of the server.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Takes the connections that wait. What cannot be taken is closed.
+fn accept(listener: &Listener, connections: &mut Vec<Connection>, memory: &Memory, context: &Context<'_>) {
+    // Too few descriptors are no reason to end: the connection was turned away.
+    while let Ok(Some(connection)) = listener.accept() {
+        let socket = Socket::from(connection);
+        let added = context.sources().add(socket.as_raw_fd(), Attention::EachTurn);
+        if added.is_err() || connections.len() >= CONNECTIONS_MAX {
+            continue;
+        }
+        let end = iwarp::Connection::accept(context.now, memory.iwarp());
+        let server = Server::new(context.now, end, limits(connections.len()), Rc::clone(&memory.pool));
+        connections.push(Connection { stream: Stream::new(socket), server, until: None });
+    }
+}
+
+impl Connection {
+    /// Goes on. Returns whether anything passed, and whether the connection is there still.
+    fn turn(&mut self, memory: &Memory, now: Instant) -> (bool, bool) {
+        let end = self.server.endpoint_mut();
+        if end.poll_timeout().is_some_and(|at| at <= now) {
+            end.handle_timeout(now);
+        }
+        let received = self.stream.receive(end, &memory.pool, now);
+        if !self.server.settle(now) && self.until.is_none() {
+            self.until = Some(now + LAST_WORDS);
+        }
+        let end = self.server.endpoint_mut();
+        let sent = self.stream.send(end, now);
+        let is_late = self.until.is_some_and(|until| until <= now);
+        (received || sent, !is_late && !self.stream.is_over(end))
+    }
+
+    fn wake(&self) -> Instant {
+        let own = self.until.unwrap_or_else(|| self.server.deadline());
+        self.server.endpoint().poll_timeout().map_or(own, |at| at.min(own))
+    }
+}
+
+impl Driver for Measured {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let now = context.now;
+        let mut busy = false;
+        match &mut self.carried {
+            Carried::Iwarp(listener, connections) => {
+                if context.news && !self.is_over {
+                    accept(listener, connections, &self.memory, context);
+                }
+                connections.retain_mut(|connection| {
+                    let (moved, is_there) = connection.turn(&self.memory, now);
+                    busy |= moved;
+                    is_there
+                });
+            }
+            Carried::Roce(world, servers) => {
+                busy |= world.work(now)?;
+                while let Some(end) = RoceEndpoint::next_requested(world.device()) {
+                    let limits = limits(servers.len());
+                    servers.push(Server::new(now, end, limits, Rc::clone(&self.memory.pool)));
+                }
+                servers.retain_mut(|server| server.settle(now));
+                busy |= world.work(now)?;
+            }
+        }
+        Ok(match (self.is_over, busy) {
+            (true, _) => Turn::Done,
+            (false, true) => Turn::Busy,
+            (false, false) => Turn::Idle,
+        })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match &self.carried {
+            Carried::Iwarp(_, connections) => connections.iter().map(Connection::wake).min(),
+            Carried::Roce(world, servers) => {
+                servers.iter().map(Server::deadline).chain(world.poll_timeout()).min()
+            }
+        }
+    }
+
+    fn on_stop(&mut self, _now: Instant) {
+        self.is_over = true;
+    }
+}
