@@ -26,6 +26,11 @@ impl CompletionQueue {
         self.completions.pop_front()
     }
 
+    /// Whether no completion waits.
+    pub fn is_empty(&self) -> bool {
+        self.completions.is_empty()
+    }
+
     /// Asks for one notification when the next completion comes (ibv_req_notify_cq). Completions
     /// that are there already give none: poll once more after this.
     pub const fn arm(&mut self) {

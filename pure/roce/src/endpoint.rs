@@ -61,6 +61,13 @@ impl RoceEndpoint {
         Some(Self { device: Rc::clone(device), slot })
     }
 
+    /// Whether there are events or completions that nobody has taken.
+    pub fn has_news(&self) -> bool {
+        let mut device = self.device.borrow_mut();
+        let connection = device.peek(self.slot);
+        connection.is_some_and(|one| !one.events.is_empty() || !one.completions.borrow().is_empty())
+    }
+
     /// The address of the peer.
     pub fn peer(&self) -> Option<IpAddr> {
         self.device.borrow_mut().peek(self.slot).map(|connection| connection.peer)

@@ -53,8 +53,10 @@ pub(crate) struct OfferArgs {
 
     /// Listen on this address and port for NVMe/RDMA; may be given again.
     ///
-    /// PROVIDER says what carries RDMA. iwarp carries it over TCP connections and needs no RDMA
-    /// card. RDMA has no TLS: off loopback, hosts must prove who they are by DH-HMAC-CHAP
+    /// PROVIDER says what carries RDMA. iwarp, the default, carries it over TCP connections. roce
+    /// carries it over UDP datagrams (RoCEv2). Neither needs an RDMA card. A port of roce takes UDP
+    /// port 4791 of one address of this machine, and the port of ADDR is a name that hosts give.
+    /// RDMA has no TLS: off loopback, hosts must prove who they are by DH-HMAC-CHAP
     /// (--dhchap-secret-file)
     #[arg(long, value_name = "[PROVIDER,]ADDR")]
     pub(crate) rdma: Vec<RdmaPort>,

@@ -9,6 +9,7 @@ use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
 use nvme_rdma::QUEUE_SIZE_MAX;
 use nvme_rdma::controller as rdma;
 use nvme_tcp::controller as tcp;
+use roce::RoceEndpoint;
 
 pub use nvme::transport::{Held, Permission, Queue, Slot};
 pub use nvme_tcp::ADMIN_CAPSULE_DATA_MAX;
@@ -108,6 +109,8 @@ pub enum Connection {
     Tcp(tcp::Connection),
     /// NVMe/RDMA by iWARP.
     Iwarp(Box<rdma::Connection<iwarp::Connection>>),
+    /// NVMe/RDMA by RoCE.
+    Roce(Box<rdma::Connection<RoceEndpoint>>),
 }
 
 /// Does the same with whichever connection it is.
@@ -116,34 +119,41 @@ macro_rules! each {
         match $connection {
             Connection::Tcp($end) => $act,
             Connection::Iwarp($end) => $act,
+            Connection::Roce($end) => $act,
         }
     };
 }
 
-/// Does the same with whichever end moves the bytes of a connection.
+/// Does the same with whichever end moves the bytes of a connection, if it has bytes to move.
 macro_rules! mover {
-    ($connection:expr, $end:ident => $act:expr) => {
+    ($connection:expr, $end:ident => $act:expr, else $none:expr) => {
         match $connection {
             Connection::Tcp($end) => $act,
             Connection::Iwarp(connection) => {
                 let $end = connection.endpoint_mut();
                 $act
             }
+            Connection::Roce(_) => $none,
         }
     };
 }
 
 impl Connection {
-    /// A connection that was just accepted; see [`tcp::Connection::new`].
+    /// A connection that was just accepted; see [`tcp::Connection::new`]. One of RoCE is `pair`,
+    /// which a host has asked for.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name.
-    pub fn new(now: Instant, fabric: super::Fabric, config: &Config) -> Self {
+    /// When `config` exceeds a limit that its fields name, or RoCE comes without a queue pair.
+    pub fn new(now: Instant, fabric: super::Fabric, config: &Config, pair: Option<RoceEndpoint>) -> Self {
         match fabric {
             super::Fabric::Tcp => Self::Tcp(tcp::Connection::new(now, config.tcp.clone())),
             super::Fabric::Iwarp => {
                 let end = iwarp::Connection::accept(now, config.pairs.end(2 * QUEUE_SIZE_MAX));
                 Self::Iwarp(Box::new(rdma::Connection::new(now, config.rdma.clone(), end)))
+            }
+            super::Fabric::Roce => {
+                let end = pair.expect("whoever accepts a connection of RoCE has its queue pair");
+                Self::Roce(Box::new(rdma::Connection::new(now, config.rdma.clone(), end)))
             }
         }
     }
@@ -152,7 +162,7 @@ impl Connection {
     pub const fn sgl_support(&self) -> u32 {
         match self {
             Self::Tcp(_) => SGL_SUPPORT_TCP,
-            Self::Iwarp(_) => nvme_rdma::SGL_SUPPORT,
+            Self::Iwarp(_) | Self::Roce(_) => nvme_rdma::SGL_SUPPORT,
         }
     }
 
@@ -164,10 +174,22 @@ impl Connection {
         each!(self, end => end.set_queue(queue));
     }
 
-    /// The bytes to send.
+    /// The bytes to send; `None` of a connection that has none.
     #[inline]
-    pub fn outbox(&mut self) -> &Outbox {
-        mover!(self, end => end.outbox())
+    pub fn outbox(&mut self) -> Option<&Outbox> {
+        mover!(self, end => Some(end.outbox()), else None)
+    }
+
+    /// Whether there are bytes to send.
+    #[inline]
+    pub fn has_bytes(&mut self) -> bool {
+        self.outbox().is_some_and(|outbox| !outbox.is_empty())
+    }
+
+    /// Whether the queue pair has brought something that [`Connection::poll_output`] has not looked
+    /// at.
+    pub fn has_news(&self) -> bool {
+        matches!(self, Self::Roce(end) if end.endpoint().has_news())
     }
 
     /// The first `count` bytes of the outbox were sent. Outputs may follow.
@@ -176,7 +198,7 @@ impl Connection {
     /// When the outbox has fewer than `count` bytes.
     #[inline]
     pub fn sent(&mut self, count: usize) {
-        mover!(self, end => end.sent(count));
+        mover!(self, end => end.sent(count), else ());
     }
 
     /// Whether bytes from the host are wanted now. Bytes that come nevertheless are kept.
@@ -189,7 +211,7 @@ impl Connection {
     /// the bytes received there by [`Connection::landed`].
     #[inline]
     pub fn landing(&mut self) -> Option<&mut [u8]> {
-        mover!(self, end => end.landing())
+        mover!(self, end => end.landing(), else None)
     }
 
     /// The first `count` bytes of [`Connection::landing`] were received.
@@ -197,7 +219,7 @@ impl Connection {
     /// # Panics
     /// When [`Connection::landing`] has fewer than `count` bytes.
     pub fn landed(&mut self, count: usize) {
-        mover!(self, end => end.landed(count));
+        mover!(self, end => end.landed(count), else ());
     }
 
     /// Bytes from the host, in order.
@@ -206,6 +228,7 @@ impl Connection {
         match self {
             Self::Tcp(end) => end.handle_input(now, tcp::Input::Received(bytes)),
             Self::Iwarp(end) => end.handle_input(now, iwarp::Input::Received(bytes)),
+            Self::Roce(_) => {}
         }
     }
 
@@ -289,12 +312,19 @@ impl Connection {
                 tcp::Output::HostDataFailed { slot, status } => Output::HostDataFailed { slot, status },
                 tcp::Output::Closed(why) => Output::Closed(Closed::Tcp(why)),
             }),
-            Self::Iwarp(end) => Some(match end.poll_output()? {
-                rdma::Output::Initialized(agreed) => Output::Initialized(Parameters::Rdma(agreed)),
-                rdma::Output::Command { slot, entry } => Output::Command { slot, entry },
-                rdma::Output::HostData { slot, data } => Output::HostData { slot, data },
-                rdma::Output::Closed(why) => Output::Closed(Closed::Rdma(why)),
-            }),
+            Self::Iwarp(end) => end.poll_output().map(Output::from),
+            Self::Roce(end) => end.poll().map(Output::from),
+        }
+    }
+}
+
+impl From<rdma::Output> for Output {
+    fn from(output: rdma::Output) -> Self {
+        match output {
+            rdma::Output::Initialized(agreed) => Self::Initialized(Parameters::Rdma(agreed)),
+            rdma::Output::Command { slot, entry } => Self::Command { slot, entry },
+            rdma::Output::HostData { slot, data } => Self::HostData { slot, data },
+            rdma::Output::Closed(why) => Self::Closed(Closed::Rdma(why)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The host's end of a connection, whatever its fabric.
 
 use core::fmt;
+use core::net::SocketAddr;
 
 use engine::{Buffer, Engine, Instant, Outbox};
 use nvme::host::{Completed, Data, SubmitError};
@@ -8,6 +9,7 @@ use nvme::wire::{CommandId, SubmissionQueueEntry};
 use nvme_fabrics::wire::QueueId;
 use nvme_rdma::host as rdma;
 use nvme_tcp::host as tcp;
+use roce::{RoceEndpoint, SharedDevice, TooManyConnections};
 
 pub use super::{Parameters, QueuePairs};
 
@@ -18,6 +20,8 @@ pub enum Config {
     Tcp(tcp::Config),
     /// Connections of NVMe/RDMA by iWARP.
     Iwarp(Iwarp),
+    /// Connections of NVMe/RDMA by RoCE.
+    Roce(rdma::Config),
 }
 
 /// Settings of connections of NVMe/RDMA by iWARP.
@@ -64,6 +68,7 @@ impl Config {
                 rdma: iwarp.rdma.for_queue(id, controller, size, capsule_data_max),
                 ..iwarp.clone()
             }),
+            Self::Roce(rdma) => Self::Roce(rdma.for_queue(id, controller, size, capsule_data_max)),
         }
     }
 
@@ -117,6 +122,8 @@ pub enum Connection {
     Tcp(tcp::Connection),
     /// NVMe/RDMA by iWARP.
     Iwarp(rdma::Connection<iwarp::Connection>),
+    /// NVMe/RDMA by RoCE.
+    Roce(rdma::Connection<RoceEndpoint>),
 }
 
 /// Does the same with whichever connection it is.
@@ -125,19 +132,21 @@ macro_rules! each {
         match $connection {
             Connection::Tcp($end) => $act,
             Connection::Iwarp($end) => $act,
+            Connection::Roce($end) => $act,
         }
     };
 }
 
-/// Does the same with whichever end moves the bytes of a connection.
+/// Does the same with whichever end moves the bytes of a connection, if it has bytes to move.
 macro_rules! mover {
-    ($connection:expr, $end:ident => $act:expr) => {
+    ($connection:expr, $end:ident => $act:expr, else $none:expr) => {
         match $connection {
             Connection::Tcp($end) => $act,
             Connection::Iwarp(connection) => {
                 let $end = connection.endpoint_mut();
                 $act
             }
+            Connection::Roce(_) => $none,
         }
     };
 }
@@ -146,7 +155,8 @@ impl Connection {
     /// A connection that was just made; what it says first is in the outbox.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name.
+    /// When `config` exceeds a limit that its fields name, or is of RoCE: see
+    /// [`Connection::reach`].
     pub fn new(now: Instant, config: Config) -> Self {
         match config {
             Config::Tcp(config) => Self::Tcp(tcp::Connection::new(now, config)),
@@ -155,7 +165,26 @@ impl Connection {
                 let end = iwarp::Connection::connect(now, end, &rdma.private_data());
                 Self::Iwarp(rdma::Connection::new(now, rdma, end))
             }
+            Config::Roce(_) => panic!("a device reaches the peers of RoCE"),
         }
+    }
+
+    /// A connection of RoCE, which `device` asks `peer` for.
+    ///
+    /// # Errors
+    /// When the device has too many connections.
+    ///
+    /// # Panics
+    /// When `config` exceeds a limit that its fields name, or its queue has more commands than the
+    /// device's queue pairs take.
+    pub fn reach(
+        now: Instant,
+        config: rdma::Config,
+        device: &SharedDevice,
+        peer: SocketAddr,
+    ) -> Result<Self, TooManyConnections> {
+        let pair = RoceEndpoint::connect(device, peer.ip(), peer.port(), &config.private_data())?;
+        Ok(Self::Roce(rdma::Connection::new(now, config, pair)))
     }
 
     /// Sends a command, with identifier and data pointer filled in. [`Output::Completed`] follows.
@@ -175,13 +204,20 @@ impl Connection {
         each!(self, end => end.submit(cookie, entry, data))
     }
 
-    /// The bytes to send.
+    /// The bytes to send; `None` of a connection that has none.
     #[inline]
-    pub fn outbox(&self) -> &Outbox {
+    pub fn outbox(&self) -> Option<&Outbox> {
         match self {
-            Self::Tcp(end) => end.outbox(),
-            Self::Iwarp(end) => end.endpoint().outbox(),
+            Self::Tcp(end) => Some(end.outbox()),
+            Self::Iwarp(end) => Some(end.endpoint().outbox()),
+            Self::Roce(_) => None,
         }
+    }
+
+    /// Whether the queue pair has brought something that [`Connection::poll_output`] has not looked
+    /// at.
+    pub fn has_news(&self) -> bool {
+        matches!(self, Self::Roce(end) if end.endpoint().has_news())
     }
 
     /// The first `count` bytes of the outbox were sent.
@@ -190,14 +226,14 @@ impl Connection {
     /// When the outbox has fewer than `count` bytes.
     #[inline]
     pub fn sent(&mut self, count: usize) {
-        mover!(self, end => end.sent(count));
+        mover!(self, end => end.sent(count), else ());
     }
 
     /// Where the next bytes from the controller belong, if they are data that are being assembled.
     /// Report the bytes received there by [`Connection::landed`].
     #[inline]
     pub fn landing(&mut self) -> Option<&mut [u8]> {
-        mover!(self, end => end.landing())
+        mover!(self, end => end.landing(), else None)
     }
 
     /// The first `count` bytes of [`Connection::landing`] were received.
@@ -205,7 +241,7 @@ impl Connection {
     /// # Panics
     /// When [`Connection::landing`] has fewer than `count` bytes.
     pub fn landed(&mut self, count: usize) {
-        mover!(self, end => end.landed(count));
+        mover!(self, end => end.landed(count), else ());
     }
 
     /// Bytes from the controller, in order.
@@ -214,17 +250,26 @@ impl Connection {
         match self {
             Self::Tcp(end) => end.handle_input(now, tcp::Input::Received(bytes)),
             Self::Iwarp(end) => end.handle_input(now, iwarp::Input::Received(bytes)),
+            Self::Roce(_) => {}
         }
     }
 
     /// Handles everything that has become due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        each!(self, end => end.handle_timeout(now));
+        match self {
+            Self::Tcp(end) => end.handle_timeout(now),
+            Self::Iwarp(end) => end.handle_timeout(now),
+            Self::Roce(end) => end.on_time(now),
+        }
     }
 
     /// When [`Connection::handle_timeout`] is due, if ever.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        each!(self, end => end.poll_timeout())
+        match self {
+            Self::Tcp(end) => end.poll_timeout(),
+            Self::Iwarp(end) => end.poll_timeout(),
+            Self::Roce(end) => end.deadline(),
+        }
     }
 
     /// The next output.
@@ -236,11 +281,18 @@ impl Connection {
                 tcp::Output::Completed(completed) => Output::Completed(completed),
                 tcp::Output::Closed(why) => Output::Closed(Closed::Tcp(why)),
             }),
-            Self::Iwarp(end) => Some(match end.poll_output()? {
-                rdma::Output::Initialized(agreed) => Output::Initialized(Parameters::Rdma(agreed)),
-                rdma::Output::Completed(completed) => Output::Completed(completed),
-                rdma::Output::Closed(why) => Output::Closed(Closed::Rdma(why)),
-            }),
+            Self::Iwarp(end) => end.poll_output().map(Output::from),
+            Self::Roce(end) => end.poll().map(Output::from),
+        }
+    }
+}
+
+impl From<rdma::Output> for Output {
+    fn from(output: rdma::Output) -> Self {
+        match output {
+            rdma::Output::Initialized(agreed) => Self::Initialized(Parameters::Rdma(agreed)),
+            rdma::Output::Completed(completed) => Self::Completed(completed),
+            rdma::Output::Closed(why) => Self::Closed(Closed::Rdma(why)),
         }
     }
 }

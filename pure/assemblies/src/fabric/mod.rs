@@ -4,6 +4,10 @@
 //! [`host`] is the host's end, as [`initiator`](crate::initiator) uses it. A connection is one
 //! queue. It brings commands or completions in order, moves the data that belong to them, and says
 //! how much memory it holds for its peer. Another fabric joins NVMe/TCP and NVMe/RDMA here.
+//!
+//! NVMe/TCP and iWARP move bytes: a connection has an outbox, and receives. A queue pair of RoCE is
+//! one of many over the datagrams of a [`roce::Device`], which the world moves; the connection has
+//! no outbox, and the world says when there is news of it (`stirred`).
 
 pub mod controller;
 pub mod host;
@@ -26,6 +30,8 @@ pub enum Fabric {
     Tcp,
     /// NVMe/RDMA, by iWARP over TCP connections.
     Iwarp,
+    /// NVMe/RDMA, by RoCEv2 over UDP datagrams.
+    Roce,
 }
 
 impl Fabric {
@@ -34,6 +40,7 @@ impl Fabric {
         match self {
             Self::Tcp => address.into(),
             Self::Iwarp => TransportAddress::rdma(address, RdmaProvider::Iwarp),
+            Self::Roce => TransportAddress::rdma(address, RdmaProvider::RoceV2),
         }
     }
 }
@@ -44,6 +51,7 @@ impl fmt::Display for Fabric {
         f.write_str(match self {
             Self::Tcp => "NVMe/TCP",
             Self::Iwarp => "NVMe/RDMA by iWARP",
+            Self::Roce => "NVMe/RDMA by RoCEv2",
         })
     }
 }

@@ -99,6 +99,7 @@ impl Bench {
                 local,
                 proved: None,
                 resume: None,
+                pair: None,
             };
             self.target.handle_input(self.now, Input::Accepted(accepted));
         }

@@ -12,12 +12,14 @@ mod watched;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use engine::{Buffer, Engine, Instant, Outbox, Watch};
 use nvme::host::{Command, Completed};
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self, Association, Multipath};
+use roce::SharedDevice;
 
 pub use types::{Config, ConnectionId, Input, Output};
 
@@ -140,7 +142,7 @@ impl Initiator {
 
     /// The bytes to send on a connection; `None` when the connection does not exist any more.
     pub fn outbox(&mut self, id: ConnectionId) -> Option<&Outbox> {
-        Some(self.connection_of(id)?.connection.as_ref()?.outbox())
+        self.connection_of(id)?.connection.as_ref()?.outbox()
     }
 
     /// The first `count` bytes of the outbox were sent.
@@ -228,6 +230,19 @@ impl Initiator {
         }
     }
 
+    /// Asks for a queue pair on a device that reaches the controller.
+    fn on_reached(&mut self, now: Instant, id: ConnectionId, device: &SharedDevice, peer: SocketAddr) {
+        let Some(one) = self.connection_of(id) else { return };
+        let end::Config::Roce(config) = one.config.clone() else { return };
+        match Connection::reach(now, config, device, peer) {
+            Ok(connection) => one.connection = Some(Box::new(connection)),
+            Err(_) => {
+                self.on_closed(now, id);
+                self.exchange(now);
+            }
+        }
+    }
+
     fn on_closed(&mut self, now: Instant, id: ConnectionId) {
         if self.connection_of(id).is_some() {
             self.connections[usize::from(id.path.0)][usize::from(id.queue.0)] = None;
@@ -257,9 +272,9 @@ impl Initiator {
                     self.multipath.on_queue_open(now, id.path, id.queue);
                 }
                 Some(end::Output::Closed(why)) => {
-                    let outbox = connection.outbox();
-                    let told = outbox.len() <= LAST_BYTES_MAX;
-                    let last: Vec<u8> = outbox.slices().filter(|_| told).flatten().copied().collect();
+                    let outbox = connection.outbox().filter(|outbox| outbox.len() <= LAST_BYTES_MAX);
+                    let slices = outbox.into_iter().flat_map(Outbox::slices);
+                    let last: Vec<u8> = slices.flatten().copied().collect();
                     self.outputs.push_back(Output::ProtocolError(id, why));
                     let last = Buffer::from(last);
                     self.outputs.push_back(Output::Close { connection: id, abort: false, last });
@@ -285,6 +300,13 @@ impl Engine for Initiator {
             Input::Connected(id) => {
                 if let Some(one) = self.connection_of(id) {
                     one.connection = Some(Box::new(Connection::new(now, one.config.clone())));
+                }
+            }
+            Input::Reached { connection: id, device, peer } => self.on_reached(now, id, &device, peer),
+            Input::Stirred(id) => {
+                let connection = self.connection_of(id).and_then(|one| one.connection.as_ref());
+                if connection.is_some_and(|connection| connection.has_news()) {
+                    self.pump(now, id);
                 }
             }
             Input::Received { connection: id, bytes } => {

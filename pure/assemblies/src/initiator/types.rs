@@ -1,9 +1,12 @@
 //! What passes between an initiator and its world.
 
+use core::net::SocketAddr;
+
 use engine::Buffer;
 use nvme_fabrics::host::multipath::{self, Completed, PathIndex};
 use nvme_fabrics::host::{Failure, Loss};
 use nvme_fabrics::wire::QueueId;
+use roce::SharedDevice;
 
 use crate::fabric::host;
 
@@ -33,6 +36,18 @@ pub struct ConnectionId {
 pub enum Input {
     /// The connection that [`Output::Dial`] asked for is open.
     Connected(ConnectionId),
+    /// The controller of the connection that [`Output::Dial`] asked for is reached by a device, on
+    /// which a queue pair is to be connected.
+    Reached {
+        /// The connection to make.
+        connection: ConnectionId,
+        /// The device.
+        device: SharedDevice,
+        /// Address of the controller, with the port that its service has.
+        peer: SocketAddr,
+    },
+    /// There may be news of a queue pair that has no byte stream.
+    Stirred(ConnectionId),
     /// Bytes from the controller, in order. The block is held as long as data in it are in use.
     Received {
         /// The connection that received the bytes.

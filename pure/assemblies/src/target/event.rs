@@ -12,6 +12,7 @@ use nvme_fabrics::authentication::{Authenticated, Failure};
 use nvme_fabrics::target::{SubsystemKey, Why};
 use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId, QueueId};
+use roce::RoceEndpoint;
 
 use crate::fabric::Fabric;
 use crate::fabric::controller::{Closed, Parameters};
@@ -39,6 +40,8 @@ pub enum Input {
         /// The received bytes, cut anywhere.
         bytes: Buffer,
     },
+    /// There may be news of a queue pair that has no byte stream.
+    Stirred(ConnectionId),
     /// A connection was closed, by either end. Its name is free.
     Closed(ConnectionId),
     /// A medium's answer.
@@ -67,6 +70,9 @@ pub struct Accepted {
     pub proved: Option<Identity>,
     /// What host and target have exchanged already, if another reactor had the connection before.
     pub resume: Option<Handover>,
+    /// The queue pair that the host has asked for, of a fabric without byte streams. No other
+    /// reactor can take such a connection.
+    pub pair: Option<RoceEndpoint>,
 }
 
 /// A connection on its way to another reactor: what its host said, and how much of the answer the
@@ -220,7 +226,10 @@ impl fmt::Display for Close {
             Self::NotOffered => f.write_str("it is no longer offered"),
             Self::ShuttingDown => f.write_str("the target is shutting down"),
             Self::Lost => f.write_str("the host has gone"),
-            Self::Unmovable => f.write_str("the host said too much before its Connect was answered"),
+            Self::Unmovable => f.write_str(
+                "the host said too much before its Connect was answered, or came by RoCE to a subsystem of \
+                 another core: start the target again",
+            ),
         }
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! The world accepts connections and moves bytes. Received bytes come in by [`Input::Received`].
 //! After [`Output::Send`] the world sends what [`Target::outbox`] shows and reports it by
-//! [`Target::sent`]. Requests to media go out by [`Output::Media`].
+//! [`Target::sent`]. Of a queue pair that has no byte stream, the world says when it may have news
+//! ([`Input::Stirred`]). Requests to media go out by [`Output::Media`].
 
 mod access;
 mod association;
@@ -175,7 +176,7 @@ impl Target {
 
     /// The bytes to send on a connection; `None` if the connection does not exist.
     pub fn outbox(&mut self, connection: ConnectionId) -> Option<&Outbox> {
-        Some(self.peer(connection)?.connection.outbox())
+        self.peer(connection)?.connection.outbox()
     }
 
     /// The first `count` bytes of the outbox were sent.
@@ -190,7 +191,7 @@ impl Target {
         if count > 0 {
             peer.taken = now;
         }
-        if peer.connection.outbox().is_empty() {
+        if !peer.connection.has_bytes() {
             peer.is_sending = false;
         }
         self.touch(connection);
@@ -278,7 +279,7 @@ impl Target {
         let now = self.now;
         if let Some(peer) = self.peer(connection)
             && !peer.is_sending
-            && !peer.connection.outbox().is_empty()
+            && peer.connection.has_bytes()
         {
             peer.is_sending = true;
             peer.taken = now;
@@ -336,14 +337,26 @@ impl Target {
         self.skip_sent(id);
     }
 
+    /// Looks at a queue pair of which there may be news.
+    fn on_stirred(&mut self, id: ConnectionId) {
+        let now = self.now;
+        let Some(peer) = self.peer(id) else { return };
+        if peer.connection.has_news() {
+            // Completions say that the host has taken something.
+            (peer.given, peer.taken) = (now, now);
+            self.touch(id);
+            self.work();
+        }
+    }
+
     /// Skips the bytes that another reactor has sent already.
     fn skip_sent(&mut self, id: ConnectionId) {
         let Some(peer) = self.peer(id) else { return };
         if peer.skip > 0 {
-            let count = peer.skip.min(peer.connection.outbox().len());
+            let count = peer.skip.min(peer.connection.outbox().map_or(0, Outbox::len));
             peer.skip -= count;
             peer.connection.sent(count);
-            peer.is_sending &= !peer.connection.outbox().is_empty();
+            peer.is_sending &= peer.connection.has_bytes();
         }
     }
 
@@ -382,6 +395,7 @@ impl Engine for Target {
                     peer.proved = Some(identity);
                 }
             }
+            Input::Stirred(connection) => self.on_stirred(connection),
             Input::Closed(connection) => self.on_closed(connection),
         }
     }

@@ -135,10 +135,12 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(now: Instant, config: &Config, accepted: Accepted) -> Self {
-        let awaiting = AwaitingConnect { history: Some(Vec::new()), ..AwaitingConnect::default() };
+        // What a queue pair has said is not bytes that another reactor could hear again.
+        let history = accepted.pair.is_none().then(Vec::new);
+        let awaiting = AwaitingConnect { history, ..AwaitingConnect::default() };
         let skip = accepted.resume.as_ref().map_or(0, |handover| handover.sent);
         Self {
-            connection: Connection::new(now, accepted.fabric, config),
+            connection: Connection::new(now, accepted.fabric, config, accepted.pair),
             accepted: now,
             port: accepted.port,
             address: accepted.peer,

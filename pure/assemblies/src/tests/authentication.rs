@@ -129,6 +129,7 @@ impl Pair {
                     local,
                     proved: None,
                     resume: None,
+                    pair: None,
                 };
                 self.target.handle_input(self.now, target::Input::Accepted(accepted));
                 self.initiator.handle_input(self.now, initiator::Input::Connected(id));

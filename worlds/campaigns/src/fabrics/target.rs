@@ -107,6 +107,7 @@ impl TargetNode {
             local: address(lane.0),
             proved: None,
             resume: None,
+            pair: None,
         };
         self.target.handle_input(now, Input::Accepted(accepted));
     }

@@ -97,6 +97,11 @@ pub(crate) struct SubsystemSpec {
 }
 
 impl SubsystemSpec {
+    /// Whether hosts reach the subsystem by `port`.
+    pub(crate) fn is_at(&self, port: &PortSpec) -> bool {
+        self.ports.is_empty() || self.ports.contains(&port.listen)
+    }
+
     /// Which hosts may connect.
     pub(crate) fn allowed(&self) -> Hosts {
         if self.hosts.is_empty() { Hosts::Any } else { Hosts::Listed(self.hosts.clone()) }

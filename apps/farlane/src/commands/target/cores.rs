@@ -60,6 +60,11 @@ impl Cores {
         Ok(Self { first, others })
     }
 
+    /// The number of cores.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(1 + self.others.len()).expect("cores are few")
+    }
+
     /// Runs `job` on the core of a subsystem, between two of its turns. Returns what `job` returns.
     pub(super) fn on<T: Send + 'static>(
         &mut self,

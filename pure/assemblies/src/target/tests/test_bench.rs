@@ -125,6 +125,7 @@ impl TestBench {
             local: "192.0.2.1:4420".parse().unwrap(),
             proved: None,
             resume,
+            pair: None,
         };
         self.target.handle_input(self.now, Input::Accepted(accepted));
         self.run();

@@ -8,6 +8,7 @@ use engine::{Instant, Pool};
 use nvme::host::{Command, Completed};
 use nvme_fabrics::host::multipath::{Multipath, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self};
+use nvme_rdma::QUEUE_SIZE_MAX;
 use nvme_rdma::host as rdma;
 use nvme_tcp::host::{self as tcp, DigestUse};
 
@@ -18,7 +19,7 @@ use super::options::Options;
 use super::subsystem::{Fabric, Provider};
 use crate::drivers::attached::{Application, Attached};
 use crate::drivers::fabrics::crc32c;
-use crate::drivers::fabrics::initiator::InitiatorDriver;
+use crate::drivers::fabrics::initiator::{InitiatorDriver, Reach};
 use crate::reactor::Reactor;
 use crate::sys;
 use crate::sys::clock::Clock;
@@ -52,6 +53,7 @@ pub(super) fn connect(
                 rdma: rdma::Config::new(),
                 pairs: QueuePairs::new(Rc::clone(&pool), crc32c, sys::entropy::system()),
             }),
+            Provider::Roce => end::Config::Roce(rdma::Config::new()),
         },
     };
     let config = initiator::Config { multipath: paths(subsystem, options), connection };
@@ -60,7 +62,12 @@ pub(super) fn connect(
     let clock = Clock::start();
     let reactor = Reactor::new(clock, options.spin)?;
     initiator.start(clock.now());
-    let driver = InitiatorDriver::new(initiator, subsystem.paths.clone(), pool, psks);
+    let mut driver = InitiatorDriver::new(initiator, subsystem.paths.clone(), pool, psks);
+    if subsystem.url.fabric == Fabric::NvmeRdma && settings.provider == Provider::Roce {
+        // As many again as the queue has commands, so that few commands need a completion.
+        let depth = 2 * QUEUE_SIZE_MAX;
+        driver.reach_by(Reach { local: settings.local, depth });
+    }
     Ok(Fabrics::new(Attached::new(reactor, driver), options))
 }
 

@@ -2,6 +2,7 @@
 //! and how it is used.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -68,6 +69,8 @@ pub struct Settings {
     pub queue_size: Option<u16>,
     /// What carries NVMe/RDMA.
     pub provider: Provider,
+    /// The address of this machine that RoCE uses, instead of that which leads to the peer.
+    pub local: Option<IpAddr>,
     /// How header digests of NVMe/TCP are used.
     pub header_digest: DigestUse,
     /// How data digests of NVMe/TCP are used.
@@ -94,6 +97,8 @@ pub enum Provider {
     /// iWARP over TCP connections.
     #[default]
     Iwarp,
+    /// RoCEv2 over UDP datagrams.
+    Roce,
 }
 
 impl Provider {
@@ -101,6 +106,7 @@ impl Provider {
     pub const fn fabric(self) -> fabric::Fabric {
         match self {
             Self::Iwarp => fabric::Fabric::Iwarp,
+            Self::Roce => fabric::Fabric::Roce,
         }
     }
 }
@@ -111,7 +117,8 @@ impl FromStr for Provider {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "iwarp" => Ok(Self::Iwarp),
-            _ => Err(format!("'{text}' is no provider of RDMA; expected iwarp")),
+            "roce" => Ok(Self::Roce),
+            _ => Err(format!("'{text}' is no provider of RDMA; expected iwarp or roce")),
         }
     }
 }
@@ -119,10 +126,10 @@ impl FromStr for Provider {
 /// Names of the settings that a query may hold.
 const KEYS: &str = "queues, queue-size, hostnqn, hostid, dhchap-secret-file, \
     dhchap-controller-secret-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy; with \
-    nvme-tcp:// hdgst, ddgst, tls-key-file; with nvme-rdma:// provider";
+    nvme-tcp:// hdgst, ddgst, tls-key-file; with nvme-rdma:// provider, and host-traddr for roce";
 /// Settings that one fabric has, and no other.
 const KEYS_OF_TCP: [&str; 3] = ["hdgst", "ddgst", "tls-key-file"];
-const KEYS_OF_RDMA: [&str; 1] = ["provider"];
+const KEYS_OF_RDMA: [&str; 2] = ["provider", "host-traddr"];
 
 impl FromStr for SubsystemUrl {
     type Err = String;
@@ -150,6 +157,9 @@ impl FromStr for SubsystemUrl {
         let mut settings = Settings::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             settings.set(fabric, pair)?;
+        }
+        if settings.local.is_some() && settings.provider != Provider::Roce {
+            return Err("host-traddr can be set with provider=roce only; expected both".to_owned());
         }
         Ok(Self { text: text.to_owned(), fabric, paths, subsystem, settings })
     }
@@ -197,6 +207,10 @@ impl Settings {
             "queues" | "nr-io-queues" => self.queues = Some(number(1, 64)?),
             "queue-size" | "depth" => self.queue_size = Some(number(2, 1024)?),
             "provider" => self.provider = value.parse()?,
+            "host-traddr" => {
+                let address = value.parse();
+                self.local = Some(address.map_err(|_| format!("{key}={value}: expected an IP address"))?);
+            }
             "hdgst" => self.header_digest = switch()?,
             "ddgst" => self.data_digest = switch()?,
             "hostnqn" => {
@@ -281,8 +295,13 @@ mod tests {
         let rdma: SubsystemUrl = "nvme-rdma://a/nqn.2014-08.org.example:x?provider=iwarp".parse().unwrap();
         assert_eq!((rdma.fabric, rdma.settings.provider), (Fabric::NvmeRdma, Provider::Iwarp));
         assert_eq!(rdma.paths, ["a:4420"]);
+        let roce = "nvme-rdma://a/nqn.2014-08.org.example:x?provider=roce&host-traddr=127.0.0.2";
+        let settings = roce.parse::<SubsystemUrl>().unwrap().settings;
+        assert_eq!((settings.provider, settings.local), (Provider::Roce, "127.0.0.2".parse().ok()));
         for wrong in [
             "nvme-tcp://",
+            "nvme-rdma://a/nqn.2014-08.org.example:x?host-traddr=127.0.0.2",
+            "nvme-rdma://a/nqn.2014-08.org.example:x?provider=roce&host-traddr=near",
             "nvme-rdma://a/nqn.2014-08.org.example:x?provider=pigeons",
             "nvme-rdma://a/nqn.2014-08.org.example:x?hdgst=on",
             "nvme-tcp://a/nqn.2014-08.org.example:x?provider=iwarp",

@@ -21,6 +21,8 @@ use crate::sys::digest::crc32_register;
 use crate::sys::entropy::system;
 use crate::sys::option::set_option;
 
+pub(crate) use route::Route;
+
 pub use roce::{Config, Counters, Device, PORT, PathMtu, RoceEndpoint, SharedDevice};
 
 /// How many bytes of datagrams may wait in the kernel. The system limits this
@@ -58,6 +60,8 @@ pub struct Roce {
     /// A datagram that the kernel has not taken yet.
     waiting: Option<roce::Datagram>,
     wake: Option<Instant>,
+    /// Something has come, or was due, since somebody asked.
+    has_news: bool,
     is_over: bool,
 }
 
@@ -66,11 +70,16 @@ impl Roce {
     /// CRC function of the settings are the socket's.
     ///
     /// # Errors
-    /// When the system refuses the address or the port: nobody else may have UDP port [`PORT`]
-    /// there, `rdma_rxe` included.
+    /// When the address is unspecified: the CRC covers it, so a device has one. When the system
+    /// refuses the address or the port: nobody else may have UDP port [`PORT`] there, `rdma_rxe`
+    /// included.
     pub fn open(config: Config, domain: SharedDomain, pool: SharedPool) -> io::Result<Self> {
         let config = Config { port: PORT, identification: 0, crc32: crc32_register, ..config };
         let address = SocketAddr::new(config.address, PORT);
+        if config.address.is_unspecified() {
+            let why = format!("RoCE is at one address of this machine: name it instead of {}", address.ip());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         match config.address {
             IpAddr::V4(_) => {
@@ -81,7 +90,7 @@ impl Roce {
                 set_option(&socket, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
             }
         }
-        socket.bind(&address.into())?;
+        socket.bind(&address.into()).map_err(|error| taken(error, address))?;
         socket.set_nonblocking(true)?;
         // Privileged processes get the full size, others what the system allows.
         if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
@@ -99,6 +108,7 @@ impl Roce {
             place: None,
             waiting: None,
             wake: None,
+            has_news: false,
             is_over: false,
         })
     }
@@ -116,22 +126,46 @@ impl Roce {
         sources.add(self.as_raw_fd(), Attention::EachTurn)
     }
 
+    /// The address of the device, with the port of RoCE.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether there may be news of connections since the last call.
+    pub const fn take_news(&mut self) -> bool {
+        core::mem::replace(&mut self.has_news, false)
+    }
+
     /// Receives, fires what is due, and sends. Returns whether there was anything to do.
     ///
     /// # Errors
     /// When the socket fails.
     pub fn work(&mut self, now: Instant) -> io::Result<bool> {
         let received = self.receive(now)?;
+        Ok(self.flush(now)? || received)
+    }
+
+    /// Fires what is due, and sends. Returns whether there was anything to do. Whoever has let users
+    /// of connections work calls this after them.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn flush(&mut self, now: Instant) -> io::Result<bool> {
         let mut device = self.device.borrow_mut();
         let fired = fire(&mut *device, now);
         drop(device);
+        self.has_news |= fired;
         let (sent, is_blocked) = self.send()?;
         // While the kernel takes nothing, deadlines wait with what is to be sent.
         self.wake = if is_blocked { None } else { next_wake(&*self.device.borrow(), now) };
-        Ok(received || fired || sent)
+        Ok(fired || sent)
     }
 
-    fn receive(&mut self, now: Instant) -> io::Result<bool> {
+    /// Takes the datagrams that have come. Returns whether there were any.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub fn receive(&mut self, now: Instant) -> io::Result<bool> {
         let mut busy = false;
         for _ in 0..RECEIVE_MAX {
             let place = self.place.take();
@@ -154,6 +188,7 @@ impl Roce {
                 roce::Received { from, to: self.address, identification: None, is_marked: false, bytes };
             self.device.borrow_mut().handle_input(now, roce::Input::Datagram(received));
         }
+        self.has_news |= busy;
         Ok(busy)
     }
 
@@ -189,6 +224,21 @@ fn receive_from(socket: &Socket, place: &mut [u8]) -> io::Result<(usize, SocketA
     Ok((length, from.ok_or_else(|| io::Error::other("a datagram came without its sender"))?))
 }
 
+/// Says who may have the port, if somebody has it.
+fn taken(error: io::Error, address: SocketAddr) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let why = format!(
+                "UDP port {PORT} of {} is taken: one program at a time has RoCE there, the kernel's rdma_rxe \
+                 included; use another address",
+                address.ip()
+            );
+            io::Error::new(io::ErrorKind::AddrInUse, why)
+        }
+        _ => error,
+    }
+}
+
 fn is_loss(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| LOST.contains(&code))
 }
@@ -218,5 +268,6 @@ impl Driver for Roce {
     }
 }
 
+mod route;
 #[cfg(test)]
 mod tests;

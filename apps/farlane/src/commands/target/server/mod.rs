@@ -45,6 +45,7 @@ fn url(fabric: Fabric, address: SocketAddr, name: &str) -> String {
     match fabric {
         Fabric::Tcp => format!("nvme-tcp://{address}/{name}"),
         Fabric::Iwarp => format!("nvme-rdma://{address}/{name}?provider=iwarp"),
+        Fabric::Roce => format!("nvme-rdma://{address}/{name}?provider=roce"),
     }
 }
 
@@ -157,12 +158,19 @@ impl Server {
     }
 
     fn add_port(&mut self, spec: PortSpec) -> Result<(), Error> {
-        let listener =
-            Listener::bind(spec.listen).map_err(|error| Error::Listen { address: spec.listen, error })?;
         let id = PortId(self.next_port);
+        let driver = &mut self.cores.first.driver;
+        let added = match spec.fabric {
+            Fabric::Roce => driver.add_roce_port(id, spec.listen).map(|()| spec.listen),
+            Fabric::Tcp | Fabric::Iwarp => Listener::bind(spec.listen).map(|listener| {
+                let address = listener.address();
+                driver.add_port(id, spec.fabric, listener);
+                address
+            }),
+        };
+        let address = added.map_err(|error| Error::Listen { address: spec.listen, error })?;
         self.next_port += 1;
-        self.ports.push((id, spec, listener.address()));
-        self.cores.first.driver.add_port(id, spec.fabric, listener);
+        self.ports.push((id, spec, address));
         Ok(())
     }
 
@@ -179,6 +187,11 @@ impl Server {
             ana_groups: spec.ana_groups,
             source,
         };
+        // The queue pairs of a port of RoCE stay with the first core.
+        let by_roce = self.ports.iter().any(|(_, port, _)| port.fabric == Fabric::Roce && spec.is_at(port));
+        if by_roce {
+            self.next_key = self.next_key.next_multiple_of(self.cores.count());
+        }
         let key = SubsystemKey(self.next_key);
         self.next_key += 1;
         let Added { serial, store } = self.cores.on(key, move |core| core.add_subsystem(key, new))??;
@@ -196,9 +209,7 @@ impl Server {
         };
         let ports: Vec<_> = self.ports.iter().map(port).collect();
         let reached = |spec: &SubsystemSpec| {
-            let of = |(_, port, _): &&(PortId, PortSpec, SocketAddr)| {
-                spec.ports.is_empty() || spec.ports.contains(&port.listen)
-            };
+            let of = |(_, port, _): &&(PortId, PortSpec, SocketAddr)| spec.is_at(port);
             self.ports.iter().filter(of).map(|(id, ..)| *id).collect()
         };
         let subsystem = |offered: &Offered| Subsystem {

@@ -1,6 +1,10 @@
 //! The host of NVMe/TCP subsystems in the live world: an initiator, its sockets and dialling, in
 //! one loop.
 
+mod devices;
+
+pub use devices::Reach;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -15,6 +19,7 @@ use super::{Received, Socket};
 use crate::carrier::LOOKS;
 use crate::carrier::tcp::connect;
 use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
+use devices::Devices;
 
 /// The most pieces taken from a connection in a turn.
 const PIECES_PER_TURN: usize = 4;
@@ -103,6 +108,8 @@ pub(crate) struct World {
     failures: Vec<Option<io::Error>>,
     /// What the host may prove by TLS; it speaks without TLS where there is nothing.
     psks: Vec<Psk>,
+    /// The devices that reach the paths, where queue pairs of RoCE do.
+    devices: Option<Devices>,
 }
 
 /// The driver of an initiator: it joins the engine to sockets and dialling.
@@ -134,6 +141,7 @@ impl InitiatorDriver {
             events: VecDeque::new(),
             failures: (0..count).map(|_| None).collect(),
             psks,
+            devices: None,
         };
         Self {
             initiator: Pump::new(initiator),
@@ -143,6 +151,11 @@ impl InitiatorDriver {
             attended_at: Instant::ZERO,
             stopping: false,
         }
+    }
+
+    /// Reaches the paths by RoCE rather than over TCP connections.
+    pub fn reach_by(&mut self, reach: Reach) {
+        self.world.devices = Some(Devices::new(reach, self.pool.clone()));
     }
 
     /// The engine, which speaks NVMe/TCP as a host.
@@ -242,6 +255,28 @@ impl InitiatorDriver {
         self.initiator.engine_mut().handle_input(now, Input::Connected(id));
     }
 
+    /// Takes the datagrams that have come, and lets the queue pairs hear of them; returns whether
+    /// there was anything.
+    fn receive_pairs(&mut self, context: &Context<'_>) -> io::Result<bool> {
+        let Some(devices) = &mut self.world.devices else { return Ok(false) };
+        let now = context.clock.now();
+        if !devices.receive(now, context.sources())? {
+            return Ok(false);
+        }
+        self.now = now;
+        for id in devices.pairs() {
+            self.initiator.engine_mut().handle_input(now, Input::Stirred(id));
+        }
+        self.initiator.exchange(now, &mut self.world);
+        self.flush_pairs(now)?;
+        Ok(true)
+    }
+
+    /// Sends what queue pairs have to send; returns whether there was anything to do.
+    fn flush_pairs(&mut self, now: Instant) -> io::Result<bool> {
+        self.world.devices.as_mut().map_or(Ok(false), |devices| devices.flush(now))
+    }
+
     /// Takes what has come; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
@@ -300,7 +335,8 @@ impl InitiatorDriver {
 
     /// Sends what connections have to send; returns whether any of it was taken.
     pub(crate) fn send(&mut self) -> bool {
-        let mut busy = false;
+        // The turn meets a failure of a device again.
+        let mut busy = self.flush_pairs(self.now).unwrap_or(true);
         for line in &mut self.world.connections {
             if let Connection::Established(line) = line {
                 busy |= send(self.initiator.engine_to_poll(), line);
@@ -327,6 +363,17 @@ impl World {
         let path = usize::from(id.path.0);
         let addresses = &self.addresses[path];
         let address = addresses[self.attempts[path] % addresses.len()];
+        if let Some(devices) = &mut self.devices {
+            match devices.reach(id, address) {
+                Ok(device) => {
+                    // Another address is tried if this one does not answer.
+                    self.attempts[path] += usize::from(id.queue.is_admin());
+                    initiator.handle_input(now, Input::Reached { connection: id, device, peer: address });
+                }
+                Err(error) => self.on_failed(now, id, error, initiator),
+            }
+            return;
+        }
         match connect::begin(address, |_| Ok(())) {
             Ok(socket) => {
                 let (until, look, registered) = (now + DIAL_MAX, now + LOOK_EVERY, false);
@@ -356,6 +403,9 @@ impl World {
     }
 
     fn close(&mut self, id: ConnectionId, abort: bool, last: &[u8]) {
+        if let Some(devices) = &mut self.devices {
+            devices.forget(id);
+        }
         let Some(index) = self.connections.iter().position(|one| one.id() == id) else { return };
         match self.connections.swap_remove(index) {
             Connection::Established(line) if abort => line.socket.abort(),
@@ -411,7 +461,12 @@ impl Driver for InitiatorDriver {
         busy |= self.proving(self.now);
         // Nothing else comes soon from anywhere.
         let looks = if busy { 1 } else { LOOKS };
-        busy |= (0..looks).any(|_| self.receive(context));
+        for _ in 0..looks {
+            if self.receive_pairs(context)? | self.receive(context) {
+                busy = true;
+                break;
+            }
+        }
         busy |= self.initiator.exchange(self.now, &mut self.world);
         let now = self.now;
         let settles = self.initiator.wants_settling(now, busy);
@@ -435,7 +490,8 @@ impl Driver for InitiatorDriver {
             Connection::Proving { until, .. } => Some(*until),
             Connection::Established(_) => None,
         });
-        looks.chain(self.initiator.poll_timeout()).min()
+        let devices = self.world.devices.as_ref().and_then(Devices::poll_timeout);
+        looks.chain(self.initiator.poll_timeout()).chain(devices).min()
     }
 
     fn on_stop(&mut self, now: Instant) {

@@ -40,13 +40,18 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 }
             }
         }
+        if let Err(error) = self.pairs.register(sources) {
+            refused = Some(error);
+        }
         if let Some(error) = refused {
             self.refuse(error);
         }
     }
 
     pub(super) fn is_registered(&self) -> bool {
-        self.unregistered.is_empty() && self.ports.iter().all(|port| port.is_registered)
+        self.unregistered.is_empty()
+            && self.pairs.is_registered()
+            && self.ports.iter().all(|port| port.is_registered)
     }
 
     pub(super) fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
@@ -63,7 +68,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                         if fabric == Fabric::Tcp {
                             socket.accept_tls(&self.acceptor);
                         }
-                        self.begin(now, sources, Link::new(socket, id, fabric, now), None);
+                        self.begin(now, sources, Link::new(Some(socket), id, fabric, now), None);
                     }
                     Ok(None) => break,
                     // No descriptor is left: existing connections go on.
@@ -78,7 +83,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             accepted = true;
             // A connection that has failed meanwhile needs no answer.
             if let Ok(socket) = Socket::from_moving(moved.socket) {
-                let link = Link::new(socket, moved.port, moved.fabric, now);
+                let link = Link::new(Some(socket), moved.port, moved.fabric, now);
                 let link = Link { proved: moved.proved, ..link };
                 self.begin(now, sources, link, Some(moved.handover));
             }
@@ -93,24 +98,30 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
     }
 
-    fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) {
-        let free = self.world.links.iter().position(Option::is_none).unwrap_or(self.world.links.len());
-        let (Ok(index), Ok(local)) = (u32::try_from(free), link.socket.local()) else { return };
-        if index >= CONNECTIONS_MAX {
-            return self.refuse(io::ErrorKind::QuotaExceeded.into());
-        }
-        let connection = ConnectionId(index);
-        let (port, fabric) = (link.port, link.fabric);
-        let (peer, proved) = (link.socket.peer(), link.proved.clone());
-        if let Err(error) = sources.add(link.socket.as_raw_fd(), Attention::EachTurn) {
-            return self.refuse(error);
-        }
-        if free == self.world.links.len() {
+    /// The name of the next connection; `None` when there are too many.
+    pub(super) fn free_name(&mut self) -> Option<ConnectionId> {
+        let links = &mut self.world.links;
+        let free = links.iter().position(Option::is_none).unwrap_or(links.len());
+        let name = u32::try_from(free).ok().filter(|index| *index < CONNECTIONS_MAX);
+        if name.is_none() {
+            self.refuse(io::ErrorKind::QuotaExceeded.into());
+        } else if free == self.world.links.len() {
             self.world.links.push(None);
         }
-        self.world.links[free] = Some(link);
+        name.map(ConnectionId)
+    }
+
+    fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) {
+        let Some(socket) = &link.socket else { return };
+        let (Some(connection), Ok(local)) = (self.free_name(), socket.local()) else { return };
+        let (port, fabric) = (link.port, link.fabric);
+        let (peer, proved) = (socket.peer(), link.proved.clone());
+        if let Err(error) = sources.add(socket.as_raw_fd(), Attention::EachTurn) {
+            return self.refuse(error);
+        }
+        self.world.links[connection.0 as usize] = Some(link);
         self.lively.push(connection);
-        let accepted = Accepted { connection, port, fabric, peer, local, proved, resume };
+        let accepted = Accepted { connection, port, fabric, peer, local, proved, resume, pair: None };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
         self.target.exchange(now, &mut self.world);
     }

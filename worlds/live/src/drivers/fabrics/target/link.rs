@@ -8,7 +8,8 @@ use nvme_fabrics::wire::PortId;
 use crate::drivers::fabrics::Socket;
 
 pub(super) struct Link {
-    pub(super) socket: Socket,
+    /// The socket; `None` of a queue pair, whose datagrams its device moves.
+    pub(super) socket: Option<Socket>,
     /// The port through which the connection came.
     pub(super) port: PortId,
     /// What the connection carries.
@@ -26,7 +27,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) const fn new(socket: Socket, port: PortId, fabric: Fabric, now: Instant) -> Self {
+    pub(super) const fn new(socket: Option<Socket>, port: PortId, fabric: Fabric, now: Instant) -> Self {
         let (is_lively, is_ended, is_shut) = (true, false, false);
         Self { socket, port, fabric, proved: None, heard: now, is_lively, is_ended, is_shut }
     }

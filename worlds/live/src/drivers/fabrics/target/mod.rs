@@ -4,6 +4,7 @@ mod arrivals;
 mod changes;
 mod link;
 mod mailbox;
+mod pairs;
 mod world;
 
 pub use mailbox::{Mailbox, Moved};
@@ -31,6 +32,7 @@ use crate::drivers::fabrics::tls::Acceptor;
 use crate::media::Media;
 use crate::media::state::Notice;
 use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
+use pairs::Pairs;
 use world::World;
 
 /// The most pieces taken from one connection in a turn, so that none starves the others or the
@@ -75,6 +77,7 @@ pub struct TargetDriver<F> {
     target: Pump<Target>,
     world: World<F>,
     ports: Vec<Port>,
+    pairs: Pairs,
     /// Connections that are looked at in each turn.
     lively: Vec<ConnectionId>,
     /// Subsystems with media whose descriptors may not end a sleep yet.
@@ -107,6 +110,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             target: Pump::new(Target::new(now, config)),
             world: World::new(report),
             ports: Vec::new(),
+            pairs: Pairs::default(),
             lively: Vec::new(),
             unregistered: Vec::new(),
             registered: Vec::new(),
@@ -168,6 +172,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Stops listening at a port. Connections that came through the port stay.
     pub fn remove_port(&mut self, id: PortId) {
         self.ports.retain(|port| port.id != id);
+        self.pairs.remove_port(id);
     }
 
     /// Replaces what is offered, as [`Target::set_directory`] does. Media of subsystems that are
@@ -187,7 +192,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     /// What each port carries, and its address.
     pub fn addresses(&self) -> impl Iterator<Item = (Fabric, SocketAddr)> {
-        self.ports.iter().map(|port| (port.fabric, port.listener.address()))
+        let streams = self.ports.iter().map(|port| (port.fabric, port.listener.address()));
+        streams.chain(self.pairs.addresses())
     }
 
     /// Takes what hosts have sent on connections at rest, of which the kernel has news. Returns
@@ -203,8 +209,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             if self.receive_from(id, context) {
                 busy = true;
                 self.wake_up(id, context.sources());
-            } else if let Some(link) = self.world.links[index].as_mut() {
-                link.socket.rest(&mut self.pool.borrow_mut());
+            } else if let Some(socket) =
+                self.world.links[index].as_mut().and_then(|link| link.socket.as_mut())
+            {
+                socket.rest(&mut self.pool.borrow_mut());
             }
         }
         busy
@@ -222,11 +230,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     }
 
     fn wake_up(&mut self, id: ConnectionId, sources: &Sources) {
-        if let Some(link) = self.world.links[id.0 as usize].as_mut() {
+        if let Some(link) = self.world.links[id.0 as usize].as_mut()
+            && let Some(socket) = &link.socket
+        {
             link.is_lively = true;
             // If this fails, the registration stays as it is, and each turn looks at the connection
             // all the same.
-            let _ = sources.change(link.socket.as_raw_fd(), Attention::EachTurn);
+            let _ = sources.change(socket.as_raw_fd(), Attention::EachTurn);
             self.lively.push(id);
         }
     }
@@ -238,7 +248,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         for id in &wanted {
             if let Some(link) = self.world.links[id.0 as usize].as_mut() {
                 link.heard = self.now;
-                if !link.is_lively {
+                if link.socket.is_none() {
+                    self.target.engine_mut().handle_input(self.now, Input::Stirred(*id));
+                } else if !link.is_lively {
                     self.wake_up(*id, sources);
                 }
             }
@@ -253,10 +265,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             if *now - link.heard < SILENT {
                 return true;
             }
-            let moved = context.sources().change(link.socket.as_raw_fd(), Attention::OnNews);
+            let Some(socket) = link.socket.as_mut() else { return false };
+            let moved = context.sources().change(socket.as_raw_fd(), Attention::OnNews);
             link.is_lively = moved.is_err();
             if !link.is_lively {
-                link.socket.rest(&mut pool.borrow_mut());
+                socket.rest(&mut pool.borrow_mut());
             }
             link.is_lively
         });
@@ -269,18 +282,19 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             if !link.is_ended && !self.target.engine().wants_input(id) {
                 break;
             }
+            let Some(socket) = link.socket.as_mut() else { break };
             let place = self.target.engine_to_poll().landing(id);
-            let received = link.socket.receive(&mut self.pool.borrow_mut(), place);
+            let received = socket.receive(&mut self.pool.borrow_mut(), place);
             let (landed, bytes, is_all) = match received {
                 Ok(Received::Nothing) => break,
                 Ok(Received::Data { .. }) if link.is_ended => continue,
                 Ok(Received::Data { landed, bytes, is_all }) => (landed, bytes, is_all),
                 Ok(Received::Closed) | Err(_) => {
                     if let Err(why) = &received
-                        && link.socket.is_encrypted()
+                        && socket.is_encrypted()
                         && link.proved.is_none()
                     {
-                        let (peer, why) = (link.socket.peer(), why.to_string());
+                        let (peer, why) = (socket.peer(), why.to_string());
                         (self.world.report)(Event::NotEncrypted { peer, why });
                     }
                     self.now = context.clock.now();
@@ -291,7 +305,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             busy = true;
             let now = context.clock.now();
             (self.now, link.heard) = (now, now);
-            if let Some(identity) = link.socket.take_proved() {
+            if let Some(identity) = socket.take_proved() {
                 link.proved = Some(identity.clone());
                 self.target.engine_mut().handle_input(now, Input::Proved { connection: id, identity });
             }
@@ -314,7 +328,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Forgets a connection that is gone.
     fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
         if let Some(link) = self.world.links[id.0 as usize].take() {
-            sources.remove(link.socket.as_raw_fd());
+            match &link.socket {
+                Some(socket) => sources.remove(socket.as_raw_fd()),
+                None => self.pairs.forget(id),
+            }
             self.lively.retain(|one| *one != id);
             self.world.lingering.retain(|(_, one)| *one != id);
             self.target.engine_mut().handle_input(now, Input::Closed(id));
@@ -326,12 +343,13 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     fn send(&mut self, now: Instant, id: ConnectionId) -> bool {
         let mut busy = false;
         loop {
-            let Some(link) = self.world.links[id.0 as usize].as_mut() else { return busy };
+            let link = self.world.links[id.0 as usize].as_mut();
+            let Some(socket) = link.and_then(|link| link.socket.as_mut()) else { return busy };
             let Some(outbox) = self.target.engine_to_poll().outbox(id).filter(|outbox| !outbox.is_empty())
             else {
                 return busy;
             };
-            match link.socket.send(outbox) {
+            match socket.send(outbox) {
                 Ok(0) => return busy,
                 Ok(count) => {
                     busy = true;
@@ -340,7 +358,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 }
                 Err(_) => {
                     // The next receive sees the end of the connection.
-                    link.socket.give_up();
+                    socket.give_up();
                     return busy;
                 }
             }
@@ -363,7 +381,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 self.world.links[id.0 as usize].as_mut().filter(|link| is_said && !link.is_shut)
             {
                 link.is_shut = true;
-                link.socket.shut();
+                if let Some(socket) = &mut link.socket {
+                    socket.shut();
+                }
                 busy = true;
             }
         }
@@ -433,7 +453,12 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         }
         // Nothing else comes soon from anywhere.
         let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
-        busy |= (0..looks).any(|_| self.receive(context));
+        for _ in 0..looks {
+            if self.receive_pairs(context.clock.now())? | self.receive(context) {
+                busy = true;
+                break;
+            }
+        }
         self.put_to_rest(context);
         busy |= self.listen_again(sources);
         self.see_off(sources);
@@ -445,6 +470,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
             self.target.settle(now, &mut self.world);
         }
         busy |= self.flush(now);
+        busy |= self.pairs.flush(now)?;
         if self.is_media_busy() {
             // Only this passes on to the kernel what was submitted last.
             busy |= self.reap(now)?;
@@ -460,7 +486,12 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         let lingering = self.world.lingering.first().map(|(at, _)| *at);
         let media = self.world.media.iter().flatten().filter_map(Media::poll_timeout);
         let again = (!self.is_registered()).then(|| self.now + REGISTER_AGAIN);
-        media.chain(self.target.poll_timeout()).chain(lingering).chain(again).min()
+        media
+            .chain(self.target.poll_timeout())
+            .chain(lingering)
+            .chain(again)
+            .chain(self.pairs.poll_timeout())
+            .min()
     }
 
     fn on_stop(&mut self, now: Instant) {

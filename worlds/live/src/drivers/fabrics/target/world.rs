@@ -10,6 +10,7 @@ use nvme_fabrics::target::SubsystemKey;
 use super::Event;
 use super::link::Link;
 use super::mailbox::Moved;
+use crate::drivers::fabrics::Socket;
 use crate::media::Media;
 use crate::reactor::Shell;
 
@@ -75,8 +76,10 @@ impl<F: FnMut(Event)> Shell<Target> for World<F> {
             Output::HandOver { connection, subsystem, handover } => {
                 if let Some(link) = self.links[connection.0 as usize].take() {
                     let Link { port, fabric, proved, socket, .. } = link;
-                    let socket = socket.into_moving();
-                    self.leaving.push((subsystem, Moved { socket, port, fabric, proved, handover }));
+                    // A queue pair is never handed over.
+                    if let Some(socket) = socket.map(Socket::into_moving) {
+                        self.leaving.push((subsystem, Moved { socket, port, fabric, proved, handover }));
+                    }
                 }
             }
             Output::Notify { subsystem, notification } => {

@@ -1,0 +1,148 @@
+//! The devices of RoCE by which an initiator reaches its paths: one for each address of this
+//! machine that a path is reached from, for all queue pairs there.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use assemblies::initiator::ConnectionId;
+use engine::Instant;
+use nvme_tcp::SharedPool;
+use rdma::ProtectionDomain;
+use roce::SharedDevice;
+
+use crate::drivers::roce::{Config, Roce, Route};
+use crate::reactor::Sources;
+use crate::sys::entropy::system;
+
+/// How many addresses of loopback are tried until one is free.
+const LOOPBACK_TRIES: u32 = 64;
+
+/// How an initiator reaches its paths by RoCE.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    /// The address of this machine to use, instead of that which leads to the peer.
+    pub local: Option<IpAddr>,
+    /// Requests that a queue pair takes in either direction.
+    pub depth: u16,
+}
+
+/// A device, and the address that the system would have used to reach its peers.
+#[derive(Debug)]
+struct Device {
+    roce: Roce,
+    usual: IpAddr,
+    is_registered: bool,
+}
+
+/// The devices of an initiator.
+#[derive(Debug)]
+pub(super) struct Devices {
+    reach: Reach,
+    pool: SharedPool,
+    devices: Vec<Device>,
+    pairs: Vec<ConnectionId>,
+}
+
+impl Devices {
+    pub(super) const fn new(reach: Reach, pool: SharedPool) -> Self {
+        Self { reach, pool, devices: Vec::new(), pairs: Vec::new() }
+    }
+
+    /// The device that reaches `peer`, for the connection `id`.
+    ///
+    /// # Errors
+    /// When there is no way to the peer, or another program has RoCE at the address that leads
+    /// there.
+    pub(super) fn reach(&mut self, id: ConnectionId, peer: SocketAddr) -> io::Result<SharedDevice> {
+        let route = Route::to(peer.ip(), self.reach.local)?;
+        let index = match self.devices.iter().position(|one| one.usual == route.local) {
+            Some(index) => index,
+            None => {
+                let roce = self.open(route)?;
+                self.devices.push(Device { roce, usual: route.local, is_registered: false });
+                self.devices.len() - 1
+            }
+        };
+        self.pairs.push(id);
+        Ok(Rc::clone(self.devices[index].roce.device()))
+    }
+
+    /// Opens a device. All of 127.0.0.0/8 is this machine: programs there that meet each other take
+    /// different addresses.
+    fn open(&self, route: Route) -> io::Result<Roce> {
+        let mut opened = self.open_at(route.local, route);
+        let is_free = self.reach.local.is_none();
+        if let IpAddr::V4(address) = route.local
+            && address.is_loopback()
+            && is_free
+        {
+            let mut next = u32::from(Ipv4Addr::new(127, 47, 91, 0)) + (std::process::id() & 0xFFFF);
+            for _ in 0..LOOPBACK_TRIES {
+                let is_taken = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+                if !is_taken {
+                    break;
+                }
+                next += 1;
+                opened = self.open_at(Ipv4Addr::from(next).into(), route);
+            }
+        }
+        opened
+    }
+
+    fn open_at(&self, address: IpAddr, route: Route) -> io::Result<Roce> {
+        let domain = ProtectionDomain::new(ProtectionDomain::REGIONS_MAX, Rc::clone(&self.pool), system());
+        let config = Config {
+            mtu: route.mtu,
+            send_depth: self.reach.depth,
+            receive_depth: self.reach.depth,
+            ..Config::new(address)
+        };
+        Roce::open(config, Rc::new(RefCell::new(domain)), Rc::clone(&self.pool))
+    }
+
+    /// The connections that devices carry.
+    pub(super) fn pairs(&self) -> Vec<ConnectionId> {
+        self.pairs.clone()
+    }
+
+    /// Forgets a connection.
+    pub(super) fn forget(&mut self, id: ConnectionId) {
+        self.pairs.retain(|one| *one != id);
+    }
+
+    /// Takes what has come. Returns whether there may be news of any connection.
+    ///
+    /// # Errors
+    /// When a socket fails.
+    pub(super) fn receive(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        let mut has_news = false;
+        for device in &mut self.devices {
+            if !device.is_registered {
+                device.roce.register(sources)?;
+                device.is_registered = true;
+            }
+            device.roce.receive(now)?;
+            has_news |= device.roce.take_news();
+        }
+        Ok(has_news)
+    }
+
+    /// Fires what is due, and sends. Returns whether there was anything to do.
+    ///
+    /// # Errors
+    /// When a socket fails.
+    pub(super) fn flush(&mut self, now: Instant) -> io::Result<bool> {
+        let mut busy = false;
+        for device in &mut self.devices {
+            busy |= device.roce.flush(now)?;
+        }
+        Ok(busy)
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        use crate::reactor::Driver;
+        self.devices.iter().filter_map(|device| device.roce.poll_timeout()).min()
+    }
+}
