@@ -134,7 +134,8 @@ struct Runner<'a> {
 }
 
 /// Runs `job`, and tells `progress` now and then how long the load has been running, and how many
-/// commands have ended well. When the user interrupts, the report says what was measured until then.
+/// commands have ended well. When the user interrupts, the report says what was measured until
+/// then.
 pub(crate) fn run(
     session: &mut Session,
     job: Job,

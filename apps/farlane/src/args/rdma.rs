@@ -107,7 +107,8 @@ pub(crate) struct MeasureArgs {
     #[arg(long, short = 't', value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)))]
     pub(crate) tx_depth: u16,
-    /// Use this address of this machine, with RoCE [default: the one that the route to the server has]
+    /// Use this address of this machine, with RoCE [default: the one that the route to the server
+    /// has]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) local: Option<IpAddr>,
     /// Give up if nothing happens for this long

@@ -162,15 +162,7 @@ fn tell(
             connections,
         });
     }
-    let mut text = format!(
-        "{name}, {} B a command, {} under way, {}\n  {:.0} commands a second, {:.1} MiB/s\n  latency  {}\n",
-        job.bytes,
-        job.depth,
-        report.elapsed,
-        report.iops(),
-        report.mib_s(),
-        report.latency,
-    );
+    let mut text = head(&name, job, report);
     if let Some(lookahead) = lookahead {
         text.push_str(&format!("  lookahead: {lookahead}\n"));
     }
@@ -195,6 +187,19 @@ fn tell(
         text.push_str(&format!("  protection information is made and checked by the {who}\n"));
     }
     print(&text)
+}
+
+/// The load, its rate and its latency, in words.
+fn head(name: &str, job: &Job, report: &Report) -> String {
+    format!(
+        "{name}, {} B a command, {} under way, {}\n  {:.0} commands a second, {:.1} MiB/s\n  latency  {}\n",
+        job.bytes,
+        job.depth,
+        report.elapsed,
+        report.iops(),
+        report.mib_s(),
+        report.latency,
+    )
 }
 
 /// The result of --verify, in words.

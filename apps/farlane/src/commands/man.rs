@@ -51,8 +51,8 @@ fn write(command: &Command, folder: &Path, written: &mut Vec<String>) -> Result<
     shown(command).try_for_each(|one| write(one, folder, written))
 }
 
-/// The day of the pages: that of the source (`SOURCE_DATE_EPOCH`, which makes packages reproducible)
-/// or else today.
+/// The day of the pages: that of the source (`SOURCE_DATE_EPOCH`, which makes packages
+/// reproducible) or else today.
 fn date() -> String {
     let given = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
     let since = given.map(Duration::from_secs).and_then(|since| UNIX_EPOCH.checked_add(since));

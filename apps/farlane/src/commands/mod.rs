@@ -77,9 +77,9 @@ pub(crate) fn stay_on(cpu: Option<usize>) -> Result<(), Error> {
     cpu.map_or(Ok(()), |cpu| live::reactor::pin(cpu).map_err(Error::Processor))
 }
 
-/// Begins a command that serves others: finds its service manager, raises the limit of descriptors as far as this process may,
-/// and moves to processor `cpu`. `opened` descriptors are about to be used for what is offered; too
-/// low a limit is reported now, not to those who are served.
+/// Begins a command that serves others: finds its service manager, raises the limit of descriptors
+/// as far as this process may, and moves to processor `cpu`. `opened` descriptors are about to be
+/// used for what is offered; too low a limit is reported now, not to those who are served.
 pub(crate) fn begin_serving(cpu: Option<usize>, opened: usize) -> Result<(), Error> {
     service::begin();
     descriptors::prepare(OPENED + opened as u64)?;

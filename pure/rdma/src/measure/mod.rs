@@ -7,8 +7,8 @@
 //!
 //! | | latency | bandwidth |
 //! |---|---|---|
-//! | send | a message goes to and fro; half of the time counts | messages as fast as the server takes them |
-//! | write | a write goes to and fro; half of the time counts | writes, and an empty message behind the last |
+//! | send | a message to and fro; half of the time counts | messages as fast as the server takes |
+//! | write | a write to and fro; half of the time counts | writes, then an empty message |
 //! | read | a read; the whole time counts | reads |
 //!
 //! perftest's ends see a write in their memory. Memory that is lent is not looked at here, so an

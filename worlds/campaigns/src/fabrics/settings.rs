@@ -44,6 +44,7 @@ fn connections(rng: &mut Rng, fabric: Fabric) -> end::Config {
             let pairs = QueuePairs::new(nvme_rdma::SharedPool::default(), crc32c, keys);
             end::Config::Iwarp(end::Iwarp { rdma, pairs })
         }
+        Fabric::Roce => panic!("the wires of this campaign carry streams"),
     }
 }
 
@@ -84,7 +85,7 @@ pub(super) fn of_target(rng: &mut Rng, fabric: Fabric) -> controller::Config {
     let usual = controller::Config::from(tcp);
     match fabric {
         Fabric::Tcp => usual,
-        Fabric::Iwarp => controller::Config { rdma: rdma(rng, usual.rdma), ..usual },
+        Fabric::Iwarp | Fabric::Roce => controller::Config { rdma: rdma(rng, usual.rdma), ..usual },
     }
 }
 

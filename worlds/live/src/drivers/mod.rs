@@ -6,8 +6,9 @@
 //! application's handle to a controller, whichever of these drivers leads there. [`attached`] runs
 //! a driver as such a handle wants it, and [`beside`] on a thread of its own. [`emulate`] puts a
 //! modelled network between two live ends. A driver answers questions through [`control`]. [`roce`]
-//! carries RDMA over UDP, and [`measure`] measures RDMA. [`record`] records streams to files and reads recordings, [`secret_file`]
-//! reads what proves who an end is, and [`mdns`] announces discovery controllers.
+//! carries RDMA over UDP, and [`measure`] measures RDMA. [`record`] records streams to files and
+//! reads recordings, [`secret_file`] reads what proves who an end is, and [`mdns`] announces
+//! discovery controllers.
 
 pub mod attached;
 pub mod beside;

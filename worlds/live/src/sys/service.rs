@@ -115,8 +115,8 @@ fn name(address: SocketAddr) -> String {
     address.to_string().replace(':', "_")
 }
 
-/// Tells the manager that the process serves, and in `status` whom or what, for people. Sockets that
-/// the manager has passed and that nobody uses are closed.
+/// Tells the manager that the process serves, and in `status` whom or what, for people. Sockets
+/// that the manager has passed and that nobody uses are closed.
 pub fn ready(status: &str) {
     let Some(manager) = MANAGER.get() else { return };
     let unused = std::mem::take(&mut *manager.passed.lock().unwrap_or_else(PoisonError::into_inner));

@@ -145,8 +145,8 @@ impl Roce {
         Ok(self.flush(now)? || received)
     }
 
-    /// Fires what is due, and sends. Returns whether there was anything to do. Whoever has let users
-    /// of connections work calls this after them.
+    /// Fires what is due, and sends. Returns whether there was anything to do. Whoever has let
+    /// users of connections work calls this after them.
     ///
     /// # Errors
     /// When the socket fails.

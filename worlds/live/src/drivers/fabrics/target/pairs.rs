@@ -1,5 +1,5 @@
-//! Ports of RoCE, and the queue pairs that came there. A port is a device: one socket carries all of
-//! its queue pairs, so they stay with the reactor that has the socket.
+//! Ports of RoCE, and the queue pairs that came there. A port is a device: one socket carries all
+//! of its queue pairs, so they stay with the reactor that has the socket.
 
 use std::cell::RefCell;
 use std::io;
