@@ -116,7 +116,7 @@ fn begin(file: File) -> io::Result<PcapNgWriter<BufWriter<File>>> {
         snaplen: 0,
         options: vec![
             InterfaceDescriptionOption::IfName("near port".into()),
-            InterfaceDescriptionOption::IfDescription("PCIe packets, docs/trace-format.md".into()),
+            InterfaceDescriptionOption::IfDescription("PCIe packets, docs/trace.md".into()),
             InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
         ],
     };
