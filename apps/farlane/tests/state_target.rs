@@ -173,7 +173,7 @@ fn what_is_removed_or_replaced_is_forgotten() {
     drop(one);
     // The other namespace has another file at the next start.
     let target = place.target(&[(1, "two.img")]);
-    assert!(target.said().contains("what was remembered of that is forgotten"), "{}", target.said());
+    target.wait_for("what was remembered of that is forgotten");
     let mut one = host(&target, 1);
     assert_eq!((protection(&mut one, 1, None), reservation(&mut one, 1).0), (0, 0));
     assert_eq!(write(&mut one, 1), None);
