@@ -96,15 +96,15 @@ impl Transactions {
             completions: 0,
             status: CompletionStatus::Success,
         };
-        let of_tag = self.waiting.entry(place(seen.direction, requester, tag)).or_default();
+        let place = place(seen.direction, requester, tag);
         if self.count >= WAITING_MAX {
             self.dropped += 1;
             // Without an older one of the same tag, this one is not followed.
-            if of_tag.pop_front().is_none() {
-                return;
-            }
+            let Some(of_tag) = self.waiting.get_mut(&place) else { return };
+            of_tag.pop_front();
             self.count -= 1;
         }
+        let of_tag = self.waiting.entry(place).or_default();
         of_tag.push_back(Waiting { transaction, left: bytes });
         self.count += 1;
     }

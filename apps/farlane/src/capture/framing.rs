@@ -4,7 +4,7 @@ use trace::Direction;
 
 /// The link type of our frames: the first of those that are reserved for private use.
 pub(super) const LINK: u32 = 147;
-/// Ethernet.
+/// The link type of Ethernet frames.
 const ETHERNET: u32 = 1;
 /// The version of our header, and its length in bytes.
 const VERSION: u8 = 1;

@@ -30,6 +30,8 @@ const BLOCK: u64 = 512;
 const QUEUES_MAX: usize = 4096;
 /// The most commands under way at once.
 const COMMANDS_MAX: usize = 65_536;
+/// The most completed commands whose completion the host has not taken.
+const COMPLETED_MAX: usize = 4096;
 /// The most bytes of lists and entries that are kept until a read of them is whole.
 const READ_MAX: usize = 4096;
 /// The most pages that one command's data have.
@@ -90,6 +92,8 @@ pub(super) struct Controller {
     under_way: BTreeMap<CommandKey, UnderWay>,
     /// The command whose data each page has.
     pages: BTreeMap<u64, CommandKey>,
+    /// The command whose list of pages is at each address.
+    lists: BTreeMap<u64, CommandKey>,
     /// Reads of entries and lists that are not whole yet, by address, with their bytes so far and
     /// the time of the request.
     reads: BTreeMap<u64, (Purpose, Instant, Vec<u8>)>,
@@ -114,6 +118,7 @@ impl Controller {
             rung: BTreeMap::new(),
             under_way: BTreeMap::new(),
             pages: BTreeMap::new(),
+            lists: BTreeMap::new(),
             reads: BTreeMap::new(),
             completed: VecDeque::new(),
             ended: Vec::new(),
@@ -156,6 +161,7 @@ impl Controller {
         self.unfinished += self.under_way.len() as u64;
         self.under_way.clear();
         self.pages.clear();
+        self.lists.clear();
         self.reads.clear();
         self.rung.clear();
         self.submissions.clear();
@@ -280,14 +286,12 @@ impl Controller {
             Some((queue, _)) => Some(Purpose::Entries(*queue)),
             None => {
                 // Lists of several commands may share a page: the nearest one before it is meant.
-                let of = |one: &UnderWay| {
-                    one.list.filter(|list| address >= *list && address / PAGE == *list / PAGE)
-                };
-                let lists = self.under_way.iter_mut().filter(|(_, one)| of(one).is_some());
-                let list = lists.max_by_key(|(_, one)| one.list);
-                list.map(|(key, one)| {
+                let list = self.lists.range(..=address).next_back();
+                let key = list.filter(|(list, _)| **list / PAGE == address / PAGE).map(|(_, key)| *key);
+                let one = key.and_then(|key| self.under_way.get_mut(&key).map(|one| (key, one)));
+                one.map(|(key, one)| {
                     one.command.step(seen.at, Step::List);
-                    Purpose::List(*key)
+                    Purpose::List(key)
                 })
             }
         };
@@ -349,24 +353,32 @@ impl Controller {
             for page in &one.pages {
                 self.pages.insert(*page, key);
             }
+            self.lists.extend(one.list.map(|list| (list, key)));
             if queue == 0 {
                 self.learn(&entry);
             }
             if let Some(lost) = self.under_way.insert(key, one) {
                 // The same identifier again: the end of the first one is not in the capture.
                 self.unfinished += 1;
-                self.forget_pages(key, &lost.pages);
+                self.forget_places(key, &lost);
             }
         }
     }
 
-    fn forget_pages(&mut self, key: CommandKey, pages: &[u64]) {
-        for page in pages {
-            if self.pages.get(page) == Some(&key)
-                && !self.under_way.get(&key).is_some_and(|one| one.pages.contains(page))
-            {
+    /// Forgets where the data and the list of a command are that has ended, but for places that a
+    /// later command of the same name has.
+    fn forget_places(&mut self, key: CommandKey, ended: &UnderWay) {
+        let later = self.under_way.get(&key);
+        for page in &ended.pages {
+            let is_later = later.is_some_and(|one| one.pages.contains(page));
+            if self.pages.get(page) == Some(&key) && !is_later {
                 self.pages.remove(page);
             }
+        }
+        if let Some(list) = ended.list.filter(|list| later.and_then(|one| one.list) != Some(*list))
+            && self.lists.get(&list) == Some(&key)
+        {
+            self.lists.remove(&list);
         }
     }
 
@@ -415,10 +427,10 @@ impl Controller {
             self.unexpected += 1;
             return;
         };
-        self.forget_pages(key, &one.pages);
+        self.forget_places(key, &one);
         one.command.step(at, Step::Completion);
         one.command.status = Some(entry.status().raw());
-        if self.completed.len() >= COMMANDS_MAX
+        if self.completed.len() >= COMPLETED_MAX
             && let Some((_, oldest)) = self.completed.pop_front()
         {
             self.ended.push(oldest);

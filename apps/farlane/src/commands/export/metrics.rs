@@ -40,8 +40,7 @@ impl Told {
 /// The far ends that offer SSDs of this process.
 type FarEnds<F> = Several<FarDriver<F, Ssd>>;
 
-/// Adds the figures of far ends, whose loop `hirer` gives jobs to. Returns false when the loop has
-/// ended.
+/// Adds the figures of far ends, to whose loop `hirer` gives jobs. Returns false once it has ended.
 pub(super) fn add<F: FnMut(Event) + 'static>(
     page: &mut Page,
     clock: Clock,

@@ -14,8 +14,7 @@ const SENT_PERCENT: u64 = 90;
 /// What may be on its way when the sender ends, as a part of all that was sent. More would have
 /// overflowed a buffer in time.
 const BEHIND: u64 = 10;
-/// So many chunks may be on their way to the medium whatever the rate is: as many as are written at
-/// once.
+/// So many chunks may be on their way to the medium at any rate: as many as are written at once.
 const UNDER_WAY: u64 = 64;
 
 /// A part of the way from the sender to the medium.
@@ -93,8 +92,7 @@ pub(super) struct Seen {
     /// What was lost, by the name of the place.
     pub(super) lost: BTreeMap<&'static str, Lost>,
     pub(super) reason: Reason,
-    /// Bytes of records that the recorder had taken, and those in its buffer, when the sender
-    /// ended.
+    /// Bytes of records that the recorder had taken when the sender ended, and those in its buffer.
     pub(super) taken: u64,
     pub(super) fill: u64,
     /// The sizes of the recorder's buffer, of a chunk, and of all sockets' buffers, in bytes.
