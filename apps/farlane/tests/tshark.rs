@@ -5,19 +5,14 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use support::running::signal;
+use support::dumpcap::{Capture, stay_on_one_processor};
 use support::{Export, FARLANE, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:captured";
-/// How long to wait for what a capture has in the kernel's buffers, which are handed on after a
-/// quarter of a second.
-const LAG: Duration = Duration::from_secs(1);
-
 /// PDU types (NVMe TCP Transport Specification 1.0, section 3.6.2) that a session without errors
 /// has.
 const TYPES: [(&str, &str); 7] = [
@@ -34,37 +29,6 @@ const TYPES: [(&str, &str); 7] = [
 /// expert information, or that have a wrong digest.
 const COMPLAINTS: &str = "_ws.malformed || _ws.expert.group == 0x07000000 || nvme-tcp.unknown_data || \
                           nvme-tcp.hdgst.status == 0 || nvme-tcp.ddgst.status == 0";
-
-/// A capture of one port of the loopback interface.
-struct Capture {
-    child: Child,
-}
-
-impl Capture {
-    /// Begins a capture, or says why it can't.
-    fn start(port: &str, file: &Path) -> Result<Self, String> {
-        let mut command = Command::new("dumpcap");
-        // A buffer of 64 MiB, so that nothing is lost on a busy machine.
-        command.args(["-q", "-i", "lo", "-B", "64", "-f", &format!("tcp port {port}"), "-w"]).arg(file);
-        let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let mut child = spawned.map_err(|error| format!("dumpcap can't be run ({error})"))?;
-        let mut said = String::new();
-        for line in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
-            if line.starts_with("File:") {
-                return Ok(Self { child });
-            }
-            said.push_str(&line);
-        }
-        let _ = child.wait();
-        Err(format!("dumpcap captures nothing: {said}"))
-    }
-
-    fn finish(mut self) {
-        std::thread::sleep(LAG);
-        signal(self.child.id(), "INT");
-        assert!(self.child.wait().unwrap().success());
-    }
-}
 
 /// The `fields` that tshark prints of the PDUs in `file` that `filter` selects.
 fn tshark(file: &Path, port: &str, filter: &str, fields: &[&str]) -> String {
@@ -116,18 +80,8 @@ fn use_it(address: &str, query: &str, directory: &Path) {
     }
 }
 
-/// Keeps this thread, and the processes that it starts, on one processor.
-fn stay_on_one_processor() {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-    let first = allowed.trim().split(|next: char| !next.is_ascii_digit()).next().unwrap();
-    live::reactor::pin(first.parse().unwrap()).unwrap();
-}
-
 #[test]
 fn wireshark_reads_a_session_and_finds_nothing_malformed() {
-    // Several processors may hand segments to the capture in another order than they were sent in.
-    // Wireshark could put them in order, but its version 4.0 sometimes crashes when it does.
     stay_on_one_processor();
     let directory = tempfile::tempdir().unwrap();
     for query in ["?hdgst=off&ddgst=off", ""] {

@@ -24,6 +24,10 @@ pub(crate) enum TraceAction {
     /// Print a capture, one line for each packet, transaction or command
     #[command(after_help = "Example:\n  farlane trace show bench.pcapng --level command")]
     Show(ShowArgs),
+    /// Print or install a dissector, by which Wireshark and tshark decode captures and the tunnel
+    #[command(after_help = "Examples:\n  farlane trace dissector --install\n  \
+        farlane trace dissector > farlane.lua && tshark -X lua_script:farlane.lua -r bench.pcapng")]
+    Dissector(DissectorArgs),
 }
 
 #[derive(Debug, Args)]
@@ -31,6 +35,18 @@ pub(crate) struct CaptureArgs {
     /// The capture: pcapng of --trace, or pcap or pcapng of NetTLP
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DissectorArgs {
+    /// Write it where Wireshark looks for your plugins, and tell where
+    #[arg(long)]
+    pub(crate) install: bool,
+    /// Write it into this folder instead
+    #[arg(long, value_name = "FOLDER", requires = "install")]
+    pub(crate) to: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

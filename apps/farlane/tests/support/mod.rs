@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 pub(crate) mod admin;
+pub(crate) mod dumpcap;
 pub(crate) mod figures;
 pub(crate) mod load;
 pub(crate) mod outage;

@@ -1,6 +1,7 @@
 //! `farlane trace`: what a capture of PCIe packets means.
 
 mod chain;
+mod dissector;
 mod show;
 mod stats;
 
@@ -19,6 +20,7 @@ pub(crate) fn run(action: &TraceAction) -> Result<(), Error> {
         TraceAction::Stats(args) => stats::run(args),
         TraceAction::Chain(args) => chain::run(args),
         TraceAction::Show(args) => show::run(args),
+        TraceAction::Dissector(args) => dissector::run(args),
     }
 }
 

@@ -1,0 +1,39 @@
+//! `farlane trace dissector`: what Wireshark needs to decode our captures and the tunnel.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::args::DissectorArgs;
+use crate::commands::{print, print_json};
+use crate::error::Error;
+
+const SCRIPT: &str = include_str!("../../../../../share/wireshark/farlane.lua");
+/// The name of the script among other plugins.
+const NAME: &str = "farlane.lua";
+/// Where Wireshark looks for a user's plugins, below the home directory.
+const PLUGINS: &str = ".local/lib/wireshark/plugins";
+
+pub(super) fn run(args: &DissectorArgs) -> Result<(), Error> {
+    if !args.install {
+        return match args.output.json {
+            true => print_json(&json!({ "dissector": SCRIPT })),
+            false => print(SCRIPT),
+        };
+    }
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(PLUGINS));
+    let folder = args.to.clone().or_else(home).ok_or_else(|| Error::File {
+        path: Path::new("$HOME").join(PLUGINS),
+        error: io::ErrorKind::NotFound.into(),
+    })?;
+    let path = folder.join(NAME);
+    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, SCRIPT));
+    written.map_err(|error| Error::File { path: path.clone(), error })?;
+    match args.output.json {
+        true => print_json(&json!({ "path": path })),
+        false => {
+            print(&format!("{}\nWireshark and tshark use it from their next start on\n", path.display()))
+        }
+    }
+}

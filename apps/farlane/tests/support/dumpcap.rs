@@ -1,0 +1,54 @@
+//! What passes a port of the loopback interface, captured by dumpcap for Wireshark's dissectors.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::running::signal;
+
+/// How long to wait for what a capture has in the kernel's buffers, which are handed on after a
+/// quarter of a second.
+const LAG: Duration = Duration::from_secs(1);
+
+/// A capture of one port of the loopback interface, by dumpcap.
+pub(crate) struct Capture {
+    child: Child,
+}
+
+impl Capture {
+    /// Begins a capture of the TCP port, or says why it can't.
+    pub(crate) fn start(port: &str, file: &Path) -> Result<Self, String> {
+        let mut command = Command::new("dumpcap");
+        // A buffer of 64 MiB, so that nothing is lost on a busy machine.
+        command.args(["-q", "-i", "lo", "-B", "64", "-f", &format!("tcp port {port}"), "-w"]).arg(file);
+        let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = spawned.map_err(|error| format!("dumpcap can't be run ({error})"))?;
+        let mut said = String::new();
+        for line in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
+            if line.starts_with("File:") {
+                return Ok(Self { child });
+            }
+            said.push_str(&line);
+        }
+        let _ = child.wait();
+        Err(format!("dumpcap captures nothing: {said}"))
+    }
+
+    /// Ends the capture once everything that was sent is in its file.
+    pub(crate) fn finish(mut self) {
+        std::thread::sleep(LAG);
+        signal(self.child.id(), "INT");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Keeps this thread, and the processes that it starts, on one processor. Several processors may
+/// hand segments to a capture in another order than they were sent in. Wireshark could put them in
+/// order, but its version 4.0 sometimes crashes when it does.
+pub(crate) fn stay_on_one_processor() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let first = allowed.trim().split(|next: char| !next.is_ascii_digit()).next().unwrap();
+    live::reactor::pin(first.parse().unwrap()).unwrap();
+}
