@@ -15,6 +15,7 @@ macro_rules! note {
 
 mod args;
 mod capture;
+mod columns;
 mod commands;
 mod distribution;
 mod drawing;

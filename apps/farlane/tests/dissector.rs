@@ -137,17 +137,17 @@ fn hostile_frames_are_malformed_and_nothing_more() {
     let far = Export::start(&["--ram", "16MiB"]);
     let [file, broken] = ["load.pcapng", "broken.pcap"].map(|name| folder.path().join(name));
     load(&far.url(), &file);
-    // A thousand cut or changed frames in one file of link type USER0, with the seeds 0 to 999.
+    // A thousand frames of random bytes in a file of link type USER0.
     let mut bytes = Vec::new();
     for word in [0xa1b2_3c4d_u32, 2 | 4 << 16, 0, 0, 1 << 16, 147] {
         bytes.extend(word.to_le_bytes());
     }
-    for seed in 0..1_000_u64 {
-        let random = |salt: u64| (seed * 131 + salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
-        let mut frame = vec![1, 8, (seed % 2) as u8, 0, 0, 0, 0, 0];
-        frame.extend((0..random(0) % 64).map(|at| random(at + 1) as u8));
-        frame.truncate(8 + (random(99) % 64) as usize);
-        for word in [0, seed as u32, frame.len() as u32, frame.len() as u32] {
+    for seed in 0..1_000_u32 {
+        let random = |salt: u32| (seed * 131 + salt).wrapping_mul(0x9e37_79b9).to_be_bytes()[0];
+        let mut frame = vec![1, 8, random(98) % 2, 0, 0, 0, 0, 0];
+        frame.extend((0..random(99) % 64).map(|at| random(at.into())));
+        let length = u32::try_from(frame.len()).unwrap();
+        for word in [0, seed, length, length] {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(frame);

@@ -4,8 +4,11 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use serde_json::Value;
 use support::{Export, fail, json, succeed};
 
@@ -142,4 +145,115 @@ fn malformed_files_are_refused_with_the_place_and_a_fabric_has_no_packets() {
     let fabric = ["bench", "nvme-tcp://127.0.0.1:1/nqn.2024-01.io.farlane:x", "--trace", text(&broken)];
     let refused = fail(&[&fabric[..], &["--timeout", "1s"]].concat());
     assert!(refused.contains("do not pass here") || refused.contains("127.0.0.1:1"), "{refused}");
+}
+
+#[test]
+fn a_comparison_marks_what_is_more_than_chance() {
+    let folder = tempfile::tempdir().unwrap();
+    let (small, _) = captured(folder.path(), &["--rw", "randread", "--bs", "512", "--iodepth", "1"]);
+    let first = folder.path().join("small.pcapng");
+    std::fs::rename(small, &first).unwrap();
+    let (second, _) = captured(folder.path(), &["--rw", "randread", "--bs", "128k", "--iodepth", "1"]);
+    let row = |one: &Path, other: &Path, step: &str| {
+        let table = json(&["trace", "compare", text(one), text(other), "--json"]);
+        let rows = table["rows"].as_array().unwrap().clone();
+        rows.into_iter().find(|row| row["command"] == "Read" && row["step"] == step).unwrap()
+    };
+    let same = row(&first, &first, "until completion");
+    assert_eq!((&same["significant"], &same["second_longer"]), (&false.into(), &0.5.into()), "{same}");
+    assert_eq!(same["difference"], 0.0, "{same}");
+    // A list of pages, and 256 times the data.
+    let longer = row(&first, &second, "until completion");
+    assert_eq!(longer["significant"], true, "{longer}");
+    assert!(longer["second_longer"].as_f64().unwrap() > 0.6, "{longer}");
+    assert!(longer["difference"].as_f64().unwrap() > 0.0, "{longer}");
+    assert_eq!(row(&first, &second, "list fetch")["first_ns"]["count"], 0);
+    let shown = succeed(&["trace", "compare", text(&first), text(&second), "--three-sigma"]);
+    assert!(shown.contains("until completion") && shown.contains("  *"), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    fail(&["trace", "compare", text(&first), "/nonexistent/capture"]);
+}
+
+#[test]
+fn other_programs_get_each_command_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = captured(folder.path(), &["--rw", "randrw", "--bs", "16k", "--iodepth", "4"]);
+    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let known = stats["known"].as_u64().unwrap();
+    let export = |name: &str| {
+        let to = folder.path().join(name);
+        let said = json(&["trace", "export", text(&path), "--to", text(&to), "--json"]);
+        assert_eq!(said["commands"], known, "{name}");
+        std::fs::read(to).unwrap()
+    };
+    let table = String::from_utf8(export("commands.csv")).unwrap();
+    let names: Vec<_> = table.lines().next().unwrap().split(',').collect();
+    let place = |name: &str| names.iter().position(|other| *other == name).unwrap();
+    let number = |text: &str| text.parse::<u64>().unwrap_or_default();
+    assert_eq!(table.lines().count() as u64, known + 1);
+    for line in table.lines().skip(1) {
+        let values: Vec<_> = line.split(',').collect();
+        let steps = values[place("doorbell_ns")..].iter().map(|value| number(value));
+        assert_eq!(steps.sum::<u64>(), number(values[place("whole_ns")]), "{line}");
+    }
+
+    let to = folder.path().join("commands.parquet");
+    export("commands.parquet");
+    let reader = SerializedFileReader::new(std::fs::File::open(to).unwrap()).unwrap();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows.len() as u64, known);
+    for (row, line) in rows.iter().zip(table.lines().skip(1)) {
+        let values: Vec<_> = line.split(',').collect();
+        let found = row.get_column_iter().map(|(name, field)| match field {
+            Field::Null => (name.as_str(), String::new()),
+            Field::Str(text) => (name.as_str(), text.clone()),
+            number => (name.as_str(), number.to_string()),
+        });
+        assert!(
+            found.eq(names.iter().copied().zip(values.iter().map(|value| (*value).to_owned()))),
+            "{line}"
+        );
+    }
+
+    let events: Value = serde_json::from_slice(&export("perfetto.json")).unwrap();
+    let mut open = BTreeMap::<u64, Vec<String>>::new();
+    for event in events["traceEvents"].as_array().unwrap() {
+        let stack = open.entry(event["id"].as_u64().unwrap()).or_default();
+        let name = event["name"].as_str().unwrap().to_owned();
+        match event["ph"].as_str().unwrap() {
+            "b" => stack.push(name),
+            _ => assert_eq!(stack.pop(), Some(name), "what began last ends first"),
+        }
+    }
+    assert_eq!(open.len() as u64, known);
+    assert!(open.values().all(Vec::is_empty));
+    let picture = String::from_utf8(export("where.svg")).unwrap();
+    assert!(picture.starts_with("<svg") && picture.contains("Write") && picture.contains("head doorbell"));
+    assert!(export("where.png").starts_with(b"\x89PNG"));
+    let refused = fail(&["trace", "export", text(&path), "--to", "commands.xml"]);
+    assert!(refused.contains("commands.xml") && refused.contains(".parquet"), "{refused}");
+    let refused = fail(&["trace", "export", text(&path), "--to", "/nonexistent/commands.csv"]);
+    assert!(refused.contains("/nonexistent/commands.csv"), "{refused}");
+}
+
+#[test]
+fn time_that_runs_back_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("back.pcap");
+    let mut bytes: Vec<u8> = Vec::new();
+    for word in [0xa1b2_3c4d_u32, 2 | 4 << 16, 0, 0, 1 << 16, 147] {
+        bytes.extend(word.to_le_bytes());
+    }
+    // Memory writes at 0, 900, 300 and 400 ns.
+    for at in [0_u32, 900, 300, 400] {
+        for word in [1, at, 24, 24] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend([1, 8, 1, 0, 0, 0, 0, 0, 0x40, 0, 0, 1, 0x19, 0, 0, 0x0f, 0xa0, 0, 0, 0, 1, 2, 3, 4]);
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    assert_eq!((&stats["tlps"], &stats["time_ran_back"]), (&4.into(), &1.into()), "{stats}");
+    let shown = succeed(&["trace", "stats", text(&path)]);
+    assert!(shown.contains("packets with an earlier time than the one before: 1"), "{shown}");
 }

@@ -43,6 +43,20 @@ pub enum Step {
 }
 
 impl Step {
+    /// All steps, in the order in which they are taken.
+    pub const ALL: [Self; 10] = [
+        Self::Doorbell,
+        Self::Fetch,
+        Self::Entry,
+        Self::List,
+        Self::Listed,
+        Self::Data,
+        Self::DataArrived,
+        Self::Completion,
+        Self::Interrupt,
+        Self::HeadDoorbell,
+    ];
+
     /// The step's name for a person.
     pub const fn name(self) -> &'static str {
         match self {
@@ -122,9 +136,14 @@ impl Command {
         }
     }
 
+    /// When the first packet of the command passed. `None` if it has none.
+    pub fn begun(&self) -> Option<Instant> {
+        self.hops.iter().map(|hop| hop.first).min()
+    }
+
     /// The time from the first packet of the command to the last.
     pub fn length(&self) -> Nanos {
-        let first = self.hops.iter().map(|hop| hop.first).min();
+        let first = self.begun();
         let last = self.hops.iter().map(|hop| hop.last).max();
         first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first)
     }
@@ -132,7 +151,7 @@ impl Command {
     /// The time until the device posted the completion, or until the last packet if no completion
     /// was captured. What the host does with the completion comes later, often for many at once.
     pub fn latency(&self) -> Nanos {
-        let first = self.hops.iter().map(|hop| hop.first).min();
+        let first = self.begun();
         let completion = self.hops.iter().find(|hop| hop.step == Step::Completion);
         match first.zip(completion) {
             Some((first, completion)) => completion.last - first,
@@ -151,7 +170,7 @@ impl Command {
     pub fn chain(&self) -> Vec<(Step, Nanos)> {
         let mut hops = self.hops.clone();
         hops.sort_by_key(|hop| (hop.last, hop.step));
-        let mut before = self.hops.iter().map(|hop| hop.first).min().unwrap_or(Instant::ZERO);
+        let mut before = self.begun().unwrap_or(Instant::ZERO);
         let mut chain = Vec::new();
         for hop in hops {
             chain.push((hop.step, hop.last - before));

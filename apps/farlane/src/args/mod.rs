@@ -88,7 +88,10 @@ pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{AccessState, HostSpec, OfferArgs, TargetAction};
-pub(crate) use trace::{CaptureArgs, ChainArgs, DissectorArgs, Level, ShowArgs, TraceAction};
+pub(crate) use trace::{
+    CaptureArgs, ChainArgs, CompareArgs, DissectorArgs, Form, Level, Out, ShowArgs, TraceAction,
+    TraceExportArgs,
+};
 pub(crate) use transport::{Tcp, Transport};
 pub(crate) use trust::{
     CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, TlsHash, Trust, TrustArgs, Trusted,

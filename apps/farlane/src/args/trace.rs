@@ -24,6 +24,14 @@ pub(crate) enum TraceAction {
     /// Print a capture, one line for each packet, transaction or command
     #[command(after_help = "Example:\n  farlane trace show bench.pcapng --level command")]
     Show(ShowArgs),
+    /// Compare two captures step by step, and say which differences are more than chance
+    #[command(after_help = "Example:\n  farlane trace compare direct.pcapng tunnelled.pcapng")]
+    Compare(CompareArgs),
+    /// Write the commands of a capture for other programs, or a picture of where their time went
+    #[command(after_help = "Examples:\n  farlane trace export bench.pcapng --to commands.parquet\n  \
+        farlane trace export bench.pcapng --to perfetto.json\n  \
+        farlane trace export bench.pcapng --to where.svg")]
+    Export(TraceExportArgs),
     /// Print or install a dissector, by which Wireshark and tshark decode captures and the tunnel
     #[command(after_help = "Examples:\n  farlane trace dissector --install\n  \
         farlane trace dissector > farlane.lua && tshark -X lua_script:farlane.lua -r bench.pcapng")]
@@ -52,12 +60,77 @@ pub(crate) struct DissectorArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The capture that the other one is compared with
+    #[arg(value_name = "FIRST")]
+    pub(crate) first: PathBuf,
+    /// The capture whose times are more or less
+    #[arg(value_name = "SECOND")]
+    pub(crate) second: PathBuf,
+    /// Leave out times beyond three standard deviations of the mean
+    #[arg(long)]
+    pub(crate) three_sigma: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceExportArgs {
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
+
+    /// The file to write, which is written over
+    ///
+    /// .csv and .parquet have a row for each command, .json has events for Perfetto and Chrome,
+    /// .svg and .png are pictures.
+    #[arg(long, value_name = "OUT", value_parser = parse_out)]
+    pub(crate) to: Out,
+}
+
+/// A file to write, and what it is to hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Out {
+    pub(crate) path: PathBuf,
+    pub(crate) form: Form,
+}
+
+/// What a file of `trace export` is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A row for each command.
+    Csv,
+    /// The same as a Parquet file.
+    Parquet,
+    /// Trace Event Format, which Perfetto and Chrome show.
+    Events,
+    /// Where the time of each kind of command went.
+    Picture,
+}
+
+/// Takes a file by the extension of its name.
+fn parse_out(text: &str) -> Result<Out, String> {
+    let path = PathBuf::from(text);
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let form = match extension.to_ascii_lowercase().as_str() {
+        "csv" => Form::Csv,
+        "parquet" => Form::Parquet,
+        "json" => Form::Events,
+        "svg" | "png" => Form::Picture,
+        _ => return Err("expected a name that ends in .csv, .parquet, .json, .svg or .png".to_owned()),
+    };
+    Ok(Out { path, form })
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ChainArgs {
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
     /// Show the command with this number; the first of the capture is 1 [default: all, by kind]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) command: Option<u64>,
+    /// Leave out times beyond three standard deviations of the mean
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) three_sigma: bool,
 }
 
 #[derive(Debug, Args)]

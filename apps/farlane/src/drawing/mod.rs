@@ -61,6 +61,12 @@ impl Style {
     }
 }
 
+/// A length in whole pixels.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand pixels")]
+pub(crate) fn pixels(length: f64) -> u32 {
+    length.ceil() as u32
+}
+
 /// The greatest width that `text` may have, in pixels.
 pub(crate) fn width_of(text: &str) -> f64 {
     u32::try_from(text.chars().count()).map_or(0.0, f64::from) * 7.2

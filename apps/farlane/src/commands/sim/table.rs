@@ -1,18 +1,12 @@
 //! The table of a sweep, as CSV and as Parquet: a row for each task of each point.
 
-use std::sync::Arc;
-
 use engine::Nanos;
-use parquet::basic::{LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
+use parquet::data_type::ByteArray;
 use scenarios::file::scenario::Done;
 use scenarios::file::sweep::Axis;
 
 use super::play::{mean, quantile, rate};
+use crate::columns::{Column, to_parquet};
 
 /// The results of one task at one point.
 #[derive(Clone, Debug)]
@@ -84,69 +78,28 @@ pub(super) fn csv(axes: &[Axis], lines: &[Line]) -> String {
     text
 }
 
-/// A column of a Parquet file.
-pub(super) enum Column {
-    Words(Vec<ByteArray>),
-    Numbers(Vec<i64>),
-}
-
-impl Column {
-    /// A column of numbers if every value is one, so that whoever reads the file can reckon
-    /// with them.
-    fn of<'a>(words: impl Iterator<Item = &'a String> + Clone) -> Self {
-        let numbers: Option<Vec<i64>> = words.clone().map(|word| word.parse().ok()).collect();
-        match numbers {
-            Some(numbers) => Self::Numbers(numbers),
-            None => Self::Words(words.map(|word| ByteArray::from(word.as_str())).collect()),
-        }
-    }
-
-    fn field(&self, name: &str) -> Result<Arc<Type>, ParquetError> {
-        let (physical, logical) = match self {
-            Self::Words(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Self::Numbers(_) => (Physical::INT64, None),
-        };
-        let field = Type::primitive_type_builder(name, physical).with_logical_type(logical);
-        field.with_repetition(Repetition::REQUIRED).build().map(Arc::new)
+/// A column of numbers if every value is one, so that whoever reads the file can reckon with them.
+fn column_of<'a>(words: impl Iterator<Item = &'a String> + Clone) -> Column {
+    let numbers: Option<Vec<i64>> = words.clone().map(|word| word.parse().ok()).collect();
+    match numbers {
+        Some(numbers) => Column::Numbers(numbers),
+        None => Column::Words(words.map(|word| ByteArray::from(word.as_str())).collect()),
     }
 }
 
 /// The table as Parquet. An axis whose values are all whole numbers becomes a column of numbers.
 pub(super) fn parquet(axes: &[Axis], lines: &[Line]) -> Result<Vec<u8>, String> {
-    let mut columns: Vec<(&str, Column)> = Vec::new();
-    for (index, axis) in axes.iter().enumerate() {
-        columns.push((&axis.path, Column::of(lines.iter().map(|line| &line.point[index]))));
-    }
-    let tasks = lines.iter().map(|line| ByteArray::from(line.task.as_str())).collect();
-    columns.push(("task", Column::Words(tasks)));
+    let mut names: Vec<_> = axes.iter().map(|axis| axis.path.as_str()).collect();
+    let values = |index: usize| column_of(lines.iter().map(move |line| &line.point[index]));
+    let mut columns: Vec<_> = (0..axes.len()).map(values).collect();
+    names.push("task");
+    columns.push(Column::Words(lines.iter().map(|line| ByteArray::from(line.task.as_str())).collect()));
     for (name, value) in FIGURES {
-        let numbers = lines.iter().map(|line| i64::try_from(value(line)).unwrap_or(i64::MAX)).collect();
-        columns.push((name, Column::Numbers(numbers)));
+        names.push(name);
+        let numbers = lines.iter().map(|line| i64::try_from(value(line)).unwrap_or(i64::MAX));
+        columns.push(Column::Numbers(numbers.collect()));
     }
-    to_parquet("sweep", &columns)
-}
-
-/// Columns of equal length as a Parquet file whose schema has this name.
-pub(super) fn to_parquet(schema: &str, columns: &[(&str, Column)]) -> Result<Vec<u8>, String> {
-    write(schema, columns).map_err(|error| error.to_string())
-}
-
-fn write(schema: &str, columns: &[(&str, Column)]) -> Result<Vec<u8>, ParquetError> {
-    let fields = columns.iter().map(|(name, column)| column.field(name)).collect::<Result<_, _>>()?;
-    let schema = Type::group_type_builder(schema).with_fields(fields).build()?;
-    let properties = WriterProperties::builder().build();
-    let mut file = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
-    let mut group = file.next_row_group()?;
-    for (_, column) in columns {
-        let Some(mut writer) = group.next_column()? else { break };
-        match column {
-            Column::Words(words) => writer.typed::<ByteArrayType>().write_batch(words, None, None)?,
-            Column::Numbers(numbers) => writer.typed::<Int64Type>().write_batch(numbers, None, None)?,
-        };
-        writer.close()?;
-    }
-    group.close()?;
-    file.into_inner()
+    to_parquet("sweep", &names, &columns)
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use std::path::Path;
 use engine::Nanos;
 use scenarios::timeline::{Figures, Row, Timeline};
 
-use super::plot::pixels;
 use super::plot::scale::{Range, decimal, linear, logarithmic};
-use super::table::{Column, to_parquet};
-use crate::drawing::{self, COLOURS, Colour, Drawing, GREY, PALE, Style};
+use crate::columns::{Column, to_parquet};
+use crate::drawing::{self, COLOURS, Colour, Drawing, GREY, PALE, Style, pixels};
 use crate::error::Error;
 
 /// Width and height in pixels of the area of curves in a panel.
@@ -88,7 +87,7 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, String> {
     let column = |value: fn(&Row) -> u64| {
         Column::Numbers(rows.iter().map(|row| i64::try_from(value(row)).unwrap_or(i64::MAX)).collect())
     };
-    to_parquet("timeline", &COLUMNS.map(|(name, value)| (name, column(value))))
+    to_parquet("timeline", &COLUMNS.map(|(name, _)| name), &COLUMNS.map(|(_, value)| column(value)))
 }
 
 /// The unit in which the greatest of times is told.

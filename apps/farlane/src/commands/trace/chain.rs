@@ -1,15 +1,13 @@
 //! `farlane trace chain`: where the time of a command went.
 
-use std::collections::BTreeMap;
-
 use engine::Nanos;
 use serde_json::{Value, json};
 use trace::{Command, Kind, Step};
 
-use super::{each_command, name};
+use super::population::{Population, Times, populations};
+use super::{advice, each_command, name};
 use crate::args::ChainArgs;
 use crate::commands::{print, print_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 
 /// Columns of the longest bar.
@@ -96,32 +94,14 @@ fn as_json(command: &Command) -> Value {
     })
 }
 
-/// The commands of one kind: the time of each step, and of the whole.
-#[derive(Default)]
-struct Population {
-    count: u64,
-    latency: Distribution,
-    whole: Distribution,
-    steps: BTreeMap<Step, Distribution>,
-}
-
 /// The chains of all commands, by kind.
 fn all(args: &ChainArgs) -> Result<(), Error> {
-    let mut kinds = BTreeMap::<String, Population>::new();
-    each_command(&args.capture.file, |command| {
-        let of = kinds.entry(name(command.kind)).or_default();
-        of.count += 1;
-        of.latency.record(command.latency());
-        of.whole.record(command.length());
-        for (step, length) in command.chain() {
-            of.steps.entry(step).or_default().record(length);
-        }
-    })?;
+    let kinds = populations(&args.capture.file, args.three_sigma)?;
     if args.capture.output.json {
         let kind = |(name, of): (&String, &Population)| {
-            let steps = of.steps.iter().map(|(step, one)| json!({ "step": step.name(), "ns": one }));
+            let steps = of.steps.iter().map(|(step, one)| json!({ "step": step.name(), "ns": one.times }));
             json!({ "command": name, "count": of.count, "latency_ns": of.latency, "whole_ns": of.whole,
-                "hops": steps.collect::<Vec<_>>() })
+                "hops": steps.collect::<Vec<_>>(), "dominates": advice::of(of) })
         };
         return print_json(&json!({ "chains": kinds.iter().map(kind).collect::<Vec<_>>() }));
     }
@@ -133,10 +113,8 @@ fn all(args: &ChainArgs) -> Result<(), Error> {
             "{name}: {} of them, completed after {completed}, done after {done} (means)\n",
             of.count
         );
-        for (step, one) in &of.steps {
-            // A step that not all commands take has its share of all.
-            let part = one.mean() * one.count() as f64 / of.count as f64;
-            let share = if mean > 0.0 { part / mean } else { 0.0 };
+        for (step, Times { times: one, .. }) in &of.steps {
+            let share = of.share(*step);
             text += &format!(
                 "  {:14} {:>12} median, {:>12} p99 {:5.1} %  {}\n",
                 step.name(),
@@ -146,6 +124,7 @@ fn all(args: &ChainArgs) -> Result<(), Error> {
                 bar(share)
             );
         }
+        text += &advice::of(of).map(|words| format!("  {words}\n")).unwrap_or_default();
     }
     print(if text.is_empty() { "the capture has no NVMe command\n" } else { &text })
 }

@@ -63,7 +63,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
             each_packet(file, |seen| transaction(&mut lines, &mut transactions, seen))?;
         }
         Level::Command => drop(each_command(file, |command| {
-            let begun = command.hops.iter().map(|hop| hop.first).min().unwrap_or(Instant::ZERO);
+            let begun = command.begun().unwrap_or(Instant::ZERO);
             let (kind, length) = (name(command.kind), command.latency());
             lines.line(
                 begun,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use trace::{Command, Statistics};
 
-use super::{Skipped, each_command, name};
+use super::{Flaws, each_command, name};
 use crate::args::CaptureArgs;
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
@@ -38,13 +38,13 @@ impl Group {
 
 pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
     let mut groups = BTreeMap::<String, Group>::new();
-    let (analyser, skipped) =
+    let (analyser, flaws) =
         each_command(&args.file, |command| groups.entry(name(command.kind)).or_default().add(&command))?;
     let statistics = analyser.statistics();
     if args.output.json {
-        print_json(&as_json(&statistics, skipped, &groups))
+        print_json(&as_json(&statistics, flaws, &groups))
     } else {
-        print(&text(&statistics, skipped, &groups))
+        print(&text(&statistics, flaws, &groups))
     }
 }
 
@@ -58,7 +58,7 @@ fn confidence(statistics: &Statistics) -> f64 {
     worth / statistics.of_devices as f64
 }
 
-fn as_json(statistics: &Statistics, skipped: Skipped, groups: &BTreeMap<String, Group>) -> Value {
+fn as_json(statistics: &Statistics, flaws: Flaws, groups: &BTreeMap<String, Group>) -> Value {
     let group = |group: &Group| {
         json!({ "count": group.count, "blocks": group.blocks, "bytes": group.bytes, "errors": group.errors,
             "latency_ns": group.latencies })
@@ -71,12 +71,13 @@ fn as_json(statistics: &Statistics, skipped: Skipped, groups: &BTreeMap<String, 
         "known": statistics.known_commands, "inferred": statistics.inferred_commands,
         "unfinished": statistics.unfinished, "unexpected_completions": statistics.unexpected,
         "unanswered": statistics.unanswered, "orphan_completions": statistics.orphans,
-        "skipped": { "foreign": skipped.foreign, "malformed": skipped.malformed },
+        "skipped": { "foreign": flaws.foreign, "malformed": flaws.malformed },
         "dropped": statistics.dropped,
+        "time_ran_back": flaws.backwards,
     })
 }
 
-fn text(statistics: &Statistics, skipped: Skipped, groups: &BTreeMap<String, Group>) -> String {
+fn text(statistics: &Statistics, flaws: Flaws, groups: &BTreeMap<String, Group>) -> String {
     let mut text = format!(
         "{} packets with {} B of data, {} completions without success\n",
         statistics.packets, statistics.bytes, statistics.errors
@@ -111,8 +112,9 @@ fn text(statistics: &Statistics, skipped: Skipped, groups: &BTreeMap<String, Gro
         (statistics.unexpected, "completions of no command of the capture"),
         (statistics.unanswered, "requests without their last completion"),
         (statistics.orphans, "completions without their request"),
-        (skipped.foreign, "frames without a PCIe packet"),
-        (skipped.malformed, "frames with a malformed packet"),
+        (flaws.foreign, "frames without a PCIe packet"),
+        (flaws.malformed, "frames with a malformed packet"),
+        (flaws.backwards, "packets with an earlier time than the one before"),
         (statistics.dropped, "things without room, not followed"),
     ];
     let notes = notes.iter().filter(|(count, _)| *count > 0);

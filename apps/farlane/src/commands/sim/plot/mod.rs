@@ -6,7 +6,7 @@ pub(super) mod scale;
 use scenarios::file::sweep::Axis;
 
 use super::table::Line;
-use crate::drawing::{BLACK, COLOURS, Colour, Drawing, GREY, PALE, Style, width_of};
+use crate::drawing::{BLACK, COLOURS, Colour, Drawing, GREY, PALE, Style, pixels, width_of};
 use scale::{Across, Up};
 
 /// Most panels in a row.
@@ -130,11 +130,6 @@ fn distinct<T: PartialEq>(lines: &[&Line], of: impl Fn(&Line) -> T) -> Vec<T> {
 
 fn count(number: usize) -> f64 {
     u32::try_from(number).map_or(0.0, f64::from)
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousand pixels")]
-pub(super) fn pixels(length: f64) -> u32 {
-    length.ceil() as u32
 }
 
 /// A panel of the picture: where it is, and its axes.

@@ -1,0 +1,111 @@
+//! `farlane trace compare`: two captures, step by step.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use trace::Step;
+
+use super::population::{Population, Times, populations};
+use crate::args::CompareArgs;
+use crate::commands::{print, print_json};
+use crate::distribution::{Distribution, Ranks};
+use crate::error::Error;
+
+/// A difference counts as one that chance explains less often than this, shared among all rows.
+const CHANCE: f64 = 0.01;
+
+/// A row: what was measured, and its times in each capture.
+struct Row {
+    command: String,
+    what: &'static str,
+    times: [Distribution; 2],
+    ranks: Ranks,
+}
+
+/// The times of the two captures.
+type Measure<'a> = Box<dyn Fn(&Population) -> Distribution + 'a>;
+
+impl Row {
+    fn of(command: &str, what: &'static str, both: [Option<&Population>; 2], measure: &Measure<'_>) -> Self {
+        let times = both.map(|one| one.map(measure).unwrap_or_default());
+        let ranks = times[0].ranks(&times[1]);
+        Self { command: command.to_owned(), what, times, ranks }
+    }
+
+    /// How much longer the second capture's median is: 0.5 is half as long again.
+    fn difference(&self) -> Option<f64> {
+        let [first, second] = [0, 1].map(|at| self.times[at].median().get() as f64);
+        (first > 0.0 && self.times[1].count() > 0).then(|| second / first - 1.0)
+    }
+
+    fn is_significant(&self, rows: usize) -> bool {
+        self.ranks.chance < CHANCE / rows as f64
+    }
+
+    fn as_json(&self, rows: usize) -> Value {
+        json!({ "command": self.command, "step": self.what, "first_ns": self.times[0],
+            "second_ns": self.times[1], "difference": self.difference(),
+            "second_longer": self.ranks.greater, "chance": self.ranks.chance,
+            "significant": self.is_significant(rows) })
+    }
+}
+
+pub(super) fn run(args: &CompareArgs) -> Result<(), Error> {
+    let read = |path| populations(path, args.three_sigma);
+    let captures = [read(&args.first)?, read(&args.second)?];
+    let names: BTreeSet<_> = captures.iter().flat_map(|kinds| kinds.keys()).collect();
+    let mut rows = Vec::new();
+    for name in names {
+        let both = captures.each_ref().map(|kinds| kinds.get(name));
+        let latency: Measure<'_> = Box::new(|of| of.latency.clone());
+        rows.push(Row::of(name, "until completion", both, &latency));
+        let steps: BTreeSet<Step> = both.iter().flatten().flat_map(|of| of.steps.keys()).copied().collect();
+        for step in steps {
+            let times = move |of: &Population| of.steps.get(&step).map(|Times { times, .. }| times.clone());
+            let measure: Measure<'_> = Box::new(move |of| times(of).unwrap_or_default());
+            rows.push(Row::of(name, step.name(), both, &measure));
+        }
+    }
+    if args.output.json {
+        let rows = rows.iter().map(|row| row.as_json(rows.len())).collect::<Vec<_>>();
+        return print_json(&json!({ "first": args.first, "second": args.second, "rows": rows }));
+    }
+    print(&text(&rows))
+}
+
+/// A table of 80 columns.
+fn text(rows: &[Row]) -> String {
+    let mut text = String::new();
+    let mut command = None;
+    for row in rows {
+        if command.replace(&row.command) != Some(&row.command) {
+            let [first, second] = [0, 1].map(|at| row.times[at].count());
+            text += &format!("{}: {first} and {second} commands\n", row.command);
+            text += &format!(
+                "  {:18}{:>13}{:>13}{:>12}{:>9}\n",
+                "medians", "first", "second", "difference", "longer"
+            );
+        }
+        let median = |at: usize| match row.times[at].count() {
+            0 => "-".to_owned(),
+            _ => row.times[at].median().to_string(),
+        };
+        let difference = row.difference().map_or("-".to_owned(), |share| format!("{:+.1} %", share * 100.0));
+        let mark = if row.is_significant(rows.len()) { "  *" } else { "" };
+        text += &format!(
+            "  {:18}{:>13}{:>13}{difference:>12}{:>7.0} %{mark}\n",
+            row.what,
+            median(0),
+            median(1),
+            row.ranks.greater * 100.0
+        );
+    }
+    if text.is_empty() {
+        return "neither capture has an NVMe command\n".to_owned();
+    }
+    text + &format!(
+        "longer: how often a command of the second capture takes longer than one of the first\n\
+         * differs: chance explains it in less than {:.0} % of such tables (Mann and Whitney)\n",
+        CHANCE * 100.0
+    )
+}

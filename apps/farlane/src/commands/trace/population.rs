@@ -1,0 +1,73 @@
+//! All commands of a kind together: how long each step took.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use trace::{Command, Step};
+
+use super::{each_command, name};
+use crate::distribution::Distribution;
+use crate::error::Error;
+
+/// One step of the commands that take it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Times {
+    pub(super) times: Distribution,
+    /// Packets of all these commands.
+    pub(super) packets: u64,
+}
+
+/// The commands of one kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Population {
+    pub(super) count: u64,
+    /// Bytes of data of all these commands.
+    pub(super) bytes: u64,
+    pub(super) latency: Distribution,
+    pub(super) whole: Distribution,
+    pub(super) steps: BTreeMap<Step, Times>,
+}
+
+impl Population {
+    fn add(&mut self, command: &Command) {
+        self.count += 1;
+        self.bytes += command.bytes;
+        self.latency.record(command.latency());
+        self.whole.record(command.length());
+        for (step, length) in command.chain() {
+            let of = self.steps.entry(step).or_default();
+            of.times.record(length);
+            let packets =
+                command.hops.iter().filter(|hop| hop.step == step).map(|hop| u64::from(hop.packets));
+            of.packets += packets.sum::<u64>();
+        }
+    }
+
+    /// The share of a step in the time of all commands, from 0 to 1. A step that not all commands
+    /// take has its share of all.
+    pub(super) fn share(&self, step: Step) -> f64 {
+        let whole = self.whole.mean() * self.whole.count() as f64;
+        let part = self.steps.get(&step).map_or(0.0, |of| of.times.mean() * of.times.count() as f64);
+        if whole > 0.0 { part / whole } else { 0.0 }
+    }
+
+    /// Leaves out, of each distribution, what is further from the mean than three
+    /// standard deviations.
+    fn filter(&mut self) {
+        let steps = self.steps.values_mut().map(|of| &mut of.times);
+        for times in steps.chain([&mut self.latency, &mut self.whole]) {
+            *times = times.within_deviations(3.0);
+        }
+    }
+}
+
+/// The commands of the capture at `path`, by the names of their kinds; with `three_sigma` without
+/// outliers, as published measurements have them.
+pub(super) fn populations(path: &Path, three_sigma: bool) -> Result<BTreeMap<String, Population>, Error> {
+    let mut kinds = BTreeMap::<String, Population>::new();
+    each_command(path, |command| kinds.entry(name(command.kind)).or_default().add(&command))?;
+    if three_sigma {
+        kinds.values_mut().for_each(Population::filter);
+    }
+    Ok(kinds)
+}
