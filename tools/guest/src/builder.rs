@@ -11,6 +11,16 @@ const NETWORK_MODULES: [&str; 2] = ["virtio_pci", "virtio_net"];
 const NETWORK_PRELUDE: &str = "ip link set eth0 up; ip addr add 10.0.2.15/24 dev eth0\n\
     ip route add default via 10.0.2.2\n";
 
+/// What a guest's network card leads to.
+#[derive(Clone, Debug)]
+pub(crate) enum Network {
+    /// QEMU's own network, which ends in sockets of this machine. Ports of this machine's loopback,
+    /// each with the port of the guest that it reaches.
+    User { forwards: Vec<(u16, u16)> },
+    /// An interface of this machine, which carries frames as they are.
+    Tap { interface: String },
+}
+
 /// The firmware that QEMU starts before Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Firmware {
@@ -37,8 +47,7 @@ impl Guest {
             processors: 2,
             firmware: Firmware::default(),
             slots: Vec::new(),
-            network: false,
-            forwards: Vec::new(),
+            network: None,
             iommu: false,
             disk_boots: false,
             reboots: false,
@@ -62,9 +71,7 @@ pub struct Builder {
     pub(crate) processors: u32,
     pub(crate) firmware: Firmware,
     pub(crate) slots: Vec<Slot>,
-    pub(crate) network: bool,
-    /// Ports of this machine, each with the port of the guest that it reaches.
-    pub(crate) forwards: Vec<(u16, u16)>,
+    pub(crate) network: Option<Network>,
     pub(crate) iommu: bool,
     pub(crate) disk_boots: bool,
     pub(crate) reboots: bool,
@@ -121,12 +128,28 @@ impl Builder {
     ///
     /// # Errors
     /// When the kernel lacks the modules for the card.
-    pub fn user_network(mut self) -> Result<Self, Error> {
-        self.network = true;
+    pub fn user_network(self) -> Result<Self, Error> {
+        self.card(Network::User { forwards: Vec::new() }, NETWORK_PRELUDE)
+    }
+
+    /// Adds a network card that leads to the tap interface `interface` of this machine, and gives
+    /// the guest `address` with its prefix length, such as `10.9.0.2/24`. Unlike with
+    /// [`Self::user_network`], every protocol passes as it is. QEMU must be allowed to open the
+    /// interface, in the network namespace of whoever starts the guest.
+    ///
+    /// # Errors
+    /// When the kernel lacks the modules for the card.
+    pub fn tap_network(self, interface: &str, address: &str) -> Result<Self, Error> {
+        let prelude = format!("ip addr add {address} dev eth0; ip link set eth0 up\n");
+        self.card(Network::Tap { interface: interface.to_owned() }, &prelude)
+    }
+
+    fn card(mut self, network: Network, prelude: &str) -> Result<Self, Error> {
+        self.network = Some(network);
         for module in NETWORK_MODULES {
             self.initramfs.module(module)?;
         }
-        self.initramfs.bytes("etc/guest/prelude", 0o644, NETWORK_PRELUDE);
+        self.initramfs.bytes("etc/guest/prelude", 0o644, prelude);
         Ok(self)
     }
 
@@ -136,8 +159,11 @@ impl Builder {
     /// # Errors
     /// When the kernel lacks the modules for the card.
     pub fn forward(mut self, port: u16, guest_port: u16) -> Result<Self, Error> {
-        self.forwards.push((port, guest_port));
-        if self.network { Ok(self) } else { self.user_network() }
+        if let Some(Network::User { forwards }) = &mut self.network {
+            forwards.push((port, guest_port));
+            return Ok(self);
+        }
+        self.card(Network::User { forwards: vec![(port, guest_port)] }, NETWORK_PRELUDE)
     }
 
     /// Adds an Intel IOMMU. Without one, a guest cannot hand a device to a program (`vfio-pci`).

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::builder::{Builder, Firmware};
+use crate::builder::{Builder, Firmware, Network};
 use crate::cpio::Archive;
 use crate::device::topology;
 use crate::process::{self, Process};
@@ -128,13 +128,25 @@ impl Builder {
             // The IOMMU must come before the devices that it watches.
             command.args(["-device", "intel-iommu,intremap=off"]);
         }
-        if self.network {
-            let forward = |(port, guest): &(u16, u16)| format!(",hostfwd=tcp:127.0.0.1:{port}-:{guest}");
-            let forwards: String = self.forwards.iter().map(forward).collect();
-            command.args(["-netdev", &format!("user,id=network,ipv6=off{forwards}")]);
+        if let Some(network) = &self.network {
+            command.args(["-netdev", &network_of(network)]);
             command.args(["-device", "virtio-net-pci,netdev=network,romfile="]);
         }
         command.args(topology(&self.slots)).args(&self.arguments);
+    }
+}
+
+/// The argument for QEMU's `-netdev`.
+fn network_of(network: &Network) -> String {
+    match network {
+        Network::User { forwards } => {
+            let forward = |(port, guest): &(u16, u16)| format!(",hostfwd=tcp:127.0.0.1:{port}-:{guest}");
+            let forwards: String = forwards.iter().map(forward).collect();
+            format!("user,id=network,ipv6=off{forwards}")
+        }
+        Network::Tap { interface } => {
+            format!("tap,id=network,ifname={interface},script=no,downscript=no")
+        }
     }
 }
 

@@ -29,6 +29,16 @@ pub fn newer_kit_or_skip(test: &str) -> Option<&'static Kit> {
     or_skip(test, Kit::newer, true)
 }
 
+/// The kit with the kernel of [`Kit::full`]; or `None`, after a line on standard error that `test`
+/// is skipped and why.
+///
+/// # Panics
+/// When [`WISH`] is `required` and there is no such kit.
+#[must_use]
+pub fn full_kit_or_skip(test: &str) -> Option<&'static Kit> {
+    or_skip(test, Kit::full, true)
+}
+
 /// The kit with the kernel of [`Kit::built`]; or `None`, after a line on standard error that `test`
 /// is skipped and why. This kernel is never required, so the function does not panic.
 #[must_use]

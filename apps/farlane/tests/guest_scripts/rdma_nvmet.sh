@@ -1,6 +1,8 @@
-# The kernel's own NVMe/RDMA target, over RDMA that the kernel does in software: a namespace in memory.
+# The kernel's own NVMe/RDMA target, over RDMA that the kernel does in software: a namespace in memory. LINK, MTU and HERE come
+# from the test.
 set -e
-rdma link add siw0 type siw netdev eth0
+ip link set eth0 mtu $MTU
+rdma link add link0 type $LINK netdev eth0
 mkdir -p /sys/kernel/config
 mount -t configfs none /sys/kernel/config
 cd /sys/kernel/config/nvmet
@@ -13,12 +15,12 @@ echo 1 > subsystems/$nqn/namespaces/1/enable
 mkdir ports/1
 echo rdma > ports/1/addr_trtype
 echo ipv4 > ports/1/addr_adrfam
-echo 10.0.2.15 > ports/1/addr_traddr
+echo $HERE > ports/1/addr_traddr
 echo 4420 > ports/1/addr_trsvcid
 ln -s /sys/kernel/config/nvmet/subsystems/$nqn ports/1/subsystems/$nqn
 echo "the target is up"
 tell ready
 await end
-dmesg | grep -iE "nvmet|siw" || true
-! dmesg | grep -iE "(nvmet|siw).*(fail|error|invalid|unexpected|bad)|BUG|WARNING"
+dmesg | grep -iE "nvmet|siw|rxe" || true
+! dmesg | grep -iE "(nvmet|siw|rxe).*(fail|error|invalid|unexpected|bad)|BUG|WARNING"
 echo "nothing in the kernel's log"

@@ -1,4 +1,4 @@
-//! What passes a port of the loopback interface, captured by dumpcap for Wireshark's dissectors.
+//! What passes a network interface, captured by dumpcap for Wireshark's dissectors.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -11,17 +11,22 @@ use super::running::signal;
 /// quarter of a second.
 const LAG: Duration = Duration::from_secs(1);
 
-/// A capture of one port of the loopback interface, by dumpcap.
+/// A capture by dumpcap.
 pub(crate) struct Capture {
     child: Child,
 }
 
 impl Capture {
-    /// Begins a capture of the TCP port, or says why it can't.
+    /// Begins a capture of a TCP port of the loopback interface, or says why it can't.
     pub(crate) fn start(port: &str, file: &Path) -> Result<Self, String> {
+        Self::of("lo", &format!("tcp port {port}"), file)
+    }
+
+    /// Begins a capture of what passes `interface` and `filter`, or says why it can't.
+    pub(crate) fn of(interface: &str, filter: &str, file: &Path) -> Result<Self, String> {
         let mut command = Command::new("dumpcap");
         // A buffer of 64 MiB, so that nothing is lost on a busy machine.
-        command.args(["-q", "-i", "lo", "-B", "64", "-f", &format!("tcp port {port}"), "-w"]).arg(file);
+        command.args(["-q", "-i", interface, "-B", "64", "-f", filter, "-w"]).arg(file);
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| format!("dumpcap can't be run ({error})"))?;
         let mut said = String::new();

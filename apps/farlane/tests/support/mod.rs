@@ -8,6 +8,7 @@ pub(crate) mod dumpcap;
 pub(crate) mod figures;
 pub(crate) mod load;
 pub(crate) mod outage;
+pub(crate) mod own_network;
 pub(crate) mod proxy;
 pub(crate) mod relay;
 pub(crate) mod running;

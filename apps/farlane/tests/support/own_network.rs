@@ -1,0 +1,53 @@
+//! A network that a test shares with a guest only: a tap interface in a network namespace of the
+//! test's own.
+
+use std::env;
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+/// The interface that the guest's card leads to.
+pub(crate) const INTERFACE: &str = "tap0";
+/// The address of this machine at the interface.
+pub(crate) const HERE: &str = "10.9.0.1";
+/// The guest's address, and the same with its prefix length.
+pub(crate) const GUEST: &str = "10.9.0.2";
+pub(crate) const GUEST_WITH_PREFIX: &str = "10.9.0.2/24";
+
+/// Says, in the environment of a test, that it is in its own namespace.
+const INSIDE: &str = "FARLANE_TEST_NETWORK";
+/// How a namespace is made: with the rights of this process, or with rights in the namespace only.
+const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
+/// Makes the interface, which carries packets of RoCE of every length. What follows is run.
+const SET_UP: &str = "ip link set lo up && ip tuntap add dev tap0 mode tap && \
+    ip addr add 10.9.0.1/24 dev tap0 && ip link set tap0 mtu 4200 up && exec \"$@\"";
+
+/// Runs the test called `name` again, in a process and a network namespace of its own, and returns
+/// false when it has passed there; in that process, returns true. Where no such namespace can be
+/// made, says that the test is skipped, and why.
+pub(crate) fn is_inside(name: &str) -> bool {
+    if env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let within = |way: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(way).args(["sh", "-c", SET_UP, "sh"]).stdin(Stdio::null());
+        command
+    };
+    let mut refused = String::new();
+    for way in WAYS {
+        match within(way).arg("true").output() {
+            Ok(output) if output.status.success() => {
+                let mut again = within(way);
+                again.arg(env::current_exe().unwrap()).args(["--exact", name, "--nocapture"]);
+                let status = again.env(INSIDE, "1").status().unwrap();
+                assert!(status.success(), "{name} in a network namespace of its own: {status}");
+                return false;
+            }
+            Ok(output) => refused = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => refused = format!("unshare: {error}"),
+        }
+    }
+    // `eprintln` would not do: the test runner hides its output when the test passes.
+    let _ = writeln!(io::stderr(), "SKIPPED {name}: no network of its own with a tap interface: {refused}");
+    false
+}
