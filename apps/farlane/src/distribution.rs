@@ -51,9 +51,9 @@ impl Distribution {
         within
     }
 
-    /// Whether `other`'s values are greater than these, by the sums of their ranks: the test of Mann
-    /// and Whitney by the normal distribution, corrected for equal values. Values of one bin of the
-    /// histograms (three significant digits) count as equal.
+    /// Whether `other`'s values are greater than these, by the sums of their ranks: the test of
+    /// Mann and Whitney by the normal distribution, corrected for equal values. Values of one bin
+    /// of the histograms (three significant digits) count as equal.
     pub(crate) fn ranks(&self, other: &Self) -> Ranks {
         let (first, second) = (self.count() as f64, other.count() as f64);
         let total = first + second;
