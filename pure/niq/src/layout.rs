@@ -1,0 +1,46 @@
+//! Where things are in the window.
+
+use crate::line::LINE;
+
+/// Number of queues of a card.
+pub const QUEUES: usize = 4;
+/// Number of transmit slots of a queue, and of its receive lines.
+pub const SLOTS: u64 = 256;
+
+/// Length in bytes of a queue's part of the window.
+const QUEUE_BYTES: u64 = 0x1_0000;
+/// Offset of the receive lines in a queue's part.
+const RECEIVE: u64 = 0x4000;
+/// Offset of the line in which the card tells of transmit slots.
+const CREDIT: u64 = 0x8000;
+/// Offset of the line in which the host tells of receive lines. It is a page away from the card's:
+/// each line has one writer, and processors prefetch neighbours.
+const TAKEN: u64 = 0x9000;
+/// Length of the window in bytes.
+#[expect(clippy::cast_possible_truncation, reason = "256 KiB, which any address space holds")]
+pub const WINDOW_BYTES: usize = QUEUE_BYTES as usize * QUEUES;
+
+const fn base(queue: usize) -> u64 {
+    queue as u64 * QUEUE_BYTES
+}
+
+/// Offset of transmit slot `number` of a queue.
+pub(crate) const fn slot_at(queue: usize, number: u64) -> u64 {
+    base(queue) + number % SLOTS * LINE as u64
+}
+
+/// Offset of receive line `number` of a queue.
+pub(crate) const fn line_at(queue: usize, number: u64) -> u64 {
+    base(queue) + RECEIVE + number % SLOTS * LINE as u64
+}
+
+/// Offset of the card's credit line: how many slots it has taken, and how many of them, counted up
+/// to the last that asked, are on the wire; 8 bytes each.
+pub(crate) const fn credit_at(queue: usize) -> u64 {
+    base(queue) + CREDIT
+}
+
+/// Offset of the host's line: how many receive lines it has taken, 8 bytes.
+pub(crate) const fn taken_at(queue: usize) -> u64 {
+    base(queue) + TAKEN
+}
