@@ -40,11 +40,13 @@ impl Distribution {
     }
     /// The values that are within so many standard deviations of the mean.
     pub(crate) fn within_deviations(&self, deviations: f64) -> Self {
-        let (mean, reach) = (self.mean(), self.deviation() * deviations);
+        // The mean of equal values is not quite one of them.
+        let (mean, reach) = (self.mean(), self.deviation() * deviations + self.mean() * 1e-9);
         let mut within = Self::new();
         for bin in self.0.iter_recorded() {
             let value = bin.value_iterated_to();
-            if (value as f64 - mean).abs() <= reach {
+            // The mean takes the middle of each bin.
+            if (self.0.median_equivalent(value) as f64 - mean).abs() <= reach {
                 within.0.record_n(value, bin.count_at_value()).expect("it takes what the other one took");
             }
         }
@@ -190,5 +192,7 @@ mod tests {
         let within = all.within_deviations(3.0);
         assert_eq!((all.count(), within.count()), (1_001, 1_000));
         assert!(within.quantile(1.0) < Nanos::new(1_100));
+        let alone: Distribution = [Nanos::new(123_456_789)].into_iter().collect();
+        assert_eq!(alone.within_deviations(3.0).count(), 1);
     }
 }

@@ -257,3 +257,52 @@ fn time_that_runs_back_is_told() {
     let shown = succeed(&["trace", "stats", text(&path)]);
     assert!(shown.contains("packets with an earlier time than the one before: 1"), "{shown}");
 }
+
+#[test]
+fn a_simulated_capture_has_the_published_anatomy_of_a_read_and_a_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("direct.pcapng");
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/direct.toml");
+    let played = json(&["sim", text(&scenario), "--trace", text(&path), "--json"]);
+    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    assert_eq!((&stats["confidence"], &stats["time_ran_back"]), (&1.0.into(), &0.into()), "{stats}");
+    // The published time lines: 16 MWr or MRd of 256 B each, and 32 CplD of 128 B.
+    let read: &[(&str, u64)] = &[
+        ("doorbell", 1),
+        ("entry fetch", 1),
+        ("entry", 1),
+        ("data", 16),
+        ("completion", 1),
+        ("interrupt", 1),
+        ("head doorbell", 1),
+    ];
+    let write = [&read[..4], &[("data arrived", 32)], &read[4..]].concat();
+    let commands = succeed(&["trace", "show", text(&path), "--level", "command", "--json"]);
+    let commands: Vec<Value> = commands.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (kind, expected) in [("Read", read), ("Write", &write)] {
+        let count = commands.iter().filter(|one| one["command"] == kind).count();
+        assert_eq!(count, 1_000, "{kind}");
+        let place = commands.iter().position(|one| one["command"] == kind).unwrap();
+        for number in [place + 1, place + 500] {
+            let chain = json(&["trace", "chain", text(&path), "--command", &number.to_string(), "--json"]);
+            let hops = chain["hops"].as_array().unwrap();
+            let found: Vec<_> = hops
+                .iter()
+                .map(|hop| (hop["step"].as_str().unwrap(), hop["packets"].as_u64().unwrap()))
+                .collect();
+            assert_eq!(found, expected, "{kind} {number}");
+        }
+        // The simulator counts to the acknowledgement of the last packet, some hundred ns later.
+        let chains = json(&["trace", "chain", text(&path), "--json"]);
+        let chains = chains["chains"].as_array().unwrap();
+        let chain = chains.iter().find(|one| one["command"] == kind).unwrap();
+        let tasks = played["tasks"].as_array().unwrap();
+        let task = tasks.iter().find(|one| one["task"] == kind.to_lowercase()).unwrap();
+        let [chain, task] = [&chain["whole_ns"]["mean"], &task["mean_ns"]].map(|mean| mean.as_f64().unwrap());
+        assert!((0.0..400.0).contains(&(task - chain)), "{kind}: {task} and {chain}");
+    }
+    let scenario = scenario.with_file_name("fabrics");
+    let fabric = std::fs::read_dir(scenario).unwrap().next().unwrap().unwrap().path();
+    let refused = fail(&["sim", text(&fabric), "--trace", text(&path)]);
+    assert!(refused.contains("no root port"), "{refused}");
+}

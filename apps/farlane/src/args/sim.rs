@@ -33,7 +33,11 @@ pub(crate) struct PlayArgs {
     /// Derive all random choices from this seed [default: what the file says, or 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Write what passes the root port's link to this file, one packet a line (CSV)
+
+    /// Write what passes the root port's link to this file.
+    ///
+    /// FILE.pcapng is a capture from power-up on, for farlane trace and Wireshark. Any other file
+    /// is a table (CSV) of the tasks' packets
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 

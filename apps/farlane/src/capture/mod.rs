@@ -2,8 +2,10 @@
 
 mod framing;
 mod reader;
+mod simulated;
 mod writer;
 
 pub(crate) use framing::{Framed, packet_of};
 pub(crate) use reader::Reader;
+pub(crate) use simulated::Simulated;
 pub(crate) use writer::{Captured, capture};

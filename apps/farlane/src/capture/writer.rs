@@ -32,6 +32,19 @@ struct Packet {
     bytes: Vec<u8>,
 }
 
+/// A packet as a capture has it, with its header.
+pub(super) fn framed(direction: watch::Direction, packet: &pcie::wire::Packet) -> Vec<u8> {
+    let direction = match direction {
+        watch::Direction::Down => Direction::Down,
+        watch::Direction::Up => Direction::Up,
+    };
+    let start = header(direction, 0);
+    let mut bytes = vec![0; start.len() + packet.encoded_len()];
+    bytes[..start.len()].copy_from_slice(&start);
+    packet.emit(&mut bytes[start.len()..]);
+    bytes
+}
+
 /// Watches a port, and hands what passes to the thread that writes.
 struct Tap {
     packets: SyncSender<Packet>,
@@ -41,14 +54,7 @@ struct Tap {
 impl Watcher<Port> for Tap {
     fn on_seen(&mut self, now: Instant, seen: Seen<'_>) {
         let Seen::Packet { direction, packet, arrival } = seen else { return };
-        let direction = match direction {
-            watch::Direction::Down => Direction::Down,
-            watch::Direction::Up => Direction::Up,
-        };
-        let start = header(direction, 0);
-        let mut bytes = vec![0; start.len() + packet.encoded_len()];
-        bytes[..start.len()].copy_from_slice(&start);
-        packet.emit(&mut bytes[start.len()..]);
+        let bytes = framed(direction, packet);
         let at = arrival.map_or(now, |arrival| arrival.at);
         if let Err(TrySendError::Full(_)) = self.packets.try_send(Packet { at, bytes }) {
             self.lost.set(self.lost.get() + 1);
@@ -91,14 +97,7 @@ pub(crate) fn capture(path: &Path, now: Instant) -> Result<(impl Watcher<Port> +
     let write = move || {
         let mut written = 0;
         for packet in taken {
-            let block = EnhancedPacketBlock {
-                interface_id: 0,
-                timestamp: start + Duration::from_nanos(packet.at.as_nanos()),
-                original_len: u32::try_from(packet.bytes.len()).unwrap_or(u32::MAX),
-                data: packet.bytes.into(),
-                options: Vec::new(),
-            };
-            writer.write_pcapng_block(block).map_err(failed)?;
+            put(&mut writer, start + Duration::from_nanos(packet.at.as_nanos()), packet.bytes)?;
             written += 1;
         }
         writer.get_mut().flush()?;
@@ -109,7 +108,22 @@ pub(crate) fn capture(path: &Path, now: Instant) -> Result<(impl Watcher<Port> +
     Ok((Tap { packets, lost: lost.clone() }, Captured { thread, lost }))
 }
 
-fn begin(file: File) -> io::Result<PcapNgWriter<BufWriter<File>>> {
+pub(super) fn put(
+    writer: &mut PcapNgWriter<BufWriter<File>>,
+    timestamp: Duration,
+    bytes: Vec<u8>,
+) -> io::Result<()> {
+    let block = EnhancedPacketBlock {
+        interface_id: 0,
+        timestamp,
+        original_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        data: bytes.into(),
+        options: Vec::new(),
+    };
+    writer.write_pcapng_block(block).map(drop).map_err(failed)
+}
+
+pub(super) fn begin(file: File) -> io::Result<PcapNgWriter<BufWriter<File>>> {
     let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(failed)?;
     let interface = InterfaceDescriptionBlock {
         linktype: DataLink::USER0,

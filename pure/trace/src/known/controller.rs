@@ -99,6 +99,8 @@ pub(super) struct Controller {
     reads: BTreeMap<u64, (Purpose, Instant, Vec<u8>)>,
     /// Commands whose completions the host has not taken yet, by completion queue.
     completed: VecDeque<(u16, Command)>,
+    /// The completion queue that each interrupt message, its address and data, is of.
+    messages: BTreeMap<(u64, u32), u16>,
     ended: Vec<Command>,
     unexpected: u64,
     unfinished: u64,
@@ -121,6 +123,7 @@ impl Controller {
             lists: BTreeMap::new(),
             reads: BTreeMap::new(),
             completed: VecDeque::new(),
+            messages: BTreeMap::new(),
             ended: Vec::new(),
             unexpected: 0,
             unfinished: 0,
@@ -166,6 +169,7 @@ impl Controller {
         self.rung.clear();
         self.submissions.clear();
         self.completions.clear();
+        self.messages.clear();
         self.ended.extend(core::mem::take(&mut self.completed).into_iter().map(|(_, command)| command));
     }
 
@@ -257,15 +261,27 @@ impl Controller {
             return true;
         }
         // What is left of a device's short writes are interrupts.
-        if bytes == 4 && !self.completed.is_empty() {
-            for (_, command) in &mut self.completed {
-                if command.hops.iter().all(|hop| hop.step != Step::Interrupt) {
-                    command.step(seen.at, Step::Interrupt);
-                }
-            }
-            return true;
+        bytes == 4 && self.on_interrupt(seen, address)
+    }
+
+    /// A short write of the device that is nothing else, after a completion: an interrupt. Each
+    /// completion queue has a message of its own (MSI-X), known by its address and data; the first
+    /// of a kind is that of the queue that was written to last.
+    fn on_interrupt(&mut self, seen: &Seen<'_>, address: u64) -> bool {
+        let message = (address, seen.bytes().map_or(0, u32::from_le_bytes));
+        let waits = |one: &Command| one.hops.iter().all(|hop| hop.step != Step::Interrupt);
+        let has_any = |queue: &u16| self.completed.iter().any(|(of, one)| of == queue && waits(one));
+        let known = self.messages.get(&message).copied().filter(has_any);
+        let Some(queue) = known.or(self.completed.back().map(|(queue, _)| *queue)) else { return false };
+        if self.messages.len() < QUEUES_MAX {
+            self.messages.insert(message, queue);
         }
-        false
+        for (_, command) in self.completed.iter_mut().filter(|(of, _)| *of == queue) {
+            if waits(command) {
+                command.step(seen.at, Step::Interrupt);
+            }
+        }
+        true
     }
 
     fn learn_block(&mut self, namespace: u32, block: u64) {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use assemblies::near::{self, ControllerIndex, Near};
-use engine::{Engine, Instant, Nanos, Rng};
+use assemblies::watch;
+use engine::{Engine, Instant, Nanos, Rng, Watch};
 use network_models::trail::Part;
 use nvme::wire::{IoOpcode, NamespaceId};
 use nvme_pcie::host::{Data, QueueId, Submission};
@@ -91,6 +92,8 @@ pub(super) struct HostNode {
     pub(super) ready: bool,
     pub(super) failures: Vec<String>,
     analyser: Option<VecDeque<Seen>>,
+    /// Whoever wants to see the packets themselves.
+    watch: Watch<watch::Port>,
     bytes: u64,
     journal: Journal,
     /// The journal's mark of the event that is being handled.
@@ -129,6 +132,7 @@ impl HostNode {
             ready: false,
             failures: Vec::new(),
             analyser: None,
+            watch: Watch::new(),
             bytes,
             journal,
             cause: None,
@@ -185,6 +189,13 @@ impl HostNode {
         let seen = self.analyser.take().map(Vec::from).unwrap_or_default();
         self.analyser = on.then(VecDeque::new);
         seen
+    }
+
+    /// The packets on the root port's link, each at the time of its first symbol there. They are
+    /// shown when they are sent and when they have arrived, so those of the two directions may be
+    /// shown in another order than their times'.
+    pub(super) const fn watch(&mut self) -> &mut Watch<watch::Port> {
+        &mut self.watch
     }
 
     /// The near machine; `None` before the host is switched on.
@@ -251,7 +262,7 @@ impl HostNode {
 
     fn send(&mut self, context: &mut Context<'_, Cargo>, packet: Packet) {
         let header = packet.header;
-        let copy = self.analyser.is_some().then(|| packet.clone());
+        let copy = (self.analyser.is_some() || self.watch.is_on()).then(|| packet.clone());
         let sent = self.port.send(context, packet, self.cause);
         let passage = sent.passage;
         if let Some(copy) = copy {
@@ -508,9 +519,11 @@ impl HostNode {
         self.due.put(now + gap / 2 + varied, (None, Due::Next));
     }
 
-    /// Classifies a packet, and records it while the analyser is on.
+    /// Classifies a packet, and shows it to whoever watches.
     fn see(&mut self, at: Instant, down: bool, packet: &Packet) -> What {
         let (what, bytes) = classify(packet);
+        let direction = if down { watch::Direction::Down } else { watch::Direction::Up };
+        self.watch.show(at, || watch::Seen::Packet { direction, packet, arrival: None });
         if let Some(seen) = self.analyser.as_mut().filter(|seen| seen.len() < SEEN_MAX) {
             seen.push_back(Seen { at, down, what, bytes });
         }

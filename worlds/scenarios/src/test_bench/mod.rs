@@ -16,8 +16,8 @@ mod ssd;
 mod switch;
 mod task;
 
-use assemblies::near;
-use engine::{Instant, Nanos, Rng};
+use assemblies::{near, watch};
+use engine::{Instant, Nanos, Rng, Watch};
 use network_models::network::Network;
 use nvme::media::MediumId;
 use nvme_pcie::{controller, function};
@@ -345,6 +345,12 @@ impl TestBench {
     /// has seen.
     pub fn analyse(&mut self, on: bool) -> Vec<Seen> {
         self.host_mut().analyse(on)
+    }
+
+    /// Whoever is added sees the packets on the root port's link, each at the time of its first
+    /// symbol there. Those of the two directions may be shown in another order than their times'.
+    pub fn watch(&mut self) -> &mut Watch<watch::Port> {
+        self.host_mut().watch()
     }
 
     /// The network between the two ends of the switch, if there is one.

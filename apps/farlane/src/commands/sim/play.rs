@@ -1,11 +1,16 @@
 //! `farlane sim SCENARIO`: plays a scenario once.
 
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
 use engine::Nanos;
 use scenarios::file::scenario::{Done, Played};
 use serde_json::{Value, json};
 
 use super::{read_scenario, timeline, write};
 use crate::args::PlayArgs;
+use crate::capture::Simulated;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
@@ -17,9 +22,16 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     let seed = args.seed.unwrap_or(scenario.seed);
     // A mistake is reported before minutes of work, not after.
     args.timeline.iter().try_for_each(|path| timeline::Form::of(path).map(|_| ()))?;
-    let played = match args.timeline.is_empty() {
-        true => scenario.play(seed, args.trace.is_some()).map_err(wrong)?,
-        false => {
+    let capture = args.trace.as_deref().filter(|path| is_capture(path));
+    let played = match (args.timeline.is_empty(), capture) {
+        (true, Some(path)) => {
+            let capture = Rc::new(RefCell::new(Simulated::create(path)?));
+            let played = scenario.play_watched(seed, capture.clone()).map_err(wrong)?;
+            capture.borrow_mut().finish()?;
+            played
+        }
+        (true, None) => scenario.play(seed, args.trace.is_some()).map_err(wrong)?,
+        (false, _) => {
             let (played, line) = scenario.timeline(seed).map_err(wrong)?;
             let title = args.scenario.as_deref().and_then(|path| path.file_name()).unwrap_or_default();
             let title = title.to_string_lossy();
@@ -27,7 +39,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
             played
         }
     };
-    if let Some(path) = &args.trace {
+    if let Some(path) = args.trace.as_deref().filter(|path| !is_capture(path)) {
         write(path, &trace(&played))?;
     }
     if args.output.json {
@@ -49,6 +61,11 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
         text += &task_text(task);
     }
     print(&text)
+}
+
+/// Whether a trace is to be a capture of packets, and no table.
+fn is_capture(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pcapng"))
 }
 
 /// The least of `times` that at least `thousandths` of all `times` do not exceed; zero if there

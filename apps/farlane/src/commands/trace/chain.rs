@@ -46,14 +46,15 @@ fn one(args: &ChainArgs, number: u64) -> Result<(), Error> {
     );
     for (step, length) in command.chain() {
         let packets = command.hops.iter().find(|hop| hop.step == step).map_or(0, |hop| hop.packets);
-        text += &format!(
-            "  {:14} {:>12} {:5.1} % {:>4} packets  {}\n",
+        let line = format!(
+            "  {:14} {:>12} {:5.1} % {:>4} packets  {}",
             step.name(),
             length.to_string(),
             share(length, whole) * 100.0,
             packets,
             bar(share(length, whole))
         );
+        text += &format!("{}\n", line.trim_end());
     }
     print(&text)
 }
@@ -115,14 +116,15 @@ fn all(args: &ChainArgs) -> Result<(), Error> {
         );
         for (step, Times { times: one, .. }) in &of.steps {
             let share = of.share(*step);
-            text += &format!(
-                "  {:14} {:>12} median, {:>12} p99 {:5.1} %  {}\n",
+            let line = format!(
+                "  {:14} {:>12} median, {:>12} p99 {:5.1} %  {}",
                 step.name(),
                 one.median().to_string(),
                 one.quantile(0.99).to_string(),
                 share * 100.0,
                 bar(share)
             );
+            text += &format!("{}\n", line.trim_end());
         }
         text += &advice::of(of).map(|words| format!("  {words}\n")).unwrap_or_default();
     }

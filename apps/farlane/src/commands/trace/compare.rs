@@ -104,7 +104,7 @@ fn text(rows: &[Row]) -> String {
         return "neither capture has an NVMe command\n".to_owned();
     }
     text + &format!(
-        "longer: how often a command of the second capture takes longer than one of the first\n\
+        "longer: how often one of the second capture takes longer than one of the first\n\
          * differs: chance explains it in less than {:.0} % of such tables (Mann and Whitney)\n",
         CHANCE * 100.0
     )

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use engine::{Instant, Nanos, Rng};
+use assemblies::watch::Port;
+use engine::{Instant, Nanos, Rng, Watcher};
 use serde::Deserialize;
 use sim::models::ssd::jobs;
 use toml::Spanned;
@@ -269,6 +270,24 @@ impl Scenario {
     /// # Errors
     /// What did not come up or did not end, as a sentence.
     pub fn play(&self, seed: u64, trace: bool) -> Result<Played, String> {
+        self.play_with(seed, trace, |_| ())
+    }
+
+    /// Plays the scenario, and shows `watcher` each packet on the root port's link from power-up
+    /// on, as [`TestBench::watch`] has it.
+    ///
+    /// # Errors
+    /// What did not come up or did not end, as a sentence.
+    pub fn play_watched(&self, seed: u64, watcher: impl Watcher<Port> + 'static) -> Result<Played, String> {
+        self.play_with(seed, true, |bench| bench.watch().add(watcher))
+    }
+
+    fn play_with(
+        &self,
+        seed: u64,
+        trace: bool,
+        prepare: impl FnOnce(&mut TestBench),
+    ) -> Result<Played, String> {
         if self.fabric.is_some() {
             if trace {
                 return Err("a [fabric] has no root port's link that a trace could show".to_owned());
@@ -282,6 +301,7 @@ impl Scenario {
             return Ok(self.play_loads(seed, |_| ()));
         }
         let mut bench = self.bench(seed);
+        prepare(&mut bench);
         let boot = bench.boot()?;
         let mut tasks = Vec::new();
         for (name, task) in &self.tasks {
