@@ -57,8 +57,7 @@ impl FromStr for MediumSpec {
 /// How long commands wait for a device that is away, unless `hold=` says otherwise.
 const HOLD: Duration = Duration::from_secs(10);
 
-/// `tcp://HOST:PORT[,nsid=N][,hold=TIME][,readonly]`, or `nvme-tcp://HOST:PORT/NQN[?…]` with
-/// the same.
+/// `tcp://HOST:PORT[,nsid=N][,hold=TIME][,readonly]`, or another URL of a device with the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FarSpec {
     text: String,
@@ -84,7 +83,7 @@ impl FromStr for FarSpec {
         let spec = Self::of_any(text)?;
         if matches!(spec.url, Url::VfioUser(_)) {
             return Err(format!(
-                "{} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT or nvme-tcp://HOST:PORT/NQN",
+                "{} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT, shm:PATH or nvme-tcp://HOST:PORT/NQN",
                 spec.url
             ));
         }
@@ -95,7 +94,7 @@ impl FromStr for FarSpec {
 impl FarSpec {
     /// Whether `text` names a device by a URL, and no file.
     pub(crate) fn is_url(text: &str) -> bool {
-        text.contains("://") || text.starts_with("vfio-user:")
+        text.contains("://") || text.starts_with("vfio-user:") || text.starts_with("shm:")
     }
 
     /// Parses the URL of a device of any kind, with its options.

@@ -3,14 +3,27 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 use super::{Lookahead, Output, parse_positive_size, parse_time};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane demo --file /usr/bin/gcc --size 16MiB
+  farlane demo --carrier shm --size 4MiB
   farlane demo --link scenarios/5g.toml --size 4MiB
   farlane demo --link scenarios/5g.toml --size 4MiB --no-lookahead";
+
+/// What carries the demo's tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Carrier {
+    /// The kernel's TCP
+    #[default]
+    Tcp,
+    /// Memory that both ends share
+    Shm,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
@@ -29,11 +42,15 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 
+    /// Carry the tunnel by this
+    #[arg(long, value_name = "NAME", value_enum, default_value_t)]
+    pub(crate) carrier: Carrier,
+
     /// Put the network that this file describes between the ends.
     ///
     /// The demo then shows the simulation's values beside the measured values. The file is a link
     /// file, or a scenario with a [link]. docs/emulate.md describes all keys
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "carrier")]
     pub(crate) link: Option<PathBuf>,
     /// Derive all random choices in the network of --link from this seed
     #[arg(long, value_name = "N", default_value_t = 1, requires = "link")]

@@ -23,6 +23,13 @@ pub(crate) struct ExportArgs {
     /// far end, which offers the namespaces given after that --listen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
+
+    /// Also listen for hosts of this machine, at this socket.
+    ///
+    /// Both ends then share memory, and no byte passes the kernel. A near end names this far end
+    /// shm:PATH. Whoever may open the socket reaches the device
+    #[arg(long, value_name = "PATH")]
+    pub(crate) shm: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) served: Served,
     #[command(flatten)]

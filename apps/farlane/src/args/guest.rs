@@ -51,7 +51,7 @@ pub(crate) struct DeviceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
-    /// The far end: tcp://HOST:PORT, or quic://HOST:PORT?key=FINGERPRINT
+    /// The far end: tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT or shm:PATH
     #[arg(value_name = "URL")]
     pub(crate) url: FarUrl,
     #[command(flatten)]

@@ -53,7 +53,7 @@ pub(crate) use backing::{
 };
 pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
-pub(crate) use demo::DemoArgs;
+pub(crate) use demo::{Carrier, DemoArgs};
 pub(crate) use dma::{Dma, Reach};
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
@@ -381,10 +381,10 @@ impl Served {
 /// A controller, as every command that uses one names it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The device: a tcp:// or quic:// far end, a vfio-user: socket, or an nvme-tcp:// subsystem.
+    /// The device: a tcp://, quic:// or shm: far end, a vfio-user: socket, an nvme-tcp:// target.
     ///
-    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?key=FINGERPRINT. A device in another
-    /// process is vfio-user:SOCKET. A subsystem of NVMe/TCP is
+    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?key=FINGERPRINT; on this machine it may be
+    /// shm:PATH. A device in another process is vfio-user:SOCKET. A subsystem of NVMe/TCP is
     /// nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?OPTIONS]; each address is a path. OPTIONS are joined
     /// by &, for example queues=4&hdgst=off. Other options are ddgst=off, ctrl-loss-tmo=600,
     /// fast-io-fail-tmo=5, hostnqn=NQN and policy=round-robin|latency. docs/nvme-tcp.md describes
@@ -426,7 +426,7 @@ pub(crate) struct TargetArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LspciArgs {
     /// The far ends, each behind one downstream port: tcp://HOST:PORT,
-    /// or quic://HOST:PORT?key=FINGERPRINT
+    /// quic://HOST:PORT?key=FINGERPRINT or shm:PATH
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<FarUrl>,
     /// Draw the tree of buses

@@ -7,7 +7,7 @@ use engine::Instant;
 use live::carrier::identity::Identity;
 use live::carrier::quic::{self, Listener};
 
-use crate::error::Error;
+use crate::error::{CarrierError, Error};
 
 /// How both ends use QUIC.
 #[derive(Clone, Debug, Default, Args)]
@@ -68,9 +68,11 @@ impl QuicListen {
     ) -> Result<Option<Listener>, Error> {
         let (Some(address), Some(identity)) = (self.quic, identity) else { return Ok(None) };
         if far_ends > 1 {
-            return Err(Error::OneQuic { address, count: far_ends });
+            return Err(
+                CarrierError::One { option: "--quic", place: address.to_string(), count: far_ends }.into()
+            );
         }
         let listener = Listener::bind(address, identity, self.options.options(), now);
-        listener.map(Some).map_err(|error| Error::ListenQuic { address, error })
+        listener.map(Some).map_err(|error| CarrierError::Listen { option: "--quic", address, error }.into())
     }
 }

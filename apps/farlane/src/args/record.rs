@@ -185,7 +185,7 @@ pub(crate) struct RecordArgs {
     ///
     /// Every --to is then a member of one striped recording; whoever reads it names all of them.
     ///
-    /// URLs are tcp://, quic://, nvme-tcp:// and vfio-user:, with ,nsid=N where there are
+    /// URLs are tcp://, quic://, shm:, nvme-tcp:// and vfio-user:, with ,nsid=N where there are
     /// several namespaces
     #[arg(long, value_name = "PATH|URL", required = true)]
     pub(crate) to: Vec<PathBuf>,

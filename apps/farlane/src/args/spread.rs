@@ -3,6 +3,7 @@
 use std::fmt;
 
 use clap::{Args, value_parser};
+use live::carrier::route::Way;
 use live::drivers::controller::{FarUrl, Url};
 use serde::Serialize;
 use tunnel::Session;
@@ -20,8 +21,8 @@ pub(crate) struct Spread {
     ///
     /// The first connection carries what belongs to no queue. A loss on one connection delays only
     /// the commands of its queues. With --spread 5, there are four queues, unless a guest chooses
-    /// the number of its queues. --spread works neither over quic:// nor with --second-path or
-    /// --no-lookahead
+    /// the number of its queues. --spread works neither over quic:// and shm:, nor with
+    /// --second-path or --no-lookahead
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_lookahead")]
     #[arg(value_parser = value_parser!(u8).range(1..=CONNECTIONS_MAX))]
     spread: u8,
@@ -64,7 +65,8 @@ impl Spread {
     pub(crate) fn check_far(self, url: &FarUrl, transport: &Transport) -> Result<(), Error> {
         let with = match url {
             _ if !self.is_on() => return Ok(()),
-            url if url.is_quic() => "quic://",
+            url if url.way() == Way::Quic => "quic://",
+            url if url.way() == Way::Shm => "shm:",
             _ if transport.has_second_path() => "--second-path",
             _ => return Ok(()),
         };

@@ -1,5 +1,6 @@
 //! Everything that can go wrong, with the remedy.
 
+mod carrier;
 mod conversion;
 
 use std::io;
@@ -15,6 +16,8 @@ use nvme::wire::Status;
 use thiserror::Error as ThisError;
 
 use crate::exit::Exit;
+
+pub(crate) use carrier::CarrierError;
 
 /// An error for a person: what failed, why, and what to do.
 #[derive(Debug, ThisError, Diagnostic)]
@@ -175,13 +178,9 @@ pub(crate) enum Error {
     #[diagnostic(help("choose another --listen address; port 0 lets the system choose one"))]
     Listen { address: std::net::SocketAddr, error: io::Error },
 
-    #[error("can't listen on UDP {address}: {error}")]
-    #[diagnostic(help("choose another --quic address; port 0 lets the system choose one"))]
-    ListenQuic { address: std::net::SocketAddr, error: io::Error },
-
-    #[error("--quic {address} for {count} far ends: one of them can have it")]
-    #[diagnostic(help("start a farlane export for each far end that is to be reached by QUIC"))]
-    OneQuic { address: std::net::SocketAddr, count: usize },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Carrier(#[from] CarrierError),
 
     #[error(transparent)]
     #[diagnostic(help("{}", .0.help()))]
@@ -416,7 +415,9 @@ pub(crate) enum Error {
     BrokenCapture { path: PathBuf, offset: u64, what: &'static str },
 
     #[error("--trace: the PCIe packets of {url} do not pass here")]
-    #[diagnostic(help("name a far end, tcp://HOST:PORT or quic://HOST:PORT; tcpdump captures fabrics"))]
+    #[diagnostic(help(
+        "name a far end, tcp://HOST:PORT, quic://HOST:PORT or shm:PATH; tcpdump captures fabrics"
+    ))]
     NothingToTrace { url: String },
 
     #[error("{what} loses data for good")]
@@ -522,7 +523,6 @@ impl Error {
             | Self::NothingToVerify { .. }
             | Self::GivenTwice { .. }
             | Self::Terminal
-            | Self::OneQuic { .. }
             | Self::Key(_)
             | Self::KnownEnds(_)
             | Self::Admission(_)
@@ -561,6 +561,7 @@ impl Error {
             | Self::NoPage { .. }
             | Self::Range { .. } => Exit::Wrong,
             Self::Interrupted => Exit::Interrupted,
+            Self::Carrier(error) => error.exit(),
             _ => Exit::Failed,
         }
     }

@@ -9,9 +9,9 @@ use engine::{Buffer, Instant, Pool};
 
 use super::multipath::JoinedPaths;
 use super::route::{Route, Trust};
-use super::stream::Stream;
+use super::stream::{Stream, THIS_MACHINE};
 use super::tcp::{Dialer, Dialled};
-use super::{Received, quic};
+use super::{Received, quic, shm};
 use crate::reactor::{Attention, Sources};
 
 /// Number of received pieces that are discarded in one turn when the link is to be closed.
@@ -24,6 +24,8 @@ enum Transport {
     /// Dialling over QUIC.
     Greeting(Box<quic::Dialer>),
     Joining(Box<JoinedPaths>),
+    /// About to meet a far end of this machine.
+    Meeting,
     Connected(Stream),
 }
 
@@ -38,7 +40,7 @@ pub(crate) enum Dial {
     },
 }
 
-/// A link to a far end over TCP, QUIC or several joined paths.
+/// A link to a far end over TCP, QUIC, several joined paths or shared memory.
 pub(crate) struct Link {
     route: Route,
     transport: Transport,
@@ -60,6 +62,10 @@ impl Link {
         if let (Some(options), Some(Trust { identity, pin })) = (self.route.quic, self.route.trust.clone()) {
             let dialer = quic::Dialer::new(self.route.addresses.clone(), identity, pin, options, now);
             self.transport = Transport::Greeting(Box::new(dialer));
+            return;
+        }
+        if self.route.shm.is_some() {
+            self.transport = Transport::Meeting;
             return;
         }
         if !self.route.others.is_empty() {
@@ -88,6 +94,7 @@ impl Link {
                 return stream.news().map(|(path, is_away)| Dial::Path { path, is_away });
             }
             Transport::Greeting(_) => return self.greet(now, sources),
+            Transport::Meeting => return self.meet(sources),
             Transport::Joining(joined) => {
                 joined.turn(now, sources);
                 return self.joined();
@@ -118,6 +125,25 @@ impl Link {
         }
     }
 
+    /// Meets a far end of this machine, which takes no time.
+    fn meet(&mut self, sources: &Sources) -> Option<Dial> {
+        let path = self.route.shm.as_ref()?;
+        let met = shm::Connection::connect(path).and_then(|connection| {
+            let stream = Stream::Shared(Box::new(connection));
+            stream.register(sources).map(|()| stream)
+        });
+        Some(match met {
+            Ok(stream) => {
+                self.transport = Transport::Connected(stream);
+                Dial::Connected
+            }
+            Err(error) => {
+                let error = io::Error::new(error.kind(), format!("shm:{}: {error}", path.display()));
+                self.fail(THIS_MACHINE, error)
+            }
+        })
+    }
+
     /// Registers the descriptor of an attempt, so that its events end sleeps. An attempt that
     /// cannot be registered has failed.
     fn watch(&mut self, descriptor: RawFd, sources: &Sources) -> Option<Dial> {
@@ -130,7 +156,9 @@ impl Link {
     /// begins with the next address.
     fn fail(&mut self, address: SocketAddr, error: io::Error) -> Dial {
         self.transport = Transport::Idle;
-        self.route.addresses.rotate_left(1);
+        if !self.route.addresses.is_empty() {
+            self.route.addresses.rotate_left(1);
+        }
         Dial::Failed(address, error)
     }
 
@@ -193,6 +221,7 @@ impl Link {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match &self.transport {
             Transport::Idle => None,
+            Transport::Meeting => Some(Instant::ZERO),
             Transport::Dialling(dialer) => dialer.poll_timeout(),
             Transport::Greeting(dialer) => dialer.poll_timeout(),
             Transport::Joining(joined) => joined.poll_timeout(),

@@ -1,9 +1,9 @@
 //! What carries a tunnel's bytes from one end to the other.
 //!
 //! A [`route`] says how a far end is reached. A carrier is a socket of [`tcp`], a stream of
-//! [`quic`], or `multipath`: one stream over several TCP connections. A near end has a `Link`,
-//! which dials whichever of these the route names. [`floor`] measures the machine's own TCP, to
-//! compare a tunnel with.
+//! [`quic`], memory that both ends share ([`shm`]), or `multipath`: one stream over several TCP
+//! connections. A near end has a `Link`, which dials whichever of these the route names. [`floor`]
+//! measures the machine's own TCP, to compare a tunnel with.
 
 mod dialer;
 pub mod floor;
@@ -13,6 +13,7 @@ mod multipath;
 mod outbox;
 pub mod quic;
 pub mod route;
+pub mod shm;
 mod stream;
 pub mod tcp;
 

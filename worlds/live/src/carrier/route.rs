@@ -14,16 +14,29 @@ use super::{quic, tcp};
 use crate::sys::digest::crc32c;
 
 const QUIC: &str = "quic://";
+const SHM: &str = "shm:";
 const EXPECTED: &str = "expected HOST:PORT?key=FINGERPRINT";
+
+/// What carries the bytes between two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// TCP.
+    Tcp,
+    /// QUIC, which is always encrypted.
+    Quic,
+    /// Memory that both ends share, on one machine.
+    Shm,
+}
 
 /// The name of a far end: `HOST:PORT` where it listens for TCP, or `quic://HOST:PORT`. Behind
 /// either, `?key=FINGERPRINT` names the key that the far end must prove; `?key=any` takes any key.
+/// `shm:PATH` is a far end of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// `HOST:PORT`, not resolved yet.
+    /// `HOST:PORT`, not resolved yet; for shared memory, the path of the socket.
     pub authority: String,
-    /// Whether the far end is reached over QUIC, not over TCP.
-    pub is_quic: bool,
+    /// What carries the bytes to the far end.
+    pub way: Way,
     /// Which far end to trust, if the name says so.
     pub pin: Option<Pin>,
 }
@@ -34,10 +47,10 @@ impl Name {
     /// # Errors
     /// When `text` is not of that form; the error says so in words.
     pub fn tcp(text: &str) -> Result<Self, String> {
-        Self::of(text, false)
+        Self::of(text, Way::Tcp)
     }
 
-    fn of(text: &str, is_quic: bool) -> Result<Self, String> {
+    fn of(text: &str, way: Way) -> Result<Self, String> {
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
         let authority = authority(place.trim_end_matches('/'))?;
         let mut pin = None;
@@ -54,7 +67,7 @@ impl Name {
                 _ => return Err(format!("'{pair}' is not one of: key=FINGERPRINT, key=any; {EXPECTED}")),
             }
         }
-        Ok(Self { authority, is_quic, pin })
+        Ok(Self { authority, way, pin })
     }
 }
 
@@ -62,9 +75,16 @@ impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix(SHM) {
+            Some("") => {
+                return Err(format!("no socket; expected {SHM}PATH, for example {SHM}/run/user/1000/far"));
+            }
+            Some(path) => return Ok(Self { authority: path.to_owned(), way: Way::Shm, pin: None }),
+            None => {}
+        }
         match text.strip_prefix(QUIC) {
             None => Self::tcp(text),
-            Some(rest) => Self::of(rest, true).map_err(|error| format!("{error}; {QUIC}HOST:PORT")),
+            Some(rest) => Self::of(rest, Way::Quic).map_err(|error| format!("{error}; {QUIC}HOST:PORT")),
         }
     }
 }
@@ -81,7 +101,11 @@ fn authority(text: &str) -> Result<String, String> {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_quic { QUIC } else { "" };
+        let scheme = match self.way {
+            Way::Tcp => "",
+            Way::Quic => QUIC,
+            Way::Shm => SHM,
+        };
         write!(f, "{scheme}{}", self.authority)?;
         self.pin.map_or(Ok(()), |pin| write!(f, "?key={pin}"))
     }
@@ -112,7 +136,11 @@ impl Transport {
     /// When the name is malformed or has no address, or a key can't be read or made.
     pub fn route(&self, name: &str) -> io::Result<Route> {
         let name: Name = name.parse().map_err(invalid)?;
-        if name.is_quic && !self.second_paths.is_empty() {
+        let is_quic = name.way == Way::Quic;
+        if name.way == Way::Shm {
+            return self.within_this_machine(name.authority.into());
+        }
+        if is_quic && !self.second_paths.is_empty() {
             return Err(invalid(
                 "several paths are joined over TCP: give tcp://, or leave --second-path out",
             ));
@@ -123,7 +151,7 @@ impl Transport {
         };
         let trust = match name.pin.or(known.map(Pin::Key)) {
             Some(pin) => Some(Trust { identity: Arc::new(self.identity(pin)?), pin }),
-            None if name.is_quic => {
+            None if is_quic => {
                 return Err(invalid(format!(
                     "which far end? {QUIC}{}?key=FINGERPRINT names its key, as farlane export prints it when it starts; \
                      key=any takes whoever answers there",
@@ -136,8 +164,19 @@ impl Transport {
         let digests = trust.is_none() && !self.without_digests;
         let others = self.second_paths.iter().map(|name| tcp::resolve(name)).collect::<io::Result<_>>()?;
         let addresses = tcp::resolve(&name.authority)?;
-        let quic = name.is_quic.then_some(self.quic);
-        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests })
+        let quic = is_quic.then_some(self.quic);
+        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests, shm: None })
+    }
+
+    /// The route to a far end that listens at the socket at `path`. Whoever may open the socket is
+    /// trusted, and memory needs no digests.
+    fn within_this_machine(&self, path: PathBuf) -> io::Result<Route> {
+        if !self.second_paths.is_empty() {
+            return Err(invalid("several paths are joined over TCP: leave --second-path out"));
+        }
+        let (addresses, others) = (Vec::new(), Vec::new());
+        let (quic, trust, shm) = (None, None, Some(path));
+        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests: false, shm })
     }
 
     /// This host's key. A host that takes any far end needs no key that others know.
@@ -184,6 +223,9 @@ pub struct Route {
     pub trust: Option<Trust>,
     /// Whether frames of the tunnel have a digest.
     pub digests: bool,
+    /// The socket at which a far end of this machine shares memory, if that is the way; there are
+    /// no addresses then.
+    pub shm: Option<PathBuf>,
 }
 
 impl Route {
@@ -209,11 +251,13 @@ mod tests {
             &format!("far:4430?key={KEY}"),
             "quic://far:4430?key=any",
             &format!("quic://[::1]:2?key={KEY}"),
+            "shm:/run/far?key=any",
         ] {
             let name: Name = text.parse().unwrap();
             assert_eq!(name.to_string(), *text);
-            assert_eq!(name.is_quic, text.starts_with("quic"));
-            assert_eq!(name.pin.is_some(), text.contains("key="));
+            assert_eq!(name.way == Way::Quic, text.starts_with("quic"));
+            assert_eq!(name.way == Way::Shm, text.starts_with("shm"));
+            assert_eq!(name.pin.is_some(), text.contains("key=") && name.way != Way::Shm);
         }
         assert_eq!("quic://far:1/?key=any".parse::<Name>().unwrap().authority, "far:1");
     }
@@ -222,6 +266,7 @@ mod tests {
     fn what_is_wrong_with_a_name_is_said() {
         for (text, expected) in [
             ("far", "HOST:PORT"),
+            ("shm:", "shm:PATH"),
             ("quic://far?key=any", "HOST:PORT"),
             ("quic://far:0?key=any", "1 to 65535"),
             ("far:1?key=", "43 characters of base64"),

@@ -1,7 +1,7 @@
 //! What a connection of a tunnel consists of: a reliable stream of bytes, whatever carries it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 
 use engine::{Buffer, Instant, Pool};
@@ -10,6 +10,7 @@ use crate::carrier::JoinedPaths;
 use crate::carrier::Received;
 use crate::carrier::identity::Fingerprint;
 use crate::carrier::quic;
+use crate::carrier::shm;
 use crate::carrier::tcp::Connection;
 use crate::reactor::{Attention, Sources};
 
@@ -22,7 +23,12 @@ pub(crate) enum Stream {
     Quic(Box<quic::Stream>),
     /// Several TCP connections, of which the fastest counts.
     Paths(Box<JoinedPaths>),
+    /// Memory that both ends share.
+    Shared(Box<shm::Connection>),
 }
+
+/// What stands for the address of a peer in shared memory, which has none: it is on this machine.
+pub(crate) const THIS_MACHINE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 impl Stream {
     /// The address of the other end.
@@ -31,6 +37,7 @@ impl Stream {
             Self::Tcp(connection) => connection.peer(),
             Self::Quic(stream) => stream.peer(),
             Self::Paths(joined) => joined.peer(),
+            Self::Shared(_) => THIS_MACHINE,
         }
     }
 
@@ -40,6 +47,7 @@ impl Stream {
             Self::Tcp(connection) => connection.key(),
             Self::Quic(stream) => stream.key(),
             Self::Paths(bundle) => bundle.key(),
+            Self::Shared(_) => None,
         }
     }
 
@@ -47,6 +55,7 @@ impl Stream {
     pub(crate) fn register(&self, sources: &Sources) -> io::Result<()> {
         match self {
             Self::Tcp(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
+            Self::Shared(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
             // A dialler's socket is registered since it was dialled; the others share their
             // listener's socket.
             Self::Quic(_) => Ok(()),
@@ -59,6 +68,7 @@ impl Stream {
     pub(crate) fn unregister(&self, sources: &Sources) {
         match self {
             Self::Tcp(connection) => sources.remove(connection.as_raw_fd()),
+            Self::Shared(connection) => sources.remove(connection.as_raw_fd()),
             Self::Quic(stream) => stream.descriptor().into_iter().for_each(|own| sources.remove(own)),
             // Paths are taken from the reactor when they are closed.
             Self::Paths(_) => {}
@@ -76,13 +86,17 @@ impl Stream {
                 false
             }
             Self::Paths(joined) => joined.turn(now, sources),
+            Self::Shared(connection) => {
+                connection.turn(now);
+                false
+            }
         }
     }
 
     /// The next path that has gone away or come back, as [`JoinedPaths::news`] tells.
     pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
         match self {
-            Self::Tcp(_) | Self::Quic(_) => None,
+            Self::Tcp(_) | Self::Quic(_) | Self::Shared(_) => None,
             Self::Paths(joined) => joined.news(),
         }
     }
@@ -94,6 +108,7 @@ impl Stream {
             Self::Quic(stream) => stream.poll_timeout(),
             Self::Tcp(connection) => connection.poll_timeout(),
             Self::Paths(joined) => joined.poll_timeout(),
+            Self::Shared(connection) => connection.poll_timeout(),
         }
     }
 
@@ -113,6 +128,11 @@ impl Stream {
                 }
             }
             Self::Paths(joined) => joined.send(bytes),
+            Self::Shared(connection) => {
+                if connection.send(bytes).is_err() {
+                    connection.abort();
+                }
+            }
         }
     }
 
@@ -126,13 +146,14 @@ impl Stream {
             Self::Tcp(connection) => connection.receive(pool),
             Self::Quic(stream) => stream.receive(pool),
             Self::Paths(joined) => Ok(joined.receive(pool)),
+            Self::Shared(connection) => connection.receive(pool),
         }
     }
 
     /// Does what the carrier itself can't postpone until the next piece is taken.
     pub(crate) fn keep_up(&mut self) {
         match self {
-            Self::Tcp(_) | Self::Paths(_) => {}
+            Self::Tcp(_) | Self::Paths(_) | Self::Shared(_) => {}
             Self::Quic(stream) => stream.keep_up(),
         }
     }
@@ -147,6 +168,7 @@ impl Stream {
             Self::Tcp(connection) => connection.flush(),
             Self::Quic(stream) => stream.flush(),
             Self::Paths(joined) => Ok(joined.flush()),
+            Self::Shared(connection) => connection.flush(),
         }
     }
 
@@ -156,6 +178,7 @@ impl Stream {
             Self::Tcp(connection) => connection.unsent(),
             Self::Quic(stream) => stream.unsent(),
             Self::Paths(joined) => joined.unsent(),
+            Self::Shared(connection) => connection.unsent(),
         }
     }
 
@@ -175,6 +198,8 @@ impl Stream {
                 joined.close();
                 true
             }
+            // The peer takes what is in the ring, and then sees the end of the socket.
+            Self::Shared(_) => true,
         }
     }
 }

@@ -6,7 +6,11 @@ use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::time::Duration;
 
+use crate::args::Carrier;
 use crate::error::Error;
+
+/// The name of a far end's socket for hosts of this machine, in the demo's directory.
+const SOCKET: &str = "far";
 
 /// A child process, which is killed when this is dropped.
 #[derive(Debug)]
@@ -18,13 +22,13 @@ pub(super) struct Child {
 impl Child {
     /// Starts a far end on processor `cpu`, if there is one. Its first namespace is the file at
     /// `path`, its second is memory. The far end spins for `spin` after it last had something to
-    /// do.
+    /// do. Beside TCP it listens for `carrier`.
     pub(super) fn export(
         path: &Path,
         file_bytes: u64,
         ram_bytes: u64,
-        cpu: Option<usize>,
-        spin: Duration,
+        (cpu, spin): (Option<usize>, Duration),
+        carrier: Carrier,
     ) -> Result<Self, Error> {
         let mut command = Command::new(super::own_path()?);
         // In an option, commas end a path, and the directory's name may have some: name the file
@@ -38,6 +42,9 @@ impl Child {
             .args(["--ram", &ram_bytes.to_string()]);
         if let Some(cpu) = cpu {
             command.args(["--cpu", &cpu.to_string()]);
+        }
+        if carrier == Carrier::Shm {
+            command.args(["--shm", SOCKET]);
         }
         Self::start(command, "the far end")
     }
@@ -81,6 +88,14 @@ impl Child {
         let said: serde_json::Value = serde_json::from_str(&line)?;
         let address = said["listening"].as_str().and_then(|address| address.parse().ok());
         address.ok_or_else(|| io::Error::other(format!("it said '{}'", line.trim())))
+    }
+
+    /// The URL of a far end whose first namespace is in `folder`.
+    pub(super) fn url(&self, folder: &Path, carrier: Carrier) -> String {
+        match carrier {
+            Carrier::Tcp => format!("tcp://{}", self.address),
+            Carrier::Shm => format!("shm:{}", folder.join(SOCKET).display()),
+        }
     }
 
     pub(super) fn id(&self) -> u32 {

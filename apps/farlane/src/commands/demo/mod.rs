@@ -74,21 +74,21 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     // processor, so ours is chosen last. Where a network is emulated as well, nobody has a
     // processor to itself.
     let (spin, cpu) = if described.is_some() { (SPIN_OVER, None) } else { (SPIN, Some(second())) };
-    let far = Child::export(&disk, size, MEASURED_BYTES, cpu, spin)?;
-    say(&format!("a far end is up: process {}, {} on tcp://{}", far.id(), disk.display(), far.address()));
-    let mut address = far.address();
+    let far = Child::export(&disk, size, MEASURED_BYTES, (cpu, spin), args.carrier)?;
+    let mut url = far.url(directory.path(), args.carrier);
+    say(&format!("a far end is up: process {}, {} on {url}", far.id(), disk.display()));
     let (mut floor, mut network) = (None, None);
     if let Some(described) = &described {
-        let between = Network::start(described, address)?;
-        address = between.address();
-        say(&format!("{} lies between: tcp://{address}", described.path.display()));
+        let between = Network::start(described, far.address())?;
+        url = format!("tcp://{}", between.address());
+        say(&format!("{} lies between: {url}", described.path.display()));
         network = Some(between);
     } else {
         floor = Some(Child::floor_server(second())?);
         pin(0);
     }
     let target = Target {
-        url: format!("tcp://{address}").parse().expect("the address was printed by ourselves"),
+        url: url.parse().expect("the URL was printed by ourselves"),
         timeout: PATIENCE,
         trace: args.trace.clone(),
         lookahead: args.lookahead,
@@ -147,7 +147,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         }
         _ => None,
     };
-    Report { verified, figures, hops, lookahead: args.lookahead.is_on(), over }.print(args.output.json)
+    let lookahead = args.lookahead.is_on();
+    Report { carrier: args.carrier, verified, figures, hops, lookahead, over }.print(args.output.json)
 }
 
 /// The far end's processor: the second one, where there are two.

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::measure::{All, Figures, Hops};
 use super::network::{Carried, Described, Simulated};
+use crate::args::Carrier;
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -22,6 +23,7 @@ pub(super) struct Verified {
 /// Everything that the demo found out.
 #[derive(Debug)]
 pub(super) struct Report {
+    pub(super) carrier: Carrier,
     pub(super) verified: Verified,
     pub(super) figures: All,
     pub(super) hops: Hops,
@@ -59,6 +61,7 @@ const RATES: [Rate; 2] = [
 struct Json<'a> {
     #[serde(flatten)]
     verified: &'a Verified,
+    carrier: Carrier,
     t_tunnel_ns: u64,
     lookahead: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +105,7 @@ impl Report {
         if json {
             print_json(&Json {
                 verified: &self.verified,
+                carrier: self.carrier,
                 t_tunnel_ns: self.t_tunnel().get(),
                 lookahead: self.lookahead,
                 floor: self.figures.floor.as_ref(),

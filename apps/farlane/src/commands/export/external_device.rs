@@ -16,6 +16,7 @@ use live::sys::entropy;
 use live::sys::service;
 use live::sys::unix::PATH_MAX;
 
+use super::listeners::Listeners;
 use super::metrics::Told;
 use super::{Places, open_trust, report, session, with_tls};
 use crate::args::ExportArgs;
@@ -59,8 +60,8 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     let address = listener.address();
 
     let clock = Clock::start();
-    let quic = args.quic.listen(1, trusted.identity.as_ref(), clock.now())?;
-    let places = Places::of(address, quic.as_ref(), &trusted);
+    let listeners = Listeners::open(args, &trusted, clock.now())?;
+    let places = Places::of(address, &listeners, &trusted);
     let mut entropy = entropy::system();
     let name = format!("farlane export {}", path.display());
     let session = session(args.hold.into(), &mut entropy, name, "PCIe device of another process");
@@ -71,21 +72,18 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     let known = Rc::new(RefCell::new(Known::default()));
     let learning = known.clone();
     let control = control::bind("export", args.control.control.as_ref())?;
-    let mut driver = FarDriver::external_device(far, listener, server, move |event| {
+    let driver = FarDriver::external_device(far, listener, server, move |event| {
         learning.borrow_mut().learn(&event);
         report(event);
     })
     .with_admission(clock.now(), admission);
-    if let Some(listener) = quic {
-        driver = driver.with_quic(listener);
-    }
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| {
         hirer.run(move |driver| Told::of(clock, driver)).map(|told| told.add(page)).is_some()
     })?;
-    let driver = Working::new(driver, jobs);
+    let driver = Working::new(listeners.join(driver), jobs);
     let mut driver = Answering::new(driver, control, |driver: &Working<FarDriver<_, _>>, line: &str| {
         let far_end = || status::of_far(clock.now(), driver.driver(), None);
         status::answer(line, || status::of_far_ends(vec![far_end()]))

@@ -1,9 +1,11 @@
 //! `farlane export`: one or more far ends.
 
 mod external_device;
+mod listeners;
 mod metrics;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use assemblies::far::Far;
 use clap::ArgMatches;
@@ -22,6 +24,8 @@ use live::sys::sandbox::Needs;
 use live::sys::service;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
+
+use listeners::Listeners;
 
 use crate::args::{ExportArgs, Served, Trusted, need_served};
 use crate::commands::guest::tell_commands;
@@ -47,13 +51,13 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let trusted = open_trust(&args)?;
     let far_ends = args.served.clone().divide(&args.listen, matches)?;
     let tcp = args.tcp.options()?;
-    let mut quic = args.quic.listen(far_ends.len(), trusted.identity.as_ref(), clock.now())?;
+    let mut listeners = Listeners::open(&args, &trusted, clock.now())?;
     let (mut drivers, mut stores) = (Vec::new(), Vec::new());
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports that the system chooses is not the same memory.
         let place = format!("{listen} {index}");
         let what = Offered { place: &place, served: &served, tcp: &tcp, trusted: &trusted, args: &args };
-        let (driver, store) = far_end(clock, (listen, quic.take()), &what)?;
+        let (driver, store) = far_end(clock, listen, core::mem::take(&mut listeners), &what)?;
         drivers.push(driver);
         stores.extend(store);
     }
@@ -87,6 +91,7 @@ fn needs(args: &ExportArgs) -> Needs {
     args.watch.need(&mut needs);
     args.trust.need(&mut needs);
     args.tcp.need(&mut needs);
+    args.shm.iter().for_each(|path| needs.change_beside(path));
     control::need(&mut needs, "export", args.control.control.as_ref());
     needs
 }
@@ -108,7 +113,8 @@ type FarEnd = (FarDriver<fn(Event)>, Option<Store>);
 /// kept.
 fn far_end(
     clock: Clock,
-    (listen, quic): (SocketAddr, Option<quic::Listener>),
+    listen: SocketAddr,
+    listeners: Listeners,
     what: &Offered<'_>,
 ) -> Result<FarEnd, Error> {
     let Offered { trusted, args, .. } = what;
@@ -127,15 +133,11 @@ fn far_end(
     let mut function = function::Config::new(controller);
     function.serial_number = device_serial;
     let far = Far::new(clock.now(), session, function, entropy);
-    let places = Places::of(address, quic.as_ref(), trusted);
+    let places = Places::of(address, &listeners, trusted);
     announce(args.output.json, &summary, &places, &serial)?;
     let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
     let driver = driver.with_admission(clock.now(), trusted.admission.clone());
-    let driver = match quic {
-        Some(listener) => driver.with_quic(listener),
-        None => driver,
-    };
-    Ok((driver, store))
+    Ok((listeners.join(driver), store))
 }
 
 /// Settings of a far end's tunnel session, with what the far end says of itself.
@@ -174,10 +176,12 @@ fn announce(json: bool, count: &str, places: &Places, serial: &str) -> Result<()
 }
 
 /// Where a far end listens, and who it is there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Places {
     tcp: SocketAddr,
     quic: Option<SocketAddr>,
+    /// The socket for hosts of this machine.
+    shm: Option<PathBuf>,
     /// The far end's key, if it has one.
     key: Option<Fingerprint>,
     /// Whether hosts must prove a key.
@@ -185,10 +189,12 @@ struct Places {
 }
 
 impl Places {
-    fn of(tcp: SocketAddr, quic: Option<&quic::Listener>, trusted: &Trusted) -> Self {
+    fn of(tcp: SocketAddr, listeners: &Listeners, trusted: &Trusted) -> Self {
         let key = trusted.identity.as_ref().map(Identity::fingerprint);
         let is_closed = trusted.admission.has_list();
-        Self { tcp, quic: quic.map(quic::Listener::address), key, is_closed }
+        let quic = listeners.quic.as_ref().map(quic::Listener::address);
+        let shm = listeners.shm.as_ref().map(|listener| listener.path().to_owned());
+        Self { tcp, quic, shm, key, is_closed }
     }
 
     /// The URLs for people.
@@ -196,7 +202,8 @@ impl Places {
         let key = self.key.map(|key| format!("?key={key}")).unwrap_or_default();
         let tcp = format!("tcp://{}{}", self.tcp, if self.is_closed { &key } else { "" });
         let quic = self.quic.map(|address| format!(" and quic://{address}{key}"));
-        tcp + &quic.unwrap_or_default()
+        let shm = self.shm.as_ref().map(|path| format!(" and shm:{}", path.display()));
+        [Some(tcp), quic, shm].into_iter().flatten().collect()
     }
 
     /// Adds the addresses and the key to what machines are told.
@@ -204,6 +211,9 @@ impl Places {
         said["listening"] = self.tcp.to_string().into();
         if let Some(address) = self.quic {
             said["quic"] = address.to_string().into();
+        }
+        if let Some(path) = &self.shm {
+            said["shm"] = path.display().to_string().into();
         }
         if let Some(key) = self.key {
             said["key"] = key.to_string().into();

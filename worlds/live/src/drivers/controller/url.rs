@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::subsystem::{Fabric, SubsystemUrl};
-use crate::carrier::route::Name;
+use crate::carrier::route::{Name, Way};
 
-/// The URL of a controller: `tcp://HOST:PORT`, `quic://HOST:PORT?key=FINGERPRINT`,
+/// The URL of a controller: `tcp://HOST:PORT`, `quic://HOST:PORT?key=FINGERPRINT`, `shm:PATH`,
 /// `vfio-user:SOCKET` or `nvme-tcp://HOST:PORT/NQN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Url {
@@ -58,7 +58,7 @@ impl fmt::Display for Url {
     }
 }
 
-/// The URL of a far end: `tcp://HOST:PORT` or `quic://HOST:PORT?key=FINGERPRINT`.
+/// The URL of a far end: `tcp://HOST:PORT`, `quic://HOST:PORT?key=FINGERPRINT` or `shm:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarUrl(Name);
 
@@ -68,9 +68,9 @@ impl FarUrl {
         self.0.to_string()
     }
 
-    /// Whether QUIC leads to the far end, rather than TCP.
-    pub const fn is_quic(&self) -> bool {
-        self.0.is_quic
+    /// What carries the bytes to the far end.
+    pub const fn way(&self) -> Way {
+        self.0.way
     }
 }
 
@@ -78,14 +78,19 @@ impl FromStr for FarUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected =
-            "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430, or quic://HOST:PORT?key=FINGERPRINT";
+        if text.starts_with("shm:") {
+            return text.parse().map(Self);
+        }
+        let expected = "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430, quic://HOST:PORT?key=FINGERPRINT, \
+                        or shm:PATH";
         match text.split_once("://") {
             Some(("tcp", rest)) => Name::tcp(rest.trim_end_matches('/'))
                 .map(Self)
                 .map_err(|error| format!("{error}; {expected}")),
             Some(("quic", _)) => text.parse().map(Self),
-            Some((scheme, _)) => Err(format!("the scheme '{scheme}' is not one of: tcp, quic; {expected}")),
+            Some((scheme, _)) => {
+                Err(format!("the scheme '{scheme}' is not one of: tcp, quic, shm; {expected}"))
+            }
             None => Err(format!("no scheme; {expected}")),
         }
     }
@@ -93,7 +98,7 @@ impl FromStr for FarUrl {
 
 impl fmt::Display for FarUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_quic() { "" } else { "tcp://" };
+        let scheme = if self.way() == Way::Tcp { "tcp://" } else { "" };
         write!(f, "{scheme}{}", self.0)
     }
 }
@@ -127,6 +132,8 @@ mod tests {
             quic.parse::<FarUrl>().map(|url| (url.name(), url.to_string())),
             Ok((quic.to_owned(), quic.to_owned()))
         );
+        let shm = "shm:/run/far";
+        assert_eq!(shm.parse::<FarUrl>().map(|url| url.to_string()), Ok(shm.to_owned()));
         for wrong in ["127.0.0.1:1", "udp://a:1", "tcp://a", "tcp://:1", "tcp://a:0", "tcp://a:70000"] {
             assert!(wrong.parse::<FarUrl>().unwrap_err().contains("expected tcp://HOST:PORT"), "{wrong}");
         }

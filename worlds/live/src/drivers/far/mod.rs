@@ -27,6 +27,7 @@ use tunnel::downstream;
 use crate::carrier::Stream;
 use crate::carrier::identity::{Admission, AdmissionError};
 use crate::carrier::quic;
+use crate::carrier::shm;
 use crate::carrier::tcp::Listener;
 use crate::carrier::{ACCEPTS_PER_TURN, LOOKS, Received};
 use crate::media::Media;
@@ -88,6 +89,8 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     listener: Listener,
     /// The listener for QUIC connections, if any.
     quic: Option<quic::Listener>,
+    /// The listener for hosts of the same machine, if any.
+    shm: Option<shm::Listener>,
     doorkeeper: Doorkeeper,
     listening: bool,
     next_id: u32,
@@ -127,6 +130,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             world: World { peers: Vec::new(), backing, inputs: VecDeque::new(), report },
             listener,
             quic: None,
+            shm: None,
             doorkeeper: Doorkeeper::default(),
             listening: false,
             next_id: 0,
@@ -141,6 +145,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     #[must_use]
     pub fn with_quic(mut self, listener: quic::Listener) -> Self {
         self.quic = Some(listener);
+        self
+    }
+
+    /// Accepts connections in shared memory from `listener` as well.
+    #[must_use]
+    pub fn with_shm(mut self, listener: shm::Listener) -> Self {
+        self.shm = Some(listener);
         self
     }
 
@@ -172,6 +183,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             if let Some(quic) = &self.quic {
                 sources.add(quic.as_raw_fd(), Attention::OnNews)?;
             }
+            if let Some(shm) = &self.shm {
+                sources.add(shm.as_raw_fd(), Attention::OnNews)?;
+            }
             self.listening = true;
         }
         self.world.backing.register(sources)
@@ -179,6 +193,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
 
     fn accept(&mut self, context: &Context<'_>) -> bool {
         let mut accepted = self.accept_quic(context);
+        accepted |= self.accept_shm(context);
         for _ in 0..ACCEPTS_PER_TURN {
             let next = self.listener.accept().map(|one| one.map(Stream::Tcp));
             if !self.admit_next(context, next) {
@@ -194,6 +209,20 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let mut accepted = false;
         while let Some(listener) = &self.quic {
             let next = listener.accept().map(|one| one.map(|stream| Stream::Quic(Box::new(stream))));
+            if !self.admit_next(context, next) {
+                break;
+            }
+            accepted = true;
+        }
+        accepted
+    }
+
+    /// Accepts the waiting hosts of the same machine.
+    fn accept_shm(&mut self, context: &Context<'_>) -> bool {
+        let mut accepted = false;
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listener) = &self.shm else { break };
+            let next = listener.accept().map(|one| one.map(|shared| Stream::Shared(Box::new(shared))));
             if !self.admit_next(context, next) {
                 break;
             }

@@ -204,6 +204,7 @@ fn a_far_end_behind_any_of_its_addresses_is_found() {
         quic: None,
         trust: None,
         digests: true,
+        shm: None,
     };
     let mut dials = Dials { link: Link::new(route), failed: Vec::new() };
     dials.link.connect(clock.now());

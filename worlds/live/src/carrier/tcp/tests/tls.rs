@@ -28,6 +28,7 @@ fn route(to: SocketAddr, identity: Arc<Identity>, pin: Pin) -> Route {
         quic: None,
         trust,
         digests: false,
+        shm: None,
     }
 }
 

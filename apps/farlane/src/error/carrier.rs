@@ -1,0 +1,35 @@
+//! What keeps a far end from being reached otherwise than over TCP.
+
+use std::io;
+use std::net::SocketAddr;
+
+use miette::Diagnostic;
+use thiserror::Error as ThisError;
+
+use crate::exit::Exit;
+
+/// A far end can't listen as it was told to.
+#[derive(Debug, ThisError, Diagnostic)]
+pub(crate) enum CarrierError {
+    #[error("can't listen on UDP {address}: {error}")]
+    #[diagnostic(help("choose another {option} address; port 0 lets the system choose one"))]
+    Listen { option: &'static str, address: SocketAddr, error: io::Error },
+
+    #[error("{option} {place} for {count} far ends: one of them can have it")]
+    #[diagnostic(help("start a farlane export for each far end that is to be reached so"))]
+    One { option: &'static str, place: String, count: usize },
+
+    #[error("{option} with --allow or --allow-file: a host that comes this way proves no key")]
+    #[diagnostic(help("leave one of them out, or start a farlane export for each"))]
+    NoKeys { option: &'static str },
+}
+
+impl CarrierError {
+    /// How the process ends with this error.
+    pub(crate) const fn exit(&self) -> Exit {
+        match self {
+            Self::Listen { .. } => Exit::Failed,
+            Self::One { .. } | Self::NoKeys { .. } => Exit::Wrong,
+        }
+    }
+}

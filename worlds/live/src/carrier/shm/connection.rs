@@ -1,0 +1,281 @@
+//! One end of a connection in shared memory.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+
+use engine::{Buffer, BufferMut, Instant, Nanos, Pool};
+use lines::{End, Fault, MEMORY_BYTES, Side};
+
+use crate::carrier::tcp::BlockLength;
+use crate::carrier::{Outbox, OutboxFull, Received};
+use crate::sys::doorbells::memory_file;
+use crate::sys::shared::{Mapping, SharedMemory};
+use crate::sys::unix;
+
+/// What goes with the descriptor of the memory: the name and version of its layout.
+const GREETING: &[u8] = b"farlane lines 1\n";
+/// What wakes a sleeping end.
+const WAKE: &[u8] = &[0];
+/// How long an end without news polls its ring before it says that it sleeps. From then on the peer
+/// makes a system call for what it sends.
+const SLEEP_AFTER: Nanos = Nanos::from_micros(100);
+/// A received piece of up to this many bytes is copied out, so that its block can be used again.
+const COPY_MAX: usize = 4 << 10;
+/// Once this many bytes wait, they are stored without waiting for a flush.
+const FLUSH_BYTES: usize = 32 << 10;
+/// Number of blocks in a row that would have fitted the next smaller size before the block shrinks.
+const SHRINK_AFTER: u32 = 16;
+
+/// A connection in shared memory whose calls never block.
+pub struct Connection {
+    socket: unix::Connection,
+    /// The memory and its rings; `None` until the peer has passed the memory.
+    rings: Option<Rings>,
+    outbox: Outbox,
+    /// The block that the next bytes are received into.
+    block: Option<BufferMut>,
+    block_length: BlockLength<SHRINK_AFTER>,
+    /// The time of the current turn.
+    now: Instant,
+    /// Since when nothing has come.
+    quiet_since: Option<Instant>,
+    /// The ring was found empty since this end has said that it sleeps.
+    has_looked: bool,
+    /// The socket has ended: what is in the ring is the last.
+    has_ended: bool,
+}
+
+struct Rings {
+    memory: SharedMemory,
+    end: End,
+}
+
+impl Rings {
+    /// Maps the memory behind `descriptor`, for the end of `side`.
+    fn map(descriptor: OwnedFd, side: Side) -> io::Result<Self> {
+        let mut memory = SharedMemory::new();
+        let mapping =
+            Mapping { address: 0, length: MEMORY_BYTES as u64, offset: 0, readable: true, writable: true };
+        memory.map(descriptor, mapping).map_err(|error| invalid(format!("the shared memory: {error}")))?;
+        Ok(Self { memory, end: End::new(side) })
+    }
+
+    /// Wakes the peer if it sleeps and something was stored for it.
+    fn wake(&mut self, socket: &mut unix::Connection) -> io::Result<()> {
+        // A byte that waits wakes it as well.
+        if self.end.poll_wake(&self.memory).map_err(fault)? && socket.unsent() == 0 {
+            socket.send(Buffer::from(WAKE.to_vec()), Vec::new()).map_err(io::Error::other)?;
+        }
+        // Whether the peer is gone, the next receive finds.
+        let _ = socket.flush();
+        Ok(())
+    }
+}
+
+impl Write for Rings {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.end.send(&mut self.memory, bytes).map_err(fault)? {
+            0 if !bytes.is_empty() => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Connects to the far end that listens at `path`, and passes it new memory.
+    ///
+    /// # Errors
+    /// When nobody listens there, or the system has no memory or descriptors left.
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
+        let mut socket = unix::Connection::connect(path)?;
+        let file = memory_file("farlane-lines", MEMORY_BYTES as u64)?;
+        let rings = Rings::map(file.try_clone()?, Side::Dialler)?;
+        socket.send(Buffer::from(GREETING.to_vec()), vec![file]).map_err(io::Error::other)?;
+        socket.flush()?;
+        Ok(Self { rings: Some(rings), ..Self::accepted(socket) })
+    }
+
+    /// A connection whose peer is about to pass the memory.
+    pub(super) fn accepted(socket: unix::Connection) -> Self {
+        Self {
+            socket,
+            rings: None,
+            outbox: Outbox::default(),
+            block: None,
+            block_length: BlockLength::new(),
+            now: Instant::ZERO,
+            quiet_since: None,
+            has_looked: false,
+            has_ended: false,
+        }
+    }
+
+    /// Begins a turn of the loop at `now`: an end to which nothing has come for a while says that
+    /// it sleeps.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        self.now = now;
+        let since = *self.quiet_since.get_or_insert(now);
+        if let Some(rings) = &mut self.rings
+            && !rings.end.is_asleep()
+            && now - since >= SLEEP_AFTER
+        {
+            // Memory that is gone shows with the next receive.
+            let _ = rings.end.sleep(&mut rings.memory, true);
+            self.has_looked = false;
+        }
+    }
+
+    /// When [`Connection::turn`] wants to be called, if ever. An end that has not said that it
+    /// sleeps is not woken, so it must not wait.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let rings = self.rings.as_ref()?;
+        let may_wait = rings.end.is_asleep() && self.has_looked;
+        (!may_wait).then(|| self.quiet_since.map_or(self.now, |since| since + SLEEP_AFTER))
+    }
+
+    /// Number of bytes that wait to be stored.
+    pub(crate) const fn unsent(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// Queues `data` behind the bytes that wait. [`Connection::flush`] stores the queue; a queue of
+    /// 32 KiB or more is stored at once.
+    ///
+    /// # Errors
+    /// When too much waits in the queue. The connection must then be given up.
+    pub(crate) fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
+        self.outbox.push(data)?;
+        if self.outbox.bytes() >= FLUSH_BYTES {
+            // A failure shows with the next receive.
+            let _ = self.flush();
+        }
+        Ok(())
+    }
+
+    /// Stores as many bytes as there is room for, and returns their number.
+    ///
+    /// # Errors
+    /// When the peer has written nonsense, or the memory is gone.
+    pub(crate) fn flush(&mut self) -> io::Result<usize> {
+        let Some(rings) = &mut self.rings else { return Ok(0) };
+        let count = match self.outbox.bytes() {
+            0 => 0,
+            _ => self.outbox.write_to(rings)?,
+        };
+        rings.wake(&mut self.socket)?;
+        Ok(count)
+    }
+
+    /// Takes the bytes that have come.
+    ///
+    /// # Errors
+    /// When the peer has written nonsense, or the memory is gone.
+    pub(crate) fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        if self.rings.is_none() {
+            return self.meet(pool);
+        }
+        loop {
+            if let Some(bytes) = self.take(pool)? {
+                return Ok(Received::Data(bytes));
+            }
+            if self.has_ended {
+                return Ok(Received::Closed);
+            }
+            // An end that polls has no time for system calls.
+            if !self.rings.as_ref().is_some_and(|rings| rings.end.is_asleep()) {
+                return Ok(Received::Nothing);
+            }
+            self.has_looked = true;
+            match self.socket.receive(pool) {
+                Ok(unix::Received::Nothing) => return Ok(Received::Nothing),
+                // Whatever woke this end, the ring says what there is.
+                Ok(unix::Received::Data(..)) => {}
+                Ok(unix::Received::Closed) | Err(_) => self.has_ended = true,
+            }
+        }
+    }
+
+    /// Takes what is in the ring.
+    fn take(&mut self, pool: &mut Pool) -> io::Result<Option<Buffer>> {
+        let Some(rings) = &mut self.rings else { return Ok(None) };
+        let mut block = self.block.take().unwrap_or_else(|| pool.take(self.block_length.get()));
+        let count = rings.end.receive(&mut rings.memory, &mut block).map_err(fault)?;
+        if count == 0 {
+            self.block = Some(block);
+            return Ok(None);
+        }
+        self.quiet_since = None;
+        rings.end.sleep(&mut rings.memory, false).map_err(fault)?;
+        rings.wake(&mut self.socket)?;
+        if count <= COPY_MAX {
+            let data = pool.copy(&block[..count]);
+            self.block = Some(block);
+            return Ok(Some(data));
+        }
+        self.block_length.heed(count);
+        block.truncate(count);
+        Ok(Some(pool.seal(block)))
+    }
+
+    /// Waits for the memory, which comes with the greeting.
+    fn meet(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        match self.socket.receive(pool)? {
+            unix::Received::Nothing => Ok(Received::Nothing),
+            unix::Received::Closed => Ok(Received::Closed),
+            unix::Received::Data(bytes, mut descriptors) => {
+                let memory = descriptors.pop().filter(|_| descriptors.is_empty() && *bytes == *GREETING);
+                let memory = memory.ok_or_else(|| {
+                    invalid("it did not begin with shared memory of this version; use the same farlane")
+                })?;
+                self.rings = Some(Rings::map(memory, Side::Listener)?);
+                self.receive(pool)
+            }
+        }
+    }
+
+    /// Writes one byte anywhere into the memory, as a peer gone mad does.
+    #[cfg(test)]
+    pub(super) fn scribble(&self, place: u64, byte: u8) {
+        self.rings.as_ref().expect("the end has its memory").memory.write(place, &[byte]).unwrap();
+    }
+
+    /// The socket, for tests that ask what the kernel has to tell.
+    #[cfg(test)]
+    pub(super) const fn socket(&self) -> &unix::Connection {
+        &self.socket
+    }
+
+    /// Ends both directions at once: [`Connection::receive`] returns [`Received::Closed`] once the
+    /// ring is empty.
+    pub(crate) fn abort(&mut self) {
+        self.outbox = Outbox::default();
+        self.socket.abort();
+        self.has_ended = true;
+    }
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Connection({:?}, {} B unsent)", self.socket, self.unsent())
+    }
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+fn fault(fault: Fault) -> io::Error {
+    invalid(fault)
+}
