@@ -21,6 +21,7 @@ mod distribution;
 mod drawing;
 mod error;
 mod exit;
+mod hops;
 mod metrics;
 mod picture;
 mod protected;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Identify(args) => commands::identify::run(&args),
         Command::SmartLog(args) => commands::smart_log::run(&args),
         Command::Ping(args) => commands::ping::run(&args),
+        Command::Measure(args) => commands::measure::run(&args),
         Command::Read(args) => commands::copy::read(&args),
         Command::Write(args) => commands::copy::write(&args),
         Command::Discover(args) => commands::discover::run(&args),

@@ -107,10 +107,15 @@ fn wait(mut controller: Controller, timeout: Nanos) -> Result<Controller, Attach
 impl Session {
     /// Attaches to the controller at `target` and waits until it takes commands.
     pub(crate) fn attach(target: &Target, needs: Needs) -> Result<Self, Error> {
+        Self::attach_to(&target.url, target, needs)
+    }
+
+    /// Attaches to the controller at `url`, with the options of `target`.
+    pub(crate) fn attach_to(url: &Url, target: &Target, needs: Needs) -> Result<Self, Error> {
         stay_on(target.spin.cpu)?;
         let timeout = target.timeout.into();
         let mut options = options(needs, target.spin.spin.into(), timeout);
-        target.spread.check(&target.url, &target.transport)?;
+        target.spread.check(url, &target.transport)?;
         // A caller that asks for time stamps wants to see each hop.
         let shows_all = needs.stamps || target.trace.is_some();
         let spread = target.spread.is_on() && !shows_all;
@@ -122,11 +127,11 @@ impl Session {
             options.queues = target.spread.queues();
         }
         options.transport = target.transport.checked()?;
-        target.secrets.check(&target.url)?;
+        target.secrets.check(url)?;
         options.secrets = target.secrets.files();
-        let mut controller = Controller::open(&target.url.resolve()?, &options)?;
+        let mut controller = Controller::open(&url.resolve()?, &options)?;
         let captured = match &target.trace {
-            Some(path) => Some((path.clone(), tap(&mut controller, path, &target.url)?)),
+            Some(path) => Some((path.clone(), tap(&mut controller, path, url)?)),
             None => None,
         };
         Self::of(wait(controller, timeout)?, captured)

@@ -39,6 +39,30 @@ pub(crate) struct Job {
     pub(crate) seed: u64,
 }
 
+impl Job {
+    /// A load on all of `namespace`, whose blocks have no protection, with `bytes` in each command.
+    pub(crate) fn plain(
+        namespace: Namespace,
+        workload: Workload,
+        bytes: u32,
+        depth: u32,
+        runtime: Nanos,
+    ) -> Self {
+        Self {
+            namespace,
+            protected: Protected::No,
+            workload,
+            bytes,
+            depth,
+            rate: None,
+            runtime,
+            range: namespace.blocks * u64::from(namespace.block_bytes),
+            verify: false,
+            seed: 1,
+        }
+    }
+}
+
 /// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Report {

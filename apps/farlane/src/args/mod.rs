@@ -13,6 +13,7 @@ mod floor_server;
 mod guest;
 mod lookahead;
 mod manual;
+mod measure;
 mod memory_buffer;
 mod metrics;
 mod nvme;
@@ -62,6 +63,7 @@ pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
+pub(crate) use measure::{Direction, MeasureArgs, ReportForm};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use metrics::MetricsArgs;
 pub(crate) use nvme::{
@@ -73,7 +75,7 @@ pub(crate) use nvme::{
 pub(crate) use packets::{SOCKET_BUFFER_DEFAULT, UdpUrl};
 pub(crate) use preflight::PreflightArgs;
 pub(crate) use quic::{QuicListen, QuicOptions};
-pub(crate) use rdma::{MeasureArgs, RdmaAction, ServeArgs};
+pub(crate) use rdma::{RdmaAction, RdmaMeasureArgs, ServeArgs};
 pub(crate) use record::{
     Destination, Moment, OnFullArg, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl,
 };
@@ -167,6 +169,13 @@ pub(crate) enum Command {
     /// NVMe/TCP controller
     #[command(after_help = "Example:\n  farlane ping tcp://127.0.0.1:4430 --count 10000 --rate 1000")]
     Ping(PingArgs),
+
+    /// Measure a device as published work does, and write a report: sizes, idle and under load.
+    ///
+    /// Latencies are given with and without what lies beyond three standard deviations. Through a
+    /// tunnel, the time of a read is divided among its hops by the clocks of both ends
+    #[command(after_help = measure::EXAMPLES)]
+    Measure(MeasureArgs),
     /// Read from a namespace into a file
     #[command(after_help = "Example:\n  farlane read tcp://127.0.0.1:4430 --length 1GiB --output copy.img")]
     Read(ReadArgs),

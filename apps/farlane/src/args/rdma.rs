@@ -23,12 +23,12 @@ pub(crate) enum RdmaAction {
     #[command(
         after_help = "Example:\n  farlane rdma ping 127.0.0.1:18515 --verb send --size 64 --iters 10000"
     )]
-    Ping(MeasureArgs),
+    Ping(RdmaMeasureArgs),
     /// Measure bandwidth: that of perftest's ib_send_bw, ib_write_bw, ib_read_bw
     #[command(
         after_help = "Example:\n  farlane rdma bench 127.0.0.1:18515 --verb write --size 128k --tx-depth 64"
     )]
-    Bench(MeasureArgs),
+    Bench(RdmaMeasureArgs),
     /// Let others measure a connection to this machine
     #[command(after_help = "Example:\n  farlane rdma serve --provider iwarp --listen 0.0.0.0:18515")]
     Serve(ServeArgs),
@@ -83,7 +83,7 @@ pub(crate) struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct MeasureArgs {
+pub(crate) struct RdmaMeasureArgs {
     /// The address of a farlane rdma serve
     #[arg(value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) server: SocketAddr,

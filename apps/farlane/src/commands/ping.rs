@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use assemblies::near::Near;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -11,6 +10,7 @@ use crate::args::PingArgs;
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
+use crate::hops;
 use crate::session::{Needs, Session};
 use crate::workload::rate;
 
@@ -47,10 +47,8 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
     let start = session.now();
     let Measured { latency, id, interrupted } = measure(&mut session, args)?;
     let elapsed = session.now() - start;
-    let clock = session.near().and_then(Near::upstream).and_then(|upstream| {
-        upstream.session(tunnel::upstream::PortIndex(0)).and_then(tunnel::Session::clock)
-    });
-    let clock = clock.map(|clock| ClockJson { offset_ns: clock.offset_ns, error_ns: clock.error.get() });
+    let clock = hops::clock(&session)
+        .map(|clock| ClockJson { offset_ns: clock.offset_ns, error_ns: clock.error.get() });
     let (what, function, id) = if session.is_fabric() {
         let version = format!("NVMe {}.{}.{}", id >> 16, id >> 8 & 0xff, id & 0xff);
         ("Property Gets of VS", args.target.url.to_string(), version)

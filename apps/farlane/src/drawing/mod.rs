@@ -1,6 +1,7 @@
 //! Pictures: lines, boxes, dots and words, written as SVG or as PNG.
 
 mod png;
+pub(crate) mod scale;
 mod svg;
 
 use std::path::Path;

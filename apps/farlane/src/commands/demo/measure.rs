@@ -1,29 +1,22 @@
 //! The demo's figures: the floor, direct, and through the tunnel. Each gets a slice in turn, so
 //! that a noisy moment of the machine falls on all three.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::rc::Rc;
 
-use assemblies::near::{Chain, Hop, Trace, read_chains};
 use engine::Nanos;
 use indicatif::ProgressBar;
 use nvme::host::Namespace;
 use serde::Serialize;
-use tunnel::upstream::PortIndex;
 
 use super::floor;
 use crate::args::Workload;
 use crate::distribution::Distribution;
 use crate::error::Error;
-use crate::protected::Protected;
 use crate::session::Session;
 use crate::workload::{self, Job};
 
 /// How many turns each measurement gets.
 const ROUNDS: u64 = 5;
-/// Number of reads to follow hop by hop.
-const TRACED: u64 = 2_000;
 /// What is measured: two sessions, and this machine's own TCP.
 pub(super) struct Subjects<'a> {
     pub(super) tunnel: &'a mut Session,
@@ -51,15 +44,6 @@ pub(super) struct All {
     pub(super) floor: Option<Figures>,
     pub(super) direct: Figures,
     pub(super) tunnel: Figures,
-}
-
-/// Where the time of a 4 KiB read goes.
-#[derive(Clone, Debug)]
-pub(super) struct Hops {
-    /// The median time of each hop; empty if no read could be followed.
-    pub(super) medians: Vec<(Hop, Nanos)>,
-    /// Largest error of the alignment of both ends' clocks; none if unknown.
-    pub(super) clock_error: Option<Nanos>,
 }
 
 /// One subject's slices, kind by kind.
@@ -116,29 +100,13 @@ pub(super) fn all(subjects: &mut Subjects<'_>, runtime: Nanos, show: bool) -> Re
     Ok(All { floor, direct: direct.figures(), tunnel: tunnel.figures() })
 }
 
-fn job(namespace: Namespace, workload: Workload, bytes: u32, depth: u32, runtime: Nanos) -> Job {
-    let range = namespace.blocks * u64::from(namespace.block_bytes);
-    Job {
-        namespace,
-        protected: Protected::No,
-        workload,
-        bytes,
-        depth,
-        rate: None,
-        runtime,
-        range,
-        verify: false,
-        seed: 1,
-    }
-}
-
 /// Writes the whole namespace once: memory that was never written is not there, and costs nothing
 /// to read.
 fn fill(session: &mut Session, namespace: Namespace) -> Result<(), Error> {
     let size = namespace.blocks * u64::from(namespace.block_bytes);
     let mut written = 0;
     while written < size {
-        let job = job(namespace, Workload::Write, 128 << 10, 8, Nanos::from_millis(50));
+        let job = Job::plain(namespace, Workload::Write, 128 << 10, 8, Nanos::from_millis(50));
         written += workload::run(session, job, |_, _| ())?.bytes;
     }
     Ok(())
@@ -161,7 +129,7 @@ fn session_round(
     slices.config_read.push(config_read);
     between()?;
     let mut run = |workload, bytes, depth| -> Result<workload::Report, Error> {
-        let report = workload::run(session, job(namespace, workload, bytes, depth, slice), |_, _| ())?;
+        let report = workload::run(session, Job::plain(namespace, workload, bytes, depth, slice), |_, _| ())?;
         between()?;
         match report.first_error {
             None => Ok(report),
@@ -173,33 +141,4 @@ fn session_round(
     slices.iops.push(run(Workload::RandRead, 4096, 32)?.iops());
     slices.mib_s.push(run(Workload::Read, 128 << 10, 8)?.mib_s());
     Ok(())
-}
-
-/// Follows 4 KiB reads of a session with time stamps, hop by hop.
-pub(super) fn hops(session: &mut Session, namespace: Namespace) -> Result<Hops, Error> {
-    let trace = Rc::new(RefCell::new(Trace::default()));
-    session.near_mut().watch().add(trace.clone());
-    let mut chains: Vec<Chain> = Vec::new();
-    let mut clock = None;
-    let give_up = session.now() + Nanos::from_secs(5);
-    while (chains.len() as u64) < TRACED && session.now() < give_up {
-        workload::run(
-            session,
-            job(namespace, Workload::RandRead, 4096, 1, Nanos::from_millis(50)),
-            |_, _| (),
-        )?;
-        clock = session
-            .near()
-            .and_then(assemblies::near::Near::upstream)
-            .and_then(|upstream| upstream.session(PortIndex(0))?.clock());
-        let observations = trace.borrow_mut().take();
-        if let Some(clock) = clock {
-            chains.extend(read_chains(&observations, clock));
-        }
-    }
-    session.near_mut().watch().clear();
-    let hop = |index: usize| chains.iter().map(|chain| chain[index]).collect::<Distribution>().median();
-    let hops = Hop::ALL.into_iter().enumerate().map(|(index, name)| (name, hop(index))).collect();
-    let medians = if chains.is_empty() { Vec::new() } else { hops };
-    Ok(Hops { medians, clock_error: clock.map(|clock| clock.error) })
 }

@@ -21,6 +21,7 @@ use crate::args::{ConfigCacheOption, DemoArgs, Dma, Extent, Secrets, Spin, Sprea
 use crate::commands::copy::Copy;
 use crate::commands::pieces::Nowhere;
 use crate::error::Error;
+use crate::hops;
 use crate::session::{Needs, Session};
 use child::Child;
 use measure::Subjects;
@@ -137,7 +138,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     // Attach once more, with time stamps on every frame.
     let mut stamped = Session::attach(&target, Needs { stamps: true, ..needs })?;
     let namespace = stamped.namespace(2)?;
-    let hops = measure::hops(&mut stamped, namespace)?;
+    let hops = hops::follow(&mut stamped, namespace)?;
     stamped.close()?;
     let over = match (described, network) {
         (Some(described), Some(network)) => {

@@ -1,15 +1,15 @@
 //! The demo's report: figures side by side, and a picture of where the time went.
 
-use assemblies::near::Hop;
 use engine::Nanos;
 use serde::Serialize;
 
-use super::measure::{All, Figures, Hops};
+use super::measure::{All, Figures};
 use super::network::{Carried, Described, Simulated};
 use crate::args::Carrier;
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
 use crate::error::Error;
+use crate::hops::Hops;
 use crate::picture;
 
 /// The result of writing data and reading it back.
@@ -111,7 +111,7 @@ impl Report {
                 floor: self.figures.floor.as_ref(),
                 direct: &self.figures.direct,
                 tunnel: &self.figures.tunnel,
-                hops: self.hops(),
+                hops: self.hops.pictured(),
                 clock_error_ns: self.hops.clock_error.map(Nanos::get),
                 over: self.over.as_ref().map(OverJson::from),
             })?;
@@ -132,24 +132,6 @@ impl Report {
         tunnel.saturating_sub(direct) / 2
     }
 
-    fn hops(&self) -> Vec<picture::Hop> {
-        let describe = |(hop, length): &(Hop, Nanos)| {
-            let (place, name) = match hop {
-                Hop::Issue => ("near", "command queued, doorbell sent"),
-                Hop::DoorbellDown => ("tunnel", "doorbell goes down"),
-                Hop::Dispatch => ("far", "controller asks for the command"),
-                Hop::FetchUp => ("tunnel", "its read goes up"),
-                Hop::HostMemory => ("near", "host memory answers"),
-                Hop::EntryDown => ("tunnel", "the command goes down"),
-                Hop::Controller => ("far", "controller and medium"),
-                Hop::DataUp => ("tunnel", "data and completion go up"),
-                Hop::Completion => ("near", "completion is seen"),
-            };
-            picture::Hop { place: place.into(), name: name.into(), length: *length }
-        };
-        self.hops.medians.iter().map(describe).collect()
-    }
-
     fn text(&self) -> String {
         let mut text = match (&self.figures.floor, &self.over) {
             (_, Some(over)) => self.over_text(over),
@@ -164,14 +146,14 @@ impl Report {
             true => "Lookahead: entries and data went along with their doorbells (--no-lookahead shows it without).\n",
             false => "Without lookahead: the far controller fetched entries and data, each when it wanted it.\n",
         });
-        if !self.hops.medians.is_empty() {
+        if !self.hops.times.is_empty() {
             let error = self.hops.clock_error.map(|error| format!(", clocks aligned to +/- {error}"));
             // With lookahead there would be no hop between the doorbell and the data.
             let without = if self.lookahead { " without lookahead" } else { "" };
             text.push_str(&format!(
                 "\nWhere the time of a 4 KiB read goes{without} (medians{}):\n\n{}",
                 error.unwrap_or_default(),
-                picture::draw(&self.hops())
+                picture::draw(&self.hops.pictured())
             ));
         }
         text

@@ -9,7 +9,7 @@ use live::drivers::measure::{Failure, Measured, Measurement, Mode, Output, SIZE_
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
 
-use crate::args::{MeasureArgs, RdmaAction, ServeArgs};
+use crate::args::{RdmaAction, RdmaMeasureArgs, ServeArgs};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, print, print_json, report_json, stay_on};
 use crate::distribution::Distribution;
 use crate::error::Error;
@@ -43,7 +43,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     outcome.map(|_| ()).map_err(|error| Error::Child { what: "the server of measurements", error })
 }
 
-fn measure(args: &MeasureArgs, mode: Mode) -> Result<(), Error> {
+fn measure(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
     let usual = if mode == Mode::Latency { PING_BYTES } else { BENCH_BYTES };
     let sizes: Vec<u32> = match args.all {
@@ -68,7 +68,7 @@ fn measure(args: &MeasureArgs, mode: Mode) -> Result<(), Error> {
 }
 
 /// Measures one size.
-fn one(args: &MeasureArgs, mode: Mode, size: u32) -> Result<Row, Error> {
+fn one(args: &RdmaMeasureArgs, mode: Mode, size: u32) -> Result<Row, Error> {
     // The first of a latency test warms up, and does not count.
     let iterations = args.iters + u32::from(mode == Mode::Latency);
     let verb = args.verb.into();
@@ -86,7 +86,7 @@ fn one(args: &MeasureArgs, mode: Mode, size: u32) -> Result<Row, Error> {
 /// Waits for what the measurement tells, to its end.
 fn follow(
     measurement: &mut Attached<Measurement>,
-    args: &MeasureArgs,
+    args: &RdmaMeasureArgs,
     test: Test,
     bar: &ProgressBar,
 ) -> Result<Result<Row, Failure>, Error> {

@@ -5,8 +5,8 @@ use std::path::Path;
 use engine::Nanos;
 use scenarios::timeline::{Figures, Row, Timeline};
 
-use super::plot::scale::{Range, decimal, linear, logarithmic};
 use crate::columns::{Column, to_parquet};
+use crate::drawing::scale::{Range, decimal, linear, logarithmic};
 use crate::drawing::{self, COLOURS, Colour, Drawing, GREY, PALE, Style, pixels};
 use crate::error::Error;
 

@@ -1,0 +1,234 @@
+//! `farlane measure`: the method of published measurements. Many samples of each of several sizes,
+//! idle and under load, of several devices in turn.
+
+mod page;
+mod picture;
+mod report;
+mod table;
+
+use engine::Nanos;
+use indicatif::ProgressBar;
+use live::drivers::controller::Url;
+use nvme::host::Namespace;
+
+use crate::args::{Direction, MeasureArgs, ReportForm, Workload};
+use crate::commands::{print, print_json};
+use crate::distribution::Distribution;
+use crate::error::Error;
+use crate::hops::{self, Hops};
+use crate::session::{Needs, Session};
+use crate::workload::{self, Job};
+use report::{Device, Point, Report, Sampled, What};
+
+/// Each device has its turn after this share of a point's time.
+const TURNS: u64 = 10;
+/// The longest and the shortest turn.
+const TURN: (Nanos, Nanos) = (Nanos::from_millis(20), Nanos::from_secs(1));
+/// A device that does not give the samples that were asked for is left after so many times the
+/// time of a point.
+const PATIENCE: u64 = 20;
+
+/// A device that is measured.
+struct Subject {
+    url: Url,
+    session: Session,
+    namespace: Namespace,
+}
+
+pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
+    let mut subjects = attach(args)?;
+    let points = points(args);
+    for subject in &subjects {
+        check(args, subject)?;
+    }
+    // What can't be written is told before hours of work, not after.
+    for (path, _) in &args.to {
+        std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(|error| Error::File { path: path.clone(), error })?;
+    }
+    let bar = match args.output.json {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::new((points.len() * subjects.len()) as u64 * TURNS),
+    };
+    let mut measured = Vec::new();
+    let mut interrupted = false;
+    for what in points {
+        match point(args, what, &mut subjects, &bar) {
+            Ok(samples) => measured.push(Point { what, samples }),
+            Err(Error::Interrupted) if !measured.is_empty() => {
+                interrupted = true;
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    bar.finish_and_clear();
+    let devices = devices(args, subjects, interrupted)?;
+    let report = Report::new(args, devices, measured, interrupted);
+    for (path, form) in &args.to {
+        write(&report, path, *form)?;
+    }
+    match args.output.json {
+        true => print_json(&report.json())?,
+        false => print(&report.text())?,
+    }
+    if interrupted { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+fn attach(args: &MeasureArgs) -> Result<Vec<Subject>, Error> {
+    let longest = args.sizes.iter().max().copied().unwrap_or_default();
+    let needs = Needs {
+        data_bytes: longest.saturating_mul(u64::from(args.load)).max(1 << 20),
+        depth: args.load,
+        round_trips: true,
+        ..Needs::default()
+    };
+    let mut subjects = Vec::<Subject>::new();
+    for url in std::iter::once(&args.target.url).chain(&args.beside) {
+        let session = Session::attach_to(url, &args.target, needs)?;
+        let namespace = session.namespace(args.namespace)?;
+        subjects.push(Subject { url: url.clone(), session, namespace });
+        keep_alive(&mut subjects)?;
+    }
+    Ok(subjects)
+}
+
+/// Shows the devices that wait that somebody is there.
+fn keep_alive(subjects: &mut [Subject]) -> Result<(), Error> {
+    subjects.iter_mut().try_for_each(|subject| subject.session.keep_alive())
+}
+
+/// What is measured: round trips first, then each direction and size, idle and under load.
+fn points(args: &MeasureArgs) -> Vec<What> {
+    let mut points = vec![What::RoundTrip];
+    for direction in &args.rw {
+        for bytes in &args.sizes {
+            // No size is above the longest transfer, which has 32 bits.
+            let bytes = u32::try_from(*bytes).unwrap_or(u32::MAX);
+            let depths = [1, args.load];
+            let depths = if args.load == 1 { &depths[..1] } else { &depths[..] };
+            points.extend(depths.iter().map(|depth| What::Command {
+                is_write: *direction == Direction::Write,
+                bytes,
+                depth: *depth,
+            }));
+        }
+    }
+    points
+}
+
+/// Checks that a device takes commands of all sizes.
+fn check(args: &MeasureArgs, subject: &Subject) -> Result<(), Error> {
+    let limit = subject.session.identity()?.transfer_bytes_max;
+    let block = subject.namespace.block_bytes;
+    for bytes in &args.sizes {
+        if *bytes == 0 || !bytes.is_multiple_of(block.into()) || *bytes > limit.into() {
+            let expected = format!("multiples of the block size {block} of {}, {limit} at most", subject.url);
+            return Err(Error::Range { what: "--sizes", value: *bytes, expected });
+        }
+    }
+    Ok(())
+}
+
+/// Measures a point of all devices, in turn.
+fn point(
+    args: &MeasureArgs,
+    what: What,
+    subjects: &mut [Subject],
+    bar: &ProgressBar,
+) -> Result<Vec<Sampled>, Error> {
+    let time = Nanos::from(args.time);
+    let turn = Nanos::new((time.get() / TURNS).clamp(TURN.0.get(), TURN.1.get()));
+    let patience = Nanos::new(time.get().saturating_mul(PATIENCE));
+    let mut sampled = vec![Sampled::default(); subjects.len()];
+    let is_done = |one: &Sampled| {
+        one.elapsed >= patience || (one.elapsed >= time && one.latency.count() >= args.samples)
+    };
+    bar.set_message(what.to_string());
+    while !sampled.iter().all(is_done) {
+        for at in 0..subjects.len() {
+            if !is_done(&sampled[at]) {
+                take(what, &mut subjects[at], turn, &mut sampled[at])?;
+                bar.inc((turn.get() * TURNS).div_ceil(time.get().max(1)).min(TURNS));
+                keep_alive(subjects)?;
+            }
+        }
+    }
+    Ok(sampled)
+}
+
+/// Takes samples of a device for the time of a turn.
+fn take(what: What, subject: &mut Subject, turn: Nanos, sampled: &mut Sampled) -> Result<(), Error> {
+    match what {
+        What::RoundTrip => {
+            let start = subject.session.now();
+            while subject.session.now() < start + turn {
+                sampled.latency.record(subject.session.probe()?.1);
+            }
+            sampled.elapsed += subject.session.now() - start;
+        }
+        What::Command { is_write, bytes, depth } => {
+            let workload = if is_write { Workload::RandWrite } else { Workload::RandRead };
+            let job = Job::plain(subject.namespace, workload, bytes, depth, turn);
+            let report = workload::run(&mut subject.session, job, |_, _| ())?;
+            if report.interrupted {
+                return Err(Error::Interrupted);
+            }
+            if let Some(first) = report.first_error {
+                return Err(Error::Asked { why: format!("{}: a command failed: {first}", subject.url) });
+            }
+            sampled.latency.merge(&report.latency);
+            sampled.elapsed += report.elapsed;
+            sampled.bytes += report.bytes;
+        }
+    }
+    Ok(())
+}
+
+/// Ends the sessions, and follows the reads of those that went through a tunnel hop by hop.
+fn devices(args: &MeasureArgs, subjects: Vec<Subject>, interrupted: bool) -> Result<Vec<Device>, Error> {
+    let mut devices = Vec::new();
+    for Subject { url, session, .. } in subjects {
+        let name = session.name();
+        let has_tunnel = hops::clock(&session).is_some();
+        if interrupted {
+            devices.push(Device { url, name, hops: None });
+            continue;
+        }
+        session.close()?;
+        let hops = if has_tunnel { Some(follow(args, &url)?) } else { None };
+        devices.push(Device { url, name, hops });
+    }
+    Ok(devices)
+}
+
+/// Attaches once more, with time stamps on every frame.
+fn follow(args: &MeasureArgs, url: &Url) -> Result<Hops, Error> {
+    let needs = Needs { stamps: true, ..Needs::default() };
+    let mut session = Session::attach_to(url, &args.target, needs)?;
+    let namespace = session.namespace(args.namespace)?;
+    let hops = hops::follow(&mut session, namespace)?;
+    session.close()?;
+    Ok(hops)
+}
+
+fn write(report: &Report, path: &std::path::Path, form: ReportForm) -> Result<(), Error> {
+    let fail = |error| Error::File { path: path.to_owned(), error };
+    match form {
+        ReportForm::Page => std::fs::write(path, page::html(report)).map_err(fail),
+        ReportForm::Csv => std::fs::write(path, table::csv(report)).map_err(fail),
+        ReportForm::Parquet => {
+            let bytes = table::parquet(report).map_err(|why| fail(std::io::Error::other(why)))?;
+            std::fs::write(path, bytes).map_err(fail)
+        }
+        ReportForm::Picture => picture::draw(report).write(path),
+    }
+}
+
+/// The samples of a device without what lies beyond three standard deviations.
+fn filtered(samples: &Distribution) -> Distribution {
+    samples.within_deviations(3.0)
+}

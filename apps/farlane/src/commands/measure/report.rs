@@ -1,0 +1,240 @@
+//! What was measured, as text and as JSON.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use engine::Nanos;
+use live::drivers::controller::Url;
+use serde_json::{Value, json};
+
+use super::filtered;
+use crate::args::MeasureArgs;
+use crate::distribution::Distribution;
+use crate::hops::Hops;
+use crate::picture;
+use crate::workload::rate;
+
+/// What a point measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A configuration read, or a Property Get of a fabric.
+    RoundTrip,
+    Command {
+        is_write: bool,
+        bytes: u32,
+        depth: u32,
+    },
+}
+
+impl What {
+    /// The operation, in a word for a table.
+    pub(super) const fn operation(self) -> &'static str {
+        match self {
+            Self::RoundTrip => "round trip",
+            Self::Command { is_write: false, .. } => "read",
+            Self::Command { is_write: true, .. } => "write",
+        }
+    }
+    /// Bytes of a command's data; 0 for a round trip.
+    pub(super) const fn bytes(self) -> u32 {
+        match self {
+            Self::RoundTrip => 0,
+            Self::Command { bytes, .. } => bytes,
+        }
+    }
+    pub(super) const fn depth(self) -> u32 {
+        match self {
+            Self::RoundTrip => 1,
+            Self::Command { depth, .. } => depth,
+        }
+    }
+}
+
+/// A number of bytes as people write it.
+pub(super) fn size(bytes: u32) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes if bytes.is_multiple_of(1024) => format!("{} KiB", bytes / 1024),
+        bytes => format!("{bytes} B"),
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RoundTrip => f.write_str("round trip"),
+            Self::Command { bytes, depth: 1, .. } => {
+                write!(f, "{} {}, idle", self.operation(), size(*bytes))
+            }
+            Self::Command { bytes, depth, .. } => {
+                write!(f, "{} {}, {depth} at once", self.operation(), size(*bytes))
+            }
+        }
+    }
+}
+
+/// The samples of one device at one point.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sampled {
+    pub(super) latency: Distribution,
+    pub(super) elapsed: Nanos,
+    pub(super) bytes: u64,
+}
+
+/// A point, with the samples of each device.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    pub(super) what: What,
+    pub(super) samples: Vec<Sampled>,
+}
+
+/// A device that was measured.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub(super) url: Url,
+    pub(super) name: String,
+    /// Where the time of its reads goes, if there is a tunnel.
+    pub(super) hops: Option<Hops>,
+}
+
+/// A measurement.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    /// When it ended, and on what machine.
+    pub(super) machine: Vec<(&'static str, String)>,
+    /// What was asked for, in words.
+    pub(super) method: String,
+    pub(super) devices: Vec<Device>,
+    pub(super) points: Vec<Point>,
+    pub(super) interrupted: bool,
+}
+
+/// What the file at `path` says of `key`, as `/proc/cpuinfo` does.
+fn proc(path: &str, key: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn machine() -> Vec<(&'static str, String)> {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let model = proc("/proc/cpuinfo", "model name").unwrap_or_default();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+    vec![
+        ("ended", humantime::format_rfc3339_seconds(SystemTime::now()).to_string()),
+        ("version", format!("farlane {}", env!("CARGO_PKG_VERSION"))),
+        ("kernel", kernel.trim().to_owned()),
+        ("processors", format!("{processors} × {model}")),
+        ("load average", load),
+        ("command", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+    ]
+}
+
+impl Report {
+    pub(super) fn new(
+        args: &MeasureArgs,
+        devices: Vec<Device>,
+        points: Vec<Point>,
+        interrupted: bool,
+    ) -> Self {
+        let turns = if devices.len() > 1 { ", and the devices had turns of a second at most" } else { "" };
+        let method = format!(
+            "At least {} samples and {} for each point{turns}. Round trips are configuration reads (Property \
+             Gets of a fabric). Commands go to random offsets, one at a time (idle) or {} at once. Latency runs \
+             from the submission to the completion as the host's driver sees it. Filtered figures leave out what \
+             lies further from the mean than three standard deviations.",
+            args.samples,
+            Nanos::from(args.time),
+            args.load
+        );
+        Self { machine: machine(), method, devices, points, interrupted }
+    }
+
+    /// Each point of each device.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&Device, What, &Sampled)> {
+        self.points.iter().flat_map(|point| {
+            self.devices.iter().zip(&point.samples).map(|(device, sampled)| (device, point.what, sampled))
+        })
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let device = |device: &Device| {
+            let hops = device.hops.as_ref().map(|hops| {
+                let times = hops.pictured().into_iter().zip(&hops.times);
+                let times = times.map(|(hop, (_, times))| json!({ "place": hop.place, "name": hop.name, "ns": times }));
+                json!({ "clock_error_ns": hops.clock_error.map(Nanos::get), "of_read_4k": times.collect::<Vec<_>>() })
+            });
+            json!({ "url": device.url.to_string(), "device": device.name, "hops": hops })
+        };
+        let row = |(device, what, sampled): (&Device, What, &Sampled)| {
+            let kept = filtered(&sampled.latency);
+            json!({ "url": device.url.to_string(), "operation": what.operation(), "bytes": what.bytes(),
+                "depth": what.depth(), "elapsed_s": std::time::Duration::from(sampled.elapsed).as_secs_f64(),
+                "rate": rate(sampled.latency.count(), sampled.elapsed), "latency_ns": sampled.latency,
+                "filtered_ns": kept, "left_out": sampled.latency.count() - kept.count() })
+        };
+        let machine: serde_json::Map<_, _> =
+            self.machine.iter().map(|(key, value)| (key.replace(' ', "_"), json!(value))).collect();
+        json!({ "machine": machine, "method": self.method, "interrupted": self.interrupted,
+            "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
+            "points": self.rows().map(row).collect::<Vec<_>>() })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for device in &self.devices {
+            text += &format!("{} ({})\n", device.url, device.name);
+            text += &format!(
+                "  {:26}{:>11}{:>12}{:>12}{:>12}{:>12}\n",
+                "", "samples", "mean", "filtered", "median", "p99"
+            );
+            for (_, what, sampled) in self.rows().filter(|(other, ..)| std::ptr::eq(*other, device)) {
+                let latency = &sampled.latency;
+                let mean = |of: &Distribution| format!("{:.3} µs", of.mean() / 1e3);
+                text += &format!(
+                    "  {:26}{:>11}{:>12}{:>12}{:>12}{:>12}\n",
+                    what.to_string(),
+                    latency.count(),
+                    mean(latency),
+                    mean(&filtered(latency)),
+                    latency.median().to_string(),
+                    latency.quantile(0.99).to_string()
+                );
+            }
+            if let Some(hops) = device.hops.as_ref().filter(|hops| !hops.times.is_empty()) {
+                let error = hops.clock_error.map(|error| format!(", clocks aligned to +/- {error}"));
+                text += &format!(
+                    "\n  a 4 KiB read without lookahead (medians{}):\n\n{}",
+                    error.unwrap_or_default(),
+                    picture::draw(&hops.pictured())
+                );
+            }
+            text += "\n";
+        }
+        if self.devices.len() == 2 {
+            text += &self.difference();
+        }
+        // A line for each sentence.
+        text + &self.method.replace(". ", ".\n") + "\n"
+    }
+
+    /// What the second device takes longer than the first.
+    fn difference(&self) -> String {
+        let mut text = format!("{} beside {} (medians)\n", self.devices[1].url, self.devices[0].url);
+        for point in &self.points {
+            let [first, second] = [0, 1].map(|at| point.samples[at].latency.median().get());
+            let more = second as f64 - first as f64;
+            let ranks = point.samples[0].latency.ranks(&point.samples[1].latency);
+            text += &format!(
+                "  {:26}{:>+12.3} µs{:>8.2} ×   longer in {:.0} % of pairs\n",
+                point.what.to_string(),
+                more / 1e3,
+                second as f64 / first.max(1) as f64,
+                ranks.greater * 100.0
+            );
+        }
+        text + "\n"
+    }
+}
