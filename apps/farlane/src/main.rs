@@ -2,16 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-/// Tells a person a line, on standard error, without waiting for whoever reads it.
-macro_rules! tell {
-    ($($told:tt)*) => { live::sys::telling::tell(format_args!($($told)*)) };
+/// Tells an event like `info!`, for what is told once of each thing that is given at the start.
+/// Lines that resemble each other are not taken for repetitions.
+macro_rules! note {
+    ($($told:tt)*) => { info!(each = true, $($told)*) };
 }
 
-/// Tells a person a line like `tell!`, for what is told once of each thing that is given at the
-/// start. Lines that resemble each other are not taken for repetitions.
-macro_rules! note {
-    ($($told:tt)*) => { live::sys::telling::note(format_args!($($told)*)) };
-}
+#[macro_use]
+extern crate tracing;
 
 mod args;
 mod capture;
@@ -21,6 +19,7 @@ mod distribution;
 mod drawing;
 mod error;
 mod exit;
+mod failure;
 mod hops;
 mod metrics;
 mod picture;
@@ -28,7 +27,6 @@ mod protected;
 mod session;
 mod workload;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -46,12 +44,26 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 fn main() -> ExitCode {
     // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of saying what
     // an offset is.
-    let matches =
-        with_negative_numbers(Cli::command()).try_get_matches().unwrap_or_else(|error| refuse(&error));
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| refuse(&error));
+    let matches = with_negative_numbers(Cli::command())
+        .try_get_matches()
+        .unwrap_or_else(|error| failure::refuse(&error));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| failure::refuse(&error));
     // The subcommand's arguments, in the order in which they were given.
     let given = matches.subcommand().map_or(&matches, |(_, given)| given);
-    let result = match cli.command {
+    let log = cli.log;
+    let result = log.begin(cli.command.is_service()).and_then(|()| run(cli.command, given));
+    match result {
+        Ok(()) => {
+            live::sys::telling::flush();
+            exit::Exit::Done.into()
+        }
+        Err(error) => failure::end(&error, log.form),
+    }
+}
+
+/// Runs a subcommand with its arguments in the order in which they were `given`.
+fn run(command: Command, given: &clap::ArgMatches) -> Result<(), error::Error> {
+    match command {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Export(args) if !args.recorded.recording.is_empty() => {
             commands::record::export::run(&args.recorded, args.output.json)
@@ -72,6 +84,7 @@ fn main() -> ExitCode {
         Command::Key(action) => commands::key::run(&action),
         Command::Status(args) => commands::status::run(&args),
         Command::List(args) => commands::list::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Trace(action) => commands::trace::run(&action),
         Command::Tsn(args) => commands::tsn::run(&args),
@@ -87,38 +100,5 @@ fn main() -> ExitCode {
         Command::Man(args) => commands::man::run(&args),
         Command::Rdma(action) => commands::rdma::run(&action),
         Command::FloorServer(args) => commands::floor_server::run(&args),
-    };
-    let Err(error) = result else {
-        live::sys::telling::flush();
-        return exit::Exit::Done.into();
-    };
-    let code = error.exit();
-    live::sys::telling::tell_last(report(&error));
-    code.into()
-}
-
-/// The text of an error, in the form of errors about arguments: what is wrong, then what to do.
-fn report(error: &error::Error) -> String {
-    match miette::Diagnostic::help(error) {
-        Some(help) => format!("error: {error}\n\n  help: {help}"),
-        None => format!("error: {error}"),
     }
-}
-
-/// Ends the program with what is wrong with its arguments, or with the help that was asked for. The
-/// parsers of numbers don't say what they expect, so their messages are replaced.
-fn refuse(error: &clap::Error) -> ! {
-    if error.kind() == clap::error::ErrorKind::ValueValidation {
-        let styled = error.render();
-        let text = match std::io::stderr().is_terminal() {
-            true => styled.ansi().to_string(),
-            false => styled.to_string(),
-        };
-        let text = text.replace("invalid digit found in string", "expected a whole number, such as 1");
-        let text =
-            text.replace("cannot parse integer from empty string", "expected a whole number, such as 1");
-        eprint!("{text}");
-        std::process::exit(error.exit_code());
-    }
-    error.exit()
 }

@@ -387,7 +387,7 @@ impl Session {
         self.controller.close().map_err(AttachError::Io)?;
         let Some((path, captured)) = self.captured else { return Ok(()) };
         let (written, lost) = captured.finish(&path)?;
-        tell!("farlane: {written} packets are in {}, {lost} were lost", path.display());
+        info!("{written} packets are in {}, {lost} were lost", path.display());
         Ok(())
     }
 }
@@ -408,7 +408,7 @@ fn tap(controller: &mut Controller, path: &Path, url: &Url) -> Result<Captured, 
 fn act_on(event: Event) -> Result<Option<Completed>, Error> {
     match event {
         Event::Completed(completed) => return Ok(Some(completed)),
-        Event::Here(Some(news)) | Event::Away(news) | Event::News(news) => tell!("farlane: {news}"),
+        Event::Here(Some(news)) | Event::Away(news) | Event::News(news) => info!("{news}"),
         Event::Failed(failure) => return Err(AttachError::Failed(failure).into()),
         Event::Here(None) | Event::Probed(_) => {}
     }

@@ -312,7 +312,7 @@ fn found_behind_a_break() -> Value {
     sleep(Duration::from_secs(2));
     relay.join();
     let (mut found, _) = lspci.json();
-    found[0].take()
+    found["roots"][0].take()
 }
 
 #[test]

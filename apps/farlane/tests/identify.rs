@@ -52,7 +52,7 @@ fn lspci_draws_a_branch_for_each_far_end() {
 fn lspci_tells_machines_what_it_found() {
     let far = Export::start(&["--ram", "64MiB"]);
     let list = json(&["lspci", "--json", &far.url()]);
-    let root = &list[0];
+    let root = &list["roots"][0];
     assert_eq!((root["bdf"].as_str(), root["class"].as_str()), (Some("00:00.0"), Some("060400")));
     let upstream = &root["children"][0];
     assert_eq!(upstream["name"], "Farlane Switch Upstream Port");
@@ -71,7 +71,7 @@ fn lspci_tells_machines_what_it_found() {
     let shadow = &root["shadow"];
     assert!(shadow["reads_near"].as_u64().unwrap() > 20 && shadow["shown"].as_u64().unwrap() > 0, "{shadow}");
     assert_eq!(shadow["retries"], 0);
-    assert_eq!(json(&["lspci", "--json", "--no-shadow", &far.url()])[0]["shadow"], Value::Null);
+    assert_eq!(json(&["lspci", "--json", "--no-shadow", &far.url()])["roots"][0]["shadow"], Value::Null);
 }
 
 fn empty() -> Value {

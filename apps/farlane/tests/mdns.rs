@@ -25,7 +25,7 @@ fn a_discovery_service_is_announced_and_found() {
         command
     });
     let words = ["discover", "--mdns", "--interface", "127.0.0.1", "--mdns-port", &port, "--search", "2s"];
-    let search = || json(&[&words[..], &["--json"]].concat()).as_array().unwrap().clone();
+    let search = || json(&[&words[..], &["--json"]].concat())["controllers"].as_array().unwrap().clone();
     let mut found: Vec<Value> = Vec::new();
     wait_until("the discovery service is found", || {
         found = search();

@@ -111,7 +111,8 @@ fn use_namespace(provider: Provider) {
         format!("nvme-tcp://{}", stage.tcp),
     ] {
         let found = json(&["discover", &at, "--json"]);
-        let ports: Vec<_> = found.as_array().unwrap().iter().filter(|one| one["subnqn"] == NQN).collect();
+        let ports: Vec<_> =
+            found["records"].as_array().unwrap().iter().filter(|one| one["subnqn"] == NQN).collect();
         assert_eq!(ports.len(), 2, "{found}");
         assert_eq!((&ports[0]["trtype"], &ports[1]["trtype"]), (&"tcp".into(), &"rdma".into()));
         assert_eq!(ports[1]["rdma_prtype"], provider.listed());

@@ -25,14 +25,20 @@ fn measure(server: &str, options: &[&str]) {
     for verb in ["send", "write", "read"] {
         let given = [&[server, "--verb", verb, "--iters", "200", "--json"][..], options].concat();
         let found = json(&[&["rdma", "ping"][..], &given[..]].concat());
-        assert_eq!((&found[0]["verb"], &found[0]["iterations"]), (&verb.into(), &200.into()), "{found}");
-        let at = |name: &str| found[0]["latency_ns"][name].as_f64().unwrap();
-        let least = found[0]["t_min_ns"].as_f64().unwrap();
+        assert_eq!(
+            (&found["rows"][0]["verb"], &found["rows"][0]["iterations"]),
+            (&verb.into(), &200.into()),
+            "{found}"
+        );
+        let at = |name: &str| found["rows"][0]["latency_ns"][name].as_f64().unwrap();
+        let least = found["rows"][0]["t_min_ns"].as_f64().unwrap();
         assert!(0.0 < least && least <= at("p50") && at("p50") <= at("max"), "{found}");
         for size in ["1", "4k", "1MiB"] {
             let found = json(&[&["rdma", "bench"][..], &given[..], &["--size", size]].concat());
-            let (average, peak) =
-                (found[0]["mib_s"].as_f64().unwrap(), found[0]["peak_mib_s"].as_f64().unwrap());
+            let (average, peak) = (
+                found["rows"][0]["mib_s"].as_f64().unwrap(),
+                found["rows"][0]["peak_mib_s"].as_f64().unwrap(),
+            );
             assert!(0.0 < average && average <= peak, "{found}");
         }
     }

@@ -6,11 +6,13 @@ mod completion_timeout;
 mod config_cache;
 mod demo;
 mod dma;
+mod doctor;
 mod emulate;
 mod explain;
 mod export;
 mod floor_server;
 mod guest;
+mod log;
 mod lookahead;
 mod manual;
 mod measure;
@@ -56,11 +58,13 @@ pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
 pub(crate) use demo::{Carrier, DemoArgs};
 pub(crate) use dma::{Dma, Reach};
+pub(crate) use doctor::{DoctorArgs, Purpose};
 pub(crate) use emulate::EmulateArgs;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use export::ExportArgs;
 pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
+pub(crate) use log::LogForm;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use measure::{Direction, MeasureArgs, ReportForm};
@@ -107,6 +111,8 @@ pub(crate) use tsn::{PlanArgs, TsnAction};
     farlane export --listen 127.0.0.1:4430 --ram 1GiB\n  \
     farlane lspci -t tcp://127.0.0.1:4430")]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) log: log::LogArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -206,6 +212,11 @@ pub(crate) enum Command {
     /// List the running farlane daemons of this user, with what they offer and their sockets
     #[command(after_help = status::LIST_EXAMPLE)]
     List(ListArgs),
+    /// Look at what this machine has and lacks for each command, and say what to do about it.
+    ///
+    /// The command ends with status 1 if something is missing for a PURPOSE that is named
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Make a key, show its fingerprint, or remember the key of a far end
     #[command(subcommand, after_help = trust::EXAMPLES)]
     Key(KeyAction),
@@ -257,6 +268,19 @@ pub(crate) enum Command {
     /// Run the far side of a floor measurement: raw TCP without a protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),
+}
+
+impl Command {
+    /// Whether the command goes on until it is ended, and others rely on it meanwhile.
+    pub(crate) fn is_service(&self) -> bool {
+        match self {
+            Self::Export(args) => args.recorded.recording.is_empty(),
+            Self::Target(args) => args.action.is_none(),
+            Self::Record(args) => args.action.is_none(),
+            Self::Attach(_) | Self::Device(_) | Self::Emulate(_) => true,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Args)]
@@ -442,8 +466,8 @@ pub(crate) struct LspciArgs {
     #[arg(short = 't', long)]
     pub(crate) tree: bool,
     /// Show more details of each function
-    #[arg(short = 'v', long)]
-    pub(crate) verbose: bool,
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     /// Give up if the far end is not there, or not back after a loss, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,

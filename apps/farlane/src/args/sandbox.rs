@@ -46,10 +46,10 @@ impl Sandbox {
         needs.folders.extend(self.allow_path.iter().cloned());
         needs.changes_user = self.user.is_some();
         match sandbox::confine(&needs).map_err(Error::Sandbox)? {
-            Enforced::Whole => {}
-            Enforced::Part => tell!("farlane: this kernel's Landlock is old: it confines in part"),
+            Enforced::Whole => debug!("this process is confined to what it needs"),
+            Enforced::Part => warn!("this kernel's Landlock is old: it confines in part"),
             Enforced::Nothing => {
-                tell!("farlane: this kernel has no Landlock: every file of the user is within reach");
+                warn!("this kernel has no Landlock: every file of the user is within reach");
             }
         }
         Ok(())

@@ -214,7 +214,7 @@ fn identity(path: Option<PathBuf>) -> Result<Identity, Error> {
     let path = path.unwrap_or_else(Identity::default_path);
     let (identity, made) = Identity::keep(&path)?;
     if made {
-        tell!("farlane: made a new key in {}: {}", path.display(), identity.fingerprint());
+        info!("made a new key in {}: {}", path.display(), identity.fingerprint());
     }
     Ok(identity)
 }

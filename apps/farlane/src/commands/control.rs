@@ -68,7 +68,7 @@ pub(crate) fn bind(kind: &str, given: Option<&PathBuf>) -> Result<Option<Control
         Ok(control) => Ok(Some(control)),
         Err(error) if given.is_some() => Err(Error::Bind { path, error }),
         Err(error) => {
-            note!("farlane: no control socket at {}: {error}; choose one with --control", path.display());
+            warn!(each = true, "no control socket at {}: {error}; choose one with --control", path.display());
             Ok(None)
         }
     }

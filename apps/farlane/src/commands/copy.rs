@@ -1,5 +1,6 @@
 //! `farlane read` and `farlane write`: copy bytes between a namespace and a file, like dd.
 
+use live::sys::telling;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::args::{Extent, ReadArgs, Target, WriteArgs};
 use crate::commands::pieces::{Ahead, Behind, Piece, Sink, Source};
-use crate::commands::{print, print_json};
+use crate::commands::{json_line, print, print_json};
 use crate::error::Error;
 use crate::protected::Protected;
 use crate::session::{Needs, Session};
@@ -151,12 +152,12 @@ fn report(
             if !to_stderr {
                 return print_json(&object);
             }
-            serde_json::to_string(&object).map_err(|error| Error::Output(error.into()))?
+            json_line(&object)?
         }
         false => format!("{bytes} bytes {verb} in {elapsed}, {mib_s:.1} MiB/s\nsha256 {sha256}"),
     };
     match to_stderr {
-        true => tell!("{text}"),
+        true => telling::show(text + "\n"),
         false => print(&format!("{text}\n"))?,
     }
     Ok(())

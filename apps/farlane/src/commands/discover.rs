@@ -118,7 +118,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     controller.close().map_err(AttachError::Io)?;
     let records: Vec<Record> = entries.iter().map(Record::of).collect();
     if args.output.json {
-        return print_json(&records);
+        return print_json(&json!({ "records": records }));
     }
     let mut text = format!("{} at {}\n", plural(records.len()), url.paths.join(", "));
     for record in &records {
@@ -149,7 +149,7 @@ fn search(args: &DiscoverArgs) -> Result<(), Error> {
                 "traddr": one.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>(),
             })
         };
-        return print_json(&found.iter().map(of).collect::<Vec<_>>());
+        return print_json(&json!({ "controllers": found.iter().map(of).collect::<Vec<_>>() }));
     }
     let mut text = String::new();
     for one in &found {

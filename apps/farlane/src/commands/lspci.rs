@@ -37,9 +37,9 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
         let mut root = function_json(&topology.root, &topology);
         // Counts of the config cache, over all far ends below this root.
         root["shadow"] = json!(shadow);
-        return print_json(&[root]);
+        return print_json(&json!({ "roots": [root] }));
     }
-    print(&match (args.tree, args.verbose) {
+    print(&match (args.tree, args.verbose > 0) {
         (true, names) => lspci::tree(&topology, names),
         (false, true) => lspci::verbose(&topology),
         (false, false) => lspci::plain(&topology),
@@ -53,7 +53,7 @@ fn tell_missing(args: &LspciArgs, topology: &Topology) {
         |function: &&Function| function.express.is_some_and(|it| it.port_type == Express::DOWNSTREAM);
     for (url, port) in args.urls.iter().zip(topology.functions().filter(is_downstream)) {
         if port.children.is_empty() {
-            tell!("farlane: {url} is not there: the slot below {} is empty", port.bdf);
+            warn!("{url} is not there: the slot below {} is empty", port.bdf);
         }
     }
 }

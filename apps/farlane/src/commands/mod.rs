@@ -8,6 +8,7 @@ pub(crate) mod copy;
 pub(crate) mod demo;
 pub(crate) mod device;
 pub(crate) mod discover;
+pub(crate) mod doctor;
 pub(crate) mod emulate;
 pub(crate) mod export;
 mod fields;
@@ -47,16 +48,40 @@ pub(crate) const OPENED_BY_NAMESPACE: usize = 6;
 /// Descriptors of a listener, or of a thread's loop.
 pub(crate) const OPENED_BY_LISTENER: usize = 3;
 
-/// Prints `value` as one line of JSON.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
-    let text = serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?;
-    print(&format!("{text}\n"))
+/// The version of what is printed as JSON. It changes when a name or the meaning of one does; new
+/// names may come without a change. docs/schemas describes it.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+/// What is printed as JSON, with the version of its schema.
+#[derive(serde::Serialize)]
+struct Versioned<'a, T> {
+    schema_version: u32,
+    #[serde(flatten)]
+    value: &'a T,
 }
 
-/// Reports `value` as one line of JSON, without waiting for whoever reads that line.
+/// `value`, which has names, and the version of its schema as one line of JSON.
+pub(crate) fn json_line(value: &impl serde::Serialize) -> Result<String, Error> {
+    let versioned = Versioned { schema_version: SCHEMA_VERSION, value };
+    serde_json::to_string(&versioned).map_err(|error| Error::Output(error.into()))
+}
+
+/// Prints `value`, which has names, as one line of JSON.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
+    print(&format!("{}\n", json_line(value)?))
+}
+
+/// Reports `value`, which has names, as one line of JSON, without waiting for whoever reads that
+/// line.
 pub(crate) fn report_json(value: &impl serde::Serialize) -> Result<(), Error> {
-    live::sys::telling::report(serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?);
+    live::sys::telling::report(json_line(value)?);
     Ok(())
+}
+
+/// Prints `value` as nvme-cli would: names and their meaning are that program's.
+pub(crate) fn print_json_of_nvme_cli(value: &impl serde::Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?;
+    print(&format!("{text}\n"))
 }
 
 /// Prints `text`. If the reader has gone away (`| head`), ends the program quietly.

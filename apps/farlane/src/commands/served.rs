@@ -80,7 +80,7 @@ pub(crate) fn restore(
 ) -> Result<Config, Error> {
     let restored = ssd::restore(store, saved, config, origin)?;
     for note in &restored.notes {
-        note!("farlane: state {}: {note}", store.path().display());
+        note!("state {}: {note}", store.path().display());
     }
     // Whether the state can be kept at all is better known before anybody relies on it.
     store.wait(store.put(ssd::SECTION, &restored.state))?;
@@ -124,7 +124,7 @@ impl Given {
         for address in &served.vfio {
             let controller = controllers::open(clock, *address, report_controller)
                 .map_err(|error| Error::Vfio { error })?;
-            tell!("farlane: {address} was taken by {}", controller.way());
+            info!("{address} was taken by {}", controller.way());
             let extents = controller.extents().to_vec();
             let medium = self.media.add(controller);
             for (index, extent) in (1..).zip(extents) {
@@ -185,7 +185,7 @@ pub(crate) fn open_file(
 ) -> Result<FileMedium, Error> {
     let file = open(path, &Options { size, block: block.alignment(), readonly, ..Options::default() })?;
     for note in file.notes() {
-        note!("farlane: {}: {note}", path.display());
+        note!("{}: {note}", path.display());
     }
     Ok(file)
 }
@@ -199,7 +199,7 @@ pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<
         namespace: spec.namespace.map(NamespaceId),
         hold: spec.url.hold(spec.hold.into()),
     };
-    let opened = remote::open(clock, place, patience, |what| tell!("farlane: {what}"));
+    let opened = remote::open(clock, place, patience, |what| warn!("{what}"));
     opened.map_err(|error| match error {
         remote::OpenError::Attach(error) => error.into(),
         remote::OpenError::Namespace(why) => Error::FarNamespace { why },
@@ -260,5 +260,5 @@ fn machine() -> String {
 
 /// Tells a person what a controller of this machine reports.
 fn report_controller(notice: controllers::Notice) {
-    tell!("farlane: the SSD: {notice}");
+    warn!("the SSD: {notice}");
 }

@@ -6,7 +6,7 @@ use nvme::wire::log::{LogPage, SmartLog};
 
 use super::fields::{Fields, celsius};
 use crate::args::TargetArgs;
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 use crate::session::{Needs, Session};
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<(), Error> {
     session.close()?;
     let fields = fields(&log);
     if args.output.json {
-        return print_json(&fields);
+        return print_json_of_nvme_cli(&fields);
     }
     print(&format!("SMART / health of the controller {name} at {}\n{}", args.target.url, fields.table()))
 }

@@ -2,6 +2,7 @@
 
 mod carrier;
 mod conversion;
+mod ending;
 
 use std::io;
 use std::path::PathBuf;
@@ -14,8 +15,6 @@ use live::sys::unix::BindError;
 use miette::Diagnostic;
 use nvme::wire::Status;
 use thiserror::Error as ThisError;
-
-use crate::exit::Exit;
 
 pub(crate) use carrier::CarrierError;
 
@@ -488,83 +487,22 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane --help lists the commands"))]
     NoPage { name: String },
 
+    #[error("RUST_LOG: {0}")]
+    #[diagnostic(help(
+        "it wants levels, for all or by module, such as info or farlane=debug,quinn_proto=warn"
+    ))]
+    LogFilter(String),
+
+    #[error("--log journal: {0}")]
+    #[diagnostic(help("without systemd's journal on this machine, --log text or --log json is left"))]
+    Journal(io::Error),
+
+    #[error("this machine lacks {missing} of the things that were asked for")]
+    #[diagnostic(help("below each of them is what to do"))]
+    Lacking { missing: usize },
+
     #[error("interrupted")]
     Interrupted,
-}
-
-impl Error {
-    /// The error that `command` was not taken.
-    pub(crate) const fn refused(command: &'static str, error: SubmitError) -> Self {
-        match error {
-            SubmitError::Pcie(_) => Self::Submit { command, error },
-            SubmitError::Fabrics(_) | SubmitError::FabricsAdmin(_) => Self::FabricsCommand { command, error },
-        }
-    }
-
-    /// How the process ends with this error.
-    pub(crate) const fn exit(&self) -> Exit {
-        match self {
-            Self::Open(_)
-            | Self::State(_)
-            | Self::PoolWithoutState { .. }
-            | Self::TwoStates { .. }
-            | Self::Vfio { .. }
-            | Self::NothingToExport { .. }
-            | Self::OneSerial { .. }
-            | Self::Tcp(_)
-            | Self::TooManyPaths { .. }
-            | Self::WhosePath { .. }
-            | Self::NoSecrets
-            | Self::NewSecret { .. }
-            | Self::NothingToAllow { .. }
-            | Self::ExposedSubsystem { .. }
-            | Self::TooManyTlsKeys { .. }
-            | Self::NoSpread { .. }
-            | Self::NothingToVerify { .. }
-            | Self::GivenTwice { .. }
-            | Self::Terminal
-            | Self::Key(_)
-            | Self::KnownEnds(_)
-            | Self::Admission(_)
-            | Self::Exposed { .. }
-            | Self::SomebodyElse(_)
-            | Self::Trust(_)
-            | Self::Bind {
-                error: BindError::TooLong(_) | BindError::NotASocket | BindError::NoDirectory(_),
-                ..
-            }
-            | Self::OneDevice { .. }
-            | Self::Config { .. }
-            | Self::Simulation(_)
-            | Self::Link { .. }
-            | Self::Connect { .. }
-            | Self::NoNamespaceFile { .. }
-            | Self::NoNetworkAdmin { .. }
-            | Self::Interface { .. }
-            | Self::NoNamespace { .. }
-            | Self::NoNamespaces { .. }
-            | Self::Processor(_)
-            | Self::FarNamespace { .. }
-            | Self::Overwritten { .. }
-            | Self::Ring { .. }
-            | Self::RecordUrl { .. }
-            | Self::FeedsItself { .. }
-            | Self::TwoInputs
-            | Self::OverItself { .. }
-            | Self::BehindEnd { .. }
-            | Self::Each { .. }
-            | Self::Raw { .. }
-            | Self::WhichDaemon { .. }
-            | Self::WithoutForce { .. }
-            | Self::NothingToTrace { .. }
-            | Self::DataDirection { .. }
-            | Self::NoPage { .. }
-            | Self::Range { .. } => Exit::Wrong,
-            Self::Interrupted => Exit::Interrupted,
-            Self::Carrier(error) => error.exit(),
-            _ => Exit::Failed,
-        }
-    }
 }
 
 /// Why it is not clear which daemon is meant.

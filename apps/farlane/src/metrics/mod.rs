@@ -39,6 +39,6 @@ pub(crate) fn serve(
         figures(&mut page).then(|| page.text())
     };
     let bound = server::serve(address, text).map_err(|error| Error::Metrics { address, error })?;
-    note!("farlane: figures at http://{bound}/metrics");
+    note!("figures at http://{bound}/metrics");
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! The operating system's own things, each behind a safe interface.
 //!
 //! [`descriptors`] decides who goes without when descriptors run out, and [`memory`] how much
-//! memory to use for others. [`entropy`] makes names and secrets that nobody can guess. [`telling`]
-//! tells people what happens without waiting for a reader. [`secrets`] keeps keys out of core
-//! dumps. [`sandbox`] gives up what a process does not need. [`service`] talks to the service
-//! manager. [`shared`] is memory that another process shares with this one, and [`doorbells`] a
-//! page of registers that two processes share. [`vfio`] hands a PCI function of this machine to
-//! this process.
+//! memory to use for others. [`machine`] tells what the machine allows. [`entropy`] makes names and
+//! secrets that nobody can guess. [`telling`] tells people what happens without waiting for a
+//! reader. [`secrets`] keeps keys out of core dumps. [`sandbox`] gives up what a process does not
+//! need. [`service`] talks to the service manager. [`shared`] is memory that another process shares
+//! with this one, and [`doorbells`] a page of registers that two processes share. [`vfio`] hands a
+//! PCI function of this machine to this process.
 
 pub mod clock;
 pub(crate) mod datagrams;
@@ -16,6 +16,7 @@ pub mod doorbells;
 pub mod entropy;
 mod faults;
 pub(crate) mod lock;
+pub mod machine;
 pub mod memory;
 pub(crate) mod option;
 pub(crate) mod packet_ring;

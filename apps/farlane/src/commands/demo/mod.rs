@@ -6,6 +6,7 @@ mod measure;
 mod network;
 mod report;
 
+use live::sys::telling;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let say = |text: &str| {
         if !args.output.json {
-            tell!("{text}");
+            telling::show(format!("{text}\n"));
         }
     };
     let source = match &args.file {

@@ -103,7 +103,7 @@ impl<C: Told> Shown<C> {
         if std::io::stderr().is_terminal() {
             telling::show("\r\x1b[K".to_owned());
         }
-        tell!("farlane: the emulated network has ended");
+        info!("the emulated network has ended");
         telling::report(format!("{}\nwritten after their time in the model: {late}", counters.words()));
         Ok(())
     }

@@ -51,8 +51,8 @@ pub(super) fn run(args: &EmulateArgs, connect: &str, link: &Link) -> Result<(), 
 fn report(event: &Event) {
     match event {
         Event::Tick | Event::Written(_) => {}
-        Event::Accepted(peer) => tell!("farlane: {peer}: connected"),
-        Event::Refused(peer, error) => tell!("farlane: {peer}: refused: the other end: {error}"),
+        Event::Accepted(peer) => info!(%peer, "{peer}: connected"),
+        Event::Refused(peer, error) => warn!(%peer, "{peer}: refused: the other end: {error}"),
         Event::Ended(peer, why) => {
             let why = match why {
                 network_models::tcp::Gone::Closed => "closed",
@@ -60,12 +60,12 @@ fn report(event: &Event) {
                 network_models::tcp::Gone::Reset => "reset",
                 network_models::tcp::Gone::TimedOut => "timed out in the modelled network",
             };
-            tell!("farlane: {peer}: {why}");
+            info!(%peer, "{peer}: {why}");
         }
-        Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
+        Event::AcceptFailed(error) => warn!("a connection could not be accepted: {error}"),
         Event::TooMany(peer) => {
             let most = network_models::network::CONNECTIONS_MAX;
-            tell!("farlane: {peer}: refused: there are {most} connections already");
+            warn!(%peer, "{peer}: refused: there are {most} connections already");
         }
     }
 }

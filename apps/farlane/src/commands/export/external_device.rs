@@ -106,7 +106,7 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
     service::ready(&format!("the device at {}", path.display()));
     reactor.serve();
     reactor.run(&mut driver).map_err(child)?;
-    tell!("farlane: the far end has shut down");
+    info!("the far end has shut down");
     Ok(())
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     }
     drop(drivers);
     finish(stores)?;
-    tell!("farlane: the far end has shut down");
+    info!("the far end has shut down");
     Ok(())
 }
 
@@ -224,14 +224,15 @@ impl Places {
     fn warn(&self, what: &str) {
         let addresses = core::iter::once(self.tcp).chain(self.quic);
         match addresses.into_iter().find(|address| !address.ip().is_loopback()) {
-            _ if self.is_closed => note!("farlane: only hosts with an admitted key reach {what}"),
+            _ if self.is_closed => note!("only hosts with an admitted key reach {what}"),
             Some(address) => {
-                note!(
-                    "farlane: whoever reaches {address} owns {what}: nobody is asked who they are (--insecure)"
+                warn!(
+                    each = true,
+                    "whoever reaches {address} owns {what}: nobody is asked who they are (--insecure)"
                 );
             }
             None => {
-                note!("farlane: only this machine can reach {}; nobody is asked who they are", self.tcp);
+                note!("only this machine can reach {}; nobody is asked who they are", self.tcp);
             }
         }
     }
@@ -243,17 +244,17 @@ fn report(event: Event) {
     match event {
         // Port scanners and health checks connect and say nothing, so nothing is said of them.
         Event::Link(_, tunnel::Event::HandshakeFailed(HandshakeError::Disconnected)) | Event::Notify(_) => {}
-        Event::Link(peer, event) => tell!("farlane: {}{event}", from(peer)),
-        Event::Admission(Ok(())) => tell!("farlane: the list of admitted hosts was read again"),
-        Event::Admission(Err(error)) => tell!("farlane: {error}; the former list stays in force"),
-        Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
-        Event::State(notice) => tell!("farlane: {notice}"),
-        Event::ExternalDevice(event) => tell!("farlane: {event}"),
+        Event::Link(peer, event) => info!("{}{event}", from(peer)),
+        Event::Admission(Ok(())) => info!("the list of admitted hosts was read again"),
+        Event::Admission(Err(error)) => warn!("{error}; the former list stays in force"),
+        Event::AcceptFailed(error) => warn!("a connection could not be accepted: {error}"),
+        Event::State(notice) => warn!("{notice}"),
+        Event::ExternalDevice(event) => info!("{event}"),
         Event::NoServer(error) => {
-            tell!("farlane: nobody serves the device: {error}; trying again until somebody does");
+            warn!("nobody serves the device: {error}; trying again until somebody does");
         }
         Event::NoDescriptors(error) => {
-            tell!("farlane: there are no descriptors for the device's interrupts: {error}");
+            warn!("there are no descriptors for the device's interrupts: {error}");
         }
     }
 }

@@ -45,11 +45,11 @@ pub(crate) fn tell_commands(of: Statistics) {
     let Statistics { commands, pushed, fetches, .. } = of;
     let from_buffer = "from the controller memory buffer";
     match (pushed, fetches) {
-        (0, 0) => note!("farlane: the controller executed {commands} commands"),
-        (0, _) => note!("farlane: the controller executed {commands} commands, fetched by {fetches} reads"),
-        (_, 0) => note!("farlane: the controller executed {commands} commands, all {from_buffer}"),
+        (0, 0) => note!("the controller executed {commands} commands"),
+        (0, _) => note!("the controller executed {commands} commands, fetched by {fetches} reads"),
+        (_, 0) => note!("the controller executed {commands} commands, all {from_buffer}"),
         _ => note!(
-            "farlane: the controller executed {commands} commands: {pushed} {from_buffer}, the others fetched by {fetches} reads"
+            "the controller executed {commands} commands: {pushed} {from_buffer}, the others fetched by {fetches} reads"
         ),
     }
 }
@@ -66,20 +66,16 @@ pub(crate) fn conclude<D: 'static>(
     let (ours, root) = (guest.statistics(), guest.root().statistics());
     let timeouts = guest.root().requester_statistics().timeouts;
     let outside = ours.reads_refused + ours.writes_dropped;
-    tell!(
-        "farlane: {} accesses to the configuration space, {} to registers, {} doorbells in shared memory;",
-        ours.config_accesses,
-        ours.bar_accesses,
-        ours.rings
+    info!(
+        "{} accesses to the configuration space, {} to registers, {} doorbells in shared memory;",
+        ours.config_accesses, ours.bar_accesses, ours.rings
     );
-    tell!(
-        "farlane: {} reads and {} writes of the guest's memory, {outside} of them outside of it; {} interrupts;",
-        root.memory_reads,
-        root.memory_writes,
-        ours.signals
+    info!(
+        "{} reads and {} writes of the guest's memory, {outside} of them outside of it; {} interrupts;",
+        root.memory_reads, root.memory_writes, ours.signals
     );
-    tell!(
-        "farlane: {} round trips: {} of the guest's accesses, {} of resets, {} of the function's reads of memory",
+    info!(
+        "{} round trips: {} of the guest's accesses, {} of resets, {} of the function's reads of memory",
         ours.round_trips(),
         ours.waited,
         ours.reset_trips,
@@ -90,14 +86,12 @@ pub(crate) fn conclude<D: 'static>(
     }
     let (lookahead, shadow) = tell_tunnel(guest.upstream());
     if timeouts > 0 {
-        tell!(
-            "farlane: {timeouts} completion timeouts: requests of our root complex that were not answered in time"
-        );
+        warn!("{timeouts} completion timeouts: requests of our root complex that were not answered in time");
     }
     if ours.given_up > 0 {
-        tell!("farlane: {} accesses that the function did not answer in time", ours.given_up);
+        warn!("{} accesses that the function did not answer in time", ours.given_up);
     }
-    tell!("farlane: {what} has shut down");
+    info!("{what} has shut down");
     if !json {
         return Ok(());
     }
@@ -134,11 +128,11 @@ pub(crate) fn conclude<D: 'static>(
 fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Ahead>, Option<ConfigCacheCounters>) {
     let lookahead = upstream.and_then(Ahead::of);
     if let Some(lookahead) = &lookahead {
-        tell!("farlane: lookahead: {lookahead}");
+        info!("lookahead: {lookahead}");
     }
     let shadow = upstream.and_then(assemblies::Upstream::config_cache).map(ConfigCacheCounters::from);
     if let Some(shadow) = &shadow {
-        tell!("farlane: {shadow}");
+        info!("{shadow}");
     }
     (lookahead, shadow)
 }
@@ -147,29 +141,29 @@ fn tell_tunnel(upstream: Option<&assemblies::Upstream>) -> (Option<Ahead>, Optio
 pub(crate) fn report(event: Event) {
     match event {
         Event::Guest(guest::Event::Link(tunnel::Event::LinkUp { peer })) => {
-            tell!("farlane: link up with {peer}");
+            info!(%peer, "link up with {peer}");
         }
-        Event::Guest(event) => tell!("farlane: {event}"),
+        Event::Guest(event) => info!("{event}"),
         Event::DialFailed(address, error) => {
-            tell!("farlane: no far end answers at {address}: {error}; trying again until one does");
+            warn!(far_end = %address, "no far end answers at {address}: {error}; trying again until one does");
         }
-        Event::AcceptFailed(error) => tell!("farlane: a client could not be accepted: {error}"),
+        Event::AcceptFailed(error) => warn!("a client could not be accepted: {error}"),
         Event::TurnedAway(process) => {
             let process = process.map(|process| format!(" (process {process})")).unwrap_or_default();
-            tell!("farlane: a second client{process} was turned away: one guest at a time has the function");
+            warn!("a second client{process} was turned away: one guest at a time has the function");
         }
         Event::MapFailed(address, error) => {
-            tell!("farlane: the guest's memory at {address:#x} can't be mapped: {error}");
+            warn!("the guest's memory at {address:#x} can't be mapped: {error}");
         }
-        Event::MemoryLost(address) => tell!(
-            "farlane: the guest has cut its memory at {address:#x} short, which ends its session: nothing there can be trusted"
+        Event::MemoryLost(address) => warn!(
+            "the guest has cut its memory at {address:#x} short, which ends its session: nothing there can be trusted"
         ),
         Event::NoDoorbells(error) => {
-            tell!("farlane: there is no shared memory for doorbells: {error}; the client rings by messages");
+            warn!("there is no shared memory for doorbells: {error}; the client rings by messages");
         }
-        Event::State(notice) => tell!("farlane: {notice}"),
+        Event::State(notice) => warn!("{notice}"),
         Event::SignalFailed(vector, error) => {
-            tell!("farlane: the guest's interrupt {vector} can't be signalled: {error}");
+            warn!("the guest's interrupt {vector} can't be signalled: {error}");
         }
     }
 }

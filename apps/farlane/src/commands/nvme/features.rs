@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{PAGE, Payload, done, dump, entry, read_file, with};
 use crate::args::{FeatureArgs, SetFeatureArgs};
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 
 /// Bytes of the data that a feature has with its value, unless the user says how many.
@@ -44,7 +44,7 @@ pub(super) fn get(args: &FeatureArgs) -> Result<(), Error> {
         if !data.is_empty() {
             answer["data"] = json!(data);
         }
-        return print_json(&answer);
+        return print_json_of_nvme_cli(&answer);
     }
     let which = ["Current", "Default", "Saved", "Supported capabilities"];
     let which = which.get(usize::from(args.sel)).unwrap_or(&"Reserved");

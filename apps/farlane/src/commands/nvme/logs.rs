@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{PAGE, show_data, with};
 use crate::args::{ErrorLogArgs, GetLogArgs};
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -59,7 +59,7 @@ pub(super) fn errors(args: &ErrorLogArgs) -> Result<(), Error> {
     let entries = data.as_chunks::<{ ErrorEntry::LENGTH }>().0.iter().map(ErrorEntry::parse);
     let used: Vec<_> = entries.filter(|entry| entry.error_count > 0).collect();
     if args.at.is_json() {
-        return print_json(&json!({ "errors": used.iter().map(error_json).collect::<Vec<_>>() }));
+        return print_json_of_nvme_cli(&json!({ "errors": used.iter().map(error_json).collect::<Vec<_>>() }));
     }
     if used.is_empty() {
         return print("the log has no entry\n");

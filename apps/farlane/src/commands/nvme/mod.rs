@@ -19,7 +19,7 @@ use nvme_pcie::host::QueueId;
 use serde_json::Value;
 
 use super::fields::Fields;
-use super::{print, print_json};
+use super::{print, print_json_of_nvme_cli};
 use crate::args::{At, NvmeCommand, Target};
 use crate::error::Error;
 use crate::session::{Needs, Payload, Session};
@@ -80,12 +80,12 @@ fn entry(opcode: impl Into<u8>, id: u32) -> SubmissionQueueEntry {
 
 /// Prints that something was done: a text for people, or `value` for machines.
 fn done(at: &At, text: &str, value: &Value) -> Result<(), Error> {
-    if at.is_json() { print_json(value) } else { print(text) }
+    if at.is_json() { print_json_of_nvme_cli(value) } else { print(text) }
 }
 
 /// Prints fields, for people below a title.
 fn show(at: &At, title: &str, fields: &Fields) -> Result<(), Error> {
-    if at.is_json() { print_json(fields) } else { print(&format!("{title}\n{}", fields.table())) }
+    if at.is_json() { print_json_of_nvme_cli(fields) } else { print(&format!("{title}\n{}", fields.table())) }
 }
 
 /// Prints data: as they are, as an array for machines, or as nvme-cli shows them to people.
@@ -94,7 +94,7 @@ fn show_data(at: &At, is_raw: bool, title: &str, data: &[u8]) -> Result<(), Erro
         return std::io::stdout().write_all(data).map_err(Error::Output);
     }
     if at.is_json() {
-        return print_json(&serde_json::json!({ "data": data }));
+        return print_json_of_nvme_cli(&serde_json::json!({ "data": data }));
     }
     print(&format!("{title}\n{}", dump(data)))
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{PAGE, Payload, done, entry, with};
 use crate::args::{AtNamespaceArgs, AttachNsArgs, CreateNsArgs, FormatArgs, ListCtrlArgs, ListNsArgs};
 use crate::commands::identify::identify;
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -24,7 +24,7 @@ pub(super) fn list(args: &ListNsArgs) -> Result<(), Error> {
     let ids: Vec<_> = namespace_list(&page[..]).map(|id| id.0).collect();
     if args.at.is_json() {
         let list: Vec<_> = ids.iter().map(|id| json!({ "nsid": id })).collect();
-        return print_json(&json!({ "nsid_list": list }));
+        return print_json_of_nvme_cli(&json!({ "nsid_list": list }));
     }
     print(&ids.iter().enumerate().map(|(at, id)| format!("[{at:4}]:{id:#x}\n")).collect::<String>())
 }
@@ -43,7 +43,7 @@ pub(super) fn controllers(args: &ListCtrlArgs) -> Result<(), Error> {
     let ids: Vec<_> = numbers.take(count.min(CONTROLLERS_MAX)).collect();
     if args.at.is_json() {
         let list: Vec<_> = ids.iter().map(|id| json!({ "ctrl_id": id })).collect();
-        return print_json(&json!({ "num_ctrl": ids.len(), "ctrl_list": list }));
+        return print_json_of_nvme_cli(&json!({ "num_ctrl": ids.len(), "ctrl_list": list }));
     }
     print(&ids.iter().enumerate().map(|(at, id)| format!("[{at:4}]:{id:#x}\n")).collect::<String>())
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Payload, dump, read_file, show_data, with};
 use crate::args::PassthruArgs;
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 
 /// The most bytes that a command may transfer here.
@@ -57,7 +57,7 @@ pub(super) fn run(args: &PassthruArgs, queue: QueueId) -> Result<(), Error> {
         return show_data(&args.at, true, "", &data);
     }
     if args.at.is_json() {
-        return print_json(&json!({ "result": result, "data": data }));
+        return print_json_of_nvme_cli(&json!({ "result": result, "data": data }));
     }
     print(&format!("NVMe command result:{result:08x}\n{}", dump(&data)))
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{IO, PAGE, Payload, done, entry, with};
 use crate::args::{At, ResvAcquireArgs, ResvRegisterArgs, ResvReleaseArgs, ResvReportArgs};
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 
 /// Bytes of the header of a Reservation Status data structure.
@@ -62,7 +62,7 @@ pub(super) fn report(args: &ResvReportArgs) -> Result<(), Error> {
     })?;
     let report = parse(&data, extended);
     if args.at.is_json() {
-        return print_json(&report);
+        return print_json_of_nvme_cli(&report);
     }
     print(&text(&report))
 }

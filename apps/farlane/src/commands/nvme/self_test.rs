@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{done, entry, logs, with};
 use crate::args::{At, AtArgs, SelfTestArgs};
-use crate::commands::{print, print_json};
+use crate::commands::{print, print_json_of_nvme_cli};
 use crate::error::Error;
 use crate::session::Session;
 
@@ -73,7 +73,7 @@ fn show(at: &At, log: &SelfTestLog) -> Result<(), Error> {
                 "Segment number": one.segment, "Power on hours": one.power_on_hours,
                 "Namespace Identifier": one.namespace, "Failing LBA": one.failing_lba })
         };
-        return print_json(&json!({
+        return print_json_of_nvme_cli(&json!({
             "Current Device Self-Test Operation": log.current_operation,
             "Current Device Self-Test Completion": log.current_completion,
             "List of Valid Reports": results.map(one).collect::<Vec<_>>() }));

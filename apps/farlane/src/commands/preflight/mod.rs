@@ -54,7 +54,7 @@ pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
         behaviour: preflight.behaviour.clone(),
     };
     if let Err(error) = kept.save() {
-        note!("farlane: the measurement is not kept for farlane record: {error}");
+        warn!(each = true, "the measurement is not kept for farlane record: {error}");
     }
     report::print_answer(args, &preflight)
 }

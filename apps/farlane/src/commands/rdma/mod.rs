@@ -8,6 +8,7 @@ use live::drivers::attached::Attached;
 use live::drivers::measure::{Failure, Measured, Measurement, Mode, Output, SIZE_MAX, Step, Test};
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
+use live::sys::telling;
 
 use crate::args::{RdmaAction, RdmaMeasureArgs, ServeArgs};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, print, print_json, report_json, stay_on};
@@ -37,7 +38,7 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     if args.output.json {
         report_json(&serde_json::json!({ "listening": address }))?;
     } else {
-        tell!("listening at {address}; measure with: farlane rdma ping {address}");
+        telling::show(format!("listening at {address}; measure with: farlane rdma ping {address}\n"));
     }
     let outcome = reactor.run(&mut server);
     outcome.map(|_| ()).map_err(|error| Error::Child { what: "the server of measurements", error })
@@ -62,7 +63,7 @@ fn measure(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
         rows.push(row);
     }
     match args.output.json {
-        true => print_json(&rows),
+        true => print_json(&serde_json::json!({ "rows": rows })),
         false => Ok(()),
     }
 }

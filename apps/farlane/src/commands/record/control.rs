@@ -36,11 +36,11 @@ pub(super) fn serve(
     if !args.on_demand {
         return session();
     }
-    tell!("farlane: waiting for a start");
+    info!("waiting for a start");
     while handle.wait_for_start() {
         if let Err(error) = session() {
             handle.fail();
-            tell!("farlane: this one failed: {error}");
+            warn!("this one failed: {error}");
             if json {
                 report_json(&json!({ "event": "error", "error": error.to_string() }))?;
             }

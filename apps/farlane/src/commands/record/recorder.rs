@@ -154,7 +154,7 @@ fn warn(args: &RecordArgs, to: &[PathBuf], buffer: u64) {
     let share = |whole: u64| whole.div_ceil(to.len() as u64);
     for path in to {
         if let Some(warning) = preflight::warning(path, share(rate), time, args.chunk, share(buffer)) {
-            note!("farlane: {warning}");
+            warn!(each = true, "{warning}");
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn open(url: &SourceUrl, args: &RecordArgs) -> Result<Source, Error> 
     let source = match url {
         SourceUrl::Listen(address) => {
             let (source, bound) = Source::listen(*address).map_err(wrong)?;
-            tell!("farlane: waiting for a connection at {bound}");
+            info!("waiting for a connection at {bound}");
             source
         }
         SourceUrl::Connect(address) => Source::connect(*address).map_err(wrong)?,
@@ -76,7 +76,7 @@ pub(super) fn open(url: &SourceUrl, args: &RecordArgs) -> Result<Source, Error> 
                 }
                 _ => wrong(error),
             })?;
-            note!("farlane: recording the packets of {interface}");
+            note!("recording the packets of {interface}");
             source
         }
     };
@@ -92,10 +92,11 @@ fn open_udp(url: &UdpUrl) -> io::Result<Source> {
         framed: !url.payload,
         tracker: url.sequence.map(|protocol| Tracker::new(protocol, url.window)),
     })?;
-    note!("farlane: receiving datagrams at {address}");
+    note!("receiving datagrams at {address}");
     if buffer < url.buffer {
-        note!(
-            "farlane: the kernel's buffer for them has {buffer} B, not {} B: raise net.core.rmem_max (sysctl), \
+        warn!(
+            each = true,
+            "the kernel's buffer for them has {buffer} B, not {} B: raise net.core.rmem_max (sysctl), \
              or run with CAP_NET_ADMIN",
             url.buffer
         );

@@ -27,8 +27,9 @@ pub(super) fn warn(args: &RecordArgs, buffer: usize) {
         let time = u128::from(keep.get()) * u128::from(buffer) / u128::from(needed);
         let time = Nanos::new(u64::try_from(time).unwrap_or(u64::MAX));
         let bytes = needed * u64::from(args.chunk);
-        note!(
-            "farlane: at this rate the buffer keeps about {time} of the {keep} before a trigger: it needs \
+        warn!(
+            each = true,
+            "at this rate the buffer keeps about {time} of the {keep} before a trigger: it needs \
              --buffer {bytes}"
         );
     }

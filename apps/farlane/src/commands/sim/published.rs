@@ -21,7 +21,7 @@ pub(crate) fn run(args: &PublishedArgs) -> Result<(), Error> {
             print(&table(name, &report, args.sources))?;
         }
     }
-    if args.output.json { print_json(&rows) } else { Ok(()) }
+    if args.output.json { print_json(&serde_json::json!({ "rows": rows })) } else { Ok(()) }
 }
 
 fn row_json(row: &Row) -> Value {

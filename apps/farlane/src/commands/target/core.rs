@@ -300,10 +300,10 @@ fn open_backing(clock: Clock, backing: &Backing, patience: Nanos) -> Result<Open
 /// Tells a person about an event, on standard error.
 fn report(event: Event) {
     match event {
-        Event::Target(event) => tell!("farlane: {event}"),
-        Event::NotEncrypted { peer, why } => tell!("farlane: {peer} was refused: {why}"),
-        Event::AcceptFailed(error) => tell!("farlane: a connection could not be accepted: {error}"),
-        Event::State(_, notice) => tell!("farlane: the state: {notice}"),
+        Event::Target(event) => info!("{event}"),
+        Event::NotEncrypted { peer, why } => warn!(%peer, "{peer} was refused: {why}"),
+        Event::AcceptFailed(error) => warn!("a connection could not be accepted: {error}"),
+        Event::State(_, notice) => warn!("the state: {notice}"),
         Event::Notify(..) => {}
     }
 }

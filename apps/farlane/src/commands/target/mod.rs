@@ -74,7 +74,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     let ended = ended.and_then(|_| server.join());
     ended.map_err(|error| Error::Child { what: "the target", error })?;
     finish(stores)?;
-    tell!("farlane: the target has shut down");
+    info!("the target has shut down");
     Ok(())
 }
 

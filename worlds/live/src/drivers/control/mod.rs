@@ -109,6 +109,7 @@ impl Client {
         if let Some(end) = end.filter(|_| !self.is_answered) {
             self.is_answered = true;
             let line = String::from_utf8_lossy(&self.request[..end]).into_owned();
+            tracing::debug!(request = line, "asked through the control socket");
             let mut bytes = answer(&line).into_bytes();
             bytes.push(b'\n');
             for piece in bytes.chunks(Pool::LENGTH_MAX) {

@@ -109,7 +109,7 @@ impl Attached<NearDriver> {
                 // Before `tell_at`, nothing comes only where nothing ever will: that ends the wait.
                 Ok(None) if tell_at.take().is_some_and(|at| at <= self.now() && at < deadline) => {
                     let why = self.why_late(refusal.as_ref(), TELL_AFTER);
-                    crate::sys::telling::tell(format_args!("farlane: {why}; trying for {timeout}"));
+                    tracing::warn!("{why}; trying for {timeout}");
                 }
                 Ok(Some(Event::Failed(failure))) => return Err(AttachError::Failed(Failure::Pcie(failure))),
                 Ok(Some(Event::Link { event: Link::HandshakeFailed(error), .. })) if !passes(&error) => {

@@ -264,6 +264,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         // Only a TCP connection may be one of several paths.
         let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
         let address = stream.peer().ip();
+        tracing::debug!(peer = %stream.peer(), "{}: connected", stream.peer());
         self.world.peers.push(Peer { id, stream, identified: false, opening, closing: false });
         let now = context.now.max(self.told);
         let input = Input::Network(downstream::Input::Accepted(id, address));

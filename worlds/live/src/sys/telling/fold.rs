@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use super::Line;
+
 /// How long similar lines are counted before their number is told.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Number of similar lines written in a window, unless they are equal.
@@ -26,25 +28,25 @@ struct Kind {
     written: u32,
     /// Number of lines of this window that were not written; `latest` is the last of them.
     counted: u64,
-    latest: String,
+    latest: Option<Line>,
 }
 
 impl Fold {
     /// Takes a line at time `now`, and returns the line to write, if any.
-    pub(super) fn take(&mut self, now: Instant, line: String) -> Option<String> {
-        let mut key = kind_of(&line);
+    pub(super) fn take(&mut self, now: Instant, line: Line) -> Option<Line> {
+        let mut key = kind_of(&line.text);
         if !self.kinds.contains_key(&key) && self.kinds.len() >= KINDS_MAX {
             key.clear();
         }
-        let new = || Kind { ends: now + WINDOW, written: 0, counted: 0, latest: String::new() };
+        let new = || Kind { ends: now + WINDOW, written: 0, counted: 0, latest: None };
         let kind = self.kinds.entry(key).or_insert_with(new);
-        if kind.written >= WRITTEN_MAX || kind.written > 0 && line == self.last {
+        if kind.written >= WRITTEN_MAX || kind.written > 0 && line.text == self.last {
             kind.counted += 1;
-            kind.latest = line;
+            kind.latest = Some(line);
             return None;
         }
         kind.written += 1;
-        self.last.clone_from(&line);
+        self.last.clone_from(&line.text);
         Some(line)
     }
 
@@ -54,7 +56,7 @@ impl Fold {
     }
 
     /// The lines to write about the windows that have ended.
-    pub(super) fn expire(&mut self, now: Instant) -> Vec<String> {
+    pub(super) fn expire(&mut self, now: Instant) -> Vec<Line> {
         let mut told = Vec::new();
         self.kinds.retain(|_, kind| {
             if now < kind.ends {
@@ -70,7 +72,7 @@ impl Fold {
     }
 
     /// The lines to write although no window has ended, because no more lines will come.
-    pub(super) fn end(&mut self) -> Vec<String> {
+    pub(super) fn end(&mut self) -> Vec<Line> {
         let told = self.kinds.values().filter_map(Kind::tell).collect();
         self.kinds.clear();
         self.last.clear();
@@ -79,10 +81,12 @@ impl Fold {
 }
 
 impl Kind {
-    fn tell(&self) -> Option<String> {
-        let Self { counted, latest, .. } = self;
-        let seconds = WINDOW.as_secs();
-        (*counted > 0).then(|| format!("{latest} ({counted} more like it in the last {seconds} s)"))
+    fn tell(&self) -> Option<Line> {
+        let (seconds, counted) = (WINDOW.as_secs(), self.counted);
+        let mut line = self.latest.clone().filter(|_| counted > 0)?;
+        line.text += &format!(" ({counted} more like it in the last {seconds} s)");
+        line.repeated = counted;
+        Some(line)
     }
 }
 
@@ -97,7 +101,12 @@ mod tests {
     use super::*;
 
     fn feed(fold: &mut Fold, now: Instant, line: &str) -> bool {
-        fold.take(now, line.to_owned()).inspect(|written| assert_eq!(written, line)).is_some()
+        let written = fold.take(now, Line::warning(line.to_owned()));
+        written.inspect(|written| assert_eq!(written.text, line)).is_some()
+    }
+
+    fn texts(lines: Vec<Line>) -> Vec<String> {
+        lines.into_iter().map(|line| line.text).collect()
     }
 
     #[test]
@@ -107,11 +116,12 @@ mod tests {
         for second in 1..10 {
             let now = start + Duration::from_secs(second);
             assert!(!feed(&mut fold, now, "no answer: trying again"));
-            assert_eq!(fold.expire(now), Vec::<String>::new());
+            assert_eq!(texts(fold.expire(now)), Vec::<String>::new());
         }
         assert_eq!(fold.due(), Some(start + WINDOW));
         let told = fold.expire(start + WINDOW);
-        assert_eq!(told, ["no answer: trying again (9 more like it in the last 10 s)"]);
+        assert_eq!(told[0].repeated, 9);
+        assert_eq!(texts(told), ["no answer: trying again (9 more like it in the last 10 s)"]);
         // A kind that goes on gets a line for each window; a kind that stops is forgotten.
         assert!(!feed(&mut fold, start + WINDOW, "no answer: trying again"));
         assert_eq!(fold.expire(start + 2 * WINDOW).len(), 1);
@@ -126,7 +136,7 @@ mod tests {
         let written = (0..1000).filter(|port| feed(&mut fold, now, &format!("10.0.0.1:{port}: refused")));
         assert_eq!(written.count(), 10);
         assert!(feed(&mut fold, now, "10.0.0.1:7: link up"), "another kind");
-        assert_eq!(fold.end(), ["10.0.0.1:999: refused (990 more like it in the last 10 s)"]);
+        assert_eq!(texts(fold.end()), ["10.0.0.1:999: refused (990 more like it in the last 10 s)"]);
         assert_eq!(fold.due(), None);
     }
 

@@ -5,14 +5,17 @@
 //! that do not fit in the queue are dropped, and their number is told once there is room. [`flush`]
 //! waits until the queue is written, but not for ever.
 //!
-//! Logging crates have such queues (`tracing-appender`), but neither count repetitions nor tell how
-//! much was lost. Most of this module does just this; the queue is the standard library's.
+//! `subscriber` makes lines of `tracing`'s events. The queues of logging crates
+//! (`tracing-appender`) neither count repetitions nor tell how much was lost. Most of this module
+//! does just this; the queue is the standard library's.
 
 mod fold;
+mod journal;
+mod line;
+mod subscriber;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -21,6 +24,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fold::Fold;
+
+pub use line::{Form, Line};
+pub use subscriber::begin;
 
 /// Number of lines that may wait for the writer; further lines are dropped.
 const WAITING_MAX: usize = 1024;
@@ -31,17 +37,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 static ERRORS: OnceLock<Teller> = OnceLock::new();
 static OUTPUT: OnceLock<Teller> = OnceLock::new();
-
-/// Tells a person a line, on standard error. Repeated lines are counted instead of written.
-pub fn tell(line: fmt::Arguments<'_>) {
-    errors().send(Item::Line(line.to_string()));
-}
-
-/// Tells a person a line that is written even if other lines are like it: a line told once for each
-/// thing that is given at the start.
-pub fn note(line: fmt::Arguments<'_>) {
-    show(format!("{line}\n"));
-}
 
 /// Writes `text` to standard error unchanged, for example a display of progress.
 pub fn show(text: String) {
@@ -61,20 +56,22 @@ pub fn flush() {
     }
 }
 
-/// Tells a person a line that is worth waiting for, the last one of a process, and then calls
-/// [`flush`].
-pub fn tell_last(line: String) {
-    errors().send_within(Item::Line(line), Instant::now() + FLUSH_MAX);
+/// Writes a text that is worth waiting for, the last one of a process, to standard error, and then
+/// calls [`flush`].
+pub fn tell_last(text: String) {
+    // What was counted comes first: the end is the last that is read.
+    errors().flush(FLUSH_MAX);
+    errors().send_within(Item::Text(text + "\n"), Instant::now() + FLUSH_MAX);
     flush();
 }
 
 fn errors() -> &'static Teller {
-    ERRORS.get_or_init(|| Teller::new("errors", Box::new(io::stderr()), |_| {}))
+    ERRORS.get_or_init(|| Teller::new("errors", Streams::new(Box::new(io::stderr())), |_| {}))
 }
 
 fn output() -> &'static Teller {
     OUTPUT.get_or_init(|| {
-        Teller::new("output", Box::new(io::stdout()), |error| {
+        Teller::new("output", Streams::new(Box::new(io::stdout())), |error| {
             if error.kind() == io::ErrorKind::BrokenPipe {
                 std::process::exit(0);
             }
@@ -85,7 +82,7 @@ fn output() -> &'static Teller {
 /// What the writer's queue holds.
 enum Item {
     /// A line that is counted if it repeats others.
-    Line(String),
+    Line(Line),
     /// Text that is written unchanged.
     Text(String),
     /// Asks the writer to answer when everything queued before is written.
@@ -99,11 +96,11 @@ struct Teller {
 }
 
 impl Teller {
-    /// Starts a thread that writes to `stream` and calls `failed` with each error.
-    fn new(name: &str, stream: Box<dyn Write + Send>, failed: fn(&io::Error)) -> Self {
+    /// Starts a thread that writes to `streams` and calls `failed` with each error.
+    fn new(name: &str, streams: Streams, failed: fn(&io::Error)) -> Self {
         let (queue, items) = sync_channel(WAITING_MAX);
         let dropped: Arc<AtomicU64> = Arc::default();
-        let writer = Writer { stream, failed, items, dropped: dropped.clone(), fold: Fold::default() };
+        let writer = Writer { streams, failed, items, dropped: dropped.clone(), fold: Fold::default() };
         // Where no thread can be started, callers write their lines themselves.
         let _ = std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run());
         Self { queue, dropped }
@@ -150,13 +147,27 @@ impl Teller {
 
 fn write_without_thread(item: &Item) {
     if let Item::Line(line) = item {
-        let _ = writeln!(io::stderr(), "{line}");
+        let _ = writeln!(io::stderr(), "{}", line.text);
     }
 }
 
-/// The thread that owns the stream.
+/// Where a teller writes.
+struct Streams {
+    texts: Box<dyn Write + Send>,
+    /// Where lines go, if not to where texts go.
+    lines: Option<Box<dyn Write + Send>>,
+    form: Form,
+}
+
+impl Streams {
+    fn new(texts: Box<dyn Write + Send>) -> Self {
+        Self { texts, lines: None, form: Form::Text { stamped: false, ranked: false } }
+    }
+}
+
+/// The thread that owns the streams.
 struct Writer {
-    stream: Box<dyn Write + Send>,
+    streams: Streams,
     failed: fn(&io::Error),
     items: Receiver<Item>,
     dropped: Arc<AtomicU64>,
@@ -170,11 +181,12 @@ impl Writer {
             let now = Instant::now();
             match item {
                 Ok(Item::Line(line)) => {
-                    if let Some(line) = self.fold.take(now, line) {
-                        self.write(&format!("{line}\n"));
+                    let taken = if line.each { Some(line) } else { self.fold.take(now, line) };
+                    if let Some(line) = taken {
+                        self.write_line(&line);
                     }
                 }
-                Ok(Item::Text(text)) => self.write(&text),
+                Ok(Item::Text(text)) => self.write_text(&text),
                 Ok(Item::Flush(done)) => {
                     self.write_all(Fold::end);
                     self.tell_dropped();
@@ -204,19 +216,34 @@ impl Writer {
     fn tell_dropped(&mut self) {
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            self.write(&format!("farlane: {dropped} messages were lost here: nobody read those before\n"));
+            self.write_line(&Line::warning(format!(
+                "{dropped} messages were lost here: nobody read those before"
+            )));
         }
     }
 
-    fn write_all(&mut self, lines: impl FnOnce(&mut Fold) -> Vec<String>) {
+    fn write_all(&mut self, lines: impl FnOnce(&mut Fold) -> Vec<Line>) {
         for line in lines(&mut self.fold) {
-            self.write(&format!("{line}\n"));
+            self.write_line(&line);
         }
     }
 
-    fn write(&mut self, text: &str) {
-        // One system call for each line, so that the lines of several processes do not mix.
-        let written = self.stream.write_all(text.as_bytes()).and_then(|()| self.stream.flush());
+    // Both make one system call for each line, so that the lines of several processes do not mix.
+
+    fn write_line(&mut self, line: &Line) {
+        let bytes = self.streams.form.of(line);
+        let stream = self.streams.lines.as_mut().unwrap_or(&mut self.streams.texts);
+        let written = stream.write_all(&bytes).and_then(|()| stream.flush());
+        self.see(written);
+    }
+
+    fn write_text(&mut self, text: &str) {
+        let stream = &mut self.streams.texts;
+        let written = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+        self.see(written);
+    }
+
+    fn see(&self, written: io::Result<()>) {
         if let Err(error) = written {
             (self.failed)(&error);
         }

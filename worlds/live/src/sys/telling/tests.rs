@@ -36,7 +36,7 @@ impl Write for Pipe {
 
 fn teller() -> (Teller, Pipe) {
     let pipe = Pipe::default();
-    (Teller::new("test", Box::new(pipe.clone()), |_| {}), pipe)
+    (Teller::new("test", Streams::new(Box::new(pipe.clone())), |_| {}), pipe)
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn the_end_tells_what_was_counted() {
     let (teller, pipe) = teller();
     pipe.read_from_now_on();
     for _ in 0..7 {
-        teller.send(Item::Line("no answer".to_owned()));
+        teller.send(Item::Line(Line::warning("no answer".to_owned())));
     }
     assert!(teller.flush(Duration::from_secs(60)));
-    assert_eq!(pipe.text(), "no answer\nno answer (6 more like it in the last 10 s)\n");
+    assert_eq!(pipe.text(), "farlane: no answer\nfarlane: no answer (6 more like it in the last 10 s)\n");
 }

@@ -25,7 +25,7 @@ impl Outlet {
             }
             Destination::Listen(address) => {
                 let listener = TcpListener::bind(address)?;
-                tell!("farlane: waiting for a connection at {}", listener.local_addr()?);
+                info!("waiting for a connection at {}", listener.local_addr()?);
                 let (stream, _) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 Box::new(stream)

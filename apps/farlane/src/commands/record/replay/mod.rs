@@ -3,6 +3,7 @@
 mod destination;
 mod raw;
 
+use live::sys::telling;
 use std::time::Duration;
 
 use engine::{Instant, Nanos};
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use super::part::{Chunk, LeftOut, Opened, Part};
 use super::{control, first, print, print_json};
 use crate::args::{Destination, ReplayArgs};
+use crate::commands::json_line;
 use crate::error::Error;
 use destination::Outlet;
 
@@ -222,7 +224,7 @@ fn report(replay: &Replay<'_>, chunks: u64, bad: LeftOut, took: Duration) -> Res
             "bad_chunks": bad.chunks, "bytes_lost": lost, "refused_datagrams": refused,
             "elapsed_s": took.as_secs_f64(), "pacing_error_ns": distribution(errors) });
         if to_stdout {
-            tell!("{value}");
+            telling::show(json_line(&value)? + "\n");
             return Ok(());
         }
         return print_json(&value);
@@ -240,7 +242,7 @@ fn report(replay: &Replay<'_>, chunks: u64, bad: LeftOut, took: Duration) -> Res
         text += &format!("\n  nobody received: {refused} datagrams were refused");
     }
     if to_stdout {
-        tell!("{text}");
+        telling::show(text + "\n");
         return Ok(());
     }
     print(&(text + "\n"))

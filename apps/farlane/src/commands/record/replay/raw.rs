@@ -1,5 +1,6 @@
 //! `farlane replay --raw`: the bytes of a medium, from address to address.
 
+use live::sys::telling;
 use std::time::{Duration, Instant};
 
 use live::drivers::record::{Handle, RawMedium, State};
@@ -9,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::super::{far, first, hex, print, print_json, unreadable};
 use super::destination::Outlet;
 use crate::args::{Destination, ReplayArgs};
+use crate::commands::json_line;
 use crate::error::Error;
 
 /// So much is read at once, in bytes.
@@ -104,8 +106,8 @@ fn report(args: &ReplayArgs, handle: &Handle, sent: Sent) -> Result<(), Error> {
         sent.bytes
     );
     match (matches!(args.to, Destination::StandardOutput), args.output.json) {
-        (true, true) => tell!("{value}"),
-        (true, false) => tell!("{}", text.trim_end()),
+        (true, true) => telling::show(json_line(&value)? + "\n"),
+        (true, false) => telling::show(text),
         (false, true) => print_json(&value)?,
         (false, false) => print(&text)?,
     }

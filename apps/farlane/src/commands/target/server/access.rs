@@ -75,7 +75,7 @@ impl Server {
         spec.access.retain(|one| one.group != group || port.is_some() && one.port != port);
         spec.access.push(AccessSpec { port, group, state });
         self.apply_access(index, Some(group)).map_err(|error| error.to_string())?;
-        tell!("farlane: group {group} of {name} is {}", json!(state));
+        info!("group {group} of {name} is {}", json!(state));
         Ok(json!({ "nqn": name.as_str(), "group": group, "state": state, "port": port }))
     }
 

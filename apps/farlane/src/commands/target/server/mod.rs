@@ -287,7 +287,7 @@ impl Server {
         let id = added.map_err(|error| beyond_reach(&backing, error))?;
         let offered = &mut self.subsystems[index];
         offered.listed.push(Listed { id, ana_group, backing });
-        tell!("farlane: {} has namespace {id}", offered.spec.nqn);
+        info!(nqn = %offered.spec.nqn, nsid = id, "{} has namespace {id}", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": id }))
     }
 
@@ -307,7 +307,7 @@ impl Server {
         self.remove_namespace(index, nsid)?;
         let offered = &mut self.subsystems[index];
         offered.listed.retain(|one| one.id != nsid);
-        tell!("farlane: {} has namespace {nsid} no more", offered.spec.nqn);
+        info!(nqn = %offered.spec.nqn, nsid, "{} has namespace {nsid} no more", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid }))
     }
 
@@ -328,7 +328,7 @@ impl Server {
                 Backing::Far(_) => {}
             }
         }
-        tell!("farlane: namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
+        info!(nqn = %offered.spec.nqn, nsid, bytes, "namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid, "bytes": bytes }))
     }
 
@@ -378,7 +378,7 @@ impl Driver for Server {
             && self.hang_up.as_ref().is_some_and(HangUp::take)
             && let Err(error) = self.reload()
         {
-            tell!("farlane: nothing has changed: {error}");
+            warn!("nothing has changed: {error}");
         }
         if context.news
             && let Some(jobs) = &self.jobs

@@ -45,7 +45,7 @@ impl Server {
         }
         self.publish().map_err(|error| error.to_string())?;
         for change in &changes {
-            tell!("farlane: {change}");
+            info!("{change}");
         }
         Ok(json!({ "changes": changes }))
     }

@@ -1,0 +1,46 @@
+//! The options of `farlane doctor`.
+
+use clap::{Args, ValueEnum};
+
+use super::Output;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane doctor
+  farlane doctor vfio
+  farlane doctor files guests --json";
+
+/// What a machine is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Purpose {
+    /// Serve: export, target, attach, device, record
+    Serving,
+    /// Serve files and block devices
+    Files,
+    /// Carry a tunnel or NVMe/TCP over TCP or QUIC
+    Network,
+    /// Have latencies that repeat themselves: bench, ping, demo
+    Latency,
+    /// Give a virtual machine an SSD: attach, device
+    Guests,
+    /// Drive an NVMe controller of this machine: --vfio
+    Vfio,
+    /// Record packets and datagrams
+    Record,
+    /// Compare the clocks of two machines
+    Time,
+    /// Put a modelled network between interfaces: emulate --interface
+    Emulate,
+    /// Use a far SSD as a block device of this kernel
+    Connect,
+    /// Use RDMA with a card: programs beside Farlane, which needs none
+    Rdma,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Look at what this needs [default: all]
+    #[arg(value_name = "PURPOSE")]
+    pub(crate) purposes: Vec<Purpose>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}

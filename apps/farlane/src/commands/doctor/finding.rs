@@ -1,0 +1,42 @@
+//! What a look at one thing found.
+
+use serde::Serialize;
+
+/// How good it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum State {
+    /// As it should be.
+    Ok,
+    /// Something is slower, or less certain, than it could be.
+    Weak,
+    /// Something can't be done.
+    Missing,
+}
+
+/// One thing of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// The thing.
+    pub(super) name: &'static str,
+    pub(super) state: State,
+    /// What is there.
+    pub(super) found: String,
+    /// What to do about it, unless all is well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) remedy: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, state: State::Ok, found: found.into(), remedy: None }
+    }
+
+    pub(super) fn weak(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name, state: State::Weak, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    pub(super) fn missing(name: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name, state: State::Missing, found: found.into(), remedy: Some(remedy.into()) }
+    }
+}

@@ -1,0 +1,104 @@
+//! How an error is told to whoever has started the command: as text, as JSON, or as an event.
+
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use live::sys::telling;
+use serde_json::{Value, json};
+
+use crate::args::LogForm;
+use crate::commands::SCHEMA_VERSION;
+use crate::error::Error;
+
+/// The name, for programs, of an error in the arguments.
+const USAGE: &str = "usage";
+
+/// Ends the program with what went wrong.
+pub(crate) fn end(error: &Error, form: LogForm) -> ExitCode {
+    let (exit, help) = (error.exit(), miette::Diagnostic::help(error).map(|help| help.to_string()));
+    if wants_json() {
+        telling::tell_last(object(&error.to_string(), help.as_deref(), &error.code(), exit.code()));
+    } else if form == LogForm::Text || matches!(error, Error::Journal(_) | Error::LogFilter(_)) {
+        telling::tell_last(text(error, help.as_deref()));
+    } else {
+        error!(code = error.code(), exit = exit.code(), help, "{error}");
+        telling::flush();
+    }
+    exit.into()
+}
+
+/// An error for people, in the form of errors about arguments: what is wrong, then what to do.
+fn text(error: &Error, help: Option<&str>) -> String {
+    match help {
+        Some(help) => format!("error: {error}\n\n  help: {help}"),
+        None => format!("error: {error}"),
+    }
+}
+
+/// An error for programs: docs/schemas/error.json.
+fn object(message: &str, help: Option<&str>, code: &str, exit: u8) -> String {
+    let error = json!({ "message": message, "help": help, "code": code, "exit": exit });
+    let object: Value = json!({ "schema_version": SCHEMA_VERSION, "error": error });
+    object.to_string()
+}
+
+/// Whether the command line asks for JSON. Its errors are found before it is understood.
+fn wants_json() -> bool {
+    let given: Vec<_> = std::env::args_os().skip(1).take_while(|one| one != "--").collect();
+    asks_for_json(&given.iter().map(|one| one.as_os_str()).collect::<Vec<_>>())
+}
+
+fn asks_for_json(given: &[&OsStr]) -> bool {
+    let is_form = |option: &OsStr| option == "-o" || option == "--output-format";
+    let whole = ["--json", "--output-format=json", "-ojson", "-o=json"];
+    given.iter().any(|one| whole.iter().any(|wanted| one == wanted))
+        || given.windows(2).any(|pair| is_form(pair[0]) && pair[1] == "json")
+}
+
+/// Ends the program with what is wrong with its arguments, or with the help that was asked for.
+pub(crate) fn refuse(error: &clap::Error) -> ! {
+    let is_wrong = error.use_stderr();
+    if is_wrong && wants_json() {
+        let exit = u8::try_from(error.exit_code()).unwrap_or(u8::MAX);
+        let text = reworded(error, error.render().to_string());
+        let (message, help) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        eprintln!("{}", object(message.trim(), Some(help.trim()), USAGE, exit));
+        std::process::exit(error.exit_code());
+    }
+    if is_wrong && error.kind() == clap::error::ErrorKind::ValueValidation {
+        let styled = error.render();
+        let text = match std::io::stderr().is_terminal() {
+            true => styled.ansi().to_string(),
+            false => styled.to_string(),
+        };
+        eprint!("{}", reworded(error, text));
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
+/// The parsers of numbers don't say what they expect, so their messages are replaced.
+fn reworded(error: &clap::Error, text: String) -> String {
+    if error.kind() != clap::error::ErrorKind::ValueValidation {
+        return text;
+    }
+    ["invalid digit found in string", "cannot parse integer from empty string"]
+        .iter()
+        .fold(text, |text, words| text.replace(words, "expected a whole number, such as 1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_asked_for_in_each_of_its_ways() {
+        let asks = |line: &str| asks_for_json(&line.split(' ').map(OsStr::new).collect::<Vec<_>>());
+        for line in ["ping x --json", "id-ctrl x -o json", "id-ctrl x --output-format json", "x -ojson"] {
+            assert!(asks(line), "{line}");
+        }
+        assert!(!asks("id-ctrl json -o normal") && !asks("read x --output json"));
+    }
+}

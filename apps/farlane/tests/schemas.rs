@@ -1,0 +1,227 @@
+//! What commands print as JSON is what docs/schemas says.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use support::running::signal;
+use support::{Export, FARLANE, farlane, json as printed};
+
+const NQN: &str = "nqn.2026-01.io.farlane:schemas";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas")
+}
+
+fn schema(name: &str) -> Value {
+    let text = fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Where `value` is not what `schema` says, by the words of JSON Schema that docs/schemas uses. A
+/// word that is unknown here is a fault, so that nothing stays unchecked.
+fn faults(schema: &Value, root: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
+    for (word, rule) in schema.as_object().unwrap() {
+        match word.as_str() {
+            "$schema" | "title" | "description" | "$defs" => {}
+            "$ref" => {
+                let name = rule.as_str().unwrap().strip_prefix("#/$defs/").unwrap();
+                faults(&root["$defs"][name], root, value, place, found);
+            }
+            "const" if rule == value => {}
+            "enum" if rule.as_array().unwrap().contains(value) => {}
+            "const" | "enum" => found.push(format!("{place}: {value}, not {rule}")),
+            "type" => {
+                let types = rule.as_array().cloned().unwrap_or_else(|| vec![rule.clone()]);
+                if !types.iter().any(|one| is_of(one.as_str().unwrap(), value)) {
+                    found.push(format!("{place}: {value} is not of type {rule}"));
+                }
+            }
+            "required" if value.is_object() => {
+                let missing = rule
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .filter(|name| value.get(name.as_str().unwrap()).is_none());
+                found.extend(missing.map(|name| format!("{place}: {name} is missing")));
+            }
+            "properties" if value.is_object() => {
+                for (name, rule) in rule.as_object().unwrap() {
+                    let inner = value.get(name);
+                    inner.inspect(|inner| faults(rule, root, inner, &format!("{place}/{name}"), found));
+                }
+            }
+            "additionalProperties" if value.is_object() => {
+                for (name, inner) in value.as_object().unwrap() {
+                    faults(rule, root, inner, &format!("{place}/{name}"), found);
+                }
+            }
+            "items" if value.is_array() => {
+                for (index, inner) in value.as_array().unwrap().iter().enumerate() {
+                    faults(rule, root, inner, &format!("{place}/{index}"), found);
+                }
+            }
+            "required" | "properties" | "additionalProperties" | "items" => {}
+            other => found.push(format!("{place}: this test does not know {other}")),
+        }
+    }
+}
+
+fn is_of(kind: &str, value: &Value) -> bool {
+    match kind {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("{other} is no type"),
+    }
+}
+
+fn all_faults(schema: &Value, value: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    faults(schema, schema, value, "", &mut found);
+    found
+}
+
+/// The schemas that were used.
+#[derive(Default)]
+struct Used(BTreeSet<String>);
+
+impl Used {
+    /// Holds what was printed against a schema, and a broken copy of it, too, which has to fail.
+    fn holds(&mut self, name: &str, value: &Value) {
+        let schema = schema(name);
+        assert_eq!(all_faults(&schema, value), Vec::<String>::new(), "{name}: {value}");
+        for required in schema["required"].as_array().unwrap() {
+            let mut broken = value.clone();
+            broken.as_object_mut().unwrap().remove(required.as_str().unwrap());
+            assert!(!all_faults(&schema, &broken).is_empty(), "{name} without {required}");
+        }
+        let mut other = value.clone();
+        other["schema_version"] = json!(2);
+        assert!(!all_faults(&schema, &other).is_empty(), "{name} of another version");
+        self.0.insert(name.to_owned());
+    }
+
+    fn prints(&mut self, name: &str, arguments: &[&str]) -> Value {
+        let value = printed(&[arguments, &["--json"]].concat());
+        self.holds(name, &value);
+        value
+    }
+}
+
+/// Starts a service, which is killed at the end of a test.
+fn serve(arguments: &[&str], runtime: &Path) -> Export {
+    let mut command = Command::new(FARLANE);
+    command.args(arguments).arg("--json").env("XDG_RUNTIME_DIR", runtime);
+    Export::of(command)
+}
+
+/// What is printed line by line by a command that finds daemons in `runtime`.
+fn lines(arguments: &[&str], runtime: &Path) -> Vec<Value> {
+    let mut command = Command::new(FARLANE);
+    let output = command.args(arguments).arg("--json").env("XDG_RUNTIME_DIR", runtime).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn what_commands_print_is_what_the_schemas_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let (used, path) = (&mut Used::default(), |name: &str| folder.path().join(name).display().to_string());
+    let far = serve(&["export", "--listen", "127.0.0.1:0", "--ram", "16MiB"], folder.path());
+    used.holds("listening", &far.announcement);
+    let target = serve(&["target", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "16MiB"], folder.path());
+    used.holds("listening", &target.announcement);
+    let url = far.url();
+    let discovery = format!("nvme-tcp://{}", target.address);
+    for url in [&url, &format!("{discovery}/{NQN}")] {
+        used.prints("ping", &["ping", url, "--count", "10"]);
+        used.prints("bench", &["bench", url, "--runtime", "100ms"]);
+        used.prints("identify", &["identify", url]);
+    }
+    used.prints(
+        "bench",
+        &["bench", &url, "--runtime", "100ms", "--rw", "randrw", "--verify", "--rate", "1000"],
+    );
+    used.prints("discover", &["discover", &discovery]);
+    used.prints("lspci", &["lspci", &url]);
+    fs::write(path("in"), [7; 8192]).unwrap();
+    used.prints("write", &["write", &url, "--input", &path("in")]);
+    used.prints("read", &["read", &url, "--length", "8k", "--output", &path("out")]);
+    used.prints("tsn-plan", &["tsn", "plan"]);
+    used.prints("doctor", &["doctor"]);
+    used.prints("bench", &["bench", &url, "--runtime", "50ms", "--trace", &path("b.pcapng")]);
+    used.prints("trace-stats", &["trace", "stats", &path("b.pcapng")]);
+    used.prints("trace-chain", &["trace", "chain", &path("b.pcapng"), "--command", "5"]);
+    daemons(used, folder.path(), &url);
+    recordings(used, &path);
+    let output = farlane(&["ping", "nowhere", "--json"]);
+    used.holds("error", &serde_json::from_slice(&output.stderr).unwrap());
+    let rdma = serve(&["rdma", "serve", "--provider", "iwarp", "--listen", "127.0.0.1:0"], folder.path());
+    used.holds("listening", &rdma.announcement);
+    for verb in ["ping", "bench"] {
+        used.prints("rdma", &["rdma", verb, &rdma.address, "--provider", "iwarp", "--iters", "50"]);
+    }
+    let there = fs::read_dir(self::folder()).unwrap().map(|entry| entry.unwrap().path());
+    let there: BTreeSet<_> =
+        there.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(used.0, there, "each schema is tested");
+}
+
+/// What daemons say of themselves, and at their end.
+fn daemons(used: &mut Used, folder: &Path, url: &str) {
+    fs::write(folder.join("link.toml"), "[link]\nlatency = \"1ms\"\n").unwrap();
+    let (link, device, slot) = (folder.join("link.toml"), folder.join("device"), folder.join("slot"));
+    let services: [&[&str]; 3] = [
+        &["device", "--vfio-user", device.to_str().unwrap(), "--ram", "1MiB"],
+        &["attach", url, "--vfio-user", slot.to_str().unwrap()],
+        &["emulate", "--link", link.to_str().unwrap(), "--listen", "127.0.0.1:0", "--connect", "127.0.0.1:1"],
+    ];
+    let start = |arguments: &&[&str]| serve(arguments, folder);
+    let mut started: Vec<_> = services.iter().map(start).collect();
+    for service in &started {
+        used.holds("listening", &service.announcement);
+    }
+    let found = lines(&["status"], folder);
+    let kinds: BTreeSet<_> = found.iter().map(|one| one["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["attach", "device", "export", "target"].into());
+    found.iter().for_each(|one| used.holds("status", one));
+    used.holds("list", &lines(&["list"], folder)[0]);
+    used.holds("target-status", &lines(&["target", "status"], folder)[0]);
+    used.holds("target-resize", &lines(&["target", "resize", "--nsid", "1", "--size", "8MiB"], folder)[0]);
+    for (service, name) in started.iter_mut().zip(["guest-end", "guest-end", "emulate-progress"]) {
+        signal(service.id(), "TERM");
+        used.holds(name, &service.next_line());
+    }
+}
+
+fn recordings(used: &mut Used, path: &impl Fn(&str) -> String) {
+    let recording = path("a.rec");
+    let mut command = Command::new(FARLANE);
+    command.args(["record", "--from", "generate:20MB", "--for", "700ms", "--to", &recording, "--json"]);
+    let output = command.stderr(Stdio::null()).output().unwrap();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        let name = if value["event"] == "progress" { "record-progress" } else { "record-end" };
+        used.holds(name, &value);
+    }
+    used.prints("info", &["info", &recording]);
+    used.prints("verify", &["verify", &recording]);
+    used.prints("recover", &["recover", &recording]);
+    used.prints("replay", &["replay", &recording, "--to", &path("copy")]);
+    used.prints("record-export", &["export", &recording, "--to", &path("a.mcap"), "--format", "mcap"]);
+    used.prints(
+        "preflight",
+        &["preflight", "--rate", "1MB", "--for", "1s", "--measure", "1s", &path("p.rec")],
+    );
+}
