@@ -11,6 +11,8 @@ pub enum Kind {
     Admin(u8),
     /// An I/O command with this opcode.
     Io(u8),
+    /// A Fabrics command of this type (FCTYPE).
+    Fabrics(u8),
     /// The device wrote data to the host: a read, most likely.
     InferredRead,
     /// The device read data from the host: a write, most likely.
@@ -20,6 +22,8 @@ pub enum Kind {
 /// A step of a command, in the order in which steps are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
+    /// The host sends the command's capsule.
+    Capsule,
     /// The host rings the submission queue's doorbell.
     Doorbell,
     /// The device asks for the entry.
@@ -30,9 +34,11 @@ pub enum Step {
     List,
     /// The list arrives.
     Listed,
+    /// The controller asks for data (R2T).
+    ReadyToTransfer,
     /// Data pass, or are asked for.
     Data,
-    /// The last data that the device asked for arrive.
+    /// The last data that the device asked for arrive; of a fabric, those of an H2CData.
     DataArrived,
     /// The device posts the completion.
     Completion,
@@ -44,12 +50,14 @@ pub enum Step {
 
 impl Step {
     /// All steps, in the order in which they are taken.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
+        Self::Capsule,
         Self::Doorbell,
         Self::Fetch,
         Self::Entry,
         Self::List,
         Self::Listed,
+        Self::ReadyToTransfer,
         Self::Data,
         Self::DataArrived,
         Self::Completion,
@@ -60,11 +68,13 @@ impl Step {
     /// The step's name for a person.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Capsule => "command capsule",
             Self::Doorbell => "doorbell",
             Self::Fetch => "entry fetch",
             Self::Entry => "entry",
             Self::List => "list fetch",
             Self::Listed => "list",
+            Self::ReadyToTransfer => "R2T",
             Self::Data => "data",
             Self::DataArrived => "data arrived",
             Self::Completion => "completion",
@@ -133,6 +143,14 @@ impl Command {
                 hop.packets += 1;
             }
             None => self.hops.push(Hop { step, first: at, last: at, packets: 1 }),
+        }
+    }
+
+    /// Adds a packet that passed from `first` to `last` to the step that it belongs to.
+    pub(crate) fn span(&mut self, first: Instant, last: Instant, step: Step) {
+        self.step(last, step);
+        if let Some(hop) = self.hops.iter_mut().find(|hop| hop.step == step) {
+            hop.first = hop.first.min(first);
         }
     }
 

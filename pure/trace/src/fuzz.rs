@@ -3,6 +3,7 @@
 use engine::{Instant, Nanos};
 use pcie::wire::Head;
 
+use crate::fabric::{Fabric, Segment};
 use crate::{Analyser, Direction, Seen};
 
 /// Analyses packets that `bytes` hold, each behind a byte with its direction and a byte with its
@@ -32,6 +33,31 @@ pub fn analyser(mut bytes: &[u8]) {
     assert!(statistics.known + statistics.inferred <= statistics.of_devices, "{statistics:?}");
 }
 
+/// Analyses segments that `bytes` hold, each behind a byte with its direction and its end, two with
+/// its place, and one with its length. Whatever they are, the times of a command's chain add up to
+/// its length.
+pub fn fabric(mut bytes: &[u8]) {
+    let mut fabric = Fabric::default();
+    let mut at = Instant::ZERO;
+    while let [direction, high, low, length, rest @ ..] = bytes {
+        let (segment, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        bytes = rest;
+        at = at + Nanos::new(u64::from(*direction >> 4));
+        let ends = [([0; 16], 4420), ([1; 16], u16::from(*direction >> 2 & 3))];
+        let [from, to] = if direction & 1 == 0 { ends } else { [ends[1], ends[0]] };
+        let sequence = u32::from(u16::from_be_bytes([*high, *low]));
+        let opens = direction & 2 != 0 && segment.is_empty();
+        let missing = u32::from(*length) - segment.len() as u32;
+        fabric.see(&Segment { at, from, to, sequence, opens, bytes: segment, missing });
+    }
+    fabric.finish();
+    while let Some(command) = fabric.poll_command() {
+        let sum = command.chain().iter().fold(Nanos::ZERO, |sum, (_, length)| sum + *length);
+        assert_eq!(sum, command.length(), "{command:?}");
+        assert!(command.latency() <= command.length(), "{command:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -56,6 +82,22 @@ mod tests {
         })
     }
 
+    /// A segment with the header of a PDU, few different identifiers, and now and then too little
+    /// or too much behind it.
+    fn segment() -> impl Strategy<Value = Vec<u8>> {
+        let kinds = prop::sample::select(std::vec![(4_u8, 72_u8), (5, 24), (6, 24), (7, 24), (9, 24)]);
+        (kinds, any::<u8>(), 0..4_u8, 0..8_u16, 0..40_usize).prop_map(
+            |((kind, header), way, id, place, more)| {
+                let length = usize::from(header) + if more < 30 { 0 } else { more };
+                let mut pdu = std::vec![0; usize::from(header) + more];
+                (pdu[0], pdu[1], pdu[2], pdu[4]) = (kind, way >> 4, header, length as u8);
+                (pdu[8], pdu[10], pdu[20]) = (id, id, id);
+                let [high, low] = (place * 72).to_be_bytes();
+                [&[way, high, low, pdu.len() as u8], &pdu[..]].concat()
+            },
+        )
+    }
+
     proptest! {
         #[test]
         fn chains_add_up_whatever_packets_come(packets in prop::collection::vec(packet(), 0..200)) {
@@ -65,6 +107,14 @@ mod tests {
         #[test]
         fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             super::analyser(&bytes);
+            super::fabric(&bytes);
+        }
+
+        #[test]
+        fn chains_of_a_fabric_add_up_whatever_segments_come(
+            segments in prop::collection::vec(segment(), 0..200),
+        ) {
+            super::fabric(&segments.concat());
         }
     }
 }

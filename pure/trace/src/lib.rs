@@ -12,6 +12,8 @@
 //!   are taken for the data of commands ([`inferred`]), and [`Statistics`] tells how much of the
 //!   capture fits.
 //!
+//! Commands of NVMe/TCP come from the segments of a network's capture instead ([`fabric`]).
+//!
 //! # What a capture can do
 //! A capture comes from anybody. Each table has a limit, [`WAITING_MAX`] and others; what does not
 //! fit is counted in [`Statistics::dropped`].
@@ -43,6 +45,7 @@ extern crate std;
 
 mod analyser;
 mod command;
+pub mod fabric;
 pub mod fuzz;
 pub mod inferred;
 pub mod known;

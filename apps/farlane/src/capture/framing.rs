@@ -1,11 +1,21 @@
-//! How a captured frame holds a PCIe packet. `docs/trace.md` describes ours.
+//! What a captured frame holds: a PCIe packet or a TCP segment. `docs/trace.md` describes our frames.
 
+use engine::Instant;
 use trace::Direction;
+use trace::fabric::Segment;
 
 /// The link type of our frames: the first of those that are reserved for private use.
 pub(super) const LINK: u32 = 147;
 /// The link type of Ethernet frames.
 const ETHERNET: u32 = 1;
+/// The link types of IP packets without a header before them, and of Linux' cooked captures.
+const RAW_IP: u32 = 101;
+const RAW_IPV4: u32 = 228;
+const RAW_IPV6: u32 = 229;
+const LINUX_COOKED: u32 = 113;
+/// EtherType of a VLAN tag, and the protocol number of TCP.
+const VLAN: u16 = 0x8100;
+const TCP: u8 = 6;
 /// The version of our header, and its length in bytes.
 const VERSION: u8 = 1;
 pub(super) const HEADER: usize = 8;
@@ -22,6 +32,78 @@ pub(crate) struct Framed<'a> {
     pub(crate) direction: Option<Direction>,
     /// The packet, or as much of it as was captured.
     pub(crate) tlp: &'a [u8],
+}
+
+/// The TCP segment in a frame of this link type; none if it holds something else.
+pub(crate) fn segment_of<'a>(link: u32, frame: &'a [u8], at: Instant) -> Option<Segment<'a>> {
+    let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let ip = match link {
+        ETHERNET => {
+            let mut at = 12;
+            while half(at)? == VLAN {
+                at += 4;
+            }
+            at + 2
+        }
+        LINUX_COOKED => 16,
+        RAW_IP | RAW_IPV4 | RAW_IPV6 => 0,
+        _ => return None,
+    };
+    let packet = frame.get(ip..)?;
+    let ([from, to], tcp, length) = match packet.first()? >> 4 {
+        4 => ipv4(packet)?,
+        6 => ipv6(packet)?,
+        _ => return None,
+    };
+    let word =
+        |at: usize| packet.get(tcp + at..tcp + at + 4)?.first_chunk().map(|word| u32::from_be_bytes(*word));
+    let ports = word(0)?.to_be_bytes();
+    let sequence = word(4)?;
+    let [offset, flags, ..] = word(12)?.to_be_bytes();
+    let start = usize::from(offset >> 4) * 4;
+    let whole = length.checked_sub(start)?;
+    let bytes = packet.get(tcp + start..)?;
+    let bytes = &bytes[..bytes.len().min(whole)];
+    Some(Segment {
+        at,
+        from: (from, u16::from_be_bytes([ports[0], ports[1]])),
+        to: (to, u16::from_be_bytes([ports[2], ports[3]])),
+        sequence,
+        opens: flags & 0x02 != 0,
+        bytes,
+        missing: u32::try_from(whole - bytes.len()).unwrap_or(0),
+    })
+}
+
+/// The addresses of a packet, where its TCP segment begins, and how long that is.
+type Routed = ([[u8; 16]; 2], usize, usize);
+
+fn ipv4(packet: &[u8]) -> Option<Routed> {
+    let header = usize::from(packet.first()? & 0xf) * 4;
+    let length = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
+    // A fragment that is not the first has no TCP header.
+    let fragment = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x1fff;
+    if *packet.get(9)? != TCP || fragment != 0 || header < 20 {
+        return None;
+    }
+    let address = |at: usize| {
+        let v4: [u8; 4] = *packet.get(at..)?.first_chunk()?;
+        Some(std::net::Ipv4Addr::from(v4).to_ipv6_mapped().octets())
+    };
+    // Of a packet that the adapter will cut, the kernel may leave the length out.
+    let length = if length == 0 { packet.len() } else { length };
+    Some(([address(12)?, address(16)?], header, length.checked_sub(header)?))
+}
+
+fn ipv6(packet: &[u8]) -> Option<Routed> {
+    // Extension headers are not followed.
+    if *packet.get(6)? != TCP {
+        return None;
+    }
+    let length = usize::from(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]));
+    let length = if length == 0 { packet.len().checked_sub(40)? } else { length };
+    let address = |at: usize| packet.get(at..)?.first_chunk().copied();
+    Some(([address(8)?, address(24)?], 40, length))
 }
 
 /// The header of our frames.
@@ -85,6 +167,26 @@ mod tests {
         }
         frame[0] = 2;
         assert_eq!(packet_of(LINK, &frame), None, "another version");
+    }
+
+    #[test]
+    fn segments_are_found_in_every_link_type_and_no_cut_is_read_beyond_its_end() {
+        let tcp =
+            [&[0x11, 0x44, 0xc0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x18][..], &[0; 6], &[1, 2, 3]].concat();
+        let v4 = [&[0x45, 0, 0, 43, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2][..], &tcp].concat();
+        let v6 = [&[0x60, 0, 0, 0, 0, 23, 6, 64][..], &[1; 16], &[2; 16], &tcp].concat();
+        let tagged = [&[0; 12][..], &[0x81, 0, 0, 5, 8, 0], &v4].concat();
+        let cooked = [&[0; 14][..], &[0x86, 0xdd], &v6].concat();
+        for (link, frame) in [(ETHERNET, tagged), (RAW_IP, v4), (RAW_IPV6, v6), (LINUX_COOKED, cooked)] {
+            let segment = segment_of(link, &frame, Instant::ZERO).unwrap();
+            assert_eq!((segment.from.1, segment.to.1, segment.sequence), (4420, 0xc000, 9));
+            assert_eq!((segment.bytes, segment.missing, segment.opens), (&[1, 2, 3][..], 0, false));
+            let cut = segment_of(link, &frame[..frame.len() - 2], Instant::ZERO).unwrap();
+            assert_eq!((cut.bytes, cut.missing), (&[1][..], 2));
+            for length in 0..frame.len() - 3 {
+                assert!(segment_of(link, &frame[..length], Instant::ZERO).is_none(), "{length}");
+            }
+        }
     }
 
     #[test]

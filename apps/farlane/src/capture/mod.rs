@@ -5,7 +5,7 @@ mod reader;
 mod simulated;
 mod writer;
 
-pub(crate) use framing::{Framed, packet_of};
+pub(crate) use framing::{Framed, packet_of, segment_of};
 pub(crate) use reader::Reader;
 pub(crate) use simulated::Simulated;
 pub(crate) use writer::{Captured, capture};

@@ -22,6 +22,12 @@ pub(super) fn of(population: &Population) -> Option<String> {
     let packets = population.steps[&step].packets as f64 / population.count as f64;
     let each = population.bytes as f64 / population.steps[&step].packets.max(1) as f64;
     let why = match step {
+        Step::Capsule => "is the way of the command's capsule from its first byte to its last".to_owned(),
+        Step::ReadyToTransfer => {
+            "passes until the controller asks for the data (R2T): a round trip, which data in \
+                                  the capsule save"
+                .to_owned()
+        }
         Step::Doorbell => "is the host's, which rings for several commands at once".to_owned(),
         Step::Fetch => "passes until the device fetches the entry: the doorbell's way there, and the device \
                         itself"
@@ -37,7 +43,7 @@ pub(super) fn of(population: &Population) -> Option<String> {
             "is {packets:.0} completions of {each:.0} B: a larger Max_Payload_Size or Max_Read_Request_Size \
              makes them fewer, and lookahead saves their round trip"
         ),
-        Step::Completion => "passes between the last data and the completion: the device's".to_owned(),
+        Step::Completion => "passes until the completion once all data have passed: the device's".to_owned(),
         // These are behind the completion.
         Step::Interrupt | Step::HeadDoorbell => return None,
     };

@@ -9,15 +9,17 @@ mod population;
 mod show;
 mod stats;
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use engine::Instant;
 use nvme::wire::{AdminOpcode, IoOpcode};
 use pcie::wire::Head;
-use trace::{Analyser, Command, Direction, Kind, Seen};
+use trace::fabric::{Counts, Fabric, Segment};
+use trace::{Analyser, Command, Direction, Kind, Seen, Statistics};
 
 use crate::args::TraceAction;
-use crate::capture::{Framed, Reader, packet_of};
+use crate::capture::{Framed, Reader, packet_of, segment_of};
 use crate::error::Error;
 
 pub(crate) fn run(action: &TraceAction) -> Result<(), Error> {
@@ -43,20 +45,33 @@ struct Flaws {
 }
 
 /// Shows each PCIe packet of the capture at `path`.
-fn each_packet(path: &Path, mut show: impl FnMut(&Seen<'_>)) -> Result<Flaws, Error> {
+fn each_packet(path: &Path, show: impl FnMut(&Seen<'_>)) -> Result<Flaws, Error> {
+    each(path, show, |_| false)
+}
+
+/// Shows each PCIe packet and each TCP segment of the capture at `path`. Who is shown a segment says
+/// whether it is of NVMe/TCP.
+fn each(
+    path: &Path,
+    mut show: impl FnMut(&Seen<'_>),
+    mut segment: impl FnMut(&Segment<'_>) -> bool,
+) -> Result<Flaws, Error> {
     let mut flaws = Flaws::default();
     let mut before = Instant::ZERO;
     Reader::open(path)?.each(|frame| {
         let Some(Framed { direction, tlp }) = packet_of(frame.link, frame.bytes) else {
-            flaws.foreign += 1;
+            let found = segment_of(frame.link, frame.bytes, frame.at);
+            match found.is_some_and(|found| segment(&found)) {
+                true => flaws.note(&mut before, frame.at),
+                false => flaws.foreign += 1,
+            }
             return;
         };
         let Ok(head) = Head::parse(tlp) else {
             flaws.malformed += 1;
             return;
         };
-        flaws.backwards += u64::from(frame.at < before);
-        before = frame.at;
+        flaws.note(&mut before, frame.at);
         let direction = direction.unwrap_or_else(|| Direction::guess(&head.header));
         let payload = tlp.get(head.encoded_len()..).unwrap_or_default();
         let payload = &payload[..payload.len().min(head.header.payload_len())];
@@ -65,20 +80,41 @@ fn each_packet(path: &Path, mut show: impl FnMut(&Seen<'_>)) -> Result<Flaws, Er
     Ok(flaws)
 }
 
-/// Shows each command of the capture at `path`, and returns the analysis of the whole.
-fn each_command(path: &Path, mut show: impl FnMut(Command)) -> Result<(Analyser, Flaws), Error> {
-    let mut analyser = Analyser::new();
-    let flaws = each_packet(path, |seen| {
-        analyser.see(seen);
-        while let Some(command) = analyser.poll_command() {
-            show(command);
-        }
-    })?;
-    analyser.finish();
-    while let Some(command) = analyser.poll_command() {
-        show(command);
+impl Flaws {
+    /// Notes the time of a packet, and whether it is earlier than the one before.
+    fn note(&mut self, before: &mut Instant, at: Instant) {
+        self.backwards += u64::from(at < *before);
+        *before = at;
     }
-    Ok((analyser, flaws))
+}
+
+/// What a whole capture has.
+struct Analysis {
+    statistics: Statistics,
+    fabric: Counts,
+    flaws: Flaws,
+}
+
+/// Shows each command of the capture at `path`, and returns the analysis of the whole.
+fn each_command(path: &Path, show: impl FnMut(Command)) -> Result<Analysis, Error> {
+    let (mut analyser, mut fabric) = (Analyser::new(), Fabric::default());
+    let show = RefCell::new(show);
+    let flaws = each(
+        path,
+        |seen| {
+            analyser.see(seen);
+            std::iter::from_fn(|| analyser.poll_command()).for_each(&mut *show.borrow_mut());
+        },
+        |segment| {
+            let is_known = fabric.see(segment);
+            std::iter::from_fn(|| fabric.poll_command()).for_each(&mut *show.borrow_mut());
+            is_known
+        },
+    )?;
+    analyser.finish();
+    fabric.finish();
+    std::iter::from_fn(|| analyser.poll_command()).for_each(&mut *show.borrow_mut());
+    Ok(Analysis { statistics: analyser.statistics(), fabric: fabric.counts(), flaws })
 }
 
 /// The name of a kind of command, as people and machines read it.
@@ -86,7 +122,21 @@ fn name(kind: Kind) -> String {
     match kind {
         Kind::Admin(opcode) => format!("admin: {}", AdminOpcode::from(opcode)),
         Kind::Io(opcode) => IoOpcode::from(opcode).to_string(),
+        Kind::Fabrics(kind) => format!("fabrics: {}", fabrics_name(kind)),
         Kind::InferredRead => "Read".to_owned(),
         Kind::InferredWrite => "Write".to_owned(),
+    }
+}
+
+/// The name of a Fabrics Command Type (FCTYPE).
+fn fabrics_name(kind: u8) -> String {
+    match kind {
+        0x00 => "Property Set".to_owned(),
+        0x01 => "Connect".to_owned(),
+        0x04 => "Property Get".to_owned(),
+        0x05 => "Authentication Send".to_owned(),
+        0x06 => "Authentication Receive".to_owned(),
+        0x08 => "Disconnect".to_owned(),
+        other => format!("type {other:#04x}"),
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use trace::{Command, Statistics};
+use trace::Command;
 
-use super::{Flaws, each_command, name};
+use super::{Analysis, each_command, name};
 use crate::args::CaptureArgs;
 use crate::commands::{print, print_json};
 use crate::distribution::Distribution;
@@ -38,27 +38,24 @@ impl Group {
 
 pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
     let mut groups = BTreeMap::<String, Group>::new();
-    let (analyser, flaws) =
+    let analysis =
         each_command(&args.file, |command| groups.entry(name(command.kind)).or_default().add(&command))?;
-    let statistics = analyser.statistics();
-    if args.output.json {
-        print_json(&as_json(&statistics, flaws, &groups))
-    } else {
-        print(&text(&statistics, flaws, &groups))
-    }
+    if args.output.json { print_json(&as_json(&analysis, &groups)) } else { print(&text(&analysis, &groups)) }
 }
 
-/// How sure the commands are, from 0 to 1: the share of the devices' packets that have a place in a
-/// command, where those of inferred commands count half.
-fn confidence(statistics: &Statistics) -> f64 {
-    if statistics.of_devices == 0 {
+/// How sure the commands are, from 0 to 1: the share of the devices' packets, and of the PDUs of
+/// NVMe/TCP, that have a place in a command. Packets of inferred commands count half.
+fn confidence(Analysis { statistics, fabric, .. }: &Analysis) -> f64 {
+    let all = statistics.of_devices + fabric.pdus;
+    if all == 0 {
         return 0.0;
     }
-    let worth = statistics.known as f64 + statistics.inferred as f64 * WORTH_OF_INFERENCE;
-    worth / statistics.of_devices as f64
+    let known = statistics.known + fabric.pdus - fabric.unexpected;
+    (known as f64 + statistics.inferred as f64 * WORTH_OF_INFERENCE) / all as f64
 }
 
-fn as_json(statistics: &Statistics, flaws: Flaws, groups: &BTreeMap<String, Group>) -> Value {
+fn as_json(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> Value {
+    let Analysis { statistics, fabric, flaws } = analysis;
     let group = |group: &Group| {
         json!({ "count": group.count, "blocks": group.blocks, "bytes": group.bytes, "errors": group.errors,
             "latency_ns": group.latencies })
@@ -67,28 +64,35 @@ fn as_json(statistics: &Statistics, flaws: Flaws, groups: &BTreeMap<String, Grou
     json!({
         "tlps": statistics.packets, "bytes": statistics.bytes, "errors": statistics.errors,
         "commands": commands,
-        "confidence": confidence(statistics),
-        "known": statistics.known_commands, "inferred": statistics.inferred_commands,
-        "unfinished": statistics.unfinished, "unexpected_completions": statistics.unexpected,
+        "confidence": confidence(analysis),
+        "pdus": fabric.pdus, "gaps": fabric.gaps,
+        "known": groups.values().map(|group| group.count).sum::<u64>() - statistics.inferred_commands, "inferred": statistics.inferred_commands,
+        "unfinished": statistics.unfinished + fabric.unfinished,
+        "unexpected_completions": statistics.unexpected + fabric.unexpected,
         "unanswered": statistics.unanswered, "orphan_completions": statistics.orphans,
         "skipped": { "foreign": flaws.foreign, "malformed": flaws.malformed },
-        "dropped": statistics.dropped,
+        "dropped": statistics.dropped + fabric.dropped,
         "time_ran_back": flaws.backwards,
     })
 }
 
-fn text(statistics: &Statistics, flaws: Flaws, groups: &BTreeMap<String, Group>) -> String {
+fn text(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> String {
+    let Analysis { statistics, fabric, flaws } = analysis;
     let mut text = format!(
         "{} packets with {} B of data, {} completions without success\n",
         statistics.packets, statistics.bytes, statistics.errors
     );
-    let known = match (statistics.known_commands, statistics.inferred_commands) {
+    if fabric.pdus > 0 {
+        text += &format!("{} PDUs of NVMe/TCP\n", fabric.pdus);
+    }
+    let known_commands = groups.values().map(|group| group.count).sum::<u64>() - statistics.inferred_commands;
+    let known = match (known_commands, statistics.inferred_commands) {
         (0, 0) => "no NVMe command was found".to_owned(),
         (0, _) => "commands are inferred from the sizes and addresses of data".to_owned(),
         (_, 0) => "commands are known from their entries".to_owned(),
         (known, inferred) => format!("{known} commands are known from their entries, {inferred} inferred"),
     };
-    text += &format!("{known}; confidence {:.2}\n", confidence(statistics));
+    text += &format!("{known}; confidence {:.2}\n", confidence(analysis));
     if !groups.is_empty() {
         text += &format!(
             "\n{:24} {:>8} {:>10} {:>12} {:>11} {:>11} {:>11}\n",
@@ -108,14 +112,15 @@ fn text(statistics: &Statistics, flaws: Flaws, groups: &BTreeMap<String, Group>)
         );
     }
     let notes = [
-        (statistics.unfinished, "commands under way at the end"),
-        (statistics.unexpected, "completions of no command of the capture"),
+        (fabric.gaps, "times that bytes of a connection are missing, or are no PDU"),
+        (statistics.unfinished + fabric.unfinished, "commands under way at the end"),
+        (statistics.unexpected + fabric.unexpected, "completions and data of no command of the capture"),
         (statistics.unanswered, "requests without their last completion"),
         (statistics.orphans, "completions without their request"),
-        (flaws.foreign, "frames without a PCIe packet"),
+        (flaws.foreign, "frames without a PCIe packet or PDU"),
         (flaws.malformed, "frames with a malformed packet"),
         (flaws.backwards, "packets with an earlier time than the one before"),
-        (statistics.dropped, "things without room, not followed"),
+        (statistics.dropped + fabric.dropped, "things without room, not followed"),
     ];
     let notes = notes.iter().filter(|(count, _)| *count > 0);
     text + &notes.map(|(count, what)| format!("{what}: {count}\n")).collect::<String>()

@@ -1,0 +1,295 @@
+//! Commands of NVMe/TCP, from the segments of a capture of a network.
+//!
+//! A connection is known by its first PDU; a capture may begin within it. Segments may come twice
+//! or in another order. Where bytes are missing, the connection goes on with the next segment that
+//! begins with a PDU.
+
+mod pdus;
+mod stream;
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use engine::Instant;
+use nvme::wire::{CompletionQueueEntry, IoOpcode, SubmissionQueueEntry};
+use nvme_tcp::wire::{DataHeader, Flags, PduKind};
+
+use crate::command::{Command, Kind, Step};
+use pdus::{Pdu, Pdus, plausible};
+use stream::{Placed, Stream};
+
+/// The most connections at once. Beyond it, the one that was silent longest is forgotten.
+const CONNECTIONS_MAX: usize = 4096;
+/// The most commands under way of a connection.
+const COMMANDS_MAX: usize = 4096;
+/// Bytes of a digest.
+const DIGEST: u32 = 4;
+/// The opcode of Fabrics commands, and the Fabrics Command Type (FCTYPE) of Connect.
+const FABRICS: u8 = 0x7f;
+const CONNECT: u8 = 1;
+
+/// An end of a connection: an address (an IPv4 one in its IPv6 form) and a port.
+pub type Endpoint = ([u8; 16], u16);
+
+/// A TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// When it passed.
+    pub at: Instant,
+    /// Who sent it.
+    pub from: Endpoint,
+    /// To whom.
+    pub to: Endpoint,
+    /// Its sequence number.
+    pub sequence: u32,
+    /// Whether it opens the connection (SYN).
+    pub opens: bool,
+    /// Its bytes, as far as they were captured.
+    pub bytes: &'a [u8],
+    /// Bytes of it that were not captured.
+    pub missing: u32,
+}
+
+/// What is known of the PDUs of a capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// PDUs.
+    pub pdus: u64,
+    /// PDUs that belong to no command that is known: those of commands that began before
+    /// the capture.
+    pub unexpected: u64,
+    /// Commands whose response is not in the capture.
+    pub unfinished: u64,
+    /// Times that bytes of a connection were missing, or were no PDU.
+    pub gaps: u64,
+    /// Things that had no room in a table.
+    pub dropped: u64,
+}
+
+/// A connection of a host to a controller.
+#[derive(Debug, Default)]
+struct Connection {
+    /// By direction: from the end that is less, and from the other.
+    directions: [(Stream, Pdus); 2],
+    /// The queue, where its Connect was captured.
+    queue: Option<u16>,
+    under_way: BTreeMap<u16, Command>,
+    /// When it was last heard of.
+    heard: Instant,
+}
+
+/// Understands the segments of a capture.
+#[derive(Debug, Default)]
+pub struct Fabric {
+    connections: BTreeMap<(Endpoint, Endpoint), Connection>,
+    commands: VecDeque<Command>,
+    counts: Counts,
+}
+
+impl Fabric {
+    /// Shows the next segment. Returns whether it is one of NVMe/TCP.
+    pub fn see(&mut self, segment: &Segment<'_>) -> bool {
+        let (from, to) = (segment.from, segment.to);
+        let (key, side) = if from <= to { ((from, to), 0) } else { ((to, from), 1) };
+        if !self.connections.contains_key(&key) {
+            // What opens a connection does not tell yet what it carries.
+            if plausible(segment.bytes).is_none() {
+                return false;
+            }
+            self.make_room();
+        }
+        let Self { connections, commands, counts } = self;
+        let connection = connections.entry(key).or_default();
+        connection.heard = segment.at;
+        let (stream, pdus) = &mut connection.directions[side];
+        if segment.opens {
+            // The same ends again.
+            stream.begin(segment.sequence.wrapping_add(1));
+            pdus.begin();
+            counts.unfinished += connection.under_way.len() as u64;
+            connection.under_way.clear();
+            connection.queue = None;
+            return true;
+        }
+        if segment.bytes.is_empty() {
+            return true;
+        }
+        let mut found = VecDeque::new();
+        if !place(stream, pdus, segment, &mut found) {
+            counts.gaps += 1;
+            (*stream, *pdus) = Default::default();
+            place(stream, pdus, segment, &mut found);
+        }
+        if pdus.is_lost() || segment.missing > 0 {
+            counts.gaps += 1;
+            (*stream, *pdus) = Default::default();
+        }
+        for event in found {
+            counts.pdus += 1;
+            connection.on_event(event, commands, counts);
+        }
+        true
+    }
+
+    fn make_room(&mut self) {
+        if self.connections.len() < CONNECTIONS_MAX {
+            return;
+        }
+        let oldest = self.connections.iter().min_by_key(|(_, one)| one.heard).map(|(key, _)| *key);
+        if let Some(lost) = oldest.and_then(|key| self.connections.remove(&key)) {
+            self.counts.unfinished += lost.under_way.len() as u64;
+            self.counts.dropped += 1;
+        }
+    }
+
+    /// The next command that has ended.
+    pub fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// Ends the capture: what is under way is not finished.
+    pub fn finish(&mut self) {
+        for connection in core::mem::take(&mut self.connections).into_values() {
+            self.counts.unfinished += connection.under_way.len() as u64;
+        }
+    }
+
+    /// The counts so far.
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+/// Finds the PDUs that end in a segment, and in those that waited for it. Returns false if bytes
+/// before it are missing. A stream of which nothing is known begins with a segment that begins with
+/// a PDU.
+fn place(stream: &mut Stream, pdus: &mut Pdus, segment: &Segment<'_>, found: &mut VecDeque<Event>) -> bool {
+    if stream.is_new() && plausible(segment.bytes).is_none() {
+        return true;
+    }
+    let placed = stream.put(segment.at, segment.sequence, segment.bytes, |at, bytes| {
+        pdus.take(at, bytes, |pdu| found.push_back(Event::of(&pdu)));
+    });
+    placed == Placed::Kept
+}
+
+/// What a PDU means for commands.
+#[derive(Debug)]
+enum Event {
+    Begins { entry: SubmissionQueueEntry, bytes: u64, begun: Instant, ended: Instant },
+    Asks { id: u16, at: Instant },
+    Data { id: u16, is_sent: bool, bytes: u64, begun: Instant, ended: Instant, completes: bool },
+    Ends { entry: CompletionQueueEntry, at: Instant },
+    Nothing,
+}
+
+impl Event {
+    fn of(pdu: &Pdu<'_>) -> Self {
+        let Pdu { common, header, begun, ended } = *pdu;
+        let data = || header.first_chunk().map(DataHeader::parse);
+        match common.kind {
+            PduKind::CommandCapsule => {
+                let digest = if common.flags.has(Flags::DATA_DIGEST) { DIGEST } else { 0 };
+                let before = u32::from(common.data_offset) + digest;
+                let inside = u64::from(common.length.saturating_sub(before));
+                let bytes = if common.data_offset == 0 { 0 } else { inside };
+                let entry = header.get(8..).and_then(|rest| rest.first_chunk());
+                entry.map_or(Self::Nothing, |entry| Self::Begins {
+                    entry: SubmissionQueueEntry::parse(entry),
+                    bytes,
+                    begun,
+                    ended,
+                })
+            }
+            PduKind::ResponseCapsule => {
+                let entry = header.get(8..).and_then(|rest| rest.first_chunk());
+                entry.map_or(Self::Nothing, |entry| Self::Ends {
+                    entry: CompletionQueueEntry::parse(entry),
+                    at: ended,
+                })
+            }
+            PduKind::ReadyToTransfer => {
+                data().map_or(Self::Nothing, |data| Self::Asks { id: data.command.0, at: ended })
+            }
+            PduKind::HostData | PduKind::ControllerData => data().map_or(Self::Nothing, |data| Self::Data {
+                id: data.command.0,
+                is_sent: common.kind == PduKind::HostData,
+                bytes: data.length.into(),
+                begun,
+                ended,
+                completes: common.kind == PduKind::ControllerData && common.flags.has(Flags::SUCCESS),
+            }),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+impl Connection {
+    fn on_event(&mut self, event: Event, ended: &mut VecDeque<Command>, counts: &mut Counts) {
+        match event {
+            Event::Nothing => {}
+            Event::Begins { entry, bytes, begun, ended } => {
+                if self.under_way.len() >= COMMANDS_MAX {
+                    counts.dropped += 1;
+                    return;
+                }
+                let mut command = self.command(&entry);
+                command.bytes = bytes;
+                command.span(begun, ended, Step::Capsule);
+                let lost = self.under_way.insert(entry.command_id.0, command);
+                counts.unfinished += u64::from(lost.is_some());
+            }
+            Event::Asks { id, at } => match self.under_way.get_mut(&id) {
+                Some(command) => command.step(at, Step::ReadyToTransfer),
+                None => counts.unexpected += 1,
+            },
+            Event::Data { id, is_sent, bytes, begun, ended: at, completes } => {
+                let Some(command) = self.under_way.get_mut(&id) else {
+                    counts.unexpected += 1;
+                    return;
+                };
+                command.bytes += bytes;
+                command.span(begun, at, if is_sent { Step::DataArrived } else { Step::Data });
+                if completes && let Some(mut command) = self.under_way.remove(&id) {
+                    command.step(at, Step::Completion);
+                    command.status = Some(0);
+                    ended.push_back(command);
+                }
+            }
+            Event::Ends { entry, at } => {
+                let Some(mut command) = self.under_way.remove(&entry.command_id.0) else {
+                    counts.unexpected += 1;
+                    return;
+                };
+                command.step(at, Step::Completion);
+                command.status = Some(entry.status().raw());
+                ended.push_back(command);
+            }
+        }
+    }
+
+    /// A command that begins with this entry.
+    fn command(&mut self, entry: &SubmissionQueueEntry) -> Command {
+        // Of a Fabrics command, the lowest byte of what is NSID elsewhere is its type.
+        let [kind, ..] = entry.namespace.0.to_le_bytes();
+        if (entry.opcode, kind) == (FABRICS, CONNECT) {
+            self.queue = u16::try_from(entry.cdw10 >> 16).ok();
+        }
+        let mut command = Command::new(match self.queue {
+            _ if entry.opcode == FABRICS => Kind::Fabrics(kind),
+            Some(0) => Kind::Admin(entry.opcode),
+            _ => Kind::Io(entry.opcode),
+        });
+        command.queue = self.queue;
+        command.id = Some(entry.command_id.0);
+        command.namespace = Some(entry.namespace.0).filter(|id| *id != 0 && entry.opcode != FABRICS);
+        let has_blocks = matches!(
+            IoOpcode::from(entry.opcode),
+            IoOpcode::Read | IoOpcode::Write | IoOpcode::Compare | IoOpcode::WriteZeroes | IoOpcode::Verify
+        );
+        if matches!(command.kind, Kind::Io(_)) && has_blocks {
+            command.lba = Some(entry.starting_lba());
+            command.blocks = Some((entry.cdw12 & 0xffff) + 1);
+        }
+        command
+    }
+}

@@ -1,0 +1,105 @@
+//! One direction of a TCP connection: segments become bytes in order.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use engine::Instant;
+
+/// The most segments that wait for one before them.
+const HELD_MAX: usize = 256;
+/// The most bytes that a segment may be ahead of those before it.
+const AHEAD_MAX: u32 = 16 << 20;
+
+/// Bytes that arrived, put in their order.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// The sequence number of the next byte; none before the first segment.
+    next: Option<u32>,
+    /// Segments ahead of the next byte, by their distance from the byte with the number 0.
+    held: BTreeMap<u32, (Instant, Vec<u8>)>,
+}
+
+/// What became of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placed {
+    /// It is known, or waits for another one.
+    Kept,
+    /// Bytes before it are not in the capture. It was not taken.
+    Gap,
+}
+
+impl Stream {
+    /// Whether nothing of the stream was seen.
+    pub(super) const fn is_new(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// The next byte has this number.
+    pub(super) fn begin(&mut self, sequence: u32) {
+        self.next = Some(sequence);
+        self.held.clear();
+    }
+
+    /// Shows to `show` the bytes of a segment and of those that waited for it, in their order.
+    pub(super) fn put(
+        &mut self,
+        at: Instant,
+        sequence: u32,
+        bytes: &[u8],
+        mut show: impl FnMut(Instant, &[u8]),
+    ) -> Placed {
+        let next = *self.next.get_or_insert(sequence);
+        let ahead = sequence.wrapping_sub(next);
+        if ahead.cast_signed() > 0 {
+            if ahead > AHEAD_MAX || self.held.len() >= HELD_MAX {
+                return Placed::Gap;
+            }
+            self.held.insert(sequence, (at, bytes.to_vec()));
+            return Placed::Kept;
+        }
+        self.advance(at, sequence, bytes, &mut show);
+        while let Some(next) = self.next
+            && let Some(waiting) =
+                self.held.keys().copied().find(|of| next.wrapping_sub(*of).cast_signed() >= 0)
+            && let Some((at, bytes)) = self.held.remove(&waiting)
+        {
+            self.advance(at, waiting, &bytes, &mut show);
+        }
+        Placed::Kept
+    }
+
+    /// Shows what is new of a segment that begins at the next byte or before it.
+    fn advance(&mut self, at: Instant, sequence: u32, bytes: &[u8], show: &mut impl FnMut(Instant, &[u8])) {
+        let Some(next) = self.next else { return };
+        let known = next.wrapping_sub(sequence) as usize;
+        if let Some(new) = bytes.get(known..).filter(|new| !new.is_empty()) {
+            show(at, new);
+            self.next = Some(next.wrapping_add(u32::try_from(new.len()).unwrap_or(0)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_in_their_order_and_once() {
+        let at = Instant::ZERO;
+        let whole: Vec<u8> = (0..200_u8).collect();
+        // The numbers wrap within.
+        let start = u32::MAX - 60;
+        let mut stream = Stream::default();
+        stream.begin(start);
+        let mut found = Vec::new();
+        for (from, to) in [(0, 50), (70, 90), (40, 60), (90, 200), (0, 200), (60, 75), (10, 20)] {
+            let sequence = start.wrapping_add(from as u32);
+            let placed =
+                stream.put(at, sequence, &whole[from..to], |_, bytes| found.extend_from_slice(bytes));
+            assert_eq!(placed, Placed::Kept);
+        }
+        assert_eq!(found, whole);
+        let placed = stream.put(at, start.wrapping_add(300 << 20), &[7], |_, _| panic!("it is far ahead"));
+        assert_eq!(placed, Placed::Gap);
+    }
+}
