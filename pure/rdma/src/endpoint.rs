@@ -108,6 +108,8 @@ pub enum Disconnected {
     Reported(&'static str),
     /// The peer does not answer.
     TimedOut,
+    /// This end cannot use its network any more.
+    NetworkFailed,
 }
 
 impl fmt::Display for Disconnected {
@@ -118,6 +120,7 @@ impl fmt::Display for Disconnected {
             Self::Access(error) => write!(f, "the peer accessed memory that it may not: {error}"),
             Self::Reported(what) => write!(f, "the peer reports a fault: {what}"),
             Self::TimedOut => f.write_str("the peer does not answer"),
+            Self::NetworkFailed => f.write_str("the network of this end has failed"),
         }
     }
 }

@@ -156,6 +156,10 @@ impl Requester {
         if self.next == self.end {
             self.take(pair)?;
         }
+        if self.next + 1 == self.end {
+            // What follows decides whether the last packet asks for an acknowledgement.
+            let _: Option<()> = self.take(pair);
+        }
         let index = self.segments.partition_point(|segment| segment.end() <= self.next);
         let segment = self.segments.get(index)?;
         let at = self.next - segment.first;
@@ -174,7 +178,11 @@ impl Requester {
             return None;
         }
         let is_full = under_way + count + 1 > self.window();
-        let packet = self.packet(segment, at, is_full);
+        let is_carried = self.next >= self.sent
+            && under_way + count + ACKNOWLEDGE_EVERY <= self.window()
+            && matches!(segment.work, Work::Write { .. })
+            && self.segments.get(index + 1).is_some_and(|next| !next.is_read() && !self.is_limited(next));
+        let packet = self.packet(segment, at, is_full, is_carried);
         if self.next < self.sent {
             self.repeated += 1;
         }
@@ -234,11 +242,13 @@ impl Requester {
         self.end += count;
     }
 
-    /// The packet of `segment` at `at`.
-    fn packet(&self, segment: &Segment, at: u64, is_full: bool) -> (Head, Buffer) {
+    /// The packet of `segment` at `at`. `is_full` says that no other may follow it without an
+    /// acknowledgement, `is_carried` that the acknowledgement of the next message stands for this
+    /// one.
+    fn packet(&self, segment: &Segment, at: u64, is_full: bool, is_carried: bool) -> (Head, Buffer) {
         let mtu = self.settings.mtu;
         let part = Part::of(at == 0, at + 1 == segment.count);
-        let wants_answer = part.is_last()
+        let wants_answer = part.is_last() && !is_carried
             || is_full
             || self.is_limited(segment)
             || self.next % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1;

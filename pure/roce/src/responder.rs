@@ -402,6 +402,12 @@ impl Responder {
         matches!(self.answers.front(), Some(Answer::Read { .. }))
     }
 
+    /// Whether all that waits to be sent is an acknowledgement, which may go behind other packets.
+    pub(crate) fn only_acknowledges(&self) -> bool {
+        let is_alone = self.answers.len() == 1;
+        is_alone && matches!(self.answers.front(), Some(Answer::Acknowledge(_, Syndrome::Acknowledged(_))))
+    }
+
     /// The next packet.
     pub(crate) fn poll(&mut self, pair: &QueuePair) -> Option<(Head, Buffer)> {
         let credits = match self.settings.flow_control && pair.state() != State::Error {

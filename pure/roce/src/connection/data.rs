@@ -12,6 +12,9 @@ use crate::wire::{Head, Header, Packet};
 
 /// A peer is told of congestion once in this time at most.
 const NOTIFY_EVERY: Nanos = Nanos::from_micros(50);
+/// So many packets of this end may go before an acknowledgement that waits: whoever has asked for
+/// something waits for the answer, and the acknowledgement behind it stands for more.
+const DEFERRALS_MAX: u8 = 8;
 
 /// Both halves of a connection.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(crate) struct Channel {
     limiter: Limiter,
     /// When the limit lets the next packet go.
     pub(super) limited_until: Option<Instant>,
+    /// Packets that have gone before the acknowledgement that waits.
+    deferrals: u8,
     /// Packets of the peer were marked, and it is to be told.
     must_notify: bool,
     /// When it was told last.
@@ -45,6 +50,7 @@ impl Channel {
             responder: Responder::new(responder, Sequence::new(expected), domain, pool),
             limiter: Limiter::new(shared.config.line_rate),
             limited_until: None,
+            deferrals: 0,
             must_notify: false,
             notified_at: None,
         }
@@ -127,14 +133,23 @@ impl Connection {
         if channel.limited_until.is_some() && channel.responder.has_data_next() {
             return None;
         }
-        if let Some((head, payload)) = channel.responder.poll(&self.pair) {
+        let may_send = self.phase == Phase::Established && self.pair.state() == State::ReadyToSend;
+        let may_defer = channel.deferrals < DEFERRALS_MAX && channel.responder.only_acknowledges();
+        if may_defer
+            && may_send
+            && channel.limited_until.is_none()
+            && let Some((head, payload)) = channel.requester.poll(now, &mut self.pair)
+        {
+            channel.deferrals += 1;
             channel.limiter.on_sent(now, payload.len());
             return Some((head, payload));
         }
-        if channel.limited_until.is_some() {
-            return None;
+        if let Some((head, payload)) = channel.responder.poll(&self.pair) {
+            channel.deferrals = 0;
+            channel.limiter.on_sent(now, payload.len());
+            return Some((head, payload));
         }
-        if self.phase != Phase::Established || self.pair.state() != State::ReadyToSend {
+        if channel.limited_until.is_some() || !may_send {
             return None;
         }
         let (head, payload) = channel.requester.poll(now, &mut self.pair)?;

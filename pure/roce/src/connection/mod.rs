@@ -422,6 +422,14 @@ impl Connection {
         self.phase = Phase::Over;
     }
 
+    /// The network of this end has failed: the connection is over, and the peer is not told.
+    pub(crate) fn cut(&mut self) {
+        if self.phase == Phase::Disconnecting {
+            return self.finish(Disconnected::InOrder);
+        }
+        self.finish(Disconnected::NetworkFailed);
+    }
+
     /// The peer ends the connection.
     pub(crate) fn on_disconnect(&mut self, transaction: u64, shared: &mut Shared) {
         let message = Message::Disconnected(self.identifiers);

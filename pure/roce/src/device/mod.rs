@@ -66,6 +66,10 @@ pub struct Counters {
     pub dropped: u64,
     /// Datagrams whose CRC was wrong.
     pub corrupt: u64,
+    /// Packets that the network has marked as congested.
+    pub marked: u64,
+    /// Notifications of peers that packets of this device were marked.
+    pub notified: u64,
     /// Packets that were sent again, of the connections that are there now.
     pub repeated: u64,
     /// Requests for connections that were refused because there were too many.
@@ -145,6 +149,16 @@ impl Device {
     /// Takes requests for connections to `port`.
     pub fn listen(&mut self, port: u16) {
         self.listening.insert(port);
+    }
+
+    /// Ends every connection, because datagrams can neither be sent nor come any more. Peers are
+    /// not told. The device goes on: it takes and makes connections as before.
+    pub fn cut(&mut self) {
+        self.shared.messages.clear();
+        let slots: Vec<_> = self.table.slots().collect();
+        for slot in slots {
+            self.with(slot, |connection, _, _| connection.cut());
+        }
     }
 
     /// A connection that a peer has asked for, and that nobody has taken yet.
@@ -300,8 +314,10 @@ impl Device {
         };
         let was_half_open = connection.is_half_open();
         if received.is_marked {
+            self.counters.marked += 1;
             connection.on_mark(now);
         }
+        self.counters.notified += u64::from(packet.header == Header::Congestion);
         connection.on_packet(now, &packet, payload, &mut self.shared);
         let is_half_open = connection.is_half_open();
         self.count_half_open(was_half_open, is_half_open);

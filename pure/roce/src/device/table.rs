@@ -109,6 +109,10 @@ impl Table {
         place.connection.take()
     }
 
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.iter().map(|connection| Slot::of_queue_pair(connection.pair.id().0))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.places.iter().filter_map(|place| place.connection.as_deref())
     }

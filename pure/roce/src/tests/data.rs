@@ -370,3 +370,70 @@ fn marked_packets_slow_their_sender_down() {
     let [free, congested] = [false, true].map(time);
     assert!(congested > free * 4, "{free} without marks, {congested} with them");
 }
+
+/// The operation codes of what the device with this index has sent since `from`.
+fn codes(net: &Net, index: usize, from: usize) -> Vec<u8> {
+    let sent = net.seen[from..].iter().filter(|(_, one)| one.from.ip() == net.addresses[index]);
+    sent.map(|(_, one)| one.slices().concat()[0]).collect()
+}
+
+const SEND_ONLY: u8 = 4;
+const ACKNOWLEDGE: u8 = 17;
+
+#[test]
+fn an_answer_goes_before_the_acknowledgement() {
+    let mut net = Net::new(0, |_| ());
+    let [mut here, mut there] = net.connect();
+    there.post_receive(receive(1, 100)).unwrap();
+    here.post_receive(receive(1, 100)).unwrap();
+    let from = net.seen.len();
+    here.post_send(message(1, Buffer::zeroed(9))).unwrap();
+    net.run("the answer", |_| {
+        if !completions(&mut there).is_empty() {
+            there.post_send(message(1, Buffer::zeroed(9))).unwrap();
+        }
+        completions(&mut here).len() == 2
+    });
+    assert_eq!(codes(&net, 1, from), [SEND_ONLY, ACKNOWLEDGE]);
+}
+
+#[test]
+fn an_acknowledgement_does_not_wait_for_an_endless_stream() {
+    let mut net = Net::new(0, |_| ());
+    let [mut here, mut there] = net.connect();
+    there.post_receive(receive(1, 100)).unwrap();
+    let room = here.register(Exposure::Write(100_000)).unwrap();
+    let from = net.seen.len();
+    here.post_send(message(1, Buffer::zeroed(9))).unwrap();
+    net.run("the acknowledgement", |_| {
+        if !completions(&mut there).is_empty() {
+            let operation = Operation::Write { data: Buffer::zeroed(100_000), remote: room };
+            there.post_send(SendRequest { id: 2, operation, signalled: true }).unwrap();
+        }
+        !completions(&mut here).is_empty()
+    });
+    let codes = codes(&net, 1, from);
+    assert!(codes.iter().position(|code| *code == ACKNOWLEDGE).unwrap() <= 8, "{codes:?}");
+}
+
+#[test]
+fn a_write_and_the_message_behind_it_are_acknowledged_at_once() {
+    let mut net = Net::new(0, |_| ());
+    let [mut here, mut there] = net.connect();
+    there.post_receive(receive(1, 100)).unwrap();
+    let room = there.register(Exposure::Write(600)).unwrap();
+    let from = net.seen.len();
+    let operation = Operation::Write { data: Buffer::zeroed(600), remote: room };
+    here.post_send(SendRequest { id: 1, operation: operation.clone(), signalled: true }).unwrap();
+    here.post_send(message(2, Buffer::zeroed(9))).unwrap();
+    let mut done = Vec::new();
+    net.run("both", |_| {
+        done.extend(completions(&mut here).iter().map(|one| one.id));
+        done.len() == 2
+    });
+    assert_eq!((done, codes(&net, 1, from)), (vec![1, 2], vec![ACKNOWLEDGE]));
+    // A write with nothing behind it asks for itself.
+    here.post_send(SendRequest { id: 3, operation, signalled: true }).unwrap();
+    net.run("the write", |_| !completions(&mut here).is_empty());
+    assert_eq!(codes(&net, 1, from), [ACKNOWLEDGE; 2]);
+}

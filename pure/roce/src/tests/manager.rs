@@ -238,3 +238,24 @@ fn half_open_connections_are_limited_and_time_out() {
     // Others can connect again.
     net.connect();
 }
+
+#[test]
+fn a_device_without_network_ends_its_connections_and_makes_new_ones() {
+    let mut net = Net::new(0, |_| ());
+    let [mut here, there] = net.connect();
+    here.post_receive(receive(1, 100)).unwrap();
+    here.post_send(message(2, Buffer::zeroed(9))).unwrap();
+    let before = net.seen.len();
+    net.devices[0].borrow_mut().cut();
+    net.pass(Nanos::from_secs(1));
+    assert_eq!(net.seen.len(), before, "peers are not told");
+    assert_eq!(here.poll_event(), Some(Event::Disconnected(Disconnected::NetworkFailed)));
+    assert!(completions(&mut here).iter().all(|one| one.result == Err(rdma::WorkError::Flushed)));
+    drop(here);
+    assert_eq!(net.devices[0].borrow().connections(), 0);
+    let [mut here, mut again] = net.connect();
+    again.post_receive(receive(1, 100)).unwrap();
+    here.post_send(message(2, Buffer::zeroed(9))).unwrap();
+    net.run("the message", |_| !completions(&mut again).is_empty());
+    drop(there);
+}
