@@ -17,6 +17,7 @@ pub mod entropy;
 mod faults;
 pub(crate) mod lock;
 pub mod machine;
+pub(crate) mod marked;
 pub mod memory;
 pub(crate) mod option;
 pub(crate) mod packet_ring;

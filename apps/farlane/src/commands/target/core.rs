@@ -303,6 +303,10 @@ fn report(event: Event) {
         Event::Target(event) => info!("{event}"),
         Event::NotEncrypted { peer, why } => warn!(%peer, "{peer} was refused: {why}"),
         Event::AcceptFailed(error) => warn!("a connection could not be accepted: {error}"),
+        Event::PortFailed(address, error) => {
+            warn!(%address, "the port of RoCE at {address} has failed, is tried again: {error}");
+        }
+        Event::PortRestored(address) => info!(%address, "the port of RoCE at {address} works again"),
         Event::State(_, notice) => warn!("the state: {notice}"),
         Event::Notify(..) => {}
     }

@@ -14,7 +14,7 @@ use super::stream::Stream;
 use super::{Memory, Provider};
 use crate::drivers::attached::{Application, Attached};
 use crate::drivers::fabrics::Socket;
-use crate::drivers::roce::{Roce, RoceEndpoint};
+use crate::drivers::roce::{Change, Roce, RoceEndpoint, Route};
 use crate::reactor::{Attention, Context, Driver, Reactor, Turn};
 use crate::sys::clock::Clock;
 
@@ -59,8 +59,8 @@ impl Measurement {
                 Carried::Iwarp(Stream::new(socket), Box::new(client))
             }
             Provider::Roce => {
-                let local = local.map_or_else(|| source(server), Ok)?;
-                let world = memory.roce(local)?;
+                let route = Route::to(server.ip(), local)?;
+                let mut world = memory.roce(route.local, route.mtu)?;
                 world.register(reactor.sources())?;
                 let end = RoceEndpoint::connect(world.device(), server.ip(), server.port(), &test.emit());
                 let end = end.map_err(io::Error::other)?;
@@ -70,17 +70,6 @@ impl Measurement {
         let driver = Self { carried, pool: memory.pool, news: VecDeque::new(), is_stopping: false };
         Ok(Attached::new(reactor, driver))
     }
-}
-
-/// The address of this machine from which packets to `peer` go.
-fn source(peer: SocketAddr) -> io::Result<IpAddr> {
-    let any: IpAddr = match peer {
-        SocketAddr::V4(_) => [0; 4].into(),
-        SocketAddr::V6(_) => [0; 16].into(),
-    };
-    let socket = std::net::UdpSocket::bind((any, 0))?;
-    socket.connect(peer)?;
-    Ok(socket.local_addr()?.ip())
 }
 
 impl Driver for Measurement {
@@ -104,11 +93,14 @@ impl Driver for Measurement {
                 }
             }
             Carried::Roce(world, client) => {
-                busy |= world.work(now)?;
+                busy |= world.receive(now);
                 while let Some(output) = client.poll(context.clock.now()) {
                     self.news.push_back(output);
                 }
-                busy |= world.work(context.clock.now())?;
+                busy |= world.flush(context.clock.now());
+                if let Some(Change::Failed(error)) = world.take_change() {
+                    return Err(error);
+                }
                 if self.is_stopping && !busy {
                     return Ok(Turn::Done);
                 }

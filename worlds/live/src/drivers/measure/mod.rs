@@ -16,6 +16,7 @@ pub use client::Measurement;
 pub use rdma::measure::{Failure, Mode, Output, Step, Test, Verb};
 pub use server::Measured;
 
+use super::roce::PathMtu;
 use crate::sys::digest::crc32c;
 use crate::sys::entropy::system;
 
@@ -69,10 +70,10 @@ impl Memory {
         }
     }
 
-    /// The device of RoCE at `address`.
-    fn roce(&self, address: std::net::IpAddr) -> std::io::Result<super::roce::Roce> {
+    /// The device of RoCE at `address`, for packets of up to `mtu`.
+    fn roce(&self, address: std::net::IpAddr, mtu: PathMtu) -> std::io::Result<super::roce::Roce> {
         let config = super::roce::Config {
-            mtu: super::roce::PathMtu::B4096,
+            mtu,
             send_depth: REQUESTS,
             receive_depth: REQUESTS,
             connections: CONNECTIONS_MAX,

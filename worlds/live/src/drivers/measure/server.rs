@@ -12,7 +12,7 @@ use super::stream::Stream;
 use super::{CONNECTIONS_MAX, Memory, Provider, limits};
 use crate::carrier::tcp::Listener;
 use crate::drivers::fabrics::Socket;
-use crate::drivers::roce::{Roce, RoceEndpoint};
+use crate::drivers::roce::{Change, PathMtu, Roce, RoceEndpoint};
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 
 /// How long the last words of a connection may take.
@@ -58,7 +58,7 @@ impl Measured {
                 Carried::Iwarp(listener, Vec::new())
             }
             Provider::Roce => {
-                let world = memory.roce(address.ip())?;
+                let mut world = memory.roce(address.ip(), PathMtu::B4096)?;
                 world.device().borrow_mut().listen(address.port());
                 world.register(sources)?;
                 Carried::Roce(Box::new(world), Vec::new())
@@ -127,13 +127,16 @@ impl Driver for Measured {
                 });
             }
             Carried::Roce(world, servers) => {
-                busy |= world.work(now)?;
+                busy |= world.receive(now);
                 while let Some(end) = RoceEndpoint::next_requested(world.device()) {
                     let limits = limits(servers.len());
                     servers.push(Server::new(now, end, limits, Rc::clone(&self.memory.pool)));
                 }
                 servers.retain_mut(|server| server.settle(now));
-                busy |= world.work(now)?;
+                busy |= world.flush(now);
+                if let Some(Change::Failed(error)) = world.take_change() {
+                    return Err(error);
+                }
             }
         }
         Ok(match (self.is_over, busy) {

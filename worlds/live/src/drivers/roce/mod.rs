@@ -6,62 +6,72 @@
 //! (`docs/roce.md`).
 
 use std::cell::RefCell;
-use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-use engine::{BufferMut, Engine, Instant, fire, next_wake};
+use engine::{BufferMut, Engine, Instant, Nanos, fire, next_wake};
 use rdma::{SharedDomain, SharedPool};
-use rustix::net::sockopt;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::Socket;
 
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::sys::digest::crc32_register;
 use crate::sys::entropy::system;
-use crate::sys::option::set_option;
+use crate::sys::marked::{self, Marked};
 
 pub(crate) use route::Route;
 
 pub use roce::{Config, Counters, Device, PORT, PathMtu, RoceEndpoint, SharedDevice};
 
-/// How many bytes of datagrams may wait in the kernel. The system limits this
-/// (`net.core.rmem_max`).
-const KERNEL_BYTES: usize = 8 << 20;
-/// Datagrams that are received before the answers to them are sent.
-const RECEIVE_MAX: usize = 64;
+/// Calls that receive before the answers to what has come are sent.
+const RECEIVES_MAX: usize = 4;
 /// Bytes of a packet beside its payload, at most.
 const OVERHEAD: usize = 64;
-/// `setsockopt` of UDP: take datagrams over IPv6 that have no checksum, as `rdma_rxe` sends them.
-const UDP_NO_CHECK6_RX: libc::c_int = 102;
-/// What the kernel says when a datagram did not leave: then it is lost, as any may be.
-const LOST: [i32; 8] = [
-    libc::ECONNREFUSED,
-    libc::EHOSTUNREACH,
-    libc::EHOSTDOWN,
-    libc::ENETUNREACH,
-    libc::ENETDOWN,
-    libc::EMSGSIZE,
-    libc::ENOBUFS,
-    libc::EPERM,
-];
+/// How long to wait before a socket that has failed is opened again.
+const OPEN_AGAIN: Nanos = Nanos::from_secs(1);
+
+/// What has become of a device's socket.
+#[derive(Debug)]
+pub enum Change {
+    /// It has failed: every connection of the device is over.
+    Failed(io::Error),
+    /// It works again.
+    Restored,
+}
+
+#[derive(Debug)]
+enum Line {
+    Open {
+        socket: Socket,
+        is_registered: bool,
+    },
+    /// The socket has failed, and is opened again at this time.
+    Closed {
+        again: Instant,
+        why: String,
+    },
+}
 
 /// A device with its socket. Users of its connections work between two turns.
 #[derive(Debug)]
 pub struct Roce {
     device: SharedDevice,
-    socket: Socket,
+    line: Line,
     address: SocketAddr,
     pool: SharedPool,
     /// The longest datagram that is taken.
     length_max: usize,
-    /// Room for the next datagram.
-    place: Option<BufferMut>,
-    /// A datagram that the kernel has not taken yet.
-    waiting: Option<roce::Datagram>,
+    /// Room for the next datagrams, and what the last call has received.
+    places: Vec<BufferMut>,
+    arrived: Vec<Marked>,
+    /// Datagrams that the kernel has not taken yet.
+    waiting: VecDeque<roce::Datagram>,
     wake: Option<Instant>,
     /// Something has come, or was due, since somebody asked.
     has_news: bool,
+    change: Option<Change>,
     is_over: bool,
 }
 
@@ -80,35 +90,21 @@ impl Roce {
             let why = format!("RoCE is at one address of this machine: name it instead of {}", address.ip());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        match config.address {
-            IpAddr::V4(_) => {
-                set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
-            }
-            IpAddr::V6(_) => {
-                set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
-                set_option(&socket, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
-            }
-        }
-        socket.bind(&address.into()).map_err(|error| taken(error, address))?;
-        socket.set_nonblocking(true)?;
-        // Privileged processes get the full size, others what the system allows.
-        if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
-            let _ = socket.set_recv_buffer_size(KERNEL_BYTES);
-        }
-        let _ = socket.set_send_buffer_size(KERNEL_BYTES);
+        let socket = socket::open(address)?;
         let length_max = config.mtu.bytes() + OVERHEAD;
         let device = Rc::new(RefCell::new(Device::new(config, domain, Rc::clone(&pool), system())));
         Ok(Self {
             device,
-            socket,
+            line: Line::Open { socket, is_registered: false },
             address,
             pool,
             length_max,
-            place: None,
-            waiting: None,
+            places: Vec::with_capacity(marked::BATCH_MAX),
+            arrived: Vec::with_capacity(marked::BATCH_MAX),
+            waiting: VecDeque::with_capacity(marked::BATCH_MAX),
             wake: None,
             has_news: false,
+            change: None,
             is_over: false,
         })
     }
@@ -118,12 +114,22 @@ impl Roce {
         &self.device
     }
 
-    /// Adds the socket to what ends a loop's sleep.
+    /// Adds the socket to what ends a loop's sleep, if that has not been done. A socket that was
+    /// opened again is to be added again.
     ///
     /// # Errors
-    /// When it was added before.
-    pub fn register(&self, sources: &Sources) -> io::Result<()> {
-        sources.add(self.as_raw_fd(), Attention::EachTurn)
+    /// When the system refuses.
+    pub fn register(&mut self, sources: &Sources) -> io::Result<()> {
+        if let Line::Open { socket, is_registered: is_registered @ false } = &mut self.line {
+            sources.add(socket.as_raw_fd(), Attention::EachTurn)?;
+            *is_registered = true;
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing to register.
+    pub(crate) const fn is_registered(&self) -> bool {
+        !matches!(self.line, Line::Open { is_registered: false, .. })
     }
 
     /// The address of the device, with the port of RoCE.
@@ -136,122 +142,128 @@ impl Roce {
         core::mem::replace(&mut self.has_news, false)
     }
 
+    /// What has become of the socket, told once.
+    pub const fn take_change(&mut self) -> Option<Change> {
+        self.change.take()
+    }
+
+    /// Why the socket does not work now, if it does not.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match &self.line {
+            Line::Open { .. } => None,
+            Line::Closed { why, .. } => Some(why),
+        }
+    }
+
     /// Receives, fires what is due, and sends. Returns whether there was anything to do.
-    ///
-    /// # Errors
-    /// When the socket fails.
-    pub fn work(&mut self, now: Instant) -> io::Result<bool> {
-        let received = self.receive(now)?;
-        Ok(self.flush(now)? || received)
+    pub fn work(&mut self, now: Instant) -> bool {
+        let received = self.receive(now);
+        self.flush(now) || received
     }
 
     /// Fires what is due, and sends. Returns whether there was anything to do. Whoever has let
     /// users of connections work calls this after them.
-    ///
-    /// # Errors
-    /// When the socket fails.
-    pub fn flush(&mut self, now: Instant) -> io::Result<bool> {
+    pub fn flush(&mut self, now: Instant) -> bool {
         let mut device = self.device.borrow_mut();
         let fired = fire(&mut *device, now);
         drop(device);
         self.has_news |= fired;
-        let (sent, is_blocked) = self.send()?;
+        self.open_again(now);
+        let (sent, is_blocked) = self.send(now);
         // While the kernel takes nothing, deadlines wait with what is to be sent.
-        self.wake = if is_blocked { None } else { next_wake(&*self.device.borrow(), now) };
-        Ok(fired || sent)
-    }
-
-    /// Takes the datagrams that have come. Returns whether there were any.
-    ///
-    /// # Errors
-    /// When the socket fails.
-    pub fn receive(&mut self, now: Instant) -> io::Result<bool> {
-        let mut busy = false;
-        for _ in 0..RECEIVE_MAX {
-            let place = self.place.take();
-            let mut place = place.unwrap_or_else(|| self.pool.borrow_mut().take(self.length_max));
-            let (length, from) = match receive_from(&self.socket, &mut place) {
-                Ok(received) => received,
-                Err(error) => {
-                    self.place = Some(place);
-                    match error.kind() {
-                        io::ErrorKind::WouldBlock => break,
-                        _ if is_loss(&error) => continue,
-                        _ => return Err(error),
-                    }
-                }
-            };
-            busy = true;
-            place.truncate(length);
-            let bytes = self.pool.borrow_mut().seal(place);
-            let received =
-                roce::Received { from, to: self.address, identification: None, is_marked: false, bytes };
-            self.device.borrow_mut().handle_input(now, roce::Input::Datagram(received));
-        }
-        self.has_news |= busy;
-        Ok(busy)
+        let due = if is_blocked { None } else { next_wake(&*self.device.borrow(), now) };
+        self.wake = match &self.line {
+            Line::Open { .. } => due,
+            Line::Closed { again, .. } => Instant::earlier(due, Some(*again)),
+        };
+        fired || sent
     }
 
     /// Sends what there is to be sent. Returns whether there was anything, and whether some is
     /// left.
-    fn send(&mut self) -> io::Result<(bool, bool)> {
+    fn send(&mut self, now: Instant) -> (bool, bool) {
+        let Line::Open { socket, .. } = &self.line else { return (self.lose(), false) };
+        let outcome = socket::send(socket, &mut self.waiting, &mut self.device.borrow_mut());
+        outcome.unwrap_or_else(|error| {
+            self.fail(now, error);
+            (true, false)
+        })
+    }
+
+    /// Takes the datagrams that have come. Returns whether there were any.
+    pub fn receive(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        loop {
-            let next = self.waiting.take().or_else(|| {
-                let roce::Output::Datagram(datagram) = self.device.borrow_mut().poll_output()?;
-                Some(datagram)
-            });
-            let Some(datagram) = next else { return Ok((busy, false)) };
-            let slices = datagram.slices().map(IoSlice::new);
-            match self.socket.send_to_vectored(&slices, &SockAddr::from(datagram.to)) {
-                Ok(_) => busy = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.waiting = Some(datagram);
-                    return Ok((busy, true));
+        for _ in 0..RECEIVES_MAX {
+            let Line::Open { socket, .. } = &self.line else { break };
+            let mut pool = self.pool.borrow_mut();
+            self.places.resize_with(marked::BATCH_MAX, || pool.take(self.length_max));
+            drop(pool);
+            match marked::receive(socket, &mut self.places, &mut self.arrived) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if socket::is_loss(&error) => continue,
+                Err(error) => {
+                    self.fail(now, error);
+                    return true;
                 }
-                Err(error) if is_loss(&error) => busy = true,
-                Err(error) => return Err(error),
+            }
+            busy = true;
+            let mut device = self.device.borrow_mut();
+            for (mut place, arrived) in self.places.drain(..self.arrived.len()).zip(&self.arrived) {
+                place.truncate(arrived.length);
+                let bytes = self.pool.borrow_mut().seal(place);
+                let Marked { from, is_marked, .. } = *arrived;
+                let received =
+                    roce::Received { from, to: self.address, identification: None, is_marked, bytes };
+                device.handle_input(now, roce::Input::Datagram(received));
+            }
+            if self.arrived.len() < marked::BATCH_MAX {
+                break;
             }
         }
+        self.has_news |= busy;
+        busy
     }
-}
 
-/// Receives a datagram. A longer one is cut, and its CRC is wrong then.
-fn receive_from(socket: &Socket, place: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-    let (length, from) = rustix::net::recvfrom(socket, place, rustix::net::RecvFlags::DONTWAIT)
-        .map(|(length, _, from)| (length, from))?;
-    let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-    Ok((length, from.ok_or_else(|| io::Error::other("a datagram came without its sender"))?))
-}
+    /// The socket has failed: connections are over, and it is opened again later.
+    fn fail(&mut self, now: Instant, error: io::Error) {
+        self.line = Line::Closed { again: now + OPEN_AGAIN, why: error.to_string() };
+        self.waiting.clear();
+        let mut device = self.device.borrow_mut();
+        device.cut();
+        fire(&mut *device, now);
+        drop(device);
+        self.lose();
+        self.has_news = true;
+        self.change = Some(Change::Failed(error));
+    }
 
-/// Says who may have the port, if somebody has it.
-fn taken(error: io::Error, address: SocketAddr) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let why = format!(
-                "UDP port {PORT} of {} is taken: one program at a time has RoCE there, the kernel's rdma_rxe \
-                 included; use another address",
-                address.ip()
-            );
-            io::Error::new(io::ErrorKind::AddrInUse, why)
+    /// Opens a socket that has failed, when it is time.
+    fn open_again(&mut self, now: Instant) {
+        let Line::Closed { again, .. } = &self.line else { return };
+        if *again > now {
+            return;
         }
-        _ => error,
+        self.line = match socket::open(self.address) {
+            Ok(socket) => {
+                self.change = Some(Change::Restored);
+                Line::Open { socket, is_registered: false }
+            }
+            Err(error) => Line::Closed { again: now + OPEN_AGAIN, why: error.to_string() },
+        };
     }
-}
 
-fn is_loss(error: &io::Error) -> bool {
-    error.raw_os_error().is_some_and(|code| LOST.contains(&code))
-}
-
-impl AsRawFd for Roce {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    /// Drops what is to be sent while there is no socket. Returns whether there was anything.
+    fn lose(&mut self) -> bool {
+        let mut device = self.device.borrow_mut();
+        core::iter::from_fn(|| device.poll_output()).count() > 0
     }
 }
 
 impl Driver for Roce {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
-        let busy = self.work(context.now)?;
+        self.register(context.sources())?;
+        let busy = self.work(context.now);
         Ok(match (self.is_over, busy) {
             (_, true) => Turn::Busy,
             (true, false) => Turn::Done,
@@ -269,5 +281,6 @@ impl Driver for Roce {
 }
 
 mod route;
+mod socket;
 #[cfg(test)]
 mod tests;

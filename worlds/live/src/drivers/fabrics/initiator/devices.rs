@@ -33,7 +33,6 @@ pub struct Reach {
 struct Device {
     roce: Roce,
     usual: IpAddr,
-    is_registered: bool,
 }
 
 /// The devices of an initiator.
@@ -53,20 +52,25 @@ impl Devices {
     /// The device that reaches `peer`, for the connection `id`.
     ///
     /// # Errors
-    /// When there is no way to the peer, or another program has RoCE at the address that leads
-    /// there.
+    /// When there is no way to the peer, when another program has RoCE at the address that leads
+    /// there, or while the device's socket does not work.
     pub(super) fn reach(&mut self, id: ConnectionId, peer: SocketAddr) -> io::Result<SharedDevice> {
         let route = Route::to(peer.ip(), self.reach.local)?;
         let index = match self.devices.iter().position(|one| one.usual == route.local) {
             Some(index) => index,
             None => {
                 let roce = self.open(route)?;
-                self.devices.push(Device { roce, usual: route.local, is_registered: false });
+                self.devices.push(Device { roce, usual: route.local });
                 self.devices.len() - 1
             }
         };
+        let roce = &self.devices[index].roce;
+        if let Some(why) = roce.failure() {
+            let why = format!("the socket of RoCE at {} has failed: {why}", roce.address());
+            return Err(io::Error::new(io::ErrorKind::NotConnected, why));
+        }
         self.pairs.push(id);
-        Ok(Rc::clone(self.devices[index].roce.device()))
+        Ok(Rc::clone(roce.device()))
     }
 
     /// Opens a device. All of 127.0.0.0/8 is this machine: programs there that meet each other take
@@ -115,30 +119,24 @@ impl Devices {
     /// Takes what has come. Returns whether there may be news of any connection.
     ///
     /// # Errors
-    /// When a socket fails.
+    /// When a socket cannot be waited for.
     pub(super) fn receive(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
         let mut has_news = false;
         for device in &mut self.devices {
-            if !device.is_registered {
-                device.roce.register(sources)?;
-                device.is_registered = true;
-            }
-            device.roce.receive(now)?;
+            device.roce.register(sources)?;
+            device.roce.receive(now);
             has_news |= device.roce.take_news();
         }
         Ok(has_news)
     }
 
     /// Fires what is due, and sends. Returns whether there was anything to do.
-    ///
-    /// # Errors
-    /// When a socket fails.
-    pub(super) fn flush(&mut self, now: Instant) -> io::Result<bool> {
+    pub(super) fn flush(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for device in &mut self.devices {
-            busy |= device.roce.flush(now)?;
+            busy |= device.roce.flush(now);
         }
-        Ok(busy)
+        busy
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

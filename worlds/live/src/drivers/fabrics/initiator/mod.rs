@@ -268,13 +268,13 @@ impl InitiatorDriver {
             self.initiator.engine_mut().handle_input(now, Input::Stirred(id));
         }
         self.initiator.exchange(now, &mut self.world);
-        self.flush_pairs(now)?;
+        self.flush_pairs(now);
         Ok(true)
     }
 
     /// Sends what queue pairs have to send; returns whether there was anything to do.
-    fn flush_pairs(&mut self, now: Instant) -> io::Result<bool> {
-        self.world.devices.as_mut().map_or(Ok(false), |devices| devices.flush(now))
+    fn flush_pairs(&mut self, now: Instant) -> bool {
+        self.world.devices.as_mut().is_some_and(|devices| devices.flush(now))
     }
 
     /// Takes what has come; returns whether there was anything.
@@ -335,8 +335,7 @@ impl InitiatorDriver {
 
     /// Sends what connections have to send; returns whether any of it was taken.
     pub(crate) fn send(&mut self) -> bool {
-        // The turn meets a failure of a device again.
-        let mut busy = self.flush_pairs(self.now).unwrap_or(true);
+        let mut busy = self.flush_pairs(self.now);
         for line in &mut self.world.connections {
             if let Connection::Established(line) = line {
                 busy |= send(self.initiator.engine_to_poll(), line);

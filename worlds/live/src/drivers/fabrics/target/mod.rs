@@ -61,6 +61,11 @@ pub enum Event {
     State(SubsystemKey, Notice),
     /// A connection could not be accepted. Reported once until a connection is accepted again.
     AcceptFailed(io::Error),
+    /// The socket of a port of RoCE has failed: the connections of the port are over. It is opened
+    /// again, until that succeeds.
+    PortFailed(SocketAddr, io::Error),
+    /// A port of RoCE whose socket had failed works again.
+    PortRestored(SocketAddr),
 }
 
 /// A port that is listened on.
@@ -454,7 +459,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         // Nothing else comes soon from anywhere.
         let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
         for _ in 0..looks {
-            if self.receive_pairs(context.clock.now())? | self.receive(context) {
+            if self.receive_pairs(context.clock.now()) | self.receive(context) {
                 busy = true;
                 break;
             }
@@ -470,7 +475,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
             self.target.settle(now, &mut self.world);
         }
         busy |= self.flush(now);
-        busy |= self.pairs.flush(now)?;
+        busy |= self.pairs.flush(now);
         if self.is_media_busy() {
             // Only this passes on to the kernel what was submitted last.
             busy |= self.reap(now)?;

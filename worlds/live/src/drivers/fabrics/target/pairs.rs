@@ -17,7 +17,7 @@ use roce::RoceEndpoint;
 
 use super::link::Link;
 use super::{Event, TargetDriver};
-use crate::drivers::roce::{Config, PathMtu, Roce};
+use crate::drivers::roce::{Change, Config, PathMtu, Roce};
 use crate::reactor::{Driver, Sources};
 use crate::sys::entropy::system;
 
@@ -27,7 +27,6 @@ struct Port {
     id: PortId,
     address: SocketAddr,
     roce: Roce,
-    is_registered: bool,
 }
 
 /// The ports of RoCE, and the connections that came there.
@@ -49,15 +48,11 @@ impl Pairs {
 
     /// Lets the sockets end a sleep.
     pub(super) fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        for port in self.ports.iter_mut().filter(|port| !port.is_registered) {
-            port.roce.register(sources)?;
-            port.is_registered = true;
-        }
-        Ok(())
+        self.ports.iter_mut().try_for_each(|port| port.roce.register(sources))
     }
 
     pub(super) fn is_registered(&self) -> bool {
-        self.ports.iter().all(|port| port.is_registered)
+        self.ports.iter().all(|port| port.roce.is_registered())
     }
 
     pub(super) fn forget(&mut self, id: ConnectionId) {
@@ -65,12 +60,17 @@ impl Pairs {
     }
 
     /// Fires what is due, and sends. Returns whether there was anything to do.
-    pub(super) fn flush(&mut self, now: Instant) -> io::Result<bool> {
+    pub(super) fn flush(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for port in &mut self.ports {
-            busy |= port.roce.flush(now)?;
+            busy |= port.roce.flush(now);
         }
-        Ok(busy)
+        busy
+    }
+
+    /// What has become of the socket of a port, told once.
+    fn take_change(&mut self) -> Option<(SocketAddr, Change)> {
+        self.ports.iter_mut().find_map(|port| Some((port.address, port.roce.take_change()?)))
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -104,20 +104,26 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// When the system refuses the address, or another program has RoCE there.
     pub fn add_roce_port(&mut self, id: PortId, address: SocketAddr) -> io::Result<()> {
         let roce = open(address, &self.pool)?;
-        self.pairs.ports.push(Port { id, address, roce, is_registered: false });
+        self.pairs.ports.push(Port { id, address, roce });
         Ok(())
     }
 
     /// Takes the datagrams that have come, lets the queue pairs hear of them, and answers. Returns
     /// whether there was anything.
-    pub(super) fn receive_pairs(&mut self, now: Instant) -> io::Result<bool> {
+    pub(super) fn receive_pairs(&mut self, now: Instant) -> bool {
         let mut has_news = false;
         for port in &mut self.pairs.ports {
-            port.roce.receive(now)?;
+            port.roce.receive(now);
             has_news |= port.roce.take_news();
         }
+        while let Some((address, change)) = self.pairs.take_change() {
+            (self.world.report)(match change {
+                Change::Failed(error) => Event::PortFailed(address, error),
+                Change::Restored => Event::PortRestored(address),
+            });
+        }
         if !has_news {
-            return Ok(false);
+            return false;
         }
         self.now = now;
         for index in 0..self.pairs.ports.len() {
@@ -131,8 +137,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             self.target.engine_mut().handle_input(now, Input::Stirred(id));
         }
         self.target.exchange(now, &mut self.world);
-        self.pairs.flush(now)?;
-        Ok(true)
+        self.pairs.flush(now);
+        true
     }
 
     fn begin_pair(&mut self, now: Instant, port: PortId, local: SocketAddr, pair: RoceEndpoint) {

@@ -1,0 +1,127 @@
+//! The socket of a device: how it is opened, and how datagrams leave by it.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+
+use engine::Engine;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{Device, PORT};
+use crate::sys::marked::{self, BATCH_MAX};
+use crate::sys::option::set_option;
+
+/// How many bytes of datagrams may wait in the kernel. The system limits this
+/// (`net.core.rmem_max`).
+const KERNEL_BYTES: usize = 8 << 20;
+/// `setsockopt` of UDP: take datagrams over IPv6 that have no checksum, as `rdma_rxe` sends them.
+const UDP_NO_CHECK6_RX: libc::c_int = 102;
+/// What the kernel says when a datagram did not leave: then it is lost, as any may be.
+const LOST: [i32; 8] = [
+    libc::ECONNREFUSED,
+    libc::EHOSTUNREACH,
+    libc::EHOSTDOWN,
+    libc::ENETUNREACH,
+    libc::ENETDOWN,
+    libc::EMSGSIZE,
+    libc::ENOBUFS,
+    libc::EPERM,
+];
+
+/// A socket at `address` that takes no right.
+pub(super) fn open(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    match address.ip() {
+        IpAddr::V4(_) => {
+            set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+        }
+        IpAddr::V6(_) => {
+            set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+            set_option(&socket, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
+        }
+    }
+    marked::enable(&socket, address.is_ipv6(), marked::CAPABLE)?;
+    socket.bind(&address.into()).map_err(|error| taken(error, address))?;
+    socket.set_nonblocking(true)?;
+    // Privileged processes get the full size, others what the system allows.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
+        let _ = socket.set_recv_buffer_size(KERNEL_BYTES);
+    }
+    let _ = socket.set_send_buffer_size(KERNEL_BYTES);
+    Ok(socket)
+}
+
+/// Says who may have the port, if somebody has it.
+fn taken(error: io::Error, address: SocketAddr) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let why = format!(
+                "UDP port {PORT} of {} is taken: one program at a time has RoCE there, the kernel's rdma_rxe \
+                 included; use another address",
+                address.ip()
+            );
+            io::Error::new(io::ErrorKind::AddrInUse, why)
+        }
+        _ => error,
+    }
+}
+
+/// Sends what waits and what the device has to send. Returns whether there was anything, and
+/// whether some is left.
+pub(super) fn send(
+    socket: &Socket,
+    waiting: &mut VecDeque<roce::Datagram>,
+    device: &mut Device,
+) -> io::Result<(bool, bool)> {
+    let mut busy = false;
+    loop {
+        while waiting.len() < BATCH_MAX
+            && let Some(roce::Output::Datagram(datagram)) = device.poll_output()
+        {
+            waiting.push_back(datagram);
+        }
+        if waiting.is_empty() {
+            return Ok((busy, false));
+        }
+        match send_batch(socket, waiting) {
+            Ok(count) => {
+                busy = true;
+                waiting.drain(..count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok((busy, true)),
+            Err(error) if is_loss(&error) => {
+                busy = true;
+                waiting.pop_front();
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends the first of the datagrams by one call. Returns how many have left.
+fn send_batch(socket: &Socket, waiting: &VecDeque<roce::Datagram>) -> io::Result<usize> {
+    let pieces: [_; BATCH_MAX] = std::array::from_fn(|index| {
+        let slices = waiting.get(index).map_or([&[][..]; 3], roce::Datagram::slices);
+        slices.map(IoSlice::new)
+    });
+    let to: [_; BATCH_MAX] = std::array::from_fn(|index| waiting.get(index).map(|one| one.to.as_any()));
+    let mut controls: [_; BATCH_MAX] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+    let mut index = 0;
+    let mut messages = controls.each_mut().map(|control| {
+        let at = index;
+        index += 1;
+        match &to[at] {
+            Some(to) => MMsgHdr::new_with_addr(to, &pieces[at], control),
+            None => MMsgHdr::new(&[], control),
+        }
+    });
+    let count = waiting.len().min(BATCH_MAX);
+    Ok(sendmmsg(socket, &mut messages[..count], SendFlags::empty())?)
+}
+
+/// Whether an error means that a datagram was lost.
+pub(super) fn is_loss(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| LOST.contains(&code))
+}
