@@ -91,7 +91,7 @@ fn each_command_of_a_session_is_found_as_the_network_left_it() {
     assert!(count(&later) >= count(&found) - 50, "{later} of {found}");
     // Frames cut behind their heads, as by dumpcap -s 200.
     let cut = stats(&changed(folder.path(), "editcap", &["-s", "200"], &[&path]));
-    assert!(cut["gaps"].as_u64().unwrap() > 0 && count(&cut) > 0, "{cut}");
+    assert!(count(&cut) >= count(&found) * 9 / 10, "{cut} of {found}");
 
     let chains = json(&["trace", "chain", path.to_str().unwrap(), "--json"]);
     let chains = chains["chains"].as_array().unwrap();

@@ -47,7 +47,7 @@ pub fn fabric(mut bytes: &[u8]) {
         let [from, to] = if direction & 1 == 0 { ends } else { [ends[1], ends[0]] };
         let sequence = u32::from(u16::from_be_bytes([*high, *low]));
         let opens = direction & 2 != 0 && segment.is_empty();
-        let missing = u32::from(*length) - segment.len() as u32;
+        let missing = u32::from(*length) - u32::try_from(segment.len()).unwrap_or(0);
         fabric.see(&Segment { at, from, to, sequence, opens, bytes: segment, missing });
     }
     fabric.finish();
@@ -86,14 +86,14 @@ mod tests {
     /// or too much behind it.
     fn segment() -> impl Strategy<Value = Vec<u8>> {
         let kinds = prop::sample::select(std::vec![(4_u8, 72_u8), (5, 24), (6, 24), (7, 24), (9, 24)]);
-        (kinds, any::<u8>(), 0..4_u8, 0..8_u16, 0..40_usize).prop_map(
+        (kinds, any::<u8>(), 0..4_u8, 0..8_u16, 0..40_u8).prop_map(
             |((kind, header), way, id, place, more)| {
-                let length = usize::from(header) + if more < 30 { 0 } else { more };
-                let mut pdu = std::vec![0; usize::from(header) + more];
-                (pdu[0], pdu[1], pdu[2], pdu[4]) = (kind, way >> 4, header, length as u8);
+                let length = header + if more < 30 { 0 } else { more };
+                let mut pdu = std::vec![0; usize::from(header + more)];
+                (pdu[0], pdu[1], pdu[2], pdu[4]) = (kind, way >> 4, header, length);
                 (pdu[8], pdu[10], pdu[20]) = (id, id, id);
                 let [high, low] = (place * 72).to_be_bytes();
-                [&[way, high, low, pdu.len() as u8], &pdu[..]].concat()
+                [&[way, high, low, header + more], &pdu[..]].concat()
             },
         )
     }

@@ -39,8 +39,9 @@ mod trace;
 mod transport;
 mod trust;
 mod tsn;
+mod values;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -103,6 +104,8 @@ pub(crate) use trust::{
     CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, TlsHash, Trust, TrustArgs, Trusted,
 };
 pub(crate) use tsn::{PlanArgs, TsnAction};
+pub(crate) use values::{parse_address, parse_size, parse_time};
+use values::{parse_positive_size, parse_positive_time, parse_runtime, parse_serial};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]
@@ -541,62 +544,6 @@ pub(crate) struct WriteArgs {
     pub(crate) input: PathBuf,
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-/// Parses a size as fio does: `4k` and `4KiB` are both 4096.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    parse_size::Config::new()
-        .with_binary()
-        .parse_size(text)
-        .map_err(|_| "expected a size such as 4096, 4k or 64MiB, below 16 EiB".to_owned())
-}
-
-/// Parses an address or a host name, with a port, to listen on.
-pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(address);
-    }
-    let expected = "expected ADDRESS:PORT or NAME:PORT, such as 127.0.0.1:4430 or [::1]:4430";
-    let mut found = text.to_socket_addrs().map_err(|error| format!("{error}; {expected}"))?;
-    found.next().ok_or_else(|| format!("the name has no address; {expected}"))
-}
-
-/// Parses a time with its unit, or a number of seconds as fio does.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map(Duration::from_secs).ok();
-    let time = seconds.map_or_else(|| humantime::parse_duration(text), Ok);
-    time.map_err(|_| "expected a time such as 10s, 500ms, or 10 for seconds".to_owned())
-}
-
-/// Parses a time that is long enough to measure something.
-fn parse_runtime(text: &str) -> Result<Duration, String> {
-    match parse_time(text)? {
-        Duration::ZERO => Err("a run of no time measures nothing; expected 10 or 500ms".to_owned()),
-        runtime => Ok(runtime),
-    }
-}
-
-/// Parses a time that is not 0.
-fn parse_positive_time(text: &str) -> Result<Duration, String> {
-    match parse_time(text)? {
-        Duration::ZERO => Err("no time is too short; expected a time such as 10s or 500ms".to_owned()),
-        time => Ok(time),
-    }
-}
-
-/// Parses a size that is not 0.
-fn parse_positive_size(text: &str) -> Result<u64, String> {
-    match parse_size(text)? {
-        0 => Err("0 bytes show nothing; expected a size such as 64MiB".to_owned()),
-        size => Ok(size),
-    }
-}
-
-fn parse_serial(text: &str) -> Result<String, String> {
-    match text.len() {
-        1..=20 if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) => Ok(text.to_owned()),
-        _ => Err("a serial number is 1 to 20 printable ASCII characters".to_owned()),
-    }
 }
 
 #[cfg(test)]

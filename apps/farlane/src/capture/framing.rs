@@ -1,4 +1,4 @@
-//! What a captured frame holds: a PCIe packet or a TCP segment. `docs/trace.md` describes our frames.
+//! What a captured frame holds: a PCIe packet or a TCP segment. `docs/trace.md` has our own frames.
 
 use engine::Instant;
 use trace::Direction;

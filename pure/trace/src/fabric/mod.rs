@@ -119,7 +119,12 @@ impl Fabric {
             (*stream, *pdus) = Default::default();
             place(stream, pdus, segment, &mut found);
         }
-        if pdus.is_lost() || segment.missing > 0 {
+        let end = segment.sequence.wrapping_add(u32::try_from(segment.bytes.len()).unwrap_or(0));
+        let is_cut = segment.missing > 0
+            && !stream.is_new()
+            && !(stream.skip(end, segment.missing)
+                && pdus.skip(segment.at, segment.missing, |pdu| found.push_back(Event::of(&pdu))));
+        if pdus.is_lost() || is_cut {
             counts.gaps += 1;
             (*stream, *pdus) = Default::default();
         }

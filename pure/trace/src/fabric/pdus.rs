@@ -85,11 +85,30 @@ impl Pdus {
             if self.left > 0 {
                 return;
             }
-            if let Some(common) = plausible(&self.header) {
-                show(Pdu { common, header: &self.header, begun: self.begun, ended: at });
-            }
-            self.header.clear();
+            self.end(at, &mut show);
         }
+    }
+
+    /// Passes over bytes that were not captured. Returns false if they are not all data of one PDU,
+    /// so that nobody knows where the next one begins.
+    pub(super) fn skip(&mut self, at: Instant, bytes: u32, mut show: impl FnMut(Pdu<'_>)) -> bool {
+        let is_data = self.header.len() > CommonHeader::LENGTH && self.header.len() == self.header_length();
+        if !is_data || self.left < bytes {
+            return false;
+        }
+        self.left -= bytes;
+        if self.left == 0 {
+            self.end(at, &mut show);
+        }
+        true
+    }
+
+    /// The PDU is whole.
+    fn end(&mut self, at: Instant, show: &mut impl FnMut(Pdu<'_>)) {
+        if let Some(common) = plausible(&self.header) {
+            show(Pdu { common, header: &self.header, begun: self.begun, ended: at });
+        }
+        self.header.clear();
     }
 
     /// How long the header is, as far as is known.

@@ -40,6 +40,15 @@ impl Stream {
         self.held.clear();
     }
 
+    /// The next bytes were not captured, if the segment that ends before them was the newest one.
+    pub(super) fn skip(&mut self, end: u32, bytes: u32) -> bool {
+        let is_next = self.next == Some(end);
+        if is_next {
+            self.next = Some(end.wrapping_add(bytes));
+        }
+        is_next
+    }
+
     /// Shows to `show` the bytes of a segment and of those that waited for it, in their order.
     pub(super) fn put(
         &mut self,
@@ -92,10 +101,10 @@ mod tests {
         let mut stream = Stream::default();
         stream.begin(start);
         let mut found = Vec::new();
-        for (from, to) in [(0, 50), (70, 90), (40, 60), (90, 200), (0, 200), (60, 75), (10, 20)] {
-            let sequence = start.wrapping_add(from as u32);
+        for (from, to) in [(0_u8, 50), (70, 90), (40, 60), (90, 200), (0, 200), (60, 75), (10, 20)] {
+            let sequence = start.wrapping_add(from.into());
             let placed =
-                stream.put(at, sequence, &whole[from..to], |_, bytes| found.extend_from_slice(bytes));
+                stream.put(at, sequence, &whole[from.into()..to], |_, bytes| found.extend_from_slice(bytes));
             assert_eq!(placed, Placed::Kept);
         }
         assert_eq!(found, whole);

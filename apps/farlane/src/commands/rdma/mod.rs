@@ -48,7 +48,7 @@ fn measure(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
     stay_on(args.spin.cpu)?;
     if args.server.ip().is_loopback() && args.spin.cpu.is_none() {
         // Medians of one processor and of two differ by three times and more.
-        tell!("farlane: both ends run here, so times depend on where the system puts them: give each --cpu");
+        warn!("both ends run here, so times depend on where the system puts them: give each --cpu");
     }
     let usual = if mode == Mode::Latency { PING_BYTES } else { BENCH_BYTES };
     let sizes: Vec<u32> = match args.all {

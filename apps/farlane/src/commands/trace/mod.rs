@@ -49,8 +49,8 @@ fn each_packet(path: &Path, show: impl FnMut(&Seen<'_>)) -> Result<Flaws, Error>
     each(path, show, |_| false)
 }
 
-/// Shows each PCIe packet and each TCP segment of the capture at `path`. Who is shown a segment says
-/// whether it is of NVMe/TCP.
+/// Shows each PCIe packet and each TCP segment of the capture at `path`. Who is shown a segment
+/// says whether it is of NVMe/TCP.
 fn each(
     path: &Path,
     mut show: impl FnMut(&Seen<'_>),

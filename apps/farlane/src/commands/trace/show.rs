@@ -62,7 +62,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
             let mut transactions = Transactions::default();
             each_packet(file, |seen| transaction(&mut lines, &mut transactions, seen))?;
         }
-        Level::Command => drop(each_command(file, |command| {
+        Level::Command => each_command(file, |command| {
             let begun = command.begun().unwrap_or(Instant::ZERO);
             let (kind, length) = (name(command.kind), command.latency());
             lines.line(
@@ -78,7 +78,8 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
                     format!("{kind:20}{queue}{lba} {} B in {length}", command.bytes)
                 },
             );
-        })?),
+        })
+        .map(|_| ())?,
     }
     let flushed = lines.out.flush();
     lines.result.and(flushed).or_else(|error| match error.kind() {
