@@ -86,6 +86,7 @@ bench: release ## figures as ratios to floors of the same run
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nvme_tcp
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench rdma
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench record
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench trace
 
 tail: setup ## the far percentiles over bad links, remedy by remedy, between network namespaces (root; an hour and three quarters)
 	$(CARGO) build --release --package farlane
