@@ -306,3 +306,31 @@ fn a_simulated_capture_has_the_published_anatomy_of_a_read_and_a_write() {
     let refused = fail(&["sim", text(&fabric), "--trace", text(&path)]);
     assert!(refused.contains("no root port"), "{refused}");
 }
+
+#[test]
+fn words_of_linux_tracers_are_commands_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    let mut words = String::from("# tracer: nop\n");
+    for number in 0..100 {
+        let cmd = format!("cmd=(nvme_cmd_write slba={}, len=7, ctrl=0x0, dsmgmt=0, reftag=0)", number * 8);
+        words += &format!("fio-8 [001] ..... 7.{number:03}000: nvme_setup_cmd: nvme0: disk=nvme0n1, qid=1, ");
+        words += &format!("cmdid={number}, nsid=1, flags=0x0, meta=0x0, {cmd}\n");
+        words +=
+            &format!("<idle>-0 [001] d.h1. 7.{number:03}080: nvme_complete_rq: nvme0: disk=nvme0n1, qid=1, ");
+        words += &format!("cmdid={number}, res=0x0, retries=0, flags=0x0, status=0x0\n");
+    }
+    std::fs::write(&path, words).unwrap();
+    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let writes = &stats["commands"]["write"];
+    assert_eq!((&writes["count"], &writes["bytes"]), (&100.into(), &409_600.into()), "{stats}");
+    let median = writes["latency_ns"]["p50"].as_u64().unwrap();
+    assert!((79_900..=80_100).contains(&median), "{stats}");
+    assert_eq!(stats["skipped"]["foreign"], 1, "{stats}");
+    let shown = succeed(&["trace", "chain", text(&path), "--command", "7"]);
+    assert!(shown.contains("LBA 48") && shown.contains("completion"), "{shown}");
+    let compared = json(&["trace", "compare", text(&path), text(&path), "--json"]);
+    assert_eq!(compared["rows"][0]["significant"], false, "{compared}");
+    std::fs::write(&path, "nothing that anybody traced\n").unwrap();
+    assert!(fail(&["trace", "stats", text(&path)]).contains("neither as pcap nor as pcapng"));
+}

@@ -12,7 +12,8 @@
 //!   are taken for the data of commands ([`inferred`]), and [`Statistics`] tells how much of the
 //!   capture fits.
 //!
-//! Commands of NVMe/TCP come from the segments of a network's capture instead ([`fabric`]).
+//! Commands of NVMe/TCP come from the segments of a network's capture instead ([`fabric`]), and
+//! others from the words of Linux's tracers ([`events`]).
 //!
 //! # What a capture can do
 //! A capture comes from anybody. Each table has a limit, [`WAITING_MAX`] and others; what does not
@@ -45,6 +46,7 @@ extern crate std;
 
 mod analyser;
 mod command;
+pub mod events;
 pub mod fabric;
 pub mod fuzz;
 pub mod inferred;

@@ -40,7 +40,7 @@ pub(crate) enum TraceAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct CaptureArgs {
-    /// The capture: pcapng of --trace, or pcap or pcapng of NetTLP
+    /// The capture: pcapng of --trace, pcap or pcapng of NetTLP or NVMe/TCP, or what Linux traces
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     #[command(flatten)]

@@ -3,9 +3,11 @@
 mod framing;
 mod reader;
 mod simulated;
+mod words;
 mod writer;
 
 pub(crate) use framing::{Framed, packet_of, segment_of};
 pub(crate) use reader::Reader;
 pub(crate) use simulated::Simulated;
+pub(crate) use words::each_line;
 pub(crate) use writer::{Captured, capture};

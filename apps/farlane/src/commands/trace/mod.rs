@@ -15,11 +15,12 @@ use std::path::Path;
 use engine::Instant;
 use nvme::wire::{AdminOpcode, IoOpcode};
 use pcie::wire::Head;
+use trace::events::Events;
 use trace::fabric::{Counts, Fabric, Segment};
 use trace::{Analyser, Command, Direction, Kind, Seen, Statistics};
 
 use crate::args::TraceAction;
-use crate::capture::{Framed, Reader, packet_of, segment_of};
+use crate::capture::{Framed, Reader, each_line, packet_of, segment_of};
 use crate::error::Error;
 
 pub(crate) fn run(action: &TraceAction) -> Result<(), Error> {
@@ -92,11 +93,42 @@ impl Flaws {
 struct Analysis {
     statistics: Statistics,
     fabric: Counts,
+    /// Of the words of tracers: completions without their command, commands without their
+    /// completion, and commands that had no room.
+    words: (u64, u64, u64),
     flaws: Flaws,
 }
 
 /// Shows each command of the capture at `path`, and returns the analysis of the whole.
-fn each_command(path: &Path, show: impl FnMut(Command)) -> Result<Analysis, Error> {
+fn each_command(path: &Path, mut show: impl FnMut(Command)) -> Result<Analysis, Error> {
+    match each_captured(path, &mut show) {
+        // What begins as no capture may be words.
+        Err(Error::BrokenCapture { offset: 0, what, .. }) => {
+            let analysis = each_told(path, show)?;
+            analysis.ok_or_else(|| Error::BrokenCapture { path: path.to_owned(), offset: 0, what })
+        }
+        result => result,
+    }
+}
+
+/// Shows each command of the lines of the file at `path`, as tracers of Linux write them. None if
+/// no line is one of theirs.
+fn each_told(path: &Path, mut show: impl FnMut(Command)) -> Result<Option<Analysis>, Error> {
+    let (mut events, mut flaws, mut known) = (Events::default(), Flaws::default(), 0_u64);
+    each_line(path, |line| {
+        match events.see(line) {
+            true => known += 1,
+            false => flaws.foreign += 1,
+        }
+        std::iter::from_fn(|| events.poll_command()).for_each(&mut show);
+    })
+    .map_err(|error| Error::File { path: path.to_owned(), error })?;
+    events.finish();
+    let (statistics, fabric) = (Statistics::default(), Counts::default());
+    Ok((known > 0).then(|| Analysis { statistics, fabric, words: events.counts(), flaws }))
+}
+
+fn each_captured(path: &Path, show: impl FnMut(Command)) -> Result<Analysis, Error> {
     let (mut analyser, mut fabric) = (Analyser::new(), Fabric::default());
     let show = RefCell::new(show);
     let flaws = each(
@@ -114,7 +146,8 @@ fn each_command(path: &Path, show: impl FnMut(Command)) -> Result<Analysis, Erro
     analyser.finish();
     fabric.finish();
     std::iter::from_fn(|| analyser.poll_command()).for_each(&mut *show.borrow_mut());
-    Ok(Analysis { statistics: analyser.statistics(), fabric: fabric.counts(), flaws })
+    let (statistics, fabric) = (analyser.statistics(), fabric.counts());
+    Ok(Analysis { statistics, fabric, words: (0, 0, 0), flaws })
 }
 
 /// The name of a kind of command, as people and machines read it.

@@ -45,17 +45,19 @@ pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
 
 /// How sure the commands are, from 0 to 1: the share of the devices' packets, and of the PDUs of
 /// NVMe/TCP, that have a place in a command. Packets of inferred commands count half.
-fn confidence(Analysis { statistics, fabric, .. }: &Analysis) -> f64 {
+fn confidence(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> f64 {
+    let Analysis { statistics, fabric, .. } = analysis;
     let all = statistics.of_devices + fabric.pdus;
     if all == 0 {
-        return 0.0;
+        // The words of tracers leave nothing to doubt, where there are any.
+        return if groups.is_empty() { 0.0 } else { 1.0 };
     }
     let known = statistics.known + fabric.pdus - fabric.unexpected;
     (known as f64 + statistics.inferred as f64 * WORTH_OF_INFERENCE) / all as f64
 }
 
 fn as_json(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> Value {
-    let Analysis { statistics, fabric, flaws } = analysis;
+    let Analysis { statistics, fabric, words, flaws } = analysis;
     let group = |group: &Group| {
         json!({ "count": group.count, "blocks": group.blocks, "bytes": group.bytes, "errors": group.errors,
             "latency_ns": group.latencies })
@@ -64,20 +66,20 @@ fn as_json(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> Value {
     json!({
         "tlps": statistics.packets, "bytes": statistics.bytes, "errors": statistics.errors,
         "commands": commands,
-        "confidence": confidence(analysis),
+        "confidence": confidence(analysis, groups),
         "pdus": fabric.pdus, "gaps": fabric.gaps,
         "known": groups.values().map(|group| group.count).sum::<u64>() - statistics.inferred_commands, "inferred": statistics.inferred_commands,
-        "unfinished": statistics.unfinished + fabric.unfinished,
-        "unexpected_completions": statistics.unexpected + fabric.unexpected,
+        "unfinished": statistics.unfinished + fabric.unfinished + words.1,
+        "unexpected_completions": statistics.unexpected + fabric.unexpected + words.0,
         "unanswered": statistics.unanswered, "orphan_completions": statistics.orphans,
         "skipped": { "foreign": flaws.foreign, "malformed": flaws.malformed },
-        "dropped": statistics.dropped + fabric.dropped,
+        "dropped": statistics.dropped + fabric.dropped + words.2,
         "time_ran_back": flaws.backwards,
     })
 }
 
 fn text(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> String {
-    let Analysis { statistics, fabric, flaws } = analysis;
+    let Analysis { statistics, fabric, words, flaws } = analysis;
     let mut text = format!(
         "{} packets with {} B of data, {} completions without success\n",
         statistics.packets, statistics.bytes, statistics.errors
@@ -92,7 +94,7 @@ fn text(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> String {
         (_, 0) => "commands are known from their entries".to_owned(),
         (known, inferred) => format!("{known} commands are known from their entries, {inferred} inferred"),
     };
-    text += &format!("{known}; confidence {:.2}\n", confidence(analysis));
+    text += &format!("{known}; confidence {:.2}\n", confidence(analysis, groups));
     if !groups.is_empty() {
         text += &format!(
             "\n{:24} {:>8} {:>10} {:>12} {:>11} {:>11} {:>11}\n",
@@ -113,14 +115,17 @@ fn text(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> String {
     }
     let notes = [
         (fabric.gaps, "times that bytes of a connection are missing, or are no PDU"),
-        (statistics.unfinished + fabric.unfinished, "commands under way at the end"),
-        (statistics.unexpected + fabric.unexpected, "completions and data of no command of the capture"),
+        (statistics.unfinished + fabric.unfinished + words.1, "commands under way at the end"),
+        (
+            statistics.unexpected + fabric.unexpected + words.0,
+            "completions and data of no command of the capture",
+        ),
         (statistics.unanswered, "requests without their last completion"),
         (statistics.orphans, "completions without their request"),
-        (flaws.foreign, "frames without a PCIe packet or PDU"),
+        (flaws.foreign, "frames without a PCIe packet or PDU, or lines without an event"),
         (flaws.malformed, "frames with a malformed packet"),
         (flaws.backwards, "packets with an earlier time than the one before"),
-        (statistics.dropped + fabric.dropped, "things without room, not followed"),
+        (statistics.dropped + fabric.dropped + words.2, "things without room, not followed"),
     ];
     let notes = notes.iter().filter(|(count, _)| *count > 0);
     text + &notes.map(|(count, what)| format!("{what}: {count}\n")).collect::<String>()
