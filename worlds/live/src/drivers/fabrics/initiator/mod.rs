@@ -268,7 +268,6 @@ impl InitiatorDriver {
             self.initiator.engine_mut().handle_input(now, Input::Stirred(id));
         }
         self.initiator.exchange(now, &mut self.world);
-        self.flush_pairs(now);
         Ok(true)
     }
 
@@ -336,6 +335,13 @@ impl InitiatorDriver {
     /// Sends what connections have to send; returns whether any of it was taken.
     pub(crate) fn send(&mut self) -> bool {
         let mut busy = self.flush_pairs(self.now);
+        busy |= self.send_streams();
+        busy
+    }
+
+    /// Sends what byte streams have to send; returns whether any of it was taken.
+    fn send_streams(&mut self) -> bool {
+        let mut busy = false;
         for line in &mut self.world.connections {
             if let Connection::Established(line) = line {
                 busy |= send(self.initiator.engine_to_poll(), line);
@@ -475,7 +481,12 @@ impl Driver for InitiatorDriver {
         if settles || now - self.attended_at >= ATTEND_EVERY {
             self.attend(now, context.sources());
         }
-        busy |= self.send();
+        busy |= self.send_streams();
+        // What the application hears of lets it submit more: that leaves at once when it waits
+        // again, and acknowledgements go behind it.
+        if self.world.events.is_empty() || self.stopping {
+            busy |= self.flush_pairs(now);
+        }
         if self.stopping && self.initiator().multipath().is_over() {
             self.world.events.clear();
             return Ok(Turn::Done);
