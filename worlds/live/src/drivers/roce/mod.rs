@@ -66,6 +66,9 @@ pub struct Roce {
     /// Room for the next datagrams, and what the last call has received.
     places: Vec<BufferMut>,
     arrived: Vec<Marked>,
+    /// How many datagrams the next call asks for: after a call that found none, one. Asking for
+    /// many takes longer, and a loop that polls asks in vain most of the time.
+    wanted: usize,
     /// Datagrams that the kernel has not taken yet.
     waiting: VecDeque<roce::Datagram>,
     wake: Option<Instant>,
@@ -101,6 +104,7 @@ impl Roce {
             length_max,
             places: Vec::with_capacity(marked::BATCH_MAX),
             arrived: Vec::with_capacity(marked::BATCH_MAX),
+            wanted: 1,
             waiting: VecDeque::with_capacity(marked::BATCH_MAX),
             wake: None,
             has_news: false,
@@ -198,9 +202,13 @@ impl Roce {
             let mut pool = self.pool.borrow_mut();
             self.places.resize_with(marked::BATCH_MAX, || pool.take(self.length_max));
             drop(pool);
-            match marked::receive(socket, &mut self.places, &mut self.arrived) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            let wanted = self.wanted;
+            match marked::receive(socket, &mut self.places[..wanted], &mut self.arrived) {
+                Ok(()) => self.wanted = marked::BATCH_MAX,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wanted = 1;
+                    break;
+                }
                 Err(error) if socket::is_loss(&error) => continue,
                 Err(error) => {
                     self.fail(now, error);
@@ -217,7 +225,7 @@ impl Roce {
                     roce::Received { from, to: self.address, identification: None, is_marked, bytes };
                 device.handle_input(now, roce::Input::Datagram(received));
             }
-            if self.arrived.len() < marked::BATCH_MAX {
+            if wanted == 1 || self.arrived.len() < wanted {
                 break;
             }
         }
