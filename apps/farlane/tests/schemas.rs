@@ -163,6 +163,13 @@ fn what_commands_print_is_what_the_schemas_say() {
     used.prints("bench", &["bench", &url, "--runtime", "50ms", "--trace", &path("b.pcapng")]);
     used.prints("trace-stats", &["trace", "stats", &path("b.pcapng")]);
     used.prints("trace-chain", &["trace", "chain", &path("b.pcapng"), "--command", "5"]);
+    let capture = path("b.pcapng");
+    used.prints("trace-compare", &["trace", "compare", &capture, &capture]);
+    let short = ["--time", "30ms", "--samples", "50", "--sizes", "4k", "--load", "2"];
+    used.prints(
+        "measure",
+        &[&["measure", &url, "--beside", &format!("{discovery}/{NQN}")][..], &short].concat(),
+    );
     daemons(used, folder.path(), &url);
     recordings(used, &path);
     let output = farlane(&["ping", "nowhere", "--json"]);
