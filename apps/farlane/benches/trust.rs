@@ -132,7 +132,16 @@ fn idle() {
     let listener = listener.with_tls(Acceptor::new(&identity).unwrap());
     let trust = Some(Trust { identity, pin: Pin::Any });
     let (addresses, tcp) = (vec![listener.address()], Options::default());
-    let route = Route { addresses, others: Vec::new(), tcp, quic: None, trust, digests: false, shm: None };
+    let route = Route {
+        addresses,
+        others: Vec::new(),
+        tcp,
+        quic: None,
+        trust,
+        digests: false,
+        shm: None,
+        datagrams: None,
+    };
     let resident = || number("/proc/self/status", "VmRSS:");
     let (clock, mut pool, mut open) = (Clock::start(), Pool::default(), Vec::new());
     let mut meet = || {

@@ -83,7 +83,7 @@ impl FromStr for FarSpec {
         let spec = Self::of_any(text)?;
         if matches!(spec.url, Url::VfioUser(_)) {
             return Err(format!(
-                "{} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT, shm:PATH or nvme-tcp://HOST:PORT/NQN",
+                "{} can't be a namespace; expected tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT, udp://HOST:PORT, eth:IFACE/MAC, shm:PATH or nvme-tcp://HOST:PORT/NQN",
                 spec.url
             ));
         }
@@ -94,7 +94,7 @@ impl FromStr for FarSpec {
 impl FarSpec {
     /// Whether `text` names a device by a URL, and no file.
     pub(crate) fn is_url(text: &str) -> bool {
-        text.contains("://") || text.starts_with("vfio-user:") || text.starts_with("shm:")
+        text.contains("://") || ["vfio-user:", "shm:", "eth:"].iter().any(|scheme| text.starts_with(scheme))
     }
 
     /// Parses the URL of a device of any kind, with its options.
@@ -289,7 +289,7 @@ mod tests {
         let text = "nvme-tcp://a:4420,b:4420/nqn.2014-08.org.example:x?hdgst=on";
         let MediumSpec::Far(far) = format!("{text},nsid=7").parse().unwrap() else { panic!() };
         assert_eq!((far.url.to_string(), far.namespace, far.hold), (text.to_owned(), Some(7), HOLD));
-        for wrong in ["tcp://a", "tcp://a:1,nsid=0", "tcp://a:1,size=4k", "vfio-user:/run/x", "udp://a:1"] {
+        for wrong in ["tcp://a", "tcp://a:1,nsid=0", "tcp://a:1,size=4k", "vfio-user:/run/x", "udp://a"] {
             assert!(wrong.parse::<MediumSpec>().is_err(), "{wrong}");
         }
     }

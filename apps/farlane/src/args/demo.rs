@@ -11,6 +11,7 @@ use super::{Lookahead, Output, parse_positive_size, parse_time};
 pub(super) const EXAMPLES: &str = "Examples:
   farlane demo --file /usr/bin/gcc --size 16MiB
   farlane demo --carrier shm --size 4MiB
+  farlane demo --carrier eth --size 4MiB
   farlane demo --link scenarios/5g.toml --size 4MiB
   farlane demo --link scenarios/5g.toml --size 4MiB --no-lookahead";
 
@@ -23,6 +24,17 @@ pub(crate) enum Carrier {
     Tcp,
     /// Memory that both ends share
     Shm,
+    /// Datagrams of UDP
+    Udp,
+    /// Bare Ethernet frames
+    Eth,
+}
+
+fn parse_interfaces(text: &str) -> Result<(String, String), String> {
+    match text.split_once(',') {
+        Some((near, far)) if !near.is_empty() && !far.is_empty() => Ok((near.to_owned(), far.to_owned())),
+        _ => Err("expected the names of two interfaces, such as eth0,eth1".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -45,6 +57,13 @@ pub(crate) struct DemoArgs {
     /// Carry the tunnel by this
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     pub(crate) carrier: Carrier,
+
+    /// For --carrier eth, use these interfaces of this machine, between which frames pass.
+    ///
+    /// Without this option, the demo makes a pair of virtual interfaces in a network of its own,
+    /// by unshare and ip
+    #[arg(long, value_name = "NEAR,FAR", value_parser = parse_interfaces)]
+    pub(crate) interfaces: Option<(String, String)>,
 
     /// Put the network that this file describes between the ends.
     ///

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use live::carrier::datagrams::Ethernet;
 
 use super::{
     Control, MemoryBuffer, MetricsArgs, Output, QuicListen, RecordingExport, Sandbox, Served, Spin, Tcp,
@@ -30,6 +31,21 @@ pub(crate) struct ExportArgs {
     /// shm:PATH. Whoever may open the socket reaches the device
     #[arg(long, value_name = "PATH")]
     pub(crate) shm: Option<PathBuf>,
+
+    /// Also listen for datagrams in the clear, on this address and UDP port.
+    ///
+    /// A near end names this far end udp://HOST:PORT. An address off loopback needs --insecure:
+    /// --quic is what encrypts. docs/datagrams.md says what this is for
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub(crate) udp: Option<SocketAddr>,
+
+    /// Also listen for bare Ethernet frames at this interface: IFACE[,vlan=N][,pcp=N].
+    ///
+    /// A near end names this far end eth:IFACE/MAC, with its own interface and the address that is
+    /// printed. It wants the capability CAP_NET_RAW, and --insecure: whoever is in the same network
+    /// reaches the device
+    #[arg(long, value_name = "IFACE")]
+    pub(crate) eth: Option<Ethernet>,
     #[command(flatten)]
     pub(crate) served: Served,
     #[command(flatten)]

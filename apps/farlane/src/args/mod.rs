@@ -417,14 +417,13 @@ impl Served {
 /// A controller, as every command that uses one names it.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The device: a tcp://, quic:// or shm: far end, a vfio-user: socket, an nvme-tcp:// target.
+    /// The device: a far end, a vfio-user: socket or an nvme-tcp:// subsystem.
     ///
-    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?key=FINGERPRINT; on this machine it may be
-    /// shm:PATH. A device in another process is vfio-user:SOCKET. A subsystem of NVMe/TCP is
-    /// nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?OPTIONS]; each address is a path. OPTIONS are joined
-    /// by &, for example queues=4&hdgst=off. Other options are ddgst=off, ctrl-loss-tmo=600,
-    /// fast-io-fail-tmo=5, hostnqn=NQN and policy=round-robin|latency. docs/nvme-tcp.md describes
-    /// all options
+    /// A far end is tcp://HOST:PORT or quic://HOST:PORT?key=FINGERPRINT, in the clear
+    /// udp://HOST:PORT or eth:IFACE/MAC, and on this machine shm:PATH. A device in another process
+    /// is vfio-user:SOCKET. A subsystem is nvme-tcp://HOST:PORT[,HOST:PORT]/NQN[?OPTIONS]; each
+    /// address is a path. OPTIONS are joined by &, for example queues=4&hdgst=off;
+    /// docs/nvme-tcp.md describes all
     #[arg(value_name = "URL")]
     pub(crate) url: Url,
     /// Give up if the far end is not there, or not back after a loss, within this time

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use live::carrier::identity::Identity;
+use live::carrier::route::Way;
+use live::drivers::controller::Url;
 use live::sys::sandbox::{self, Enforced, Needs};
 
 use super::{MediumSpec, PoolSpec, Served};
@@ -73,7 +75,10 @@ pub(crate) fn need_served(needs: &mut Needs, served: &Served) {
     for namespace in &served.namespace {
         match namespace {
             MediumSpec::File(spec) => needs.files.push(spec.path.clone()),
-            MediumSpec::Far(spec) => need_far(needs, spec.secrets()),
+            MediumSpec::Far(spec) => {
+                need_far(needs, spec.secrets());
+                needs.sends_frames |= matches!(&spec.url, Url::Far(far) if far.way() == Way::Eth);
+            }
         }
     }
     if let Some(PoolSpec::File { path, .. }) = &served.pool {

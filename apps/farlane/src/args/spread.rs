@@ -21,7 +21,7 @@ pub(crate) struct Spread {
     ///
     /// The first connection carries what belongs to no queue. A loss on one connection delays only
     /// the commands of its queues. With --spread 5, there are four queues, unless a guest chooses
-    /// the number of its queues. --spread works neither over quic:// and shm:, nor with
+    /// the number of its queues. --spread works over tcp:// alone, and not with
     /// --second-path or --no-lookahead
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "no_lookahead")]
     #[arg(value_parser = value_parser!(u8).range(1..=CONNECTIONS_MAX))]
@@ -65,8 +65,7 @@ impl Spread {
     pub(crate) fn check_far(self, url: &FarUrl, transport: &Transport) -> Result<(), Error> {
         let with = match url {
             _ if !self.is_on() => return Ok(()),
-            url if url.way() == Way::Quic => "quic://",
-            url if url.way() == Way::Shm => "shm:",
+            url if url.way() != Way::Tcp => url.way().scheme(),
             _ if transport.has_second_path() => "--second-path",
             _ => return Ok(()),
         };

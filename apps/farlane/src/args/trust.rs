@@ -185,6 +185,11 @@ impl Trust {
         !self.allow.is_empty() || self.allow_file.is_some()
     }
 
+    /// Whether everybody may be admitted from anywhere.
+    pub(crate) const fn is_insecure(&self) -> bool {
+        self.insecure
+    }
+
     /// Adds the files of the key and the list to what is needed.
     pub(crate) fn need(&self, needs: &mut Needs) {
         needs.change_beside(&self.key.clone().unwrap_or_else(Identity::default_path));

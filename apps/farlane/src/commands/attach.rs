@@ -1,6 +1,7 @@
 //! `farlane attach`: offers the SSD of a far end to a virtual machine.
 
 use assemblies::guest::{Config, Guest};
+use live::carrier::route::Way;
 use live::drivers::control::Answering;
 use live::drivers::controller::AttachError;
 use live::drivers::guest::GuestDriver;
@@ -20,6 +21,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     args.spread.check_far(&args.url, &args.transport)?;
     let mut needs = Needs::default();
     need_far(&mut needs, args.transport.key_file());
+    needs.sends_frames = args.url.way() == Way::Eth;
     args.transport.need(&mut needs);
     args.watch.need(&mut needs);
     needs.change_beside(&args.socket.path);

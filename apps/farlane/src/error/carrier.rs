@@ -19,6 +19,14 @@ pub(crate) enum CarrierError {
     #[diagnostic(help("start a farlane export for each far end that is to be reached so"))]
     One { option: &'static str, place: String, count: usize },
 
+    #[error("can't send and receive frames at {0}")]
+    #[diagnostic(help("ip link shows the interfaces of this machine"))]
+    Frames(io::Error),
+
+    #[error("--eth {place}: whoever is in its network reaches the device, and nobody is asked who they are")]
+    #[diagnostic(help("--insecure says that this network is trusted"))]
+    Exposed { place: String },
+
     #[error("{option} with --allow or --allow-file: a host that comes this way proves no key")]
     #[diagnostic(help("leave one of them out, or start a farlane export for each"))]
     NoKeys { option: &'static str },
@@ -28,8 +36,8 @@ impl CarrierError {
     /// How the process ends with this error.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::Listen { .. } => Exit::Failed,
-            Self::One { .. } | Self::NoKeys { .. } => Exit::Wrong,
+            Self::Listen { .. } | Self::Frames(_) => Exit::Failed,
+            Self::One { .. } | Self::Exposed { .. } | Self::NoKeys { .. } => Exit::Wrong,
         }
     }
 }

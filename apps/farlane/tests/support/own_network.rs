@@ -25,12 +25,18 @@ const SET_UP: &str = "ip link set lo up && ip tuntap add dev tap0 mode tap && \
 /// false when it has passed there; in that process, returns true. Where no such namespace can be
 /// made, says that the test is skipped, and why.
 pub(crate) fn is_inside(name: &str) -> bool {
+    is_within(name, "a tap interface", SET_UP)
+}
+
+/// The same in a network that `set_up` makes, with `what` in it. `set_up` is a script for `sh`, and
+/// ends by running its arguments.
+pub(crate) fn is_within(name: &str, what: &str, set_up: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
     }
     let within = |way: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(way).args(["sh", "-c", SET_UP, "sh"]).stdin(Stdio::null());
+        command.args(way).args(["sh", "-c", set_up, "sh"]).stdin(Stdio::null());
         command
     };
     let mut refused = String::new();
@@ -48,6 +54,6 @@ pub(crate) fn is_inside(name: &str) -> bool {
         }
     }
     // `eprintln` would not do: the test runner hides its output when the test passes.
-    let _ = writeln!(io::stderr(), "SKIPPED {name}: no network of its own with a tap interface: {refused}");
+    let _ = writeln!(io::stderr(), "SKIPPED {name}: no network of its own with {what}: {refused}");
     false
 }

@@ -11,7 +11,7 @@ use super::multipath::JoinedPaths;
 use super::route::{Route, Trust};
 use super::stream::{Stream, THIS_MACHINE};
 use super::tcp::{Dialer, Dialled};
-use super::{Received, quic, shm};
+use super::{Received, datagrams, quic, shm};
 use crate::reactor::{Attention, Sources};
 
 /// Number of received pieces that are discarded in one turn when the link is to be closed.
@@ -23,6 +23,8 @@ enum Transport {
     Dialling(Dialer),
     /// Dialling over QUIC.
     Greeting(Box<quic::Dialer>),
+    /// Dialling by datagrams.
+    Asking(Box<datagrams::Dialer>),
     Joining(Box<JoinedPaths>),
     /// About to meet a far end of this machine.
     Meeting,
@@ -40,7 +42,7 @@ pub(crate) enum Dial {
     },
 }
 
-/// A link to a far end over TCP, QUIC, several joined paths or shared memory.
+/// A link to a far end over TCP, QUIC, datagrams, several joined paths or shared memory.
 pub(crate) struct Link {
     route: Route,
     transport: Transport,
@@ -62,6 +64,11 @@ impl Link {
         if let (Some(options), Some(Trust { identity, pin })) = (self.route.quic, self.route.trust.clone()) {
             let dialer = quic::Dialer::new(self.route.addresses.clone(), identity, pin, options, now);
             self.transport = Transport::Greeting(Box::new(dialer));
+            return;
+        }
+        if let Some(way) = &self.route.datagrams {
+            let dialer = datagrams::Dialer::new(way.clone(), self.route.addresses.clone(), now);
+            self.transport = Transport::Asking(Box::new(dialer));
             return;
         }
         if self.route.shm.is_some() {
@@ -94,6 +101,7 @@ impl Link {
                 return stream.news().map(|(path, is_away)| Dial::Path { path, is_away });
             }
             Transport::Greeting(_) => return self.greet(now, sources),
+            Transport::Asking(_) => return self.ask(now, sources),
             Transport::Meeting => return self.meet(sources),
             Transport::Joining(joined) => {
                 joined.turn(now, sources);
@@ -120,6 +128,19 @@ impl Link {
             quic::Dialled::Failed(address, error) => Some(self.fail(address, error)),
             quic::Dialled::Connected(stream) => {
                 self.transport = Transport::Connected(Stream::Quic(Box::new(stream)));
+                Some(Dial::Connected)
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Instant, sources: &Sources) -> Option<Dial> {
+        let Transport::Asking(dialer) = &mut self.transport else { return None };
+        match dialer.poll(now) {
+            datagrams::Dialled::Waiting => None,
+            datagrams::Dialled::Began(descriptor) => self.watch(descriptor, sources),
+            datagrams::Dialled::Failed(address, error) => Some(self.fail(address, error)),
+            datagrams::Dialled::Connected(stream) => {
+                self.transport = Transport::Connected(Stream::Datagrams(Box::new(stream)));
                 Some(Dial::Connected)
             }
         }
@@ -224,6 +245,7 @@ impl Link {
             Transport::Meeting => Some(Instant::ZERO),
             Transport::Dialling(dialer) => dialer.poll_timeout(),
             Transport::Greeting(dialer) => dialer.poll_timeout(),
+            Transport::Asking(dialer) => dialer.poll_timeout(),
             Transport::Joining(joined) => joined.poll_timeout(),
             Transport::Connected(stream) => stream.poll_timeout(),
         }

@@ -1,10 +1,12 @@
 //! What carries a tunnel's bytes from one end to the other.
 //!
 //! A [`route`] says how a far end is reached. A carrier is a socket of [`tcp`], a stream of
-//! [`quic`], memory that both ends share ([`shm`]), or `multipath`: one stream over several TCP
-//! connections. A near end has a `Link`, which dials whichever of these the route names. [`floor`]
-//! measures the machine's own TCP, to compare a tunnel with.
+//! [`quic`], memory that both ends share ([`shm`]), [`datagrams`] of UDP or Ethernet, or
+//! `multipath`: one stream over several TCP connections. A near end has a `Link`, which dials
+//! whichever of these the route names. [`floor`] measures the machine's own TCP, to compare a
+//! tunnel with.
 
+pub mod datagrams;
 mod dialer;
 pub mod floor;
 pub mod identity;

@@ -9,12 +9,15 @@ use std::sync::Arc;
 
 use tunnel::session;
 
+use super::datagrams::Ethernet;
 use super::identity::{Identity, KeyError, KnownEnds, Pin};
 use super::{quic, tcp};
 use crate::sys::digest::crc32c;
 
 const QUIC: &str = "quic://";
 const SHM: &str = "shm:";
+const UDP: &str = "udp://";
+const ETH: &str = "eth:";
 const EXPECTED: &str = "expected HOST:PORT?key=FINGERPRINT";
 
 /// What carries the bytes between two ends.
@@ -26,14 +29,33 @@ pub enum Way {
     Quic,
     /// Memory that both ends share, on one machine.
     Shm,
+    /// Datagrams of UDP, in the clear.
+    Udp,
+    /// Bare Ethernet frames.
+    Eth,
+}
+
+impl Way {
+    /// What a name begins with that is reached so; a far end that listens for TCP may go without.
+    pub const fn scheme(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp://",
+            Self::Quic => QUIC,
+            Self::Shm => SHM,
+            Self::Udp => UDP,
+            Self::Eth => ETH,
+        }
+    }
 }
 
 /// The name of a far end: `HOST:PORT` where it listens for TCP, or `quic://HOST:PORT`. Behind
 /// either, `?key=FINGERPRINT` names the key that the far end must prove; `?key=any` takes any key.
-/// `shm:PATH` is a far end of this machine.
+/// `shm:PATH` is a far end of this machine. `udp://HOST:PORT` and
+/// `eth:IFACE[,vlan=N][,pcp=N]/MAC` are reached by datagrams in the clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// `HOST:PORT`, not resolved yet; for shared memory, the path of the socket.
+    /// `HOST:PORT`, not resolved yet; for shared memory, the path of the socket; for Ethernet, the
+    /// interface and the station.
     pub authority: String,
     /// What carries the bytes to the far end.
     pub way: Way,
@@ -82,6 +104,16 @@ impl FromStr for Name {
             Some(path) => return Ok(Self { authority: path.to_owned(), way: Way::Shm, pin: None }),
             None => {}
         }
+        if let Some(place) = text.strip_prefix(ETH) {
+            Ethernet::with_station(place)?;
+            return Ok(Self { authority: place.to_owned(), way: Way::Eth, pin: None });
+        }
+        if let Some(rest) = text.strip_prefix(UDP) {
+            return match Self::of(rest, Way::Udp) {
+                Ok(Self { pin: Some(_), .. }) => Err(format!("{UDP} proves no key; {QUIC} does")),
+                result => result.map_err(|error| format!("{error}; {UDP}HOST:PORT")),
+            };
+        }
         match text.strip_prefix(QUIC) {
             None => Self::tcp(text),
             Some(rest) => Self::of(rest, Way::Quic).map_err(|error| format!("{error}; {QUIC}HOST:PORT")),
@@ -101,11 +133,7 @@ fn authority(text: &str) -> Result<String, String> {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.way {
-            Way::Tcp => "",
-            Way::Quic => QUIC,
-            Way::Shm => SHM,
-        };
+        let scheme = if self.way == Way::Tcp { "" } else { self.way.scheme() };
         write!(f, "{scheme}{}", self.authority)?;
         self.pin.map_or(Ok(()), |pin| write!(f, "?key={pin}"))
     }
@@ -137,13 +165,16 @@ impl Transport {
     pub fn route(&self, name: &str) -> io::Result<Route> {
         let name: Name = name.parse().map_err(invalid)?;
         let is_quic = name.way == Way::Quic;
-        if name.way == Way::Shm {
-            return self.within_this_machine(name.authority.into());
-        }
-        if is_quic && !self.second_paths.is_empty() {
+        if name.way != Way::Tcp && !self.second_paths.is_empty() {
             return Err(invalid(
                 "several paths are joined over TCP: give tcp://, or leave --second-path out",
             ));
+        }
+        if name.way == Way::Shm {
+            return Ok(self.within_this_machine(name.authority.into()));
+        }
+        if matches!(name.way, Way::Udp | Way::Eth) {
+            return self.by_datagrams(&name);
         }
         let known = match name.pin {
             Some(_) => None,
@@ -165,18 +196,38 @@ impl Transport {
         let others = self.second_paths.iter().map(|name| tcp::resolve(name)).collect::<io::Result<_>>()?;
         let addresses = tcp::resolve(&name.authority)?;
         let quic = is_quic.then_some(self.quic);
-        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests, shm: None })
+        let (shm, datagrams) = (None, None);
+        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests, shm, datagrams })
     }
 
     /// The route to a far end that listens at the socket at `path`. Whoever may open the socket is
     /// trusted, and memory needs no digests.
-    fn within_this_machine(&self, path: PathBuf) -> io::Result<Route> {
-        if !self.second_paths.is_empty() {
-            return Err(invalid("several paths are joined over TCP: leave --second-path out"));
-        }
+    fn within_this_machine(&self, path: PathBuf) -> Route {
         let (addresses, others) = (Vec::new(), Vec::new());
         let (quic, trust, shm) = (None, None, Some(path));
-        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests: false, shm })
+        let (digests, datagrams) = (false, None);
+        Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests, shm, datagrams }
+    }
+
+    /// The route by datagrams, by which nobody proves a key. A far end whose key is known is not
+    /// reached so.
+    fn by_datagrams(&self, name: &Name) -> io::Result<Route> {
+        let (place, addresses) = match name.way {
+            Way::Eth => {
+                let (place, station) = Ethernet::with_station(&name.authority).map_err(invalid)?;
+                (Some(place), vec![station])
+            }
+            _ => (None, tcp::resolve(&name.authority)?),
+        };
+        if KnownEnds::of_user().find(&name.authority).map_err(invalid)?.is_some() {
+            return Err(invalid(format!(
+                "the key of {} is remembered, and {name} proves none; {QUIC}{} does",
+                name.authority, name.authority
+            )));
+        }
+        let (others, quic, trust, shm) = (Vec::new(), None, None, None);
+        let (digests, datagrams) = (!self.without_digests, Some(place));
+        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests, shm, datagrams })
     }
 
     /// This host's key. A host that takes any far end needs no key that others know.
@@ -226,6 +277,8 @@ pub struct Route {
     /// The socket at which a far end of this machine shares memory, if that is the way; there are
     /// no addresses then.
     pub shm: Option<PathBuf>,
+    /// Datagrams are the way if there is something here: of UDP, or frames at an interface.
+    pub datagrams: Option<Option<Ethernet>>,
 }
 
 impl Route {
@@ -252,6 +305,8 @@ mod tests {
             "quic://far:4430?key=any",
             &format!("quic://[::1]:2?key={KEY}"),
             "shm:/run/far?key=any",
+            "udp://far:4430",
+            "eth:eth0,vlan=3,pcp=5/02:00:5e:00:53:01",
         ] {
             let name: Name = text.parse().unwrap();
             assert_eq!(name.to_string(), *text);
@@ -267,6 +322,9 @@ mod tests {
         for (text, expected) in [
             ("far", "HOST:PORT"),
             ("shm:", "shm:PATH"),
+            ("udp://far", "udp://HOST:PORT"),
+            ("udp://far:1?key=any", "proves no key"),
+            ("eth:eth0", "/MAC"),
             ("quic://far?key=any", "HOST:PORT"),
             ("quic://far:0?key=any", "1 to 65535"),
             ("far:1?key=", "43 characters of base64"),

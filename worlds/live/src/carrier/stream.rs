@@ -8,6 +8,7 @@ use engine::{Buffer, Instant, Pool};
 
 use crate::carrier::JoinedPaths;
 use crate::carrier::Received;
+use crate::carrier::datagrams;
 use crate::carrier::identity::Fingerprint;
 use crate::carrier::quic;
 use crate::carrier::shm;
@@ -23,6 +24,8 @@ pub(crate) enum Stream {
     Quic(Box<quic::Stream>),
     /// Several TCP connections, of which the fastest counts.
     Paths(Box<JoinedPaths>),
+    /// Datagrams, of which what gets lost is sent again.
+    Datagrams(Box<datagrams::Stream>),
     /// Memory that both ends share.
     Shared(Box<shm::Connection>),
 }
@@ -37,6 +40,7 @@ impl Stream {
             Self::Tcp(connection) => connection.peer(),
             Self::Quic(stream) => stream.peer(),
             Self::Paths(joined) => joined.peer(),
+            Self::Datagrams(stream) => stream.peer(),
             Self::Shared(_) => THIS_MACHINE,
         }
     }
@@ -47,7 +51,7 @@ impl Stream {
             Self::Tcp(connection) => connection.key(),
             Self::Quic(stream) => stream.key(),
             Self::Paths(bundle) => bundle.key(),
-            Self::Shared(_) => None,
+            Self::Shared(_) | Self::Datagrams(_) => None,
         }
     }
 
@@ -58,7 +62,7 @@ impl Stream {
             Self::Shared(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
             // A dialler's socket is registered since it was dialled; the others share their
             // listener's socket.
-            Self::Quic(_) => Ok(()),
+            Self::Quic(_) | Self::Datagrams(_) => Ok(()),
             // Each path is registered since it was dialled or accepted.
             Self::Paths(_) => Ok(()),
         }
@@ -70,6 +74,7 @@ impl Stream {
             Self::Tcp(connection) => sources.remove(connection.as_raw_fd()),
             Self::Shared(connection) => sources.remove(connection.as_raw_fd()),
             Self::Quic(stream) => stream.descriptor().into_iter().for_each(|own| sources.remove(own)),
+            Self::Datagrams(stream) => stream.descriptor().into_iter().for_each(|own| sources.remove(own)),
             // Paths are taken from the reactor when they are closed.
             Self::Paths(_) => {}
         }
@@ -79,8 +84,8 @@ impl Stream {
     #[inline]
     pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) -> bool {
         match self {
-            // What is due for QUIC is done with each receive.
-            Self::Quic(_) => false,
+            // What is due for these is done with each receive.
+            Self::Quic(_) | Self::Datagrams(_) => false,
             Self::Tcp(connection) => {
                 connection.turn(now);
                 false
@@ -96,7 +101,7 @@ impl Stream {
     /// The next path that has gone away or come back, as [`JoinedPaths::news`] tells.
     pub(crate) fn news(&mut self) -> Option<(u8, bool)> {
         match self {
-            Self::Tcp(_) | Self::Quic(_) | Self::Shared(_) => None,
+            Self::Tcp(_) | Self::Quic(_) | Self::Shared(_) | Self::Datagrams(_) => None,
             Self::Paths(joined) => joined.news(),
         }
     }
@@ -106,6 +111,7 @@ impl Stream {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self {
             Self::Quic(stream) => stream.poll_timeout(),
+            Self::Datagrams(stream) => stream.poll_timeout(),
             Self::Tcp(connection) => connection.poll_timeout(),
             Self::Paths(joined) => joined.poll_timeout(),
             Self::Shared(connection) => connection.poll_timeout(),
@@ -128,6 +134,11 @@ impl Stream {
                 }
             }
             Self::Paths(joined) => joined.send(bytes),
+            Self::Datagrams(stream) => {
+                if stream.send(bytes).is_err() {
+                    stream.close();
+                }
+            }
             Self::Shared(connection) => {
                 if connection.send(bytes).is_err() {
                     connection.abort();
@@ -145,6 +156,7 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.receive(pool),
             Self::Quic(stream) => stream.receive(pool),
+            Self::Datagrams(stream) => stream.receive(),
             Self::Paths(joined) => Ok(joined.receive(pool)),
             Self::Shared(connection) => connection.receive(pool),
         }
@@ -155,6 +167,7 @@ impl Stream {
         match self {
             Self::Tcp(_) | Self::Paths(_) | Self::Shared(_) => {}
             Self::Quic(stream) => stream.keep_up(),
+            Self::Datagrams(stream) => stream.keep_up(),
         }
     }
 
@@ -167,6 +180,7 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.flush(),
             Self::Quic(stream) => stream.flush(),
+            Self::Datagrams(stream) => stream.flush(),
             Self::Paths(joined) => Ok(joined.flush()),
             Self::Shared(connection) => connection.flush(),
         }
@@ -177,6 +191,7 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.unsent(),
             Self::Quic(stream) => stream.unsent(),
+            Self::Datagrams(stream) => stream.unsent(),
             Self::Paths(joined) => joined.unsent(),
             Self::Shared(connection) => connection.unsent(),
         }
@@ -196,6 +211,10 @@ impl Stream {
             }
             Self::Paths(joined) => {
                 joined.close();
+                true
+            }
+            Self::Datagrams(stream) => {
+                stream.close();
                 true
             }
             // The peer takes what is in the ring, and then sees the end of the socket.

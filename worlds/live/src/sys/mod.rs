@@ -26,6 +26,7 @@ pub mod sandbox;
 pub mod secrets;
 pub mod service;
 pub mod shared;
+pub(crate) mod station;
 pub mod telling;
 pub mod unix;
 pub mod usage;

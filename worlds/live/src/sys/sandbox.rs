@@ -50,6 +50,8 @@ pub struct Needs {
     /// Whether the process chooses a congestion control of TCP, which the kernel may have to load
     /// first or may keep for administrators.
     pub chooses_congestion: bool,
+    /// Whether the process sends bare Ethernet frames.
+    pub sends_frames: bool,
     /// Whether the process becomes another user later.
     pub changes_user: bool,
 }
@@ -109,6 +111,7 @@ fn capabilities_of(needs: &Needs) -> CapabilitySet {
         | CapabilitySet::SYS_NICE
         | CapabilitySet::SYS_RESOURCE;
     kept.set(CapabilitySet::NET_ADMIN, needs.chooses_congestion);
+    kept.set(CapabilitySet::NET_RAW, needs.sends_frames);
     kept.set(CapabilitySet::SETUID | CapabilitySet::SETGID, needs.changes_user);
     kept
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::{self, Command, Stdio};
 use std::time::Duration;
 
-use crate::args::Carrier;
+use serde_json::Value;
+
+use super::way::Way;
 use crate::error::Error;
 
 /// The name of a far end's socket for hosts of this machine, in the demo's directory.
@@ -17,18 +19,20 @@ const SOCKET: &str = "far";
 pub(super) struct Child {
     process: process::Child,
     address: SocketAddr,
+    /// What it has told of itself.
+    said: Value,
 }
 
 impl Child {
     /// Starts a far end on processor `cpu`, if there is one. Its first namespace is the file at
     /// `path`, its second is memory. The far end spins for `spin` after it last had something to
-    /// do. Beside TCP it listens for `carrier`.
+    /// do. Beside TCP it is reached by `way`.
     pub(super) fn export(
         path: &Path,
         file_bytes: u64,
         ram_bytes: u64,
         (cpu, spin): (Option<usize>, Duration),
-        carrier: Carrier,
+        way: &Way,
     ) -> Result<Self, Error> {
         let mut command = Command::new(super::own_path()?);
         // In an option, commas end a path, and the directory's name may have some: name the file
@@ -43,8 +47,12 @@ impl Child {
         if let Some(cpu) = cpu {
             command.args(["--cpu", &cpu.to_string()]);
         }
-        if carrier == Carrier::Shm {
-            command.args(["--shm", SOCKET]);
+        match way {
+            Way::Tcp => {}
+            Way::Shm => drop(command.args(["--shm", SOCKET])),
+            Way::Udp => drop(command.args(["--udp", "127.0.0.1:0"])),
+            // Nobody else is in a network that was made for this.
+            Way::Eth { far, .. } => drop(command.args(["--insecure", "--eth", far])),
         }
         Self::start(command, "the far end")
     }
@@ -65,12 +73,12 @@ impl Child {
             .spawn()
             .map_err(child_error)?;
         match Self::read_address(&mut process) {
-            Ok(address) => {
+            Ok((address, said)) => {
                 // Drain what nobody reads any more: a full pipe would stop the child.
                 if let Some(mut stderr) = process.stderr.take() {
                     std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
                 }
-                Ok(Self { process, address })
+                Ok(Self { process, address, said })
             }
             Err(error) => {
                 let _ = process.kill();
@@ -81,20 +89,27 @@ impl Child {
         }
     }
 
-    fn read_address(process: &mut process::Child) -> io::Result<SocketAddr> {
+    fn read_address(process: &mut process::Child) -> io::Result<(SocketAddr, Value)> {
         let Some(stdout) = process.stdout.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
-        let said: serde_json::Value = serde_json::from_str(&line)?;
+        let said: Value = serde_json::from_str(&line)?;
         let address = said["listening"].as_str().and_then(|address| address.parse().ok());
-        address.ok_or_else(|| io::Error::other(format!("it said '{}'", line.trim())))
+        let wrong = || io::Error::other(format!("it said '{}'", line.trim()));
+        address.map(|address| (address, said)).ok_or_else(wrong)
     }
 
     /// The URL of a far end whose first namespace is in `folder`.
-    pub(super) fn url(&self, folder: &Path, carrier: Carrier) -> String {
-        match carrier {
-            Carrier::Tcp => format!("tcp://{}", self.address),
-            Carrier::Shm => format!("shm:{}", folder.join(SOCKET).display()),
+    pub(super) fn url(&self, folder: &Path, way: &Way) -> String {
+        let said = |key: &str| self.said[key].as_str().unwrap_or_default();
+        match way {
+            Way::Tcp => format!("tcp://{}", self.address),
+            Way::Shm => format!("shm:{}", folder.join(SOCKET).display()),
+            Way::Udp => format!("udp://{}", said("udp")),
+            Way::Eth { near, .. } => {
+                let station = said("eth").rsplit('/').next().unwrap_or_default();
+                format!("eth:{near}/{station}")
+            }
         }
     }
 

@@ -5,6 +5,7 @@ mod floor;
 mod measure;
 mod network;
 mod report;
+mod way;
 
 use live::sys::telling;
 use std::fs::File;
@@ -28,6 +29,7 @@ use child::Child;
 use measure::Subjects;
 use network::Network;
 use report::{Over, Report, Verified};
+use way::Way;
 
 /// Bytes of the namespace that is measured. Its memory stays in cache, as what the floor server
 /// sends does, so that the figures are those of the path, not of a disk.
@@ -61,6 +63,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
             std::env::current_exe().map_err(|error| Error::Child { what: "finding farlane itself", error })?
         }
     };
+    let way = Way::of(args)?;
     let described = args.link.as_ref().map(|path| network::read(path, args.seed)).transpose()?;
     let directory = tempfile::Builder::new()
         .prefix("farlane-demo-")
@@ -76,8 +79,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     // processor, so ours is chosen last. Where a network is emulated as well, nobody has a
     // processor to itself.
     let (spin, cpu) = if described.is_some() { (SPIN_OVER, None) } else { (SPIN, Some(second())) };
-    let far = Child::export(&disk, size, MEASURED_BYTES, (cpu, spin), args.carrier)?;
-    let mut url = far.url(directory.path(), args.carrier);
+    let far = Child::export(&disk, size, MEASURED_BYTES, (cpu, spin), &way)?;
+    let mut url = far.url(directory.path(), &way);
     say(&format!("a far end is up: process {}, {} on {url}", far.id(), disk.display()));
     let (mut floor, mut network) = (None, None);
     if let Some(described) = &described {

@@ -1,7 +1,7 @@
 //! Where a far end listens beside TCP.
 
 use engine::Instant;
-use live::carrier::{quic, shm};
+use live::carrier::{datagrams, quic, shm};
 use live::drivers::far::{Backing, Event, FarDriver};
 
 use crate::args::{ExportArgs, Trusted};
@@ -12,6 +12,8 @@ use crate::error::{CarrierError, Error};
 pub(super) struct Listeners {
     pub(super) quic: Option<quic::Listener>,
     pub(super) shm: Option<shm::Listener>,
+    pub(super) udp: Option<datagrams::Listener>,
+    pub(super) eth: Option<datagrams::Listener>,
 }
 
 impl Listeners {
@@ -21,17 +23,29 @@ impl Listeners {
     /// When there are several far ends, hosts must prove a key and could not, or a place is taken.
     pub(super) fn open(args: &ExportArgs, trusted: &Trusted, now: Instant) -> Result<Self, Error> {
         let quic = args.quic.listen(args.listen.len(), trusted.identity.as_ref(), now)?;
-        let shm = args.shm.as_ref().map(|path| {
+        let may = |option, place: String| {
             if trusted.admission.has_list() {
-                return Err(CarrierError::NoKeys { option: "--shm" }.into());
+                return Err(CarrierError::NoKeys { option });
             }
-            if args.listen.len() > 1 {
-                let place = path.display().to_string();
-                return Err(CarrierError::One { option: "--shm", place, count: args.listen.len() }.into());
+            match args.listen.len() {
+                0 | 1 => Ok(()),
+                count => Err(CarrierError::One { option, place, count }),
             }
+        };
+        let shm = args.shm.as_ref().map(|path| {
+            may("--shm", path.display().to_string())?;
             shm::Listener::bind(path).map_err(|error| Error::Bind { path: path.clone(), error })
         });
-        Ok(Self { quic, shm: shm.transpose()? })
+        let udp = args.udp.map(|address| {
+            may("--udp", address.to_string())?;
+            let failed = |error| CarrierError::Listen { option: "--udp", address, error };
+            datagrams::Listener::bind(address, now).map_err(failed)
+        });
+        let eth = args.eth.as_ref().map(|place| {
+            may("--eth", place.to_string())?;
+            datagrams::Listener::at(place.clone(), now).map_err(CarrierError::Frames)
+        });
+        Ok(Self { quic, shm: shm.transpose()?, udp: udp.transpose()?, eth: eth.transpose()? })
     }
 
     /// Has `driver` accept connections from these listeners as well.
@@ -41,6 +55,9 @@ impl Listeners {
         }
         if let Some(listener) = self.shm {
             driver = driver.with_shm(listener);
+        }
+        for listener in self.udp.into_iter().chain(self.eth) {
+            driver = driver.with_datagrams(listener);
         }
         driver
     }

@@ -5,7 +5,6 @@ mod listeners;
 mod metrics;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use assemblies::far::Far;
 use clap::ArgMatches;
@@ -33,7 +32,7 @@ use crate::commands::served::{Ssd, finish};
 use crate::commands::{
     OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, counted, print, print_json, status,
 };
-use crate::error::Error;
+use crate::error::{CarrierError, Error};
 
 pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
@@ -92,6 +91,7 @@ fn needs(args: &ExportArgs) -> Needs {
     args.trust.need(&mut needs);
     args.tcp.need(&mut needs);
     args.shm.iter().for_each(|path| needs.change_beside(path));
+    needs.sends_frames |= args.eth.is_some();
     control::need(&mut needs, "export", args.control.control.as_ref());
     needs
 }
@@ -152,7 +152,10 @@ fn session(hold: Nanos, entropy: &mut Entropy, name: String, device: &str) -> tu
 
 /// Reads the key and the list of admitted hosts that the arguments name.
 fn open_trust(args: &ExportArgs) -> Result<Trusted, Error> {
-    let addresses: Vec<_> = args.listen.iter().copied().chain(args.quic.quic).collect();
+    let addresses: Vec<_> = args.listen.iter().copied().chain(args.quic.quic).chain(args.udp).collect();
+    if let (Some(place), false) = (&args.eth, args.trust.is_insecure() || args.trust.has_list()) {
+        return Err(CarrierError::Exposed { place: place.to_string() }.into());
+    }
     args.trust.open(&addresses, args.quic.quic.is_some())
 }
 
@@ -180,8 +183,8 @@ fn announce(json: bool, count: &str, places: &Places, serial: &str) -> Result<()
 struct Places {
     tcp: SocketAddr,
     quic: Option<SocketAddr>,
-    /// The socket for hosts of this machine.
-    shm: Option<PathBuf>,
+    /// Further ways to reach it: the scheme of each, without its colon, and the place.
+    others: Vec<(&'static str, String)>,
     /// The far end's key, if it has one.
     key: Option<Fingerprint>,
     /// Whether hosts must prove a key.
@@ -193,8 +196,11 @@ impl Places {
         let key = trusted.identity.as_ref().map(Identity::fingerprint);
         let is_closed = trusted.admission.has_list();
         let quic = listeners.quic.as_ref().map(quic::Listener::address);
-        let shm = listeners.shm.as_ref().map(|listener| listener.path().to_owned());
-        Self { tcp, quic, shm, key, is_closed }
+        let shm = listeners.shm.as_ref().map(|listener| ("shm", listener.path().display().to_string()));
+        let udp = listeners.udp.as_ref().map(|listener| ("udp", listener.name().to_owned()));
+        let eth = listeners.eth.as_ref().map(|listener| ("eth", listener.name().to_owned()));
+        let others = shm.into_iter().chain(udp).chain(eth).collect();
+        Self { tcp, quic, others, key, is_closed }
     }
 
     /// The URLs for people.
@@ -202,8 +208,11 @@ impl Places {
         let key = self.key.map(|key| format!("?key={key}")).unwrap_or_default();
         let tcp = format!("tcp://{}{}", self.tcp, if self.is_closed { &key } else { "" });
         let quic = self.quic.map(|address| format!(" and quic://{address}{key}"));
-        let shm = self.shm.as_ref().map(|path| format!(" and shm:{}", path.display()));
-        [Some(tcp), quic, shm].into_iter().flatten().collect()
+        let others = self.others.iter().map(|(scheme, place)| {
+            let slashes = if *scheme == "udp" { "//" } else { "" };
+            format!(" and {scheme}:{slashes}{place}")
+        });
+        core::iter::once(tcp).chain(quic).chain(others).collect()
     }
 
     /// Adds the addresses and the key to what machines are told.
@@ -212,8 +221,8 @@ impl Places {
         if let Some(address) = self.quic {
             said["quic"] = address.to_string().into();
         }
-        if let Some(path) = &self.shm {
-            said["shm"] = path.display().to_string().into();
+        for (scheme, place) in &self.others {
+            said[*scheme] = place.as_str().into();
         }
         if let Some(key) = self.key {
             said["key"] = key.to_string().into();

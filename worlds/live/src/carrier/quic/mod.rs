@@ -16,7 +16,7 @@ mod endpoint;
 mod listen;
 mod loss;
 mod slot;
-mod socket;
+pub(super) mod socket;
 mod stream;
 #[cfg(test)]
 mod tests;

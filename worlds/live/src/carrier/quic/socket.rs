@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const KERNEL_BYTES: usize = 8 << 20;
 /// The most datagrams sent in one call. Each is shorter than 1500 bytes, and all together are no
 /// longer than the longest datagram.
-pub(super) const SEGMENTS_MAX: usize = 32;
+pub(in crate::carrier) const SEGMENTS_MAX: usize = 32;
 /// The most reports of lost datagrams that are read in one call.
 const REPORTS_MAX: usize = 64;
 /// Room for one report, in words of 8 bytes.
@@ -30,21 +30,21 @@ const CONTROL_WORDS: usize = 64;
 
 /// Datagrams received from one sender.
 #[derive(Debug)]
-pub(super) struct Piece<'a> {
-    pub(super) meta: RecvMeta,
+pub(in crate::carrier) struct Piece<'a> {
+    pub(in crate::carrier) meta: RecvMeta,
     /// The datagrams one after another, of `meta.stride` bytes each; the last may be shorter.
-    pub(super) bytes: &'a [u8],
+    pub(in crate::carrier) bytes: &'a [u8],
 }
 
 impl Piece<'_> {
-    pub(super) fn ecn(&self) -> Option<EcnCodepoint> {
+    pub(in crate::carrier) fn ecn(&self) -> Option<EcnCodepoint> {
         EcnCodepoint::from_bits(self.meta.ecn? as u8)
     }
 }
 
 /// The result of a look at the socket.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(in crate::carrier) enum Look {
     Nothing,
     /// This many pieces have come.
     Pieces(usize),
@@ -71,7 +71,7 @@ const UNDELIVERED: [i32; 9] = [
 
 /// A UDP socket that never waits, for one peer or for many.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(in crate::carrier) struct Socket {
     socket: UdpSocket,
     state: UdpSocketState,
     /// The peer of a socket that has only one.
@@ -84,7 +84,7 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Makes a socket for many peers.
-    pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub(in crate::carrier) fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = Raw::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.bind(&address.into())?;
         report_refusals(&socket, address)?;
@@ -92,7 +92,7 @@ impl Socket {
     }
 
     /// Makes a socket for one peer.
-    pub(super) fn connect(peer: SocketAddr) -> io::Result<Self> {
+    pub(in crate::carrier) fn connect(peer: SocketAddr) -> io::Result<Self> {
         let socket = Raw::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))?;
         let any = match peer {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -116,23 +116,23 @@ impl Socket {
         Ok(Self { socket, state, peer, buffer, metas, refused: Cell::new(false) })
     }
 
-    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+    pub(in crate::carrier) fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
     /// The peer of a socket that has only one.
-    pub(super) const fn peer(&self) -> Option<SocketAddr> {
+    pub(in crate::carrier) const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
     /// Whether the system does not fragment datagrams, so that the longest that pass can be found
     /// out.
-    pub(super) fn keeps_whole(&self) -> bool {
+    pub(in crate::carrier) fn keeps_whole(&self) -> bool {
         !self.state.may_fragment()
     }
 
     /// The most datagrams that one call may send.
-    pub(super) fn segments(&self) -> usize {
+    pub(in crate::carrier) fn segments(&self) -> usize {
         self.state.max_gso_segments().min(SEGMENTS_MAX)
     }
 
@@ -140,7 +140,7 @@ impl Socket {
     ///
     /// # Errors
     /// When the socket fails for a reason other than the network.
-    pub(super) fn look(&mut self) -> io::Result<Look> {
+    pub(in crate::carrier) fn look(&mut self) -> io::Result<Look> {
         if self.refused.take() {
             return Ok(Look::Undelivered { refused: true });
         }
@@ -161,7 +161,7 @@ impl Socket {
     }
 
     /// One of the pieces of the latest look.
-    pub(super) fn piece(&self, index: usize) -> Piece<'_> {
+    pub(in crate::carrier) fn piece(&self, index: usize) -> Piece<'_> {
         let meta = self.metas[index];
         let start = index * PIECE_BYTES;
         Piece { meta, bytes: &self.buffer[start..start + meta.len.min(PIECE_BYTES)] }
@@ -169,7 +169,7 @@ impl Socket {
 
     /// Sends one or more datagrams. Returns whether the system took them; a datagram that it lost
     /// counts as taken.
-    pub(super) fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
+    pub(in crate::carrier) fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
@@ -190,7 +190,7 @@ impl Socket {
     }
 
     /// For a socket with many peers: the addresses to which datagrams were sent in vain.
-    pub(super) fn refused(&self) -> Vec<SocketAddr> {
+    pub(in crate::carrier) fn refused(&self) -> Vec<SocketAddr> {
         let mut refused = Vec::new();
         while refused.len() < REPORTS_MAX {
             match read_report(&self.socket) {

@@ -8,7 +8,7 @@ use super::subsystem::{Fabric, SubsystemUrl};
 use crate::carrier::route::{Name, Way};
 
 /// The URL of a controller: `tcp://HOST:PORT`, `quic://HOST:PORT?key=FINGERPRINT`, `shm:PATH`,
-/// `vfio-user:SOCKET` or `nvme-tcp://HOST:PORT/NQN`.
+/// `udp://HOST:PORT`, `eth:IFACE/MAC`, `vfio-user:SOCKET` or `nvme-tcp://HOST:PORT/NQN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Url {
     /// The controller of a far end.
@@ -58,7 +58,8 @@ impl fmt::Display for Url {
     }
 }
 
-/// The URL of a far end: `tcp://HOST:PORT`, `quic://HOST:PORT?key=FINGERPRINT` or `shm:PATH`.
+/// The URL of a far end: `tcp://HOST:PORT`, `quic://HOST:PORT?key=FINGERPRINT`, `shm:PATH`,
+/// `udp://HOST:PORT` or `eth:IFACE[,vlan=N][,pcp=N]/MAC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarUrl(Name);
 
@@ -78,18 +79,18 @@ impl FromStr for FarUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.starts_with("shm:") {
+        if text.starts_with("shm:") || text.starts_with("eth:") {
             return text.parse().map(Self);
         }
         let expected = "expected tcp://HOST:PORT, for example tcp://127.0.0.1:4430, quic://HOST:PORT?key=FINGERPRINT, \
-                        or shm:PATH";
+                        udp://HOST:PORT, eth:IFACE/MAC or shm:PATH";
         match text.split_once("://") {
             Some(("tcp", rest)) => Name::tcp(rest.trim_end_matches('/'))
                 .map(Self)
                 .map_err(|error| format!("{error}; {expected}")),
-            Some(("quic", _)) => text.parse().map(Self),
+            Some(("quic" | "udp", _)) => text.parse().map(Self),
             Some((scheme, _)) => {
-                Err(format!("the scheme '{scheme}' is not one of: tcp, quic, shm; {expected}"))
+                Err(format!("the scheme '{scheme}' is not one of: tcp, quic, udp, eth, shm; {expected}"))
             }
             None => Err(format!("no scheme; {expected}")),
         }
@@ -118,7 +119,7 @@ mod tests {
         }
         let url: Url = "tcp://localhost:4430".parse().unwrap();
         assert_eq!(url.to_string(), "tcp://localhost:4430");
-        for wrong in ["vfio-user:", "vfio-user://", "/run/ssd.sock", "udp://a:1", "tcp://a"] {
+        for wrong in ["vfio-user:", "vfio-user://", "/run/ssd.sock", "udp://a", "eth:a", "tcp://a"] {
             let error = wrong.parse::<Url>().unwrap_err();
             assert!(error.contains("expected") && error.contains("vfio-user:SOCKET"), "{wrong}: {error}");
         }
@@ -132,9 +133,10 @@ mod tests {
             quic.parse::<FarUrl>().map(|url| (url.name(), url.to_string())),
             Ok((quic.to_owned(), quic.to_owned()))
         );
-        let shm = "shm:/run/far";
-        assert_eq!(shm.parse::<FarUrl>().map(|url| url.to_string()), Ok(shm.to_owned()));
-        for wrong in ["127.0.0.1:1", "udp://a:1", "tcp://a", "tcp://:1", "tcp://a:0", "tcp://a:70000"] {
+        for text in ["shm:/run/far", "udp://far:1", "eth:eth0/02:00:5e:00:53:01"] {
+            assert_eq!(text.parse::<FarUrl>().map(|url| url.to_string()), Ok(text.to_owned()));
+        }
+        for wrong in ["127.0.0.1:1", "tcp://a", "tcp://:1", "tcp://a:0", "tcp://a:70000"] {
             assert!(wrong.parse::<FarUrl>().unwrap_err().contains("expected tcp://HOST:PORT"), "{wrong}");
         }
     }

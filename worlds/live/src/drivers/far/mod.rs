@@ -25,6 +25,7 @@ use nvme::subsystem::Notification;
 use tunnel::downstream;
 
 use crate::carrier::Stream;
+use crate::carrier::datagrams;
 use crate::carrier::identity::{Admission, AdmissionError};
 use crate::carrier::quic;
 use crate::carrier::shm;
@@ -91,6 +92,8 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     quic: Option<quic::Listener>,
     /// The listener for hosts of the same machine, if any.
     shm: Option<shm::Listener>,
+    /// The listeners for connections by datagrams.
+    datagrams: Vec<datagrams::Listener>,
     doorkeeper: Doorkeeper,
     listening: bool,
     next_id: u32,
@@ -131,6 +134,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             listener,
             quic: None,
             shm: None,
+            datagrams: Vec::new(),
             doorkeeper: Doorkeeper::default(),
             listening: false,
             next_id: 0,
@@ -152,6 +156,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     #[must_use]
     pub fn with_shm(mut self, listener: shm::Listener) -> Self {
         self.shm = Some(listener);
+        self
+    }
+
+    /// Accepts connections by datagrams from `listener` as well.
+    #[must_use]
+    pub fn with_datagrams(mut self, listener: datagrams::Listener) -> Self {
+        self.datagrams.push(listener);
         self
     }
 
@@ -186,43 +197,45 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             if let Some(shm) = &self.shm {
                 sources.add(shm.as_raw_fd(), Attention::OnNews)?;
             }
+            for listener in &self.datagrams {
+                sources.add(listener.as_raw_fd(), Attention::OnNews)?;
+            }
             self.listening = true;
         }
         self.world.backing.register(sources)
     }
 
     fn accept(&mut self, context: &Context<'_>) -> bool {
-        let mut accepted = self.accept_quic(context);
-        accepted |= self.accept_shm(context);
-        for _ in 0..ACCEPTS_PER_TURN {
-            let next = self.listener.accept().map(|one| one.map(Stream::Tcp));
-            if !self.admit_next(context, next) {
-                break;
+        let mut accepted = self.accept_each(context, |driver| {
+            let Some(listener) = &driver.quic else { return Ok(None) };
+            Ok(listener.accept()?.map(|stream| Stream::Quic(Box::new(stream))))
+        });
+        accepted |= self.accept_each(context, |driver| {
+            let Some(listener) = &driver.shm else { return Ok(None) };
+            Ok(listener.accept()?.map(|shared| Stream::Shared(Box::new(shared))))
+        });
+        accepted |= self.accept_each(context, |driver| {
+            for listener in &driver.datagrams {
+                if let Some(stream) = listener.accept()? {
+                    return Ok(Some(Stream::Datagrams(Box::new(stream))));
+                }
             }
-            accepted = true;
-        }
+            Ok(None)
+        });
+        accepted |= self.accept_each(context, |driver| Ok(driver.listener.accept()?.map(Stream::Tcp)));
         accepted
     }
 
-    /// Accepts the waiting QUIC connections. Their listener also opens and closes connections.
-    fn accept_quic(&mut self, context: &Context<'_>) -> bool {
-        let mut accepted = false;
-        while let Some(listener) = &self.quic {
-            let next = listener.accept().map(|one| one.map(|stream| Stream::Quic(Box::new(stream))));
-            if !self.admit_next(context, next) {
-                break;
-            }
-            accepted = true;
-        }
-        accepted
-    }
-
-    /// Accepts the waiting hosts of the same machine.
-    fn accept_shm(&mut self, context: &Context<'_>) -> bool {
+    /// Accepts the connections that `next` has. Listeners for QUIC and datagrams also open and
+    /// close connections meanwhile.
+    fn accept_each(
+        &mut self,
+        context: &Context<'_>,
+        next: impl Fn(&Self) -> io::Result<Option<Stream>>,
+    ) -> bool {
         let mut accepted = false;
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(listener) = &self.shm else { break };
-            let next = listener.accept().map(|one| one.map(|shared| Stream::Shared(Box::new(shared))));
+            let next = next(self);
             if !self.admit_next(context, next) {
                 break;
             }
@@ -275,13 +288,15 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.receive_from(self.world.peers.len() - 1, context);
     }
 
-    /// Whether new connections may wait, or a QUIC connection that is being made has a deadline
-    /// due.
+    /// Whether new connections may wait, or one that is being made has a deadline due.
     fn has_callers(&self, context: &Context<'_>) -> bool {
         let of_quic = |listener: &quic::Listener| {
             listener.has_arrivals() || listener.poll_timeout().is_some_and(|at| at <= context.now)
         };
-        context.news || self.quic.as_ref().is_some_and(of_quic)
+        let by_datagrams = |listener: &datagrams::Listener| {
+            listener.has_arrivals() || listener.poll_timeout().is_some_and(|at| at <= context.now)
+        };
+        context.news || self.quic.as_ref().is_some_and(of_quic) || self.datagrams.iter().any(by_datagrams)
     }
 
     /// Handles what the peers have sent; returns whether there was anything.
@@ -455,6 +470,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             .chain(self.world.backing.poll_timeout())
             .chain(streams)
             .chain(quic)
+            .chain(self.datagrams.iter().filter_map(datagrams::Listener::poll_timeout))
             .chain(self.doorkeeper.poll_timeout())
             .min()
     }

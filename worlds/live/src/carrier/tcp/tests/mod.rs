@@ -205,6 +205,7 @@ fn a_far_end_behind_any_of_its_addresses_is_found() {
         trust: None,
         digests: true,
         shm: None,
+        datagrams: None,
     };
     let mut dials = Dials { link: Link::new(route), failed: Vec::new() };
     dials.link.connect(clock.now());

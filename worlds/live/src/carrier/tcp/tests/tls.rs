@@ -29,6 +29,7 @@ fn route(to: SocketAddr, identity: Arc<Identity>, pin: Pin) -> Route {
         trust,
         digests: false,
         shm: None,
+        datagrams: None,
     }
 }
 

@@ -1,0 +1,219 @@
+//! Datagrams between two ends: over UDP and in Ethernet frames; used, refused and interrupted.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use support::load::{assert_serves, assert_verified, verified};
+use support::outage::Outage;
+use support::own_network::is_within;
+use support::running::{signal, wait_until};
+use support::{Export, fail, json, succeed};
+
+/// A network with a pair of interfaces, `near` and `far`, that lead to each other.
+const PAIR: &str = "ip link set lo up && ip link add near type veth peer name far && \
+                    ip link set near up && ip link set far up && exec \"$@\"";
+
+fn export(further: &[&str]) -> Export {
+    Export::start(&[&["--udp", "127.0.0.1:0"], further].concat())
+}
+
+fn said<'a>(far: &'a Export, key: &str) -> &'a str {
+    far.announcement[key].as_str().unwrap()
+}
+
+fn url(far: &Export) -> String {
+    format!("udp://{}", said(far, "udp"))
+}
+
+/// A far end at the interface `far`, and its URL from `near`, where both may have a tag.
+fn station(tag: &str, further: &[&str]) -> (Export, String) {
+    let far = Export::start(&[&["--insecure", "--eth", &format!("far{tag}")], further].concat());
+    let mac = said(&far, "eth").rsplit('/').next().unwrap().to_owned();
+    let url = format!("eth:near{tag}/{mac}");
+    (far, url)
+}
+
+fn ip(arguments: &str) {
+    let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {arguments}: {status}");
+}
+
+#[test]
+fn every_command_reaches_a_far_end_over_udp() {
+    let far = export(&["--ram", "16MiB"]);
+    let url = url(&far);
+    assert_eq!(json(&["ping", &url, "--count", "10", "--json"])["count"], 10);
+    assert!(!assert_verified(verified(&url, "1s", &[])).contains("interrupted"));
+    assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
+    assert!(!succeed(&["id-ctrl", &url]).is_empty());
+    assert_serves(&far.url());
+    let front = Export::start(&["--namespace", &format!("{url},readonly")]);
+    assert_serves(&front.url());
+}
+
+#[test]
+fn losses_outages_and_strangers_harm_nobody() {
+    let far = export(&["--ram", "16MiB"]);
+    let between = Outage::losing(said(&far, "udp"), 30);
+    let load = verified(&format!("udp://{}", between.address), "3s", &[]);
+    far.wait_for("link up");
+    let more = |count| {
+        let before = between.passed();
+        wait_until("datagrams", || between.passed() > before + count);
+    };
+    more(200);
+    between.set_out(true);
+    sleep(Duration::from_millis(500));
+    between.set_out(false);
+    more(200);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for length in 0..1_000 {
+        stranger.send_to(&vec![1; length], said(&far, "udp")).unwrap();
+        stranger.send_to(&vec![1; length], between.address).unwrap();
+    }
+    let said = assert_verified(load);
+    assert!(!said.contains("interrupted"), "{said}");
+}
+
+#[test]
+fn a_far_end_that_is_killed_and_started_again_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk.img");
+    let spec = format!("{},size=16MiB", disk.display());
+    let arguments = ["--namespace", &spec, "--hold", "1s"];
+    let mut far = export(&arguments);
+    let (url, place) = (url(&far), said(&far, "udp").to_owned());
+    let load = verified(&url, "2s", &[]);
+    wait_until("writes", || {
+        std::fs::metadata(&disk).is_ok_and(|file| std::os::unix::fs::MetadataExt::blocks(&file) > 64)
+    });
+    far.kill();
+    sleep(Duration::from_millis(200));
+    let _far = Export::start(&[&["--udp", &place], &arguments[..]].concat());
+    let said = assert_verified(load);
+    assert!(said.contains("interrupted: the connection was lost"), "{said}");
+    assert_serves(&url);
+}
+
+#[test]
+fn a_far_end_that_is_stopped_for_a_while_loses_nothing() {
+    let far = export(&["--ram", "16MiB"]);
+    let load = verified(&url(&far), "2s", &[]);
+    far.wait_for("link up");
+    signal(far.id(), "STOP");
+    sleep(Duration::from_millis(700));
+    signal(far.id(), "CONT");
+    assert_verified(load);
+}
+
+#[test]
+fn a_host_that_is_killed_makes_room_for_the_next() {
+    let far = export(&["--ram", "16MiB", "--hold", "100ms"]);
+    let load = verified(&url(&far), "60s", &[]);
+    far.wait_for("link up");
+    drop(load);
+    far.wait_for("link down");
+    assert_serves(&url(&far));
+}
+
+#[test]
+fn what_can_not_be_is_said() {
+    let with =
+        |further: &[&str]| fail(&[&["export", "--listen", "127.0.0.1:0", "--ram", "1MiB"], further].concat());
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let held = UdpSocket::bind(taken).unwrap();
+    assert!(with(&["--udp", &taken.to_string()]).contains("can't listen on UDP"));
+    drop(held);
+    assert!(with(&["--udp", "0.0.0.0:0"]).contains("--insecure"));
+    assert!(
+        with(&["--udp", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--ram", "1MiB"]).contains("2 far ends")
+    );
+    let key = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+    assert!(with(&["--udp", "127.0.0.1:0", "--allow", key]).contains("proves no key"));
+    assert!(with(&["--eth", "lo"]).contains("--insecure"));
+    assert!(with(&["--eth", "lo,vlan=9999"]).contains("1 to 4094"));
+    assert!(with(&["--insecure", "--eth", "no-such-one"]).contains("no-such-one"));
+    assert!(fail(&["ping", "udp://127.0.0.1:1?key=any"]).contains("proves no key"));
+    assert!(fail(&["ping", "eth:eth0/ff:ff:ff:ff:ff:ff"]).contains("MAC address"));
+    let said = fail(&["ping", &format!("udp://{taken}"), "--timeout", "300ms"]);
+    assert!(said.contains("nobody listens there"), "{said}");
+}
+
+#[test]
+fn the_demo_runs_over_udp() {
+    let demo = json(&["demo", "--size", "1MiB", "--runtime", "50ms", "--json", "--carrier", "udp"]);
+    assert_eq!((&demo["carrier"], &demo["verified"]), (&"udp".into(), &true.into()), "{demo}");
+}
+
+#[test]
+fn frames_carry_the_tunnel_between_two_interfaces() {
+    if !is_within("frames_carry_the_tunnel_between_two_interfaces", "a pair of interfaces", PAIR) {
+        return;
+    }
+    for tag in ["", ",vlan=7,pcp=5", ",pcp=3"] {
+        let (far, url) = station(tag, &["--ram", "16MiB"]);
+        assert!(!assert_verified(verified(&url, "500ms", &[])).contains("interrupted"), "{url}");
+        assert!(succeed(&["lspci", &url]).contains("Non-Volatile memory controller"));
+        drop(far);
+    }
+    // Frames of another VLAN are none of ours.
+    let (far, url) = station(",vlan=7", &["--ram", "16MiB"]);
+    let mac = url.rsplit('/').next().unwrap();
+    for tag in ["", ",vlan=8"] {
+        let said = fail(&["ping", &format!("eth:near{tag}/{mac}"), "--timeout", "300ms"]);
+        assert!(said.contains("was not ready within"), "{said}");
+    }
+    assert_serves(&url);
+    drop(far);
+    // Longer frames are found out, and used.
+    ip("link set near mtu 9000");
+    ip("link set far mtu 9000");
+    let (_far, url) = station("", &["--ram", "16MiB"]);
+    assert_verified(verified(&url, "500ms", &["--bs", "64k"]));
+}
+
+#[test]
+fn an_interface_may_go_down_and_come_back_and_get_narrower() {
+    if !is_within("an_interface_may_go_down_and_come_back_and_get_narrower", "a pair of interfaces", PAIR) {
+        return;
+    }
+    ip("link set near mtu 9000");
+    ip("link set far mtu 9000");
+    let (far, url) = station("", &["--ram", "16MiB"]);
+    let load = verified(&url, "4s", &["--bs", "16k"]);
+    far.wait_for("link up");
+    sleep(Duration::from_millis(300));
+    for interface in ["near", "far"] {
+        ip(&format!("link set {interface} down"));
+        sleep(Duration::from_millis(300));
+        ip(&format!("link set {interface} up"));
+        sleep(Duration::from_millis(300));
+    }
+    ip("link set near mtu 1500");
+    ip("link set far mtu 1500");
+    assert_verified(load);
+    // The interface goes away for good.
+    let load = verified(&url, "60s", &["--timeout", "2s"]);
+    sleep(Duration::from_millis(500));
+    ip("link del near");
+    assert!(!load.fail().is_empty());
+}
+
+#[test]
+fn the_demo_runs_over_frames_in_a_network_of_its_own() {
+    if !is_within("the_demo_runs_over_frames_in_a_network_of_its_own", "a pair of interfaces", PAIR) {
+        return;
+    }
+    let arguments = ["demo", "--size", "1MiB", "--runtime", "50ms", "--json", "--carrier", "eth"];
+    for further in [&[][..], &["--interfaces", "near,far"]] {
+        let demo = json(&[&arguments[..], further].concat());
+        assert_eq!((&demo["carrier"], &demo["verified"]), (&"eth".into(), &true.into()), "{demo}");
+    }
+    assert!(fail(&["demo", "--carrier", "eth", "--interfaces", "near"]).contains("two interfaces"));
+}

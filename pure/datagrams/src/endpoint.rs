@@ -1,0 +1,215 @@
+//! Connections that share a socket or an interface.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use engine::{Entropy, Instant, Nanos};
+
+use crate::connection::Connection;
+use crate::packet::{Datagram, MEETING_BYTES, Name};
+
+/// The most connections that were accepted, at once. Further hosts are not answered.
+const CONNECTIONS_MAX: usize = 64;
+/// The most hosts that have asked and not shown that they got the answer. A further host takes the
+/// place of the one who asked first.
+const ASKING_MAX: usize = 64;
+/// How long a host may take to show that it got the answer.
+const ASKING_FOR: Nanos = Nanos::from_secs(5);
+/// The most answers to datagrams of unknown connections that wait to be sent.
+const ANSWERS_MAX: usize = 16;
+
+/// A connection of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id(Name);
+
+#[derive(Debug)]
+struct Slot<A> {
+    connection: Connection,
+    address: A,
+    /// The peer's question, if it may be repeated, and when it is too late for that.
+    asked: Option<(Name, Instant)>,
+}
+
+/// The connections over one socket or interface, whose peers have addresses of type `A`. Datagrams
+/// of a connection from another address than its peer's are dropped.
+#[derive(Debug)]
+pub struct Endpoint<A> {
+    slots: BTreeMap<Name, Slot<A>>,
+    arrived: VecDeque<Id>,
+    answers: VecDeque<(A, Name)>,
+    entropy: Entropy,
+    datagram_max: usize,
+    /// Whether others may dial.
+    is_open: bool,
+    dropped: u64,
+}
+
+impl<A: Copy + PartialEq> Endpoint<A> {
+    /// An endpoint without connections. Datagrams have `datagram_max` bytes at most; a path need
+    /// not carry more than [`MEETING_BYTES`]. Others may dial it if `is_open`.
+    pub fn new(entropy: Entropy, datagram_max: usize, is_open: bool) -> Self {
+        Self {
+            slots: BTreeMap::new(),
+            arrived: VecDeque::new(),
+            answers: VecDeque::new(),
+            entropy,
+            datagram_max: datagram_max.clamp(MEETING_BYTES, 65_507),
+            is_open,
+            dropped: 0,
+        }
+    }
+
+    /// A name that no connection has.
+    fn name(&mut self) -> Name {
+        loop {
+            let name = Name(self.entropy.next_u64());
+            if !self.slots.contains_key(&name) {
+                return name;
+            }
+        }
+    }
+
+    /// Dials the endpoint at `address`.
+    pub fn connect(&mut self, now: Instant, address: A) -> Id {
+        let name = self.name();
+        let connection = Connection::dialling(now, name, self.datagram_max);
+        self.slots.insert(name, Slot { connection, address, asked: None });
+        Id(name)
+    }
+
+    /// The next connection that a peer has made.
+    pub fn accept(&mut self) -> Option<(Id, A)> {
+        let id = self.arrived.pop_front()?;
+        Some((id, self.slots.get(&id.0)?.address))
+    }
+
+    /// Whether [`Endpoint::accept`] has a connection.
+    pub fn has_arrivals(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    /// The connection `id`, until it is removed.
+    pub fn get(&mut self, id: Id) -> Option<&mut Connection> {
+        self.slots.get_mut(&id.0).map(|slot| &mut slot.connection)
+    }
+
+    /// Forgets a connection. Datagrams of it are answered as unknown from now on.
+    pub fn remove(&mut self, id: Id) {
+        self.slots.remove(&id.0);
+    }
+
+    /// Datagrams that were none of this protocol, or of no connection, or from elsewhere.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Handles a datagram that came from `from`.
+    pub fn handle_datagram(&mut self, now: Instant, from: A, bytes: &[u8]) {
+        let datagram = match Datagram::parse(bytes) {
+            Ok(datagram) => datagram,
+            Err(_) => return self.drop_one(),
+        };
+        match datagram {
+            Datagram::Hello { from: name } => self.on_hello(now, from, name),
+            Datagram::Welcome { to, from: name } => {
+                if let Some(slot) = self.slot(to, from) {
+                    slot.connection.on_welcome(now, name);
+                }
+            }
+            Datagram::End { to } => {
+                if let Some(slot) = self.slot(to, from) {
+                    slot.connection.on_end();
+                }
+            }
+            Datagram::Unknown { name } => {
+                self.slots
+                    .values_mut()
+                    .filter(|slot| slot.address == from)
+                    .for_each(|slot| slot.connection.on_unknown(name));
+            }
+            Datagram::Packet { to, purpose, number, ack, offset, bytes } => {
+                let Some(slot) = self.slot(to, from) else {
+                    if !self.slots.contains_key(&to) && self.answers.len() < ANSWERS_MAX {
+                        self.answers.push_back((from, to));
+                    }
+                    return;
+                };
+                slot.connection.on_packet(now, (purpose, number, &ack), (offset, bytes));
+                if slot.asked.take().is_some() {
+                    self.arrived.push_back(Id(to));
+                }
+            }
+        }
+    }
+
+    /// Handles the network's report that nobody is at `address`.
+    pub fn handle_refusal(&mut self, now: Instant, address: A) {
+        let slots = self.slots.values_mut().filter(|slot| slot.address == address);
+        slots.for_each(|slot| slot.connection.on_refused(now));
+    }
+
+    const fn drop_one(&mut self) {
+        self.dropped += 1;
+    }
+
+    /// The connection called `name`, if its peer is at `address`.
+    fn slot(&mut self, name: Name, address: A) -> Option<&mut Slot<A>> {
+        let found = self.slots.get_mut(&name).filter(|slot| slot.address == address);
+        if found.is_none() {
+            self.dropped += 1;
+        }
+        found
+    }
+
+    /// A host asks for a connection.
+    fn on_hello(&mut self, now: Instant, address: A, peer: Name) {
+        if !self.is_open {
+            return self.drop_one();
+        }
+        let known = |slot: &&mut Slot<A>| {
+            slot.address == address && slot.asked.is_some_and(|(asked, _)| asked == peer)
+        };
+        if let Some(slot) = self.slots.values_mut().find(known) {
+            return slot.connection.on_hello();
+        }
+        let asking = self.slots.iter().filter_map(|(name, slot)| Some((slot.asked?.1, *name)));
+        let count = asking.clone().count();
+        if self.slots.len() - count >= CONNECTIONS_MAX {
+            return self.drop_one();
+        }
+        if count >= ASKING_MAX
+            && let Some((_, first)) = asking.min()
+        {
+            self.slots.remove(&first);
+        }
+        let name = self.name();
+        let connection = Connection::accepted(now, name, peer, self.datagram_max);
+        self.slots.insert(name, Slot { connection, address, asked: Some((peer, now + ASKING_FOR)) });
+    }
+
+    /// Appends the next datagram to `room`, if there is one to be sent now; returns where to.
+    pub fn poll_transmit(&mut self, now: Instant, room: &mut Vec<u8>) -> Option<A> {
+        if let Some((address, name)) = self.answers.pop_front() {
+            Datagram::Unknown { name }.emit(room);
+            return Some(address);
+        }
+        self.slots
+            .values_mut()
+            .find_map(|slot| slot.connection.poll_transmit(now, room).then_some(slot.address))
+    }
+
+    /// When [`Endpoint::handle_timeout`] is due, if ever.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let slots = self.slots.values();
+        slots
+            .flat_map(|slot| [slot.connection.poll_timeout(), slot.asked.map(|(_, until)| until)])
+            .flatten()
+            .min()
+    }
+
+    /// Handles everything that has become due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.slots.retain(|_, slot| slot.asked.is_none_or(|(_, until)| until > now));
+        self.slots.values_mut().for_each(|slot| slot.connection.handle_timeout(now));
+    }
+}

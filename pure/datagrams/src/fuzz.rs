@@ -1,0 +1,55 @@
+//! The fuzz target's entry: an endpoint that is sent anything.
+
+use alloc::vec::Vec;
+
+use engine::{Entropy, Instant, Nanos, Rng};
+
+use crate::Endpoint;
+use crate::packet::{Datagram, MEETING_BYTES};
+
+/// Sends an endpoint datagrams that begin as valid ones of a connection and are then changed as
+/// `data` says.
+///
+/// # Panics
+/// When what was parsed is emitted as something else, or the endpoint breaks a rule of its own.
+pub fn datagrams(data: &[u8]) {
+    if let Ok(datagram) = Datagram::parse(data) {
+        let mut again = Vec::new();
+        datagram.emit(&mut again);
+        assert_eq!(Datagram::parse(&again), Ok(datagram));
+    }
+    let mut far = Endpoint::new(Entropy::Seeded(Rng::from_seed(1)), 9000, true);
+    let mut near = Endpoint::new(Entropy::Seeded(Rng::from_seed(2)), 9000, false);
+    let (mut now, mut room) = (Instant::ZERO, Vec::new());
+    let id = near.connect(now, ());
+    for step in data.chunks(16) {
+        let [length, at, value, kind, ..] = *step else { return };
+        if let Some(connection) = near.get(id) {
+            connection.send(engine::Buffer::zeroed(usize::from(length) * 16));
+        }
+        for _ in 0..4 {
+            room.clear();
+            if near.poll_transmit(now, &mut room).is_some() {
+                if kind & 1 == 1 && !room.is_empty() {
+                    let at = usize::from(at) % room.len();
+                    room[at] = value;
+                }
+                room.truncate(if kind & 2 == 2 { usize::from(value) } else { room.len() });
+                far.handle_datagram(now, (), &room);
+            }
+            room.clear();
+            if far.poll_transmit(now, &mut room).is_some() {
+                near.handle_datagram(now, (), &room);
+            }
+        }
+        far.handle_datagram(now, (), step);
+        now = now + Nanos::from_micros(u64::from(value) * 100);
+        far.handle_timeout(now);
+        near.handle_timeout(now);
+        assert!(far.poll_timeout().is_none_or(|at| at > now), "a deadline outlived its timeout");
+        while let Some((id, ())) = far.accept() {
+            while far.get(id).and_then(crate::Connection::receive).is_some() {}
+        }
+    }
+    assert!(room.len() <= 9000.max(MEETING_BYTES));
+}

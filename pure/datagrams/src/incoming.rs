@@ -1,0 +1,157 @@
+//! What has come: which packets, and which bytes of the stream.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use engine::{Buffer, Instant, Pool};
+
+use crate::packet::{Ack, TOLD};
+
+/// The most bytes of the stream that are kept for the user and for want of earlier ones.
+const WINDOW: u64 = 8 << 20;
+/// The most pieces that are kept for want of earlier ones. Datagrams beyond count as lost.
+const PIECES_MAX: usize = 4096;
+
+/// A piece that waits for the user takes at least so much of the window, because its block and its
+/// place in the queue take memory too.
+const PIECE_BYTES: u64 = 512;
+
+fn cost(piece: &Buffer) -> u64 {
+    PIECE_BYTES.max(piece.len() as u64)
+}
+
+/// What one end has received.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    /// The largest number of a packet that came; 0 if none did.
+    largest: u64,
+    /// Bit `i`: the packet `i + 1` before the largest came too.
+    before: u128,
+    largest_at: Instant,
+    /// Every byte of the stream before this one came.
+    whole: u64,
+    /// Pieces that came before an earlier one, by their offset.
+    early: BTreeMap<u64, Buffer>,
+    early_bytes: u64,
+    ready: VecDeque<Buffer>,
+    ready_bytes: u64,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is new, and the one after the largest before.
+    InOrder,
+    /// It is new, and others are missing before it, or it was missing.
+    OutOfOrder,
+    /// It came before, or is too old to know.
+    Again,
+    /// There is no room for its bytes, or they can't be; it counts as lost.
+    NoRoom,
+}
+
+impl Incoming {
+    /// Takes packet `number` with `bytes` at `offset` of the stream; bytes that came before are
+    /// left out.
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        number: u64,
+        (offset, bytes): (u64, &[u8]),
+        pool: &mut Pool,
+    ) -> Taken {
+        if number == 0 || self.has(number) {
+            return Taken::Again;
+        }
+        if !bytes.is_empty() && !self.keep(offset, bytes, pool) {
+            return Taken::NoRoom;
+        }
+        let in_order = number == self.largest + 1;
+        match number.checked_sub(self.largest) {
+            Some(ahead) => {
+                // The former largest becomes the one `ahead` before the new one.
+                let shifted = if ahead < TOLD { self.before << ahead } else { 0 };
+                let former = if ahead <= TOLD && self.largest > 0 { 1 << (ahead - 1) } else { 0 };
+                self.before = shifted | former;
+                (self.largest, self.largest_at) = (number, now);
+            }
+            None => self.before |= 1 << (self.largest - number - 1),
+        }
+        if in_order { Taken::InOrder } else { Taken::OutOfOrder }
+    }
+
+    /// Whether packet `number` came, or is so old that it must be taken for one that did.
+    fn has(&self, number: u64) -> bool {
+        self.largest.checked_sub(number).is_some_and(|back| back > TOLD)
+            || Ack { largest: self.largest, before: self.before, ..Ack::default() }.has(number)
+    }
+
+    /// Keeps what is new of the bytes at `offset`; returns whether there is room for all of it.
+    fn keep(&mut self, offset: u64, bytes: &[u8], pool: &mut Pool) -> bool {
+        let Some(end) = offset.checked_add(bytes.len() as u64) else { return false };
+        if end > self.whole + self.window() || self.early.len() >= PIECES_MAX {
+            return end <= self.whole;
+        }
+        let start = offset.max(self.whole);
+        let Some(skipped) = end.checked_sub(start).map(|left| bytes.len() as u64 - left) else { return true };
+        let fresh = &bytes[usize::try_from(skipped).unwrap_or(bytes.len())..];
+        if fresh.is_empty() {
+            return true;
+        }
+        if start > self.whole {
+            let room = self.early.entry(start).or_default();
+            if room.len() < fresh.len() {
+                self.early_bytes += (fresh.len() - room.len()) as u64;
+                *room = pool.copy(fresh);
+            }
+            return self.early_bytes <= 2 * WINDOW;
+        }
+        self.append(pool.copy(fresh));
+        while let Some(first) = self.early.first_entry() {
+            if *first.key() > self.whole {
+                break;
+            }
+            let (offset, piece) = first.remove_entry();
+            self.early_bytes -= piece.len() as u64;
+            let known = usize::try_from(self.whole - offset).unwrap_or(usize::MAX);
+            if known < piece.len() {
+                self.append(piece.slice(known..piece.len()));
+            }
+        }
+        true
+    }
+
+    fn append(&mut self, piece: Buffer) {
+        self.whole += piece.len() as u64;
+        self.ready_bytes += cost(&piece);
+        self.ready.push_back(piece);
+    }
+
+    /// How many bytes from the first missing one on may come.
+    fn window(&self) -> u64 {
+        WINDOW.saturating_sub(self.ready_bytes)
+    }
+
+    /// The next bytes of the stream, and whether the peer should hear that there is room again.
+    pub(crate) fn pop(&mut self) -> Option<(Buffer, bool)> {
+        let piece = self.ready.pop_front()?;
+        let before = self.window();
+        self.ready_bytes -= cost(&piece);
+        Some((piece, before < WINDOW / 2 && self.window() >= WINDOW / 2))
+    }
+
+    /// Whether any packet has come.
+    pub(crate) const fn has_any(&self) -> bool {
+        self.largest > 0
+    }
+
+    /// What the peer is told of all this at `now`.
+    pub(crate) fn ack(&self, now: Instant) -> Ack {
+        Ack {
+            largest: self.largest,
+            before: self.before,
+            whole: self.whole,
+            window: u32::try_from(self.window()).unwrap_or(u32::MAX),
+            delay: u32::try_from((now - self.largest_at).get()).unwrap_or(u32::MAX),
+        }
+    }
+}

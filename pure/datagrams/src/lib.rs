@@ -1,0 +1,65 @@
+//! A stream of bytes each way, over datagrams that get lost, doubled, cut short and out of order.
+//!
+//! An [`Endpoint`] has the connections over one socket or interface; a [`Connection`] is one end of
+//! one of them. `docs/datagrams.md` has the format, the timers and the answer to each fault.
+//!
+//! # The run loop
+//!
+//! The world passes on what arrives by [`Endpoint::handle_datagram`], calls
+//! [`Endpoint::handle_timeout`] when the time of [`Endpoint::poll_timeout`] has come, and after
+//! each of these sends what [`Endpoint::poll_transmit`] gives.
+//!
+//! ```
+//! use engine::{Buffer, Entropy, Instant, Rng};
+//! use farlane_datagrams::Endpoint;
+//!
+//! let (now, mut datagram) = (Instant::ZERO, Vec::new());
+//! let endpoint = |seed| Endpoint::new(Entropy::Seeded(Rng::from_seed(seed)), 1472, seed == 2);
+//! let (mut near, mut far) = (endpoint(1), endpoint(2));
+//! let id = near.connect(now, "far");
+//! near.get(id).expect("it was just made").send(Buffer::copy_from_slice(b"hello"));
+//! let accepted = loop {
+//!     while near.poll_transmit(now, &mut datagram).is_some() {
+//!         far.handle_datagram(now, "near", &datagram);
+//!         datagram.clear();
+//!     }
+//!     while far.poll_transmit(now, &mut datagram).is_some() {
+//!         near.handle_datagram(now, "far", &datagram);
+//!         datagram.clear();
+//!     }
+//!     if let Some((id, "near")) = far.accept() {
+//!         break id;
+//!     }
+//! };
+//! while near.poll_transmit(now, &mut datagram).is_some() {
+//!     far.handle_datagram(now, "near", &datagram);
+//!     datagram.clear();
+//! }
+//! let far = far.get(accepted).expect("it was accepted");
+//! assert_eq!(far.receive().as_deref(), Some(&b"hello"[..]));
+//! ```
+//!
+//! # What a peer may do
+//! Send any bytes at any time. Whoever does not know a connection's name, 64 random bits, and its
+//! peer's address cannot touch it. Who can read the network can: nothing is encrypted.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod congestion;
+mod connection;
+mod endpoint;
+pub mod fuzz;
+mod incoming;
+mod mtu;
+mod outgoing;
+mod packet;
+mod recovery;
+#[cfg(test)]
+mod tests;
+
+pub use connection::{Connection, Counters, Ended, SILENCE_MAX};
+pub use endpoint::{Endpoint, Id};
+pub use packet::{MEETING_BYTES, Malformed};

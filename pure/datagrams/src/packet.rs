@@ -1,0 +1,215 @@
+//! The bytes of a datagram.
+
+use core::fmt;
+
+use engine::Nanos;
+
+/// The version of the format.
+const VERSION: u8 = 1;
+/// Bytes of every datagram's beginning: version, kind, length, and the receiver's name for the
+/// connection.
+const START: usize = 12;
+/// Bytes of a packet before its bytes of the stream.
+pub(crate) const HEAD: usize = 68;
+/// Bytes of the two datagrams by which ends meet. They are as long as a path must carry, and the
+/// answer is no longer than the question.
+pub const MEETING_BYTES: usize = 1200;
+/// How many packets before the latest one an acknowledgement tells of.
+pub(crate) const TOLD: u64 = 128;
+
+const HELLO: u8 = 1;
+const WELCOME: u8 = 2;
+const DATA: u8 = 3;
+const ACK: u8 = 4;
+const PROBE: u8 = 5;
+const END: u8 = 6;
+const UNKNOWN: u8 = 7;
+
+/// One end's name for a connection: 64 random bits, which only the two ends know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name(pub(crate) u64);
+
+/// What an end tells of what it has received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ack {
+    /// The largest number of a packet that came; 0 if none did.
+    pub(crate) largest: u64,
+    /// Bit `i`: the packet `i + 1` before the largest came too.
+    pub(crate) before: u128,
+    /// Every byte of the stream before this one came.
+    pub(crate) whole: u64,
+    /// How many bytes of the stream from there on may be sent.
+    pub(crate) window: u32,
+    /// How long ago the largest packet came, in nanoseconds.
+    pub(crate) delay: u32,
+}
+
+impl Ack {
+    /// Whether packet `number` came, as far as the acknowledgement tells.
+    pub(crate) const fn has(&self, number: u64) -> bool {
+        match self.largest.checked_sub(number) {
+            Some(0) => number > 0,
+            Some(back) => back <= TOLD && self.before >> (back - 1) & 1 == 1,
+            None => false,
+        }
+    }
+
+    pub(crate) const fn delay(&self) -> Nanos {
+        Nanos::new(self.delay as u64)
+    }
+}
+
+/// What a packet of an established connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It has bytes of the stream.
+    Data,
+    /// It acknowledges, and is not acknowledged itself.
+    Ack,
+    /// It wants an acknowledgement, and has no bytes; it may be padded.
+    Probe,
+}
+
+/// A datagram that was parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Datagram<'a> {
+    /// The dialling end's first, with its name for the connection.
+    Hello { from: Name },
+    /// The answer, with the name of the end that was dialled.
+    Welcome { to: Name, from: Name },
+    /// A packet of an established connection.
+    Packet { to: Name, purpose: Purpose, number: u64, ack: Ack, offset: u64, bytes: &'a [u8] },
+    /// The sender has ended the connection, and nothing is left to be sent.
+    End { to: Name },
+    /// The sender knows no connection of the name that is repeated here.
+    Unknown { name: Name },
+}
+
+/// A datagram is none of this protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It has this many bytes, fewer than its kind needs or than it says.
+    Short(usize),
+    /// It has another version.
+    Version(u8),
+    /// Its kind is unknown.
+    Kind(u8),
+    /// It says that it is this long, which its kind is not.
+    Length(u16),
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(length) => write!(f, "a datagram of {length} B is too short"),
+            Self::Version(version) => write!(f, "version {version}, expected {VERSION}"),
+            Self::Kind(kind) => write!(f, "kind {kind}, expected 1 to 7"),
+            Self::Length(length) => write!(f, "a length of {length} B, which its kind can't have"),
+        }
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+impl<'a> Datagram<'a> {
+    /// Parses a datagram. Only a probe, and a datagram shorter than the shortest frame, may have
+    /// bytes behind the length that it tells.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let short = Malformed::Short(bytes.len());
+        let [version, kind, high, low, name @ ..] = bytes else { return Err(short) };
+        if *version != VERSION {
+            return Err(Malformed::Version(*version));
+        }
+        let told = u16::from_be_bytes([*high, *low]);
+        let length = usize::from(told);
+        if name.len() < 8 || bytes.len() < length {
+            return Err(short);
+        }
+        let to = Name(word(bytes, 4));
+        let wanted = match *kind {
+            HELLO | WELCOME => length == MEETING_BYTES,
+            DATA => length > HEAD && length == bytes.len(),
+            ACK => length == HEAD && length == bytes.len(),
+            PROBE => length == HEAD,
+            END | UNKNOWN => length == START,
+            kind => return Err(Malformed::Kind(kind)),
+        };
+        if !wanted {
+            return Err(Malformed::Length(told));
+        }
+        Ok(match *kind {
+            HELLO => Self::Hello { from: to },
+            WELCOME => Self::Welcome { to, from: Name(word(bytes, START)) },
+            END => Self::End { to },
+            UNKNOWN => Self::Unknown { name: to },
+            kind => {
+                let purpose = match kind {
+                    DATA => Purpose::Data,
+                    ACK => Purpose::Ack,
+                    _ => Purpose::Probe,
+                };
+                let before = u128::from(word(bytes, 28)) << 64 | u128::from(word(bytes, 36));
+                let [window, delay] = [52, 56].map(|at| (word(bytes, at) >> 32) as u32);
+                let ack = Ack { largest: word(bytes, 20), before, whole: word(bytes, 44), window, delay };
+                let (number, offset) = (word(bytes, START), word(bytes, 60));
+                Self::Packet { to, purpose, number, ack, offset, bytes: &bytes[HEAD..length] }
+            }
+        })
+    }
+
+    /// Writes the datagram's bytes behind those of `room`, which grows by at most the length of the
+    /// longest datagram.
+    pub(crate) fn emit(&self, room: &mut alloc::vec::Vec<u8>) {
+        let begin = room.len();
+        match *self {
+            Self::Hello { from } => {
+                start(room, HELLO, MEETING_BYTES, from);
+                room.resize(begin + MEETING_BYTES, 0);
+            }
+            Self::Welcome { to, from } => {
+                start(room, WELCOME, MEETING_BYTES, to);
+                room.extend(from.0.to_be_bytes());
+                room.resize(begin + MEETING_BYTES, 0);
+            }
+            Self::End { to } => start(room, END, START, to),
+            Self::Unknown { name } => start(room, UNKNOWN, START, name),
+            Self::Packet { to, purpose, number, ack, offset, bytes } => {
+                let kind = match purpose {
+                    Purpose::Data => DATA,
+                    Purpose::Ack => ACK,
+                    Purpose::Probe => PROBE,
+                };
+                start(room, kind, HEAD + bytes.len(), to);
+                room.extend(number.to_be_bytes());
+                room.extend(ack.largest.to_be_bytes());
+                room.extend(ack.before.to_be_bytes());
+                room.extend(ack.whole.to_be_bytes());
+                room.extend(ack.window.to_be_bytes());
+                room.extend(ack.delay.to_be_bytes());
+                room.extend(offset.to_be_bytes());
+                room.extend(bytes);
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "no datagram is longer than 65535 bytes")]
+fn start(room: &mut alloc::vec::Vec<u8>, kind: u8, length: usize, name: Name) {
+    room.extend([VERSION, kind]);
+    room.extend((length as u16).to_be_bytes());
+    room.extend(name.0.to_be_bytes());
+}
+
+/// The word of 8 bytes at `at`, which the caller has checked to be there.
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_be_bytes(word)
+}
+
+/// Corrects the length that a datagram tells, after bytes of the stream were put behind its head.
+#[expect(clippy::cast_possible_truncation, reason = "no datagram is longer than 65535 bytes")]
+pub(crate) fn lengthen(datagram: &mut [u8]) {
+    let length = (datagram.len() as u16).to_be_bytes();
+    datagram[2..4].copy_from_slice(&length);
+}

@@ -1,0 +1,206 @@
+//! Which packets came, which got lost, and when to ask (RFC 9002, sections 5 and 6).
+
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
+use engine::{Instant, Nanos};
+
+use crate::packet::Ack;
+
+/// A packet counts as lost when one sent this many later has come (`kPacketThreshold`).
+const PACKETS: u64 = 3;
+/// The least time that timers can tell. RFC 9002 recommends 1 ms; a round trip here may take a
+/// hundredth of that.
+const GRANULARITY: Nanos = Nanos::from_micros(500);
+/// The round trip that is taken for true before one was measured.
+const ROUND_TRIP_FIRST: Nanos = Nanos::from_millis(100);
+/// The longest time for which an end may keep an acknowledgement back.
+pub(crate) const ACK_DELAY: Nanos = Nanos::from_millis(1);
+/// The longest pause between probes.
+const PROBE_MAX: Nanos = Nanos::from_secs(1);
+/// After this many probes in a row without an answer, the path is taken for changed.
+pub(crate) const PROBES_OUTAGE: u32 = 3;
+
+/// A packet that wants an acknowledgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) number: u64,
+    pub(crate) at: Instant,
+    /// Its part of the stream; empty if it has none.
+    pub(crate) part: Range<u64>,
+    /// Its length in bytes.
+    pub(crate) bytes: u64,
+    /// It probes for a longer datagram: its loss is no sign of a full network.
+    pub(crate) is_probe: bool,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Came,
+    Lost,
+}
+
+/// The packets under way, and the round trips that they took.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    under_way: VecDeque<Sent>,
+    /// Bytes of the packets under way.
+    bytes: u64,
+    smoothed: Option<Nanos>,
+    variation: Nanos,
+    latest: Nanos,
+    least: Nanos,
+    /// When the earliest packet counts as lost that was passed by later ones.
+    loss_at: Option<Instant>,
+    /// Probes in a row without an answer.
+    pub(crate) probes: u32,
+    probe_from: Instant,
+    /// The largest number that was acknowledged.
+    largest: u64,
+}
+
+impl Recovery {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self {
+            under_way: VecDeque::new(),
+            bytes: 0,
+            smoothed: None,
+            variation: Nanos::new(0),
+            latest: Nanos::new(0),
+            least: Nanos::MAX,
+            loss_at: None,
+            probes: 0,
+            probe_from: now,
+            largest: 0,
+        }
+    }
+
+    /// Bytes under way.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether anything is under way.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
+    pub(crate) fn round_trip(&self) -> Nanos {
+        self.smoothed.unwrap_or(ROUND_TRIP_FIRST)
+    }
+
+    pub(crate) fn on_sent(&mut self, sent: Sent) {
+        self.probe_from = sent.at;
+        self.bytes += sent.bytes;
+        self.under_way.push_back(sent);
+    }
+
+    /// A round trip was measured, of which the peer waited `delay`.
+    pub(crate) fn measure(&mut self, length: Nanos, delay: Nanos) {
+        self.least = self.least.min(length);
+        let delay = delay.min(ACK_DELAY);
+        self.latest = if length >= self.least + delay { length.saturating_sub(delay) } else { length };
+        match self.smoothed {
+            None => (self.smoothed, self.variation) = (Some(self.latest), self.latest / 2),
+            Some(smoothed) => {
+                let off = smoothed.max(self.latest).saturating_sub(smoothed.min(self.latest));
+                self.variation = (self.variation * 3 + off) / 4;
+                self.smoothed = Some((smoothed * 7 + self.latest) / 8);
+            }
+        }
+    }
+
+    /// The peer has acknowledged: hands every packet whose fate is now known to `tell`. Returns
+    /// `false` if the peer acknowledges what was not sent.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &Ack,
+        sent: u64,
+        tell: impl FnMut(&Sent, Fate),
+    ) -> bool {
+        if ack.largest > sent {
+            return false;
+        }
+        if let Some(newest) = self.under_way.iter().find(|packet| packet.number == ack.largest) {
+            let length = now - newest.at;
+            self.measure(length, ack.delay());
+        }
+        self.largest = self.largest.max(ack.largest);
+        self.judge(now, Some(ack), tell);
+        true
+    }
+
+    /// Judges the packets under way by what is acknowledged, and by the time.
+    fn judge(&mut self, now: Instant, ack: Option<&Ack>, mut tell: impl FnMut(&Sent, Fate)) {
+        let patience = (self.round_trip().max(self.latest) * 9 / 8).max(GRANULARITY);
+        let (largest, mut loss_at, mut gone, mut came) = (self.largest, None, 0, false);
+        let judge = |packet: &Sent| {
+            if packet.number > largest {
+                return true;
+            }
+            let has = ack.is_some_and(|ack| {
+                ack.has(packet.number) || !packet.part.is_empty() && packet.part.end <= ack.whole
+            });
+            let is_lost = packet.number + PACKETS <= largest || packet.at + patience <= now;
+            if !has && !is_lost {
+                loss_at = Instant::earlier(loss_at, Some(packet.at + patience));
+                return true;
+            }
+            came |= has;
+            gone += packet.bytes;
+            tell(packet, if has { Fate::Came } else { Fate::Lost });
+            false
+        };
+        // Packets behind the largest one that came stay as they are.
+        let split = self.under_way.partition_point(|packet| packet.number <= largest);
+        let rest = self.under_way.split_off(split);
+        self.under_way.retain(judge);
+        self.under_way.extend(rest);
+        self.bytes -= gone;
+        self.loss_at = loss_at;
+        if gone > 0 {
+            self.probe_from = now;
+        }
+        if came {
+            self.probes = 0;
+        }
+    }
+
+    /// How long to wait for an acknowledgement before a probe.
+    fn probe_after(&self) -> Nanos {
+        let round_trip = self.round_trip();
+        let variation = if self.smoothed.is_some() { self.variation * 4 } else { round_trip * 2 };
+        let once = round_trip + variation.max(GRANULARITY) + ACK_DELAY;
+        (once * (1 << self.probes.min(16))).min(PROBE_MAX.max(once))
+    }
+
+    /// When [`Recovery::handle_timeout`] is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        match self.loss_at {
+            Some(at) => Some(at),
+            None => self.is_waiting().then(|| self.probe_from + self.probe_after()),
+        }
+    }
+
+    /// Hands packets that count as lost by now to `tell`, or says that a probe must be sent.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, tell: impl FnMut(&Sent, Fate)) -> bool {
+        if self.loss_at.is_some_and(|at| at <= now) {
+            self.judge(now, None, tell);
+            return false;
+        }
+        if self.poll_timeout().is_none_or(|at| at > now) {
+            return false;
+        }
+        self.probes += 1;
+        self.probe_from = now;
+        true
+    }
+
+    /// Takes every packet under way for lost: nothing has passed for long.
+    pub(crate) fn lose_all(&mut self, mut tell: impl FnMut(&Sent)) {
+        self.under_way.drain(..).for_each(|packet| tell(&packet));
+        (self.bytes, self.loss_at) = (0, None);
+    }
+}

@@ -1,0 +1,159 @@
+//! Where frames go: an interface, a VLAN, and the address of a station.
+
+use std::fmt;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::str::FromStr;
+
+use crate::sys::station::{Mac, Tag};
+
+/// The EtherType of the frames: Local Experimental Ethertype 1 (IEEE 802-2014, table 9-2).
+pub(super) const ETHER_TYPE: u16 = 0x88b5;
+/// The largest number of a VLAN (IEEE 802.1Q): 4095 is reserved.
+const VLAN_MAX: u16 = 4094;
+/// The largest priority of a frame.
+const PRIORITY_MAX: u8 = 7;
+const EXPECTED: &str = "expected IFACE[,vlan=N][,pcp=N], for example eth0,vlan=10,pcp=5";
+
+/// An interface, and the tag of the frames that are sent there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ethernet {
+    /// The name of the interface.
+    pub interface: String,
+    /// The number of the VLAN, if frames are tagged with one.
+    pub vlan: Option<u16>,
+    /// The priority of frames (PCP), if they are tagged with one.
+    pub priority: Option<u8>,
+}
+
+impl Ethernet {
+    /// The tag of the frames, if they have one. Without a VLAN, its number is 0.
+    pub(super) fn tag(&self) -> Option<Tag> {
+        let has_tag = self.vlan.is_some() || self.priority.is_some();
+        has_tag.then(|| Tag { priority: self.priority.unwrap_or(0), vlan: self.vlan.unwrap_or(0) })
+    }
+
+    /// Whether frames that come in VLAN `vlan` belong here.
+    pub(super) fn admits(&self, vlan: Option<u16>) -> bool {
+        vlan.unwrap_or(0) == self.vlan.unwrap_or(0)
+    }
+
+    /// Parses `IFACE[,vlan=N][,pcp=N]/MAC`, which is a far end's name.
+    ///
+    /// # Errors
+    /// When `text` is not of that form; the error says so in words.
+    pub fn with_station(text: &str) -> Result<(Self, SocketAddr), String> {
+        let (interface, mac) =
+            text.split_once('/').ok_or_else(|| format!("no MAC address behind a '/'; {EXPECTED}/MAC"))?;
+        Ok((interface.parse()?, link_local(parse_mac(mac)?, 0)))
+    }
+}
+
+impl FromStr for Ethernet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(',');
+        let interface = parts.next().filter(|name| !name.is_empty() && name.len() < libc::IFNAMSIZ);
+        let interface =
+            interface.ok_or_else(|| format!("'{text}' names no interface; {EXPECTED}"))?.to_owned();
+        let mut ethernet = Self { interface, vlan: None, priority: None };
+        for part in parts {
+            match part.split_once('=') {
+                Some(("vlan", number)) => {
+                    let vlan = number.parse().ok().filter(|vlan| (1..=VLAN_MAX).contains(vlan));
+                    let wrong = || format!("vlan={number}: expected a number from 1 to {VLAN_MAX}");
+                    ethernet.vlan = Some(vlan.ok_or_else(wrong)?);
+                }
+                Some(("pcp", number)) => {
+                    let priority = number.parse().ok().filter(|priority| *priority <= PRIORITY_MAX);
+                    let wrong = || format!("pcp={number}: expected a number from 0 to {PRIORITY_MAX}");
+                    ethernet.priority = Some(priority.ok_or_else(wrong)?);
+                }
+                _ => return Err(format!("'{part}' is not one of: vlan=N, pcp=N; {EXPECTED}")),
+            }
+        }
+        Ok(ethernet)
+    }
+}
+
+impl fmt::Display for Ethernet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.interface)?;
+        self.vlan.map_or(Ok(()), |vlan| write!(f, ",vlan={vlan}"))?;
+        self.priority.map_or(Ok(()), |priority| write!(f, ",pcp={priority}"))
+    }
+}
+
+fn parse_mac(text: &str) -> Result<Mac, String> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    let digits = |part: &str| u8::from_str_radix(part, 16).ok().filter(|_| part.len() == 2);
+    let is_whole = mac.iter_mut().all(|byte| parts.next().and_then(digits).map(|one| *byte = one).is_some());
+    let wrong = || format!("'{text}' is not a MAC address; expected six bytes such as 02:00:5e:00:53:01");
+    if !is_whole || parts.next().is_some() || mac[0] & 1 == 1 {
+        return Err(wrong());
+    }
+    Ok(mac)
+}
+
+/// A station's address as text.
+pub(super) fn mac_text(mac: Mac) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// The address of IPv6 that a station gives itself at interface number `index` (RFC 4291, appendix
+/// A), which stands for the station where an address is wanted.
+pub(super) fn link_local([a, b, c, d, e, f]: Mac, index: u32) -> SocketAddr {
+    let [high, low] = [u16::from_be_bytes([a ^ 2, b]), u16::from_be_bytes([c, 0xff])];
+    let rest = [u16::from_be_bytes([0xfe, d]), u16::from_be_bytes([e, f])];
+    let address = Ipv6Addr::new(0xfe80, 0, 0, 0, high, low, rest[0], rest[1]);
+    SocketAddr::V6(SocketAddrV6::new(address, 0, 0, index))
+}
+
+/// The station for which [`link_local`] gives `address`.
+pub(super) fn station(address: SocketAddr) -> Option<Mac> {
+    let SocketAddr::V6(address) = address else { return None };
+    let [.., a, b, c, 0xff, 0xfe, d, e, f] = address.ip().octets() else { return None };
+    Some([a ^ 2, b, c, d, e, f])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_station_has_the_address_that_the_standard_gives() {
+        // RFC 4291, appendix A, has this form; the example is that of RFC 2464, section 4.
+        let address = link_local([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde], 3);
+        assert_eq!(address.to_string(), "[fe80::3656:78ff:fe9a:bcde%3]:0");
+        assert_eq!(station(address), Some([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]));
+        assert_eq!(station("127.0.0.1:1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for text in ["eth0", "eth0,vlan=10", "eth0,pcp=5", "enp1s0,vlan=4094,pcp=7"] {
+            let ethernet: Ethernet = text.parse().unwrap();
+            assert_eq!(ethernet.to_string(), text);
+            assert!(ethernet.admits(ethernet.vlan) && !ethernet.admits(Some(99)));
+            assert_eq!(ethernet.tag().is_some(), text.contains('='));
+            let (again, address) = Ethernet::with_station(&format!("{text}/02:00:5e:00:53:01")).unwrap();
+            assert_eq!((again, station(address)), (ethernet, Some([2, 0, 0x5e, 0, 0x53, 1])));
+        }
+        for (text, expected) in [
+            ("", "no MAC"),
+            ("/02:00:5e:00:53:01", "no interface"),
+            ("eth0", "no MAC"),
+            ("eth0/02:00:5e:00:53", "six bytes"),
+            ("eth0/02:00:5e:00:53:1", "six bytes"),
+            ("eth0/ff:ff:ff:ff:ff:ff", "six bytes"),
+            ("eth0,vlan=4095/02:00:5e:00:53:01", "1 to 4094"),
+            ("eth0,pcp=8/02:00:5e:00:53:01", "0 to 7"),
+            ("eth0,mtu=9000/02:00:5e:00:53:01", "'mtu=9000'"),
+            ("a-name-that-is-too-long/02:00:5e:00:53:01", "no interface"),
+        ] {
+            let error = Ethernet::with_station(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

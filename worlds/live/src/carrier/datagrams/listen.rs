@@ -1,0 +1,97 @@
+//! A far end's socket or interface, where connections by datagrams arrive.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+
+use engine::Instant;
+
+use super::ethernet::Ethernet;
+use super::port::{Port, Shared};
+use super::stream::Stream;
+use super::wire::Wire;
+use crate::carrier::quic::socket::Socket;
+
+/// The most looks at the socket in one call.
+const LOOKS_MAX: usize = 64;
+
+/// Where connections by datagrams arrive. As long as the listener is called, it finishes the work
+/// that its streams had left when they were dropped.
+#[derive(Debug)]
+pub struct Listener {
+    port: Shared,
+    descriptor: RawFd,
+    address: SocketAddr,
+    name: String,
+}
+
+impl Listener {
+    /// Listens on a UDP port. With port 0 the system chooses one; see [`Listener::name`].
+    ///
+    /// # Errors
+    /// When the address is not ours or is taken.
+    pub fn bind(address: SocketAddr, now: Instant) -> io::Result<Self> {
+        Self::over(Wire::Udp(Box::new(Socket::bind(address)?)), now)
+    }
+
+    /// Listens at an interface.
+    ///
+    /// # Errors
+    /// When there is no such interface, or this process may not send bare frames.
+    pub fn at(place: Ethernet, now: Instant) -> io::Result<Self> {
+        Self::over(Wire::at(place)?, now)
+    }
+
+    fn over(wire: Wire, now: Instant) -> io::Result<Self> {
+        let (descriptor, address, name) = (wire.as_raw_fd(), wire.address()?, wire.name()?);
+        Ok(Self { port: Rc::new(RefCell::new(Port::new(wire, true, now))), descriptor, address, name })
+    }
+
+    /// The address where it listens; at an interface, the station's own of IPv6.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it listens: `HOST:PORT`, or `IFACE[,vlan=N][,pcp=N]/MAC`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The next connection, if there is one.
+    ///
+    /// # Errors
+    /// When the socket fails.
+    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
+        let mut port = self.port.borrow_mut();
+        let mut looks = 0;
+        while !port.endpoint.has_arrivals() && port.pump()? {
+            looks += 1;
+            if looks == LOOKS_MAX {
+                port.look_again();
+                break;
+            }
+        }
+        port.transmit();
+        let accepted = port.endpoint.accept();
+        drop(port);
+        Ok(accepted.map(|(id, peer)| Stream::new(Rc::clone(&self.port), id, peer, None)))
+    }
+
+    /// Whether [`Listener::accept`] has a connection already, without a look at the socket.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        self.port.borrow().endpoint.has_arrivals()
+    }
+
+    /// When [`Listener::accept`] wants to be called even though nothing has come.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.port.borrow().poll_timeout()
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor
+    }
+}

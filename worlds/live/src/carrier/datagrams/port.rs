@@ -1,0 +1,153 @@
+//! A socket or interface, and the connections over it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use datagrams::{Connection, Endpoint, Id};
+use engine::{Instant, Nanos};
+
+use super::wire::{Seen, Wire};
+use crate::sys::entropy;
+
+/// The most bytes of one send.
+const SEND_BYTES: usize = 64_000;
+/// The most sends in a row. More follow in the next turn.
+const SENDS_MAX: usize = 256;
+/// The pause before what the system did not take is sent again.
+const AGAIN: Nanos = Nanos::from_micros(200);
+
+/// The form in which streams share a port.
+pub(super) type Shared = Rc<RefCell<Port>>;
+
+/// Datagrams of equal length, of which the last may be shorter, for one peer.
+#[derive(Debug)]
+struct Unsent {
+    to: SocketAddr,
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+/// A socket or interface, and the connections over it.
+pub(super) struct Port {
+    wire: Wire,
+    pub(super) endpoint: Endpoint<SocketAddr>,
+    /// What the system did not take; it is sent before anything else.
+    unsent: VecDeque<Unsent>,
+    /// Blocks for what is sent.
+    room: Vec<u8>,
+    again_at: Option<Instant>,
+    /// The same moment on both clocks.
+    epoch: (std::time::Instant, Instant),
+}
+
+impl Port {
+    /// A port without connections. Others may dial it if `is_open`.
+    pub(super) fn new(wire: Wire, is_open: bool, now: Instant) -> Self {
+        Self {
+            endpoint: Endpoint::new(entropy::system(), wire.datagram_max(), is_open),
+            wire,
+            unsent: VecDeque::new(),
+            room: Vec::new(),
+            again_at: None,
+            epoch: (std::time::Instant::now(), now),
+        }
+    }
+
+    /// What carries the datagrams.
+    pub(super) const fn wire(&self) -> &Wire {
+        &self.wire
+    }
+
+    /// The time. A turn's own time is not good enough to measure round trips of a few microseconds.
+    pub(super) fn now(&self) -> Instant {
+        let (real, ours) = self.epoch;
+        ours + Nanos::from(real.elapsed())
+    }
+
+    /// The connection `id`.
+    ///
+    /// # Panics
+    /// When it was removed.
+    pub(super) fn connection(&mut self, id: Id) -> &mut Connection {
+        self.endpoint.get(id).expect("a connection is kept as long as its stream")
+    }
+
+    /// Takes what has come and fires what is due; returns whether anything had come.
+    ///
+    /// # Errors
+    /// When the socket fails for a reason other than the network.
+    pub(super) fn pump(&mut self) -> io::Result<bool> {
+        let (now, endpoint) = (self.now(), &mut self.endpoint);
+        let seen = self.wire.look(|from, bytes| endpoint.handle_datagram(now, from, bytes))?;
+        if let Seen::Refused(addresses) = &seen {
+            addresses.iter().for_each(|address| endpoint.handle_refusal(now, *address));
+        }
+        if self.poll_timeout().is_some_and(|at| at <= now) {
+            self.again_at = None;
+            self.endpoint.handle_timeout(now);
+            self.transmit();
+        }
+        Ok(seen != Seen::Nothing)
+    }
+
+    /// When [`Port::pump`] wants to be called even though nothing has come.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        Instant::earlier(self.endpoint.poll_timeout(), self.again_at)
+    }
+
+    /// Calls for another look at the socket, which has more than was looked at.
+    pub(super) fn look_again(&mut self) {
+        self.again_at = Some(self.now());
+    }
+
+    /// Sends what there is to be sent.
+    pub(super) fn transmit(&mut self) {
+        let now = self.now();
+        for _ in 0..SENDS_MAX {
+            let next = self.unsent.pop_front().or_else(|| self.gather(now));
+            let Some(unsent) = next else { return };
+            if !self.wire.send(unsent.to, &unsent.bytes, unsent.length) {
+                self.again_at = Some(now + AGAIN);
+                self.unsent.push_front(unsent);
+                return;
+            }
+            // The block is used again.
+            self.room = unsent.bytes;
+        }
+        self.again_at = Some(now);
+    }
+
+    /// The next datagrams that one send takes.
+    fn gather(&mut self, now: Instant) -> Option<Unsent> {
+        let (mut bytes, segments) = (core::mem::take(&mut self.room), self.wire.segments());
+        bytes.clear();
+        let Some(to) = self.endpoint.poll_transmit(now, &mut bytes) else {
+            self.room = bytes;
+            return None;
+        };
+        let length = bytes.len();
+        for count in 1..segments {
+            let begin = bytes.len();
+            if begin < count * length || begin + length > SEND_BYTES {
+                break;
+            }
+            let Some(next) = self.endpoint.poll_transmit(now, &mut bytes) else { break };
+            if next != to || bytes.len() - begin > length {
+                let rest = bytes.split_off(begin);
+                self.unsent.push_back(Unsent { to: next, length: rest.len(), bytes: rest });
+                break;
+            }
+        }
+        Some(Unsent { to, bytes, length })
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Port({:?}, {} dropped)", self.wire.name(), self.endpoint.dropped())
+    }
+}
