@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 MINUTES ?= 10
-FAULTS := --scenario disk,disk-ahead,disk-protected,sessions,sessions-paths,fabrics,fabrics-shared,fabrics-proxy,fabrics-rdma,record,record-ring,record-striped,record-pretrigger,record-raw
+FAULTS := --scenario disk,disk-ahead,disk-protected,sessions,sessions-paths,sessions-datagrams,fabrics,fabrics-shared,fabrics-proxy,fabrics-rdma,record,record-ring,record-striped,record-pretrigger,record-raw
 AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
@@ -82,6 +82,7 @@ bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-iwarp --bench engines
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench speed
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench trust
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench carriers
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench local
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nvme_tcp
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench rdma

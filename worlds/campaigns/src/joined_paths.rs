@@ -49,7 +49,7 @@ impl JoinedPaths {
         self.inputs.pop_front()
     }
 
-    pub(crate) fn connect(&mut self, context: &mut Context<'_, ()>) {
+    pub(crate) fn connect(&mut self, context: &mut Context<'_, Vec<u8>>) {
         self.leave(context);
         let mut group = GroupId([0; 16]);
         self.rng.fill(&mut group.0);
@@ -59,7 +59,7 @@ impl JoinedPaths {
         }
     }
 
-    fn dial(&mut self, context: &mut Context<'_, ()>, lane: u8) {
+    fn dial(&mut self, context: &mut Context<'_, Vec<u8>>, lane: u8) {
         let peer = self.peer.expect("only the upstream end dials");
         let state = &mut self.states[usize::from(lane)];
         (state.dialled, state.redial_at) = (Some(context.dial_lane(peer, Lane(lane))), None);
@@ -72,7 +72,7 @@ impl JoinedPaths {
     }
 
     /// Closes all paths after sending what they take at once; the rest is lost.
-    pub(crate) fn close(&mut self, context: &mut Context<'_, ()>) {
+    pub(crate) fn close(&mut self, context: &mut Context<'_, Vec<u8>>) {
         if let Some(paths) = &mut self.paths {
             paths.conclude(context.now());
         }
@@ -80,7 +80,7 @@ impl JoinedPaths {
         self.leave(context);
     }
 
-    fn leave(&mut self, context: &mut Context<'_, ()>) {
+    fn leave(&mut self, context: &mut Context<'_, Vec<u8>>) {
         for state in &mut self.states {
             for connection in state.connection.take().into_iter().chain(state.dialled.take()) {
                 context.close(connection);
@@ -91,7 +91,12 @@ impl JoinedPaths {
         self.inputs.clear();
     }
 
-    pub(crate) fn handle(&mut self, context: &mut Context<'_, ()>, id: ConnectionId, event: StreamEvent) {
+    pub(crate) fn handle(
+        &mut self,
+        context: &mut Context<'_, Vec<u8>>,
+        id: ConnectionId,
+        event: StreamEvent,
+    ) {
         let now = context.now();
         match event {
             StreamEvent::Accepted { .. } => self.opening.push((id, Vec::new())),
@@ -122,7 +127,7 @@ impl JoinedPaths {
     }
 
     /// Handles the first bytes on an accepted connection.
-    fn open(&mut self, context: &mut Context<'_, ()>, index: usize, bytes: &Buffer) {
+    fn open(&mut self, context: &mut Context<'_, Vec<u8>>, index: usize, bytes: &Buffer) {
         let (id, collected) = &mut self.opening[index];
         let (id, had) = (*id, collected.len());
         collected.extend_from_slice(&bytes[..bytes.len().min(PREAMBLE_LENGTH - had)]);
@@ -149,7 +154,7 @@ impl JoinedPaths {
         self.input(context.now(), paths::Input::Received(preamble.path, rest));
     }
 
-    fn join(&mut self, context: &mut Context<'_, ()>, index: usize, id: ConnectionId) {
+    fn join(&mut self, context: &mut Context<'_, Vec<u8>>, index: usize, id: ConnectionId) {
         let state = PathState { connection: Some(id), ..PathState::default() };
         let before = std::mem::replace(&mut self.states[index], state);
         if let Some(before) = before.connection {
@@ -179,7 +184,7 @@ impl JoinedPaths {
         }
     }
 
-    fn exchange(&mut self, context: &mut Context<'_, ()>) {
+    fn exchange(&mut self, context: &mut Context<'_, Vec<u8>>) {
         let now = context.now();
         loop {
             while let Some(output) = self.paths.as_mut().and_then(Engine::poll_output) {
@@ -217,7 +222,7 @@ impl JoinedPaths {
     }
 
     /// Does what is due, and returns when the next thing is due.
-    pub(crate) fn settle(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+    pub(crate) fn settle(&mut self, context: &mut Context<'_, Vec<u8>>) -> Option<Instant> {
         let now = context.now();
         if let Some(paths) = &mut self.paths
             && paths.poll_timeout().is_some_and(|at| at <= now)

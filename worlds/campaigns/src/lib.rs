@@ -15,6 +15,7 @@ pub mod disk;
 pub mod fabrics;
 mod far_box;
 mod joined_paths;
+mod lossy;
 pub mod recording;
 pub mod script;
 mod session;

@@ -3,7 +3,7 @@
 
 use engine::{Buffer, Engine, Instant, Nanos, Rng};
 use pcie::wire::{Bdf, Packet};
-use sim::faults::Plan;
+use sim::faults::{Fault, Plan};
 use sim::media::MediaProfile;
 use sim::stream::{ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
@@ -12,13 +12,19 @@ use tunnel::session::{Config, Input, Output};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig, Trouble};
+use crate::digest::crc32c;
 use crate::joined_paths::{JoinedPaths, LANES};
+use crate::lossy::Lossy;
 use crate::session::{impatient, instance};
 use crate::workload::Phase;
 use sim::stream::Outbox;
 
 /// How long a session is held without a connection.
 const HOLD: Nanos = Nanos::from_millis(400);
+/// How long faults happen: eight hold times. After that, four more pass before the ends must agree.
+const DURATION: Nanos = Nanos::from_millis(3200);
+/// How long a datagram takes.
+const LATENCY: Nanos = Nanos::from_micros(50);
 /// Number of packets that each end sends during verification.
 const VERIFY_PACKETS: u64 = 200;
 /// The longest pause between two packets while faults happen.
@@ -70,6 +76,8 @@ pub struct End {
     outbox: Outbox,
     /// Several links at once, which take the place of `connection`, `dialled` and `outbox`.
     joined: Option<JoinedPaths>,
+    /// Datagrams, which take their place as well.
+    lossy: Option<Lossy>,
     rng: Rng,
     phase: Phase,
     incarnation: u64,
@@ -101,6 +109,7 @@ impl End {
             dialled: None,
             outbox: Outbox::default(),
             joined: (lanes > 1).then(|| JoinedPaths::new(peer, rng.fork("ways"))),
+            lossy: None,
             rng,
             phase: Phase::Chaos,
             incarnation: 0,
@@ -173,7 +182,15 @@ impl End {
         }
     }
 
-    fn on_output(&mut self, context: &mut Context<'_, ()>, output: Output) {
+    fn on_output(&mut self, context: &mut Context<'_, Vec<u8>>, output: Output) {
+        if let Some(lossy) = &mut self.lossy {
+            match output {
+                Output::Transmit(bytes) => return lossy.send(bytes),
+                Output::Connect => return lossy.connect(context.now()),
+                Output::CloseConnection => return lossy.close(context),
+                _ => {}
+            }
+        }
         match (output, &mut self.joined) {
             (Output::Transmit(bytes), Some(joined)) => joined.send(context.now(), bytes),
             (Output::Connect, Some(joined)) => joined.connect(context),
@@ -182,7 +199,7 @@ impl End {
         }
     }
 
-    fn on_plain(&mut self, context: &mut Context<'_, ()>, output: Output) {
+    fn on_plain(&mut self, context: &mut Context<'_, Vec<u8>>, output: Output) {
         match output {
             Output::Transmit(bytes) => self.outbox.push(bytes),
             Output::Tlp { packet, .. } => self.on_packet(&packet),
@@ -206,7 +223,7 @@ impl End {
     }
 
     /// Lets the links and the session exchange what they have, until both are quiet.
-    fn settle_paths(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+    fn settle_paths(&mut self, context: &mut Context<'_, Vec<u8>>) -> Option<Instant> {
         loop {
             let joined = self.joined.as_mut()?;
             let wake = joined.settle(context);
@@ -220,8 +237,23 @@ impl End {
         }
     }
 
+    /// Lets the datagrams and the session exchange what they have, until both are quiet.
+    fn settle_datagrams(&mut self, context: &mut Context<'_, Vec<u8>>) -> Option<Instant> {
+        loop {
+            let lossy = self.lossy.as_mut()?;
+            let wake = lossy.settle(context);
+            let Some(input) = lossy.poll_input() else { return wake };
+            self.session.handle_input(context.now(), input);
+            self.speak(context.now());
+            while let Some(output) = self.session.poll_output() {
+                self.on_output(context, output);
+                self.speak(context.now());
+            }
+        }
+    }
+
     /// Closes the connection after sending what it takes at once; the rest is lost.
-    fn finish_connection(&mut self, context: &mut Context<'_, ()>) {
+    fn finish_connection(&mut self, context: &mut Context<'_, Vec<u8>>) {
         self.outbox.close();
         if let Some(connection) = self.connection {
             self.outbox.flush(context, connection);
@@ -229,7 +261,7 @@ impl End {
         self.drop_connection(context);
     }
 
-    fn drop_connection(&mut self, context: &mut Context<'_, ()>) {
+    fn drop_connection(&mut self, context: &mut Context<'_, Vec<u8>>) {
         for connection in self.connection.take().into_iter().chain(self.dialled.take()) {
             context.close(connection);
         }
@@ -245,11 +277,15 @@ fn session(config: &Config, peer: Option<NodeId>, rng: &Rng) -> Session {
 }
 
 impl Node for End {
-    type Packet = ();
+    type Packet = Vec<u8>;
 
-    fn handle(&mut self, context: &mut Context<'_, ()>, event: Event<()>) {
-        let Event::Stream { connection, event } = event else { return };
+    fn handle(&mut self, context: &mut Context<'_, Vec<u8>>, event: Event<Vec<u8>>) {
         let now = context.now();
+        if let (Event::Packet { packet, .. }, Some(lossy)) = (&event, &mut self.lossy) {
+            lossy.handle(now, packet);
+            return;
+        }
+        let Event::Stream { connection, event } = event else { return };
         if let Some(joined) = &mut self.joined {
             joined.handle(context, connection, event);
             while let Some(input) = joined.poll_input() {
@@ -281,7 +317,7 @@ impl Node for End {
         }
     }
 
-    fn settle(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+    fn settle(&mut self, context: &mut Context<'_, Vec<u8>>) -> Option<Instant> {
         let now = context.now();
         if self.session.poll_timeout().is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
@@ -294,7 +330,7 @@ impl Node for End {
         if let Some(connection) = self.connection {
             self.outbox.flush(context, connection);
         }
-        let paths_at = self.settle_paths(context);
+        let paths_at = Instant::earlier(self.settle_paths(context), self.settle_datagrams(context));
         let speak_at = (self.link_up && self.phase == Phase::Chaos).then_some(self.next_at);
         self.session.poll_timeout().into_iter().chain(speak_at).chain(paths_at).min()
     }
@@ -303,15 +339,17 @@ impl Node for End {
         let mut config = self.config.clone();
         config.identity.instance = instance(&mut rng.fork("instance"));
         let lanes = if self.joined.is_some() { LANES } else { 1 };
-        let old = std::mem::replace(self, Self::new(config, self.peer, lanes, rng));
+        let lossy = self.lossy.as_ref().map(|lossy| lossy.port());
+        let lossy = lossy.map(|port| Lossy::new(port, self.peer.is_some(), rng.fork("datagrams")));
+        let old = std::mem::replace(self, Self { lossy, ..Self::new(config, self.peer, lanes, rng) });
         self.phase = old.phase;
         self.incarnation = old.incarnation + 1;
         (self.received, self.downs, self.wrong) = (old.received, old.downs, old.wrong);
         (self.newest, self.next_at) = (old.newest, now);
     }
 
-    fn fingerprint((): &()) -> u64 {
-        0
+    fn fingerprint(packet: &Vec<u8>) -> u64 {
+        u64::from(crc32c(0, packet))
     }
 }
 
@@ -320,6 +358,9 @@ impl Subject for End {
         self.phase = phase;
         self.peer_done = false;
         self.left = VERIFY_PACKETS;
+        if let (Some(lossy), true) = (&mut self.lossy, phase != Phase::Chaos) {
+            lossy.clear_up();
+        }
     }
 
     fn is_busy(&self, phase: Phase) -> bool {
@@ -354,8 +395,31 @@ pub fn run_paths(seed: u64) -> Outcome {
     run_over(seed, LANES)
 }
 
-fn run_over(seed: u64, lanes: u8) -> Outcome {
+/// Runs two sessions over datagrams that get lost, doubled, late and cut short, for `seed`. Ends
+/// are killed and paused as well.
+pub fn run_datagrams(seed: u64) -> Outcome {
     let mut world = World::new(seed);
+    let [far, near] = ends(&mut world, 1);
+    let (one, other) = world.join(far, near, LATENCY);
+    for (node, port, name) in [(far, one, "far"), (near, other, "near")] {
+        let lossy = Lossy::new(port, node == near, world.rng(&format!("datagrams of {name}")));
+        world.node_mut(node).lossy = Some(lossy);
+    }
+    let (plan, troubles) = chaos::plan(&chaos_of(near, far, 1), &mut world.rng("chaos"));
+    // The network has its own weather; there are no streams that could be cut.
+    let mut of_nodes = Plan::new();
+    for (at, fault) in plan.iter() {
+        if matches!(fault, Fault::Kill(_) | Fault::Restart(_) | Fault::Pause(..)) {
+            of_nodes.at(at, fault);
+        }
+    }
+    let mut outcome = trial(&mut world, &of_nodes, limits());
+    (outcome.seed, outcome.troubles) = (seed, troubles);
+    outcome
+}
+
+/// Two ends, far and near.
+fn ends(world: &mut World<End>, lanes: u8) -> [NodeId; 2] {
     let config = |world: &World<End>, name: &str| Config {
         handshake: HOLD / 8,
         redial: (HOLD / 64, HOLD / 8),
@@ -363,19 +427,30 @@ fn run_over(seed: u64, lanes: u8) -> Outcome {
         digests: world.rng("digests").one_in(2),
         ..impatient(name, instance(&mut world.rng(&format!("instance of {name}"))), HOLD)
     };
-    let far = world.add(End::new(config(&world, "far"), None, lanes, world.rng("far")));
-    let near = world.add(End::new(config(&world, "near"), Some(far), lanes, world.rng("near")));
+    let far = world.add(End::new(config(world, "far"), None, lanes, world.rng("far")));
+    let near = world.add(End::new(config(world, "near"), Some(far), lanes, world.rng("near")));
+    [far, near]
+}
+
+fn chaos_of(near: NodeId, far: NodeId, lanes: u8) -> ChaosConfig {
     let (link, media) = (LinkProfile::default(), MediaProfile::default());
-    for lane in 0..lanes {
-        world.link_lane(near, far, Lane(lane), link);
-    }
-    let duration = HOLD * 8;
-    let chaos =
-        ChaosConfig { near, far: vec![far], lanes, duration, faults_max: 8, hold_time: HOLD, link, media };
-    let (plan, troubles) = chaos::plan(&chaos, &mut world.rng("chaos"));
+    let far = vec![far];
+    ChaosConfig { near, far, lanes, duration: DURATION, faults_max: 8, hold_time: HOLD, link, media }
+}
+
+const fn limits() -> Limits {
     let settle = Nanos::from_secs(60);
-    let limits = Limits { chaos: duration + HOLD * 4, drain: settle, verify: settle };
-    let mut outcome = judge(&mut world, &plan, limits, &troubles);
+    Limits { chaos: Nanos::from_millis(4800), drain: settle, verify: settle }
+}
+
+fn run_over(seed: u64, lanes: u8) -> Outcome {
+    let mut world = World::new(seed);
+    let [far, near] = ends(&mut world, lanes);
+    for lane in 0..lanes {
+        world.link_lane(near, far, Lane(lane), LinkProfile::default());
+    }
+    let (plan, troubles) = chaos::plan(&chaos_of(near, far, lanes), &mut world.rng("chaos"));
+    let mut outcome = judge(&mut world, &plan, limits(), &troubles);
     (outcome.seed, outcome.troubles) = (seed, troubles);
     outcome
 }

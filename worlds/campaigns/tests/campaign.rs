@@ -117,6 +117,12 @@ fn sessions_over_two_paths_keep_their_promises() {
 }
 
 #[test]
+fn sessions_over_datagrams_keep_their_promises() {
+    let outcomes = hold_up("sessions-datagrams", sessions::run_datagrams, 50);
+    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "no link ever went down");
+}
+
+#[test]
 fn recordings_keep_their_promises() {
     let outcomes = hold_up("record", recording::run, 100);
     let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();

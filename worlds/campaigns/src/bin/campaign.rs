@@ -56,7 +56,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 17] = [
+const SCENARIOS: [Scenario; 18] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -65,6 +65,7 @@ const SCENARIOS: [Scenario; 17] = [
     ("ahead-unruly", ahead::run_unruly),
     ("sessions", sessions::run),
     ("sessions-paths", sessions::run_paths),
+    ("sessions-datagrams", sessions::run_datagrams),
     ("fabrics", fabrics::run),
     ("fabrics-shared", fabrics::run_shared),
     ("fabrics-proxy", fabrics::run_proxy),
