@@ -1,0 +1,129 @@
+//! What carries the tunnel: shared memory beside what a cache line and a copy cost, and datagrams
+//! beside raw TCP.
+//!
+//! `make bench` runs this. Floors are measured in the same run, by this program or by the demo. The
+//! rows for frames want to make a network of their own, and are left out where they may not. No
+//! figure here is a test.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
+
+mod support;
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use support::{farlane, median};
+
+const RUNS: usize = 3;
+/// Round trips of a cache line, and copies, in one measurement.
+const ROUNDS: u64 = 200_000;
+/// The bytes of a copy.
+const PAGE: usize = 4096;
+/// Pages that are copied in turn: as many as commands under way.
+const PAGES: usize = 32;
+
+/// A cache line of its own.
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+fn main() {
+    println!("{:<44}{:>14}{:>14}{:>8}  aim", "", "floor", "tunnel", "ratio");
+    let runs: Vec<(Value, f64, f64)> =
+        (0..RUNS).map(|_| (demo("shm").unwrap(), crossings(), copy())).collect();
+    let of = |figure: fn(&(Value, f64, f64)) -> f64| median(runs.iter().map(figure));
+    let lines = of(|run| run.1);
+    row(
+        "config read, shm:, ns; two crossings",
+        lines,
+        of(|run| p50(&run.0, "tunnel", "config_read_ns")),
+        "3",
+    );
+    let page = lines + of(|run| run.2);
+    row(
+        "4 KiB read, shm:, ns; the same and a copy",
+        page,
+        of(|run| p50(&run.0, "tunnel", "read_4k_ns")),
+        "3",
+    );
+    let copies = 1e9 / of(|run| run.2);
+    row("4 KiB reads/s 32 deep, shm:; copies", copies, of(|run| rate(&run.0, "tunnel")), "0.5 or more");
+    for carrier in ["tcp", "udp", "eth"] {
+        let Some(runs) = (0..RUNS).map(|_| demo(carrier)).collect::<Option<Vec<Value>>>() else {
+            println!("{carrier}: left out: no network of its own can be made here");
+            continue;
+        };
+        for (name, figure) in [("config read", "config_read_ns"), ("4 KiB read", "read_4k_ns")] {
+            let side = |side: &str| median(runs.iter().map(|run| p50(run, side, figure)));
+            row(&format!("{name}, {carrier}, ns; raw TCP"), side("floor"), side("tunnel"), "");
+        }
+        let side = |side: &str| median(runs.iter().map(|run| rate(run, side)));
+        row(&format!("4 KiB reads/s 32 deep, {carrier}; raw TCP"), side("floor"), side("tunnel"), "");
+    }
+}
+
+fn row(name: &str, floor: f64, tunnel: f64, aim: &str) {
+    println!("{name:<44}{floor:>14.0}{tunnel:>14.0}{:>7.2}x  {aim}", tunnel / floor);
+}
+
+/// The demo's report over `carrier`; none if it can't run.
+fn demo(carrier: &str) -> Option<Value> {
+    let arguments = ["demo", "--size", "1MiB", "--runtime", "300ms", "--json", "--carrier", carrier];
+    let output = farlane().args(arguments).output().unwrap();
+    output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn p50(report: &Value, side: &str, figure: &str) -> f64 {
+    report[side][figure]["p50"].as_f64().unwrap()
+}
+
+fn rate(report: &Value, side: &str) -> f64 {
+    report[side]["iops_qd32"].as_f64().unwrap()
+}
+
+/// Nanoseconds in which a cache line goes to another processor and back.
+fn crossings() -> f64 {
+    let [there, back] = [const { Line(AtomicU64::new(0)) }; 2];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _ = live::reactor::pin(1);
+            for round in 1..=ROUNDS {
+                while there.0.load(Ordering::Acquire) < round {
+                    spin_loop();
+                }
+                back.0.store(round, Ordering::Release);
+            }
+        });
+        // A thread of its own, so that this one's children may use every processor.
+        let here = scope.spawn(|| {
+            let _ = live::reactor::pin(0);
+            let start = Instant::now();
+            for round in 1..=ROUNDS {
+                there.0.store(round, Ordering::Release);
+                while back.0.load(Ordering::Acquire) < round {
+                    spin_loop();
+                }
+            }
+            nanoseconds(start)
+        });
+        here.join().unwrap()
+    })
+}
+
+/// Nanoseconds in which 4 KiB are copied.
+fn copy() -> f64 {
+    let (from, mut to) = (vec![7_u8; PAGE * PAGES], vec![0_u8; PAGE * PAGES]);
+    let start = Instant::now();
+    for round in 0..ROUNDS {
+        let at = usize::try_from(round).unwrap() % PAGES * PAGE;
+        black_box(&mut to)[at..at + PAGE].copy_from_slice(&black_box(&from)[at..at + PAGE]);
+    }
+    nanoseconds(start)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+fn nanoseconds(start: Instant) -> f64 {
+    start.elapsed().as_nanos() as f64 / ROUNDS as f64
+}
