@@ -10,7 +10,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: help setup demo install deb static book record guest guest-5g kernel release test lint bench lookahead tail soak package fuzz
+.PHONY: help setup demo install deb static book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,10 @@ book: setup ## the documents as a book with search, in target/book
 record: setup ## a recording from the network: killed in the middle, recovered, proved, replayed at its pace, exported
 	$(CARGO) build --release --package farlane
 	scripts/record
+
+nic: setup ## two processes exchange packets of 60 bytes through low-latency cards, beside the machine's floor and the kernel's UDP
+	$(CARGO) build --release --package farlane
+	scripts/nic
 
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
 	scripts/guest
@@ -84,6 +88,7 @@ bench: release ## figures as ratios to floors of the same run
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench trust
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench carriers
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench local
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nic
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nvme_tcp
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench rdma
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench record

@@ -30,6 +30,10 @@ impl Distribution {
     pub(crate) fn min(&self) -> Nanos {
         Nanos::new(self.0.min())
     }
+    /// How many latencies were at least `from` nanoseconds and below `to`.
+    pub(crate) fn count_between(&self, from: u64, to: u64) -> u64 {
+        self.0.count_between(from, to.saturating_sub(1))
+    }
     /// The mean in nanoseconds.
     pub(crate) fn mean(&self) -> f64 {
         self.0.mean()

@@ -99,6 +99,7 @@ fn run(command: Command, given: &clap::ArgMatches) -> Result<(), error::Error> {
         Command::Completions(args) => commands::completions::run(&args),
         Command::Man(args) => commands::man::run(&args),
         Command::Rdma(action) => commands::rdma::run(&action),
+        Command::Nic(args) => commands::nic::run(&args),
         Command::FloorServer(args) => commands::floor_server::run(&args),
     }
 }

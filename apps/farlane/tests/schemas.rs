@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use support::running::signal;
+use support::running::{Running, signal};
 use support::{Export, FARLANE, farlane, json as printed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:schemas";
@@ -179,6 +179,10 @@ fn what_commands_print_is_what_the_schemas_say() {
     for verb in ["ping", "bench"] {
         used.prints("rdma", &["rdma", verb, &rdma.address, "--provider", "iwarp", "--iters", "50"]);
     }
+    let wire = format!("shm:{}", path("wire"));
+    let _receiver = Running::start(&["nic", "receive", &wire, "--echo"]);
+    used.prints("nic-ping", &["nic", "ping", &wire, "--count", "50"]);
+    used.prints("nic-bench", &["nic", "bench", &wire, "--count", "50"]);
     let there = fs::read_dir(self::folder()).unwrap().map(|entry| entry.unwrap().path());
     let there: BTreeSet<_> =
         there.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();

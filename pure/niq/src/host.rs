@@ -209,6 +209,12 @@ impl Host {
         ])
     }
 
+    /// Sends packets of up to so many bytes in a line from now on, at most [`INLINE_MAX`], and
+    /// others by DMA.
+    pub fn set_inline_max(&mut self, bytes: usize) {
+        self.config.inline_max = bytes.min(INLINE_MAX);
+    }
+
     /// Sends a packet; returns the number of packets sent with it. With `completion`,
     /// [`Host::poll_completed`] tells when the card has taken it for the wire.
     ///

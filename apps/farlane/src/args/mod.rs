@@ -18,6 +18,7 @@ mod manual;
 mod measure;
 mod memory_buffer;
 mod metrics;
+mod nic;
 mod nvme;
 mod packets;
 mod preflight;
@@ -71,6 +72,9 @@ pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use measure::{Direction, MeasureArgs, ReportForm};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use metrics::MetricsArgs;
+pub(crate) use nic::{
+    CardOptions, NicAction, NicArgs, NicMeasureArgs, NicReceiveArgs, NicSendArgs, NicServeArgs,
+};
 pub(crate) use nvme::{
     At, AtArgs, AtNamespaceArgs, AttachNsArgs, BlocksArgs, CreateNsArgs, DsmArgs, ErrorLogArgs, FeatureArgs,
     FormatArgs, FwCommitArgs, FwDownloadArgs, GetLogArgs, ListCtrlArgs, ListNsArgs, NvmeCommand,
@@ -268,6 +272,11 @@ pub(crate) enum Command {
     /// Measure latency and bandwidth of RDMA connections, in perftest's words
     #[command(subcommand, after_help = rdma::EXAMPLES)]
     Rdma(RdmaAction),
+    /// Use low-latency network cards between processes: serve one, measure, send and receive.
+    ///
+    /// A packet of up to 60 bytes is one store into the card, and one line that its receiver polls
+    #[command(after_help = nic::EXAMPLES)]
+    Nic(Box<NicArgs>),
     /// Run the far side of a floor measurement: raw TCP without a protocol
     #[command(hide = true)]
     FloorServer(FloorServerArgs),
@@ -280,6 +289,7 @@ impl Command {
             Self::Export(args) => args.recorded.recording.is_empty(),
             Self::Target(args) => args.action.is_none(),
             Self::Record(args) => args.action.is_none(),
+            Self::Nic(args) => matches!(args.action, None | Some(NicAction::Serve(_))),
             Self::Attach(_) | Self::Device(_) | Self::Emulate(_) => true,
             _ => false,
         }

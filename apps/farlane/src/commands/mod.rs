@@ -20,6 +20,7 @@ pub(crate) mod list;
 pub(crate) mod lspci;
 pub(crate) mod man;
 pub(crate) mod measure;
+pub(crate) mod nic;
 pub(crate) mod nvme;
 mod pieces;
 pub(crate) mod ping;

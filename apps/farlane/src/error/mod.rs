@@ -76,6 +76,18 @@ pub(crate) enum Error {
     ))]
     Measurement { server: std::net::SocketAddr, why: String },
 
+    #[error("there is no card at {place}: {why}")]
+    #[diagnostic(help(
+        "farlane nic serve --vfio-user SOCKET --wire WIRE serves a card at vfio-user:SOCKET; a wire (shm:PATH, udp:ADDRESS:PORT) needs no server"
+    ))]
+    NoCard { place: String, why: String },
+
+    #[error("{place}: {why}")]
+    #[diagnostic(help(
+        "both ends of a wire name the same place; farlane nic receive WIRE --echo is an end that answers"
+    ))]
+    Card { place: String, why: String },
+
     #[error("{command}: the command was not taken: {error}")]
     FabricsCommand { command: &'static str, error: SubmitError },
 

@@ -10,6 +10,8 @@ pub struct ClassCode(pub u32);
 impl ClassCode {
     /// Mass storage, non-volatile memory, NVM Express I/O controller.
     pub const NVME: Self = Self(0x01_0802);
+    /// Network controller, other.
+    pub const NETWORK: Self = Self(0x02_8000);
     /// Bridge, PCI-to-PCI bridge, normal decode: every port of a root complex or a switch.
     pub const PCI_BRIDGE: Self = Self(0x06_0400);
     /// Data acquisition and signal processing, other.

@@ -15,3 +15,5 @@ pub const SWITCH_DOWNSTREAM_PORT: u16 = 0x0002;
 pub const NVME_CONTROLLER: u16 = 0x0010;
 /// Device ID and Subsystem ID of the function that controls a recorder.
 pub const RECORDER: u16 = 0x0020;
+/// Device ID and Subsystem ID of the low-latency network card.
+pub const LOW_LATENCY_NIC: u16 = 0x0030;

@@ -83,7 +83,7 @@ const VENDORS: [(u16, &str); 18] = [
     (ids::VENDOR, "Farlane"),
 ];
 
-const DEVICES: [((u16, u16), &str); 7] = [
+const DEVICES: [((u16, u16), &str); 8] = [
     ((0x1b36, 0x000c), "QEMU PCIe Root port"),
     ((0x1b36, 0x0010), "QEMU NVM Express Controller"),
     ((0x144d, 0xa808), "NVMe SSD Controller SM981/PM981/PM983"),
@@ -91,6 +91,7 @@ const DEVICES: [((u16, u16), &str); 7] = [
     ((ids::VENDOR, ids::SWITCH_DOWNSTREAM_PORT), "Switch Downstream Port"),
     ((ids::VENDOR, ids::NVME_CONTROLLER), "NVMe Controller"),
     ((ids::VENDOR, ids::RECORDER), "Stream Recorder"),
+    ((ids::VENDOR, ids::LOW_LATENCY_NIC), "Low-Latency Network Card"),
 ];
 
 const STANDARD: [(u8, &str); 7] = [

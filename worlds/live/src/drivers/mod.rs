@@ -6,9 +6,9 @@
 //! application's handle to a controller, whichever of these drivers leads there. [`attached`] runs
 //! a driver as such a handle wants it, and [`beside`] on a thread of its own. [`emulate`] puts a
 //! modelled network between two live ends. A driver answers questions through [`control`]. [`roce`]
-//! carries RDMA over UDP, and [`measure`] measures RDMA. [`record`] records streams to files and
-//! reads recordings, [`secret_file`] reads what proves who an end is, and [`mdns`] announces
-//! discovery controllers.
+//! carries RDMA over UDP, and [`measure`] measures RDMA. [`nic`] has low-latency network cards.
+//! [`record`] records streams to files and reads recordings, [`secret_file`] reads what proves who
+//! an end is, and [`mdns`] announces discovery controllers.
 
 pub mod attached;
 pub mod beside;
@@ -21,6 +21,7 @@ pub mod guest;
 pub mod mdns;
 pub mod measure;
 pub mod near;
+pub mod nic;
 pub mod record;
 pub mod roce;
 pub mod secret_file;

@@ -21,7 +21,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
 }
 
 /// The error number that a client is told for a mapping that failed.
-pub(super) fn errno_of(error: &MapError) -> Errno {
+pub(in crate::drivers) fn errno_of(error: &MapError) -> Errno {
     match error {
         MapError::Overlap => Errno::EEXIST,
         MapError::Range | MapError::BeyondEnd { .. } => Errno::EINVAL,

@@ -10,6 +10,7 @@ mod turned_away;
 mod world;
 
 pub use event::Event;
+pub(super) use memory::errno_of;
 pub use recorder::Panel;
 
 use std::fmt;

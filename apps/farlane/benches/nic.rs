@@ -1,0 +1,79 @@
+//! The latency of packets through low-latency cards over shared memory, as ratios to the floor of
+//! the same run: two crossings of a cache line; and inline beside DMA.
+//!
+//! Figures are medians over runs. No figure here is a test.
+
+#![allow(clippy::unwrap_used, reason = "a benchmark may stop with a panic")]
+
+mod support;
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use support::{farlane, median};
+
+const RUNS: usize = 5;
+
+fn main() {
+    println!("running {RUNS} measurements of packets over shared memory …");
+    let directory = tempfile::tempdir().unwrap();
+    let wire = format!("shm:{}", directory.path().join("wire").display());
+    let mut receiver: Child = farlane()
+        .args(["nic", "receive", &wire, "--echo", "--cpu", "0", "--json"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let runs: Vec<Value> = (0..RUNS).map(|_| ping(&wire)).collect();
+    receiver.kill().unwrap();
+    receiver.wait().unwrap();
+    println!("\n{:<44}{:>12}{:>12}{:>8}  aim", "", "floor", "nic", "ratio");
+    let floor = |name: &str| {
+        let name = name.to_owned();
+        move |run: &Value| run["floor"][&name]["p50"].as_f64().unwrap()
+    };
+    row("60 B one way, two lines cross, median ns", "at most 2", &runs, floor("round_trip_ns"), |run| {
+        one_way(run, 60, "inline")
+    });
+    row("60 B one way, the kernel's UDP, median ns", "", &runs, floor("kernel_udp_one_way_ns"), |run| {
+        one_way(run, 60, "inline")
+    });
+    for size in [60, 64, 1500] {
+        let name = format!("{size} B by DMA beside 60 B inline, median ns");
+        let aim = if size == 60 { "at least 1.5" } else { "" };
+        row(&name, aim, &runs, |run| one_way(run, 60, "inline"), |run| one_way(run, size, "dma"));
+    }
+}
+
+fn ping(wire: &str) -> Value {
+    let sizes = ["--sizes", "60,64,1500", "--count", "20000"];
+    let output = farlane()
+        .args(["nic", "ping", wire, "--json", "--cpu", "1"])
+        .args(sizes)
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "the measurement failed");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn one_way(run: &Value, size: u64, path: &str) -> f64 {
+    let sizes = run["sizes"].as_array().unwrap();
+    let found = sizes.iter().find(|one| one["size"] == size && one["path"] == path).unwrap();
+    found["one_way_ns"]["p50"].as_f64().unwrap()
+}
+
+/// Prints a line with the median of the runs' ratios, as the machine's mood changes from run to
+/// run.
+fn row(
+    name: &str,
+    aim: &str,
+    runs: &[Value],
+    floor: impl Fn(&Value) -> f64,
+    subject: impl Fn(&Value) -> f64,
+) {
+    let ratio = median(runs.iter().map(|run| subject(run) / floor(run)));
+    let (floor, subject) = (median(runs.iter().map(floor)), median(runs.iter().map(subject)));
+    println!("{name:<44}{floor:>12.0}{subject:>12.0}{ratio:>8.3}  {aim}");
+}

@@ -1,0 +1,142 @@
+//! Times by the size of packets, inline beside DMA: as a table with bars, and as a picture.
+
+use std::fmt::Write as _;
+
+use engine::Nanos;
+
+use super::measure::{Floor, Latency};
+use crate::drawing::{BLACK, COLOURS, Drawing, GREY, PALE, Style};
+
+/// Columns of the longest bar.
+const WIDTH: u64 = 40;
+/// Bars of the histogram.
+const BARS: u64 = 16;
+
+/// Size of the picture, and of the margins around its plot, in pixels.
+const SIZE: (u32, u32) = (760, 420);
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 150.0;
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 50.0;
+
+fn bar(length: Nanos, longest: Nanos) -> String {
+    let columns = length.get() * WIDTH / longest.get().max(1);
+    "█".repeat(usize::try_from(columns.clamp(1, WIDTH)).unwrap_or(1))
+}
+
+/// The report for people: the floors, each size, where inline pays, and a histogram.
+pub(super) fn text(card: &str, sizes: &[Latency], floor: &Floor) -> String {
+    let mut text = format!("one way, half of the round trip, through {card}\n\n");
+    let medians = sizes.iter().map(|one| one.one_way_ns.median());
+    let kernel = floor.kernel_udp_one_way_ns.median();
+    let longest = medians.chain([kernel]).max().unwrap_or(Nanos::new(1));
+    let mut line = |name: String, path: &str, of: &crate::distribution::Distribution| {
+        let (p50, p99) = (of.median(), of.quantile(0.99));
+        let _ = writeln!(
+            text,
+            "  {name:<30} {path:<7} p50 {:>9}  p99 {:>9}  {}",
+            p50.to_string(),
+            p99.to_string(),
+            bar(p50, longest)
+        );
+    };
+    line("floor: a line crosses".into(), "", &floor.crossing_ns);
+    line("floor: two lines cross".into(), "", &floor.round_trip_ns);
+    line("the kernel's UDP, 60 B".into(), "", &floor.kernel_udp_one_way_ns);
+    for one in sizes {
+        line(format!("{} B", one.size), one.path, &one.one_way_ns);
+    }
+    if let Some(lost) =
+        sizes.iter().map(|one| one.lost).reduce(|one, other| one + other).filter(|lost| *lost > 0)
+    {
+        let _ = writeln!(text, "\n  {lost} packets did not come back");
+    }
+    if let Some((inline, dma)) = compared(sizes) {
+        let ratio = dma.get() * 100 / inline.get().max(1);
+        let _ = writeln!(
+            text,
+            "\n  the largest packet in a line is sent in {inline}; by DMA it takes {}.{:02} x as long",
+            ratio / 100,
+            ratio % 100
+        );
+    }
+    if let Some(largest) = sizes.iter().filter(|one| one.path == "inline").max_by_key(|one| one.size) {
+        let _ = writeln!(text, "\n  {} B inline, one way:", largest.size);
+        text.push_str(&histogram(largest));
+    }
+    text
+}
+
+/// The largest size that was measured in both ways: its medians inline and by DMA.
+fn compared(sizes: &[Latency]) -> Option<(Nanos, Nanos)> {
+    let of = |path: &'static str| sizes.iter().filter(move |one| one.path == path);
+    let inline = of("inline").max_by_key(|one| one.size)?;
+    let dma = of("dma").find(|one| one.size == inline.size)?;
+    Some((inline.one_way_ns.median(), dma.one_way_ns.median()))
+}
+
+/// How many packets took how long, up to the 99th percentile.
+fn histogram(latency: &Latency) -> String {
+    let times = &latency.one_way_ns;
+    let (least, most) = (times.min().get(), times.quantile(0.99).get());
+    let step = ((most - least.min(most)) / BARS).max(1);
+    let counts: Vec<u64> = (0..=BARS)
+        .map(|index| times.count_between(least + index * step, least + (index + 1) * step))
+        .collect();
+    let highest = counts.iter().copied().max().unwrap_or(1).max(1);
+    let mut text = String::new();
+    for (index, count) in (0..).zip(counts) {
+        let columns = usize::try_from((count * WIDTH).div_ceil(highest)).unwrap_or(0);
+        let from = Nanos::new(least + index * step);
+        let _ = writeln!(text, "  {:>10}  {:<40} {count}", from.to_string(), "█".repeat(columns));
+    }
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds and bytes far below 2^53")]
+const fn decimal(value: u64) -> f64 {
+    value as f64
+}
+
+/// Medians by size, inline and by DMA, over the floor.
+pub(super) fn drawing(sizes: &[Latency], floor: &Floor) -> Drawing {
+    let mut drawing = Drawing::new(SIZE.0, SIZE.1);
+    let (right, bottom) = (f64::from(SIZE.0) - RIGHT, f64::from(SIZE.1) - BOTTOM);
+    let largest = decimal(sizes.iter().map(|one| one.size as u64).max().unwrap_or(64).max(64)).log2();
+    let longest = sizes.iter().map(|one| one.one_way_ns.median().get()).max().unwrap_or(1).max(1);
+    let top = decimal(longest) * 1.1;
+    // Sizes from 16 bytes on, each power of two as far from the next.
+    let x = |size: u64| LEFT + (right - LEFT) * ((decimal(size.max(8)).log2() - 3.0) / (largest - 3.0));
+    let y = |time: f64| bottom - (bottom - TOP) * (time / top);
+    drawing.text((LEFT, 24.0), "One way by size of packet", Style::TITLE);
+    for step in 0..=4_u32 {
+        let time = top * f64::from(step) / 4.0;
+        drawing.line(&[(LEFT, y(time)), (right, y(time))], PALE, 1.0);
+        drawing.text((LEFT - 8.0, y(time) + 4.0), format!("{time:.0} ns"), Style::END.of(GREY));
+    }
+    let mut size = 16;
+    while decimal(size).log2() <= largest {
+        drawing.text((x(size), bottom + 18.0), size.to_string(), Style::MIDDLE.of(GREY));
+        size *= 2;
+    }
+    drawing.text((f64::midpoint(LEFT, right), bottom + 38.0), "bytes", Style::MIDDLE.of(BLACK));
+    for (path, colour) in [("inline", COLOURS[0]), ("dma", COLOURS[1])] {
+        let points: Vec<_> = sizes
+            .iter()
+            .filter(|one| one.path == path)
+            .map(|one| (x(one.size as u64), y(decimal(one.one_way_ns.median().get()))))
+            .collect();
+        drawing.line(&points, colour, 2.0);
+        for point in &points {
+            drawing.dot(*point, 3.0, colour);
+        }
+        if let Some((_, last)) = points.last() {
+            let shift = if path == "dma" { 4.0 } else { 20.0 };
+            drawing.text((right + 8.0, last + shift), path, Style::START.of(colour));
+        }
+    }
+    let crossing = decimal(floor.crossing_ns.median().get());
+    drawing.dashes(&[(LEFT, y(crossing)), (right, y(crossing))], COLOURS[2], 1.5);
+    drawing.text((right + 8.0, y(crossing) + 4.0), "a line crosses", Style::START.of(COLOURS[2]));
+    drawing
+}

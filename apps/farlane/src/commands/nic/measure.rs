@@ -1,0 +1,234 @@
+//! `farlane nic ping` and `farlane nic bench`: latency and rate by the size of packets.
+
+use std::time::Duration;
+
+use engine::Nanos;
+use indicatif::ProgressBar;
+use live::drivers::nic::floor;
+use niq::{INLINE_MAX, PACKET_MAX};
+use serde::Serialize;
+
+use super::{Bench, crossover, packet};
+use crate::args::NicMeasureArgs;
+use crate::commands::{print, print_json};
+use crate::distribution::Distribution;
+use crate::drawing::Form;
+use crate::error::Error;
+
+/// Flag in a packet: send it back by DMA, whatever its length.
+pub(super) const BY_DMA: u8 = 1;
+/// Packets that warm up before those that count.
+const WARM_UP: u32 = 200;
+/// Most round trips of the floors, which take as long as those that are measured.
+const FLOOR_MAX: u32 = 10_000;
+/// Bytes of the datagrams of the kernel's own floor.
+const FLOOR_BYTES: usize = 60;
+/// Packets under way of `bench`: fewer than a card has slots, lines or buffers.
+const WINDOW: u32 = 32;
+/// A packet that does not come back within this time is lost.
+const LOST: Nanos = Nanos::from_secs(1);
+
+/// What cannot be beaten on this machine, and what its kernel does: measured in the same run.
+#[derive(Serialize)]
+pub(super) struct Floor {
+    /// Two crossings of a cache line between two threads.
+    pub(super) round_trip_ns: Distribution,
+    /// Half of it.
+    pub(super) crossing_ns: Distribution,
+    /// A datagram of 60 bytes to and fro over loopback, both ends polling: half of the round trip.
+    pub(super) kernel_udp_one_way_ns: Distribution,
+}
+
+/// The latency of packets of one size.
+#[derive(Serialize)]
+pub(super) struct Latency {
+    pub(super) size: usize,
+    /// How the packets left their hosts.
+    pub(super) path: &'static str,
+    pub(super) one_way_ns: Distribution,
+    pub(super) round_trip_ns: Distribution,
+    /// Packets that did not come back.
+    pub(super) lost: u64,
+}
+
+#[derive(Serialize)]
+struct Pings {
+    card: String,
+    floor: Floor,
+    sizes: Vec<Latency>,
+    /// Whether the user ended the measurement before its end.
+    interrupted: bool,
+}
+
+/// The rate of packets of one size.
+#[derive(Serialize)]
+struct Rate {
+    size: usize,
+    path: &'static str,
+    packets: u64,
+    elapsed_s: f64,
+    packets_s: f64,
+    mib_s: f64,
+}
+
+#[derive(Serialize)]
+struct Rates {
+    card: String,
+    window: u32,
+    sizes: Vec<Rate>,
+}
+
+/// The sizes with the ways in which each travels.
+fn cases(sizes: &[usize]) -> impl Iterator<Item = (usize, bool)> {
+    sizes.iter().flat_map(|size| {
+        let is_small = *size <= INLINE_MAX;
+        is_small.then_some((*size, false)).into_iter().chain([(*size, true)])
+    })
+}
+
+const fn name(by_dma: bool) -> &'static str {
+    if by_dma { "dma" } else { "inline" }
+}
+
+fn halved(round_trips: &[Nanos]) -> Distribution {
+    round_trips.iter().map(|length| *length / 2).collect()
+}
+
+fn measure_floor(count: u32) -> Result<Floor, Error> {
+    let failed = |error| Error::Child { what: "the measurement of the floor", error };
+    let count = count.min(FLOOR_MAX);
+    let crossings = floor::crossings(count).map_err(failed)?;
+    let kernel = floor::kernel_udp(FLOOR_BYTES, count).map_err(failed)?;
+    Ok(Floor {
+        crossing_ns: halved(&crossings),
+        round_trip_ns: crossings.into_iter().collect(),
+        kernel_udp_one_way_ns: halved(&kernel),
+    })
+}
+
+pub(super) fn ping(args: &NicMeasureArgs) -> Result<(), Error> {
+    // A name that no picture has is found out before the work.
+    args.draw.as_deref().map(Form::of).transpose()?;
+    // Nobody else polls yet, and this process may still use every processor.
+    let floor = measure_floor(args.count)?;
+    let mut bench = Bench::open(&args.card)?;
+    bench.meet()?;
+    let cases: Vec<_> = cases(&args.sizes).collect();
+    let bar = ProgressBar::new(cases.len() as u64 * u64::from(args.count));
+    let mut pings = Pings { card: bench.place.clone(), floor, sizes: Vec::new(), interrupted: false };
+    for (size, by_dma) in cases {
+        match round_trips(&mut bench, (size, by_dma), args.count, &bar) {
+            Ok(latency) => pings.sizes.push(latency),
+            // What was measured until now is worth telling.
+            Err(Error::Interrupted) if !pings.sizes.is_empty() => {
+                pings.interrupted = true;
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    bar.finish_and_clear();
+    if let Some(path) = &args.draw {
+        crossover::drawing(&pings.sizes, &pings.floor).write(path)?;
+    }
+    if args.output.json {
+        print_json(&pings)?;
+    } else {
+        print(&crossover::text(&pings.card, &pings.sizes, &pings.floor))?;
+    }
+    if pings.interrupted { Err(Error::Interrupted) } else { Ok(()) }
+}
+
+fn round_trips(
+    bench: &mut Bench,
+    (size, by_dma): (usize, bool),
+    count: u32,
+    bar: &ProgressBar,
+) -> Result<Latency, Error> {
+    bench.station.set_inline_max(if by_dma { 0 } else { INLINE_MAX });
+    let (source, flags) = (bench.station.address(), u8::from(by_dma) * BY_DMA);
+    let mut bytes = vec![0; PACKET_MAX];
+    let (mut round_trips, mut lost) = (Vec::with_capacity(count.min(1 << 20) as usize), 0);
+    let clock = bench.station.clock();
+    for number in 0..WARM_UP + count {
+        let sent = packet(source, size, number, flags);
+        let start = clock.now();
+        bench.send(&sent)?;
+        let came = loop {
+            match bench.wait(&mut bytes, LOST)? {
+                // A packet that was given up may come late.
+                Some(received) if is_answer(&bytes[..received.length], &sent) => break true,
+                Some(_) => {}
+                None => break false,
+            }
+        };
+        let length = clock.now() - start;
+        if !came {
+            lost += 1;
+            if u64::from(number) < lost {
+                return Err(bench.failed("no packet came back; does farlane nic receive --echo run there?"));
+            }
+        } else if number >= WARM_UP {
+            round_trips.push(length);
+        }
+        if number % 1_024 == 0 {
+            bar.inc(1_024);
+        }
+    }
+    let one_way_ns = halved(&round_trips);
+    let round_trip_ns = round_trips.into_iter().collect();
+    Ok(Latency { size, path: name(by_dma), one_way_ns, round_trip_ns, lost })
+}
+
+/// Whether `bytes` are the packet `sent`, but for its addresses.
+fn is_answer(bytes: &[u8], sent: &[u8]) -> bool {
+    bytes.len() == sent.len() && bytes[12..] == sent[12..]
+}
+
+pub(super) fn bench(args: &NicMeasureArgs) -> Result<(), Error> {
+    let mut bench = Bench::open(&args.card)?;
+    bench.meet()?;
+    let mut rates = Rates { card: bench.place.clone(), window: WINDOW, sizes: Vec::new() };
+    let bar = ProgressBar::new(args.sizes.len() as u64 * 2);
+    for (size, by_dma) in cases(&args.sizes) {
+        let rate = packets(&mut bench, (size, by_dma), args.count)?;
+        bar.inc(1);
+        if !args.output.json {
+            if rates.sizes.is_empty() {
+                print("   bytes  path       packets/s      MiB/s\n")?;
+            }
+            print(&format!("{size:>8}  {:<6} {:>12.0} {:>10.1}\n", rate.path, rate.packets_s, rate.mib_s))?;
+        }
+        rates.sizes.push(rate);
+    }
+    bar.finish_and_clear();
+    if args.output.json { print_json(&rates) } else { Ok(()) }
+}
+
+/// Sends `count` packets and takes them back, some under way at a time.
+fn packets(bench: &mut Bench, (size, by_dma): (usize, bool), count: u32) -> Result<Rate, Error> {
+    bench.station.set_inline_max(if by_dma { 0 } else { INLINE_MAX });
+    let flags = u8::from(by_dma) * BY_DMA;
+    let sent = packet(bench.station.address(), size, 0, flags);
+    let mut bytes = vec![0; PACKET_MAX];
+    let start = bench.station.clock().now();
+    let (mut out, mut back) = (0, 0);
+    while back < count {
+        while out < count && out - back < WINDOW {
+            bench.send(&sent)?;
+            out += 1;
+        }
+        let patience = bench.patience;
+        if bench.wait(&mut bytes, patience)?.is_none() {
+            return Err(bench.failed(format!(
+                "{back} of {out} packets came back; does farlane nic receive --echo run there?"
+            )));
+        }
+        back += 1;
+    }
+    let elapsed_s = Duration::from(bench.station.clock().now() - start).as_secs_f64().max(1e-9);
+    let packets_s = f64::from(count) / elapsed_s;
+    let bytes = u32::try_from(size).map_or(0.0, f64::from);
+    let mib_s = packets_s * bytes / f64::from(1 << 20);
+    Ok(Rate { size, path: name(by_dma), packets: count.into(), elapsed_s, packets_s, mib_s })
+}

@@ -1,0 +1,134 @@
+//! `farlane nic`: low-latency network cards between processes.
+
+mod crossover;
+mod measure;
+mod packets;
+mod serve;
+
+use std::time::Duration;
+
+use engine::Nanos;
+use live::drivers::nic::{Station, StationError};
+use live::reactor::{Reactor, Stop};
+use live::sys::clock::Clock;
+use niq::{HostConfig, Received};
+
+use crate::args::{CardOptions, NicAction, NicArgs};
+use crate::commands::stay_on;
+use crate::error::Error;
+
+/// Length of a packet's Ethernet header in bytes.
+const HEADER: usize = 14;
+/// The EtherType of our packets: that for experiments of one's own (IEEE 802, 9.2.4).
+const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
+/// The destination of packets to whoever is at the other end.
+const EVERYBODY: [u8; 6] = [0xff; 6];
+
+pub(crate) fn run(args: &NicArgs) -> Result<(), Error> {
+    match &args.action {
+        None => serve::run(&args.serve),
+        Some(NicAction::Serve(args)) => serve::run(args),
+        Some(NicAction::Ping(args)) => measure::ping(args),
+        Some(NicAction::Bench(args)) => measure::bench(args),
+        Some(NicAction::Send(args)) => packets::send(args),
+        Some(NicAction::Receive(args)) => packets::receive(args),
+    }
+}
+
+/// An address of its own, which nobody else has (locally administered).
+fn address() -> [u8; 6] {
+    let mut address = [0; 6];
+    live::sys::entropy::system().fill(&mut address);
+    address[0] = address[0] & 0xfc | 2;
+    address
+}
+
+/// A station that somebody may interrupt.
+struct Bench {
+    station: Station,
+    place: String,
+    patience: Nanos,
+    /// Signals come through a loop that never turns.
+    stop: Stop,
+    _reactor: Reactor,
+}
+
+impl Bench {
+    /// Opens the card, without waiting for the wire's other end.
+    fn open(options: &CardOptions) -> Result<Self, Error> {
+        stay_on(options.spin.cpu)?;
+        let spin = Nanos::from(options.spin.spin);
+        let reactor = Reactor::new(Clock::start(), spin).map_err(Error::Output)?;
+        let stop = reactor.stop();
+        stop.on_signals().map_err(Error::Output)?;
+        let place = options.card.to_string();
+        let station = Station::open(&options.card, address(), HostConfig::default(), spin)
+            .map_err(|error| Error::NoCard { place: place.clone(), why: error.to_string() })?;
+        Ok(Self { station, place, patience: options.timeout.into(), stop, _reactor: reactor })
+    }
+
+    fn failed(&self, why: impl ToString) -> Error {
+        Error::Card { place: self.place.clone(), why: why.to_string() }
+    }
+
+    fn check<T>(&self, result: Result<T, StationError>) -> Result<T, Error> {
+        result.map_err(|error| self.failed(error))
+    }
+
+    /// Waits for the wire's other end.
+    fn meet(&mut self) -> Result<(), Error> {
+        let start = self.station.clock().now();
+        loop {
+            let is_up = self.station.is_up();
+            if self.check(is_up)? {
+                return Ok(());
+            }
+            if self.stop.is_asked_for() {
+                return Err(Error::Interrupted);
+            }
+            let waited = self.station.clock().now() - start;
+            if waited >= self.patience {
+                let patience = humantime::format_duration(Duration::from(self.patience));
+                return Err(
+                    self.failed(format!("nobody came to the other end of the wire within {patience}"))
+                );
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for the next packet; `None` if none comes in time.
+    fn wait(&mut self, packet: &mut [u8], patience: Nanos) -> Result<Option<Received>, Error> {
+        let deadline = self.station.clock().now() + patience;
+        let stop = &self.stop;
+        let received = self.station.wait(packet, deadline, || stop.is_asked_for());
+        let received = self.check(received)?;
+        if received.is_none() && self.stop.is_asked_for() {
+            return Err(Error::Interrupted);
+        }
+        Ok(received)
+    }
+
+    /// Sends a packet, as soon as there is room.
+    fn send(&mut self, packet: &[u8]) -> Result<(), Error> {
+        loop {
+            let sent = self.station.send(packet);
+            if self.check(sent)? {
+                return Ok(());
+            }
+            if self.stop.is_asked_for() {
+                return Err(Error::Interrupted);
+            }
+            let is_up = self.station.is_up();
+            self.check(is_up)?;
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A packet of `size` bytes from `source`; its payload begins with `number` as far as it fits.
+fn packet(source: [u8; 6], size: usize, number: u32, flags: u8) -> Vec<u8> {
+    let header = EVERYBODY.into_iter().chain(source).chain(ETHER_TYPE);
+    let payload = number.to_le_bytes().into_iter().chain([flags]).chain(std::iter::repeat(0x5a));
+    header.chain(payload).take(size).collect()
+}

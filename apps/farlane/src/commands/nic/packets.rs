@@ -1,0 +1,92 @@
+//! `farlane nic send` and `farlane nic receive`: packets one by one.
+
+use engine::Nanos;
+use serde::Serialize;
+
+use super::measure::BY_DMA;
+use super::{Bench, HEADER, packet};
+use crate::args::{NicReceiveArgs, NicSendArgs};
+use crate::commands::{print, print_json};
+use crate::error::Error;
+use indicatif::ProgressBar;
+use niq::{INLINE_MAX, PACKET_MAX};
+
+/// How long `receive` waits at a time.
+const WAIT: Nanos = Nanos::from_secs(1);
+/// How long `send` stays, so that a card of its own sends what it has.
+const LINGER: Nanos = Nanos::from_millis(50);
+/// Offset of the flags in a packet.
+const FLAGS: usize = HEADER + 4;
+
+#[derive(Default, Serialize)]
+struct Counted {
+    packets: u64,
+    bytes: u64,
+}
+
+pub(super) fn send(args: &NicSendArgs) -> Result<(), Error> {
+    let mut bench = Bench::open(&args.card)?;
+    bench.meet()?;
+    let bar = ProgressBar::new(args.count);
+    let source = bench.station.address();
+    for number in 0..args.count {
+        // The number wraps around in packets, as it has 4 bytes there.
+        let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
+        bench.send(&packet(source, args.size, low, 0))?;
+        if number % 4096 == 0 {
+            bar.set_position(number);
+        }
+    }
+    bar.finish_and_clear();
+    let start = bench.station.clock().now();
+    let mut bytes = vec![0; PACKET_MAX];
+    while bench.station.clock().now() - start < LINGER {
+        let polled = bench.station.poll(&mut bytes);
+        bench.check(polled)?;
+        std::thread::yield_now();
+    }
+    let counted = Counted { packets: args.count, bytes: args.count * args.size as u64 };
+    if args.output.json {
+        return print_json(&counted);
+    }
+    print(&format!("sent {} packets of {} B\n", counted.packets, args.size))
+}
+
+pub(super) fn receive(args: &NicReceiveArgs) -> Result<(), Error> {
+    let mut bench = Bench::open(&args.card)?;
+    let mut counted = Counted::default();
+    let outcome = follow(&mut bench, args, &mut counted);
+    // Being interrupted is how a receiver without a count ends.
+    let result = match outcome {
+        Err(Error::Interrupted) if args.count.is_none() => Ok(()),
+        outcome => outcome,
+    };
+    if args.output.json {
+        print_json(&counted)?;
+    } else {
+        print(&format!("received {} packets, {} B\n", counted.packets, counted.bytes))?;
+    }
+    result
+}
+
+fn follow(bench: &mut Bench, args: &NicReceiveArgs, counted: &mut Counted) -> Result<(), Error> {
+    let mut bytes = vec![0; PACKET_MAX];
+    let source = bench.station.address();
+    if !args.output.json {
+        info!("waiting for packets on {}", bench.place);
+    }
+    while args.count.is_none_or(|count| counted.packets < count) {
+        let Some(received) = bench.wait(&mut bytes, WAIT)? else { continue };
+        counted.packets += 1;
+        counted.bytes += received.length as u64;
+        if args.echo {
+            let echo = &mut bytes[..received.length];
+            echo.copy_within(6..12, 0);
+            echo[6..12].copy_from_slice(&source);
+            let by_dma = echo.get(FLAGS).is_some_and(|flags| flags & BY_DMA != 0);
+            bench.station.set_inline_max(if by_dma { 0 } else { INLINE_MAX });
+            bench.send(&bytes[..received.length])?;
+        }
+    }
+    Ok(())
+}

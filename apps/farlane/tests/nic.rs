@@ -1,0 +1,216 @@
+//! `farlane nic`: packets between processes, cards that others serve, and peers that fail.
+
+#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use support::running::{Running, wait_until};
+use support::{fail, json, succeed};
+
+/// How long a program may take to end.
+const LONG: std::time::Duration = std::time::Duration::from_secs(30);
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn wire(folder: &tempfile::TempDir) -> String {
+    format!("shm:{}", folder.path().join("wire").display())
+}
+
+fn echo(card: &str) -> Running {
+    let receiver = Running::start(&["nic", "receive", card, "--echo"]);
+    wait_until("the receiver is there", || receiver.said().contains("waiting for packets"));
+    receiver
+}
+
+/// Serves a card at `socket`; ready when it is there.
+fn serve(socket: &Path, wire: &str) -> Running {
+    let server = Running::start(&["nic", "--vfio-user", socket.to_str().unwrap(), "--wire", wire]);
+    wait_until("the card is served", || socket.exists());
+    server
+}
+
+/// Pings `card`, and looks at what is told of each size.
+fn ping(card: &str) -> Value {
+    let found = json(&["nic", "ping", card, "--sizes", "14,60,64,1500", "--count", "300", "--json"]);
+    let sizes = found["sizes"].as_array().unwrap();
+    let told: Vec<_> =
+        sizes.iter().map(|one| (one["size"].as_u64().unwrap(), one["path"].as_str().unwrap())).collect();
+    let expected = [(14, "inline"), (14, "dma"), (60, "inline"), (60, "dma"), (64, "dma"), (1500, "dma")];
+    assert_eq!(told, expected, "{found}");
+    let at = |of: &Value, name: &str| of[name].as_f64().unwrap();
+    for one in sizes {
+        let (way, round) = (&one["one_way_ns"], &one["round_trip_ns"]);
+        assert_eq!(at(way, "count") + at(one, "lost"), 300.0, "{one}");
+        assert!(0.0 < at(way, "p50") && at(way, "p50") <= at(way, "max"), "{one}");
+        // Half of the round trip, to the three digits of a distribution.
+        let ratio = at(round, "p50") / at(way, "p50");
+        assert!((1.97..2.03).contains(&ratio), "{ratio}: {one}");
+    }
+    let floor = &found["floor"];
+    for name in ["round_trip_ns", "crossing_ns", "kernel_udp_one_way_ns"] {
+        assert!(at(&floor[name], "p50") > 0.0 && at(&floor[name], "count") == 300.0, "{floor}");
+    }
+    found
+}
+
+#[test]
+fn packets_are_measured_over_shared_memory_and_drawn() {
+    let folder = folder();
+    let wire = wire(&folder);
+    let receiver = echo(&wire);
+    let found = ping(&wire);
+    assert_eq!(found["interrupted"], false);
+    let picture = folder.path().join("sizes.svg");
+    let options = ["--sizes", "60,1500", "--count", "200", "--draw", picture.to_str().unwrap()];
+    let text = succeed(&[&["nic", "ping", &wire][..], &options].concat());
+    for part in ["floor: two lines cross", "the kernel's UDP", "60 B", "inline", "dma", "█", "x as long"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(std::fs::read_to_string(picture).unwrap().contains("polyline"));
+    let rates = json(&["nic", "bench", &wire, "--sizes", "60,1500", "--count", "500", "--json"]);
+    for rate in rates["sizes"].as_array().unwrap() {
+        assert!(rate["packets_s"].as_f64().unwrap() > 0.0, "{rate}");
+    }
+    receiver.signal("INT");
+    let ended = receiver.output(LONG);
+    assert!(ended.status.success(), "{ended:?}");
+}
+
+#[test]
+fn packets_are_measured_over_udp() {
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let wire = format!("udp:127.0.0.1:{port}");
+    let _receiver = echo(&wire);
+    ping(&wire);
+}
+
+#[test]
+fn a_served_card_is_measured_and_goes_on_when_its_user_is_killed() {
+    let folder = folder();
+    let (wire, socket) = (wire(&folder), folder.path().join("card"));
+    let server = serve(&socket, &wire);
+    let _receiver = echo(&wire);
+    let card = format!("vfio-user:{}", socket.display());
+    ping(&card);
+    let user = Running::start(&["nic", "receive", &card]);
+    wait_until("the card is in use", || user.said().contains("waiting for packets"));
+    user.signal("KILL");
+    ping(&card);
+    server.signal("TERM");
+    let ended = server.output(LONG);
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success() && said.contains("link up") && said.contains("has gone"), "{said}");
+}
+
+#[test]
+fn packets_that_are_sent_are_counted_where_they_come() {
+    let folder = folder();
+    let wire = wire(&folder);
+    let receiver = Running::start(&["nic", "receive", &wire, "--count", "500", "--json"]);
+    let sent = json(&["nic", "send", &wire, "--size", "61", "--count", "500", "--json"]);
+    assert_eq!(sent["bytes"], 500 * 61);
+    let ended = receiver.output(LONG);
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&told["packets"], &told["bytes"]), (&500.into(), &(500 * 61).into()));
+}
+
+#[test]
+fn a_peer_that_is_killed_or_stopped_is_told() {
+    for signal in ["KILL", "STOP"] {
+        let folder = folder();
+        let wire = wire(&folder);
+        let receiver = echo(&wire);
+        let options = ["--count", "100000000", "--sizes", "60", "--timeout", "2s"];
+        let pinger = Running::start(&[&["nic", "bench", &wire][..], &options].concat());
+        // Some packets pass before.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        receiver.signal(signal);
+        let ended = pinger.output(LONG);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success(), "{said}");
+        assert!(said.contains("packets came back"), "{signal}: {said}");
+        receiver.signal("KILL");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_is_told() {
+    let folder = folder();
+    let (wire, socket) = (wire(&folder), folder.path().join("card"));
+    let server = serve(&socket, &wire);
+    let card = format!("vfio-user:{}", socket.display());
+    let user = Running::start(&["nic", "receive", &card]);
+    wait_until("the card is in use", || user.said().contains("waiting for packets"));
+    server.signal("KILL");
+    let ended = user.output(LONG);
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && said.contains("is gone"), "{said}");
+}
+
+/// Whoever reaches the sockets may write anything there.
+#[test]
+fn garbage_on_the_sockets_ends_its_own_connection_alone() {
+    let folder = folder();
+    let (wire, socket) = (wire(&folder), folder.path().join("card"));
+    let _receiver = echo(&wire);
+    let wire_socket: PathBuf = folder.path().join("wire");
+    let _server = serve(&socket, &wire);
+    let card = format!("vfio-user:{}", socket.display());
+    ping(&card);
+    for path in [&socket, &wire_socket] {
+        for garbage in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0xff; 4096], &[0; 64]] {
+            let mut stranger = UnixStream::connect(path).unwrap();
+            stranger.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            let _ = stranger.write_all(garbage);
+            let _ = stranger.shutdown(std::net::Shutdown::Write);
+            // It is let go, with or without an answer.
+            let _ = stranger.read_to_end(&mut Vec::new());
+        }
+    }
+    ping(&card);
+}
+
+#[test]
+fn what_can_not_be_used_is_told_with_a_remedy() {
+    let folder = folder();
+    let nobody = format!("vfio-user:{}", folder.path().join("nobody").display());
+    let said = fail(&["nic", "ping", &nobody]);
+    assert!(said.contains("there is no card") && said.contains("farlane nic serve"), "{said}");
+    let alone = wire(&folder);
+    let said = fail(&["nic", "ping", &alone, "--timeout", "100ms", "--count", "10"]);
+    assert!(said.contains("nobody came to the other end"), "{said}");
+    let said = fail(&["nic", "ping", &alone, "--sizes", "13"]);
+    assert!(said.contains("expected 14 to 9216 bytes"), "{said}");
+    let missing = format!("shm:{}", folder.path().join("missing/wire").display());
+    let said = fail(&["nic", "ping", &missing, "--count", "10"]);
+    assert!(said.contains("there is no directory"), "{said}");
+}
+
+/// The program in C, run as its first lines say.
+#[test]
+fn a_program_in_c_drives_a_served_card() {
+    let folder = folder();
+    let program = folder.path().join("nic_host");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/nic_host.c");
+    let compiled =
+        Command::new("cc").args(["-O2", "-Wall", "-Werror", "-o"]).arg(&program).arg(source).status();
+    if compiled.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        eprintln!("skipped: there is no C compiler");
+        return;
+    }
+    assert!(compiled.unwrap().success());
+    let (wire, socket) = (wire(&folder), folder.path().join("card"));
+    let _receiver = echo(&wire);
+    let _server = serve(&socket, &wire);
+    let output = Command::new(program).arg(&socket).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("1000 packets of 60 bytes came back"), "{output:?}");
+}

@@ -1,0 +1,159 @@
+//! A card of another process: its registers by messages, its window mapped.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{Engine, Pool};
+use niq::{HOST_MEMORY_BYTES, WINDOW_BYTES, registers};
+use vfio_user::client::{Answer, Client, Config, Input, Output, RequestId};
+use vfio_user::wire::DmaMap;
+use vfio_user::{Errno, RegionIndex};
+
+use super::{WINDOW, new_memory, whole};
+use crate::sys::clock::Clock;
+use crate::sys::shared::SharedMemory;
+use crate::sys::unix::{Connection, Received};
+
+/// How long this process sleeps while it waits for an answer.
+const NAP: Duration = Duration::from_micros(100);
+
+/// A request, and its answer or the error.
+type Answered = (RequestId, Result<Answer<OwnedFd>, Errno>);
+
+/// The connection to the process that serves a card.
+pub(super) struct CardClient {
+    connection: Connection,
+    client: Client<OwnedFd>,
+    clock: Clock,
+    pool: Pool,
+}
+
+fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the process that serves the card is gone")
+}
+
+impl CardClient {
+    /// Connects to the card served at `path`; returns its window and the memory that it may reach.
+    pub(super) fn connect(path: &Path, clock: Clock) -> io::Result<(Self, SharedMemory, SharedMemory)> {
+        let connection = Connection::connect(path)?;
+        let mut client = Client::new(Config::default());
+        client.handle_input(clock.now(), Input::Connected);
+        let mut this = Self { connection, client, clock, pool: Pool::default() };
+        while this.client.negotiated().is_none() {
+            if let Some((_, Err(error))) = this.turn()? {
+                return Err(invalid(format!("it does not greet: {error}")));
+            }
+        }
+        if this.read(registers::ID)? != registers::ID_VALUE {
+            return Err(invalid("it is no low-latency network card; farlane nic serve offers one"));
+        }
+        let window = this.map_window()?;
+        let (memory, file) = new_memory("farlane-niq-host", HOST_MEMORY_BYTES)?;
+        let length = HOST_MEMORY_BYTES as u64;
+        let map = DmaMap { readable: true, writable: true, offset: 0, address: 0, length };
+        this.ask(|client, clock| client.map(clock.now(), map, Some(file)))?;
+        Ok((this, window, memory))
+    }
+
+    fn map_window(&mut self) -> io::Result<SharedMemory> {
+        let answer = self.ask(|client, clock| client.region_info(clock.now(), WINDOW))?;
+        let Answer::Region { info, mut descriptors } = answer else {
+            return Err(invalid("it does not describe its window"));
+        };
+        let file = descriptors.pop().filter(|_| info.mappable && info.size == WINDOW_BYTES as u64);
+        let file = file.ok_or_else(|| invalid("its window can't be mapped"))?;
+        let mut window = SharedMemory::new();
+        let mapping = crate::sys::shared::Mapping { offset: info.offset, ..whole(0, WINDOW_BYTES) };
+        window.map(file, mapping).map_err(invalid)?;
+        Ok(window)
+    }
+
+    /// Reads a register.
+    pub(super) fn read(&mut self, register: u32) -> io::Result<u32> {
+        let answer =
+            self.ask(|client, clock| client.read(clock.now(), RegionIndex::BAR0, register.into(), 4))?;
+        match answer {
+            Answer::Data(data) => data
+                .first_chunk()
+                .map(|word| u32::from_le_bytes(*word))
+                .ok_or_else(|| invalid("a register was cut")),
+            _ => Err(invalid("a register was not answered with its value")),
+        }
+    }
+
+    /// Writes a register.
+    pub(super) fn write(&mut self, register: u32, value: u32) -> io::Result<()> {
+        let bytes = value.to_le_bytes();
+        self.ask(|client, clock| client.write(clock.now(), RegionIndex::BAR0, register.into(), &bytes))
+            .map(|_| ())
+    }
+
+    /// Whether the server is still there.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.connection.is_closed_by_peer()
+    }
+
+    /// Asks and waits for the answer, as long as the client's own limit.
+    fn ask(
+        &mut self,
+        ask: impl FnOnce(&mut Client<OwnedFd>, Clock) -> RequestId,
+    ) -> io::Result<Answer<OwnedFd>> {
+        let request = ask(&mut self.client, self.clock);
+        loop {
+            match self.turn()? {
+                Some((answered, result)) if answered == request => {
+                    return result.map_err(|error| invalid(format!("it answers {error}")));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves messages once; returns an answer if there is one.
+    fn turn(&mut self) -> io::Result<Option<Answered>> {
+        loop {
+            while let Some(output) = self.client.poll_output() {
+                match output {
+                    Output::Transmit { bytes, descriptors } => {
+                        self.connection.send(bytes, descriptors).map_err(io::Error::other)?;
+                        self.connection.flush()?;
+                    }
+                    Output::Answered { request, result } => return Ok(Some((request, result))),
+                    Output::Negotiated(_) => return Ok(None),
+                    Output::DmaRead { token, .. } => self.client.dma_read_done(token, Err(Errno::EACCES)),
+                    Output::DmaWrite { token, .. } => {
+                        if let Some(token) = token {
+                            self.client.dma_write_done(token, Err(Errno::EACCES));
+                        }
+                    }
+                    Output::Close { reason } => return Err(invalid(reason.to_string())),
+                }
+            }
+            let now = self.clock.now();
+            match self.connection.receive(&mut self.pool)? {
+                Received::Data(bytes, descriptors) => {
+                    self.client.handle_input(now, Input::Received { bytes: &bytes, descriptors });
+                }
+                Received::Closed => return Err(gone()),
+                Received::Nothing if engine::fire(&mut self.client, now) => {}
+                Received::Nothing => {
+                    self.connection.flush()?;
+                    std::thread::sleep(NAP);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CardClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CardClient({:?})", self.connection)
+    }
+}

@@ -1,0 +1,110 @@
+//! What no card between two processes of this machine can beat, and what the kernel does instead.
+
+use std::io;
+use std::net::UdpSocket;
+use std::thread;
+use std::time::Duration;
+
+use engine::Nanos;
+
+use crate::sys::clock::Clock;
+use crate::sys::doorbells::{Doorbells, memory_file};
+
+/// Offset of the second thread's line: a page away, as processors prefetch neighbours.
+const BACK: usize = 4096;
+/// Bytes of the shared memory.
+const BYTES: u64 = 8192;
+/// How often a thread looks before it offers the processor to others.
+const LOOKS_A_YIELD: u32 = 2048;
+/// How long a side waits for the other before it gives up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn lost() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the other thread of a floor measurement did not answer")
+}
+
+/// Waits until `is_there`, for [`PATIENCE`] at most.
+fn await_it(clock: Clock, mut is_there: impl FnMut() -> bool) -> io::Result<()> {
+    let start = clock.now();
+    loop {
+        for _ in 0..LOOKS_A_YIELD {
+            if is_there() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        if clock.now() - start > Nanos::from(PATIENCE) {
+            return Err(lost());
+        }
+        thread::yield_now();
+    }
+}
+
+/// Round trips of a cache line between two threads: each is two crossings.
+///
+/// # Errors
+/// When the system has no memory, descriptors or threads left, or a thread was kept from running.
+pub fn crossings(count: u32) -> io::Result<Vec<Nanos>> {
+    let file = memory_file("farlane-niq-floor", BYTES)?;
+    let map = |file: &_| Doorbells::map(file, 0, BYTES).map_err(io::Error::other);
+    let (near, clock) = (map(&file)?, Clock::start());
+    let answers = thread::Builder::new().name("floor".into()).spawn(move || {
+        let far = map(&file)?;
+        for number in 1..=count {
+            await_it(clock, || far.look(0) == Some(number))?;
+            far.ring(BACK as u64, number);
+        }
+        Ok(())
+    })?;
+    let measured = (1..=count)
+        .map(|number| {
+            let start = clock.now();
+            near.ring(0, number);
+            await_it(clock, || near.look(BACK) == Some(number))?;
+            Ok(clock.now() - start)
+        })
+        .collect();
+    finish(answers, measured)
+}
+
+/// Round trips of datagrams of `bytes` over loopback through the kernel, with both ends polling.
+///
+/// # Errors
+/// When the system has no sockets or threads left, or datagrams were lost.
+pub fn kernel_udp(bytes: usize, count: u32) -> io::Result<Vec<Nanos>> {
+    let open = || {
+        let socket = UdpSocket::bind(("127.0.0.1", 0))?;
+        socket.set_nonblocking(true)?;
+        Ok::<_, io::Error>(socket)
+    };
+    let (near, far, clock) = (open()?, open()?, Clock::start());
+    near.connect(far.local_addr()?)?;
+    far.connect(near.local_addr()?)?;
+    let answers = thread::Builder::new().name("floor".into()).spawn(move || {
+        let mut packet = vec![0; bytes];
+        for _ in 0..count {
+            await_it(clock, || far.recv(&mut packet).is_ok())?;
+            far.send(&packet)?;
+        }
+        Ok(())
+    })?;
+    let mut packet = vec![0; bytes];
+    let measured = (0..count)
+        .map(|_| {
+            let start = clock.now();
+            near.send(&packet)?;
+            await_it(clock, || near.recv(&mut packet).is_ok())?;
+            Ok(clock.now() - start)
+        })
+        .collect();
+    finish(answers, measured)
+}
+
+fn finish(
+    answers: thread::JoinHandle<io::Result<()>>,
+    measured: io::Result<Vec<Nanos>>,
+) -> io::Result<Vec<Nanos>> {
+    let measured = measured?;
+    answers.join().map_err(|_| lost())??;
+    Ok(measured)
+}

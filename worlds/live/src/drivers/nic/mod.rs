@@ -1,0 +1,49 @@
+//! Low-latency network cards between processes: served over vfio-user, or in the user's own
+//! process.
+//!
+//! A [`Station`] is a host with its card. The card is its own, at the end of a [`Wire`], or one of
+//! another process, which a [`CardDriver`] serves. [`floor`] measures what no card can beat.
+
+mod client;
+pub mod floor;
+mod served;
+mod shm;
+mod station;
+#[cfg(test)]
+mod tests;
+mod udp;
+mod wire;
+
+pub use served::{CardDriver, Served};
+pub use station::{Place, PlaceError, Station, StationError};
+pub use wire::{Wire, WireError, WireUrl};
+
+use std::io;
+
+use niq::WINDOW_BYTES;
+
+use vfio_user::RegionIndex;
+
+use crate::sys::doorbells::memory_file;
+use crate::sys::shared::{Mapping, SharedMemory};
+
+/// The region that is a card's window: BAR2.
+const WINDOW: RegionIndex = RegionIndex(2);
+
+/// The whole of a file of `length` bytes, in place of a memory that begins at `address`.
+const fn whole(address: u64, length: usize) -> Mapping {
+    Mapping { address, length: length as u64, offset: 0, readable: true, writable: true }
+}
+
+/// Memory of its own for a window, and the file behind it.
+fn window() -> io::Result<(SharedMemory, std::os::fd::OwnedFd)> {
+    new_memory("farlane-niq-window", WINDOW_BYTES)
+}
+
+/// New memory of `length` zero bytes at address 0, and the file behind it.
+fn new_memory(name: &str, length: usize) -> io::Result<(SharedMemory, std::os::fd::OwnedFd)> {
+    let file = memory_file(name, length as u64)?;
+    let mut memory = SharedMemory::new();
+    memory.map(file.try_clone()?, whole(0, length)).map_err(io::Error::other)?;
+    Ok((memory, file))
+}

@@ -1,0 +1,363 @@
+//! A card that this process serves to another over vfio-user.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use engine::{Buffer, Engine, Instant, Nanos, Pool, next_wake};
+use niq::{Card, Counts, Fault, QUEUES, WINDOW_BYTES, registers};
+use pcie::config::{Bar, BarIndex, Builder, ClassCode, ConfigSpace, Identity, Link, PortType, ids};
+use vfio_user::server::{Config, Output, RegionConfig, Server};
+use vfio_user::wire::DmaMap;
+use vfio_user::{Area, Errno, Input, RegionIndex};
+
+use super::shm::ROOM;
+use super::wire::{Wire, WireError};
+use super::{WINDOW, window};
+use crate::drivers::guest::errno_of;
+use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
+use crate::sys::clock::Clock;
+use crate::sys::shared::{Mapping, SharedMemory};
+use crate::sys::unix::{Connection, Listener, Received};
+
+/// Bytes of the configuration space.
+const CONFIG_BYTES: u64 = 4096;
+/// How often a card that has a client is looked at while the loop sleeps: a store wakes nobody.
+const LOOK_EVERY: Nanos = Nanos::from_micros(500);
+/// How often the wire is asked whether the other end has come or gone.
+const TEND_EVERY: Nanos = Nanos::from_millis(5);
+/// Number of pieces taken from the client's connection in a turn.
+const PIECES_PER_TURN: usize = 16;
+/// Most packets moved in each direction at a time.
+const PACKETS_PER_TURN: usize = 64;
+
+/// What a card that is served has to tell.
+#[derive(Debug)]
+pub enum Served {
+    /// A client has come, from this process if the system knows it.
+    Client(Option<i32>),
+    /// The client has gone.
+    Gone,
+    /// A client was turned away, because another one uses the card.
+    TurnedAway,
+    /// The wire's other end has come (`true`) or gone.
+    Link(bool),
+    /// A fault of the client has stopped a queue.
+    Fault(usize, Fault),
+}
+
+/// Serves a card: its client's socket, its window, its wire.
+pub struct CardDriver<F> {
+    listener: Listener,
+    connection: Option<Connection>,
+    server: Server<OwnedFd>,
+    space: ConfigSpace,
+    card: Card,
+    faults: [Option<Fault>; QUEUES],
+    window: SharedMemory,
+    window_file: OwnedFd,
+    /// The client's memory.
+    memory: SharedMemory,
+    wire: Wire,
+    is_up: bool,
+    packet: Vec<u8>,
+    pool: Pool,
+    tended_at: Instant,
+    now: Instant,
+    is_registered: bool,
+    is_stopping: bool,
+    report: F,
+}
+
+fn config() -> Config {
+    let mut config = Config::default();
+    config.regions[0] = RegionConfig::new(registers::LENGTH.into());
+    let window = RegionConfig::new(WINDOW_BYTES as u64);
+    let area = Area { offset: 0, length: WINDOW_BYTES as u64 };
+    config.regions[WINDOW.0 as usize] = RegionConfig { areas: vec![area], ..window };
+    config.regions[RegionIndex::CONFIG.0 as usize] = RegionConfig::new(CONFIG_BYTES);
+    config
+}
+
+fn space() -> ConfigSpace {
+    let identity = Identity {
+        vendor: ids::VENDOR,
+        device: ids::LOW_LATENCY_NIC,
+        revision: 1,
+        class: ClassCode::NETWORK,
+        subsystem_vendor: ids::VENDOR,
+        subsystem: ids::LOW_LATENCY_NIC,
+    };
+    Builder::endpoint(identity)
+        .bar(BarIndex::ZERO, Bar::memory64(registers::LENGTH.into()))
+        .bar(BarIndex::new(2), Bar::memory64(WINDOW_BYTES as u64).prefetchable())
+        .express(PortType::Endpoint, Link::default(), None)
+        .build()
+}
+
+impl<F: FnMut(Served)> CardDriver<F> {
+    /// A card with `address` whose clients come to `listener`, and which is at an end of `wire`.
+    ///
+    /// # Errors
+    /// When the system has no memory or descriptors left.
+    pub fn new(listener: Listener, wire: Wire, address: [u8; 6], report: F) -> io::Result<Self> {
+        let (window, window_file) = window()?;
+        Ok(Self {
+            listener,
+            connection: None,
+            server: Server::new(config()),
+            space: space(),
+            card: Card::new(address),
+            faults: [None; QUEUES],
+            window,
+            window_file,
+            memory: SharedMemory::new(),
+            wire,
+            is_up: false,
+            packet: vec![0; ROOM],
+            pool: Pool::default(),
+            tended_at: Instant::ZERO,
+            now: Instant::ZERO,
+            is_registered: false,
+            is_stopping: false,
+            report,
+        })
+    }
+
+    /// What the card has counted for its present client.
+    pub const fn counts(&self) -> &Counts {
+        self.card.counts()
+    }
+
+    /// Moves packets between the window and the wire; returns whether there were any.
+    fn move_packets(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..PACKETS_PER_TURN {
+            if !self.wire.has_room() {
+                break;
+            }
+            let Some(length) = self.card.poll_transmit(&mut self.window, &mut self.memory, &mut self.packet)
+            else {
+                break;
+            };
+            self.wire.send(&self.packet[..length]);
+            moved = true;
+        }
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(length) = self.wire.receive(&mut self.packet) else { break };
+            self.card.receive(&mut self.window, &mut self.memory, &self.packet[..length]);
+            moved = true;
+        }
+        moved
+    }
+
+    fn tend(&mut self, now: Instant) -> Result<(), WireError> {
+        if now - self.tended_at < TEND_EVERY {
+            return Ok(());
+        }
+        self.tended_at = now;
+        self.wire.tend(now)?;
+        let is_up = self.wire.is_up();
+        if core::mem::replace(&mut self.is_up, is_up) != is_up {
+            self.card.set_link(is_up);
+            (self.report)(Served::Link(is_up));
+        }
+        for (queue, known) in self.faults.iter_mut().enumerate() {
+            let fault = self.card.fault(queue);
+            if let Some(fault) = fault.filter(|_| fault != *known) {
+                (self.report)(Served::Fault(queue, fault));
+            }
+            *known = fault;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+        let mut accepted = false;
+        while let Some(connection) = self.listener.accept()? {
+            if self.connection.as_ref().is_some_and(|one| !one.is_closed_by_peer()) {
+                (self.report)(Served::TurnedAway);
+                continue;
+            }
+            self.lose_client(sources);
+            sources.add(connection.as_raw_fd(), Attention::OnNews)?;
+            (self.report)(Served::Client(connection.peer_process()));
+            self.connection = Some(connection);
+            self.server.handle_input(now, Input::Connected);
+            accepted = true;
+        }
+        Ok(accepted)
+    }
+
+    /// Forgets the client. The next gets a window of its own: this one may go on writing.
+    fn lose_client(&mut self, sources: &Sources) {
+        let Some(connection) = self.connection.take() else { return };
+        sources.remove(connection.as_raw_fd());
+        self.memory.clear();
+        self.card.reset();
+        if let Ok((memory, file)) = window() {
+            (self.window, self.window_file) = (memory, file);
+        }
+        (self.report)(Served::Gone);
+    }
+
+    fn receive_client(&mut self, clock: Clock, sources: &Sources) -> bool {
+        for piece in 0..PIECES_PER_TURN {
+            let Some(connection) = &mut self.connection else { return piece > 0 };
+            match connection.receive(&mut self.pool) {
+                Ok(Received::Nothing) => return piece > 0,
+                Ok(Received::Data(bytes, descriptors)) => {
+                    let input = Input::Received { bytes: &bytes, descriptors };
+                    self.server.handle_input(clock.now(), input);
+                }
+                Ok(Received::Closed) | Err(_) => {
+                    self.lose_client(sources);
+                    self.server.handle_input(clock.now(), Input::Disconnected);
+                }
+            }
+            self.answer(sources);
+        }
+        true
+    }
+
+    /// Does what the client asks for.
+    fn answer(&mut self, sources: &Sources) {
+        while let Some(output) = self.server.poll_output() {
+            match output {
+                Output::Transmit { bytes, shared } => self.reply(bytes, shared),
+                Output::Map { token, map, descriptor } => {
+                    let result = self.map(map, descriptor);
+                    self.server.map_done(token, result);
+                }
+                Output::Unmap { token, address, length } => {
+                    self.memory.unmap(address, length);
+                    if let Some(token) = token {
+                        self.server.unmap_done(token);
+                    }
+                }
+                Output::RegionRead { token, region, offset, length } => {
+                    let mut bytes = vec![0; length as usize];
+                    let result = self.read(region, offset, &mut bytes).map(|()| &bytes[..]);
+                    self.server.read_done(token, result);
+                }
+                Output::RegionWrite { token, region, offset, data } => {
+                    let result = self.write(region, offset, &data);
+                    if let Some(token) = token {
+                        self.server.write_done(token, result);
+                    }
+                }
+                Output::Reset { token } => {
+                    self.card.reset();
+                    self.server.reset_done(token, Ok(()));
+                }
+                Output::Close { .. } => self.lose_client(sources),
+                // The card interrupts nobody, and reaches memory by its file alone.
+                Output::Negotiated(_)
+                | Output::SetInterrupts { .. }
+                | Output::DmaData { .. }
+                | Output::DmaWritten { .. }
+                | Output::DmaFailed { .. } => {}
+            }
+        }
+        if let Some(connection) = &mut self.connection {
+            // A client that is gone is found by the next receive.
+            let _ = connection.flush();
+        }
+    }
+
+    fn reply(&mut self, bytes: Buffer, shared: Option<RegionIndex>) {
+        let file = shared.filter(|region| *region == WINDOW).and_then(|_| self.window_file.try_clone().ok());
+        if let Some(connection) = &mut self.connection
+            && connection.send(bytes, file.into_iter().collect()).is_err()
+        {
+            // The client no longer reads; the next receive finds the end of the connection.
+            connection.abort();
+        }
+    }
+
+    fn map(&mut self, map: DmaMap, descriptor: Option<OwnedFd>) -> Result<(), Errno> {
+        let DmaMap { readable, writable, offset, address, length } = map;
+        let descriptor = descriptor.ok_or(Errno::EOPNOTSUPP)?;
+        let mapping = Mapping { address, length, offset, readable, writable };
+        self.memory.map(descriptor, mapping).map_err(|error| errno_of(&error))
+    }
+
+    fn read(&self, region: RegionIndex, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
+        match region {
+            RegionIndex::BAR0 => self.card.register_read(offset, bytes),
+            WINDOW => self.window.read(offset, bytes).map_err(|_| Errno::EINVAL)?,
+            _ => {
+                for (at, byte) in (offset..).zip(bytes) {
+                    let word = u16::try_from(at & !3).map_or(0, |at| self.space.read(at));
+                    *byte = word.to_le_bytes()[(at & 3) as usize];
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, region: RegionIndex, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        match region {
+            RegionIndex::BAR0 => self.card.register_write(&mut self.window, offset, data),
+            WINDOW => self.window.write(offset, data).map_err(|_| Errno::EINVAL)?,
+            _ => {
+                for (at, byte) in (offset..).zip(data) {
+                    let Ok(word) = u16::try_from(at & !3) else { break };
+                    let lane = (at & 3) as u32;
+                    self.space.write(word, u32::from(*byte) << (8 * lane), 1 << lane);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<F: FnMut(Served)> Driver for CardDriver<F> {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let sources = context.sources();
+        self.now = context.now;
+        if !core::mem::replace(&mut self.is_registered, true) {
+            sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+        }
+        if self.is_stopping {
+            return Ok(Turn::Done);
+        }
+        let mut busy = false;
+        if context.news {
+            busy |= self.accept(context.now, sources)?;
+            busy |= self.receive_client(context.clock, sources);
+        }
+        if self.memory.lost().is_some() {
+            self.lose_client(sources);
+            self.server.handle_input(context.now, Input::Disconnected);
+        }
+        if engine::fire(&mut self.server, context.now) {
+            self.answer(sources);
+        }
+        self.tend(context.now).map_err(io::Error::other)?;
+        busy |= self.move_packets();
+        Ok(if busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn glance(&mut self, _: Instant) -> Glance {
+        if self.move_packets() { Glance::Done } else { Glance::Nothing }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let look = if self.card.is_running() { LOOK_EVERY } else { TEND_EVERY * 10 };
+        Instant::earlier(Some(self.now + look), next_wake(&self.server, self.now))
+    }
+
+    fn on_stop(&mut self, _: Instant) {
+        self.is_stopping = true;
+    }
+}
+
+impl<F> fmt::Debug for CardDriver<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CardDriver")
+            .field("card", &self.card)
+            .field("wire", &self.wire)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,253 @@
+//! A wire of shared memory: rings of cache lines between two processes.
+//!
+//! The first end that comes listens at a Unix socket. The second connects, makes the memory and
+//! passes its descriptor. The socket stays: its end is the death of the peer.
+//!
+//! A packet of up to 60 bytes is one line of the ring. Before a longer one goes a line with its
+//! length, which is shorter than any packet.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use engine::{Buffer, Instant, Nanos, Pool};
+use lines::{End, INLINE_MAX, MEMORY_BYTES, Side};
+use niq::{PACKET_MAX, PACKET_MIN};
+
+use super::wire::WireError;
+use super::{new_memory, whole};
+use crate::sys::shared::SharedMemory;
+use crate::sys::unix::{BindError, Connection, Listener, Received};
+
+/// What goes with the descriptor of the memory: the name and version of what is in it.
+pub(super) const GREETING: &[u8] = b"farlane niq wire 1\n";
+/// Bytes of the line that says how long the next packet is.
+const LENGTH: usize = 4;
+/// Bytes of room that a packet is received into: the largest, and a line that is taken whole.
+pub(super) const ROOM: usize = PACKET_MAX + 64;
+/// How often an end without a peer looks for one.
+const LOOK: Nanos = Nanos::from_millis(50);
+
+const _: () = assert!(LENGTH < PACKET_MIN);
+
+struct Rings {
+    memory: SharedMemory,
+    end: End,
+}
+
+/// An end of a wire of shared memory.
+pub(super) struct Shm {
+    path: PathBuf,
+    listener: Option<Listener>,
+    connection: Option<Connection>,
+    rings: Option<Rings>,
+    /// A packet that is not sent whole yet, and how much of it is sent.
+    unsent: Vec<u8>,
+    sent: usize,
+    /// The packet is long, and the line with its length is not sent yet.
+    owes_length: bool,
+    /// The length of the long packet that comes now, and how much of it has come.
+    coming: Option<usize>,
+    came: usize,
+    look_at: Instant,
+    pool: Pool,
+}
+
+impl Shm {
+    pub(super) fn open(path: PathBuf) -> Result<Self, WireError> {
+        let mut shm = Self {
+            path,
+            listener: None,
+            connection: None,
+            rings: None,
+            unsent: Vec::with_capacity(PACKET_MAX),
+            sent: 0,
+            owes_length: false,
+            coming: None,
+            came: 0,
+            look_at: Instant::ZERO,
+            pool: Pool::default(),
+        };
+        shm.meet()?;
+        Ok(shm)
+    }
+
+    pub(super) const fn is_up(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Connects to whoever listens, or listens.
+    fn meet(&mut self) -> Result<(), WireError> {
+        if let Ok(mut connection) = Connection::connect(&self.path) {
+            let (memory, file) = new_memory("farlane-niq-wire", MEMORY_BYTES)?;
+            connection.send(Buffer::from(GREETING.to_vec()), vec![file]).map_err(io::Error::other)?;
+            if connection.flush().is_ok() {
+                self.connection = Some(connection);
+                self.begin(memory, Side::Dialler);
+            }
+            return Ok(());
+        }
+        match Listener::bind(&self.path) {
+            Ok(listener) => self.listener = Some(listener),
+            // Another end came at the same moment; the next look finds it.
+            Err(BindError::InUse) => {}
+            Err(error) => return Err(WireError::Bind(error)),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, memory: SharedMemory, side: Side) {
+        self.rings = Some(Rings { memory, end: End::new(side) });
+        self.unsent.clear();
+        (self.sent, self.owes_length, self.coming, self.came) = (0, false, None, 0);
+    }
+
+    fn lose(&mut self) {
+        (self.rings, self.connection) = (None, None);
+    }
+
+    pub(super) fn tend(&mut self, now: Instant) -> Result<(), WireError> {
+        let is_lost = self.connection.as_ref().is_some_and(|peer| match self.rings {
+            Some(_) => peer.is_closed_by_peer(),
+            None => false,
+        });
+        if is_lost {
+            self.lose();
+        }
+        if let Some(listener) = &self.listener {
+            while let Some(connection) = listener.accept()? {
+                // A wire has two ends: whoever else comes is turned away.
+                if self.connection.as_ref().is_none_or(Connection::is_closed_by_peer) && self.rings.is_none()
+                {
+                    self.connection = Some(connection);
+                }
+            }
+            if self.rings.is_none() {
+                self.greet()?;
+            }
+        } else if self.connection.is_none() && now >= self.look_at {
+            self.look_at = now + LOOK;
+            self.meet()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the memory that the peer passes.
+    fn greet(&mut self) -> io::Result<()> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let memory = match connection.receive(&mut self.pool) {
+            Ok(Received::Nothing) => return Ok(()),
+            Ok(Received::Data(bytes, descriptors)) if *bytes == *GREETING => map(descriptors),
+            Ok(Received::Data(..) | Received::Closed) | Err(_) => None,
+        };
+        match memory {
+            Some(memory) => self.begin(memory, Side::Listener),
+            None => self.connection = None,
+        }
+        Ok(())
+    }
+
+    /// Goes on with a packet that is not sent whole; returns whether another may follow.
+    #[inline]
+    pub(super) fn has_room(&mut self) -> bool {
+        if self.unsent.is_empty() {
+            return true;
+        }
+        self.push();
+        self.unsent.is_empty()
+    }
+
+    fn push(&mut self) {
+        let Some(Rings { memory, end }) = &mut self.rings else { return self.unsent.clear() };
+        if self.owes_length {
+            let length = u32::try_from(self.unsent.len()).unwrap_or(u32::MAX).to_le_bytes();
+            match end.send(memory, &length) {
+                Ok(LENGTH) => self.owes_length = false,
+                Ok(_) => return,
+                Err(_) => return self.lose(),
+            }
+        }
+        match end.send(memory, &self.unsent[self.sent..]) {
+            Ok(count) => self.sent += count,
+            Err(_) => return self.lose(),
+        }
+        if self.sent == self.unsent.len() {
+            self.unsent.clear();
+            self.sent = 0;
+        }
+    }
+
+    #[inline]
+    pub(super) fn send(&mut self, packet: &[u8]) {
+        let Some(Rings { memory, end }) = &mut self.rings else { return };
+        let is_long = packet.len() > INLINE_MAX;
+        if !is_long {
+            match end.send(memory, packet) {
+                Ok(count) if count == packet.len() => return,
+                Ok(_) => {}
+                Err(_) => return self.lose(),
+            }
+        }
+        self.unsent.extend_from_slice(packet);
+        self.owes_length = is_long;
+        self.push();
+    }
+
+    #[inline]
+    pub(super) fn receive(&mut self, packet: &mut [u8]) -> Option<usize> {
+        let Rings { memory, end } = self.rings.as_mut()?;
+        loop {
+            // A line is taken only into room for a whole line, and packets do not share lines.
+            let room = self.coming.map_or(INLINE_MAX, |length| (length - self.came).max(INLINE_MAX));
+            let count = match end.receive(memory, &mut packet[self.came..self.came + room]) {
+                Ok(0) => return None,
+                Ok(count) => count,
+                Err(_) => {
+                    self.lose();
+                    return None;
+                }
+            };
+            let Some(length) = self.coming else {
+                if count != LENGTH {
+                    return Some(count);
+                }
+                let length = u32::from_le_bytes([packet[0], packet[1], packet[2], packet[3]]);
+                let Some(length) = usize::try_from(length).ok().filter(|length| fits(*length)) else {
+                    self.lose();
+                    return None;
+                };
+                (self.coming, self.came) = (Some(length), 0);
+                continue;
+            };
+            self.came += count;
+            if self.came > length {
+                // The peer has mixed packets up.
+                self.lose();
+                return None;
+            }
+            if self.came == length {
+                (self.coming, self.came) = (None, 0);
+                return Some(length);
+            }
+        }
+    }
+}
+
+const fn fits(length: usize) -> bool {
+    length > INLINE_MAX && length <= PACKET_MAX
+}
+
+/// Maps the memory behind the only descriptor.
+fn map(mut descriptors: Vec<OwnedFd>) -> Option<SharedMemory> {
+    let file = descriptors.pop().filter(|_| descriptors.is_empty())?;
+    let mut memory = SharedMemory::new();
+    memory.map(file, whole(0, MEMORY_BYTES)).ok()?;
+    Some(memory)
+}
+
+impl fmt::Debug for Shm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shm({}, up: {})", self.path.display(), self.is_up())
+    }
+}

@@ -1,0 +1,305 @@
+//! A host with its card, as programs use it: packets go in and come out.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use engine::{Instant, Nanos};
+use niq::{Card, HOST_MEMORY_BYTES, Host, HostConfig, HostFault, Received, SendError, registers};
+
+use super::client::CardClient;
+use super::shm::ROOM;
+use super::wire::{Wire, WireError, WireUrl};
+use super::{new_memory, window};
+use crate::sys::clock::Clock;
+use crate::sys::shared::SharedMemory;
+
+/// After so many polls in a row that found nothing, the station looks at the clock and at what
+/// costs system calls.
+const POLLS_A_LOOK: u32 = 512;
+/// How often a waiting station looks whether peer and server are there.
+const TEND_EVERY: Nanos = Nanos::from_millis(5);
+/// How long a station sleeps once it has waited long enough.
+const NAP: Duration = Duration::from_micros(100);
+
+/// Where a station's card is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In another process, which serves it at this Unix socket.
+    Socket(PathBuf),
+    /// In this process, at an end of this wire.
+    Wire(WireUrl),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("vfio-user:") {
+            Some(path) if !path.is_empty() => Ok(Self::Socket(path.into())),
+            _ => text.parse().map(Self::Wire).map_err(|_| {
+                "expected a card's socket (vfio-user:PATH) or a wire (shm:PATH, udp:ADDRESS:PORT)".to_owned()
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(path) => write!(f, "vfio-user:{}", path.display()),
+            Self::Wire(url) => url.fmt(f),
+        }
+    }
+}
+
+/// Why a card can't be used.
+#[derive(Debug)]
+pub enum PlaceError {
+    /// The wire can't be used.
+    Wire(WireError),
+    /// The card's server can't be used.
+    Server(io::Error),
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wire(error) => error.fmt(f),
+            Self::Server(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PlaceError {}
+
+/// Why a station works no more.
+#[derive(Debug)]
+pub enum StationError {
+    /// The card is at fault.
+    Card(HostFault),
+    /// A packet can't be sent.
+    Send(SendError),
+    /// The card is gone, or its wire.
+    Gone(String),
+}
+
+impl fmt::Display for StationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Card(fault) => write!(f, "the card is at fault: {fault}"),
+            Self::Send(error) => error.fmt(f),
+            Self::Gone(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for StationError {}
+
+#[derive(Debug)]
+enum Reach {
+    Own { card: Box<Card>, wire: Wire },
+    Served(Box<CardClient>),
+}
+
+/// A host with its card.
+#[derive(Debug)]
+pub struct Station {
+    host: Host,
+    window: SharedMemory,
+    memory: SharedMemory,
+    reach: Reach,
+    packet: Vec<u8>,
+    address: [u8; 6],
+    clock: Clock,
+    spin: Nanos,
+    tended_at: Instant,
+}
+
+impl Station {
+    /// A station whose card is at `place`. A card of this process has `address`. Whoever waits
+    /// spins for `spin` and then sleeps now and then.
+    ///
+    /// # Errors
+    /// When the card or the wire can't be used.
+    pub fn open(
+        place: &Place,
+        address: [u8; 6],
+        config: HostConfig,
+        spin: Nanos,
+    ) -> Result<Self, PlaceError> {
+        let clock = Clock::start();
+        let (reach, window, memory) = match place {
+            Place::Wire(url) => {
+                let wire = Wire::open(url).map_err(PlaceError::Wire)?;
+                let (window, _) = window().map_err(PlaceError::Server)?;
+                let (memory, _) =
+                    new_memory("farlane-niq-host", HOST_MEMORY_BYTES).map_err(PlaceError::Server)?;
+                (Reach::Own { card: Box::new(Card::new(address)), wire }, window, memory)
+            }
+            Place::Socket(path) => {
+                let (client, window, memory) =
+                    CardClient::connect(path, clock).map_err(PlaceError::Server)?;
+                (Reach::Served(Box::new(client)), window, memory)
+            }
+        };
+        let mut station = Self {
+            host: Host::new(config),
+            window,
+            memory,
+            reach,
+            packet: vec![0; ROOM],
+            address,
+            clock,
+            spin,
+            tended_at: Instant::ZERO,
+        };
+        station.begin().map_err(PlaceError::Server)?;
+        Ok(station)
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        for (register, value) in self.host.start(&mut self.memory).map_err(io::Error::other)? {
+            match &mut self.reach {
+                Reach::Own { card, .. } => {
+                    card.register_write(&mut self.window, register.into(), &value.to_le_bytes());
+                }
+                Reach::Served(client) => client.write(register, value)?,
+            }
+        }
+        if let Reach::Served(client) = &mut self.reach {
+            let low = client.read(registers::ADDRESS)?.to_le_bytes();
+            let high = client.read(registers::ADDRESS + 4)?.to_le_bytes();
+            self.address = [low[0], low[1], low[2], low[3], high[0], high[1]];
+        }
+        Ok(())
+    }
+
+    /// The card's address.
+    pub const fn address(&self) -> [u8; 6] {
+        self.address
+    }
+
+    /// The station's clock.
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Sends packets of up to so many bytes in a line, at most 60, and others by DMA.
+    pub fn set_inline_max(&mut self, bytes: usize) {
+        self.host.set_inline_max(bytes);
+    }
+
+    /// Whether the other end of the wire is there.
+    ///
+    /// # Errors
+    /// When the card or its wire is gone.
+    pub fn is_up(&mut self) -> Result<bool, StationError> {
+        self.tend()?;
+        match &mut self.reach {
+            Reach::Own { wire, .. } => Ok(wire.is_up()),
+            Reach::Served(client) => {
+                let status = client.read(registers::STATUS);
+                Ok(status.map_err(|error| StationError::Gone(error.to_string()))? & registers::LINK_UP != 0)
+            }
+        }
+    }
+
+    /// Looks whether what is behind the card is there.
+    fn tend(&mut self) -> Result<(), StationError> {
+        self.tended_at = self.clock.now();
+        match &mut self.reach {
+            Reach::Own { card, wire } => {
+                wire.tend(self.tended_at).map_err(|error| StationError::Gone(error.to_string()))?;
+                card.set_link(wire.is_up());
+                Ok(())
+            }
+            Reach::Served(client) if client.is_alive() => Ok(()),
+            Reach::Served(_) => {
+                Err(StationError::Gone("the process that serves the card is gone".to_owned()))
+            }
+        }
+    }
+
+    /// Sends a packet; returns false if there is no room for it now.
+    ///
+    /// # Errors
+    /// When the card is at fault, or no packet has such a length.
+    #[inline]
+    pub fn send(&mut self, packet: &[u8]) -> Result<bool, StationError> {
+        let sent = match self.host.send(&mut self.window, &mut self.memory, packet, false) {
+            Ok(_) => true,
+            Err(SendError::Full) => false,
+            Err(SendError::Fault(fault)) => return Err(StationError::Card(fault)),
+            Err(error) => return Err(StationError::Send(error)),
+        };
+        self.push();
+        Ok(sent)
+    }
+
+    /// Lets a card of this process send what waits in its window.
+    #[inline]
+    fn push(&mut self) {
+        let Reach::Own { card, wire } = &mut self.reach else { return };
+        while wire.has_room() {
+            let Some(length) = card.poll_transmit(&mut self.window, &mut self.memory, &mut self.packet)
+            else {
+                return;
+            };
+            wire.send(&self.packet[..length]);
+        }
+    }
+
+    /// Takes the next packet, if there is one, into the beginning of `packet`, which has room for
+    /// the largest.
+    ///
+    /// # Errors
+    /// When the card is at fault.
+    #[inline]
+    pub fn poll(&mut self, packet: &mut [u8]) -> Result<Option<Received>, StationError> {
+        if let Reach::Own { card, wire } = &mut self.reach {
+            if let Some(length) = wire.receive(&mut self.packet) {
+                card.receive(&mut self.window, &mut self.memory, &self.packet[..length]);
+            } else {
+                self.push();
+            }
+        }
+        self.host.receive(&mut self.window, &mut self.memory, packet).map_err(StationError::Card)
+    }
+
+    /// Waits for the next packet until `deadline`, or until `is_over` says that waiting is over.
+    ///
+    /// # Errors
+    /// When the card is at fault, or it or its wire is gone.
+    pub fn wait(
+        &mut self,
+        packet: &mut [u8],
+        deadline: Instant,
+        mut is_over: impl FnMut() -> bool,
+    ) -> Result<Option<Received>, StationError> {
+        let mut since = None;
+        loop {
+            for _ in 0..POLLS_A_LOOK {
+                if let Some(received) = self.poll(packet)? {
+                    return Ok(Some(received));
+                }
+                std::hint::spin_loop();
+            }
+            let now = self.clock.now();
+            if now >= deadline || is_over() {
+                return Ok(None);
+            }
+            if now - self.tended_at >= TEND_EVERY {
+                self.tend()?;
+            }
+            // Others may need the processor: the peer, on a small machine.
+            if now - *since.get_or_insert(now) < self.spin {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(NAP);
+            }
+        }
+    }
+}

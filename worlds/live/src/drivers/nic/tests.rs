@@ -1,0 +1,275 @@
+//! Stations over wires: packets of every length, peers that go, and peers that write nonsense.
+
+use std::thread;
+use std::time::Duration;
+
+use engine::{Nanos, Rng};
+use lines::MEMORY_BYTES;
+use niq::{HostConfig, PACKET_MAX, Path};
+
+use super::served::CardDriver;
+use super::station::{Place, Station, StationError};
+use super::wire::{Wire, WireUrl};
+use super::{floor, new_memory, shm};
+use crate::reactor::Reactor;
+use crate::sys::clock::Clock;
+use crate::sys::unix::{Connection, Listener};
+
+const SPIN: Nanos = Nanos::from_micros(50);
+const PATIENCE: Nanos = Nanos::from_secs(10);
+
+fn station(place: &Place, last: u8) -> Station {
+    let config = HostConfig { head: 20, ..HostConfig::default() };
+    Station::open(place, [2, 0, 0, 0, 0, last], config, SPIN).unwrap()
+}
+
+fn shm_wire(folder: &tempfile::TempDir) -> WireUrl {
+    WireUrl::Shm(folder.path().join("wire"))
+}
+
+/// Waits until both stations see each other.
+fn meet(stations: [&mut Station; 2]) {
+    let [near, far] = stations;
+    let start = near.clock().now();
+    // Each has to look, or the other sees nothing.
+    while !(near.is_up().unwrap() & far.is_up().unwrap()) {
+        assert!(near.clock().now() - start < PATIENCE, "they do not meet");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn packet(rng: &mut Rng, length: usize) -> Vec<u8> {
+    let random = std::iter::repeat_with(|| rng.next_u64().to_le_bytes()).flatten();
+    [0xff; 6].into_iter().chain(random).take(length).collect()
+}
+
+/// Sends packets of many lengths, by turns, and compares what comes.
+fn exchange(near: &mut Station, far: &mut Station) {
+    let mut rng = Rng::from_seed(7);
+    let mut bytes = vec![0; PACKET_MAX];
+    for length in [14, 59, 60, 61, 64, 240, 241, 300, 1500, 9000, PACKET_MAX, 60, 14] {
+        for inline_max in [60, 0] {
+            near.set_inline_max(inline_max);
+            let sent = packet(&mut rng, length);
+            assert!(near.send(&sent).unwrap());
+            let deadline = far.clock().now() + PATIENCE;
+            let received = far.wait(&mut bytes, deadline, || {
+                // A long packet may need its sender to go on with it.
+                let _ = near.poll(&mut [0; PACKET_MAX]);
+                false
+            });
+            let received = received.unwrap().unwrap_or_else(|| panic!("{length} B do not come"));
+            assert_eq!(bytes[..received.length], sent, "{length} B");
+            assert_eq!(received.path, if length <= 60 { Path::Inline } else { Path::Dma });
+        }
+    }
+}
+
+#[test]
+fn packets_of_every_length_pass_each_wire() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for url in [shm_wire(&folder), WireUrl::Udp(port)] {
+        let place = Place::Wire(url);
+        let (mut near, mut far) = (station(&place, 1), station(&place, 2));
+        meet([&mut near, &mut far]);
+        exchange(&mut near, &mut far);
+        exchange(&mut far, &mut near);
+    }
+}
+
+#[test]
+fn a_wire_that_is_full_makes_the_sender_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::Wire(shm_wire(&folder));
+    let (mut near, mut far) = (station(&place, 1), station(&place, 2));
+    meet([&mut near, &mut far]);
+    let mut rng = Rng::from_seed(1);
+    let mut sent = 0;
+    for _ in 0..3_000 {
+        sent += u32::from(near.send(&packet(&mut rng, 1500)).unwrap());
+    }
+    assert!(sent < 3_000, "nobody receives, so there is an end of the room");
+    let mut bytes = vec![0; PACKET_MAX];
+    let mut came = 0;
+    for _ in 0..20_000 {
+        if let Some(received) = far.poll(&mut bytes).unwrap() {
+            assert_eq!(received.length, 1500);
+            came += 1;
+        }
+        near.poll(&mut [0; PACKET_MAX]).unwrap();
+    }
+    assert_eq!(came, sent, "what was taken comes, and whole");
+    exchange(&mut near, &mut far);
+}
+
+#[test]
+fn a_peer_that_goes_is_missed_and_a_new_one_is_met() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::Wire(shm_wire(&folder));
+    let (mut first, mut second) = (station(&place, 1), station(&place, 2));
+    meet([&mut first, &mut second]);
+    drop(second);
+    assert!(!first.is_up().unwrap());
+    let mut third = station(&place, 3);
+    meet([&mut first, &mut third]);
+    exchange(&mut third, &mut first);
+    // The one that listened goes; the other listens in its place.
+    drop(first);
+    assert!(!third.is_up().unwrap());
+    let mut fourth = station(&place, 4);
+    meet([&mut third, &mut fourth]);
+    exchange(&mut third, &mut fourth);
+}
+
+#[test]
+fn a_third_end_is_turned_away_and_disturbs_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::Wire(shm_wire(&folder));
+    let (mut near, mut far) = (station(&place, 1), station(&place, 2));
+    meet([&mut near, &mut far]);
+    let mut third = station(&place, 3);
+    assert!(near.is_up().unwrap());
+    let start = third.clock().now();
+    while third.is_up().unwrap() {
+        assert!(third.clock().now() - start < PATIENCE, "the third is still there");
+        near.is_up().unwrap();
+    }
+    exchange(&mut near, &mut far);
+}
+
+/// A peer that has the memory writes anything anywhere, over many seeds.
+#[test]
+fn a_peer_that_scribbles_is_lost_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = shm_wire(&folder);
+    let WireUrl::Shm(path) = &url else { panic!() };
+    let mut near = station(&Place::Wire(url.clone()), 1);
+    let mut bytes = vec![0; PACKET_MAX];
+    let mut rng = Rng::from_seed(3);
+    let mut lost = 0;
+    for seed in 0..60 {
+        let (memory, file) = new_memory("scribbles", MEMORY_BYTES).unwrap();
+        let mut peer = Connection::connect(path).unwrap();
+        peer.send(shm::GREETING.to_vec().into(), vec![file]).unwrap();
+        peer.flush().unwrap();
+        let start = near.clock().now();
+        while !near.is_up().unwrap() {
+            assert!(near.clock().now() - start < PATIENCE, "seed {seed}: they do not meet");
+        }
+        for _ in 0..200 {
+            let place = match rng.below(3) {
+                0 => 4096 + rng.below(4 * 64),
+                1 => rng.below(64),
+                _ => rng.below(MEMORY_BYTES as u64 - 8),
+            } & !7;
+            memory.write(place, &rng.next_u64().to_le_bytes()).unwrap();
+            near.poll(&mut bytes).unwrap();
+            near.send(&packet(&mut rng, 100)).unwrap();
+        }
+        lost += u32::from(!near.is_up().unwrap());
+        drop(peer);
+        near.is_up().unwrap();
+    }
+    assert!(lost > 20, "{lost} of 60 peers were found out");
+    let mut far = station(&Place::Wire(url), 2);
+    meet([&mut near, &mut far]);
+    exchange(&mut far, &mut near);
+}
+
+#[test]
+fn a_peer_that_greets_with_nonsense_is_turned_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = shm_wire(&folder);
+    let WireUrl::Shm(path) = &url else { panic!() };
+    let mut near = station(&Place::Wire(url.clone()), 1);
+    for greeting in [&b"GET / HTTP/1.0\r\n"[..], shm::GREETING] {
+        // The right greeting comes without memory.
+        let mut peer = Connection::connect(path).unwrap();
+        peer.send(greeting.to_vec().into(), Vec::new()).unwrap();
+        peer.flush().unwrap();
+        let start = near.clock().now();
+        while !peer.is_closed_by_peer() {
+            assert!(!near.is_up().unwrap());
+            assert!(near.clock().now() - start < PATIENCE, "it is still there");
+        }
+    }
+    let mut far = station(&Place::Wire(url), 2);
+    meet([&mut near, &mut far]);
+}
+
+#[test]
+fn strangers_on_a_wire_of_udp_are_not_heard() {
+    let address = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = Place::Wire(WireUrl::Udp(address));
+    let (mut near, mut far) = (station(&place, 1), station(&place, 2));
+    meet([&mut near, &mut far]);
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        stranger.send_to(&[0xff; 60], address).unwrap();
+    }
+    exchange(&mut far, &mut near);
+    let mut bytes = vec![0; PACKET_MAX];
+    assert!(near.poll(&mut bytes).unwrap().is_none());
+}
+
+/// Serves a card until its client has gone.
+#[test]
+fn a_served_card_is_used_through_its_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = shm_wire(&folder);
+    let socket = folder.path().join("card");
+    let listener = Listener::bind(&socket).unwrap();
+    let clock = Clock::start();
+    let mut reactor = Reactor::new(clock, Nanos::from_micros(200)).unwrap();
+    let stop = reactor.stop();
+    let served_url = url.clone();
+    let server = thread::spawn(move || {
+        let wire = Wire::open(&served_url).unwrap();
+        let mut told = Vec::new();
+        let address = [2, 0, 0, 0, 0, 9];
+        let mut driver =
+            CardDriver::new(listener, wire, address, |event| told.push(format!("{event:?}"))).unwrap();
+        reactor.run(&mut driver).unwrap();
+        drop(driver);
+        told
+    });
+    let mut far = station(&Place::Wire(url), 2);
+    for round in 0..2 {
+        let mut near = station(&Place::Socket(socket.clone()), 1);
+        assert_eq!(near.address(), [2, 0, 0, 0, 0, 9], "round {round}");
+        meet([&mut near, &mut far]);
+        exchange(&mut near, &mut far);
+        exchange(&mut far, &mut near);
+    }
+    let mut near = station(&Place::Socket(socket), 1);
+    stop.ask();
+    let told = server.join().unwrap();
+    let start = near.clock().now();
+    let gone = loop {
+        match near.is_up() {
+            Err(gone) => break gone,
+            Ok(_) => assert!(near.clock().now() - start < PATIENCE, "the server is still there"),
+        }
+    };
+    assert!(matches!(gone, StationError::Gone(_)), "{gone}");
+    let count = |what: &str| told.iter().filter(|one| one.starts_with(what)).count();
+    assert_eq!((count("Client"), count("Link(true)")), (3, 1), "{told:?}");
+    assert_eq!(count("Fault"), 0, "{told:?}");
+}
+
+#[test]
+fn the_floors_are_measured() {
+    assert_eq!(floor::crossings(100).unwrap().len(), 100);
+    assert_eq!(floor::kernel_udp(60, 100).unwrap().len(), 100);
+}
+
+#[test]
+fn places_are_read_as_they_are_written() {
+    for text in ["vfio-user:/run/card", "shm:/run/wire", "udp:127.0.0.1:4440", "udp:[::1]:4440"] {
+        assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+    }
+    for text in ["shm:", "udp:nowhere", "eth:lo", "vfio-user:", "tcp://a:1", ""] {
+        assert!(text.parse::<Place>().is_err(), "{text}");
+    }
+}

@@ -1,0 +1,142 @@
+//! What is between two cards: shared memory of one machine, or UDP.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use engine::Instant;
+
+use super::shm::Shm;
+use super::udp::Udp;
+use crate::sys::unix::BindError;
+
+/// Where a wire is. Both ends name the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WireUrl {
+    /// Memory that two processes of this machine share; they meet at this Unix socket.
+    Shm(PathBuf),
+    /// UDP. The end whose address this is waits for the other.
+    Udp(SocketAddr),
+}
+
+impl FromStr for WireUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("shm", path)) if !path.is_empty() => Ok(Self::Shm(path.into())),
+            Some(("udp", address)) => {
+                let wrong = |_| format!("{address:?} is no address; expected one such as udp:127.0.0.1:4440");
+                address.parse().map(Self::Udp).map_err(wrong)
+            }
+            _ => Err("expected a wire: shm:PATH or udp:ADDRESS:PORT".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for WireUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shm(path) => write!(f, "shm:{}", path.display()),
+            Self::Udp(address) => write!(f, "udp:{address}"),
+        }
+    }
+}
+
+/// Why a wire can't be used.
+#[derive(Debug)]
+pub enum WireError {
+    /// The socket at which two processes meet can't be made.
+    Bind(BindError),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+impl From<io::Error> for WireError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// One end of a wire. Its calls never block.
+#[derive(Debug)]
+pub struct Wire(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Shm(Box<Shm>),
+    Udp(Udp),
+}
+
+impl Wire {
+    /// An end of the wire at `url`, whose other end may come later.
+    ///
+    /// # Errors
+    /// When the place can't be used.
+    pub fn open(url: &WireUrl) -> Result<Self, WireError> {
+        Ok(Self(match url {
+            WireUrl::Shm(path) => Kind::Shm(Box::new(Shm::open(path.clone())?)),
+            WireUrl::Udp(address) => Kind::Udp(Udp::open(*address)?),
+        }))
+    }
+
+    /// Whether the other end is there.
+    pub const fn is_up(&self) -> bool {
+        match &self.0 {
+            Kind::Shm(shm) => shm.is_up(),
+            Kind::Udp(udp) => udp.is_up(),
+        }
+    }
+
+    /// Looks whether the other end has come or gone. Costs system calls: call it now and then.
+    ///
+    /// # Errors
+    /// When the place can't be used any more.
+    pub fn tend(&mut self, now: Instant) -> Result<(), WireError> {
+        match &mut self.0 {
+            Kind::Shm(shm) => shm.tend(now),
+            Kind::Udp(udp) => Ok(udp.tend(now)?),
+        }
+    }
+
+    /// Whether there is room for a packet. Nothing may be sent while there is none.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        match &mut self.0 {
+            Kind::Shm(shm) => shm.has_room(),
+            Kind::Udp(_) => true,
+        }
+    }
+
+    /// Sends a packet.
+    #[inline]
+    pub fn send(&mut self, packet: &[u8]) {
+        match &mut self.0 {
+            Kind::Shm(shm) => shm.send(packet),
+            Kind::Udp(udp) => udp.send(packet),
+        }
+    }
+
+    /// Takes the next packet, into the beginning of `packet`, which has room for the largest;
+    /// returns its length.
+    #[inline]
+    pub fn receive(&mut self, packet: &mut [u8]) -> Option<usize> {
+        match &mut self.0 {
+            Kind::Shm(shm) => shm.receive(packet),
+            Kind::Udp(udp) => udp.receive(packet),
+        }
+    }
+}
