@@ -17,6 +17,7 @@ pub mod marks;
 pub mod media;
 mod modelled;
 pub mod models;
+pub mod nic;
 mod node;
 pub mod processor;
 pub mod rdma;

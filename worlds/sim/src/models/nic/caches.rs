@@ -1,0 +1,69 @@
+//! What a card's read of host memory meets in the caches, and how the card measures it.
+//!
+//! The card counts cycles of its clock of 4 ns, so each published figure is a multiple of 4. Two
+//! clocks meet twice: where the count begins and ends, and where requests enter the host. Together
+//! they spread an exact time over three counts.
+
+use engine::{Nanos, Rng};
+
+use super::{FEMTOS, Parameters};
+
+/// A cycle of the card's clock in picoseconds.
+const TICK: u64 = 4_000;
+/// One read in so many meets another transaction in the host. With the waits, from the maxima of
+/// `cpu_idle` and `cpu_read`.
+const MEETS_ONE_IN: u64 = 1_000;
+/// How long it then waits: for any transaction, and for a processor's own fetch of the line, in
+/// picoseconds.
+const WAIT_IDLE: u64 = 4_000;
+const WAIT_READ: u64 = 12_000;
+/// A line that a processor owns is answered by its cache, which is nearer than memory by so many
+/// picoseconds. From the mean of `cpu_write`.
+const OWNED_EARLIER: u64 = 26_500;
+/// The processor stores into it without a pause; between two stores the line is given away. Time of
+/// a store and its hand-over in picoseconds, from the deviation of `cpu_write`.
+const STORE_PERIOD: u64 = 29_000;
+
+/// The state of the line that a card reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheLine {
+    /// No processor uses it.
+    Idle,
+    /// A processor reads it all the time.
+    Read,
+    /// A processor writes it all the time, or has just written it, and owns it.
+    Written,
+}
+
+impl CacheLine {
+    /// How much later than an idle line it is answered on average, in femtoseconds.
+    pub(super) const fn mean_femtos(self) -> i64 {
+        match self {
+            Self::Idle | Self::Read => 0,
+            Self::Written => STORE_PERIOD.cast_signed() / 2 * 1_000 - OWNED_EARLIER.cast_signed() * 1_000,
+        }
+    }
+
+    /// How long a read takes beyond that of an idle line, in picoseconds, and before which time it
+    /// counts from.
+    fn sample(self, rng: &mut Rng) -> (u64, u64) {
+        match self {
+            Self::Idle => (u64::from(rng.one_in(MEETS_ONE_IN)) * WAIT_IDLE, 0),
+            Self::Read => (u64::from(rng.one_in(MEETS_ONE_IN)) * WAIT_READ, 0),
+            Self::Written => (rng.below(STORE_PERIOD), OWNED_EARLIER),
+        }
+    }
+}
+
+/// A read of 4 bytes of host memory as the card counts it: whole cycles, in nanoseconds.
+pub fn read_ticks(parameters: &Parameters, line: CacheLine, rng: &mut Rng) -> Nanos {
+    let idle = parameters.read * FEMTOS + parameters.passing(24, 0) + parameters.passing(20, 4);
+    let (later, earlier) = line.sample(rng);
+    // The request enters the host with its clock, up to a cycle late; the fixed time has half of
+    // it.
+    let crossing = rng.below(TICK);
+    let length = idle / 1_000 + later + crossing - earlier - TICK / 2;
+    // The count begins anywhere in a cycle.
+    let begin = rng.below(TICK);
+    Nanos::new((begin + length) / TICK * TICK / 1_000)
+}
