@@ -15,6 +15,7 @@ mod args;
 mod capture;
 mod columns;
 mod commands;
+mod config_file;
 mod distribution;
 mod drawing;
 mod error;
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use args::{Cli, Command};
+use args::{Cli, Command, LogForm};
 
 /// Makes every option that takes values accept a negative number, which the option's parser then
 /// refuses with a reason.
@@ -41,12 +42,26 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(takes).mut_subcommands(with_negative_numbers)
 }
 
+/// The command line that the program understands.
+fn command_line() -> clap::Command {
+    with_negative_numbers(config_file::add_to(Cli::command()))
+}
+
 fn main() -> ExitCode {
     // Otherwise the error for `--offset -1` asks whether `-1` is an option, instead of saying what
     // an offset is.
-    let matches = with_negative_numbers(Cli::command())
-        .try_get_matches()
-        .unwrap_or_else(|error| failure::refuse(&error));
+    let root = command_line();
+    let line = match config_file::expand(&root, std::env::args_os().collect()) {
+        Ok(line) => line,
+        Err(error) => return failure::end(&error, LogForm::Text),
+    };
+    let matches = match root.try_get_matches_from(&line.words) {
+        Ok(matches) => matches,
+        Err(error) => match line.blame(&error) {
+            Some(error) => return failure::end(&error, LogForm::Text),
+            None => failure::refuse(&error),
+        },
+    };
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| failure::refuse(&error));
     // The subcommand's arguments, in the order in which they were given.
     let given = matches.subcommand().map_or(&matches, |(_, given)| given);
@@ -84,6 +99,8 @@ fn run(command: Command, given: &clap::ArgMatches) -> Result<(), error::Error> {
         Command::Key(action) => commands::key::run(&action),
         Command::Status(args) => commands::status::run(&args),
         Command::List(args) => commands::list::run(&args),
+        Command::Top(args) => commands::top::run(&args),
+        Command::Check(args) => commands::check::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Trace(action) => commands::trace::run(&action),

@@ -207,6 +207,8 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
     let kinds: BTreeSet<_> = found.iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["attach", "device", "export", "target"].into());
     found.iter().for_each(|one| used.holds("status", one));
+    used.holds("top", &lines(&["top", "--every", "50ms"], folder)[0]);
+    used.prints("check", &["check", link.to_str().unwrap()]);
     used.holds("list", &lines(&["list"], folder)[0]);
     used.holds("target-status", &lines(&["target", "status"], folder)[0]);
     used.holds("target-resize", &lines(&["target", "resize", "--nsid", "1", "--size", "8MiB"], folder)[0]);

@@ -2,6 +2,7 @@
 
 mod backing;
 mod bench;
+mod check_file;
 mod completion_timeout;
 mod config_cache;
 mod demo;
@@ -14,6 +15,7 @@ mod floor_server;
 mod guest;
 mod log;
 mod lookahead;
+mod lspci;
 mod manual;
 mod measure;
 mod memory_buffer;
@@ -36,6 +38,7 @@ mod sim;
 mod spread;
 mod status;
 mod target;
+mod top;
 mod trace;
 mod transport;
 mod trust;
@@ -47,7 +50,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Parser, Subcommand};
-use live::drivers::controller::{FarUrl, Url};
+use live::drivers::controller::Url;
 use live::sys::vfio::PciAddress;
 
 use crate::commands::discover::DiscoverArgs;
@@ -57,6 +60,7 @@ pub(crate) use backing::{
     FarSpec, FormatSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec, check_ram, format_text,
 };
 pub(crate) use bench::{BenchArgs, Workload};
+pub(crate) use check_file::CheckFileArgs;
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
 pub(crate) use demo::{Carrier, DemoArgs};
 pub(crate) use dma::{Dma, Reach};
@@ -68,6 +72,7 @@ pub(crate) use floor_server::FloorServerArgs;
 pub(crate) use guest::{AttachArgs, DeviceArgs, Socket};
 pub(crate) use log::LogForm;
 pub(crate) use lookahead::{Ahead, FarReads, Lookahead};
+pub(crate) use lspci::LspciArgs;
 pub(crate) use manual::{CompletionsArgs, ManArgs};
 pub(crate) use measure::{Direction, MeasureArgs, ReportForm};
 pub(crate) use memory_buffer::MemoryBuffer;
@@ -99,6 +104,7 @@ pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{AccessState, HostSpec, OfferArgs, TargetAction};
+pub(crate) use top::TopArgs;
 pub(crate) use trace::{
     CaptureArgs, ChainArgs, CompareArgs, DissectorArgs, Form, Level, Out, ShowArgs, TraceAction,
     TraceExportArgs,
@@ -219,6 +225,15 @@ pub(crate) enum Command {
     /// List the running farlane daemons of this user, with what they offer and their sockets
     #[command(after_help = status::LIST_EXAMPLE)]
     List(ListArgs),
+    /// Show what far ends, namespaces and hosts of this user's daemons do right now.
+    ///
+    /// The keys f, n and h choose a view, q ends
+    #[command(after_help = top::EXAMPLES)]
+    Top(TopArgs),
+    /// Check files without using them: what a target offers, options of daemons, models of networks
+    /// and scenarios
+    #[command(after_help = check_file::EXAMPLES)]
+    Check(CheckFileArgs),
     /// Look at what this machine has and lacks for each command, and say what to do about it.
     ///
     /// The command ends with status 1 if something is missing for a PURPOSE that is named
@@ -464,29 +479,6 @@ pub(crate) struct Target {
 pub(crate) struct TargetArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LspciArgs {
-    /// The far ends, each behind one downstream port: tcp://HOST:PORT,
-    /// quic://HOST:PORT?key=FINGERPRINT or shm:PATH
-    #[arg(value_name = "URL", required = true)]
-    pub(crate) urls: Vec<FarUrl>,
-    /// Draw the tree of buses
-    #[arg(short = 't', long)]
-    pub(crate) tree: bool,
-    /// Show more details of each function
-    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
-    /// Give up if the far end is not there, or not back after a loss, within this time
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
-    pub(crate) timeout: Duration,
-    #[command(flatten)]
-    pub(crate) config_cache: ConfigCacheOption,
-    #[command(flatten)]
-    pub(crate) transport: Transport,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -1,13 +1,11 @@
 //! `farlane completions`: what a shell needs to complete the command line.
 
-use clap::CommandFactory;
-
-use crate::args::{Cli, CompletionsArgs};
+use crate::args::CompletionsArgs;
 use crate::commands::print;
 use crate::error::Error;
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Error> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "farlane", &mut script);
+    clap_complete::generate(args.shell, &mut crate::command_line(), "farlane", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

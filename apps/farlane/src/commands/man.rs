@@ -4,17 +4,17 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::args::{Cli, ManArgs};
+use crate::args::ManArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::exit::Exit;
 
 pub(crate) fn run(args: &ManArgs) -> Result<(), Error> {
-    let mut root = Cli::command();
+    let mut root = crate::command_line();
     root.build();
     let Some(folder) = &args.to else {
         let command = find(&root, &args.command)?;

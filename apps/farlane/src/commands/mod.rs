@@ -1,7 +1,9 @@
 //! The subcommands, each in a module of its own.
 
+mod activity;
 pub(crate) mod attach;
 pub(crate) mod bench;
+pub(crate) mod check;
 pub(crate) mod completions;
 mod control;
 pub(crate) mod copy;
@@ -32,6 +34,7 @@ pub(crate) mod sim;
 pub(crate) mod smart_log;
 pub(crate) mod status;
 pub(crate) mod target;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod tsn;
 

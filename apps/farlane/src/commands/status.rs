@@ -5,7 +5,7 @@ use std::path::Path;
 use engine::Instant;
 use live::drivers::far::{self, Backing, FarDriver};
 use live::drivers::guest::{self, GuestDriver};
-use nvme_pcie::controller;
+use nvme_pcie::controller::Controller;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tunnel::Fingerprint;
@@ -13,7 +13,7 @@ use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
 
 use crate::args::{Ahead, Carried, ConfigCacheCounters, FarReads, Reach, StatusArgs};
-use crate::commands::{control, print, print_json};
+use crate::commands::{activity, control, print, print_json};
 use crate::error::Error;
 
 /// What an end of a tunnel may be asked. A target understands it too.
@@ -89,7 +89,7 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
 pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     now: Instant,
     driver: &FarDriver<F, B>,
-    controller: Option<controller::Statistics>,
+    controller: Option<&Controller>,
 ) -> Value {
     let downstream = driver.far().downstream();
     json!({
@@ -98,7 +98,8 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         "host": downstream.owner().map(|key| host(driver, key)),
         "link": link(now, downstream.session()),
         "connections": Carried::by(downstream.strands()),
-        "commands": controller.map(|of| of.commands),
+        "commands": controller.map(|of| of.statistics().commands),
+        "activity": controller.map(|of| activity::of_namespaces(of.tallies())),
         "far_reads": FarReads::from(downstream.store().tally()),
     })
 }

@@ -49,6 +49,7 @@ impl Error {
             }
             | Self::OneDevice { .. }
             | Self::Config { .. }
+            | Self::Options { .. }
             | Self::Simulation(_)
             | Self::Link { .. }
             | Self::Connect { .. }

@@ -318,6 +318,12 @@ pub(crate) enum Error {
     #[diagnostic(help("docs/target.md shows a whole file"))]
     Config { path: PathBuf, why: String },
 
+    #[error("{}: line {line}, column {column}: {why}", path.display())]
+    #[diagnostic(help(
+        "the keys of a table are the long options that its command has in --help; docs/config.md shows a file"
+    ))]
+    Options { path: PathBuf, line: usize, column: usize, why: String },
+
     #[error("{}: {why}", path.display())]
     #[diagnostic(help("docs/emulate.md shows every key; latency and rate are enough for a beginning"))]
     Link { path: PathBuf, why: String },

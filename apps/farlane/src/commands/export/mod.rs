@@ -61,7 +61,7 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
         stores.extend(store);
     }
     let of_far = |driver: &FarDriver<fn(Event)>| {
-        status::of_far(clock.now(), driver, Some(driver.far().function().controller().statistics()))
+        status::of_far(clock.now(), driver, Some(driver.far().function().controller()))
     };
     let drivers: Several<_> = drivers.into_iter().collect();
     let (hirer, jobs) = jobs(reactor.stop());

@@ -24,6 +24,11 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     }
 }
 
+/// Checks the scenario at `path` without playing it.
+pub(crate) fn check(path: &Path) -> Result<(), Error> {
+    read_scenario(path).map(drop)
+}
+
 /// The text of the file at `path`.
 fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })

@@ -37,6 +37,11 @@ pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
     }
 }
 
+/// Checks the file at `path` without offering anything.
+pub(crate) fn check(path: &Path) -> Result<(), Error> {
+    config::read(path)?.check()
+}
+
 fn offer(args: OfferArgs) -> Result<(), Error> {
     let mut offer = match &args.config {
         Some(path) => config::read(path)?,

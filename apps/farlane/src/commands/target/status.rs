@@ -6,6 +6,8 @@ use live::drivers::fabrics::target::TargetDriver;
 use nvme_fabrics::target::{Subsystem, SubsystemKey};
 use serde_json::{Value, json};
 
+use crate::commands::activity;
+
 pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Value {
     let target = driver.target();
     let associations = target.status();
@@ -24,6 +26,7 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
             "nqn": one.name.as_str(),
             "hosts": hosts,
             "namespaces": namespaces,
+            "activity": target.subsystem(one.key).map(|core| activity::of_namespaces(core.tallies())),
             "controllers": controllers(&associations, Some(one.key)),
         })
     };
@@ -71,6 +74,7 @@ fn controllers(associations: &[AssociationStatus], of: Option<SubsystemKey>) -> 
             "host_id": one.host_id.to_string(),
             "ready": one.is_ready,
             "memory_bytes": one.memory,
+            "activity": one.tally.as_ref().map(activity::of_host),
             "keep_alive_ms": one.keep_alive.map(|timeout| timeout.get() / 1_000_000),
             "queues": one.connections.iter().map(queue).collect::<Vec<_>>(),
         })

@@ -1,0 +1,20 @@
+//! The options of `farlane check`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Output;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane check /etc/farlane/target/disk.toml
+  farlane check box.toml link.toml scenario.toml --json";
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckFileArgs {
+    /// The files: what a target offers, options of daemons, models of networks, or scenarios
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}

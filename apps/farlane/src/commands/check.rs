@@ -1,0 +1,45 @@
+//! `farlane check`: whether files can be used, without using them.
+
+use std::path::Path;
+
+use scenarios::file::link::Link;
+use serde_json::json;
+
+use super::{print, print_json, sim, target};
+use crate::args::CheckFileArgs;
+use crate::config_file;
+use crate::error::Error;
+
+pub(crate) fn run(args: &CheckFileArgs) -> Result<(), Error> {
+    let mut good = Vec::new();
+    for path in &args.files {
+        let what = check(path)?;
+        if !args.output.json {
+            print(&format!("{}: {what}: good\n", path.display()))?;
+        }
+        good.push(json!({ "path": path, "what": what }));
+    }
+    if args.output.json { print_json(&json!({ "files": good })) } else { Ok(()) }
+}
+
+/// Checks a file, and says what it is.
+fn check(path: &Path) -> Result<String, Error> {
+    let commands = config_file::commands_in(path)?;
+    if !commands.is_empty() {
+        let root = crate::command_line();
+        commands.iter().try_for_each(|name| config_file::check(&root, path, name))?;
+        return Ok(format!("options of farlane {}", commands.join(", ")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
+    let has = |key: &str| text.parse::<toml::Table>().is_ok_and(|table| table.contains_key(key));
+    if has("link") && !has("task") {
+        Link::parse(&text).map_err(|why| Error::Link { path: path.to_owned(), why })?;
+        return Ok("a model of a network".to_owned());
+    }
+    if has("task") {
+        sim::check(path)?;
+        return Ok("a scenario".to_owned());
+    }
+    target::check(path)?;
+    Ok("what a target offers".to_owned())
+}

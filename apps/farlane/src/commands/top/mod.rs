@@ -1,0 +1,57 @@
+//! `farlane top`: what far ends, namespaces and hosts do right now.
+
+mod figures;
+mod screen;
+
+use std::io::IsTerminal;
+
+use serde_json::{Map, Value, json};
+
+use super::{print, print_json};
+use crate::args::TopArgs;
+use crate::error::Error;
+use figures::{Look, View, rows};
+
+pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
+    if !args.once && !args.output.json && std::io::stdout().is_terminal() {
+        return screen::show(args.every).map_err(Error::Output);
+    }
+    let before = Look::now();
+    std::thread::sleep(args.every);
+    let after = Look::now();
+    if args.output.json {
+        let one =
+            |view: View| (view.title().replace(' ', "_"), json!(objects(view, &rows(view, &before, &after))));
+        return print_json(&View::ALL.into_iter().map(one).collect::<Map<_, _>>());
+    }
+    let one = |view: View| plain(view, &rows(view, &before, &after));
+    print(&View::ALL.map(one).join("\n"))
+}
+
+/// Rows as objects, with the columns' heads as names.
+fn objects(view: View, rows: &[Vec<String>]) -> Vec<Value> {
+    let name = |head: &str| head.to_lowercase().replace([' ', '/'], "_");
+    let of = |row: &Vec<String>| -> Value {
+        view.head()
+            .iter()
+            .zip(row)
+            .map(|(head, cell)| (name(head), json!(cell)))
+            .collect::<Map<_, _>>()
+            .into()
+    };
+    rows.iter().map(of).collect()
+}
+
+/// A view as a table of text.
+fn plain(view: View, rows: &[Vec<String>]) -> String {
+    let head: Vec<String> = view.head().iter().map(|&head| head.to_owned()).collect();
+    let all: Vec<_> = std::iter::once(&head).chain(rows).collect();
+    let width = |column: usize| all.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    let mut text = format!("{} ({})\n", view.title(), rows.len());
+    for row in all {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        text += &format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+    text
+}
