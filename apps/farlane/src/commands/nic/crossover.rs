@@ -75,21 +75,24 @@ fn compared(sizes: &[Latency]) -> Option<(Nanos, Nanos)> {
     Some((inline.one_way_ns.median(), dma.one_way_ns.median()))
 }
 
-/// How many packets took how long, up to the 99th percentile.
+/// How many packets took how long, up to the 99th percentile or twice the median. Beyond these are
+/// the pauses of a machine that had something else to do.
 fn histogram(latency: &Latency) -> String {
     let times = &latency.one_way_ns;
-    let (least, most) = (times.min().get(), times.quantile(0.99).get());
+    let (least, most) = (times.min().get(), times.quantile(0.99).min(times.median() * 2).get());
     let step = ((most - least.min(most)) / BARS).max(1);
     let counts: Vec<u64> = (0..=BARS)
         .map(|index| times.count_between(least + index * step, least + (index + 1) * step))
         .collect();
     let highest = counts.iter().copied().max().unwrap_or(1).max(1);
+    let longer = times.count().saturating_sub(counts.iter().sum());
     let mut text = String::new();
     for (index, count) in (0..).zip(counts) {
         let columns = usize::try_from((count * WIDTH).div_ceil(highest)).unwrap_or(0);
         let from = Nanos::new(least + index * step);
         let _ = writeln!(text, "  {:>10}  {:<40} {count}", from.to_string(), "█".repeat(columns));
     }
+    let _ = writeln!(text, "  {:>10}  {:<40} {longer}", "longer", "");
     text
 }
 
