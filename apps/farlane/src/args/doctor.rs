@@ -30,8 +30,8 @@ pub(crate) enum Purpose {
     Time,
     /// Put a modelled network between interfaces: emulate --interface
     Emulate,
-    /// Use a far SSD as a block device of this kernel
-    Connect,
+    /// Have this kernel use a target, by nvme connect
+    Initiator,
     /// Use RDMA with a card: programs beside Farlane, which needs none
     Rdma,
 }

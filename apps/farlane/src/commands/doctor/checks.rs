@@ -38,7 +38,7 @@ pub(super) fn of(machine: &Machine, purpose: Purpose) -> Vec<Finding> {
         Purpose::Record => vec![packets(machine), datagrams(machine)],
         Purpose::Time => vec![hardware_clocks(machine), synchronised(machine)],
         Purpose::Emulate => vec![tun(machine), network_rights(machine)],
-        Purpose::Connect => vec![initiator(machine), ublk(machine)],
+        Purpose::Initiator => vec![initiator(machine)],
         Purpose::Rdma => vec![rdma(machine)],
     }
 }
@@ -391,13 +391,6 @@ fn initiator(machine: &Machine) -> Finding {
             "this kernel has none",
             "install a kernel with CONFIG_NVME_TCP, such as a distribution's",
         ),
-    }
-}
-
-fn ublk(machine: &Machine) -> Finding {
-    match machine.has("/dev/ublk-control") {
-        true => Finding::ok("ublk", "/dev/ublk-control"),
-        false => Finding::ok("ublk", "none; the NVMe/TCP initiator does"),
     }
 }
 

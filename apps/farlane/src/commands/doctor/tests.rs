@@ -108,6 +108,6 @@ fn settings_of_the_kernel_are_judged_by_their_values() {
     assert_eq!(states(&machine, Purpose::Record)[0], ("CAP_NET_RAW", State::Ok));
     assert_eq!(states(&machine, Purpose::Emulate)[1], ("CAP_NET_ADMIN", State::Ok));
     assert_eq!(states(&machine, Purpose::Latency)[1], ("processor governor", State::Weak));
-    let examined = examine(&machine, &[Purpose::Connect]);
+    let examined = examine(&machine, &[Purpose::Initiator]);
     assert_eq!(all(&examined).next().unwrap().remedy.as_deref(), Some("modprobe nvme-tcp"));
 }
