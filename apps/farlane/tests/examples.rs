@@ -72,3 +72,16 @@ fn a_link_is_the_same_every_time() {
     assert!(first.starts_with("1000 round trips of 64 B in ") && first.contains("median "), "{first}");
     assert_eq!(first, run());
 }
+
+#[test]
+fn two_processes_exchange_a_packet_through_their_cards() {
+    let directory = tempfile::tempdir().unwrap();
+    let wire = directory.path().join("wire");
+    let mut waits = example("nic_packets");
+    let waits = waits.arg(&wire).arg("wait").stdout(Stdio::piped()).spawn().unwrap();
+    let sent = example("nic_packets").arg(&wire).arg("send").output().unwrap();
+    let said = String::from_utf8(sent.stdout).unwrap();
+    assert!(sent.status.success() && said.starts_with("hello came back after"), "{said}");
+    let waited = waits.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(waited.stdout).unwrap(), "hello came and went back\n");
+}
