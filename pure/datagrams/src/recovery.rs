@@ -18,8 +18,10 @@ const ROUND_TRIP_FIRST: Nanos = Nanos::from_millis(100);
 pub(crate) const ACK_DELAY: Nanos = Nanos::from_millis(1);
 /// The longest pause between probes.
 const PROBE_MAX: Nanos = Nanos::from_secs(1);
-/// After this many probes in a row without an answer, the path is taken for changed.
-pub(crate) const PROBES_OUTAGE: u32 = 3;
+/// After this many probes in a row without an answer, the path is taken for changed. Where a round
+/// trip takes no time, they span 100 ms: an end that a busy machine has stopped for a few
+/// milliseconds is no other path.
+pub(crate) const PROBES_OUTAGE: u32 = 6;
 
 /// A packet that wants an acknowledgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
