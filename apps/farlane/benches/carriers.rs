@@ -18,8 +18,8 @@ use serde_json::Value;
 use support::{farlane, median};
 
 const RUNS: usize = 3;
-/// Round trips of a cache line, and copies, in one measurement; and in one of the parts of which the
-/// median counts.
+/// Round trips of a cache line, and copies, in one measurement; and in one of the parts of which
+/// the median counts.
 const ROUNDS: u64 = 200_000;
 const PART: u64 = 1000;
 /// The bytes of a copy.
