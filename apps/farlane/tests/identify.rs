@@ -169,7 +169,7 @@ fn something_else_on_the_port_is_told_in_time() {
 fn a_url_that_is_none_is_explained() {
     for (url, complaint) in [
         ("127.0.0.1:4430", "no scheme; expected tcp://HOST:PORT"),
-        ("udp://127.0.0.1:4430", "the scheme 'udp' is not one of: tcp"),
+        ("sctp://127.0.0.1:4430", "the scheme 'sctp' is not one of: tcp"),
         ("tcp://127.0.0.1", "is not HOST:PORT"),
     ] {
         let errors = fail(&["identify", url]);

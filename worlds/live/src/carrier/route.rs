@@ -111,12 +111,14 @@ impl FromStr for Name {
         if let Some(rest) = text.strip_prefix(UDP) {
             return match Self::of(rest, Way::Udp) {
                 Ok(Self { pin: Some(_), .. }) => Err(format!("{UDP} proves no key; {QUIC} does")),
-                result => result.map_err(|error| format!("{error}; {UDP}HOST:PORT")),
+                result => result.map_err(|error| format!("{error}; expected {UDP}HOST:PORT")),
             };
         }
         match text.strip_prefix(QUIC) {
             None => Self::tcp(text),
-            Some(rest) => Self::of(rest, Way::Quic).map_err(|error| format!("{error}; {QUIC}HOST:PORT")),
+            Some(rest) => {
+                Self::of(rest, Way::Quic).map_err(|error| format!("{error}; expected {QUIC}HOST:PORT"))
+            }
         }
     }
 }

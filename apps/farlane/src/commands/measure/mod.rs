@@ -51,7 +51,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     }
     let bar = match args.output.json {
         true => ProgressBar::hidden(),
-        false => ProgressBar::new((points.len() * subjects.len()) as u64 * TURNS),
+        false => ProgressBar::new((points.len() * subjects.len()) as u64 * millis(args.time.into())),
     };
     let mut measured = Vec::new();
     let mut interrupted = false;
@@ -68,12 +68,13 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     bar.finish_and_clear();
     let devices = devices(args, subjects, interrupted)?;
     let report = Report::new(args, devices, measured, interrupted);
-    for (path, form) in &args.to {
-        write(&report, path, *form)?;
-    }
+    // A file that can't be written costs nothing of what was measured.
     match args.output.json {
         true => print_json(&report.json())?,
         false => print(&report.text())?,
+    }
+    for (path, form) in &args.to {
+        write(&report, path, *form)?;
     }
     if interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
@@ -147,12 +148,13 @@ fn point(
     let is_done = |one: &Sampled| {
         one.elapsed >= patience || (one.elapsed >= time && one.latency.count() >= args.samples)
     };
-    bar.set_message(what.to_string());
     while !sampled.iter().all(is_done) {
         for at in 0..subjects.len() {
             if !is_done(&sampled[at]) {
                 take(what, &mut subjects[at], turn, &mut sampled[at])?;
-                bar.inc((turn.get() * TURNS).div_ceil(time.get().max(1)).min(TURNS));
+                if sampled[at].elapsed <= time {
+                    bar.inc(millis(turn));
+                }
                 keep_alive(subjects)?;
             }
         }
@@ -226,6 +228,11 @@ fn write(report: &Report, path: &std::path::Path, form: ReportForm) -> Result<()
         }
         ReportForm::Picture => picture::draw(report).write(path),
     }
+}
+
+/// A time in milliseconds, in which progress is counted.
+const fn millis(time: Nanos) -> u64 {
+    time.get() / 1_000_000
 }
 
 /// The samples of a device without what lies beyond three standard deviations.
