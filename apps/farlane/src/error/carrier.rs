@@ -23,9 +23,11 @@ pub(crate) enum CarrierError {
     #[diagnostic(help("ip link shows the interfaces of this machine"))]
     Frames(io::Error),
 
-    #[error("--eth {place}: whoever is in its network reaches the device, and nobody is asked who they are")]
-    #[diagnostic(help("--insecure says that this network is trusted"))]
-    Exposed { place: String },
+    #[error(
+        "{option} {place}: whoever is in its network reaches the device, and nobody is asked who they are"
+    )]
+    #[diagnostic(help("--insecure says that this network is trusted; --quic asks hosts for their keys"))]
+    Exposed { option: &'static str, place: String },
 
     #[error("{option} with --allow or --allow-file: a host that comes this way proves no key")]
     #[diagnostic(help("leave one of them out, or start a farlane export for each"))]

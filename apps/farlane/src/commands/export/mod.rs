@@ -153,8 +153,11 @@ fn session(hold: Nanos, entropy: &mut Entropy, name: String, device: &str) -> tu
 /// Reads the key and the list of admitted hosts that the arguments name.
 fn open_trust(args: &ExportArgs) -> Result<Trusted, Error> {
     let addresses: Vec<_> = args.listen.iter().copied().chain(args.quic.quic).chain(args.udp).collect();
-    if let (Some(place), false) = (&args.eth, args.trust.is_insecure() || args.trust.has_list()) {
-        return Err(CarrierError::Exposed { place: place.to_string() }.into());
+    let udp = args.udp.filter(|address| !address.ip().is_loopback()).map(|it| ("--udp", it.to_string()));
+    let eth = args.eth.as_ref().map(|it| ("--eth", it.to_string()));
+    let is_meant = args.trust.is_insecure() || args.trust.has_list();
+    if let Some((option, place)) = udp.or(eth).filter(|_| !is_meant) {
+        return Err(CarrierError::Exposed { option, place }.into());
     }
     args.trust.open(&addresses, args.quic.quic.is_some())
 }

@@ -84,6 +84,10 @@ impl fmt::Display for AttachError {
                  leave the key out",
                 path.display()
             ),
+            // Without a port it is no address of a network: frames or shared memory lead there.
+            Self::Unreachable(address, error) if address.port() == 0 => {
+                write!(f, "no far end answers: {error}")
+            }
             Self::Unreachable(address, error) => write!(f, "no far end answers at {address}: {error}"),
             Self::SomebodyElse(address, error) => {
                 write!(f, "what answers at {address} is not the far end: {error}")
