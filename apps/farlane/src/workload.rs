@@ -26,6 +26,8 @@ pub(crate) struct Job {
     /// Who protects the namespace's blocks.
     pub(crate) protected: Protected,
     pub(crate) workload: Workload,
+    /// Percent of reads in a load that reads and writes.
+    pub(crate) reads: u8,
     /// Length of each command's data in bytes.
     pub(crate) bytes: u32,
     pub(crate) depth: u32,
@@ -52,6 +54,7 @@ impl Job {
             namespace,
             protected: Protected::No,
             workload,
+            reads: 50,
             bytes,
             depth,
             rate: None,
@@ -287,7 +290,7 @@ impl<'a> Runner<'a> {
             let write = match self.job.workload {
                 Workload::Read | Workload::RandRead => false,
                 Workload::Write | Workload::RandWrite => true,
-                Workload::Rw | Workload::RandRw => self.rng.one_in(2),
+                Workload::Rw | Workload::RandRw => self.rng.below(100) >= u64::from(self.job.reads),
             };
             self.free.pop();
             if let Some(arrivals) = &mut self.arrivals {

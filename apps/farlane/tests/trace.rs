@@ -51,9 +51,13 @@ fn captured(folder: &Path, load: &[&str]) -> (PathBuf, Value) {
     let far = Export::start(&["--ram", "16MiB"]);
     let path = folder.join("load.pcapng");
     // At this rate the file keeps up on any machine: a capture with lost packets has other counts.
-    let rate = ["--runtime", "200ms", "--rate", "500"];
+    let rate: &[&str] = if load.contains(&"--rate") {
+        &["--runtime", "200ms"]
+    } else {
+        &["--runtime", "200ms", "--rate", "500"]
+    };
     let url = far.url();
-    let bench = [&["bench", &url, "--json", "--trace", text(&path)][..], &rate].concat();
+    let bench = [&["bench", &url, "--json", "--trace", text(&path)][..], rate].concat();
     let report = json(&[&bench[..], load].concat());
     assert_eq!(report["errors"], 0, "{report}");
     (path, report)
@@ -145,6 +149,21 @@ fn malformed_files_are_refused_with_the_place_and_a_fabric_has_no_packets() {
     let fabric = ["bench", "nvme-tcp://127.0.0.1:1/nqn.2024-01.io.farlane:x", "--trace", text(&broken)];
     let refused = fail(&[&fabric[..], &["--timeout", "1s"]].concat());
     assert!(refused.contains("do not pass here") || refused.contains("127.0.0.1:1"), "{refused}");
+}
+
+#[test]
+fn a_mixed_load_reads_as_often_as_it_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mixed = ["--rw", "randrw", "--bs", "4k", "--rwmixread", "80", "--rate", "2000", "--randseed", "7"];
+    let (path, _) = captured(folder.path(), &mixed);
+    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    let [reads, writes] =
+        ["read", "write"].map(|kind| stats["commands"][kind]["count"].as_f64().unwrap_or_default());
+    // Four deviations of 400 commands are 8 %.
+    let share = reads / (reads + writes);
+    assert!((0.72..=0.88).contains(&share), "{reads} reads, {writes} writes");
+    let refused = fail(&["bench", "tcp://127.0.0.1:1", "--rw", "randrw", "--rwmixread", "101"]);
+    assert!(refused.contains("101") && refused.contains("0..=100"), "{refused}");
 }
 
 #[test]

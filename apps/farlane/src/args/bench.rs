@@ -13,9 +13,9 @@ pub(crate) enum Workload {
     Write,
     RandRead,
     RandWrite,
-    /// Half reads and half writes, in order
+    /// Reads and writes, in order
     Rw,
-    /// Half reads and half writes, at random offsets
+    /// Reads and writes, at random offsets
     RandRw,
 }
 
@@ -26,6 +26,9 @@ pub(crate) struct BenchArgs {
     /// A load that writes overwrites the namespace
     #[arg(long, value_enum, default_value_t = Workload::RandRead)]
     pub(crate) rw: Workload,
+    /// Read with this many of a hundred commands, if the load reads and writes
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) rwmixread: u8,
     /// Transfer this many bytes with each command
     #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size)]
     pub(crate) bs: u64,
@@ -52,7 +55,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) verify: bool,
     /// Derive the offsets from this seed
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, visible_alias = "randseed", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) output: Output,

@@ -74,6 +74,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Error> {
         namespace,
         protected: Protected::of(&mut session, &namespace, args.verify)?,
         workload: args.rw,
+        reads: args.rwmixread,
         bytes,
         depth: args.iodepth,
         rate: args.rate,
