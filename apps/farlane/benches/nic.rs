@@ -64,8 +64,7 @@ fn one_way(run: &Value, size: u64, path: &str) -> f64 {
     found["one_way_ns"]["p50"].as_f64().unwrap()
 }
 
-/// Prints a line with the median of the runs' ratios, as the machine's mood changes from run to
-/// run.
+/// Prints a line with the median of the runs' ratios: the machine's mood changes between runs.
 fn row(
     name: &str,
     aim: &str,

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-/// What a process tells whoever started it. The manual pages and docs/exit-codes.md have this
-/// table.
+/// What a process tells whoever started it. The manual pages and docs/exit-codes.md have
+/// this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The command succeeded.

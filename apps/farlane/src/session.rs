@@ -1,5 +1,5 @@
-//! The controller that a subcommand uses: attaches to it, waits until it is ready, sends it
-//! commands.
+//! The controller that a subcommand uses: attaches to it, waits until it is ready, sends
+//! it commands.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -191,8 +191,8 @@ impl Session {
             }
         }
     }
-    /// What the tunnel has answered at the near end; none without a tunnel or without a config
-    /// cache.
+    /// What the tunnel has answered at the near end; none without a tunnel or without a
+    /// config cache.
     pub(crate) fn config_cache(&self) -> Option<ConfigCacheCounters> {
         self.near()?.upstream()?.config_cache().map(ConfigCacheCounters::from)
     }
@@ -207,8 +207,8 @@ impl Session {
     pub(crate) fn now(&self) -> Instant {
         self.controller.now()
     }
-    /// The controller's name for a person: its place in the hierarchy, or its identifier in its
-    /// subsystem.
+    /// The controller's name for a person: its place in the hierarchy, or its identifier in
+    /// its subsystem.
     pub(crate) fn name(&self) -> String {
         self.controller.name()
     }
@@ -263,8 +263,8 @@ impl Session {
     pub(crate) fn poll_completed(&mut self) -> Result<Option<Completed>, Error> {
         loop {
             match self.controller.poll_event() {
-                // The next submission to a failed device reports the failure, with what to do about
-                // it.
+                // The next submission to a failed device reports the failure, with what to do
+                // about it.
                 Some(Event::Failed(Failure::Pcie(_) | Failure::VfioUser(_))) => {}
                 Some(event) => {
                     if let Some(completed) = act_on(event)? {

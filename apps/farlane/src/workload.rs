@@ -15,8 +15,8 @@ use crate::session::Session;
 
 /// Most chunks that a verified load may cover: each has a 4-byte note of its last write.
 const VERIFIED_CHUNKS_MAX: u64 = 1 << 28;
-/// How many chunks are tried before the load gives up finding a free one and waits for a
-/// completion.
+/// How many chunks are tried before the load gives up finding a free one and waits for
+/// a completion.
 const PICKS_MAX: u32 = 8;
 
 /// What a load does, and for how long.
@@ -34,8 +34,8 @@ pub(crate) struct Job {
     /// Commands to begin per second; none to begin a command whenever there is room.
     pub(crate) rate: Option<u32>,
     pub(crate) runtime: Nanos,
-    /// Length in bytes of the part of the namespace that the load uses, which begins at its first
-    /// block.
+    /// Length in bytes of the part of the namespace that the load uses, which begins at its
+    /// first block.
     pub(crate) range: u64,
     pub(crate) verify: bool,
     pub(crate) seed: u64,
@@ -160,9 +160,9 @@ struct Runner<'a> {
     report: Report,
 }
 
-/// Runs `job`, and tells `progress` now and then how long the load has been running, and how many
-/// commands have ended well. When the user interrupts, the report says what was measured until
-/// then.
+/// Runs `job`, and tells `progress` now and then how long the load has been running, and how
+/// many commands have ended well. When the user interrupts, the report says what was measured
+/// until then.
 pub(crate) fn run(
     session: &mut Session,
     job: Job,
@@ -374,8 +374,8 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Records a command that was seen to end at `now`: its latency is the time that the load
-    /// waited.
+    /// Records a command that was seen to end at `now`: its latency is the time that the
+    /// load waited.
     fn on_completed(&mut self, now: Instant, ended: &Completed) {
         let slot = usize::try_from(ended.cookie).expect("slots are few");
         let Some(Under { chunk, writes, intended }) = self.slots[slot].take() else { return };

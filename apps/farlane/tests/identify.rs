@@ -193,8 +193,8 @@ fn a_far_end_in_use_says_so() {
             .unwrap()
     };
     let mut other = bench();
-    // Whoever comes first has the far end. If that was not the other host, the other host tries
-    // again.
+    // Whoever comes first has the far end. If that was not the other host, the other host
+    // tries again.
     let refused = (0..100).find_map(|_| {
         if other.try_wait().unwrap().is_some() {
             other = bench();

@@ -95,8 +95,8 @@ fn write(host: &mut Controller, namespace: u32) -> Option<StatusCode> {
     }
 }
 
-/// Sets Namespace Write Protection Config if `set` is given, or else gets it. Returns DW0 of the
-/// completion.
+/// Sets Namespace Write Protection Config if `set` is given, or else gets it. Returns DW0 of
+/// the completion.
 fn protection(host: &mut Controller, namespace: u32, set: Option<u32>) -> u32 {
     let opcode = if set.is_some() { AdminOpcode::SetFeatures } else { AdminOpcode::GetFeatures };
     let command = SubmissionQueueEntry {
@@ -186,8 +186,8 @@ fn what_is_removed_or_replaced_is_forgotten() {
 fn a_target_that_cannot_save_its_state_at_the_end_fails() {
     let place = Place::new();
     let mut target = place.target(&[(1, "one.img")]);
-    // A directory in the place of the next generation's file, once the current one has been
-    // renamed.
+    // A directory in the place of the next generation's file, once the current one has
+    // been renamed.
     wait_until("kept.new is nobody's", || fs::create_dir(place.path("kept.new")).is_ok());
     assert_eq!(write(&mut host(&target, 1), 1), None);
     let (status, said) = target.end_by("TERM");

@@ -13,8 +13,8 @@ use support::dumpcap::{Capture, stay_on_one_processor};
 use support::{Export, FARLANE, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:captured";
-/// PDU types (NVMe TCP Transport Specification 1.0, section 3.6.2) that a session without errors
-/// has.
+/// PDU types (NVMe TCP Transport Specification 1.0, section 3.6.2) that a session without
+/// errors has.
 const TYPES: [(&str, &str); 7] = [
     ("0", "ICReq"),
     ("1", "ICResp"),
@@ -94,8 +94,8 @@ fn wireshark_reads_a_session_and_finds_nothing_malformed() {
         let capture = match Capture::start(port, &file) {
             Ok(capture) => capture,
             Err(why) => {
-                // `eprintln` would not do: the test runner keeps its output to itself when the test
-                // passes.
+                // `eprintln` would not do: the test runner keeps its output to itself when the
+                // test passes.
                 let _ = writeln!(io::stderr(), "SKIPPED Wireshark on a session: {why}");
                 return;
             }

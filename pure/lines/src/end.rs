@@ -258,8 +258,8 @@ impl End {
         self.is_asleep
     }
 
-    /// Whether the other end must be woken: something was stored since the last call, and it
-    /// sleeps.
+    /// Whether the other end must be woken: something was stored since the last call, and
+    /// it sleeps.
     ///
     /// # Errors
     /// When the memory is gone.

@@ -280,8 +280,8 @@ impl Host {
         Ok(())
     }
 
-    /// The number of packets up to the last one that asked for a completion and was taken for the
-    /// wire.
+    /// The number of packets up to the last one that asked for a completion and was taken for
+    /// the wire.
     ///
     /// # Errors
     /// When the card is at fault.

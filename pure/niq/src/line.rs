@@ -150,8 +150,8 @@ pub(crate) enum Line {
     Empty,
     /// A packet of this many bytes at the beginning of the line.
     Inline(usize),
-    /// A packet of `length` bytes, of which the first `head` are in the line and the others in host
-    /// memory.
+    /// A packet of `length` bytes, of which the first `head` are in the line and the others in
+    /// host memory.
     Reference {
         address: u64,
         length: usize,

@@ -243,8 +243,8 @@ impl Requester {
     }
 
     /// The packet of `segment` at `at`. `is_full` says that no other may follow it without an
-    /// acknowledgement, `is_carried` that the acknowledgement of the next message stands for this
-    /// one.
+    /// acknowledgement, `is_carried` that the acknowledgement of the next message stands for
+    /// this one.
     fn packet(&self, segment: &Segment, at: u64, is_full: bool, is_carried: bool) -> (Head, Buffer) {
         let mtu = self.settings.mtu;
         let part = Part::of(at == 0, at + 1 == segment.count);

@@ -15,6 +15,8 @@ use crate::command::{Command, Kind, Step};
 
 /// The most commands under way at once.
 const COMMANDS_MAX: usize = 65_536;
+/// The longest name of a device, in bytes: what is longer is none of Linux's.
+const NAME_MAX: usize = 64;
 /// Bytes of a sector of the block layer.
 const SECTOR: u64 = 512;
 
@@ -144,7 +146,7 @@ fn event(line: &str) -> Option<Line> {
 }
 
 fn nvme_key(words: &str) -> Option<Key> {
-    let device = words.split([':', ' ']).next()?;
+    let device = words.split([':', ' ']).next().filter(|name| name.len() <= NAME_MAX)?;
     Some((device.to_owned(), number(words, "qid")?, number(words, "cmdid")?))
 }
 
@@ -192,6 +194,9 @@ fn block(at: Instant, device: &str, rwbs: &str, rest: &str, begins: bool) -> Opt
         Some("+") => parts.next()?.parse().ok()?,
         _ => return None,
     };
+    if device.len() > NAME_MAX {
+        return None;
+    }
     let key = (device.to_owned(), 0, sector);
     if !begins {
         // The last word is the error: [0] is none.

@@ -1,8 +1,8 @@
 //! What a capture of PCIe packets means: transactions, NVMe commands, and where their time went.
 //!
-//! An [`Analyser`] is shown each packet with [`Analyser::see`], in the order of capture, and gives
-//! out [`Command`]s as they end. It has no clock and reads no file: whoever has the capture shows
-//! it.
+//! An [`Analyser`] is shown each packet with [`Analyser::see`], in the order of capture, and
+//! gives out [`Command`]s as they end. It has no clock and reads no file: whoever has the capture
+//! shows it.
 //!
 //! Two ways lead to commands:
 //! - **Known**: the capture has the writes of registers that set up a controller. Then the analyser

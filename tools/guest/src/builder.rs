@@ -272,8 +272,8 @@ impl Builder {
     /// Boots the guest, and returns when the script runs.
     ///
     /// # Errors
-    /// [`Error::BootTimeout`], or [`Error::QemuEnded`] with QEMU's words when it refuses its
-    /// arguments.
+    /// [`Error::BootTimeout`], or [`Error::QemuEnded`] with QEMU's words when it refuses
+    /// its arguments.
     pub fn start(self) -> Result<Running, Error> {
         self.launch(false)
     }

@@ -1,5 +1,5 @@
-//! Starts the guest that a builder describes: QEMU's arguments, its sockets, and the threads that
-//! read.
+//! Starts the guest that a builder describes: QEMU's arguments, its sockets, and the threads
+//! that read.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -169,8 +169,8 @@ impl JoinedPaths {
     fn lose(&mut self, now: Instant, index: usize) {
         let redial_at = self.peer.map(|_| now + REDIAL);
         self.states[index] = PathState { redial_at, ..PathState::default() };
-        // While no path has ever been connected, the session dials again when all attempts have
-        // failed.
+        // While no path has ever been connected, the session dials again when all attempts
+        // have failed.
         let is_hopeless =
             self.states.iter().all(|state| state.dialled.is_none() && state.connection.is_none());
         if !self.is_connected && is_hopeless && self.paths.take().is_some() {

@@ -308,8 +308,7 @@ impl<'a> Copy<'a> {
     ///
     /// # Errors
     /// When the input is shorter than `length`, or longer than there is room for: the part that
-    /// there is, or that fits, is written. Nothing is written when `length` itself is more than the
-    /// room.
+    /// there is, or that fits, is written. Nothing is written when there is no room for `length`.
     pub(crate) fn write(
         &mut self,
         length: Option<u64>,

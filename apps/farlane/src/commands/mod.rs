@@ -75,8 +75,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
     print(&format!("{}\n", json_line(value)?))
 }
 
-/// Reports `value`, which has names, as one line of JSON, without waiting for whoever reads that
-/// line.
+/// Reports `value`, which has names, as one line of JSON, without waiting for its reader.
 pub(crate) fn report_json(value: &impl serde::Serialize) -> Result<(), Error> {
     live::sys::telling::report(json_line(value)?);
     Ok(())

@@ -89,8 +89,8 @@ fn measure(session: &mut Session, args: &PingArgs) -> Result<Measured, Error> {
                 measured.id = id;
                 length
             }
-            // What was measured until now is worth telling. Before the first reply there is
-            // nothing.
+            // What was measured until now is worth telling. Before the first reply there
+            // is nothing.
             Err(Error::Interrupted) if number > 0 => {
                 measured.interrupted = true;
                 break;

@@ -1,5 +1,4 @@
-//! What `farlane export`, `farlane device` and `farlane target` have in common: the SSD that they
-//! offer.
+//! The SSD that `farlane export`, `farlane device` and `farlane target` offer.
 
 use std::path::Path;
 
@@ -69,8 +68,8 @@ pub(crate) fn finish(stores: impl IntoIterator<Item = Store>) -> Result<(), Erro
     stores.into_iter().map(|store| store.finish().map_err(Error::NotSaved)).fold(Ok(()), Result::and)
 }
 
-/// Keeps the SSD's state in `store` from now on. Returns the configuration to build its controller
-/// from.
+/// Keeps the SSD's state in `store` from now on. Returns the configuration to build its
+/// controller from.
 pub(crate) fn restore(
     store: &Store,
     saved: Option<SsdState>,
@@ -154,8 +153,8 @@ impl Given {
         self.origins.push(origin);
     }
 
-    /// Adds the pool in which hosts create namespaces. Returns where the pool's bytes are, in
-    /// words.
+    /// Adds the pool in which hosts create namespaces. Returns where the pool's bytes are,
+    /// in words.
     fn add_pool(&mut self, pool: &PoolSpec) -> Result<String, Error> {
         let (medium, bytes, origin) = match pool {
             PoolSpec::Ram { size } => (self.media.add(RamDisk::new(*size)), *size, format!("ram {size}")),

@@ -84,8 +84,8 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
     })
 }
 
-/// The status of a device's end of a tunnel. `controller` has the device's counts, if the device is
-/// ours.
+/// The status of a device's end of a tunnel. `controller` has the device's counts, if the device
+/// is ours.
 pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
     now: Instant,
     driver: &FarDriver<F, B>,

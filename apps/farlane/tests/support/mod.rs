@@ -90,8 +90,8 @@ impl Export {
         self.child.id()
     }
 
-    /// Kills the program (SIGKILL) and waits until it is gone. Returns what it wrote on standard
-    /// error.
+    /// Kills the program (SIGKILL) and waits until it is gone. Returns what it wrote on
+    /// standard error.
     pub(crate) fn kill(&mut self) -> String {
         // The program may have ended already.
         let _ = self.child.kill();
@@ -164,8 +164,8 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Runs the program, which must fail. Returns its standard error with single spaces for white
-/// space.
+/// Runs the program, which must fail. Returns its standard error with single spaces for
+/// white space.
 pub(crate) fn fail(arguments: &[&str]) -> String {
     let output = farlane(arguments);
     assert!(!output.status.success(), "farlane {arguments:?} succeeded");

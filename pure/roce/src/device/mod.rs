@@ -21,8 +21,8 @@ use table::Table;
 
 /// The most connections of a device at a time.
 pub const CONNECTIONS_MAX: usize = table::SLOTS_MAX;
-/// Connections that peers have asked for and that are not made, at a time. Requests beyond are
-/// refused.
+/// Connections that peers have asked for and that are not made, at a time. Requests beyond
+/// are refused.
 pub const HALF_OPEN_MAX: usize = 10_000;
 
 /// A datagram that has come.

@@ -21,6 +21,8 @@ use stream::{Placed, Stream};
 const CONNECTIONS_MAX: usize = 4096;
 /// The most commands under way of a connection.
 const COMMANDS_MAX: usize = 4096;
+/// The most bytes of all connections that wait for a segment before them.
+const HELD_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a digest.
 const DIGEST: u32 = 4;
 /// The opcode of Fabrics commands, and the Fabrics Command Type (FCTYPE) of Connect.
@@ -83,6 +85,8 @@ pub struct Fabric {
     connections: BTreeMap<(Endpoint, Endpoint), Connection>,
     commands: VecDeque<Command>,
     counts: Counts,
+    /// Bytes that wait for a segment before them.
+    held_bytes: usize,
 }
 
 impl Fabric {
@@ -97,10 +101,12 @@ impl Fabric {
             }
             self.make_room();
         }
-        let Self { connections, commands, counts } = self;
+        let Self { connections, commands, counts, held_bytes } = self;
         let connection = connections.entry(key).or_default();
         connection.heard = segment.at;
         let (stream, pdus) = &mut connection.directions[side];
+        *held_bytes -= stream.held_bytes();
+        let room = HELD_BYTES_MAX.saturating_sub(*held_bytes + stream.held_bytes());
         if segment.opens {
             // The same ends again.
             stream.begin(segment.sequence.wrapping_add(1));
@@ -111,13 +117,14 @@ impl Fabric {
             return true;
         }
         if segment.bytes.is_empty() {
+            *held_bytes += stream.held_bytes();
             return true;
         }
         let mut found = VecDeque::new();
-        if !place(stream, pdus, segment, &mut found) {
+        if !place((stream, pdus), segment, room, &mut found) {
             counts.gaps += 1;
             (*stream, *pdus) = Default::default();
-            place(stream, pdus, segment, &mut found);
+            place((stream, pdus), segment, room, &mut found);
         }
         let end = segment.sequence.wrapping_add(u32::try_from(segment.bytes.len()).unwrap_or(0));
         let is_cut = segment.missing > 0
@@ -128,6 +135,7 @@ impl Fabric {
             counts.gaps += 1;
             (*stream, *pdus) = Default::default();
         }
+        *held_bytes += stream.held_bytes();
         for event in found {
             counts.pdus += 1;
             connection.on_event(event, commands, counts);
@@ -143,6 +151,7 @@ impl Fabric {
         if let Some(lost) = oldest.and_then(|key| self.connections.remove(&key)) {
             self.counts.unfinished += lost.under_way.len() as u64;
             self.counts.dropped += 1;
+            self.held_bytes -= lost.directions.iter().map(|(stream, _)| stream.held_bytes()).sum::<usize>();
         }
     }
 
@@ -167,11 +176,16 @@ impl Fabric {
 /// Finds the PDUs that end in a segment, and in those that waited for it. Returns false if bytes
 /// before it are missing. A stream of which nothing is known begins with a segment that begins with
 /// a PDU.
-fn place(stream: &mut Stream, pdus: &mut Pdus, segment: &Segment<'_>, found: &mut VecDeque<Event>) -> bool {
+fn place(
+    (stream, pdus): (&mut Stream, &mut Pdus),
+    segment: &Segment<'_>,
+    room: usize,
+    found: &mut VecDeque<Event>,
+) -> bool {
     if stream.is_new() && plausible(segment.bytes).is_none() {
         return true;
     }
-    let placed = stream.put(segment.at, segment.sequence, segment.bytes, |at, bytes| {
+    let placed = stream.put(segment.at, (segment.sequence, segment.bytes), room, |at, bytes| {
         pdus.take(at, bytes, |pdu| found.push_back(Event::of(&pdu)));
     });
     placed == Placed::Kept

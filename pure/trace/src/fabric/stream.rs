@@ -17,6 +17,8 @@ pub(super) struct Stream {
     next: Option<u32>,
     /// Segments ahead of the next byte, by their distance from the byte with the number 0.
     held: BTreeMap<u32, (Instant, Vec<u8>)>,
+    /// Bytes of these segments.
+    held_bytes: usize,
 }
 
 /// What became of a segment.
@@ -36,8 +38,12 @@ impl Stream {
 
     /// The next byte has this number.
     pub(super) fn begin(&mut self, sequence: u32) {
-        self.next = Some(sequence);
-        self.held.clear();
+        *self = Self { next: Some(sequence), ..Self::default() };
+    }
+
+    /// Bytes that wait for others before them.
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// The next bytes were not captured, if the segment that ends before them was the newest one.
@@ -49,21 +55,24 @@ impl Stream {
         is_next
     }
 
-    /// Shows to `show` the bytes of a segment and of those that waited for it, in their order.
+    /// Shows to `show` the bytes of a segment and of those that waited for it, in their order. At
+    /// most `room` bytes more may wait.
     pub(super) fn put(
         &mut self,
         at: Instant,
-        sequence: u32,
-        bytes: &[u8],
+        (sequence, bytes): (u32, &[u8]),
+        room: usize,
         mut show: impl FnMut(Instant, &[u8]),
     ) -> Placed {
         let next = *self.next.get_or_insert(sequence);
         let ahead = sequence.wrapping_sub(next);
         if ahead.cast_signed() > 0 {
-            if ahead > AHEAD_MAX || self.held.len() >= HELD_MAX {
+            if ahead > AHEAD_MAX || self.held.len() >= HELD_MAX || bytes.len() > room {
                 return Placed::Gap;
             }
-            self.held.insert(sequence, (at, bytes.to_vec()));
+            let known = self.held.insert(sequence, (at, bytes.to_vec()));
+            self.held_bytes += bytes.len();
+            self.held_bytes -= known.map_or(0, |(_, known)| known.len());
             return Placed::Kept;
         }
         self.advance(at, sequence, bytes, &mut show);
@@ -72,6 +81,7 @@ impl Stream {
                 self.held.keys().copied().find(|of| next.wrapping_sub(*of).cast_signed() >= 0)
             && let Some((at, bytes)) = self.held.remove(&waiting)
         {
+            self.held_bytes -= bytes.len();
             self.advance(at, waiting, &bytes, &mut show);
         }
         Placed::Kept
@@ -103,12 +113,15 @@ mod tests {
         let mut found = Vec::new();
         for (from, to) in [(0_u8, 50), (70, 90), (40, 60), (90, 200), (0, 200), (60, 75), (10, 20)] {
             let sequence = start.wrapping_add(from.into());
-            let placed =
-                stream.put(at, sequence, &whole[from.into()..to], |_, bytes| found.extend_from_slice(bytes));
+            let placed = stream
+                .put(at, (sequence, &whole[from.into()..to]), 200, |_, bytes| found.extend_from_slice(bytes));
             assert_eq!(placed, Placed::Kept);
         }
-        assert_eq!(found, whole);
-        let placed = stream.put(at, start.wrapping_add(300 << 20), &[7], |_, _| panic!("it is far ahead"));
+        assert_eq!((found, stream.held_bytes()), (whole, 0));
+        let full = stream.put(at, (start.wrapping_add(201), &[7; 9]), 8, |_, _| panic!("a byte is missing"));
+        assert_eq!((full, stream.held_bytes()), (Placed::Gap, 0));
+        let placed =
+            stream.put(at, (start.wrapping_add(300 << 20), &[7]), 200, |_, _| panic!("it is far ahead"));
         assert_eq!(placed, Placed::Gap);
     }
 }

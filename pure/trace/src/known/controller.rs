@@ -13,9 +13,9 @@ use crate::transaction::Transaction;
 
 /// Bytes of a memory page, in which PRP entries count.
 const PAGE: u64 = 4096;
-/// Controller registers: Controller Capabilities (CAP), Controller Configuration (CC), Admin Queue
-/// Attributes (AQA), Admin Submission and Completion Queue Base Address (ASQ, ACQ), and the first
-/// doorbell.
+/// Controller registers: Controller Capabilities (CAP), Controller Configuration (CC), Admin
+/// Queue Attributes (AQA), Admin Submission and Completion Queue Base Address (ASQ, ACQ), and the
+/// first doorbell.
 const CAP: u64 = 0x00;
 const CC: u64 = 0x14;
 const AQA: u64 = 0x24;

@@ -111,8 +111,8 @@ fn sender(name: &[u64]) -> Option<SocketAddr> {
 fn class(message: &libc::msghdr) -> libc::c_int {
     // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: the pointer is null, or points to a header within the control buffer, which is
-    // aligned.
+    // SAFETY: the pointer is null, or points to a header within the control buffer, which
+    // is aligned.
     while let Some(found) = unsafe { header.as_ref() } {
         // SAFETY: `header` is within the message's control buffer.
         let data = unsafe { libc::CMSG_DATA(header) };

@@ -19,8 +19,8 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 /// The newest Landlock whose rights are used. An older kernel enforces what it knows of them.
 const NEWEST: ABI = ABI::V5;
-/// What every process may read: names of hosts and users, libraries, and what the system says of
-/// itself.
+/// What every process may read: names of hosts and users, libraries, and what the system says
+/// of itself.
 const READABLE: [&str; 10] = [
     "/etc",
     "/proc",
@@ -155,8 +155,8 @@ fn apply(needs: &Needs) -> Result<Enforced, landlock::RulesetError> {
     })
 }
 
-/// What a rule for the file `path` is about: the file itself, or its folder while it is still to be
-/// made.
+/// What a rule for the file `path` is about: the file itself, or its folder while it is still to
+/// be made.
 fn reach_of(path: &Path) -> PathBuf {
     if path.exists() { path.to_owned() } else { folder_of(path) }
 }

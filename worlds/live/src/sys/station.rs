@@ -182,8 +182,8 @@ const fn slice(bytes: &[u8]) -> libc::iovec {
 fn vlan(message: &libc::msghdr) -> Option<u16> {
     // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: the pointer is null, or points to a header within the control buffer, which is
-    // aligned.
+    // SAFETY: the pointer is null, or points to a header within the control buffer, which
+    // is aligned.
     while let Some(found) = unsafe { header.as_ref() } {
         if (found.cmsg_level, found.cmsg_type) == (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
             // SAFETY: a message of this type has one `tpacket_auxdata`.

@@ -54,8 +54,8 @@ const INLINE: [Component; 9] = [
 ];
 
 /// The published card's note lies in host memory, and each of two cache misses takes half of 100
-/// ns. Our card's note is the answer to a poll, right behind the data: it stands beside the first
-/// miss.
+/// ns. Our card's note is the answer to a poll, right behind the data: it stands beside the
+/// first miss.
 const DMA: [Component; 12] = [
     ("PCIe write", 484, false),
     ("PCIe read", 850, true),

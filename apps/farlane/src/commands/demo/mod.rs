@@ -180,8 +180,8 @@ fn direct() -> Result<Session, Error> {
     Session::direct(function, media, needs, SPIN.into(), PATIENCE.into())
 }
 
-/// Writes the file at `source`, repeated up to `size` bytes, to the first namespace, and reads it
-/// back.
+/// Writes the file at `source`, repeated up to `size` bytes, to the first namespace, and then reads
+/// what is there.
 fn verify(session: &mut Session, source: &Path, size: u64, show: bool) -> Result<Verified, Error> {
     let namespace = session.namespace(1)?;
     let file_error = |error| Error::File { path: source.to_owned(), error };

@@ -42,8 +42,8 @@ impl Way {
     }
 }
 
-/// Starts this program again in a network of its own, in place of this process. Returns only if it
-/// can't.
+/// Starts this program again in a network of its own, in place of this process. Returns only if
+/// it can't.
 fn in_own_network() -> io::Error {
     let own = match std::env::current_exe() {
         Ok(own) => own,

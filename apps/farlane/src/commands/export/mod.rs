@@ -109,8 +109,8 @@ struct Offered<'a> {
 /// The driver of a far end, and where its SSD's state is kept.
 type FarEnd = (FarDriver<fn(Event)>, Option<Store>);
 
-/// Opens a far end that listens, and announces it. Returns its driver, and where its SSD's state is
-/// kept.
+/// Opens a far end that listens, and announces it. Returns its driver, and the place of its
+/// SSD's state.
 fn far_end(
     clock: Clock,
     listen: SocketAddr,

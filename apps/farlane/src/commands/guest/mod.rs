@@ -30,8 +30,7 @@ pub(crate) fn spin(socket: &Socket, spin: &Spin) -> Nanos {
     Nanos::from(spin.spin).max(least)
 }
 
-/// Tells a person, or a machine, that a guest may connect to `path`. `text` says what the guest
-/// gets.
+/// Tells a person, or a machine, that a guest may connect to `path`. `text` says what is there.
 pub(crate) fn announce(json: bool, path: &Path, text: &str) -> Result<(), Error> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if json {
@@ -55,8 +54,7 @@ pub(crate) fn tell_commands(of: Statistics) {
 }
 
 /// Reports what there was to do: to a person on standard error, with the news that `what` has shut
-/// down, and to a machine as JSON if asked. `controller` has the counts of a controller in this
-/// process.
+/// down, and to a machine as JSON if asked. `controller` has the counts of one in this process.
 pub(crate) fn conclude<D: 'static>(
     json: bool,
     guest: &Guest<D>,

@@ -224,8 +224,8 @@ impl Core {
         }
     }
 
-    /// Sets the ANA state in which one controller reaches a group. Returns whether there is such a
-    /// controller.
+    /// Sets the ANA state in which one controller reaches a group. Returns whether there is such
+    /// a controller.
     pub(super) fn set_controller_access(
         &mut self,
         key: SubsystemKey,

@@ -75,8 +75,8 @@ impl Look {
 /// A row of a view: its identity, and its cells.
 type Row = Vec<String>;
 
-/// A thing that has counters: what it is called, who it is from one look to the next, and its
-/// status.
+/// A thing that has counters: what it is called, who it is from one look to the next, and
+/// its status.
 struct Thing<'a> {
     key: String,
     of: String,

@@ -14,8 +14,8 @@ use crate::carrier::{OutboxFull, Received};
 
 /// This many waiting bytes are sent without waiting for a flush.
 const FLUSH_BYTES: u64 = 32 << 10;
-/// The most looks at the socket in one receive, so that a flood of useless datagrams can't keep the
-/// loop.
+/// The most looks at the socket in one receive, so that a flood of useless datagrams can't keep
+/// the loop.
 const LOOKS_MAX: usize = 16;
 
 /// The stream of one connection. Dropping the stream ends the connection.

@@ -3,9 +3,9 @@
 //! its key's fingerprint.
 //!
 //! `quinn-proto` implements the protocol as a state machine without input and output. An
-//! `endpoint` joins it to a UDP socket and to the reactor. A far end has one endpoint for all its
-//! connections, in a [`Listener`]; a near end has one endpoint for each connection, made by a
-//! [`Dialer`].
+//! `endpoint` joins it to a UDP socket and to the reactor. A far end has one endpoint for all
+//! its connections, in a [`Listener`]; a near end has one endpoint for each connection, made by
+//! a [`Dialer`].
 //!
 //! There is no 0-RTT: whoever saw early data could send them again, and ringing a doorbell twice is
 //! not the same as ringing it once.
@@ -26,6 +26,6 @@ pub use dial::{Dialer, Dialled};
 pub use listen::Listener;
 pub use stream::Stream;
 
-/// The protocol that both ends must speak (ALPN): the tunnel's frames on the connection's one
-/// stream.
+/// The protocol that both ends must speak (ALPN): the tunnel's frames on the connection's
+/// one stream.
 pub const PROTOCOL: &[u8] = b"farlane/2";

@@ -1,5 +1,5 @@
-//! A UDP socket that never waits. It moves many datagrams in one call and reports ports that nobody
-//! has.
+//! A UDP socket that never waits. It moves many datagrams in one call and reports ports that
+//! nobody has.
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
@@ -48,15 +48,15 @@ pub(in crate::carrier) enum Look {
     Nothing,
     /// This many pieces have come.
     Pieces(usize),
-    /// The network did not deliver a datagram; `refused` if nobody has the port. More may be
-    /// waiting.
+    /// The network did not deliver a datagram; `refused` if nobody has the port. More may
+    /// be waiting.
     Undelivered {
         refused: bool,
     },
 }
 
-/// The errors (`icmp_err_convert`) with which the system reports datagrams that the network did not
-/// deliver.
+/// The errors (`icmp_err_convert`) with which the system reports datagrams that the network did
+/// not deliver.
 const UNDELIVERED: [i32; 9] = [
     libc::ECONNREFUSED,
     libc::EHOSTDOWN,
@@ -125,8 +125,8 @@ impl Socket {
         self.peer
     }
 
-    /// Whether the system does not fragment datagrams, so that the longest that pass can be found
-    /// out.
+    /// Whether the system does not fragment datagrams, so that the longest that pass can be
+    /// found out.
     pub(in crate::carrier) fn keeps_whole(&self) -> bool {
         !self.state.may_fragment()
     }
@@ -177,8 +177,8 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        // An earlier refusal is reported by the next call of any kind, which then does nothing
-        // else.
+        // An earlier refusal is reported by the next call of any kind, which then does
+        // nothing else.
         for _ in 0..2 {
             match self.state.try_send((&self.socket).into(), &transmit) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
@@ -229,8 +229,8 @@ enum Report {
 fn read_report(socket: &UdpSocket) -> Option<Report> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut taken = 0;
-    // SAFETY: the closure fills in what the call writes at `storage` and its length, and nothing
-    // else.
+    // SAFETY: the closure fills in what the call writes at `storage` and its length, and
+    // nothing else.
     let read = unsafe {
         SockAddr::try_init(|storage, length| {
             let mut message: libc::msghdr = std::mem::zeroed();

@@ -1,5 +1,5 @@
-//! A host's PCIe hierarchy: the far ends of tunnels below one switch, or a function of this
-//! process.
+//! A host's PCIe hierarchy: the far ends of tunnels below one switch, or a function of
+//! this process.
 
 use std::io;
 

@@ -13,8 +13,8 @@ use crate::carrier::route::{Name, Way};
 pub enum Url {
     /// The controller of a far end.
     Far(FarUrl),
-    /// A controller in another process of this machine, which offers it by vfio-user at this
-    /// socket.
+    /// A controller in another process of this machine, which offers it by vfio-user at
+    /// this socket.
     VfioUser(PathBuf),
     /// A controller of a subsystem of NVMe over Fabrics.
     Subsystem(Box<SubsystemUrl>),

@@ -1,5 +1,5 @@
-//! The far box, live: a listener, its connections, the engines and what is behind them, in one
-//! loop.
+//! The far box, live: a listener, its connections, the engines and what is behind them, in
+//! one loop.
 
 mod admission;
 mod backing;
@@ -35,11 +35,11 @@ use crate::media::Media;
 use crate::media::state;
 use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
 
-/// Number of pieces taken from one connection in a turn, so that none starves the others or the
-/// media.
+/// Number of pieces taken from one connection in a turn, so that none starves the others or
+/// the media.
 const PIECES_PER_TURN: usize = 16;
-/// A piece shorter than this many bytes was probably the last: everything else comes before another
-/// look.
+/// A piece shorter than this many bytes was probably the last: everything else comes before
+/// another look.
 const SHORT: usize = 16 << 10;
 
 /// What the application is told about a far box.
@@ -283,8 +283,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let input = Input::Network(downstream::Input::Accepted(id, address));
         self.far.engine_mut().handle_input(now, input);
         self.far.exchange(now, &mut self.world);
-        // A host that has said Hello keeps its place before hosts that come behind it in the same
-        // turn.
+        // A host that has said Hello keeps its place before hosts that come behind it in the
+        // same turn.
         self.receive_from(self.world.peers.len() - 1, context);
     }
 

@@ -1,5 +1,5 @@
-//! Low-latency network cards between processes: served over vfio-user, or in the user's own
-//! process.
+//! Low-latency network cards between processes: served over vfio-user, or in the user's
+//! own process.
 //!
 //! A [`Station`] is a host with its card. The card is its own, at the end of a [`Wire`], or one of
 //! another process, which a [`CardDriver`] serves. [`floor`] measures what no card can beat.

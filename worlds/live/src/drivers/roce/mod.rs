@@ -84,8 +84,8 @@ impl Roce {
     ///
     /// # Errors
     /// When the address is unspecified: the CRC covers it, so a device has one. When the system
-    /// refuses the address or the port: nobody else may have UDP port [`PORT`] there, `rdma_rxe`
-    /// included.
+    /// refuses the address or the port: nobody else may have UDP port [`PORT`] there,
+    /// `rdma_rxe` included.
     pub fn open(config: Config, domain: SharedDomain, pool: SharedPool) -> io::Result<Self> {
         let config = Config { port: PORT, identification: 0, crc32: crc32_register, ..config };
         let address = SocketAddr::new(config.address, PORT);
@@ -183,8 +183,8 @@ impl Roce {
         fired || sent
     }
 
-    /// Sends what there is to be sent. Returns whether there was anything, and whether some is
-    /// left.
+    /// Sends what there is to be sent. Returns whether there was anything, and whether some
+    /// is left.
     fn send(&mut self, now: Instant) -> (bool, bool) {
         let Line::Open { socket, .. } = &self.line else { return (self.lose(), false) };
         let outcome = socket::send(socket, &mut self.waiting, &mut self.device.borrow_mut());

@@ -43,8 +43,8 @@ pub fn show(text: String) {
     errors().send(Item::Text(text));
 }
 
-/// Gives a program a line, on standard output. If its reader has gone away, the process ends
-/// quietly.
+/// Gives a program a line, on standard output. If its reader has gone away, the process
+/// ends quietly.
 pub fn report(line: String) {
     output().send(Item::Text(line + "\n"));
 }

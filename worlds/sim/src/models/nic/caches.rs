@@ -13,8 +13,8 @@ const TICK: u64 = 4_000;
 /// One read in so many meets another transaction in the host. With the waits, from the maxima of
 /// `cpu_idle` and `cpu_read`.
 const MEETS_ONE_IN: u64 = 1_000;
-/// How long it then waits: for any transaction, and for a processor's own fetch of the line, in
-/// picoseconds.
+/// How long it then waits: for any transaction, and for a processor's own fetch of the line,
+/// in picoseconds.
 const WAIT_IDLE: u64 = 4_000;
 const WAIT_READ: u64 = 12_000;
 /// A line that a processor owns is answered by its cache, which is nearer than memory by so many
@@ -59,8 +59,8 @@ impl CacheLine {
 pub fn read_ticks(parameters: &Parameters, line: CacheLine, rng: &mut Rng) -> Nanos {
     let idle = parameters.read * FEMTOS + parameters.passing(24, 0) + parameters.passing(20, 4);
     let (later, earlier) = line.sample(rng);
-    // The request enters the host with its clock, up to a cycle late; the fixed time has half of
-    // it.
+    // The request enters the host with its clock, up to a cycle late; the fixed time has half
+    // of it.
     let crossing = rng.below(TICK);
     let length = idle / 1_000 + later + crossing - earlier - TICK / 2;
     // The count begins anywhere in a cycle.

@@ -1,5 +1,5 @@
-//! The times of a low-latency network card and its host: PCIe transactions, caches, MAC, PHY,
-//! cable.
+//! The times of a low-latency network card and its host: PCIe transactions, caches, MAC,
+//! PHY, cable.
 //!
 //! After "Low Latency Network Interfaces" (Flajslik, Rosenblum; published-figures, niq). A PCIe
 //! packet takes a fixed time for each way, and passes in which it is stored whole. What a read
@@ -20,8 +20,8 @@ const REQUEST: u64 = 24;
 const COMPLETION: u64 = 20;
 /// Payload of a PCIe packet in bytes at most; longer transfers are several packets.
 const PAYLOAD_MAX: u64 = 128;
-/// Ethernet: shortest frame without its check sequence, the check sequence, and the preamble, in
-/// bytes.
+/// Ethernet: shortest frame without its check sequence, the check sequence, and the preamble,
+/// in bytes.
 const FRAME_MIN: u64 = 60;
 const CHECK: u64 = 4;
 const PREAMBLE: u64 = 8;
@@ -146,8 +146,8 @@ impl Parameters {
         nanos(if is_behind_write { link } else { self.inbound * FEMTOS + self.passing(COMPLETION, 64) })
     }
 
-    /// The way of a frame of `bytes`, without its check sequence, from one card's logic to the
-    /// other's.
+    /// The way of a frame of `bytes`, without its check sequence, from one card's logic to
+    /// the other's.
     pub fn wire(&self, bytes: u64) -> [(&'static str, Nanos); 5] {
         let frame = bytes.max(FRAME_MIN) + CHECK + PREAMBLE;
         let comes_in = frame * 8 * 1_000 * FEMTOS / self.mbit_s;

@@ -61,8 +61,8 @@ impl Server {
                 );
             }
             Whose::Port(port) => {
-                // A port that the system chose is known by its address as well as by what was asked
-                // for.
+                // A port that the system chose is known by its address as well as by what was
+                // asked for.
                 let is_meant = |(_, spec, address): &&(_, super::PortSpec, SocketAddr)| {
                     spec.listen == *port || address == port
                 };

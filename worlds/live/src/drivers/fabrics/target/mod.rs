@@ -35,8 +35,8 @@ use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
 use pairs::Pairs;
 use world::World;
 
-/// The most pieces taken from one connection in a turn, so that none starves the others or the
-/// media.
+/// The most pieces taken from one connection in a turn, so that none starves the others or
+/// the media.
 const PIECES_PER_TURN: usize = 16;
 /// A connection that was silent for this long is looked at only when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
@@ -145,8 +145,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.target.exchange(now, &mut self.world);
     }
 
-    /// Takes connections from `mailbox`, and gives it the connections that belong to other
-    /// reactors.
+    /// Takes connections from `mailbox`, and gives it the connections that belong to
+    /// other reactors.
     pub fn set_mailbox(&mut self, mailbox: Mailbox) {
         self.mailbox = Some(mailbox);
     }
@@ -161,8 +161,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.target.engine()
     }
 
-    /// Applies `change` to the core of a subsystem that is here; `None` if the subsystem is not
-    /// here.
+    /// Applies `change` to the core of a subsystem that is here; `None` if the subsystem is
+    /// not here.
     pub fn with_subsystem<T>(
         &mut self,
         now: Instant,
@@ -467,8 +467,8 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         self.put_to_rest(context);
         busy |= self.listen_again(sources);
         self.see_off(sources);
-        // The engines have been told later times since the turn began, and their time never goes
-        // back.
+        // The engines have been told later times since the turn began, and their time never
+        // goes back.
         let now = self.now;
         busy |= self.reap(now)?;
         if self.target.wants_settling(now, busy) {
