@@ -1,7 +1,8 @@
 //! The operating system's own things, each behind a safe interface.
 //!
 //! [`descriptors`] decides who goes without when descriptors run out, and [`memory`] how much
-//! memory to use for others. [`machine`] tells what the machine allows. [`entropy`] makes names and
+//! memory to use for others. [`huge_pages`] prepares memory for transfers.
+//! [`machine`] tells what the machine allows. [`entropy`] makes names and
 //! secrets that nobody can guess. [`telling`] tells people what happens without waiting for a
 //! reader. [`secrets`] keeps keys out of core dumps. [`sandbox`] gives up what a process does not
 //! need. [`service`] talks to the service manager. [`shared`] is memory that another process shares
@@ -15,6 +16,7 @@ pub mod digest;
 pub mod doorbells;
 pub mod entropy;
 mod faults;
+pub mod huge_pages;
 pub(crate) mod lock;
 pub mod machine;
 pub(crate) mod marked;

@@ -182,6 +182,7 @@ impl Opened {
         let (surveys, survey) = channel();
         let (orders, order) = channel::<Order>();
         let names = paths.to_owned();
+        live::sys::huge_pages::one_heap();
         // The driver of another device stays on the thread that made it.
         let thread = std::thread::Builder::new().name("read-ahead".into()).spawn(move || {
             let mut recording = match open_recording(&names) {
@@ -208,6 +209,7 @@ impl Opened {
         let chunk = u64::from(self.survey.chunk);
         let wanted = buffer.map(|bytes| usize::try_from(bytes / chunk).unwrap_or(usize::MAX));
         let room = wanted.map_or(BUFFER_DEFAULT, |chunks| chunks.clamp(BUFFER_MIN, BUFFER_MAX));
+        live::sys::huge_pages::prepare(room, self.survey.chunk as usize);
         let (sender, chunks) = sync_channel(room);
         let (used, free) = channel();
         // A thread that is gone sends nothing, and that is noticed at the first chunk.

@@ -94,7 +94,9 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
     if args.raw.raw {
         raw::check(args, &handle)?;
     }
-    trigger::warn(args, chunks(args)?);
+    let buffer = chunks(args)?;
+    trigger::warn(args, buffer);
+    live::sys::huge_pages::prepare(buffer, args.chunk as usize);
     sources::check(args, to)?;
     let watched = handle.clone();
     crate::metrics::serve(&args.watch, move |page| {

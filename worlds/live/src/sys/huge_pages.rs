@@ -1,0 +1,75 @@
+//! A heap on huge pages, for blocks that the kernel and devices transfer.
+
+use rustix::mm::{Advice, madvise};
+
+/// Prepares the heap of this process for `blocks` blocks of `length` bytes each. They come to lie
+/// on huge pages where the kernel has them. The heap keeps their memory once they are freed, and
+/// uses none before. Threads that are running already have heaps of their own, unless [`one_heap`]
+/// was called before they were started.
+///
+/// A transfer past the page cache pins the pages of its block: 32 for 128 KiB, or one that is huge.
+/// Pinning is a fifth of a recorder's processor time.
+///
+/// Where the C library or the kernel cannot do it, blocks lie on ordinary pages.
+pub fn prepare(blocks: usize, length: usize) {
+    let bytes = blocks.saturating_mul(length.saturating_add(SLACK));
+    let Some(mut room) = one_heap().then(|| reserve(bytes)).flatten() else { return };
+    let before = room.as_ptr().align_offset(PAGE);
+    let Some(length) = bytes.checked_sub(before) else { return };
+    // SAFETY: `before` and the `length` bytes behind it lie within what `room` reserves. The advice
+    // changes what backs their pages, and nothing that lies on them.
+    let advised = unsafe { madvise(room.as_mut_ptr().add(before).cast(), length, Advice::LinuxHugepage) };
+    // Without the advice, the pages are ordinary ones.
+    let _ = advised;
+    // The blocks to come are cut from what is given back here.
+}
+
+/// What a block takes beside its bytes: alignment, and the allocator's own.
+const SLACK: usize = 8192;
+const PAGE: usize = 4096;
+
+fn reserve(bytes: usize) -> Option<Vec<u8>> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes).ok().map(|()| room)
+}
+
+/// Lets one heap hold all blocks of whatever length, and keep what is freed. It serves this thread
+/// and those that are started later. Returns whether the C library
+/// can do that.
+#[cfg(target_env = "gnu")]
+pub fn one_heap() -> bool {
+    let options = [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_MAX, 0), (libc::M_TRIM_THRESHOLD, -1)];
+    // SAFETY: mallopt may be called at any time, and what it changes concerns later calls.
+    options.into_iter().all(|(option, value)| unsafe { libc::mallopt(option, value) } == 1)
+}
+
+/// Returns false: this C library has no such choice.
+#[cfg(not(target_env = "gnu"))]
+pub fn one_heap() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    /// Blocks come from the prepared heap, and hold what is written to them.
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn blocks_lie_on_huge_pages() {
+        let anonymous = || {
+            let all = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+            let line = all.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).map(str::to_owned);
+            line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
+        };
+        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        if anonymous().is_none() || !enabled.is_ok_and(|enabled| !enabled.contains("[never]")) {
+            eprintln!("SKIPPED: this kernel has no transparent huge pages");
+            return;
+        }
+        super::prepare(400, 128 << 10);
+        let blocks: Vec<_> = (0..200).map(|block| vec![block as u8; 132 << 10]).collect();
+        assert!(
+            blocks.iter().enumerate().all(|(index, block)| block.iter().all(|byte| *byte == index as u8))
+        );
+        assert!(anonymous() > Some(16 << 10), "{:?} kB of 26 MB", anonymous());
+    }
+}
