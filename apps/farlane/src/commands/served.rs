@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use engine::Nanos;
+use live::drivers::controller;
 use live::media::remote::{self, Place};
 use live::media::state::ssd::{self, Origin, SsdState};
 use live::media::state::{Keeper, Store};
@@ -197,6 +198,8 @@ pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<
         address: spec.url.resolve()?,
         namespace: spec.namespace.map(NamespaceId),
         hold: spec.url.hold(spec.hold.into()),
+        options: controller_options(),
+        deallocates_as_hint: false,
     };
     let opened = remote::open(clock, place, patience, |what| warn!("{what}"));
     opened.map_err(|error| match error {
@@ -204,6 +207,13 @@ pub(crate) fn open_far(clock: Clock, spec: &FarSpec, patience: Nanos) -> Result<
         remote::OpenError::Namespace(why) => Error::FarNamespace { why },
         remote::OpenError::Io(error) => Error::Output(error),
     })
+}
+
+/// How a target uses the devices behind it.
+fn controller_options() -> controller::Options {
+    let mut options = controller::Options::new("target");
+    options.session.lookahead = true;
+    options
 }
 
 pub(crate) fn far_origin(spec: &FarSpec, far: &RemoteMedium) -> String {

@@ -15,6 +15,8 @@ const PAGE_POWER: u32 = 12;
 /// Support for Dataset Management and for Write Zeroes, in Optional NVM Command Support (ONCS).
 const ONCS_DATASET_MANAGEMENT: u16 = 1 << 2;
 const ONCS_WRITE_ZEROES: u16 = 1 << 3;
+/// A volatile write cache is there, in Volatile Write Cache (VWC).
+const VWC_PRESENT: u8 = 1 << 0;
 /// The field that says what deallocated blocks read as, and its value for zeroes, in Deallocate
 /// Logical Block Features (DLFEAT).
 const DLFEAT_READS: u8 = 0b111;
@@ -73,6 +75,8 @@ pub(in crate::media) fn misfit(namespace: &Namespace) -> Option<String> {
 pub(in crate::media) struct Abilities {
     pub(in crate::media) write_zeroes: bool,
     pub(in crate::media) dataset_management: bool,
+    /// Whether writes are durable only after a flush, or when they ask for it.
+    pub(in crate::media) volatile_cache: bool,
     /// The most bytes that one read or write moves.
     pub(in crate::media) transfer_max: u64,
     pub(in crate::media) zeroes_max: u64,
@@ -80,8 +84,13 @@ pub(in crate::media) struct Abilities {
 
 impl Abilities {
     /// No abilities; used before those of the device are known.
-    pub(in crate::media) const NONE: Self =
-        Self { write_zeroes: false, dataset_management: false, transfer_max: 0, zeroes_max: 0 };
+    pub(in crate::media) const NONE: Self = Self {
+        write_zeroes: false,
+        dataset_management: false,
+        volatile_cache: true,
+        transfer_max: 0,
+        zeroes_max: 0,
+    };
 
     /// The abilities of `controller`, where one command moves at most `transfer_bytes_max` bytes.
     pub(in crate::media) fn new(controller: &IdentifyController, transfer_bytes_max: u32) -> Self {
@@ -94,6 +103,7 @@ impl Abilities {
         Self {
             write_zeroes: commands & ONCS_WRITE_ZEROES != 0,
             dataset_management: commands & ONCS_DATASET_MANAGEMENT != 0,
+            volatile_cache: controller.volatile_write_cache & VWC_PRESENT != 0,
             transfer_max: u64::from(transfer_bytes_max.min(PIECE_BYTES) / largest * largest),
             // Write Zeroes moves no data, but controllers before 2.0 are known to apply the limit
             // of commands that do.

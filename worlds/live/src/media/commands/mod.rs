@@ -3,6 +3,8 @@
 
 mod extent;
 mod job;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 
@@ -52,9 +54,9 @@ pub(super) struct Lost;
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     job: u32,
-    /// The offset of the piece from the start of the request, in bytes.
+    /// The offset of the piece from the start of the request, in the unit of [`Job::at`].
     offset: u64,
-    length: u32,
+    length: u64,
 }
 
 /// The requests to a medium, and the commands of the device that carry them out.
@@ -68,6 +70,11 @@ pub(super) struct Commands {
     active: VecDeque<u32>,
     pieces: Vec<Option<Piece>>,
     free_pieces: Vec<u32>,
+    /// Pieces that got no answer, and are to be submitted again. Their jobs count them as
+    /// outstanding.
+    again: Vec<Piece>,
+    /// Whether [`Operation::Deallocate`] is a hint, after which nothing has to read as zeroes.
+    pub(super) deallocates_as_hint: bool,
     zeroes: Buffer,
     waiting: VecDeque<Request>,
     /// Requests that have ended without a command, with their results.
@@ -86,6 +93,8 @@ impl Commands {
             active: VecDeque::new(),
             pieces: vec![None; pieces as usize],
             free_pieces: (0..pieces).rev().collect(),
+            again: Vec::new(),
+            deallocates_as_hint: false,
             zeroes: Buffer::zeroed(PIECE_BYTES as usize),
             waiting: VecDeque::new(),
             ended: VecDeque::new(),
@@ -150,8 +159,10 @@ impl Commands {
             Operation::Read { .. } => Goal::Read,
             Operation::Write { data, durable, .. } => Goal::Write { data, durable },
             Operation::WriteZeroes { deallocate, durable, .. } => Goal::Zero { how, deallocate, durable },
-            // Dataset Management alone is a hint: it does not promise that the range reads as
-            // zeroes.
+            // Dataset Management alone does not promise that the range reads as zeroes.
+            Operation::Deallocate { .. } if self.deallocates_as_hint && self.abilities.dataset_management => {
+                Goal::Deallocate
+            }
             Operation::Deallocate { .. } => Goal::Zero { how, deallocate: true, durable: false },
             Operation::Flush => {
                 (begin, end) = (0, length_u64(self.extents.len()));
@@ -180,19 +191,29 @@ impl Commands {
                 let request = self.waiting.pop_front().expect("there is a front");
                 self.begin(request);
             }
-            let Some(name) = self.active.front().copied() else { return Ok(moved) };
+            let Some(next) = self.next_piece() else { return Ok(moved) };
             let Some(piece) = self.free_pieces.last().copied() else { return Ok(moved) };
-            let job = self.jobs[name as usize].as_ref().expect("an active job is there");
-            let length = self.length_of_next(job);
-            let (entry, data) = self.command_of_next(job, length);
-            match submit(piece, entry, data) {
+            let (name, is_again) = (next.job, !self.again.is_empty());
+            let job = self.jobs[name as usize].as_ref().expect("a piece has its job");
+            let (entry, data) = self.command_of(job, job.begin + next.offset, next.length);
+            let submitted = submit(piece, entry, data);
+            if is_again && matches!(submitted, Ok(()) | Err(Refused::Impossible)) {
+                self.again.pop();
+            }
+            match submitted {
                 Ok(()) => {
                     self.free_pieces.pop();
-                    self.on_submitted(name, piece, length);
+                    self.pieces[piece as usize] = Some(next);
+                    if !is_again {
+                        self.on_submitted(next);
+                    }
                 }
                 Err(Refused::Busy) => return Ok(moved),
                 Err(Refused::Lost) => return Err(Lost),
                 Err(Refused::Impossible) => {
+                    if is_again && let Some(job) = self.jobs[name as usize].as_mut() {
+                        job.outstanding -= 1;
+                    }
                     self.fail(name, StatusCode::InternalError.into());
                     self.end_stage(name, out);
                 }
@@ -201,17 +222,27 @@ impl Commands {
         }
     }
 
-    /// The namespace that the next command of a job is for.
-    fn extent_of_next(&self, job: &Job) -> &Extent {
+    /// The piece to submit next: one that got no answer, or the next one of the first active job.
+    fn next_piece(&self) -> Option<Piece> {
+        if let Some(piece) = self.again.last() {
+            return Some(*piece);
+        }
+        let name = *self.active.front()?;
+        let job = self.jobs[name as usize].as_ref().expect("an active job is there");
+        Some(Piece { job: name, offset: job.at - job.begin, length: self.length_of_next(job) })
+    }
+
+    /// The namespace that the command of a job at `at` is for.
+    fn extent_at(&self, job: &Job, at: u64) -> &Extent {
         match job.goal {
-            Goal::Flush => &self.extents[usize::try_from(job.at).unwrap_or(0)],
+            Goal::Flush => &self.extents[usize::try_from(at).unwrap_or(0)],
             _ => &self.extents[job.extent],
         }
     }
 
     /// How much of a job its next command does, in the unit of [`Job::at`].
     fn length_of_next(&self, job: &Job) -> u64 {
-        let block = u64::from(self.extent_of_next(job).block);
+        let block = u64::from(self.extent_at(job, job.at).block);
         let limit = match &job.goal {
             Goal::Zero { how: Zeroing::Command | Zeroing::Refused, .. } => {
                 self.abilities.zeroes_max.min(BLOCKS_MAX * block)
@@ -223,12 +254,12 @@ impl Commands {
         (job.end - job.at).min(limit)
     }
 
-    /// The next command of a job, which does `length` of it.
-    fn command_of_next(&self, job: &Job, length: u64) -> (SubmissionQueueEntry, Data) {
-        let extent = self.extent_of_next(job);
+    /// The command of a job that does `length` of it from `at` on.
+    fn command_of(&self, job: &Job, at: u64, length: u64) -> (SubmissionQueueEntry, Data) {
+        let extent = self.extent_at(job, at);
         let block = u64::from(extent.block);
-        let range = Range { namespace: extent.id, lba: job.at / block, blocks: length / block };
-        let done = job.at - job.begin;
+        let range = Range { namespace: extent.id, lba: at / block, blocks: length / block };
+        let done = at - job.begin;
         let part = |data: &Buffer, from: u64| {
             Data::Write(data.slice(memory_length(from)..memory_length(from + length)))
         };
@@ -252,11 +283,9 @@ impl Commands {
         }
     }
 
-    fn on_submitted(&mut self, name: u32, piece: u32, length: u64) {
-        let job = self.jobs[name as usize].as_mut().expect("an active job is there");
-        let (offset, bytes) = (job.at - job.begin, u32::try_from(length).unwrap_or(u32::MAX));
-        self.pieces[piece as usize] = Some(Piece { job: name, offset, length: bytes });
-        job.at += length;
+    fn on_submitted(&mut self, piece: Piece) {
+        let job = self.jobs[piece.job as usize].as_mut().expect("an active job is there");
+        job.at += piece.length;
         job.outstanding += 1;
         if job.at >= job.end {
             self.active.pop_front();
@@ -268,7 +297,7 @@ impl Commands {
     pub(super) fn read_length(&self, piece: u32) -> Option<u32> {
         let piece = self.pieces.get(piece as usize)?.as_ref()?;
         let job = self.jobs[piece.job as usize].as_ref()?;
-        matches!(job.goal, Goal::Read).then_some(piece.length)
+        matches!(job.goal, Goal::Read).then_some(u32::try_from(piece.length).unwrap_or(u32::MAX))
     }
 
     fn take_piece(&mut self, piece: u32) -> Option<(Piece, &mut Job)> {
@@ -292,7 +321,7 @@ impl Commands {
             Err(status) => self.fail(piece.job, status),
             Ok(data) if matches!(job.goal, Goal::Read) => {
                 let (id, offset) = (job.id, u32::try_from(piece.offset).expect("a read's length is 32 bits"));
-                if data.len() == piece.length as usize {
+                if length_u64(data.len()) == piece.length {
                     out(Completion::Data { id, offset, data });
                 } else {
                     self.fail(piece.job, StatusCode::DataTransferError.into());
@@ -307,19 +336,42 @@ impl Commands {
     pub(super) fn on_unheard(&mut self, piece: u32, out: &mut impl FnMut(Completion)) {
         let Some((piece, job)) = self.take_piece(piece) else { return };
         job.give_up(MediaError::Unreachable);
-        self.active.retain(|active| *active != piece.job);
+        self.withdraw(piece.job);
         self.end_stage(piece.job, out);
     }
 
-    /// No command under way will get an answer any more.
-    pub(super) fn abandon(&mut self, out: &mut impl FnMut(Completion)) {
-        for piece in (0..).take(self.pieces.len()) {
-            self.on_unheard(piece, out);
+    /// The command named `piece` got no answer, and is submitted again when the device is there.
+    pub(super) fn take_back(&mut self, piece: u32) {
+        if let Some(taken) = self.pieces.get_mut(piece as usize).and_then(Option::take) {
+            self.free_pieces.push(piece);
+            self.again.push(taken);
         }
     }
 
-    /// Ends the requests, or the parts of them, that the device has not been given, as unreachable.
+    /// No command under way will get an answer any more: all are submitted again when the device is
+    /// there.
+    pub(super) fn take_back_all(&mut self) {
+        (0..).take(self.pieces.len()).for_each(|piece| self.take_back(piece));
+    }
+
+    /// Submits nothing of job `name` any more.
+    fn withdraw(&mut self, name: u32) {
+        self.active.retain(|active| *active != name);
+        let before = self.again.len();
+        self.again.retain(|piece| piece.job != name);
+        let taken = u32::try_from(before - self.again.len()).expect("pieces have 32-bit names");
+        self.jobs[name as usize].as_mut().expect("a piece has its job").outstanding -= taken;
+    }
+
+    /// Ends the requests, or the parts of them, that the device does not have, as unreachable.
     pub(super) fn give_up(&mut self, out: &mut impl FnMut(Completion)) {
+        while let Some(Piece { job: name, .. }) = self.again.last().copied() {
+            if let Some(job) = self.jobs[name as usize].as_mut() {
+                job.give_up(MediaError::Unreachable);
+            }
+            self.withdraw(name);
+            self.end_stage(name, out);
+        }
         while let Some(name) = self.active.pop_front() {
             if let Some(job) = self.jobs[name as usize].as_mut() {
                 job.give_up(MediaError::Unreachable);
@@ -334,7 +386,7 @@ impl Commands {
     /// A command of job `name` has failed.
     fn fail(&mut self, name: u32, status: Status) {
         self.jobs[name as usize].as_mut().expect("a command's job is there").fail(status);
-        self.active.retain(|active| *active != name);
+        self.withdraw(name);
     }
 
     /// Goes on with job `name` if nothing of its current stage remains.

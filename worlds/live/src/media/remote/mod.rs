@@ -45,6 +45,19 @@ enum Link {
     Coming,
 }
 
+/// What a namespace can do, for those who offer it in another form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most bytes that one command moves. Longer requests become several commands.
+    pub transfer_bytes: u64,
+    /// Whether the space of blocks can be given back without writing.
+    pub discards: bool,
+    /// Whether blocks can be made zeroes without sending zeroes.
+    pub zeroes: bool,
+    /// Whether writes are durable only after a flush, or when they ask for it.
+    pub volatile_cache: bool,
+}
+
 /// A medium whose bytes are those of one namespace of another device.
 pub struct RemoteMedium {
     clock: Clock,
@@ -81,6 +94,27 @@ impl RemoteMedium {
     /// The size of a block in bytes: 512 or 4096.
     pub fn block(&self) -> u32 {
         self.extent().block
+    }
+
+    /// What the namespace can do.
+    pub fn limits(&self) -> Limits {
+        let (abilities, extent) = (&self.commands.abilities, &self.commands.extents[0]);
+        Limits {
+            transfer_bytes: abilities.transfer_max,
+            discards: abilities.dataset_management || abilities.write_zeroes && extent.zeroes_deallocate,
+            zeroes: abilities.write_zeroes,
+            volatile_cache: abilities.volatile_cache,
+        }
+    }
+
+    /// Whether the device can be reached.
+    pub fn is_here(&self) -> bool {
+        self.link == Link::Here
+    }
+
+    /// The serial number of the device's controller.
+    pub fn serial(&self) -> &str {
+        &self.serial
     }
 
     /// The device's identifier of the namespace.
@@ -236,8 +270,8 @@ impl RemoteMedium {
     fn on_absence(&mut self, out: &mut impl FnMut(Completion)) {
         let now = self.clock.now();
         if let Link::Lost { again } = self.link {
-            // Commands that the host had do not come back.
-            self.commands.abandon(out);
+            // What the host had does not come back: another host gets it.
+            self.commands.take_back_all();
             if again <= now {
                 self.link = Link::Lost { again: now + RETRY };
                 if let Ok(controller) = self.place.begin().and_then(|controller| self.watch(controller)) {
@@ -280,6 +314,10 @@ impl RemoteMedium {
     fn on_completed(&mut self, completed: Completed, out: &mut impl FnMut(Completion)) {
         let Completed { cookie, status, data, is_unheard, .. } = completed;
         let piece = u32::try_from(cookie).unwrap_or(u32::MAX);
+        if is_unheard && self.link == Link::Here {
+            // The host has no patience, and is about to end. Another one gets the command.
+            return self.commands.take_back(piece);
+        }
         if is_unheard {
             return self.commands.on_unheard(piece, out);
         }

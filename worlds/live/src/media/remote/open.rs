@@ -24,6 +24,11 @@ pub struct Place {
     pub namespace: Option<NamespaceId>,
     /// How long commands wait while the device is away.
     pub hold: Nanos,
+    /// How the device is used. What a medium needs of its host is put into it.
+    pub options: Options,
+    /// Whether [`nvme::media::Operation::Deallocate`] is a hint, after which nothing has to read as
+    /// zeroes.
+    pub deallocates_as_hint: bool,
 }
 
 impl fmt::Display for Place {
@@ -58,14 +63,13 @@ impl std::error::Error for OpenError {}
 impl Place {
     /// Starts a host that looks for the device.
     pub(super) fn begin(&self) -> Result<Controller, OpenError> {
-        let mut options = Options {
+        let options = Options {
             data_bytes: 0,
             slots: PIECES_MAX,
             depth: PIECES_MAX,
             absence: Absence::Fail(self.hold),
-            ..Options::new("target")
+            ..self.options.clone()
         };
-        options.session.lookahead = true;
         Controller::open(&self.address, &options).map_err(OpenError::Attach)
     }
 
@@ -104,6 +108,8 @@ pub fn open(clock: Clock, place: Place, timeout: Nanos, report: fn(&str)) -> Res
     let serial = device.controller.serial_number.to_string();
     let model = device.controller.model_number.to_string();
     let gate = Poll::new().map_err(OpenError::Io)?;
+    let mut commands = Commands::new(vec![Extent::new(&namespace, 0)], abilities, PIECES_MAX);
+    commands.deallocates_as_hint = place.deallocates_as_hint;
     let mut medium = RemoteMedium {
         clock,
         place,
@@ -114,7 +120,7 @@ pub fn open(clock: Clock, place: Place, timeout: Nanos, report: fn(&str)) -> Res
         is_told: false,
         link: Link::Here,
         seen: clock.now(),
-        commands: Commands::new(vec![Extent::new(&namespace, 0)], abilities, PIECES_MAX),
+        commands,
         serial,
         model,
     };
