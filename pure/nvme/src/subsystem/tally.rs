@@ -39,7 +39,8 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    fn count(&mut self, length: Nanos) {
+    /// Counts something that took `length`.
+    pub fn count(&mut self, length: Nanos) {
         self.counts[LATENCY_BOUNDS.partition_point(|bound| *bound < length)] += 1;
         self.sum += length;
     }

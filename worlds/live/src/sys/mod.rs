@@ -7,8 +7,10 @@
 //! reader. [`secrets`] keeps keys out of core dumps. [`sandbox`] gives up what a process does not
 //! need. [`service`] talks to the service manager. [`shared`] is memory that another process shares
 //! with this one, and [`doorbells`] a page of registers that two processes share. [`vfio`] hands a
-//! PCI function of this machine to this process.
+//! PCI function of this machine to this process. [`ublk`] makes block devices of this machine whose
+//! requests this process answers, and [`block_use`] tells who uses a block device.
 
+pub mod block_use;
 pub mod clock;
 pub(crate) mod datagrams;
 pub mod descriptors;
@@ -30,6 +32,7 @@ pub mod service;
 pub mod shared;
 pub(crate) mod station;
 pub mod telling;
+pub mod ublk;
 pub mod unix;
 pub mod usage;
 pub mod vfio;
