@@ -16,7 +16,7 @@ use toml::de::{DeTable, DeValue};
 use crate::error::Error;
 
 /// The commands that take options from a file. `farlane target` has a form of its own.
-pub(crate) const COMMANDS: [&str; 5] = ["export", "attach", "device", "emulate", "record"];
+pub(crate) const COMMANDS: [&str; 6] = ["export", "attach", "device", "connect", "emulate", "record"];
 /// The option that names the file.
 const OPTION: &str = "--config";
 /// The only option before a command that has a value.

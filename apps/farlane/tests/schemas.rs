@@ -210,6 +210,7 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
     used.holds("top", &lines(&["top", "--every", "50ms"], folder)[0]);
     used.prints("check", &["check", link.to_str().unwrap()]);
     used.holds("list", &lines(&["list"], folder)[0]);
+    used.holds("connect-list", &lines(&["connect", "--list"], folder)[0]);
     used.holds("target-status", &lines(&["target", "status"], folder)[0]);
     used.holds("target-resize", &lines(&["target", "resize", "--nsid", "1", "--size", "8MiB"], folder)[0]);
     for (service, name) in started.iter_mut().zip(["guest-end", "guest-end", "emulate-progress"]) {

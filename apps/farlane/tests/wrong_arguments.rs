@@ -81,6 +81,13 @@ bench tcp://far:1 --bs 8GiB
 bench tcp://far:1 --runtime 0
 bench tcp://far:1 --rw randread --verify
 bench tcp://far:1 --spread 0
+connect
+connect far
+connect tcp://127.0.0.1:1 --over floppy
+connect tcp://127.0.0.1:1 --iodepth 0
+connect tcp://127.0.0.1:1 --timeout 0
+connect tcp://127.0.0.1:1 --list
+disconnect /dev/nothing
 list --of target
 status missing
 sim

@@ -5,6 +5,7 @@ mod bench;
 mod check_file;
 mod completion_timeout;
 mod config_cache;
+mod connect;
 mod demo;
 mod dma;
 mod doctor;
@@ -62,6 +63,7 @@ pub(crate) use backing::{
 pub(crate) use bench::{BenchArgs, Workload};
 pub(crate) use check_file::CheckFileArgs;
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
+pub(crate) use connect::{ConnectArgs, DisconnectArgs, Over};
 pub(crate) use demo::{Carrier, DemoArgs};
 pub(crate) use dma::{Dma, Reach};
 pub(crate) use doctor::{DoctorArgs, Purpose};
@@ -166,6 +168,17 @@ pub(crate) enum Command {
         after_help = "Example:\n  farlane device --vfio-user /run/user/1000/ssd.sock --namespace disk.img,size=10GiB"
     )]
     Device(DeviceArgs),
+
+    /// Make the SSD of a far end a block device of this machine: /dev/ublkbN or /dev/nvmeNn1.
+    ///
+    /// I/O waits while the far end is away. The block device outlives this process: another farlane
+    /// connect goes on with it
+    #[command(after_help = connect::EXAMPLES)]
+    Connect(Box<ConnectArgs>),
+
+    /// Remove a block device that farlane connect has made
+    #[command(after_help = connect::DISCONNECT_EXAMPLES)]
+    Disconnect(DisconnectArgs),
     /// Offer NVMe namespaces over TCP (NVMe/TCP).
     ///
     /// Linux's own initiator can use the namespaces, and so can any other NVMe/TCP initiator
@@ -305,6 +318,7 @@ impl Command {
             Self::Target(args) => args.action.is_none(),
             Self::Record(args) => args.action.is_none(),
             Self::Nic(args) => matches!(args.action, None | Some(NicAction::Serve(_))),
+            Self::Connect(args) => args.url.is_some(),
             Self::Attach(_) | Self::Device(_) | Self::Emulate(_) => true,
             _ => false,
         }

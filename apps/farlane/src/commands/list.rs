@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::connect;
 use super::control::{self, Daemon};
 use crate::args::ListArgs;
 use crate::commands::{print, print_json};
@@ -47,6 +48,10 @@ fn rows(status: &Value, socket: &str) -> Vec<[String; 4]> {
             format!("{} as vfio-user:{}", plain(&status["url"]), plain(&status["vfio_user"])),
             link(&status["link"]),
         )],
+        "connect" => {
+            let (place, state) = connect::disconnect::row(status);
+            vec![row(place, state)]
+        }
         "device" => {
             let state = if status["client"] == json!(true) { "a guest is there" } else { "no guest" };
             vec![row(format!("vfio-user:{}", plain(&status["vfio_user"])), state.to_owned())]

@@ -5,6 +5,7 @@ pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod connect;
 mod control;
 pub(crate) mod copy;
 pub(crate) mod demo;

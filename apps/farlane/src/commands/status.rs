@@ -206,6 +206,7 @@ fn text(status: &Value) -> String {
             };
             far_ends.iter().map(one).collect()
         }
+        Some("connect") => super::connect::status_text(status),
         Some("record" | "replay") => super::record::status_text(status),
         _ => super::target::status_text(status),
     }

@@ -79,6 +79,7 @@ impl Error {
             | Self::Range { .. } => Exit::Wrong,
             Self::Interrupted => Exit::Interrupted,
             Self::Carrier(error) => error.exit(),
+            Self::Block(error) => error.exit(),
             _ => Exit::Failed,
         }
     }

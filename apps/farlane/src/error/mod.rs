@@ -1,5 +1,6 @@
 //! Everything that can go wrong, with the remedy.
 
+mod block;
 mod carrier;
 mod conversion;
 mod ending;
@@ -16,6 +17,7 @@ use miette::Diagnostic;
 use nvme::wire::Status;
 use thiserror::Error as ThisError;
 
+pub(crate) use block::BlockError;
 pub(crate) use carrier::CarrierError;
 
 /// An error for a person: what failed, why, and what to do.
@@ -192,6 +194,10 @@ pub(crate) enum Error {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Carrier(#[from] CarrierError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Block(#[from] BlockError),
 
     #[error(transparent)]
     #[diagnostic(help("{}", .0.help()))]

@@ -1,0 +1,143 @@
+//! The options of `farlane connect` and `farlane disconnect`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use live::drivers::controller::{Options, Url};
+
+use super::{
+    ConfigCacheOption, Control, Dma, Lookahead, MetricsArgs, Output, Secrets, Spin, Spread, Transport,
+    parse_positive_time,
+};
+use crate::error::Error;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane connect tcp://192.0.2.7:4430
+  farlane connect tcp://192.0.2.7:4430 --background && mount /dev/ublkb0 /mnt
+  farlane connect 'nvme-tcp://192.0.2.7:4420/nqn.2014-08.org.example:disk?queues=4' --timeout 30s
+  farlane connect tcp://192.0.2.7:4430 --over nvme-tcp
+  farlane connect --list
+  farlane disconnect /dev/ublkb0";
+
+pub(super) const DISCONNECT_EXAMPLES: &str = "Examples:
+  umount /mnt && farlane disconnect /dev/ublkb0
+  farlane disconnect tcp://192.0.2.7:4430
+  farlane disconnect --force";
+
+/// The part of the kernel that makes a block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Over {
+    /// The user-space block driver, of Linux 6.5 or newer: /dev/ublkbN
+    Ublk,
+    /// The kernel's own NVMe/TCP initiator, and a target on loopback in this process: /dev/nvmeNn1
+    NvmeTcp,
+}
+
+impl Over {
+    /// The name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ublk => "ublk",
+            Self::NvmeTcp => "nvme-tcp",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConnectArgs {
+    /// The device: a far end, a vfio-user: socket, or an nvme-tcp:// or nvme-rdma:// subsystem.
+    ///
+    /// farlane bench --help shows the forms
+    #[arg(value_name = "URL", required_unless_present = "list")]
+    pub(crate) url: Option<Url>,
+    /// Use the namespace with this identifier [default: the only one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) namespace: Option<u32>,
+    /// Make the block device by this part of the kernel [default: ublk, or nvme-tcp where the
+    /// kernel has no ublk]
+    #[arg(long, value_name = "WAY")]
+    pub(crate) over: Option<Over>,
+
+    /// Fail I/O when the device was away for this long [default: I/O waits until it is back].
+    ///
+    /// The device is looked for without end in either case
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_time)]
+    pub(crate) timeout: Option<Duration>,
+    /// Refuse writes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Give the block device this many queues; the kernel has at most one for each processor
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) queues: u16,
+    /// Let this many requests of a queue be under way at once
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) iodepth: u16,
+    /// Return as soon as the block device can be used, and go on in the background
+    #[arg(long)]
+    pub(crate) background: bool,
+    /// List the block devices that this user's processes serve, and those that wait for a process
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) list: bool,
+    /// Over nvme-tcp: go on where the kernel's initiator can't authenticate.
+    ///
+    /// Every user of this machine can then reach the far SSD through the target on loopback
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    #[command(flatten)]
+    pub(crate) lookahead: Lookahead,
+    #[command(flatten)]
+    pub(crate) dma: Dma,
+    #[command(flatten)]
+    pub(crate) config_cache: ConfigCacheOption,
+    #[command(flatten)]
+    pub(crate) transport: Transport,
+    #[command(flatten)]
+    pub(crate) spread: Spread,
+    #[command(flatten)]
+    pub(crate) secrets: Secrets,
+    #[command(flatten)]
+    pub(crate) control: Control,
+    #[command(flatten)]
+    pub(crate) watch: MetricsArgs,
+    /// Print the block device as JSON on the first line of standard output
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) spin: Spin,
+}
+
+impl ConnectArgs {
+    /// How the device at `url` is used.
+    ///
+    /// # Errors
+    /// When options do not suit the device, or the kernel does not support one.
+    pub(crate) fn options(&self, url: &Url) -> Result<Options, Error> {
+        self.spread.check(url, &self.transport)?;
+        self.secrets.check(url)?;
+        let mut options = Options::new("block device");
+        options.queues = if self.spread.is_on() { self.spread.queues() } else { self.queues };
+        options.session.strands = self.spread.connections();
+        options.session.lookahead = self.lookahead.is_on();
+        options.session.dma = self.dma.mode();
+        options.session.config_cache = self.config_cache.is_on();
+        options.transport = self.transport.checked()?;
+        options.secrets = self.secrets.files();
+        Ok(options)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DisconnectArgs {
+    /// The block device, or the URL that is connected [default: the only one]
+    #[arg(value_name = "DEVICE|URL")]
+    pub(crate) what: Option<String>,
+    /// Disconnect while the block device is in use: what uses it sees errors from then on
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Ask at this socket, if farlane connect was given one
+    #[arg(long, value_name = "PATH", conflicts_with = "what")]
+    pub(crate) control: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}

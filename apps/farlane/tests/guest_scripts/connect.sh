@@ -1,0 +1,102 @@
+# What a bare guest does with a far SSD that farlane connect makes a block device. Each line of output that a test wants
+# is printed when what came before it went well. PORT, OVER and the block device's LIMITS come from the test.
+set -e
+URL=tcp://10.0.2.2:$PORT
+CONNECT="farlane connect $URL --over $OVER --background"
+connect() { "$@" >/tmp/connected 2>>/tmp/log || { cat /tmp/log; exit 1; }; }
+device() { sed -n 's/.* is \(\/dev\/[a-z0-9]*\) .*/\1/p' /tmp/connected; }
+pid() { farlane connect --list --json | sed -n 's/.*"pid":\([0-9]*\).*/\1/p'; }
+limit() { cat /sys/class/block/$(basename $DISK)/queue/$1; }
+# Writes each block of a file once, slowly enough that something can happen meanwhile.
+write() {
+    fio --name=$1 --directory=/mnt --rw=randwrite --bs=4k --iodepth=16 --ioengine=libaio --direct=1 --size=8m \
+        --rate_iops=350 --verify=crc32c --do_verify=0 --minimal >/tmp/fio 2>&1
+}
+check() {
+    fio --name=$1 --directory=/mnt --rw=randwrite --bs=4k --iodepth=16 --ioengine=libaio --direct=1 --size=8m \
+        --verify=crc32c --verify_only=1 --minimal >/tmp/fio 2>&1 || { cat /tmp/fio; exit 1; }
+}
+# How often a process has begun to run again.
+wakes() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/status; }
+
+farlane connect --list | grep -q "nothing is connected"
+farlane disconnect 2>/dev/null && exit 1
+echo "nothing at first"
+connect $CONNECT
+DISK=$(device)
+[ -b $DISK ] && echo "connected"
+farlane list | grep -q "connect .*$URL as $DISK" && farlane status | grep -q "$URL is $DISK" && echo "listed"
+echo "limits $(limit logical_block_size) $(limit max_hw_sectors_kb) $(limit write_cache), $(limit fua)"
+[ $(limit discard_max_bytes) -gt 0 ] && [ $(limit write_zeroes_max_bytes) -gt 0 ] && echo "discards are offered"
+PID=$(pid)
+sleep 1
+BEFORE=$(wakes $PID)
+sleep 4
+WAKES=$(($(wakes $PID) - BEFORE))
+[ $WAKES -lt 40 ] && echo "idle sleeps" || echo "idle wakes $WAKES times in 4 s"
+
+mkfs.ext4 -q $DISK
+mount -t ext4 $DISK /mnt
+for i in $(seq 20); do dd if=/dev/urandom of=/mnt/file$i bs=50k count=$i 2>/dev/null; done
+(cd /mnt && sha256sum file* >/tmp/sums)
+umount /mnt
+mount -t ext4 $DISK /mnt
+(cd /mnt && sha256sum -c /tmp/sums >/dev/null) && echo "files are as they were written"
+fio --name=short --directory=/mnt --rw=randrw --bsrange=4k-256k --iodepth=32 --ioengine=libaio --direct=1 \
+    --verify=crc32c --size=8m --minimal >/tmp/fio && rm /mnt/short* && echo "fio verified"
+rm /mnt/file1*
+fstrim -v /mnt && echo "trimmed"
+farlane disconnect $DISK 2>/tmp/refused && exit 1
+grep -q "mounted at /mnt" /tmp/refused && echo "what is mounted stays"
+
+write far &
+sleep 2
+tell "kill the far end"
+await "restarted"
+wait $!
+check far && echo "fio verified while the far end was killed"
+
+write near &
+sleep 2
+kill -9 $(pid)
+sleep 1
+connect $CONNECT
+[ "$(device)" = $DISK ] && echo "the same block device"
+wait $!
+check near && echo "fio verified while farlane was killed"
+
+kill -TERM $(pid)
+for i in $(seq 100); do pidof farlane >/dev/null || break; sleep 0.1; done
+dd if=/dev/urandom of=/mnt/later bs=100k count=10 2>/dev/null
+sync &
+connect $CONNECT
+wait $!
+grep -q "it stays" /tmp/log && echo "it stays when farlane ends"
+echo 3 >/proc/sys/vm/drop_caches
+grep -v file1 /tmp/sums >/tmp/left
+(cd /mnt && sha256sum -c /tmp/left >/dev/null) && echo "files are as they were after all that"
+umount /mnt
+fsck.ext4 -f -n $DISK >/dev/null 2>&1 && echo "fsck clean"
+
+blkdiscard $DISK
+[ $(dd if=$DISK bs=1M count=4 iflag=direct 2>/dev/null | tr -d '\0' | wc -c) = 0 ] && echo "discarded"
+farlane disconnect $DISK >/dev/null
+[ -b $DISK ] && exit 1
+for i in $(seq 100); do pidof farlane >/dev/null || break; sleep 0.1; done
+farlane connect --list | grep -q "nothing is connected" && echo "disconnected"
+
+connect $CONNECT --timeout 1s --read-only
+DISK=$(device)
+[ $(cat /sys/class/block/$(basename $DISK)/ro) = 1 ] && echo "read-only"
+dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null
+tell "take the far end away"
+await "away"
+dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && exit 1
+echo "I/O fails in time"
+tell "bring it back"
+await "restarted"
+for i in $(seq 100); do dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && break; sleep 0.2; done
+dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && echo "and succeeds again"
+farlane disconnect >/dev/null && echo "disconnected again"
+if dmesg | grep -E 'BUG|WARNING|hung_task|blocked for more'; then exit 1; fi
+echo "the kernel has no complaint"
