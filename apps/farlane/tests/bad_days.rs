@@ -10,7 +10,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::thread::{sleep, spawn};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::load::{assert_serves, assert_verified, verified};
@@ -71,6 +71,20 @@ fn a_far_end_that_does_not_come_back_is_an_error_and_a_new_one_serves() {
     assert!(said.contains("the far end has gone"), "{said}");
     let far = disk.export(&far.address);
     assert_serves(&far.url());
+}
+
+/// The hold time of the tunnel, 10 s, is no part of what `--timeout` promises.
+#[test]
+fn a_far_end_that_does_not_come_back_is_given_up_when_the_user_said() {
+    let mut far = Export::start(&["--ram", "16MiB"]);
+    let load = Running::start(&["bench", &far.url(), "--runtime", "60s", "--timeout", "2s"]);
+    sleep(Duration::from_secs(1));
+    far.kill();
+    let killed = Instant::now();
+    let output = load.output(Duration::from_secs(60));
+    assert!(!output.status.success());
+    let took = killed.elapsed();
+    assert!((1..7).contains(&took.as_secs()), "given up after {took:?}, not after 2 s");
 }
 
 #[test]

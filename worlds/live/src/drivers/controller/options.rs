@@ -94,25 +94,40 @@ impl Options {
         // One entry of a queue stays free.
         near.driver.queue_entries = (self.depth + 1).next_power_of_two().max(64);
         near.driver.queue_pairs = self.queues;
-        near.driver.hold = match self.absence {
-            Absence::GiveUp(hold) => hold,
-            Absence::Fail(hold) => half(hold),
-        };
+        near.driver.hold = self.holds().1;
         near
     }
 
     /// The configuration of a tunnel's end.
     pub(super) fn session(&self) -> session::Config {
-        let mut session = self.session.clone();
-        // A connection is held for the first half, and the place of a lost device for the second
-        // half.
-        if let Absence::Fail(hold) = self.absence {
-            session.hold = half(hold);
-        }
-        session
+        session::Config { hold: self.holds().0, ..self.session.clone() }
+    }
+
+    /// How long a lost connection is held, and after that the place of a lost device: together the
+    /// time for which the controller may be away.
+    fn holds(&self) -> (Nanos, Nanos) {
+        let (time, held) = match self.absence {
+            // A far end that comes back as a new one has to be set up within the rest.
+            Absence::GiveUp(time) => (time, self.session.hold.min(Nanos::new(time.get() / 3 * 2))),
+            Absence::Fail(time) => (time, Nanos::new(time.get() / 2)),
+        };
+        (held, Nanos::new(time.get() - held.get()))
     }
 }
 
-const fn half(time: Nanos) -> Nanos {
-    Nanos::new(time.get() / 2)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_is_away_for_no_longer_than_was_said() {
+        for (seconds, held) in [(2, 1_333), (15, 10_000), (60, 10_000)] {
+            let absence = Absence::GiveUp(Nanos::from_secs(seconds));
+            let options = Options { absence, ..Options::new("test") };
+            let (link, device) = options.holds();
+            assert_eq!((link.get() / 1_000_000, link + device), (held, Nanos::from_secs(seconds)));
+        }
+        let options = Options { absence: Absence::Fail(Nanos::from_secs(8)), ..Options::new("test") };
+        assert_eq!(options.holds(), (Nanos::from_secs(4), Nanos::from_secs(4)));
+    }
 }
