@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -58,6 +58,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    fn path(&self) -> PathBuf {
+        self.options.as_ref().map(|options| options.path.clone()).unwrap_or_default()
+    }
+
     /// The error in the file that made the command line wrong; none if the fault is elsewhere.
     pub(crate) fn blame(&self, error: &clap::Error) -> Option<Error> {
         self.options.as_ref()?.blame(error)
@@ -90,6 +94,28 @@ pub(crate) fn expand(root: &Command, given: Vec<OsString>) -> Result<Line, Error
     let from_file = options.words.iter().map(|word| &word.text);
     let words = before.iter().chain(from_file).chain(after).cloned().collect();
     Ok(Line { words, options: Some(options) })
+}
+
+/// The command line of this process, with the options of its file as they are by now.
+///
+/// # Errors
+/// When the file can't be read, or has what is wrong.
+pub(crate) fn read_again() -> Result<ArgMatches, Error> {
+    let root = crate::command_line();
+    let line = expand(&root, std::env::args_os().collect())?;
+    root.try_get_matches_from(&line.words).map_err(|error| {
+        let why = first_line(&error);
+        let unplaced = || Error::Options { path: line.path(), line: 1, column: 1, why };
+        line.blame(&error).unwrap_or_else(unplaced)
+    })
+}
+
+/// Whether the command line of this process has one of these options beside its file.
+pub(crate) fn is_given_beside(options: &[&str]) -> bool {
+    let given: Vec<_> = std::env::args_os().collect();
+    let words = given.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let names = words.map(|word| word.split('=').next().unwrap_or_default());
+    names.filter_map(|word| word.strip_prefix("--")).any(|name| options.contains(&name))
 }
 
 /// Where the command stands in a command line, and the file that it names.

@@ -83,7 +83,7 @@ fn run(command: Command, given: &clap::ArgMatches) -> Result<(), error::Error> {
         Command::Export(args) if !args.recorded.recording.is_empty() => {
             commands::record::export::run(&args.recorded, args.output.json)
         }
-        Command::Export(args) => commands::export::run(args, given),
+        Command::Export(args) => commands::export::run(*args, given),
         Command::Attach(args) => commands::attach::run(&args),
         Command::Device(args) => commands::device::run(&args),
         Command::Connect(args) => commands::connect::run(&args),

@@ -212,6 +212,13 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
     used.holds("list", &lines(&["list"], folder)[0]);
     used.holds("connect-list", &lines(&["connect", "--list"], folder)[0]);
     used.holds("target-status", &lines(&["target", "status"], folder)[0]);
+    let file = folder.join("far.toml");
+    fs::write(&file, "[export]\nlisten = \"127.0.0.1:0\"\nram = \"1MiB\"\n").unwrap();
+    let control = folder.join("far.control").display().to_string();
+    let _far = serve(&["export", "--config", file.to_str().unwrap(), "--control", &control], folder);
+    let resize = ["export", "resize", "--nsid", "1", "--size", "2MiB", "--control", &control];
+    used.prints("export-resize", &resize);
+    used.prints("save", &["export", "save", "--control", &control]);
     used.holds("target-resize", &lines(&["target", "resize", "--nsid", "1", "--size", "8MiB"], folder)[0]);
     for (service, name) in started.iter_mut().zip(["guest-end", "guest-end", "emulate-progress"]) {
         signal(service.id(), "TERM");

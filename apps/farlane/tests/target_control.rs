@@ -221,3 +221,51 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
     assert_eq!(place.namespaces(), [(1, 8 << 20), (2, 4 << 20)]);
     assert_eq!(place.ask(&["reload"]), "nothing has changed\n");
 }
+
+const SAVED: &str = "# ours
+[[port]]
+listen = \"127.0.0.1:0\"
+
+[[subsystem]]
+nqn = \"nqn.2026-01.io.farlane:target-test\" # the box
+ana-groups = 2
+
+[[subsystem.namespace]]
+path = \"DIR/a.img\" # the first
+size = \"2MiB\"
+
+[[subsystem.namespace]]
+ram = \"1MiB\"
+";
+
+#[test]
+fn what_was_changed_is_saved_and_the_next_start_offers_the_same() {
+    let place = Place::new();
+    let read = || fs::read_to_string(place.path("target.toml")).unwrap();
+    let mut target = place.offer(SAVED);
+    let before = read();
+    assert!(place.ask(&["save"]).contains("says all of it already"));
+    place.ask(&["add", "--namespace", &format!("{},size=4MiB,block=4096", place.path("b.img"))]);
+    place.ask(&["resize", "--nsid", "1", "--size", "3MiB"]);
+    place.ask(&["remove", "--nsid", "2"]);
+    place.ask(&["ana", "--group", "2", "--state", "inaccessible"]);
+    assert_eq!(read(), before, "nothing is written before that is asked for");
+    assert!(place.ask(&["save"]).starts_with("saved to "));
+    let saved = read();
+    for kept in ["# ours", "# the box", "# the first", "state = \"inaccessible\"", "id = 3"] {
+        assert!(saved.contains(kept), "{kept}: {saved}");
+    }
+    assert!(place.ask(&["save"]).contains("says all of it already"), "{}", read());
+    assert_eq!(place.ask(&["reload"]), "nothing has changed\n");
+    let offered = place.namespaces();
+    assert_eq!(offered, [(1, 3 << 20), (3, 4 << 20)]);
+    target.end_by("TERM");
+    let _again = place.target(&["--config", &place.path("target.toml")]);
+    assert_eq!(place.namespaces(), offered);
+    let states = place.status()["subsystems"][0]["ana"].clone();
+    assert_eq!(states[1]["state"], "inaccessible", "{states}");
+    // Without a file there is nothing to write to.
+    let other = Place::new();
+    let _target = other.target(&["--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "1MiB"]);
+    assert!(other.refused(&["save"]).contains("was not started with --config"));
+}

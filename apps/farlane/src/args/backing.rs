@@ -1,5 +1,6 @@
 //! The media of namespaces, as the command line names them.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -37,6 +38,17 @@ impl FromStr for NamespaceSpec {
     }
 }
 
+impl fmt::Display for NamespaceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(size) = self.size {
+            write!(f, ",size={size}")?;
+        }
+        write!(f, ",{}", format_text(self.block))?;
+        f.write_str(if self.readonly { ",readonly" } else { "" })
+    }
+}
+
 /// What `--namespace` names: a file or block device, or a namespace of another device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MediumSpec {
@@ -51,6 +63,28 @@ impl FromStr for MediumSpec {
             return text.parse().map(|far| Self::Far(Box::new(far)));
         }
         text.parse().map(Self::File)
+    }
+}
+
+impl MediumSpec {
+    /// The same with an absolute path: whoever is asked may have another working directory.
+    pub(crate) fn absolute(self) -> Self {
+        match self {
+            Self::File(spec) => {
+                let path = std::path::absolute(&spec.path).unwrap_or(spec.path);
+                Self::File(NamespaceSpec { path, ..spec })
+            }
+            far @ Self::Far(_) => far,
+        }
+    }
+}
+
+impl fmt::Display for MediumSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(spec) => spec.fmt(f),
+            Self::Far(spec) => spec.fmt(f),
+        }
     }
 }
 
@@ -118,8 +152,8 @@ impl FarSpec {
     }
 }
 
-impl std::fmt::Display for FarSpec {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for FarSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
@@ -144,6 +178,53 @@ impl FromStr for RamSpec {
         let (size, block) = (parse_size(size)?, format.block()?);
         check_ram(size, block)?;
         Ok(Self { size, block })
+    }
+}
+
+impl fmt::Display for RamSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.size, format_text(self.block))
+    }
+}
+
+/// What holds a namespace's data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// A file, a block device, or a namespace of another device.
+    Medium(MediumSpec),
+    /// Memory.
+    Ram(RamSpec),
+}
+
+impl Backing {
+    /// The backing that a request names by one of its two words.
+    ///
+    /// # Errors
+    /// When it names none, or two, or a word is wrong.
+    pub(crate) fn asked(namespace: Option<&str>, ram: Option<&str>) -> Result<Self, String> {
+        match (namespace, ram) {
+            (Some(text), None) => text.parse().map(Self::Medium),
+            (None, Some(text)) => text.parse().map(Self::Ram),
+            _ => Err("either namespace or ram is wanted".to_owned()),
+        }
+    }
+
+    /// Notes that the data have this length now.
+    pub(crate) fn set_size(&mut self, bytes: u64) {
+        match self {
+            Self::Medium(MediumSpec::File(spec)) => spec.size = Some(bytes),
+            Self::Ram(spec) => spec.size = bytes,
+            Self::Medium(MediumSpec::Far(_)) => {}
+        }
+    }
+}
+
+impl fmt::Display for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Medium(spec) => spec.fmt(f),
+            Self::Ram(spec) => write!(f, "memory of {spec}"),
+        }
     }
 }
 
@@ -243,7 +324,7 @@ impl FormatSpec {
 }
 
 /// A format as [`NamespaceSpec`] and [`RamSpec`] read it.
-pub(crate) const fn format_text(block: BlockSize) -> &'static str {
+const fn format_text(block: BlockSize) -> &'static str {
     match block {
         BlockSize::Bytes512 => "block=512",
         BlockSize::Bytes4096 => "block=4096",
@@ -263,6 +344,13 @@ mod tests {
         for block in BlockSize::ALL {
             let spec: NamespaceSpec = format!("disk.img,{}", format_text(block)).parse().unwrap();
             assert_eq!(spec.block, block);
+            assert_eq!(spec.to_string().parse(), Ok(spec));
+            let ram = RamSpec { size: 1 << 20, block };
+            assert_eq!(ram.to_string().parse(), Ok(ram));
+        }
+        for text in ["disk.img,size=1GiB,readonly", "disk.img", "tcp://a:1,nsid=2,hold=3s,readonly"] {
+            let spec: MediumSpec = text.parse().unwrap();
+            assert_eq!(spec.to_string().parse(), Ok(spec), "{text}");
         }
         let short: NamespaceSpec = "disk.img,protection=64".parse().unwrap();
         assert_eq!(short.block, BlockSize::Guarded64);

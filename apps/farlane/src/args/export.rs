@@ -8,13 +8,16 @@ use clap::Args;
 use live::carrier::datagrams::Ethernet;
 
 use super::{
-    Control, MemoryBuffer, MetricsArgs, Output, QuicListen, RecordingExport, Sandbox, Served, Spin, Tcp,
-    Trust, parse_address, parse_time,
+    Control, ExportAction, MemoryBuffer, MetricsArgs, Output, QuicListen, RecordingExport, Sandbox, Served,
+    Spin, Tcp, Trust, parse_address, parse_time,
 };
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group = clap::ArgGroup::new("offered").args(["namespace", "ram", "vfio", "pool", "vfio_user", "recording"]).required(true).multiple(true))]
 pub(crate) struct ExportArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<ExportAction>,
     #[command(flatten)]
     pub(crate) recorded: RecordingExport,
 

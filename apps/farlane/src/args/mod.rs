@@ -2,6 +2,7 @@
 
 mod backing;
 mod bench;
+mod changes;
 mod check_file;
 mod completion_timeout;
 mod config_cache;
@@ -58,9 +59,12 @@ use crate::commands::discover::DiscoverArgs;
 use crate::error::Error;
 
 pub(crate) use backing::{
-    FarSpec, FormatSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec, check_ram, format_text,
+    Backing, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec, check_ram,
 };
 pub(crate) use bench::{BenchArgs, Workload};
+pub(crate) use changes::{
+    AddedMedium, ControlArgs, ExportAction, RemovedNamespace, ResizedNamespace, SaveArgs,
+};
 pub(crate) use check_file::CheckFileArgs;
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};
 pub(crate) use connect::{ConnectArgs, DisconnectArgs, Over};
@@ -149,9 +153,11 @@ pub(crate) enum Command {
         farlane export --quic 0.0.0.0:4430 --allow-file hosts --ram 1GiB\n  \
         farlane export --listen 127.0.0.1:4430 --vfio-user /run/user/1000/device.sock\n  \
         farlane export --listen 0.0.0.0:4430 --allow SHA256:... --vfio 0000:01:00.0\n  \
+        farlane export --config /etc/farlane/export/disk.toml\n  \
+        farlane export add --namespace new.img,size=10GiB\n  \
         farlane export flight.rec --to flight.pcapng --format pcapng\n  \
         farlane export flight.rec --to flight --format sigmf --datatype ci16_le --sample-rate 2.4e6")]
-    Export(ExportArgs),
+    Export(Box<ExportArgs>),
     /// Give a virtual machine the SSD of a far end.
     ///
     /// QEMU's guest sees an ordinary NVMe device
@@ -314,7 +320,7 @@ impl Command {
     /// Whether the command goes on until it is ended, and others rely on it meanwhile.
     pub(crate) fn is_service(&self) -> bool {
         match self {
-            Self::Export(args) => args.recorded.recording.is_empty(),
+            Self::Export(args) => args.recorded.recording.is_empty() && args.action.is_none(),
             Self::Target(args) => args.action.is_none(),
             Self::Record(args) => args.action.is_none(),
             Self::Nic(args) => matches!(args.action, None | Some(NicAction::Serve(_))),
@@ -423,6 +429,12 @@ impl Served {
             Some((address, _)) => Err(Error::NothingToExport { address: *address }),
             None => Ok(parts),
         }
+    }
+
+    /// What was given by itself for a namespace each, in the order of identifiers.
+    pub(crate) fn backings(&self) -> impl Iterator<Item = Backing> {
+        let media = self.namespace.iter().cloned().map(Backing::Medium);
+        media.chain(self.ram.iter().copied().map(Backing::Ram))
     }
 
     const fn is_empty(&self) -> bool {

@@ -13,7 +13,10 @@ use nvme::wire::AnaState;
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
-use super::{MediumSpec, MetricsArgs, Output, RamSpec, Sandbox, Served, Spin, TargetSecrets, parse_size};
+use super::{
+    AddedMedium, ControlArgs, MetricsArgs, Output, RemovedNamespace, ResizedNamespace, Sandbox, SaveArgs,
+    Served, Spin, TargetSecrets, parse_size,
+};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane target --nqn nqn.2026-01.io.farlane:disk --ram 1GiB
@@ -31,6 +34,10 @@ On the host:
 const RESIZE_EXAMPLES: &str = "Examples:
   truncate -s 20G disk.img && farlane target resize --nsid 1
   farlane target resize --nqn nqn.2026-01.io.farlane:disk --nsid 2 --size 2GiB";
+
+const SAVE_EXAMPLES: &str = "Examples:
+  farlane target save
+  farlane target save --control /run/farlane-target-disk/control --to new.toml --json";
 
 const ANA_EXAMPLES: &str = "Examples:
   farlane target ana --port 0.0.0.0:4420 --state inaccessible
@@ -206,6 +213,13 @@ pub(crate) enum TargetAction {
     /// Hosts hear of the change at once
     #[command(after_help = ANA_EXAMPLES)]
     Ana(AnaArgs),
+
+    /// Write what was changed at run time into the --config file; its comments stay.
+    ///
+    /// Namespaces that were added, removed or resized and the states of groups are written. The
+    /// file is changed by this command and with its rights, not by the target
+    #[command(after_help = SAVE_EXAMPLES)]
+    Save(SaveArgs),
     /// Read the --config file again; connections to whatever stays are kept
     Reload(ControlArgs),
 }
@@ -239,13 +253,6 @@ impl From<AccessState> for AnaState {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ControlArgs {
-    /// Use this socket of the target [default: that of the only target of this user]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) control: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct TargetStatusArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
@@ -254,21 +261,14 @@ pub(crate) struct TargetStatusArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("medium").args(["namespace", "ram"]).required(true))]
 pub(crate) struct AddArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
     /// Use the subsystem with this name [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// Serve a file, a block device, or a namespace of another device.
-    ///
-    /// Another device is tcp://HOST:PORT[,nsid=N] or nvme-tcp://HOST:PORT/NQN[,nsid=N]
-    #[arg(long, value_name = "PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]")]
-    pub(crate) namespace: Option<MediumSpec>,
-    /// Serve memory of this size
-    #[arg(long, value_name = "SIZE[,block=512|4096][,protection=16|64]")]
-    pub(crate) ram: Option<RamSpec>,
+    #[command(flatten)]
+    pub(crate) added: AddedMedium,
     /// Put the namespace into this group for Asymmetric Namespace Access [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ana_group: Option<u32>,
@@ -281,14 +281,8 @@ pub(crate) struct ResizeArgs {
     /// Use the subsystem with this name [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// Resize the namespace with this identifier
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) nsid: u32,
-    /// Set this size [default: the current size of the namespace's file or block device]
-    ///
-    /// A file gets the new size too
-    #[arg(long, value_name = "SIZE", value_parser = super::parse_size)]
-    pub(crate) size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) resized: ResizedNamespace,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -324,9 +318,8 @@ pub(crate) struct RemoveArgs {
     /// Use the subsystem with this name [default: the only one]
     #[arg(long, value_name = "NQN")]
     pub(crate) nqn: Option<Nqn>,
-    /// Remove the namespace with this identifier
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) nsid: u32,
+    #[command(flatten)]
+    pub(crate) removed: RemovedNamespace,
 }
 
 /// The most threads of a target.

@@ -5,10 +5,14 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use live::drivers::control::Control;
+use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::print;
+use super::served::{FAR_PATIENCE, open_far};
+use crate::args::{AddedMedium, MediumSpec};
 use crate::error::Error;
 
 /// The answer to a request.
@@ -125,4 +129,26 @@ pub(crate) fn only(kind: &'static str, given: Option<&PathBuf>) -> Result<PathBu
             Err(Error::WhichDaemon { kind, sockets, folder: folder() })
         }
     }
+}
+
+/// Waits here for a device that is to be added, if it is far away: in the daemon that is asked, all
+/// hosts would wait.
+///
+/// # Errors
+/// When the device is not there in time.
+pub(crate) fn await_far(added: &AddedMedium) -> Result<(), Error> {
+    let Some(MediumSpec::Far(spec)) = &added.namespace else { return Ok(()) };
+    open_far(Clock::start(), spec, FAR_PATIENCE).map(drop)
+}
+
+/// Prints what a reload has changed.
+pub(crate) fn tell_changes(done: &Value) -> Result<(), Error> {
+    let changes = done["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let lines = changes.iter().map(|change| format!("{}\n", plain(change))).collect::<String>();
+    print(if lines.is_empty() { "nothing has changed\n" } else { &lines })
+}
+
+/// The text of a value of an answer.
+pub(crate) fn plain(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let listener = listen(&args.socket.path)?;
 
     let device_serial = ssd.device_serial();
-    let Ssd { config, media, store, serial, summary } = ssd;
+    let Ssd { config, media, store, serial, summary, .. } = ssd;
     let memory_buffer_bytes = args.memory_buffer.bytes();
     let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
     let mut config = function::Config::new(controller);

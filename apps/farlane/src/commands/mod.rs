@@ -30,6 +30,7 @@ pub(crate) mod ping;
 pub(crate) mod preflight;
 pub(crate) mod rdma;
 pub(crate) mod record;
+mod save;
 mod served;
 pub(crate) mod sim;
 pub(crate) mod smart_log;

@@ -5,6 +5,7 @@ use std::path::Path;
 use engine::Instant;
 use live::drivers::far::{self, Backing, FarDriver};
 use live::drivers::guest::{self, GuestDriver};
+use nvme::subsystem::NamespaceConfig;
 use nvme_pcie::controller::Controller;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -99,9 +100,14 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         "link": link(now, downstream.session()),
         "connections": Carried::by(downstream.strands()),
         "commands": controller.map(|of| of.statistics().commands),
+        "namespaces": controller.map(|of| of.core().namespaces().map(namespace).collect::<Vec<_>>()),
         "activity": controller.map(|of| activity::of_namespaces(of.tallies())),
         "far_reads": FarReads::from(downstream.store().tally()),
     })
+}
+
+fn namespace(one: NamespaceConfig) -> Value {
+    json!({ "nsid": one.id.0, "bytes": one.bytes, "block": one.block.bytes() })
 }
 
 /// The host that has the device: its key, and its name in the list.
@@ -146,7 +152,7 @@ fn admission_text(far: &Value) -> String {
 }
 
 /// The status as text for a person.
-fn text(status: &Value) -> String {
+pub(crate) fn text(status: &Value) -> String {
     match status["kind"].as_str() {
         Some("attach" | "device") => {
             let mut text = match status["link"].is_object() {

@@ -70,6 +70,7 @@ impl Error {
             | Self::Each { .. }
             | Self::Raw { .. }
             | Self::WhichDaemon { .. }
+            | Self::NoFileToSave
             | Self::WithoutForce { .. }
             | Self::NothingToTrace { .. }
             | Self::DataDirection { .. }

@@ -367,6 +367,10 @@ pub(crate) enum Error {
     ))]
     WhichDaemon { kind: &'static str, sockets: Vec<String>, folder: PathBuf },
 
+    #[error("the daemon was not started with --config: there is no file to save to")]
+    #[diagnostic(help("start it with --config FILE, which farlane check checks"))]
+    NoFileToSave,
+
     #[error("{why}")]
     #[diagnostic(help("farlane status shows what there is"))]
     Asked { why: String },

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Entropy, Instant, Watch};
 use nvme::media;
-use nvme::subsystem::Permit;
+use nvme::subsystem::{Permit, Subsystem};
 use nvme_pcie::function::{self, Function};
 use pcie::wire::Packet;
 use tunnel::downstream::{self, Downstream};
@@ -87,6 +87,14 @@ impl Far {
         entropy: impl Into<Entropy>,
     ) -> Self {
         Self::around(now, session, Function::new(now, function), entropy)
+    }
+
+    /// Applies `change` to the SSD's command core, for changes to its namespaces; the host is told
+    /// of them.
+    pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Subsystem) -> T) -> T {
+        self.tell(now);
+        self.stir = true;
+        self.function.with_core(now, change)
     }
 }
 

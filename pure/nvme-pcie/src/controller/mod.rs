@@ -330,10 +330,18 @@ impl Controller {
         self.core.tallies()
     }
 
-    /// The command core, for changes from the outside world such as the temperature or the growth
-    /// of a namespace.
-    pub const fn core(&mut self) -> &mut Core {
-        &mut self.core
+    /// The command core.
+    pub const fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Applies `change` to the command core, for changes that the outside world makes to its
+    /// namespaces. The host is told of them.
+    pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Core) -> T) -> T {
+        self.now = now;
+        let result = change(&mut self.core);
+        self.drain_core();
+        result
     }
 
     /// Handles CC.EN changing from 1 to 0: forgets every command and queue, so that late answers

@@ -7,7 +7,7 @@ mod tests;
 
 use engine::{Engine, Instant};
 use nvme::media;
-use nvme::subsystem::{Notification, Permit};
+use nvme::subsystem::{Notification, Permit, Subsystem};
 use pcie::config::{Bar, BarIndex, ClassCode, Identity, Link, ids};
 use pcie::device::{Dma, DmaResult};
 use pcie::endpoint::{self, Endpoint, EndpointConfig, MsixLayout};
@@ -166,6 +166,12 @@ impl Function {
     /// Sets what the host may do from now on; see [`Permit`].
     pub fn set_permit(&mut self, now: Instant, permit: Permit) {
         self.controller.set_permit(now, permit);
+    }
+
+    /// Applies `change` to the controller's command core, as [`Controller::with_core`] does.
+    pub fn with_core<T>(&mut self, now: Instant, change: impl FnOnce(&mut Subsystem) -> T) -> T {
+        self.now = now;
+        self.controller.with_core(now, change)
     }
 
     /// Writes a register on behalf of the host without a packet from the link.

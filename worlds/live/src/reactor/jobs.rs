@@ -81,6 +81,11 @@ impl<D> Working<D> {
     pub const fn driver(&self) -> &D {
         &self.driver
     }
+
+    /// The same driver, to be changed.
+    pub const fn driver_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
 }
 
 impl<D: Driver> Driver for Working<D> {

@@ -18,6 +18,11 @@ impl<D> Several<D> {
     pub fn iter(&self) -> impl Iterator<Item = &D> {
         self.drivers.iter().map(|(driver, _)| driver)
     }
+
+    /// The same drivers, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut D> {
+        self.drivers.iter_mut().map(|(driver, _)| driver)
+    }
 }
 
 impl<D: Driver> FromIterator<D> for Several<D> {

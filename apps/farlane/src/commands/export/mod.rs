@@ -1,10 +1,15 @@
 //! `farlane export`: one or more far ends.
 
+mod client;
 mod external_device;
 mod listeners;
 mod metrics;
+mod reload;
+mod request;
+mod server;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use assemblies::far::Far;
 use clap::ArgMatches;
@@ -12,7 +17,6 @@ use engine::{Entropy, Nanos};
 use live::carrier::identity::{Fingerprint, Identity};
 use live::carrier::quic;
 use live::carrier::tcp::{Acceptor, Listener, Options};
-use live::drivers::control::Answering;
 use live::drivers::far::{Event, FarDriver};
 use live::media::state::Store;
 use live::reactor::{Reactor, Several, Working, jobs};
@@ -20,24 +24,31 @@ use live::sys::clock::Clock;
 use live::sys::digest::crc32c;
 use live::sys::entropy;
 use live::sys::sandbox::Needs;
-use live::sys::service;
+use nvme::subsystem::NAMESPACE_ID_MAX;
 use nvme_pcie::{controller, function};
 use tunnel::session::HandshakeError;
 
 use listeners::Listeners;
+use server::{File, Offered, Server};
 
-use crate::args::{ExportArgs, Served, Trusted, need_served};
+use crate::args::{ExportArgs, MediumSpec, Served, Trusted, need_served};
 use crate::commands::guest::tell_commands;
 use crate::commands::served::{Ssd, finish};
-use crate::commands::{
-    OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, counted, print, print_json, status,
-};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, print, print_json};
 use crate::error::{CarrierError, Error};
 
 pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
+    match args.action {
+        Some(action) => client::run(action),
+        None => offer(args, matches),
+    }
+}
+
+fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
+    let config = matches.get_one::<PathBuf>("config");
     let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
     begin_serving(args.spin.cpu, opened)?;
-    args.sandbox.confine(needs(&args))?;
+    args.sandbox.confine(needs(&args, config))?;
     if let Some(path) = &args.vfio_user {
         return external_device::run(&args, path);
     }
@@ -46,46 +57,62 @@ pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     // Signals are handled before the address is printed: whoever reads it may end the process in
     // good order.
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let file = match config {
+        Some(path) => {
+            let hang_up = reactor.stop().on_signals_but_hang_up().map_err(Error::Output)?;
+            Some(File { path: path.clone(), matches: matches.clone(), hang_up })
+        }
+        None => reactor.stop().on_signals().map(|()| None).map_err(Error::Output)?,
+    };
     let trusted = open_trust(&args)?;
     let far_ends = args.served.clone().divide(&args.listen, matches)?;
     let tcp = args.tcp.options()?;
     let mut listeners = Listeners::open(&args, &trusted, clock.now())?;
-    let (mut drivers, mut stores) = (Vec::new(), Vec::new());
+    let (mut drivers, mut offered, mut stores) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports that the system chooses is not the same memory.
         let place = format!("{listen} {index}");
-        let what = Offered { place: &place, served: &served, tcp: &tcp, trusted: &trusted, args: &args };
-        let (driver, store) = far_end(clock, listen, core::mem::take(&mut listeners), &what)?;
+        let what = Offer { place: &place, served: &served, tcp: &tcp, trusted: &trusted, args: &args };
+        let (driver, one, store) = far_end(clock, listen, core::mem::take(&mut listeners), &what)?;
         drivers.push(driver);
+        offered.push(one);
         stores.extend(store);
     }
-    let of_far = |driver: &FarDriver<fn(Event)>| {
-        status::of_far(clock.now(), driver, Some(driver.far().function().controller()))
-    };
     let drivers: Several<_> = drivers.into_iter().collect();
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
-    let drivers = Working::new(drivers, jobs);
-    let mut drivers = Answering::new(drivers, control, |drivers: &Working<Several<_>>, line: &str| {
-        status::answer(line, || status::of_far_ends(drivers.driver().iter().map(of_far).collect()))
-    });
+    let far_ends = Working::new(drivers, jobs);
+    let mut server = Server { clock, far_ends, offered, control, file };
     args.sandbox.renounce()?;
-    service::ready(&counted((drivers.driver().driver().iter().count(), "far end")));
+    server.tell_ready();
     reactor.serve();
-    reactor.run(&mut drivers).map_err(|error| Error::Child { what: "the far end", error })?;
-    for driver in drivers.driver().driver().iter() {
+    reactor.run(&mut server).map_err(|error| Error::Child { what: "the far end", error })?;
+    for driver in server.far_ends().iter() {
         tell_commands(driver.far().function().controller().statistics());
     }
-    drop(drivers);
+    drop(server);
     finish(stores)?;
     info!("the far end has shut down");
     Ok(())
 }
 
-/// What the far ends go on using.
-fn needs(args: &ExportArgs) -> Needs {
+/// What the far ends go on using. A reload may name further files in the folders of those that the
+/// file names already.
+fn needs(args: &ExportArgs, config: Option<&PathBuf>) -> Needs {
     let mut needs = Needs::default();
+    if let Some(path) = config {
+        needs.read_beside(path);
+        let media = args.served.namespace.iter();
+        let files = media.filter_map(|spec| match spec {
+            MediumSpec::File(spec) => Some(&spec.path),
+            MediumSpec::Far(_) => None,
+        });
+        // The folder of a device has everybody's devices.
+        let files = files.filter(|path| !path.starts_with("/dev"));
+        files.for_each(|path| needs.change_beside(path));
+        // So may one that is at the far end of a network.
+        needs.dials = true;
+    }
     need_served(&mut needs, &args.served);
     args.watch.need(&mut needs);
     args.trust.need(&mut needs);
@@ -97,7 +124,7 @@ fn needs(args: &ExportArgs) -> Needs {
 }
 
 /// What a far end offers, and how.
-struct Offered<'a> {
+struct Offer<'a> {
     /// Where the far end listens, which tells its memory from another's.
     place: &'a str,
     served: &'a Served,
@@ -106,18 +133,17 @@ struct Offered<'a> {
     args: &'a ExportArgs,
 }
 
-/// The driver of a far end, and where its SSD's state is kept.
-type FarEnd = (FarDriver<fn(Event)>, Option<Store>);
+/// The driver of a far end, what it offers, and where its SSD's state is kept.
+type FarEnd = (FarDriver<fn(Event)>, Offered, Option<Store>);
 
-/// Opens a far end that listens, and announces it. Returns its driver, and the place of its
-/// SSD's state.
+/// Opens a far end that listens, and announces it.
 fn far_end(
     clock: Clock,
     listen: SocketAddr,
     listeners: Listeners,
-    what: &Offered<'_>,
+    what: &Offer<'_>,
 ) -> Result<FarEnd, Error> {
-    let Offered { trusted, args, .. } = what;
+    let Offer { trusted, args, .. } = what;
     let ssd = Ssd::build(clock, what.served, what.place)?;
     let listener = Listener::bind(listen).map_err(|error| Error::Listen { address: listen, error })?;
     let listener = with_tls(listener.with(what.tcp.clone()), trusted.acceptor()?);
@@ -127,7 +153,9 @@ fn far_end(
     let session =
         session(args.hold.into(), &mut entropy, format!("farlane export {}", ssd.serial), "NVMe SSD");
     let device_serial = ssd.device_serial();
-    let Ssd { config, media, store, serial, summary } = ssd;
+    let Ssd { mut config, media, store, serial, summary, listed } = ssd;
+    // Namespaces may be added while a host uses others.
+    config.namespaces_max = NAMESPACE_ID_MAX;
     let memory_buffer_bytes = args.memory_buffer.bytes();
     let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
     let mut function = function::Config::new(controller);
@@ -137,7 +165,8 @@ fn far_end(
     announce(args.output.json, &summary, &places, &serial)?;
     let driver: FarDriver<fn(Event)> = FarDriver::new(far, listener, media, report);
     let driver = driver.with_admission(clock.now(), trusted.admission.clone());
-    Ok((listeners.join(driver), store))
+    let offered = Offered { listen, serial, has_state: store.is_some(), listed };
+    Ok((listeners.join(driver), offered, store))
 }
 
 /// Settings of a far end's tunnel session, with what the far end says of itself.

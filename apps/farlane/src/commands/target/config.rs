@@ -17,7 +17,9 @@ use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use super::hosts::{HostTable, hosts};
-use crate::args::{AccessState, FarSpec, FormatSpec, NamespaceSpec, RamSpec, Served, check_ram};
+use crate::args::{
+    AccessState, Backing, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, RamSpec, Served, check_ram,
+};
 use crate::error::Error;
 
 /// What a target offers: where it listens, its subsystems, and referrals to other targets.
@@ -141,15 +143,6 @@ pub(crate) enum Source {
     Given(Box<Served>),
     /// The namespaces of the configuration file.
     Listed(Vec<Listed>),
-}
-
-/// What holds a namespace's data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Backing {
-    File(NamespaceSpec),
-    Ram(RamSpec),
-    /// A namespace of another device.
-    Far(Box<FarSpec>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -283,6 +276,18 @@ impl Wrong {
 pub(crate) fn read(path: &Path) -> Result<Offer, Error> {
     let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
     parse(&text).map_err(|why| Error::Config { path: path.to_owned(), why })
+}
+
+/// The namespaces that a file of this text lists for each subsystem.
+///
+/// # Errors
+/// When the text has a wrong value.
+pub(crate) fn listed_in(text: &str) -> Result<Vec<(String, Vec<Listed>)>, String> {
+    let of = |subsystem: SubsystemSpec| match subsystem.source {
+        Source::Given(_) => None,
+        Source::Listed(listed) => Some((subsystem.nqn.to_string(), listed)),
+    };
+    Ok(parse(text)?.subsystems.into_iter().filter_map(of).collect())
 }
 
 fn parse(text: &str) -> Result<Offer, String> {
@@ -421,7 +426,12 @@ fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
     match (&table.path, &table.ram, &table.url) {
         (Some(path), None, None) => {
             let size = table.size.as_ref().map(|Text(Size(size))| *size);
-            Ok(Backing::File(NamespaceSpec { path: path.clone(), size, block, readonly: table.readonly }))
+            Ok(Backing::Medium(MediumSpec::File(NamespaceSpec {
+                path: path.clone(),
+                size,
+                block,
+                readonly: table.readonly,
+            })))
         }
         (None, Some(Text(Size(size))), None) => {
             check_ram(*size, block).map_err(|why| ("ram", why))?;
@@ -436,7 +446,7 @@ fn backing(table: &NamespaceTable) -> Result<Backing, (&'static str, String)> {
             }
             let mut far = far.clone();
             far.readonly |= table.readonly;
-            Ok(Backing::Far(Box::new(far)))
+            Ok(Backing::Medium(MediumSpec::Far(Box::new(far))))
         }
         _ => Err(("namespace", "expected path, url or ram, one of them".to_owned())),
     }
@@ -492,7 +502,7 @@ ports = ["0.0.0.0:4420"]
             readonly: false,
         };
         let ram = RamSpec { size: 64 << 20, block: BlockSize::Bytes512 };
-        let [one, seven] = [(1, 1, Backing::File(spec)), (7, 2, Backing::Ram(ram))]
+        let [one, seven] = [(1, 1, Backing::Medium(MediumSpec::File(spec))), (7, 2, Backing::Ram(ram))]
             .map(|(id, ana_group, backing)| Listed { id, ana_group, backing });
         assert_eq!(*listed, [one, seven]);
         assert_eq!((offer.subsystems[0].ana_groups, offer.subsystems[1].ana_groups), (2, 0));

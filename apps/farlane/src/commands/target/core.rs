@@ -3,31 +3,26 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use engine::{Instant, Nanos};
+use engine::Instant;
 use live::drivers::fabrics::target::{Event, TargetDriver};
+use live::media::Media;
 use live::media::state::Store;
 use live::media::state::ssd::{self, Origin};
-use live::media::{Media, Medium};
 use live::reactor::{Context, Driver, Turn};
 use live::sys::clock::Clock;
-use nvme::media::MediumId;
-use nvme::media::ram::RamDisk;
-use nvme::subsystem::{BlockSize, Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity};
+use nvme::subsystem::{Config, NAMESPACE_ID_MAX, NamespaceConfig, NamespaceIdentity};
 use nvme::wire::NamespaceId;
 use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId};
 
-use super::config::{Backing, Listed, Source};
-use crate::args::AccessState;
-use crate::commands::served::{FAR_PATIENCE, Ssd, far_origin, file_origin, open_far, open_file, restore};
+use super::config::{Listed, Source};
+use crate::args::{AccessState, Backing};
+use crate::commands::served::changes::{self, Opened, open_at_work};
+use crate::commands::served::{FAR_PATIENCE, Ssd, restore};
 use crate::error::Error;
 
 /// Most commands of one subsystem that may be under way at once, over all hosts.
 const COMMANDS_MAX: u32 = 16 << 10;
-
-/// How long another device may take to appear when its namespace is added to a running target:
-/// hosts of other namespaces wait meanwhile.
-const PATIENCE_AT_WORK: Nanos = Nanos::from_secs(3);
 
 /// Why a request fails whose subsystem is no longer there.
 const GONE: &str = "the subsystem is gone";
@@ -109,7 +104,7 @@ impl Core {
         let serial = serial.unwrap_or_else(derived);
         let (mut core, mut media, mut origins) = (Config::new(&serial), Media::new(), Vec::new());
         for one in listed {
-            let opened = open_backing(self.clock, &one.backing, FAR_PATIENCE)?;
+            let opened = Opened::open(self.clock, &one.backing, FAR_PATIENCE)?;
             let namespace = opened.describe(one.id, &serial);
             let medium = media.add(opened.medium);
             core.namespaces.push(NamespaceConfig { medium, ..namespace });
@@ -135,44 +130,20 @@ impl Core {
         backing: &Backing,
         serial: &str,
     ) -> Result<u32, String> {
-        let core = self.driver.target().subsystem(key);
-        let taken: Vec<_> = core.into_iter().flat_map(|core| core.namespaces()).map(|one| one.id.0).collect();
-        let free = || (1..=NAMESPACE_ID_MAX).find(|id| !taken.contains(id));
-        let id = id.or_else(free).ok_or("no identifier is free")?;
-        let opened =
-            open_backing(self.clock, backing, PATIENCE_AT_WORK).map_err(|error| error.to_string())?;
-        let namespace = opened.describe(id, serial);
-        let medium = self.driver.add_medium(key, opened.medium);
-        let medium = medium.ok_or("the subsystem is gone, or has too many namespaces")?;
-        let (now, namespace) = (self.now(), NamespaceConfig { medium, ..namespace });
-        let added = self.driver.with_subsystem(now, key, |core| core.add_namespace(now, &namespace));
-        if let Err(error) = added.ok_or(GONE)? {
-            self.driver.remove_medium(key, medium);
-            return Err(error.to_string());
-        }
-        if let Some(media) = self.driver.media_of(key) {
-            media.note_added(&namespace, &opened.origin);
-        }
+        let (opened, now) = (open_at_work(self.clock, backing)?, self.now());
+        let added = self
+            .driver
+            .with_namespaces(now, key, |core, media| changes::add(now, core, media, id, opened, serial));
+        let id = added.ok_or(GONE)??;
         self.put_into_group(key, id, ana_group);
         Ok(id)
     }
 
     pub(super) fn remove_namespace(&mut self, key: SubsystemKey, id: u32) -> Result<(), String> {
         let now = self.now();
-        let medium = self.namespace(key, id).map(|one| one.medium);
         let removed =
-            self.driver.with_subsystem(now, key, |core| core.remove_namespace(now, NamespaceId(id)));
-        removed.ok_or(GONE)?.map_err(|error| error.to_string())?;
-        if let Some(media) = self.driver.media_of(key) {
-            media.note_removed(NamespaceId(id));
-        }
-        // Namespaces of a controller of this machine share one medium.
-        let core = self.driver.target().subsystem(key);
-        let is_used = core.is_some_and(|core| core.namespaces().any(|one| Some(one.medium) == medium));
-        if let Some(medium) = medium.filter(|_| !is_used) {
-            self.driver.remove_medium(key, medium);
-        }
-        Ok(())
+            self.driver.with_namespaces(now, key, |core, media| changes::remove(now, core, media, id));
+        removed.ok_or(GONE)?
     }
 
     /// Makes a namespace `size` bytes long or, without `size`, as long as its file is by now.
@@ -183,33 +154,20 @@ impl Core {
         id: u32,
         size: Option<u64>,
     ) -> Result<u64, String> {
-        let namespace = self.namespace(key, id).ok_or(format!("there is no namespace {id}"))?;
-        let core = self.driver.target().subsystem(key).ok_or(GONE)?;
-        if core.config().pool.is_some_and(|pool| pool.medium == namespace.medium) {
-            return Err("hosts alone say how long a namespace of the pool is".to_owned());
-        }
-        let block = u64::from(namespace.block.stored());
-        let is_wrong = |size: u64| match namespace.block.guard() {
-            None => size == 0 || !size.is_multiple_of(block),
-            Some(_) => size < block,
-        };
-        if let Some(size) = size.filter(|size| is_wrong(*size)) {
-            return Err(format!("{size} B is not a positive multiple of the block size, {block} B"));
-        }
-        let resized = self.driver.resize_medium(key, namespace.medium, size);
-        let (bytes, now) = (resized.map_err(|error| error.to_string())?, self.now());
-        self.driver.with_subsystem(now, key, |core| core.resize_namespace(now, namespace.id, bytes));
-        Ok(bytes)
+        let now = self.now();
+        let resized =
+            self.driver.with_namespaces(now, key, |core, media| changes::resize(now, core, media, id, size));
+        resized.ok_or(GONE)?
     }
 
     pub(super) fn namespace(&self, key: SubsystemKey, id: u32) -> Option<NamespaceConfig> {
-        self.driver.target().subsystem(key)?.namespaces().find(|one| one.id.0 == id)
+        changes::find(self.driver.target().subsystem(key)?, id)
     }
 
     /// Puts a namespace into its ANA group, where the subsystem has groups.
     pub(super) fn put_into_group(&mut self, key: SubsystemKey, id: u32, group: u32) {
         let now = self.now();
-        self.driver.with_subsystem(now, key, |core| {
+        self.driver.with_namespaces(now, key, |core, _| {
             if core.config().ana_groups > 0 {
                 // The namespace was there a moment ago.
                 let _ = core.set_ana_group(now, NamespaceId(id), group);
@@ -253,47 +211,6 @@ impl Driver for Core {
 
     fn on_stop(&mut self, now: Instant) {
         self.driver.on_stop(now);
-    }
-}
-
-/// A medium that has been opened, and what is known of it.
-struct Opened {
-    medium: Medium,
-    /// Where the medium's bytes are, in words that mean the same at the next start.
-    origin: String,
-    bytes: u64,
-    block: BlockSize,
-    read_only: bool,
-}
-
-impl Opened {
-    fn describe(&self, id: u32, serial: &str) -> NamespaceConfig {
-        let identity = NamespaceIdentity::derived(&format!("{serial}/{id}"));
-        let config = NamespaceConfig::new(NamespaceId(id), MediumId(0), self.bytes, self.block, identity);
-        NamespaceConfig { read_only: self.read_only, ..config }
-    }
-}
-
-fn open_backing(clock: Clock, backing: &Backing, patience: Nanos) -> Result<Opened, Error> {
-    match backing {
-        Backing::Far(spec) => {
-            let far = open_far(clock, spec, patience)?;
-            let (bytes, read_only) = (far.size(), spec.readonly);
-            let block = BlockSize::from_bytes(far.block()).unwrap_or_default();
-            let origin = far_origin(spec, &far);
-            Ok(Opened { medium: far.into(), origin, bytes, block, read_only })
-        }
-        Backing::Ram(spec) => {
-            let medium = RamDisk::new(spec.size).into();
-            let origin = format!("ram {}", spec.size);
-            Ok(Opened { medium, origin, bytes: spec.size, block: spec.block, read_only: false })
-        }
-        Backing::File(spec) => {
-            let file = open_file(&spec.path, spec.size, spec.block, spec.readonly)?;
-            let bytes = file.size();
-            let (origin, read_only) = (file_origin(&spec.path), spec.readonly);
-            Ok(Opened { medium: file.into(), origin, bytes, block: spec.block, read_only })
-        }
     }
 }
 

@@ -10,6 +10,7 @@ mod request;
 mod server;
 mod status;
 
+pub(crate) use config::{Listed, listed_in};
 pub(crate) use status::text as status_text;
 
 use std::path::Path;
@@ -22,11 +23,11 @@ use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
 
-use crate::args::{HostSpec, OfferArgs, need_far, need_served};
+use crate::args::{Backing, HostSpec, MediumSpec, OfferArgs, need_far, need_served};
 use crate::commands::served::finish;
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control};
 use crate::error::Error;
-use config::{Backing, Offer, PortSpec, Source, SubsystemSpec};
+use config::{Offer, PortSpec, Source, SubsystemSpec};
 use cores::Cores;
 use server::Server;
 
@@ -101,8 +102,8 @@ fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
         let Source::Listed(listed) = &subsystem.source else { continue };
         for one in listed {
             match &one.backing {
-                Backing::File(spec) => needs.change_beside(&spec.path),
-                Backing::Far(spec) => need_far(&mut needs, spec.secrets()),
+                Backing::Medium(MediumSpec::File(spec)) => needs.change_beside(&spec.path),
+                Backing::Medium(MediumSpec::Far(spec)) => need_far(&mut needs, spec.secrets()),
                 Backing::Ram(_) => {}
             }
         }

@@ -54,6 +54,8 @@ pub(super) enum Request {
         /// for all.
         controller: Option<u16>,
     },
+    /// Reports what the configuration file would have to say for the next start to offer the same.
+    Offered,
     /// Reads the configuration file again.
     Reload,
 }

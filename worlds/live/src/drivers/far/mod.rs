@@ -21,7 +21,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use assemblies::external_device::{self, ExternalDevice};
 use assemblies::far::{ConnectionId, Device, Far, Input, Output};
 use engine::{Engine, Instant, Pool};
-use nvme::subsystem::Notification;
+use nvme::subsystem::{Notification, Subsystem};
 use tunnel::downstream;
 
 use crate::carrier::Stream;
@@ -110,6 +110,21 @@ impl<F: FnMut(Event)> FarDriver<F> {
     /// called with each event.
     pub fn new(far: Far, listener: Listener, media: Media, report: F) -> Self {
         Self::around(far, listener, Ssd::new(media), report)
+    }
+
+    /// Applies `change` to the namespaces of the SSD, which are in its command core, and to the
+    /// media under them, while a host may use them.
+    pub fn with_namespaces<T>(
+        &mut self,
+        now: Instant,
+        change: impl FnOnce(&mut Subsystem, &mut Media) -> T,
+    ) -> T {
+        let now = now.max(self.told);
+        self.told = now;
+        let media = self.world.backing.media_to_change();
+        let result = self.far.engine_mut().with_core(now, |core| change(core, media));
+        self.far.exchange(now, &mut self.world);
+        result
     }
 }
 

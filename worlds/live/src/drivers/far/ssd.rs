@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::os::fd::RawFd;
 
 use assemblies::far::Storage;
 use engine::Instant;
@@ -17,12 +18,21 @@ use crate::reactor::{Attention, Sources};
 /// The media of an SSD behind a far end.
 pub struct Ssd {
     media: Media,
-    registered: bool,
+    /// The media's descriptors whose news end a sleep.
+    registered: Vec<RawFd>,
+    /// Whether the media may have other descriptors by now.
+    is_changed: bool,
 }
 
 impl Ssd {
     pub(super) const fn new(media: Media) -> Self {
-        Self { media, registered: false }
+        Self { media, registered: Vec::new(), is_changed: true }
+    }
+
+    /// The media, which the caller may add to and remove from.
+    pub(super) const fn media_to_change(&mut self) -> &mut Media {
+        self.is_changed = true;
+        &mut self.media
     }
 }
 
@@ -30,11 +40,16 @@ impl Backing for Ssd {
     type Device = Function;
 
     fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        if !self.registered {
-            for descriptor in self.media.poll_fds() {
-                sources.add(descriptor, Attention::EachTurn)?;
+        if core::mem::take(&mut self.is_changed) {
+            let Self { media, registered, .. } = self;
+            // A descriptor that was closed ends no sleep any more, and its number may come again.
+            registered.retain(|known| media.poll_fds().any(|one| one == *known));
+            for descriptor in media.poll_fds() {
+                if !registered.contains(&descriptor) {
+                    sources.add(descriptor, Attention::EachTurn)?;
+                    registered.push(descriptor);
+                }
             }
-            self.registered = true;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The target, and what it does when asked while it runs.
 
 mod access;
+mod offered;
 mod reload;
 
 use std::io;
@@ -19,12 +20,12 @@ use nvme_fabrics::target::{Directory, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
 
-use super::config::{Backing, Listed, Offer, PortSpec, Source, SubsystemSpec};
+use super::config::{Listed, Offer, PortSpec, Source, SubsystemSpec};
 use super::core::{Added, Core, NewSubsystem};
 use super::cores::Cores;
 use super::request::Request;
 use super::status;
-use crate::args::MediumSpec;
+use crate::args::Backing;
 use crate::commands::{control, counted, print, print_json};
 use crate::error::Error;
 use access::Whose;
@@ -240,7 +241,7 @@ impl Server {
             Err(error) => Err(format!("that is no request: {error}")),
             Ok(Request::Status) => self.status(),
             Ok(Request::Add { nqn, namespace, ram, ana_group }) => {
-                backing(namespace.as_deref(), ram.as_deref())
+                Backing::asked(namespace.as_deref(), ram.as_deref())
                     .and_then(|backing| self.add(nqn.as_deref(), backing, ana_group))
             }
             Ok(Request::Remove { nqn, nsid }) => self.remove(nqn.as_deref(), nsid),
@@ -248,6 +249,7 @@ impl Server {
             Ok(Request::Ana { nqn, group, state, port, controller }) => {
                 self.set_access(nqn.as_deref(), group, state, &Whose::of(port, controller))
             }
+            Ok(Request::Offered) => self.tell_offered(),
             Ok(Request::Reload) => self.reload(),
         };
         control::answer(result)
@@ -283,8 +285,7 @@ impl Server {
         if !(1..=groups).contains(&ana_group) {
             return Err(format!("{ana_group} is not one of its {groups} ANA groups"));
         }
-        let added = self.add_namespace(index, None, ana_group, &backing);
-        let id = added.map_err(|error| beyond_reach(&backing, error))?;
+        let id = self.add_namespace(index, None, ana_group, &backing)?;
         let offered = &mut self.subsystems[index];
         offered.listed.push(Listed { id, ana_group, backing });
         info!(nqn = %offered.spec.nqn, nsid = id, "{} has namespace {id}", offered.spec.nqn);
@@ -322,11 +323,7 @@ impl Server {
         let offered = &mut self.subsystems[index];
         // A reload compares the configuration file with these sizes.
         for one in offered.listed.iter_mut().filter(|one| one.id == nsid) {
-            match &mut one.backing {
-                Backing::File(spec) => spec.size = Some(bytes),
-                Backing::Ram(spec) => spec.size = bytes,
-                Backing::Far(_) => {}
-            }
+            one.backing.set_size(bytes);
         }
         info!(nqn = %offered.spec.nqn, nsid, bytes, "namespace {nsid} of {} has {bytes} B", offered.spec.nqn);
         Ok(json!({ "nqn": offered.spec.nqn.as_str(), "nsid": nsid, "bytes": bytes }))
@@ -344,30 +341,6 @@ impl Server {
     ) -> Result<T, String> {
         let key = self.subsystems[index].key;
         self.cores.on(key, move |core| job(core, key)).map_err(|error| error.to_string())
-    }
-}
-
-/// Adds to `error` what to do about a file that this process has put out of its own reach.
-fn beyond_reach(backing: &Backing, error: String) -> String {
-    let Backing::File(spec) = backing else { return error };
-    match std::fs::File::open(&spec.path) {
-        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => format!(
-            "{error}; a running target reaches only the folders of what it was started with: name this \
-             folder with --allow-path when it is started"
-        ),
-        _ => error,
-    }
-}
-
-/// The backing that a request names for a new namespace.
-fn backing(namespace: Option<&str>, ram: Option<&str>) -> Result<Backing, String> {
-    match (namespace, ram) {
-        (Some(text), None) => match text.parse()? {
-            MediumSpec::File(spec) => Ok(Backing::File(spec)),
-            MediumSpec::Far(spec) => Ok(Backing::Far(spec)),
-        },
-        (None, Some(text)) => Ok(Backing::Ram(text.parse()?)),
-        _ => Err("either namespace or ram is wanted".to_owned()),
     }
 }
 

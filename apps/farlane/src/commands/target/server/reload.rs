@@ -5,8 +5,9 @@ use std::path::Path;
 use live::sys::service;
 use serde_json::{Value, json};
 
-use super::super::config::{self, Backing, Listed, PortSpec, Source, SubsystemSpec};
+use super::super::config::{self, Listed, PortSpec, Source, SubsystemSpec};
 use super::{Offered, Server};
+use crate::commands::served::changes::resized;
 
 impl Server {
     /// Reads the configuration file again and applies its changes. A change that can't be made is
@@ -173,18 +174,5 @@ impl Server {
         }
         let bytes = self.resize_namespace(index, id, size)?;
         Ok(Some(bytes).filter(|bytes| Some(*bytes) != before))
-    }
-}
-
-/// The size to give a namespace if nothing but its size has changed; none if anything else has. An
-/// inner `None` stands for the length that its file has.
-fn resized(before: &Backing, now: &Backing) -> Option<Option<u64>> {
-    match (before, now) {
-        (Backing::Ram(before), Backing::Ram(now)) => (before.block == now.block).then_some(Some(now.size)),
-        (Backing::File(before), Backing::File(now)) => {
-            let same = (&before.path, before.block, before.readonly) == (&now.path, now.block, now.readonly);
-            same.then_some(now.size)
-        }
-        _ => None,
     }
 }

@@ -1,47 +1,28 @@
 //! Changes to subsystems while hosts use them: to their media, and to how namespaces are reached.
 
 use engine::Instant;
-use nvme::media::MediumId;
+use nvme::subsystem::Subsystem;
 use nvme::wire::AnaState;
 use nvme_fabrics::target::SubsystemKey;
 use nvme_fabrics::wire::{ControllerId, PortId};
 
 use super::{Event, TargetDriver};
-use crate::media::{Media, Medium, ResizeError};
+use crate::media::Media;
 
 impl<F: FnMut(Event)> TargetDriver<F> {
-    /// Adds a medium to a subsystem that is here. `None` if there is no such subsystem, or it has
-    /// [`crate::media::MEDIA_MAX`] media.
-    pub fn add_medium(&mut self, key: SubsystemKey, medium: impl Into<Medium>) -> Option<MediumId> {
-        let media = self.world.media_of(key)?;
-        if media.is_full() {
-            return None;
-        }
-        self.unregistered.push(key);
-        Some(media.add(medium))
-    }
-
-    /// Removes a medium of a subsystem, after the last namespace on it. The medium is closed when
-    /// the requests under way have ended.
-    pub fn remove_medium(&mut self, key: SubsystemKey, medium: MediumId) {
-        if let Some(media) = self.media_of(key) {
-            media.remove(medium);
-            self.forget_closed(key);
-        }
-    }
-
-    /// Makes a medium of a subsystem that is here `bytes` long, or without `bytes` measures it, as
-    /// [`Media::resize`] does. Returns the length in bytes.
-    ///
-    /// # Errors
-    /// When the medium can't have that length, or the subsystem is not here.
-    pub fn resize_medium(
+    /// Applies `change` to the namespaces of a subsystem, which are in its core, and to the media
+    /// under them, while hosts may use them. `None` if the subsystem is not here.
+    pub fn with_namespaces<T>(
         &mut self,
+        now: Instant,
         key: SubsystemKey,
-        medium: MediumId,
-        bytes: Option<u64>,
-    ) -> Result<u64, ResizeError> {
-        self.media_of(key).ok_or(ResizeError::Fixed)?.resize(medium, bytes)
+        change: impl FnOnce(&mut Subsystem, &mut Media) -> T,
+    ) -> Option<T> {
+        let media = self.world.media_of(key)?;
+        let result = self.target.engine_mut().with_subsystem(now, key, |core| change(core, media));
+        self.target.exchange(now, &mut self.world);
+        self.forget_closed(key);
+        result
     }
 
     /// Sets how the controllers of a port reach a group of namespaces, as
@@ -75,11 +56,6 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let is_there = self.target.engine_mut().set_controller_access(now, key, controller, group, state);
         self.target.exchange(now, &mut self.world);
         is_there
-    }
-
-    /// The media of a subsystem that is here.
-    pub fn media_of(&mut self, key: SubsystemKey) -> Option<&mut Media> {
-        self.world.media_of(key)
     }
 
     /// Forgets descriptors of closed media: they end no sleep any more, and their numbers may soon

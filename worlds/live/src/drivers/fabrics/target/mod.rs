@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use assemblies::fabric::Fabric;
 use assemblies::target::{Config, ConnectionId, Input, Target};
 use engine::{Engine, Instant, Nanos, Pool};
-use nvme::subsystem::{Config as SubsystemConfig, Notification, Subsystem};
+use nvme::subsystem::{Config as SubsystemConfig, Notification};
 use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::PortId;
 use nvme_tcp::SharedPool;
@@ -159,19 +159,6 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// The engines of the target.
     pub const fn target(&self) -> &Target {
         self.target.engine()
-    }
-
-    /// Applies `change` to the core of a subsystem that is here; `None` if the subsystem is
-    /// not here.
-    pub fn with_subsystem<T>(
-        &mut self,
-        now: Instant,
-        key: SubsystemKey,
-        change: impl FnOnce(&mut Subsystem) -> T,
-    ) -> Option<T> {
-        let result = self.target.engine_mut().with_subsystem(now, key, change);
-        self.target.exchange(now, &mut self.world);
-        result
     }
 
     /// Stops listening at a port. Connections that came through the port stay.

@@ -1,5 +1,7 @@
 //! The SSD that `farlane export`, `farlane device` and `farlane target` offer.
 
+pub(crate) mod changes;
+
 use std::path::Path;
 
 use engine::Nanos;
@@ -14,7 +16,7 @@ use nvme::media::ram::RamDisk;
 use nvme::subsystem::{BlockSize, Config, NamespaceIdentity, PAGE_BYTES};
 use nvme::wire::NamespaceId;
 
-use crate::args::{FarSpec, MediumSpec, PoolSpec, Served};
+use crate::args::{Backing, FarSpec, MediumSpec, PoolSpec, Served};
 use crate::error::Error;
 
 /// How long another device may take to appear at the start of the process that uses it.
@@ -29,6 +31,15 @@ pub(crate) struct Ssd {
     pub(crate) serial: String,
     /// What the SSD serves, in words.
     pub(crate) summary: String,
+    /// The namespaces on files, other devices and memory, in the order in which they were given.
+    pub(crate) listed: Vec<Numbered>,
+}
+
+/// A namespace that was given by itself, at the start or since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Numbered {
+    pub(crate) id: u32,
+    pub(crate) backing: Backing,
 }
 
 impl Ssd {
@@ -49,12 +60,18 @@ impl Ssd {
         given.add_namespaces(clock, served)?;
         let pool = served.pool.as_ref().map(|pool| given.add_pool(pool)).transpose()?;
         let Given { mut config, mut media, origins } = given;
+        let mediums: Vec<_> = config.namespaces.iter().map(|namespace| namespace.medium).collect();
         if let Some(store) = &store {
             let origin = Origin { namespaces: &origins, pool: pool.as_deref(), is_numbered: false };
             config = restore(store, saved, config, &mut media, origin)?;
         }
         let summary = served.count(config.namespaces.len());
-        Ok(Self { config, media, store, serial, summary })
+        // The state may have given a namespace another identifier, and has left it its medium.
+        let id_of = |medium| config.namespaces.iter().find(|one| one.medium == medium).map(|one| one.id.0);
+        let listed = served.backings().zip(mediums);
+        let listed = listed.filter_map(|(backing, medium)| Some(Numbered { id: id_of(medium)?, backing }));
+        let listed = listed.collect();
+        Ok(Self { config, media, store, serial, summary, listed })
     }
 
     /// The device's serial number, derived from the controller's.

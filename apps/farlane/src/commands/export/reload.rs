@@ -1,0 +1,123 @@
+//! Reading the file of far ends again: what is the same as before stays as it is.
+
+use clap::{ArgMatches, FromArgMatches};
+use live::sys::service;
+use serde_json::{Value, json};
+
+use super::server::Server;
+use crate::args::{Backing, Cli, Command};
+use crate::commands::served::changes::{find, resized};
+use crate::config_file;
+
+/// The options whose changes are applied at once.
+const AT_ONCE: [&str; 2] = ["namespace", "ram"];
+
+impl Server {
+    /// Reads the file again and applies its changes. A change that can't be made is reported and
+    /// left out; all others are made.
+    pub(super) fn reload(&mut self) -> Result<Value, String> {
+        service::reloading();
+        let result = self.apply();
+        self.tell_ready();
+        result
+    }
+
+    fn apply(&mut self) -> Result<Value, String> {
+        let file = self.file.as_ref().ok_or("the far end was not started with --config")?;
+        let line = config_file::read_again().map_err(|error| error.to_string())?;
+        let cli = Cli::from_arg_matches(&line).map_err(|error| error.to_string())?;
+        let given = line.subcommand_matches("export").ok_or("the command line has changed")?.clone();
+        let Command::Export(args) = cli.command else {
+            return Err("the command line has changed".to_owned());
+        };
+        let far_ends = args.served.divide(&args.listen, &given).map_err(|error| error.to_string())?;
+        let mut changes = others(&file.matches, &given);
+        for (index, (listen, served)) in far_ends.into_iter().enumerate() {
+            // Another far end begins, or ends, when the process is started again.
+            if self.offered.get(index).is_some_and(|one| one.listen == listen) {
+                self.reload_namespaces(index, served.backings().collect(), &mut changes);
+            }
+        }
+        for change in &changes {
+            info!("{change}");
+        }
+        if let Some(file) = &mut self.file {
+            file.matches = given;
+        }
+        Ok(json!({ "changes": changes }))
+    }
+
+    fn reload_namespaces(&mut self, index: usize, wanted: Vec<Backing>, changes: &mut Vec<String>) {
+        let name = self.name(index);
+        let mut wanted: Vec<_> = wanted.into_iter().map(Some).collect();
+        let mut rest = Vec::new();
+        for place in 0..self.offered[index].listed.len() {
+            let there = &self.offered[index].listed[place];
+            match wanted.iter_mut().find(|one| one.as_ref() == Some(&there.backing)) {
+                Some(one) => *one = None,
+                None => rest.push(there.clone()),
+            }
+        }
+        for there in rest {
+            let (id, before) = (there.id, there.backing);
+            let changed = wanted.iter_mut().find_map(|one| {
+                let size = resized(&before, one.as_ref()?)?;
+                one.take().map(|now| (size, now))
+            });
+            if let Some((size, now)) = changed {
+                match self.grow_namespace(index, id, size) {
+                    Ok(None) => {}
+                    Ok(Some(bytes)) => changes.push(format!("{name}: namespace {id} has {bytes} B")),
+                    Err(error) => {
+                        changes.push(format!("{name}: namespace {id} keeps its size: {error}"));
+                        continue;
+                    }
+                }
+                for one in self.offered[index].listed.iter_mut().filter(|one| one.id == id) {
+                    one.backing = now.clone();
+                }
+                continue;
+            }
+            changes.push(match self.remove_namespace(index, id) {
+                Ok(()) => format!("{name} has namespace {id} no more"),
+                Err(error) => format!("{name}: namespace {id} stays: {error}"),
+            });
+        }
+        for backing in wanted.into_iter().flatten() {
+            let text = backing.to_string();
+            changes.push(match self.add_namespace(index, backing) {
+                Ok(id) => format!("{name} has namespace {id}"),
+                Err(error) => format!("{name}: {text} can't be added: {error}"),
+            });
+        }
+    }
+
+    /// Resizes a namespace, but refuses to make it shorter, which would lose data. Returns the new
+    /// size in bytes, if it differs from the old one.
+    fn grow_namespace(&mut self, index: usize, id: u32, size: Option<u64>) -> Result<Option<u64>, String> {
+        let driver = self.far_ends().iter().nth(index);
+        let core = driver.map(|driver| driver.far().function().controller().core());
+        let before = core.and_then(|core| find(core, id)).map(|one| one.bytes);
+        if size.is_some_and(|size| before.is_some_and(|before| size < before)) {
+            return Err("a reload makes nothing shorter; farlane export resize does".to_owned());
+        }
+        let bytes = self.resize_namespace(index, id, size)?;
+        Ok(Some(bytes).filter(|bytes| Some(*bytes) != before))
+    }
+}
+
+/// A line for each other option that has changed: these count from the next start on.
+fn others(before: &ArgMatches, now: &ArgMatches) -> Vec<String> {
+    let root = crate::command_line();
+    let options = root.find_subcommand("export").into_iter().flat_map(clap::Command::get_arguments);
+    let values = |matches: &ArgMatches, option: &clap::Arg| {
+        let raw = matches.try_get_raw(option.get_id().as_str()).ok().flatten();
+        raw.map(|values| values.map(std::ffi::OsStr::to_owned).collect::<Vec<_>>())
+    };
+    let changed = options.filter(|option| values(before, option) != values(now, option));
+    changed
+        .filter_map(clap::Arg::get_long)
+        .filter(|name| !AT_ONCE.contains(name))
+        .map(|name| format!("--{name} has changed: this counts when the far end is started again"))
+        .collect()
+}

@@ -1,0 +1,43 @@
+//! Requests through the control socket of far ends: a line of JSON asks, a line of JSON answers.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// What far ends may be asked to do.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+pub(super) enum Request {
+    /// Reports what is offered, and who uses it.
+    Status,
+    /// Adds a namespace.
+    Add {
+        /// Address that the far end listens on; may be left out if there is only one far end.
+        far_end: Option<SocketAddr>,
+        /// File of the namespace, as `--namespace` has it with an absolute path, or URL of the
+        /// device that has it.
+        namespace: Option<String>,
+        /// Memory of the namespace: `SIZE[,block=512|4096][,protection=16|64]`.
+        ram: Option<String>,
+    },
+    /// Removes a namespace.
+    Remove {
+        /// Address that the far end listens on; may be left out if there is only one far end.
+        far_end: Option<SocketAddr>,
+        /// Identifier (NSID) of the namespace.
+        nsid: u32,
+    },
+    /// Makes a namespace longer or shorter.
+    Resize {
+        /// Address that the far end listens on; may be left out if there is only one far end.
+        far_end: Option<SocketAddr>,
+        /// Identifier (NSID) of the namespace.
+        nsid: u32,
+        /// New length in bytes; if left out, the length that the namespace's file has by now.
+        size: Option<u64>,
+    },
+    /// Reports what a file would have to say for the next start to offer the same.
+    Offered,
+    /// Reads the file again.
+    Reload,
+}

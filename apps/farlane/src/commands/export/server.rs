@@ -1,0 +1,226 @@
+//! The far ends of a process, and what they do when asked while they run.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use engine::Instant;
+use live::drivers::control::Control;
+use live::drivers::far::{Event, FarDriver};
+use live::reactor::{Context, Driver, Glance, HangUp, Several, Turn, Working};
+use live::sys::clock::Clock;
+use live::sys::service;
+use serde_json::{Value, json};
+
+use super::request::Request;
+use crate::args::Backing;
+use crate::commands::save::tell_namespace;
+use crate::commands::served::Numbered;
+use crate::commands::served::changes::{self, open_at_work};
+use crate::commands::{control, counted, status};
+
+/// What one far end offers.
+pub(super) struct Offered {
+    /// The address that was asked for, which names the far end in the file.
+    pub(super) listen: SocketAddr,
+    pub(super) serial: String,
+    /// Whether the SSD keeps its state, and with it the identifiers of namespaces.
+    pub(super) has_state: bool,
+    /// The namespaces that were given by themselves, and those added since.
+    pub(super) listed: Vec<Numbered>,
+}
+
+/// The file that far ends were started with.
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    /// The options as they were read last.
+    pub(super) matches: ArgMatches,
+    /// Tells of SIGHUP, which asks for the file to be read again.
+    pub(super) hang_up: HangUp,
+}
+
+type FarEnds = Several<FarDriver<fn(Event)>>;
+
+/// Far ends that share a loop, where they take requests, and the file that describes them.
+pub(super) struct Server {
+    pub(super) clock: Clock,
+    pub(super) far_ends: Working<FarEnds>,
+    /// What each far end offers, in the order of the far ends.
+    pub(super) offered: Vec<Offered>,
+    pub(super) control: Option<Control>,
+    pub(super) file: Option<File>,
+}
+
+impl Server {
+    /// The far ends.
+    pub(super) const fn far_ends(&self) -> &FarEnds {
+        self.far_ends.driver()
+    }
+
+    /// Tells the service manager what is served.
+    pub(super) fn tell_ready(&self) {
+        service::ready(&counted((self.offered.len(), "far end")));
+    }
+
+    /// Answers one line of the control socket.
+    fn answer(&mut self, line: &str) -> String {
+        let result = match serde_json::from_str(line) {
+            Err(error) => Err(format!("that is no request: {error}")),
+            Ok(Request::Status) => Ok(self.status()),
+            Ok(Request::Add { far_end, namespace, ram }) => {
+                Backing::asked(namespace.as_deref(), ram.as_deref())
+                    .and_then(|backing| self.add(far_end, backing))
+            }
+            Ok(Request::Remove { far_end, nsid }) => self.remove(far_end, nsid),
+            Ok(Request::Resize { far_end, nsid, size }) => self.resize(far_end, nsid, size),
+            Ok(Request::Offered) => self.tell_offered(),
+            Ok(Request::Reload) => self.reload(),
+        };
+        control::answer(result)
+    }
+
+    fn status(&self) -> Value {
+        let one = |driver: &FarDriver<fn(Event)>| {
+            status::of_far(self.clock.now(), driver, Some(driver.far().function().controller()))
+        };
+        status::of_far_ends(self.far_ends().iter().map(one).collect())
+    }
+
+    /// The index of a far end: the only one, or the one that listens on the address.
+    fn find(&self, far_end: Option<SocketAddr>) -> Result<usize, String> {
+        let Some(address) = far_end else {
+            return match self.offered.len() {
+                1 => Ok(0),
+                _ => Err("there are several far ends: say which with --far-end".to_owned()),
+            };
+        };
+        // An address that the system chose is known as well as what was asked for.
+        let mut places = self.far_ends().iter().zip(&self.offered);
+        let found = places.position(|(driver, one)| driver.address() == address || one.listen == address);
+        found.ok_or(format!("no far end listens on {address}"))
+    }
+
+    /// What people call a far end.
+    pub(super) fn name(&self, index: usize) -> String {
+        let driver = self.far_ends().iter().nth(index);
+        driver.map(|driver| format!("tcp://{}", driver.address())).unwrap_or_default()
+    }
+
+    fn driver(&mut self, index: usize) -> Option<&mut FarDriver<fn(Event)>> {
+        self.far_ends.driver_mut().iter_mut().nth(index)
+    }
+
+    fn add(&mut self, far_end: Option<SocketAddr>, backing: Backing) -> Result<Value, String> {
+        let index = self.find(far_end)?;
+        let id = self.add_namespace(index, backing)?;
+        let name = self.name(index);
+        info!(nsid = id, "{name} has namespace {id}");
+        Ok(json!({ "far_end": name, "nsid": id }))
+    }
+
+    pub(super) fn add_namespace(&mut self, index: usize, backing: Backing) -> Result<u32, String> {
+        let (opened, now) = (open_at_work(self.clock, &backing)?, self.clock.now());
+        let serial = self.offered[index].serial.clone();
+        let driver = self.driver(index).ok_or("the far end is gone")?;
+        let add = |core: &mut _, media: &mut _| changes::add(now, core, media, None, opened, &serial);
+        let id = driver.with_namespaces(now, add)?;
+        self.offered[index].listed.push(Numbered { id, backing });
+        Ok(id)
+    }
+
+    fn remove(&mut self, far_end: Option<SocketAddr>, nsid: u32) -> Result<Value, String> {
+        let index = self.find(far_end)?;
+        self.remove_namespace(index, nsid)?;
+        let name = self.name(index);
+        info!(nsid, "{name} has namespace {nsid} no more");
+        Ok(json!({ "far_end": name, "nsid": nsid }))
+    }
+
+    pub(super) fn remove_namespace(&mut self, index: usize, nsid: u32) -> Result<(), String> {
+        // What a controller of this machine has, and the pool, is there as a whole.
+        if !self.offered[index].listed.iter().any(|one| one.id == nsid) {
+            return Err(format!(
+                "{} has no namespace {nsid} of its own that it could remove",
+                self.name(index)
+            ));
+        }
+        let now = self.clock.now();
+        let driver = self.driver(index).ok_or("the far end is gone")?;
+        driver.with_namespaces(now, |core, media| changes::remove(now, core, media, nsid))?;
+        self.offered[index].listed.retain(|one| one.id != nsid);
+        Ok(())
+    }
+
+    /// Makes a namespace `size` bytes long or, without `size`, as long as its file is by now.
+    fn resize(&mut self, far_end: Option<SocketAddr>, nsid: u32, size: Option<u64>) -> Result<Value, String> {
+        let index = self.find(far_end)?;
+        let bytes = self.resize_namespace(index, nsid, size)?;
+        // A reload compares the file with these sizes.
+        for one in self.offered[index].listed.iter_mut().filter(|one| one.id == nsid) {
+            one.backing.set_size(bytes);
+        }
+        let name = self.name(index);
+        info!(nsid, bytes, "namespace {nsid} of {name} has {bytes} B");
+        Ok(json!({ "far_end": name, "nsid": nsid, "bytes": bytes }))
+    }
+
+    pub(super) fn resize_namespace(
+        &mut self,
+        index: usize,
+        nsid: u32,
+        size: Option<u64>,
+    ) -> Result<u64, String> {
+        let now = self.clock.now();
+        let driver = self.driver(index).ok_or("the far end is gone")?;
+        driver.with_namespaces(now, |core, media| changes::resize(now, core, media, nsid, size))
+    }
+
+    /// What a file would have to say for the next start to offer the same.
+    fn tell_offered(&self) -> Result<Value, String> {
+        let path = self.file.as_ref().map(|file| std::path::absolute(&file.path));
+        let path = path.transpose().map_err(|error| error.to_string())?;
+        let far_end = |one: &Offered| {
+            let told = |one: &Numbered| tell_namespace(one.id, &one.backing);
+            let namespaces: Vec<_> = one.listed.iter().map(told).collect();
+            json!({ "keeps_state": one.has_state, "namespaces": namespaces })
+        };
+        let far_ends: Vec<_> = self.offered.iter().map(far_end).collect();
+        let beside = crate::config_file::is_given_beside(&["namespace", "ram"]);
+        Ok(json!({ "config": path, "is_given_beside": beside, "far_ends": far_ends }))
+    }
+}
+
+impl Driver for Server {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        let turn = self.far_ends.turn(context)?;
+        if context.news
+            && self.file.as_ref().is_some_and(|file| file.hang_up.take())
+            && let Err(error) = self.reload()
+        {
+            warn!("nothing has changed: {error}");
+        }
+        if context.news
+            && let Some(mut control) = self.control.take()
+        {
+            let result = control.turn(context.sources(), |line| self.answer(line));
+            self.control = Some(control);
+            if result? && turn == Turn::Idle {
+                return Ok(Turn::Busy);
+            }
+        }
+        Ok(turn)
+    }
+
+    fn glance(&mut self, now: Instant) -> Glance {
+        self.far_ends.glance(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.far_ends.poll_timeout()
+    }
+
+    fn on_stop(&mut self, now: Instant) {
+        self.far_ends.on_stop(now);
+    }
+}

@@ -1,0 +1,94 @@
+//! Writing what was changed at run time back into a daemon's file, whose comments and order stay.
+//!
+//! The daemon says what it offers; the command that asks changes the file, with its own rights. So
+//! a daemon needs no right to change what it was told to do.
+
+mod export;
+mod replace;
+mod target;
+
+pub(crate) use export::export;
+pub(crate) use target::target;
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toml_edit::DocumentMut;
+
+use super::{print, print_json};
+use crate::args::{Backing, SaveArgs};
+use crate::error::Error;
+
+/// A namespace as a daemon tells of it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) nsid: u32,
+    namespace: Option<String>,
+    ram: Option<String>,
+    ana_group: Option<u32>,
+}
+
+/// What a daemon says of a namespace, which [`Told`] reads.
+pub(crate) fn tell_namespace(nsid: u32, backing: &Backing) -> Value {
+    match backing {
+        Backing::Medium(spec) => json!({ "nsid": nsid, "namespace": spec.to_string() }),
+        Backing::Ram(spec) => json!({ "nsid": nsid, "ram": spec.to_string() }),
+    }
+}
+
+impl Told {
+    fn backing(&self) -> Result<Backing, String> {
+        Backing::asked(self.namespace.as_deref(), self.ram.as_deref())
+    }
+}
+
+/// A daemon's file, and the text that it is about to have.
+struct File {
+    path: PathBuf,
+    before: String,
+    document: DocumentMut,
+}
+
+impl File {
+    /// Reads the file that a daemon names in what it offers.
+    fn read(offered: &Value) -> Result<Self, Error> {
+        let path = offered["config"].as_str().ok_or(Error::NoFileToSave)?;
+        let path = PathBuf::from(path);
+        let before =
+            std::fs::read_to_string(&path).map_err(|error| Error::File { path: path.clone(), error })?;
+        let wrong = |error: toml_edit::TomlError| wrong(&path, error.to_string().trim_end());
+        let document = before.parse().map_err(wrong)?;
+        Ok(Self { path, before, document })
+    }
+
+    /// Writes the text, if it has changed, where the arguments say, and tells a person of it.
+    fn write(self, args: &SaveArgs, notes: &[String]) -> Result<(), Error> {
+        let text = self.document.to_string();
+        let place = args.to.as_ref().unwrap_or(&self.path);
+        let is_changed = text != self.before;
+        if is_changed || args.to.is_some() {
+            let failed = |error| Error::File { path: place.clone(), error };
+            replace::replace(place, &self.path, &text).map_err(failed)?;
+        }
+        if args.output.json {
+            return print_json(&json!({ "file": place, "changed": is_changed, "notes": notes }));
+        }
+        print(&match is_changed {
+            true => format!("saved to {}\n", place.display()),
+            false => format!("{} says all of it already\n", self.path.display()),
+        })?;
+        notes.iter().for_each(|note| note!("{note}"));
+        Ok(())
+    }
+}
+
+/// The error that a file can't be saved, for this reason.
+fn wrong(path: &std::path::Path, why: &str) -> Error {
+    Error::Config { path: path.to_owned(), why: why.to_owned() }
+}
+
+/// What the daemon has said, as a type of ours.
+fn understand<T: for<'de> Deserialize<'de>>(told: &Value) -> Result<T, Error> {
+    T::deserialize(told).map_err(|error| Error::Asked { why: format!("the daemon's answer: {error}") })
+}

@@ -1,0 +1,50 @@
+//! Replacing a file by another text: whoever reads it finds the old text or the new one.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
+
+/// Gives the file at `path` this text, and the owner and mode of the file `like`. What a symbolic
+/// link at `path` leads to is replaced, not the link.
+pub(super) fn replace(path: &Path, like: &Path, text: &str) -> io::Result<()> {
+    let path = fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    new.write_all(text.as_bytes())?;
+    let known = fs::metadata(like)?;
+    fs::set_permissions(new.path(), known.permissions())?;
+    let made = new.as_file().metadata()?;
+    if (made.uid(), made.gid()) != (known.uid(), known.gid()) {
+        chown(new.path(), Some(known.uid()), Some(known.gid()))?;
+    }
+    new.as_file().sync_all()?;
+    new.persist(&path).map_err(|error| error.error)?;
+    // The name lasts when the folder does.
+    fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_file_behind_a_link_is_replaced_and_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, other] = ["file", "link", "other"].map(|name| folder.path().join(name));
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        replace(&link, &link, "after").unwrap();
+        replace(&other, &file, "a copy").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "after");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "a copy");
+        for path in [file, other] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o640);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing is left beside");
+    }
+}
