@@ -122,6 +122,8 @@ fn a_host_is_told_of_while_it_is_there_and_failures_by_their_status() {
     });
     assert!(figures.sum("farlane_host_queues", &[host]) >= 2.0);
     assert_eq!(figures.sum("farlane_host_ready", &[host]), 1.0);
+    assert!(figures.sum("farlane_host_round_trip_seconds", &[host]) > 0.0);
+    assert!(figures.sum("farlane_host_retransmissions_total", &[host]) >= 0.0);
     assert_is_well_formed(&figures.page());
     drop(load);
     wait_until("the host is gone", || !figures.page().contains(host));
@@ -144,6 +146,9 @@ fn a_far_end_tells_of_its_link_and_its_ssd_and_so_does_the_guests_end() {
         assert_is_well_formed(&figures.page());
         assert!(figures.sum("farlane_link_packets_sent_total", &[]) > 0.0);
         assert_eq!(figures.sum("farlane_link_resumptions_total", &[]), 0.0);
+        let round_trip = figures.sum("farlane_tcp_round_trip_seconds", &["connection=\"0\""]);
+        assert!(round_trip > 0.0 && round_trip < 1.0, "{round_trip}");
+        assert!(figures.sum("farlane_tcp_retransmissions_total", &["connection=\"0\""]) >= 0.0);
     }
     assert!(attach.figures.sum("farlane_lookahead_entries_total", &[]) > 0.0);
     assert!(far.figures.sum("farlane_far_reads_hits_total", &["far_end=\"tcp://"]) > 0.0);

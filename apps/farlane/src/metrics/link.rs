@@ -1,6 +1,7 @@
 //! The figures of a tunnel's end.
 
 use engine::{Instant, Nanos};
+use live::sys::tcp_info::TcpInfo;
 use tunnel::frame::Tally;
 use tunnel::session::{Session, Statistics};
 
@@ -60,6 +61,20 @@ impl Link {
         let times = times.into_iter().filter_map(|(name, help, time)| Some((name, help, seconds(time?))));
         let gauges = gauges.into_iter().chain(times);
         page.add_rows(labels, gauges.map(|(name, help, value)| (Kind::Gauge, name, help, value)));
+    }
+}
+
+/// Adds what the kernel knows of the TCP connections of a tunnel, which `labels` name.
+pub(crate) fn add_connections(page: &mut Page, labels: &Labels, connections: &[TcpInfo]) {
+    for (index, info) in connections.iter().enumerate() {
+        let mut labels = labels.clone();
+        labels.push(("connection", index.to_string()));
+        let help = "The smoothed round trip of a TCP connection, as the kernel measures it";
+        let round_trip = seconds(info.round_trip);
+        page.family(Kind::Gauge, "farlane_tcp_round_trip_seconds", help).add(&labels, round_trip);
+        let help = "Segments that a TCP connection sent again";
+        let again = info.retransmissions as f64;
+        page.family(Kind::Counter, "farlane_tcp_retransmissions", help).add(&labels, again);
     }
 }
 

@@ -11,7 +11,7 @@ mod process;
 mod server;
 
 pub(crate) use controller::ControllerFigures;
-pub(crate) use link::{Link, add_reads};
+pub(crate) use link::{Link, add_connections, add_reads};
 pub(crate) use namespaces::{add_all_namespaces, add_health, add_host, next_namespaces};
 pub(crate) use page::{Kind, Labels, Page, seconds};
 

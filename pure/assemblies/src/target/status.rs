@@ -14,6 +14,8 @@ use crate::fabric::controller::{Parameters, Statistics};
 /// The state of a connection with a queue.
 #[derive(Clone, Debug)]
 pub struct ConnectionStatus {
+    /// The connection.
+    pub id: ConnectionId,
     /// Identifier of the queue.
     pub queue: QueueId,
     /// Size of the queue in entries.
@@ -95,6 +97,7 @@ impl Target {
         let peer = self.peers.get(id.0 as usize)?.as_ref()?;
         let queue = peer.queue()?;
         Some(ConnectionStatus {
+            id,
             queue: queue.queue,
             entries: queue.entries,
             peer: peer.address,

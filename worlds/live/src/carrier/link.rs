@@ -13,6 +13,7 @@ use super::stream::{Stream, THIS_MACHINE};
 use super::tcp::{Dialer, Dialled};
 use super::{Received, datagrams, quic, shm};
 use crate::reactor::{Attention, Sources};
+use crate::sys::tcp_info::TcpInfo;
 
 /// Number of received pieces that are discarded in one turn when the link is to be closed.
 const LAST_PIECES: usize = 64;
@@ -57,6 +58,14 @@ impl Link {
 
     pub(crate) const fn is_connected(&self) -> bool {
         matches!(self.transport, Transport::Connected(_))
+    }
+
+    /// What the kernel knows of each TCP connection of the link.
+    pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
+        match &self.transport {
+            Transport::Connected(stream) => stream.tcp_info(),
+            _ => Vec::new(),
+        }
     }
 
     pub(crate) fn connect(&mut self, now: Instant) {

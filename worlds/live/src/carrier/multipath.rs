@@ -14,6 +14,7 @@ use crate::carrier::route::Route;
 use crate::carrier::tcp::{Connection, Dialer, Dialled, keep_short};
 use crate::reactor::{Attention, Sources};
 use crate::sys::entropy;
+use crate::sys::tcp_info::TcpInfo;
 
 /// The most bytes of a path that the kernel may hold unsent. Bytes that are still with us can be
 /// left out.
@@ -115,6 +116,11 @@ impl JoinedPaths {
             over: false,
             failure: None,
         }
+    }
+
+    /// What the kernel knows of each path that is there.
+    pub(crate) fn tcp_info(&self) -> impl Iterator<Item = TcpInfo> {
+        self.slots.iter().filter_map(|slot| slot.connection.as_ref()?.info())
     }
 
     /// The key that the other end has proved. All paths must be of one key.

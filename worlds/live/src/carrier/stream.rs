@@ -14,6 +14,7 @@ use crate::carrier::quic;
 use crate::carrier::shm;
 use crate::carrier::tcp::Connection;
 use crate::reactor::{Attention, Sources};
+use crate::sys::tcp_info::TcpInfo;
 
 /// A reliable stream of bytes. None of its methods waits.
 #[derive(Debug)]
@@ -42,6 +43,15 @@ impl Stream {
             Self::Paths(joined) => joined.peer(),
             Self::Datagrams(stream) => stream.peer(),
             Self::Shared(_) => THIS_MACHINE,
+        }
+    }
+
+    /// What the kernel knows of each TCP connection of the stream.
+    pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
+        match self {
+            Self::Tcp(connection) => connection.info().into_iter().collect(),
+            Self::Paths(joined) => joined.tcp_info().collect(),
+            Self::Quic(_) | Self::Datagrams(_) | Self::Shared(_) => Vec::new(),
         }
     }
 

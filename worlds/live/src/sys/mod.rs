@@ -31,6 +31,7 @@ pub mod secrets;
 pub mod service;
 pub mod shared;
 pub(crate) mod station;
+pub mod tcp_info;
 pub mod telling;
 pub mod ublk;
 pub mod unix;

@@ -3,16 +3,19 @@
 use live::drivers::far::{Backing, Event, FarDriver, Ssd};
 use live::reactor::{Hirer, Several};
 use live::sys::clock::Clock;
+use live::sys::tcp_info::TcpInfo;
 use tunnel::frame::Tally;
 
 use crate::metrics::{
-    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_reads, next_namespaces,
+    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_connections, add_reads,
+    next_namespaces,
 };
 
 /// What a far end tells of itself.
 pub(super) struct Told {
     labels: Labels,
     link: Link,
+    connections: Vec<TcpInfo>,
     reads: Tally,
     is_owned: bool,
 }
@@ -23,6 +26,7 @@ impl Told {
         Self {
             labels: vec![("far_end", format!("tcp://{}", driver.address()))],
             link: Link::of(clock.now(), downstream.session()),
+            connections: driver.tcp_info().collect(),
             reads: *downstream.store().tally(),
             is_owned: downstream.owner().is_some(),
         }
@@ -33,6 +37,7 @@ impl Told {
         page.family(Kind::Gauge, "farlane_far_end_owned", help)
             .add(&self.labels, f64::from(u8::from(self.is_owned)));
         self.link.add(page, &self.labels);
+        add_connections(page, &self.labels, &self.connections);
         add_reads(page, &self.labels, &self.reads);
     }
 }

@@ -4,19 +4,22 @@ use assemblies::guest::Statistics;
 use live::drivers::guest::{Event, GuestDriver};
 use live::reactor::Hirer;
 use live::sys::clock::Clock;
+use live::sys::tcp_info::TcpInfo;
 use nvme_lookahead::Statistics as Ahead;
 use tunnel::frame::Tally;
 use tunnel::session::Session;
 use tunnel::upstream::PortIndex;
 
 use crate::metrics::{
-    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_reads, next_namespaces,
+    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_connections, add_reads,
+    next_namespaces,
 };
 
 /// What a slot tells of itself.
 struct Told {
     statistics: Statistics,
     link: Option<Link>,
+    connections: Vec<TcpInfo>,
     reads: Option<Tally>,
     ahead: Option<Ahead>,
     controller: Option<ControllerFigures>,
@@ -43,6 +46,7 @@ pub(crate) fn add<F: FnMut(Event) + 'static>(
     if let Some(link) = told.link {
         link.add(page, &none);
     }
+    add_connections(page, &none, &told.connections);
     if let Some(reads) = told.reads {
         add_reads(page, &none, &reads);
     }
@@ -74,6 +78,7 @@ fn tell<F: FnMut(Event)>(clock: Clock, driver: &GuestDriver<F>) -> Told {
     let interposer = upstream.and_then(|upstream| upstream.interposer());
     Told {
         statistics: *guest.statistics(),
+        connections: driver.tcp_info().collect(),
         link: session.map(|session| Link::of(clock.now(), session)),
         reads: session.and_then(Session::tally).map(|(_, tally)| *tally),
         ahead: interposer.map(|interposer| *interposer.statistics()),

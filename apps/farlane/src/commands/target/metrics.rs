@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use assemblies::target::AssociationStatus;
 use live::reactor::Hirer;
+use live::sys::tcp_info::TcpInfo;
 use nvme::subsystem::Counters;
 use nvme_fabrics::target::{AssociationKey, SubsystemKey};
 
@@ -72,12 +73,19 @@ fn add_hosts(
 ) -> Option<()> {
     let mut from = AssociationKey(0);
     loop {
-        let next = core.run(move |core| core.driver.target().status_from(from, PER_JOB))?;
-        for one in &next {
-            add_association(page, one, subsystems);
+        let next = core.run(move |core| {
+            let of = |id| core.driver.tcp_info(id);
+            let tcp = |one: &AssociationStatus| {
+                TcpInfo::together(one.connections.iter().filter_map(|connection| of(connection.id)))
+            };
+            let next = core.driver.target().status_from(from, PER_JOB).into_iter();
+            next.map(|one| (tcp(&one), one)).collect::<Vec<_>>()
+        })?;
+        for (tcp, one) in &next {
+            add_association(page, one, *tcp, subsystems);
         }
         match next.last() {
-            Some(last) => from = AssociationKey(last.key.0 + 1),
+            Some((_, last)) => from = AssociationKey(last.key.0 + 1),
             None => return Some(()),
         }
     }
@@ -86,6 +94,7 @@ fn add_hosts(
 fn add_association(
     page: &mut Page,
     one: &AssociationStatus,
+    tcp: Option<TcpInfo>,
     subsystems: &[(SubsystemKey, String, Counters)],
 ) {
     let name =
@@ -106,6 +115,14 @@ fn add_association(
     if let Some(keep_alive) = one.keep_alive {
         let help = "Keep Alive Timeout of the host";
         page.family(Kind::Gauge, "farlane_host_keep_alive_seconds", help).add(&labels, seconds(keep_alive));
+    }
+    if let Some(TcpInfo { round_trip, retransmissions }) = tcp {
+        let help = "The longest smoothed TCP round trip of the host's connections";
+        let round_trip = seconds(round_trip);
+        page.family(Kind::Gauge, "farlane_host_round_trip_seconds", help).add(&labels, round_trip);
+        let help = "TCP segments that were sent to the host again";
+        let again = retransmissions as f64;
+        page.family(Kind::Counter, "farlane_host_retransmissions", help).add(&labels, again);
     }
     if let Some(tally) = &one.tally {
         add_host(page, &labels, tally);

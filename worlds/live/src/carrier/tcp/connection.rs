@@ -12,6 +12,7 @@ use super::system::Direct;
 use super::tls::{Opened, Tls};
 use crate::carrier::identity::Fingerprint;
 use crate::carrier::{Outbox, OutboxFull, Received};
+use crate::sys::tcp_info::TcpInfo;
 
 /// A received piece of up to this many bytes is copied out, so that its block can be used again.
 const COPY_MAX: usize = 4 << 10;
@@ -125,6 +126,11 @@ impl Connection {
     /// The address of the peer.
     pub const fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// What the kernel knows of the connection.
+    pub(crate) fn info(&self) -> Option<TcpInfo> {
+        TcpInfo::of(&self.socket).ok()
     }
 
     /// Gives up the socket to another owner. Bytes that were not sent yet are dropped.

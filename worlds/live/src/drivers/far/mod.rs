@@ -34,6 +34,7 @@ use crate::carrier::{ACCEPTS_PER_TURN, LOOKS, Received};
 use crate::media::Media;
 use crate::media::state;
 use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
+use crate::sys::tcp_info::TcpInfo;
 
 /// Number of pieces taken from one connection in a turn, so that none starves the others or
 /// the media.
@@ -196,6 +197,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// The far box's engines.
     pub const fn far(&self) -> &Far<B::Device> {
         self.far.engine()
+    }
+
+    /// What the kernel knows of each TCP connection of the hosts.
+    pub fn tcp_info(&self) -> impl Iterator<Item = TcpInfo> {
+        self.world.peers.iter().flat_map(|peer| peer.stream.tcp_info())
     }
 
     /// The address of the TCP listener.

@@ -29,6 +29,7 @@ use crate::carrier::{Dial, Link};
 use crate::media::Media;
 use crate::reactor::{Attention, Context, Driver, Glance, Pump, Sources, Turn};
 use crate::sys::clock::Clock;
+use crate::sys::tcp_info::TcpInfo;
 use crate::sys::unix::{Connection, Listener, Received};
 use doorbells::Look;
 use local::Local;
@@ -122,6 +123,15 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// The slot's engines.
     pub const fn guest(&self) -> &Guest<OwnedFd> {
         self.guest.engine()
+    }
+
+    /// What the kernel knows of each TCP connection to the far end.
+    pub fn tcp_info(&self) -> impl Iterator<Item = TcpInfo> {
+        let links = match &self.world.side {
+            Side::Far(links) => links.as_slice(),
+            Side::Local(_) | Side::Recorder(_) => &[],
+        };
+        links.iter().flat_map(Link::tcp_info)
     }
 
     /// The controller, if the function is in this process.

@@ -32,6 +32,7 @@ use crate::drivers::fabrics::tls::Acceptor;
 use crate::media::Media;
 use crate::media::state::Notice;
 use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
+use crate::sys::tcp_info::TcpInfo;
 use pairs::Pairs;
 use world::World;
 
@@ -180,6 +181,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 self.registered.retain(|(of, _)| *of != key);
             }
         }
+    }
+
+    /// What the kernel knows of a host's TCP connection.
+    pub fn tcp_info(&self, connection: ConnectionId) -> Option<TcpInfo> {
+        let link = self.world.links.get(connection.0 as usize)?.as_ref()?;
+        TcpInfo::of(link.socket.as_ref()?).ok()
     }
 
     /// What each port carries, and its address.
