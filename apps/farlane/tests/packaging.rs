@@ -131,15 +131,21 @@ fn units_are_well_formed_and_give_up_what_services_do_not_need() {
 #[test]
 fn examples_are_what_the_program_takes() {
     let examples = root().join("packaging/examples");
-    for (name, command) in [("export", "export"), ("attach", "attach"), ("emulate", "emulate")] {
-        let text = fs::read_to_string(examples.join(format!("{name}.conf"))).unwrap();
-        let options = text.lines().find_map(|line| line.strip_prefix("OPTIONS=")).unwrap().trim_matches('"');
-        let mut arguments = vec![command];
-        arguments.extend(options.split(' '));
-        // Everything but one option is there, so it alone is asked for; attach lacks its socket.
-        arguments.push("--no-such-option");
-        let output = farlane(&arguments);
-        assert!(said(&output).contains("'--no-such-option'"), "{arguments:?}: {}", said(&output));
+    for (name, kind) in [
+        ("export", "options of farlane export"),
+        ("attach", "options of farlane attach"),
+        ("emulate", "options of farlane emulate"),
+        ("emulate.link", "a model of a network"),
+        ("target", "what a target offers"),
+    ] {
+        let path = examples.join(format!("{name}.toml"));
+        let output = farlane(&["check", path.to_str().unwrap()]);
+        let expected = match name {
+            // The unit gives its socket.
+            "attach" => "--vfio-user",
+            _ => kind,
+        };
+        assert!(said(&output).contains(expected), "{name}: {}", said(&output));
     }
     let output = farlane(&["target", "--config", "packaging/examples/missing.toml"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -167,6 +173,30 @@ fn the_package_is_whole_and_lintian_finds_no_error() {
         assert!(listed.lines().any(|line| line.ends_with(file)), "{file}: {listed}");
     }
     run("lintian", &["--fail-on", "error,warning", "--allow-root", &package]);
+}
+
+#[test]
+fn what_the_release_and_the_container_run_is_there() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (makefile, workflow, container) =
+        (read("Makefile"), read(".github/workflows/release.yml"), read("Containerfile"));
+    let commands =
+        workflow.lines().filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix("run: "));
+    let commands: Vec<_> = commands.collect();
+    let jobs = commands.iter().filter_map(|line| line.strip_prefix("make ")).flat_map(str::split_whitespace);
+    for job in jobs {
+        assert!(makefile.lines().any(|line| line.starts_with(&format!("{job}:"))), "make {job}");
+    }
+    let tried = commands.iter().find_map(|line| line.strip_prefix("target/static/farlane ")).unwrap();
+    let tried: Vec<_> = tried.split_whitespace().chain(["--help"]).collect();
+    assert!(farlane(&tried).status.success(), "{tried:?}");
+    // The second image takes what the first has built, by the toolchain's own names.
+    let build = container.lines().find_map(|line| line.strip_prefix("RUN ")).unwrap();
+    assert!(build.contains("--locked --package farlane") && build.contains("strip target/release/farlane"));
+    assert!(container.contains("WORKDIR /farlane\n"));
+    assert!(container.contains("COPY --from=build /farlane/target/release/farlane /usr/bin/farlane\n"));
+    let left_out = read(".containerignore");
+    assert!(left_out.lines().any(|line| line == "target" || line == "target/"), "{left_out}");
 }
 
 /// The anchor of a heading, as mdBook and GitHub make it.
