@@ -171,6 +171,14 @@ fn what_commands_print_is_what_the_schemas_say() {
         &[&["measure", &url, "--beside", &format!("{discovery}/{NQN}")][..], &short].concat(),
     );
     daemons(used, folder.path(), &url);
+    keys(used, &path);
+    let plain = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/plain.toml");
+    let plain = plain.to_str().unwrap();
+    used.prints("sim", &["sim", plain]);
+    used.prints("sim-explain", &["sim", "explain", plain]);
+    used.prints("sim-published", &["sim", "published", "niq"]);
+    fs::create_dir(path("pages")).unwrap();
+    used.prints("man", &["man", "--to", &path("pages")]);
     recordings(used, &path);
     let output = farlane(&["ping", "nowhere", "--json"]);
     used.holds("error", &serde_json::from_slice(&output.stderr).unwrap());
@@ -224,6 +232,16 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
         signal(service.id(), "TERM");
         used.holds(name, &service.next_line());
     }
+}
+
+fn keys(used: &mut Used, path: &impl Fn(&str) -> String) {
+    let key = used.prints("key", &["key", "new", &path("key.pem")])["key"].as_str().unwrap().to_owned();
+    used.prints("key", &["key", "show", &path("key.pem")]);
+    used.prints("key-trust", &["key", "trust", "192.0.2.1:4430", &key, "--replace"]);
+    used.prints("key-secret", &["key", "tls", &path("tls")]);
+    used.prints("key-secret", &["key", "dhchap", &path("dhchap")]);
+    used.prints("key-check", &["key", "check", &path("tls")]);
+    used.prints("key-check", &["key", "check", &path("dhchap")]);
 }
 
 fn recordings(used: &mut Used, path: &impl Fn(&str) -> String) {
