@@ -93,6 +93,7 @@ bench: release ## figures as ratios to floors of the same run
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench rdma
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench record
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench trace
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench watched
 
 tail: setup ## the far percentiles over bad links, remedy by remedy, between network namespaces (root; an hour and three quarters)
 	$(CARGO) build --release --package farlane
