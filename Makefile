@@ -10,7 +10,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: help setup demo install deb static book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz
+.PHONY: help setup demo install deb static book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -94,6 +94,10 @@ bench: release ## figures as ratios to floors of the same run
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench record
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench trace
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench watched
+
+ui-test: ## the page of farlane ui in Chromium, each view in light and dark, at the widths of a desk and a phone; pictures in target/ui-test
+	@scripts/setup --ui
+	$(CARGO) test --package farlane --test ui --test ui_browser
 
 tail: setup ## the far percentiles over bad links, remedy by remedy, between network namespaces (root; an hour and three quarters)
 	$(CARGO) build --release --package farlane

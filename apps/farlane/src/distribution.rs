@@ -34,6 +34,19 @@ impl Distribution {
     pub(crate) fn count_between(&self, from: u64, to: u64) -> u64 {
         self.0.count_between(from, to.saturating_sub(1))
     }
+    /// How many latencies are from each of `bounds` to the next, in nanoseconds. Those outside are
+    /// left out.
+    pub(crate) fn counts_within(&self, bounds: &[u64]) -> Vec<u64> {
+        let mut counts = vec![0; bounds.len().saturating_sub(1)];
+        for bin in self.0.iter_recorded() {
+            let value = self.0.lowest_equivalent(bin.value_iterated_to());
+            let place = bounds.partition_point(|bound| *bound <= value);
+            if let Some(count) = place.checked_sub(1).and_then(|place| counts.get_mut(place)) {
+                *count += bin.count_at_value();
+            }
+        }
+        counts
+    }
     /// The mean in nanoseconds.
     pub(crate) fn mean(&self) -> f64 {
         self.0.mean()

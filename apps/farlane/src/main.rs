@@ -106,6 +106,7 @@ fn run(command: Command, given: &clap::ArgMatches) -> Result<(), error::Error> {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Trace(action) => commands::trace::run(&action),
+        Command::Ui(args) => commands::ui::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),
         Command::Emulate(args) => commands::emulate::run(&args),
         Command::Record(args) => commands::record::recorder::command(&args),

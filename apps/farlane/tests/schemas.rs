@@ -6,91 +6,15 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use support::running::{Running, signal};
+use support::schema::{all_faults, folder, schema};
 use support::{Export, FARLANE, farlane, json as printed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:schemas";
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas")
-}
-
-fn schema(name: &str) -> Value {
-    let text = fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
-    serde_json::from_str(&text).unwrap()
-}
-
-/// Where `value` is not what `schema` says, by the words of JSON Schema that docs/schemas uses. A
-/// word that is unknown here is a fault, so that nothing stays unchecked.
-fn faults(schema: &Value, root: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
-    for (word, rule) in schema.as_object().unwrap() {
-        match word.as_str() {
-            "$schema" | "title" | "description" | "$defs" => {}
-            "$ref" => {
-                let name = rule.as_str().unwrap().strip_prefix("#/$defs/").unwrap();
-                faults(&root["$defs"][name], root, value, place, found);
-            }
-            "const" if rule == value => {}
-            "enum" if rule.as_array().unwrap().contains(value) => {}
-            "const" | "enum" => found.push(format!("{place}: {value}, not {rule}")),
-            "type" => {
-                let types = rule.as_array().cloned().unwrap_or_else(|| vec![rule.clone()]);
-                if !types.iter().any(|one| is_of(one.as_str().unwrap(), value)) {
-                    found.push(format!("{place}: {value} is not of type {rule}"));
-                }
-            }
-            "required" if value.is_object() => {
-                let missing = rule
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .filter(|name| value.get(name.as_str().unwrap()).is_none());
-                found.extend(missing.map(|name| format!("{place}: {name} is missing")));
-            }
-            "properties" if value.is_object() => {
-                for (name, rule) in rule.as_object().unwrap() {
-                    let inner = value.get(name);
-                    inner.inspect(|inner| faults(rule, root, inner, &format!("{place}/{name}"), found));
-                }
-            }
-            "additionalProperties" if value.is_object() => {
-                for (name, inner) in value.as_object().unwrap() {
-                    faults(rule, root, inner, &format!("{place}/{name}"), found);
-                }
-            }
-            "items" if value.is_array() => {
-                for (index, inner) in value.as_array().unwrap().iter().enumerate() {
-                    faults(rule, root, inner, &format!("{place}/{index}"), found);
-                }
-            }
-            "required" | "properties" | "additionalProperties" | "items" => {}
-            other => found.push(format!("{place}: this test does not know {other}")),
-        }
-    }
-}
-
-fn is_of(kind: &str, value: &Value) -> bool {
-    match kind {
-        "null" => value.is_null(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        "string" => value.is_string(),
-        "array" => value.is_array(),
-        "object" => value.is_object(),
-        other => panic!("{other} is no type"),
-    }
-}
-
-fn all_faults(schema: &Value, value: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    faults(schema, schema, value, "", &mut found);
-    found
-}
 
 /// The schemas that were used.
 #[derive(Default)]
@@ -191,9 +115,14 @@ fn what_commands_print_is_what_the_schemas_say() {
     let _receiver = Running::start(&["nic", "receive", &wire, "--echo"]);
     used.prints("nic-ping", &["nic", "ping", &wire, "--count", "50"]);
     used.prints("nic-bench", &["nic", "bench", &wire, "--count", "50"]);
+    let page = serve(&["ui"], folder.path());
+    used.holds("ui", &page.announcement);
     let there = fs::read_dir(self::folder()).unwrap().map(|entry| entry.unwrap().path());
-    let there: BTreeSet<_> =
-        there.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    // Those of the page's questions are tested where these are asked.
+    let there: BTreeSet<_> = there
+        .filter(|path| path.is_file())
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
     assert_eq!(used.0, there, "each schema is tested");
 }
 

@@ -27,6 +27,14 @@ impl Analyser {
         Self::default()
     }
 
+    /// An analyser that has seen nothing, whose commands remember the numbers of their packets.
+    pub fn remembering() -> Self {
+        let mut analyser = Self::default();
+        analyser.known.remember();
+        analyser.inferred.remember();
+        analyser
+    }
+
     /// Shows the next packet.
     pub fn see(&mut self, seen: &Seen<'_>) {
         self.statistics.packets += 1;

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
+use crate::seen::Mark;
+
 /// What kind of command a capture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -118,6 +120,10 @@ pub struct Command {
     pub status: Option<u16>,
     /// The steps, in the order in which they were first taken.
     pub hops: Vec<Hop>,
+    /// The step and the number of each packet, if they are remembered. Of PDUs, the segments with
+    /// their first and last bytes count.
+    pub members: Vec<(Step, u64)>,
+    remembers: bool,
 }
 
 impl Command {
@@ -132,11 +138,22 @@ impl Command {
             bytes: 0,
             status: None,
             hops: Vec::new(),
+            members: Vec::new(),
+            remembers: false,
         }
     }
 
+    /// The same, which remembers the numbers of its packets if it is told so.
+    pub(crate) const fn remembering(mut self, remembers: bool) -> Self {
+        self.remembers = remembers;
+        self
+    }
+
     /// Adds a packet to the step that it belongs to.
-    pub(crate) fn step(&mut self, at: Instant, step: Step) {
+    pub(crate) fn step(&mut self, Mark { at, number }: Mark, step: Step) {
+        if self.remembers {
+            self.members.push((step, number));
+        }
         match self.hops.iter_mut().find(|hop| hop.step == step) {
             Some(hop) => {
                 hop.last = at;
@@ -147,10 +164,13 @@ impl Command {
     }
 
     /// Adds a packet that passed from `first` to `last` to the step that it belongs to.
-    pub(crate) fn span(&mut self, first: Instant, last: Instant, step: Step) {
+    pub(crate) fn span(&mut self, first: Mark, last: Mark, step: Step) {
+        if self.remembers && first.number != last.number {
+            self.members.push((step, first.number));
+        }
         self.step(last, step);
         if let Some(hop) = self.hops.iter_mut().find(|hop| hop.step == step) {
-            hop.first = hop.first.min(first);
+            hop.first = hop.first.min(first.at);
         }
     }
 

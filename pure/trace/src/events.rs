@@ -12,6 +12,7 @@ use alloc::string::String;
 use engine::Instant;
 
 use crate::command::{Command, Kind, Step};
+use crate::seen::Mark;
 
 /// The most commands under way at once.
 const COMMANDS_MAX: usize = 65_536;
@@ -53,7 +54,7 @@ impl Events {
             }
             Some(Line::Ends(key, at, status)) => match self.under_way.remove(&key) {
                 Some(mut command) => {
-                    command.step(at, Step::Completion);
+                    command.step(Mark { at, number: 0 }, Step::Completion);
                     command.status = Some(status);
                     self.commands.push_back(command);
                 }
@@ -107,7 +108,7 @@ fn number<T: core::str::FromStr>(text: &str, key: &str) -> Option<T> {
 /// A command that was handed to the device at `at`.
 fn begun(at: Instant, kind: Kind) -> Command {
     let mut command = Command::new(kind);
-    command.step(at, Step::Doorbell);
+    command.step(Mark { at, number: 0 }, Step::Doorbell);
     command
 }
 

@@ -9,9 +9,9 @@ use crate::{Analyser, Direction, Seen};
 /// Analyses packets that `bytes` hold, each behind a byte with its direction and a byte with its
 /// length. Whatever they are, the times of a command's chain add up to its length.
 pub fn analyser(mut bytes: &[u8]) {
-    let mut analyser = Analyser::new();
+    let mut analyser = Analyser::remembering();
     let mut at = Instant::ZERO;
-    let mut commands = 0;
+    let (mut number, mut commands) = (0, 0);
     while let [direction, length, rest @ ..] = bytes {
         let (packet, rest) = rest.split_at(rest.len().min(usize::from(*length)));
         bytes = rest;
@@ -19,13 +19,16 @@ pub fn analyser(mut bytes: &[u8]) {
         let Ok(head) = Head::parse(packet) else { continue };
         let direction = if direction & 1 == 0 { Direction::Down } else { Direction::Up };
         let payload = packet.get(head.encoded_len()..).unwrap_or_default();
-        analyser.see(&Seen { at, direction, header: &head.header, payload });
+        number += 1;
+        analyser.see(&Seen { number, at, direction, header: &head.header, payload });
     }
     analyser.finish();
     while let Some(command) = analyser.poll_command() {
         let sum = command.chain().iter().fold(Nanos::ZERO, |sum, (_, length)| sum + *length);
         assert_eq!(sum, command.length(), "{command:?}");
         assert!(command.latency() <= command.length(), "{command:?}");
+        assert_eq!(command.members.len(), command.packets() as usize, "{command:?}");
+        assert!(command.members.iter().all(|(_, of)| *of <= number), "{command:?}");
         commands += 1;
     }
     let statistics = analyser.statistics();
@@ -37,7 +40,7 @@ pub fn analyser(mut bytes: &[u8]) {
 /// its place, and one with its length. Whatever they are, the times of a command's chain add up to
 /// its length.
 pub fn fabric(mut bytes: &[u8]) {
-    let mut fabric = Fabric::default();
+    let mut fabric = Fabric::remembering();
     let mut at = Instant::ZERO;
     while let [direction, high, low, length, rest @ ..] = bytes {
         let (segment, rest) = rest.split_at(rest.len().min(usize::from(*length)));
@@ -48,7 +51,16 @@ pub fn fabric(mut bytes: &[u8]) {
         let sequence = u32::from(u16::from_be_bytes([*high, *low]));
         let opens = direction & 2 != 0 && segment.is_empty();
         let missing = u32::from(*length) - u32::try_from(segment.len()).unwrap_or(0);
-        fabric.see(&Segment { at, from, to, sequence, opens, bytes: segment, missing });
+        fabric.see(&Segment {
+            number: at.as_nanos(),
+            at,
+            from,
+            to,
+            sequence,
+            opens,
+            bytes: segment,
+            missing,
+        });
     }
     fabric.finish();
     while let Some(command) = fabric.poll_command() {

@@ -40,6 +40,8 @@ struct Run {
 pub struct Inferred {
     runs: alloc::vec::Vec<Run>,
     dropped: u64,
+    /// Whether commands remember their packets.
+    remembers: bool,
 }
 
 impl core::fmt::Debug for Inferred {
@@ -49,6 +51,11 @@ impl core::fmt::Debug for Inferred {
 }
 
 impl Inferred {
+    /// From now on, commands remember their packets.
+    pub(crate) const fn remember(&mut self) {
+        self.remembers = true;
+    }
+
     /// Shows a packet. Returns whether it fits a command, and the command that ended before it.
     pub fn see(&mut self, seen: &Seen<'_>) -> (bool, Option<Command>) {
         if let PacketKind::Completion(completion) = seen.header.kind {
@@ -64,7 +71,7 @@ impl Inferred {
                 let Some(mut run) = run.map(|index| self.runs.swap_remove(index)) else {
                     return (false, None);
                 };
-                run.command.step(seen.at, Step::Completion);
+                run.command.step(seen.mark(), Step::Completion);
                 (true, Some(run.command))
             }
             (_, Some((address, ENTRY_BYTES))) if address.is_multiple_of(u64::from(ENTRY_BYTES)) => {
@@ -101,13 +108,13 @@ impl Inferred {
                     self.dropped += 1;
                     return (false, ended);
                 }
-                let command = Command::new(kind);
+                let command = Command::new(kind).remembering(self.remembers);
                 self.runs.push(Run { device, command, next: address, last: seen.at, awaited: 0 });
                 self.runs.len() - 1
             }
         };
         let run = &mut self.runs[index];
-        run.command.step(seen.at, Step::Data);
+        run.command.step(seen.mark(), Step::Data);
         run.command.bytes += u64::from(bytes);
         if kind == Kind::InferredWrite {
             run.awaited += u64::from(bytes);
@@ -122,7 +129,7 @@ impl Inferred {
             return false;
         };
         run.awaited = run.awaited.saturating_sub(u64::from(seen.header.length) * 4);
-        run.command.step(seen.at, Step::DataArrived);
+        run.command.step(seen.mark(), Step::DataArrived);
         run.last = seen.at;
         true
     }

@@ -26,11 +26,12 @@
 //!
 //! let mut analyser = Analyser::new();
 //! // An SSD at 19:00.0 writes 256 bytes, twice: the data of a read of one block.
-//! for (at, address) in [(0, 0x00), (700, 0x01)] {
+//! for (number, at, address) in [(0, 0, 0x00), (1, 700, 0x01)] {
 //!     let bytes = [0x40, 0, 0, 0x40, 0x19, 0, 0, 0xff, 0xa0, 0, address, 0];
 //!     let head = Head::parse(&bytes).expect("a memory write");
 //!     let at = Instant::from_nanos(at);
-//!     analyser.see(&Seen { at, direction: Direction::Up, header: &head.header, payload: &[] });
+//!     let direction = Direction::Up;
+//!     analyser.see(&Seen { number, at, direction, header: &head.header, payload: &[] });
 //! }
 //! analyser.finish();
 //! let command = analyser.poll_command().expect("one command");

@@ -33,9 +33,18 @@ impl Direction {
     }
 }
 
+/// When something passed, and which packet of the capture it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) at: Instant,
+    pub(crate) number: u64,
+}
+
 /// A packet at the place of capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
+    /// Its number in the capture, by which a command remembers it.
+    pub number: u64,
     /// When the packet passed.
     pub at: Instant,
     /// Which way it passed.
@@ -47,6 +56,10 @@ pub struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    pub(crate) const fn mark(&self) -> Mark {
+        Mark { at: self.at, number: self.number }
+    }
+
     /// The address and the number of bytes of a memory read.
     pub(crate) fn read(&self) -> Option<(u64, u32)> {
         self.memory(MemoryOperation::Read)

@@ -24,14 +24,15 @@ fn frames(file: &[u8]) -> Vec<(u64, &[u8])> {
 /// The commands of a capture by NetTLP, and the share of the device's packets that fit them.
 fn commands(file: &[u8]) -> (Vec<Command>, f64) {
     let mut analyser = Analyser::new();
-    for (time, frame) in frames(file) {
+    for (number, (time, frame)) in (0..).zip(frames(file)) {
         let half = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
         let ip = if half(12) == 0x8100 { 18 } else { 14 };
         let tlp = &frame[ip + usize::from(frame[ip] & 15) * 4 + 8 + 6..];
         let head = Head::parse(tlp).expect("a TLP");
         let direction = Direction::guess(&head.header);
         let payload = &tlp[head.encoded_len()..];
-        analyser.see(&Seen { at: Instant::from_nanos(time), direction, header: &head.header, payload });
+        let at = Instant::from_nanos(time);
+        analyser.see(&Seen { number, at, direction, header: &head.header, payload });
     }
     analyser.finish();
     let statistics = analyser.statistics();

@@ -15,7 +15,7 @@ beginning. The segments follow each other without a gap and add up to the measur
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The scenario, a TOML file; see docs/scenarios.md
+    /// The scenario, a TOML file, or - for standard input; see docs/scenarios.md
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenario: PathBuf,
     /// Explain the operation of each task at this percentile of latency

@@ -45,6 +45,7 @@ mod trace;
 mod transport;
 mod trust;
 mod tsn;
+mod ui;
 mod values;
 
 use std::net::SocketAddr;
@@ -120,6 +121,7 @@ pub(crate) use trust::{
     CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, TlsHash, Trust, TrustArgs, Trusted,
 };
 pub(crate) use tsn::{PlanArgs, TsnAction};
+pub(crate) use ui::UiArgs;
 pub(crate) use values::{parse_address, parse_size, parse_time};
 use values::{parse_positive_size, parse_positive_time, parse_runtime, parse_serial};
 
@@ -267,6 +269,9 @@ pub(crate) enum Command {
     /// Understand a capture of PCIe packets: its NVMe commands, and where their time went
     #[command(subcommand, after_help = trace::EXAMPLES)]
     Trace(TraceAction),
+    /// Look into captures, scenarios and running daemons in a browser
+    #[command(after_help = ui::EXAMPLES)]
+    Ui(UiArgs),
     /// Plan Time-Sensitive Networking for a tunnel's frames
     #[command(subcommand, after_help = tsn::EXAMPLES)]
     Tsn(TsnAction),

@@ -27,7 +27,7 @@ pub(crate) struct SimArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlayArgs {
-    /// The scenario, a TOML file; see docs/scenarios.md
+    /// The scenario, a TOML file, or - for standard input; see docs/scenarios.md
     #[arg(value_name = "SCENARIO", required = true)]
     pub(crate) scenario: Option<PathBuf>,
     /// Derive all random choices from this seed [default: what the file says, or 1]

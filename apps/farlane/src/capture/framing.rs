@@ -1,8 +1,10 @@
 //! What a captured frame holds: a PCIe packet or a TCP segment. `docs/trace.md` has our own frames.
 
-use engine::Instant;
-use trace::Direction;
+use pcie::wire::Head;
 use trace::fabric::Segment;
+use trace::{Direction, Seen};
+
+use super::reader::Frame;
 
 /// The link type of our frames: the first of those that are reserved for private use.
 pub(super) const LINK: u32 = 147;
@@ -27,15 +29,59 @@ const NETTLP_HEADER: usize = 6;
 
 /// A PCIe packet in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Framed<'a> {
+struct Framed<'a> {
     /// Which way the packet passed, if the frame tells.
-    pub(crate) direction: Option<Direction>,
+    direction: Option<Direction>,
     /// The packet, or as much of it as was captured.
-    pub(crate) tlp: &'a [u8],
+    tlp: &'a [u8],
 }
 
-/// The TCP segment in a frame of this link type; none if it holds something else.
-pub(crate) fn segment_of<'a>(link: u32, frame: &'a [u8], at: Instant) -> Option<Segment<'a>> {
+/// What a frame turns out to hold.
+#[derive(Debug)]
+pub(crate) enum Held<'a> {
+    /// A PCIe packet.
+    Packet(Packet<'a>),
+    /// A TCP segment, of whatever protocol.
+    Segment(Segment<'a>),
+    /// A PCIe packet that is malformed.
+    Malformed,
+    /// Something else.
+    Foreign,
+}
+
+/// A PCIe packet that a frame holds.
+#[derive(Debug)]
+pub(crate) struct Packet<'a> {
+    /// What precedes the payload.
+    pub(crate) head: Head,
+    /// Which way it passed, as the frame tells, or else as a packet of its kind would.
+    pub(crate) direction: Direction,
+    /// The payload, or as much of it as was captured.
+    pub(crate) payload: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// The packet as `frame` shows it.
+    pub(crate) const fn seen(&self, frame: &Frame<'_>) -> Seen<'_> {
+        let Self { head, direction, payload } = self;
+        Seen { number: frame.number, at: frame.at, direction: *direction, header: &head.header, payload }
+    }
+}
+
+/// What `frame` holds.
+pub(crate) fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
+    let Some(Framed { direction, tlp }) = packet_of(frame.link, frame.bytes) else {
+        return segment_of(frame).map_or(Held::Foreign, Held::Segment);
+    };
+    let Ok(head) = Head::parse(tlp) else { return Held::Malformed };
+    let direction = direction.unwrap_or_else(|| Direction::guess(&head.header));
+    let payload = tlp.get(head.encoded_len()..).unwrap_or_default();
+    let payload = &payload[..payload.len().min(head.header.payload_len())];
+    Held::Packet(Packet { head, direction, payload })
+}
+
+/// The TCP segment in a frame; none if it holds something else.
+fn segment_of<'a>(&Frame { number, at, link, bytes: frame, .. }: &Frame<'a>) -> Option<Segment<'a>> {
     let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let ip = match link {
         ETHERNET => {
@@ -65,6 +111,7 @@ pub(crate) fn segment_of<'a>(link: u32, frame: &'a [u8], at: Instant) -> Option<
     let bytes = packet.get(tcp + start..)?;
     let bytes = &bytes[..bytes.len().min(whole)];
     Some(Segment {
+        number,
         at,
         from: (from, u16::from_be_bytes([ports[0], ports[1]])),
         to: (to, u16::from_be_bytes([ports[2], ports[3]])),
@@ -114,7 +161,7 @@ pub(super) fn header(direction: Direction, port: u8) -> [u8; HEADER] {
 }
 
 /// The PCIe packet in a frame of this link type; none if the frame holds something else.
-pub(crate) fn packet_of(link: u32, frame: &[u8]) -> Option<Framed<'_>> {
+fn packet_of(link: u32, frame: &[u8]) -> Option<Framed<'_>> {
     match link {
         LINK => ours(frame),
         ETHERNET => nettlp(frame),
@@ -154,6 +201,9 @@ fn nettlp(frame: &[u8]) -> Option<Framed<'_>> {
 
 #[cfg(test)]
 mod tests {
+    use engine::Instant;
+
+    use super::super::reader::Place;
     use super::*;
 
     #[test]
@@ -178,13 +228,16 @@ mod tests {
         let tagged = [&[0; 12][..], &[0x81, 0, 0, 5, 8, 0], &v4].concat();
         let cooked = [&[0; 14][..], &[0x86, 0xdd], &v6].concat();
         for (link, frame) in [(ETHERNET, tagged), (RAW_IP, v4), (RAW_IPV6, v6), (LINUX_COOKED, cooked)] {
-            let segment = segment_of(link, &frame, Instant::ZERO).unwrap();
+            let of = |bytes| {
+                segment_of(&Frame { number: 0, place: Place::default(), at: Instant::ZERO, link, bytes })
+            };
+            let segment = of(&frame).unwrap();
             assert_eq!((segment.from.1, segment.to.1, segment.sequence), (4420, 0xc000, 9));
             assert_eq!((segment.bytes, segment.missing, segment.opens), (&[1, 2, 3][..], 0, false));
-            let cut = segment_of(link, &frame[..frame.len() - 2], Instant::ZERO).unwrap();
+            let cut = of(&frame[..frame.len() - 2]).unwrap();
             assert_eq!((cut.bytes, cut.missing), (&[1][..], 2));
             for length in 0..frame.len() - 3 {
-                assert!(segment_of(link, &frame[..length], Instant::ZERO).is_none(), "{length}");
+                assert!(of(&frame[..length]).is_none(), "{length}");
             }
         }
     }

@@ -6,8 +6,8 @@ mod simulated;
 mod words;
 mod writer;
 
-pub(crate) use framing::{Framed, packet_of, segment_of};
-pub(crate) use reader::Reader;
+pub(crate) use framing::{Held, Packet, held};
+pub(crate) use reader::{Frame, Place, Reader};
 pub(crate) use simulated::Simulated;
 pub(crate) use words::each_line;
 pub(crate) use writer::{Captured, capture};

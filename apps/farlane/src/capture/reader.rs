@@ -1,6 +1,7 @@
 //! Frames of pcap and pcapng files, one after the other: a file may be larger than memory.
 
 use std::fs::File;
+use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use engine::Instant;
@@ -11,18 +12,33 @@ use crate::error::Error;
 
 /// Bytes of a file that are held at once; no block may be longer.
 const BUFFER: usize = 1 << 20;
-/// The most interfaces of a pcapng file.
+/// The most interfaces of a section of a pcapng file.
 const INTERFACES_MAX: usize = 4096;
+/// The most bytes of a file that describe its sections and interfaces.
+const PREAMBLES_MAX: usize = 16 << 20;
 
 /// A frame of a capture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame<'a> {
+    /// Its number in the file, from 0.
+    pub(crate) number: u64,
+    /// Where it is.
+    pub(crate) place: Place,
     /// When it was captured, since 1970.
     pub(crate) at: Instant,
     /// The link type of the interface.
     pub(crate) link: u32,
     /// The bytes that were captured.
     pub(crate) bytes: &'a [u8],
+}
+
+/// Where in a file a frame is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Bytes of the file before its block.
+    pub(crate) offset: u64,
+    /// From where to where the file's preambles hold what it takes to understand the block.
+    preamble: (u32, u32),
 }
 
 /// The frames of a file.
@@ -35,6 +51,12 @@ pub(crate) struct Reader {
     interfaces: Vec<(u32, u64, i64)>,
     /// Bytes of the file before what is read next.
     offset: u64,
+    /// Frames before what is read next.
+    number: u64,
+    /// The blocks so far that describe sections and interfaces.
+    preambles: Vec<u8>,
+    /// Where the description of the section begins in these.
+    section: usize,
 }
 
 impl Reader {
@@ -49,7 +71,44 @@ impl Reader {
         }
         let parser = pcap_parser::create_reader(BUFFER, file)
             .map_err(|_| broken(path, 0, "it begins neither as pcap nor as pcapng"))?;
-        Ok(Self { path: path.to_owned(), parser, pcap: (0, 1), interfaces: Vec::new(), offset: 0 })
+        Ok(Self::new(path, parser))
+    }
+
+    fn new(path: &Path, parser: Box<dyn PcapReaderIterator>) -> Self {
+        Self {
+            path: path.to_owned(),
+            parser,
+            pcap: (0, 1),
+            interfaces: Vec::new(),
+            offset: 0,
+            number: 0,
+            preambles: Vec::new(),
+            section: 0,
+        }
+    }
+
+    /// Opens the capture at `path` at the frame that has this number and this place.
+    /// `preambles` are those of the reader that found the place.
+    ///
+    /// # Errors
+    /// When the file is not there any more, or not what it was.
+    pub(crate) fn resume(path: &Path, preambles: &[u8], number: u64, place: Place) -> Result<Self, Error> {
+        let fail = |error| Error::File { path: path.to_owned(), error };
+        let mut file = File::open(path).map_err(fail)?;
+        file.seek(SeekFrom::Start(place.offset)).map_err(fail)?;
+        let (from, to) = place.preamble;
+        let preamble = preambles.get(from as usize..to as usize).unwrap_or_default().to_vec();
+        let length = preamble.len() as u64;
+        let parser = pcap_parser::create_reader(BUFFER, Cursor::new(preamble).chain(file));
+        let parser = parser.map_err(|_| broken(path, place.offset, "it is not what it was"))?;
+        let mut reader = Self::new(path, parser);
+        (reader.offset, reader.number) = (place.offset.saturating_sub(length), number);
+        Ok(reader)
+    }
+
+    /// The blocks so far that describe sections and interfaces, for [`Reader::resume`].
+    pub(crate) fn into_preambles(self) -> Vec<u8> {
+        self.preambles
     }
 
     /// Shows each frame to `show`.
@@ -57,18 +116,51 @@ impl Reader {
     /// # Errors
     /// When the file is malformed or ends within a block, with the offset where that is.
     pub(crate) fn each(&mut self, mut show: impl FnMut(Frame<'_>)) -> Result<(), Error> {
+        self.each_while(|frame| {
+            show(frame);
+            true
+        })
+    }
+
+    /// Shows each frame to `show`, as long as it returns true.
+    ///
+    /// # Errors
+    /// Those of [`Reader::each`].
+    pub(crate) fn each_while(&mut self, mut show: impl FnMut(Frame<'_>) -> bool) -> Result<(), Error> {
         loop {
+            let end = u32::try_from(self.preambles.len()).unwrap_or(u32::MAX);
+            let start = u32::try_from(self.section).unwrap_or(u32::MAX);
+            let place = Place { offset: self.offset, preamble: (start, end) };
             let next = match self.parser.next() {
-                Ok((length, block)) => {
-                    on_block(&block, &mut self.pcap, &mut self.interfaces, &mut show);
-                    Next::Consume(length)
-                }
+                Ok((length, block)) => match on_block(&block, &mut self.pcap, &mut self.interfaces) {
+                    Found::Frame(at, link, bytes) => {
+                        let number = self.number;
+                        self.number += 1;
+                        if !show(Frame { number, place, at, link, bytes }) {
+                            return Ok(());
+                        }
+                        Next::Consume(length)
+                    }
+                    Found::Section => Next::Keep(length, true),
+                    Found::Interface => Next::Keep(length, false),
+                    Found::Nothing => Next::Consume(length),
+                },
                 Err(PcapError::Eof) => return Ok(()),
                 Err(PcapError::Incomplete(_)) => Next::Refill,
                 Err(PcapError::UnexpectedEof) => return Err(self.broken(CUT)),
                 Err(_) => return Err(self.broken("a block is malformed")),
             };
             match next {
+                Next::Keep(length, is_section) => {
+                    let block = self.parser.data().get(..length).unwrap_or_default();
+                    if self.preambles.len() + block.len() > PREAMBLES_MAX {
+                        return Err(self.broken("more than 16 MiB describe sections and interfaces"));
+                    }
+                    self.section = if is_section { self.preambles.len() } else { self.section };
+                    self.preambles.extend_from_slice(block);
+                    self.parser.consume(length);
+                    self.offset += length as u64;
+                }
                 Next::Consume(length) => {
                     self.parser.consume(length);
                     self.offset += length as u64;
@@ -99,6 +191,9 @@ const CUT: &str = "the file ends within a block";
 enum Next {
     /// So many bytes have been read.
     Consume(usize),
+    /// So many bytes have been read that describe frames after them, and whether a section begins
+    /// with them.
+    Keep(usize, bool),
     /// The next block needs more bytes of the file.
     Refill,
 }
@@ -107,39 +202,56 @@ fn broken(path: &Path, offset: u64, what: &'static str) -> Error {
     Error::BrokenCapture { path: path.to_owned(), offset, what }
 }
 
-fn on_block(
-    block: &PcapBlockOwned<'_>,
+/// What a block is.
+enum Found<'a> {
+    /// A frame: its time, the link type of its interface, its bytes.
+    Frame(Instant, u32, &'a [u8]),
+    /// The beginning of a section or a file.
+    Section,
+    /// The description of an interface.
+    Interface,
+    /// Nothing that matters here.
+    Nothing,
+}
+
+fn on_block<'a>(
+    block: &'a PcapBlockOwned<'_>,
     pcap: &mut (u32, u64),
     interfaces: &mut Vec<(u32, u64, i64)>,
-    show: &mut impl FnMut(Frame<'_>),
-) {
+) -> Found<'a> {
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let unit = if header.is_nanosecond_precision() { 1 } else { 1_000 };
             *pcap = (u32::try_from(header.network.0).unwrap_or(u32::MAX), unit);
+            Found::Section
         }
         PcapBlockOwned::Legacy(frame) => {
             let (link, unit) = *pcap;
             let nanos = u64::from(frame.ts_sec) * 1_000_000_000 + u64::from(frame.ts_usec) * unit;
-            show(Frame { at: Instant::from_nanos(nanos), link, bytes: frame.data });
+            Found::Frame(Instant::from_nanos(nanos), link, frame.data)
         }
-        PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
+        PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+            interfaces.clear();
+            Found::Section
+        }
         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
             let units = interface.ts_resolution().unwrap_or(1_000_000).max(1);
-            if interfaces.len() < INTERFACES_MAX {
-                let link = u32::try_from(interface.linktype.0).unwrap_or(u32::MAX);
-                interfaces.push((link, units, interface.if_tsoffset));
+            if interfaces.len() >= INTERFACES_MAX {
+                return Found::Nothing;
             }
+            let link = u32::try_from(interface.linktype.0).unwrap_or(u32::MAX);
+            interfaces.push((link, units, interface.if_tsoffset));
+            Found::Interface
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(frame)) => {
             let index = usize::try_from(frame.if_id).unwrap_or(usize::MAX);
-            let Some((link, units, offset)) = interfaces.get(index).copied() else { return };
+            let Some((link, units, offset)) = interfaces.get(index).copied() else { return Found::Nothing };
             let length = usize::try_from(frame.caplen).unwrap_or(usize::MAX);
             let bytes = frame.data.get(..length).unwrap_or(frame.data);
             let stamp = u64::from(frame.ts_high) << 32 | u64::from(frame.ts_low);
-            show(Frame { at: instant(stamp, units, offset), link, bytes });
+            Found::Frame(instant(stamp, units, offset), link, bytes)
         }
-        PcapBlockOwned::NG(_) => {}
+        PcapBlockOwned::NG(_) => Found::Nothing,
     }
 }
 
@@ -188,6 +300,30 @@ mod tests {
         assert!(well_formed);
         assert_eq!(frames.len(), 3);
         assert_eq!(frames[0], (7, 147, vec![7, 1, 2, 3]));
+    }
+
+    #[test]
+    fn a_reader_goes_on_at_the_place_of_each_frame() {
+        let (one, two) = (file(), file());
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[one, two].concat()).unwrap();
+        let mut frames = Vec::new();
+        let mut reader = Reader::open(file.path()).unwrap();
+        reader.each(|frame| frames.push((frame.number, frame.place, frame.bytes.to_vec()))).unwrap();
+        let preambles = reader.into_preambles();
+        assert_eq!(frames.len(), 6);
+        for (number, place, bytes) in &frames {
+            let mut found = Vec::new();
+            let mut reader = Reader::resume(file.path(), &preambles, *number, *place).unwrap();
+            reader
+                .each_while(|frame| {
+                    found.push((frame.number, frame.place.offset, frame.link, frame.bytes.to_vec()));
+                    found.len() < 2
+                })
+                .unwrap();
+            assert_eq!(found[0], (*number, place.offset, 147, bytes.clone()));
+            assert_eq!(found.len(), 2.min(6 - usize::try_from(*number).unwrap()));
+        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(crate) mod target;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod tsn;
+pub(crate) mod ui;
 
 use std::io::Write;
 

@@ -499,6 +499,10 @@ pub(crate) enum Error {
     #[diagnostic(help("name an address of this machine and a free port, such as 127.0.0.1:0"))]
     Metrics { address: std::net::SocketAddr, error: io::Error },
 
+    #[error("--listen {address}: {error}")]
+    #[diagnostic(help("name an address of this machine and a free port, such as 127.0.0.1:0"))]
+    Page { address: std::net::SocketAddr, error: io::Error },
+
     #[error("--from packets:{interface}: the capability CAP_NET_RAW is missing")]
     #[diagnostic(help("run as root, or once: setcap cap_net_raw+ep $(command -v farlane)"))]
     Capture { interface: String },

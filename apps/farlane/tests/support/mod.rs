@@ -12,6 +12,7 @@ pub(crate) mod own_network;
 pub(crate) mod proxy;
 pub(crate) mod relay;
 pub(crate) mod running;
+pub(crate) mod schema;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

@@ -14,6 +14,7 @@ use nvme::wire::{CompletionQueueEntry, IoOpcode, SubmissionQueueEntry};
 use nvme_tcp::wire::{DataHeader, Flags, PduKind};
 
 use crate::command::{Command, Kind, Step};
+use crate::seen::Mark;
 use pdus::{Pdu, Pdus, plausible};
 use stream::{Placed, Stream};
 
@@ -35,6 +36,8 @@ pub type Endpoint = ([u8; 16], u16);
 /// A TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
+    /// Its number in the capture, by which a command remembers it.
+    pub number: u64,
     /// When it passed.
     pub at: Instant,
     /// Who sent it.
@@ -49,6 +52,12 @@ pub struct Segment<'a> {
     pub bytes: &'a [u8],
     /// Bytes of it that were not captured.
     pub missing: u32,
+}
+
+impl Segment<'_> {
+    const fn mark(&self) -> Mark {
+        Mark { at: self.at, number: self.number }
+    }
 }
 
 /// What is known of the PDUs of a capture.
@@ -77,6 +86,8 @@ struct Connection {
     under_way: BTreeMap<u16, Command>,
     /// When it was last heard of.
     heard: Instant,
+    /// Whether its commands remember the numbers of their segments.
+    remembers: bool,
 }
 
 /// Understands the segments of a capture.
@@ -87,9 +98,16 @@ pub struct Fabric {
     counts: Counts,
     /// Bytes that wait for a segment before them.
     held_bytes: usize,
+    /// Whether commands remember the numbers of their segments.
+    remembers: bool,
 }
 
 impl Fabric {
+    /// A fabric that has seen nothing, whose commands remember the numbers of their segments.
+    pub fn remembering() -> Self {
+        Self { remembers: true, ..Self::default() }
+    }
+
     /// Shows the next segment. Returns whether it is one of NVMe/TCP.
     pub fn see(&mut self, segment: &Segment<'_>) -> bool {
         let (from, to) = (segment.from, segment.to);
@@ -101,7 +119,7 @@ impl Fabric {
             }
             self.make_room();
         }
-        let Self { connections, commands, counts, held_bytes } = self;
+        let Self { connections, commands, counts, held_bytes, remembers } = self;
         let connection = connections.entry(key).or_default();
         connection.heard = segment.at;
         let (stream, pdus) = &mut connection.directions[side];
@@ -130,7 +148,7 @@ impl Fabric {
         let is_cut = segment.missing > 0
             && !stream.is_new()
             && !(stream.skip(end, segment.missing)
-                && pdus.skip(segment.at, segment.missing, |pdu| found.push_back(Event::of(&pdu))));
+                && pdus.skip(segment.mark(), segment.missing, |pdu| found.push_back(Event::of(&pdu))));
         if pdus.is_lost() || is_cut {
             counts.gaps += 1;
             (*stream, *pdus) = Default::default();
@@ -138,6 +156,7 @@ impl Fabric {
         *held_bytes += stream.held_bytes();
         for event in found {
             counts.pdus += 1;
+            connection.remembers = *remembers;
             connection.on_event(event, commands, counts);
         }
         true
@@ -185,7 +204,7 @@ fn place(
     if stream.is_new() && plausible(segment.bytes).is_none() {
         return true;
     }
-    let placed = stream.put(segment.at, (segment.sequence, segment.bytes), room, |at, bytes| {
+    let placed = stream.put(segment.mark(), (segment.sequence, segment.bytes), room, |at, bytes| {
         pdus.take(at, bytes, |pdu| found.push_back(Event::of(&pdu)));
     });
     placed == Placed::Kept
@@ -194,10 +213,10 @@ fn place(
 /// What a PDU means for commands.
 #[derive(Debug)]
 enum Event {
-    Begins { entry: SubmissionQueueEntry, bytes: u64, begun: Instant, ended: Instant },
-    Asks { id: u16, at: Instant },
-    Data { id: u16, is_sent: bool, bytes: u64, begun: Instant, ended: Instant, completes: bool },
-    Ends { entry: CompletionQueueEntry, at: Instant },
+    Begins { entry: SubmissionQueueEntry, bytes: u64, begun: Mark, ended: Mark },
+    Asks { id: u16, at: Mark },
+    Data { id: u16, is_sent: bool, bytes: u64, begun: Mark, ended: Mark, completes: bool },
+    Ends { entry: CompletionQueueEntry, at: Mark },
     Nothing,
 }
 
@@ -298,6 +317,7 @@ impl Connection {
             Some(0) => Kind::Admin(entry.opcode),
             _ => Kind::Io(entry.opcode),
         });
+        command = command.remembering(self.remembers);
         command.queue = self.queue;
         command.id = Some(entry.command_id.0);
         command.namespace = Some(entry.namespace.0).filter(|id| *id != 0 && entry.opcode != FABRICS);

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use engine::Instant;
 use nvme_tcp::wire::{CommonHeader, HEADER_LENGTH_MAX, PduKind};
+
+use crate::seen::Mark;
 
 /// The longest PDU that is believed in: no controller takes as much in one.
 const PDU_MAX: u32 = 64 << 20;
@@ -15,8 +16,8 @@ pub(super) struct Pdu<'a> {
     /// The whole header.
     pub(super) header: &'a [u8],
     /// When its first and its last byte passed.
-    pub(super) begun: Instant,
-    pub(super) ended: Instant,
+    pub(super) begun: Mark,
+    pub(super) ended: Mark,
 }
 
 /// Cuts a stream into PDUs. Their data are skipped.
@@ -24,7 +25,7 @@ pub(super) struct Pdu<'a> {
 pub(super) struct Pdus {
     /// The bytes so far of the header of the next PDU, and when the first of them passed.
     header: Vec<u8>,
-    begun: Instant,
+    begun: Mark,
     /// Bytes of the PDU, behind its header, that are to come.
     left: u32,
     /// Whether something was no PDU. Nothing more can be known of the stream.
@@ -60,7 +61,7 @@ impl Pdus {
     }
 
     /// Shows to `show` the PDUs that end within `bytes`, which passed at `at`.
-    pub(super) fn take(&mut self, at: Instant, mut bytes: &[u8], mut show: impl FnMut(Pdu<'_>)) {
+    pub(super) fn take(&mut self, at: Mark, mut bytes: &[u8], mut show: impl FnMut(Pdu<'_>)) {
         while !bytes.is_empty() && !self.is_lost {
             if self.header.is_empty() {
                 self.begun = at;
@@ -91,7 +92,7 @@ impl Pdus {
 
     /// Passes over bytes that were not captured. Returns false if they are not all data of one PDU,
     /// so that nobody knows where the next one begins.
-    pub(super) fn skip(&mut self, at: Instant, bytes: u32, mut show: impl FnMut(Pdu<'_>)) -> bool {
+    pub(super) fn skip(&mut self, at: Mark, bytes: u32, mut show: impl FnMut(Pdu<'_>)) -> bool {
         let is_data = self.header.len() > CommonHeader::LENGTH && self.header.len() == self.header_length();
         if !is_data || self.left < bytes {
             return false;
@@ -104,7 +105,7 @@ impl Pdus {
     }
 
     /// The PDU is whole.
-    fn end(&mut self, at: Instant, show: &mut impl FnMut(Pdu<'_>)) {
+    fn end(&mut self, at: Mark, show: &mut impl FnMut(Pdu<'_>)) {
         if let Some(common) = plausible(&self.header) {
             show(Pdu { common, header: &self.header, begun: self.begun, ended: at });
         }

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use engine::Instant;
+use crate::seen::Mark;
 
 /// The most segments that wait for one before them.
 const HELD_MAX: usize = 256;
@@ -16,7 +16,7 @@ pub(super) struct Stream {
     /// The sequence number of the next byte; none before the first segment.
     next: Option<u32>,
     /// Segments ahead of the next byte, by their distance from the byte with the number 0.
-    held: BTreeMap<u32, (Instant, Vec<u8>)>,
+    held: BTreeMap<u32, (Mark, Vec<u8>)>,
     /// Bytes of these segments.
     held_bytes: usize,
 }
@@ -59,10 +59,10 @@ impl Stream {
     /// most `room` bytes more may wait.
     pub(super) fn put(
         &mut self,
-        at: Instant,
+        at: Mark,
         (sequence, bytes): (u32, &[u8]),
         room: usize,
-        mut show: impl FnMut(Instant, &[u8]),
+        mut show: impl FnMut(Mark, &[u8]),
     ) -> Placed {
         let next = *self.next.get_or_insert(sequence);
         let ahead = sequence.wrapping_sub(next);
@@ -88,7 +88,7 @@ impl Stream {
     }
 
     /// Shows what is new of a segment that begins at the next byte or before it.
-    fn advance(&mut self, at: Instant, sequence: u32, bytes: &[u8], show: &mut impl FnMut(Instant, &[u8])) {
+    fn advance(&mut self, at: Mark, sequence: u32, bytes: &[u8], show: &mut impl FnMut(Mark, &[u8])) {
         let Some(next) = self.next else { return };
         let known = next.wrapping_sub(sequence) as usize;
         if let Some(new) = bytes.get(known..).filter(|new| !new.is_empty()) {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn bytes_come_in_their_order_and_once() {
-        let at = Instant::ZERO;
+        let at = Mark::default();
         let whole: Vec<u8> = (0..200_u8).collect();
         // The numbers wrap within.
         let start = u32::MAX - 60;

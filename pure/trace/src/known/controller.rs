@@ -3,12 +3,11 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use engine::Instant;
 use nvme::wire::{AdminOpcode, CompletionQueueEntry, IoOpcode, SubmissionQueueEntry};
 use pcie::wire::Bdf;
 
 use crate::command::{Command, Kind, Step};
-use crate::seen::{Direction, Seen};
+use crate::seen::{Direction, Mark, Seen};
 use crate::transaction::Transaction;
 
 /// Bytes of a memory page, in which PRP entries count.
@@ -88,27 +87,29 @@ pub(super) struct Controller {
     /// Bytes of a block, by namespace, where an Identify has told them.
     blocks: BTreeMap<u32, u64>,
     /// When the doorbell of a submission queue was last rung.
-    rung: BTreeMap<u16, Instant>,
+    rung: BTreeMap<u16, Mark>,
     under_way: BTreeMap<CommandKey, UnderWay>,
     /// The command whose data each page has.
     pages: BTreeMap<u64, CommandKey>,
     /// The command whose list of pages is at each address.
     lists: BTreeMap<u64, CommandKey>,
     /// Reads of entries and lists that are not whole yet, by address, with their bytes so far and
-    /// the time of the request.
-    reads: BTreeMap<u64, (Purpose, Instant, Vec<u8>)>,
+    /// the request.
+    reads: BTreeMap<u64, (Purpose, Mark, Vec<u8>)>,
     /// Commands whose completions the host has not taken yet, by completion queue.
     completed: VecDeque<(u16, Command)>,
     /// The completion queue that each interrupt message, its address and data, is of.
     messages: BTreeMap<(u64, u32), u16>,
     ended: Vec<Command>,
+    /// Whether commands remember their packets.
+    remembers: bool,
     unexpected: u64,
     unfinished: u64,
     dropped: u64,
 }
 
 impl Controller {
-    pub(super) fn new(function: Bdf, bar: u64) -> Self {
+    pub(super) fn new(function: Bdf, bar: u64, remembers: bool) -> Self {
         Self {
             function,
             bar,
@@ -125,6 +126,7 @@ impl Controller {
             completed: VecDeque::new(),
             messages: BTreeMap::new(),
             ended: Vec::new(),
+            remembers,
             unexpected: 0,
             unfinished: 0,
             dropped: 0,
@@ -219,7 +221,7 @@ impl Controller {
         let Ok(queue) = u16::try_from(index / 2) else { return };
         if index.is_multiple_of(2) {
             if self.submissions.contains_key(&queue) {
-                self.rung.insert(queue, seen.at);
+                self.rung.insert(queue, seen.mark());
             }
             return;
         }
@@ -228,7 +230,7 @@ impl Controller {
         for _ in 0..self.completed.len() {
             let Some((of, mut command)) = self.completed.pop_front() else { break };
             if of == queue {
-                command.step(seen.at, Step::HeadDoorbell);
+                command.step(seen.mark(), Step::HeadDoorbell);
                 self.ended.push(command);
             } else {
                 self.completed.push_back((of, command));
@@ -245,12 +247,12 @@ impl Controller {
         if let Some((queue, _)) = self.completions.iter().find(|(_, ring)| ring.holds(address, COMPLETION)) {
             let queue = *queue;
             for entry in seen.payload.as_chunks::<{ CompletionQueueEntry::LENGTH }>().0 {
-                self.on_completion(seen.at, queue, &CompletionQueueEntry::parse(entry));
+                self.on_completion(seen.mark(), queue, &CompletionQueueEntry::parse(entry));
             }
             return true;
         }
         if let Some(under_way) = self.owner_of(address) {
-            under_way.command.step(seen.at, Step::Data);
+            under_way.command.step(seen.mark(), Step::Data);
             under_way.command.bytes += u64::from(bytes);
             let identified = under_way.command.namespace.filter(|_| under_way.identifies);
             if let Some((id, block)) =
@@ -278,7 +280,7 @@ impl Controller {
         }
         for (_, command) in self.completed.iter_mut().filter(|(of, _)| *of == queue) {
             if waits(command) {
-                command.step(seen.at, Step::Interrupt);
+                command.step(seen.mark(), Step::Interrupt);
             }
         }
         true
@@ -306,20 +308,20 @@ impl Controller {
                 let key = list.filter(|(list, _)| **list / PAGE == address / PAGE).map(|(_, key)| *key);
                 let one = key.and_then(|key| self.under_way.get_mut(&key).map(|one| (key, one)));
                 one.map(|(key, one)| {
-                    one.command.step(seen.at, Step::List);
+                    one.command.step(seen.mark(), Step::List);
                     Purpose::List(key)
                 })
             }
         };
         if let Some(purpose) = purpose {
             match bytes as usize <= READ_MAX && self.reads.len() < COMMANDS_MAX {
-                true => drop(self.reads.insert(address, (purpose, seen.at, Vec::new()))),
+                true => drop(self.reads.insert(address, (purpose, seen.mark(), Vec::new()))),
                 false => self.dropped += 1,
             }
             return true;
         }
         let Some(under_way) = self.owner_of(address) else { return false };
-        under_way.command.step(seen.at, Step::Data);
+        under_way.command.step(seen.mark(), Step::Data);
         under_way.command.bytes += u64::from(bytes);
         true
     }
@@ -340,18 +342,18 @@ impl Controller {
             }
             if is_last && let Some((purpose, asked, bytes)) = self.reads.remove(&transaction.address) {
                 match purpose {
-                    Purpose::Entries(queue) => self.on_entries(queue, asked, seen.at, &bytes),
-                    Purpose::List(key) => self.on_list(key, seen.at, &bytes),
+                    Purpose::Entries(queue) => self.on_entries(queue, asked, seen.mark(), &bytes),
+                    Purpose::List(key) => self.on_list(key, seen.mark(), &bytes),
                 }
             }
             return true;
         }
         let Some(under_way) = self.owner_of(transaction.address) else { return false };
-        under_way.command.step(seen.at, Step::DataArrived);
+        under_way.command.step(seen.mark(), Step::DataArrived);
         true
     }
 
-    fn on_entries(&mut self, queue: u16, asked: Instant, at: Instant, bytes: &[u8]) {
+    fn on_entries(&mut self, queue: u16, asked: Mark, at: Mark, bytes: &[u8]) {
         for entry in bytes.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0 {
             let entry = SubmissionQueueEntry::parse(entry);
             if self.under_way.len() >= COMMANDS_MAX {
@@ -361,7 +363,8 @@ impl Controller {
             let key = (queue, entry.command_id.0);
             let block = self.blocks.get(&entry.namespace.0).copied().unwrap_or(BLOCK);
             let mut one = under_way(queue, &entry, block);
-            if let Some(rung) = self.rung.get(&queue).filter(|rung| **rung <= asked) {
+            one.command = one.command.remembering(self.remembers);
+            if let Some(rung) = self.rung.get(&queue).filter(|rung| rung.at <= asked.at) {
                 one.command.step(*rung, Step::Doorbell);
             }
             one.command.step(asked, Step::Fetch);
@@ -423,7 +426,7 @@ impl Controller {
         }
     }
 
-    fn on_list(&mut self, key: CommandKey, at: Instant, bytes: &[u8]) {
+    fn on_list(&mut self, key: CommandKey, at: Mark, bytes: &[u8]) {
         let Some(one) = self.under_way.get_mut(&key) else { return };
         one.command.step(at, Step::Listed);
         let pages = bytes.as_chunks::<8>().0.iter().map(|entry| u64::from_le_bytes(*entry) / PAGE);
@@ -437,7 +440,7 @@ impl Controller {
         }
     }
 
-    fn on_completion(&mut self, at: Instant, queue: u16, entry: &CompletionQueueEntry) {
+    fn on_completion(&mut self, at: Mark, queue: u16, entry: &CompletionQueueEntry) {
         let key = (entry.submission_queue.0, entry.command_id.0);
         let Some(mut one) = self.under_way.remove(&key) else {
             self.unexpected += 1;

@@ -32,6 +32,8 @@ pub struct Known {
     bars: BTreeMap<Bdf, u64>,
     controllers: Vec<Controller>,
     commands: VecDeque<Command>,
+    /// Whether commands remember their packets.
+    remembers: bool,
     dropped: u64,
     unfinished: u64,
     unexpected: u64,
@@ -44,6 +46,11 @@ impl core::fmt::Debug for Known {
 }
 
 impl Known {
+    /// From now on, commands of controllers that are yet to be found remember their packets.
+    pub(crate) const fn remember(&mut self) {
+        self.remembers = true;
+    }
+
     /// Whether the queues of some controller are known.
     pub fn has_queues(&self) -> bool {
         self.controllers.iter().any(Controller::has_queues)
@@ -94,7 +101,7 @@ impl Known {
         }
         match self.controllers.iter_mut().find(|one| one.function() == function) {
             Some(controller) => controller.move_to(address),
-            None => self.controllers.push(Controller::new(function, address)),
+            None => self.controllers.push(Controller::new(function, address, self.remembers)),
         }
     }
 

@@ -29,9 +29,13 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
     read_scenario(path).map(drop)
 }
 
-/// The text of the file at `path`.
+/// The text of the file at `path`, or of standard input if `path` is `-`.
 fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })
+    let text = match path.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(path),
+    };
+    text.map_err(|error| Error::File { path: path.to_owned(), error })
 }
 
 /// The scenario that the file at `path` describes.

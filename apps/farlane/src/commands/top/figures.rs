@@ -55,13 +55,13 @@ impl View {
 }
 
 /// All daemons at one moment.
-pub(super) struct Look {
+pub(in crate::commands) struct Look {
     at: Instant,
     daemons: Vec<Daemon>,
 }
 
 impl Look {
-    pub(super) fn now() -> Self {
+    pub(in crate::commands) fn now() -> Self {
         Self { at: Instant::now(), daemons: control::daemons() }
     }
 

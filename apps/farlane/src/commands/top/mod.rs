@@ -10,7 +10,9 @@ use serde_json::{Map, Value, json};
 use super::{print, print_json};
 use crate::args::TopArgs;
 use crate::error::Error;
-use figures::{Look, View, rows};
+use figures::{View, rows};
+
+pub(in crate::commands) use figures::Look;
 
 pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
     if !args.once && !args.output.json && std::io::stdout().is_terminal() {
@@ -20,12 +22,16 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Error> {
     std::thread::sleep(args.every);
     let after = Look::now();
     if args.output.json {
-        let one =
-            |view: View| (view.title().replace(' ', "_"), json!(objects(view, &rows(view, &before, &after))));
-        return print_json(&View::ALL.into_iter().map(one).collect::<Map<_, _>>());
+        return print_json(&as_json(&before, &after));
     }
     let one = |view: View| plain(view, &rows(view, &before, &after));
     print(&View::ALL.map(one).join("\n"))
+}
+
+/// What daemons did between two looks, as `top --json` prints it.
+pub(in crate::commands) fn as_json(before: &Look, after: &Look) -> Map<String, Value> {
+    let one = |view: View| (view.title().replace(' ', "_"), json!(objects(view, &rows(view, before, after))));
+    View::ALL.into_iter().map(one).collect()
 }
 
 /// Rows as objects, with the columns' heads as names.

@@ -9,7 +9,7 @@ const LEAST: f64 = 0.25;
 
 /// What dominates the time until the completion of the commands of `population`. `None` if no
 /// step does.
-pub(super) fn of(population: &Population) -> Option<String> {
+pub(in crate::commands) fn of(population: &Population) -> Option<String> {
     let until = population.latency.mean() / population.whole.mean();
     // Where the whole takes no time, nothing dominates.
     let share = |step: &Step| if until > 0.0 { population.share(*step) / until } else { 0.0 };

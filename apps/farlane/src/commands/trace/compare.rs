@@ -1,6 +1,6 @@
 //! `farlane trace compare`: two captures, step by step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use trace::Step;
@@ -53,10 +53,26 @@ impl Row {
 pub(super) fn run(args: &CompareArgs) -> Result<(), Error> {
     let read = |path| populations(path, args.three_sigma);
     let captures = [read(&args.first)?, read(&args.second)?];
+    let rows = rows(captures.each_ref());
+    if args.output.json {
+        let rows = rows.iter().map(|row| row.as_json(rows.len())).collect::<Vec<_>>();
+        return print_json(&json!({ "first": args.first, "second": args.second, "rows": rows }));
+    }
+    print(&text(&rows))
+}
+
+/// What `trace compare --json` prints as the rows of two captures.
+pub(in crate::commands) fn compared(captures: [&BTreeMap<String, Population>; 2]) -> Vec<Value> {
+    let rows = rows(captures);
+    rows.iter().map(|row| row.as_json(rows.len())).collect()
+}
+
+/// A row for each step of each kind of command.
+fn rows(captures: [&BTreeMap<String, Population>; 2]) -> Vec<Row> {
     let names: BTreeSet<_> = captures.iter().flat_map(|kinds| kinds.keys()).collect();
     let mut rows = Vec::new();
     for name in names {
-        let both = captures.each_ref().map(|kinds| kinds.get(name));
+        let both = captures.map(|kinds| kinds.get(name));
         let latency: Measure<'_> = Box::new(|of| of.latency.clone());
         rows.push(Row::of(name, "until completion", both, &latency));
         let steps: BTreeSet<Step> = both.iter().flatten().flat_map(|of| of.steps.keys()).copied().collect();
@@ -66,11 +82,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Error> {
             rows.push(Row::of(name, step.name(), both, &measure));
         }
     }
-    if args.output.json {
-        let rows = rows.iter().map(|row| row.as_json(rows.len())).collect::<Vec<_>>();
-        return print_json(&json!({ "first": args.first, "second": args.second, "rows": rows }));
-    }
-    print(&text(&rows))
+    rows
 }
 
 /// A table of 80 columns.

@@ -11,25 +11,25 @@ use crate::error::Error;
 
 /// One step of the commands that take it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Times {
-    pub(super) times: Distribution,
+pub(in crate::commands) struct Times {
+    pub(in crate::commands) times: Distribution,
     /// Packets of all these commands.
-    pub(super) packets: u64,
+    pub(in crate::commands) packets: u64,
 }
 
 /// The commands of one kind.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Population {
-    pub(super) count: u64,
+pub(in crate::commands) struct Population {
+    pub(in crate::commands) count: u64,
     /// Bytes of data of all these commands.
-    pub(super) bytes: u64,
-    pub(super) latency: Distribution,
-    pub(super) whole: Distribution,
-    pub(super) steps: BTreeMap<Step, Times>,
+    pub(in crate::commands) bytes: u64,
+    pub(in crate::commands) latency: Distribution,
+    pub(in crate::commands) whole: Distribution,
+    pub(in crate::commands) steps: BTreeMap<Step, Times>,
 }
 
 impl Population {
-    fn add(&mut self, command: &Command) {
+    pub(in crate::commands) fn add(&mut self, command: &Command) {
         self.count += 1;
         self.bytes += command.bytes;
         self.latency.record(command.latency());
@@ -45,7 +45,7 @@ impl Population {
 
     /// The share of a step in the time of all commands, from 0 to 1. A step that not all commands
     /// take has its share of all.
-    pub(super) fn share(&self, step: Step) -> f64 {
+    pub(in crate::commands) fn share(&self, step: Step) -> f64 {
         let whole = self.whole.mean() * self.whole.count() as f64;
         let part = self.steps.get(&step).map_or(0.0, |of| of.times.mean() * of.times.count() as f64);
         if whole > 0.0 { part / whole } else { 0.0 }
@@ -53,7 +53,7 @@ impl Population {
 
     /// Leaves out, of each distribution, what is further from the mean than three
     /// standard deviations.
-    fn filter(&mut self) {
+    pub(in crate::commands) fn filter(&mut self) {
         let steps = self.steps.values_mut().map(|of| &mut of.times);
         for times in steps.chain([&mut self.latency, &mut self.whole]) {
             *times = times.within_deviations(3.0);

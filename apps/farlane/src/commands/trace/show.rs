@@ -57,7 +57,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
     let mut lines = Lines { out, is_json, number: 0, start: None, result: Ok(()) };
     let file = &args.capture.file;
     match args.level {
-        Level::Tlp => drop(each_packet(file, |seen| packet(&mut lines, seen))?),
+        Level::Tlp => each_packet(file, |seen| packet(&mut lines, seen))?,
         Level::Transaction => {
             let mut transactions = Transactions::default();
             each_packet(file, |seen| transaction(&mut lines, &mut transactions, seen))?;

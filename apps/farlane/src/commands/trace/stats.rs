@@ -18,7 +18,7 @@ const WORTH_OF_INFERENCE: f64 = 0.5;
 
 /// The commands of one opcode.
 #[derive(Default)]
-struct Group {
+pub(in crate::commands) struct Group {
     count: u64,
     blocks: u64,
     bytes: u64,
@@ -27,7 +27,7 @@ struct Group {
 }
 
 impl Group {
-    fn add(&mut self, command: &Command) {
+    pub(in crate::commands) fn add(&mut self, command: &Command) {
         self.count += 1;
         self.bytes += command.bytes;
         self.blocks += command.blocks.map_or(command.bytes / BLOCK, u64::from);
@@ -36,8 +36,11 @@ impl Group {
     }
 }
 
+/// The commands of a capture, by the names of their opcodes.
+pub(in crate::commands) type Groups = BTreeMap<String, Group>;
+
 pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
-    let mut groups = BTreeMap::<String, Group>::new();
+    let mut groups = Groups::new();
     let analysis =
         each_command(&args.file, |command| groups.entry(name(command.kind)).or_default().add(&command))?;
     if args.output.json { print_json(&as_json(&analysis, &groups)) } else { print(&text(&analysis, &groups)) }
@@ -45,7 +48,7 @@ pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
 
 /// How sure the commands are, from 0 to 1: the share of the devices' packets, and of the PDUs of
 /// NVMe/TCP, that have a place in a command. Packets of inferred commands count half.
-fn confidence(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> f64 {
+fn confidence(analysis: &Analysis, groups: &Groups) -> f64 {
     let Analysis { statistics, fabric, .. } = analysis;
     let all = statistics.of_devices + fabric.pdus;
     if all == 0 {
@@ -56,7 +59,8 @@ fn confidence(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> f64 {
     (known as f64 + statistics.inferred as f64 * WORTH_OF_INFERENCE) / all as f64
 }
 
-fn as_json(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> Value {
+/// What `trace stats --json` prints.
+pub(in crate::commands) fn as_json(analysis: &Analysis, groups: &Groups) -> Value {
     let Analysis { statistics, fabric, words, flaws } = analysis;
     let group = |group: &Group| {
         json!({ "count": group.count, "blocks": group.blocks, "bytes": group.bytes, "errors": group.errors,
@@ -78,7 +82,7 @@ fn as_json(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> Value {
     })
 }
 
-fn text(analysis: &Analysis, groups: &BTreeMap<String, Group>) -> String {
+fn text(analysis: &Analysis, groups: &Groups) -> String {
     let Analysis { statistics, fabric, words, flaws } = analysis;
     let mut text = format!(
         "{} packets with {} B of data, {} completions without success\n",

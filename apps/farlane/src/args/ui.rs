@@ -1,0 +1,38 @@
+//! The options of `farlane ui`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Output, parse_address};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  farlane ui bench.pcapng --open
+  farlane ui direct.pcapng tunnelled.pcapng
+  farlane ui scenarios/5g.toml
+  farlane ui --json
+
+The page shows captures, compares two of them, plays scenarios beside them, and watches this user's daemons. It needs \
+no network but the one to the browser. Whoever knows the address may look: it has a secret, which is new each time.";
+
+#[derive(Debug, Args)]
+pub(crate) struct UiArgs {
+    /// Captures to look into, and scenarios (.toml) to play; may be left out.
+    ///
+    /// A capture is what farlane trace reads
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Listen here.
+    ///
+    /// Port 0 is one that the system chooses. Off loopback, what the page shows passes the network
+    /// in the clear
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", value_parser = parse_address)]
+    pub(crate) listen: SocketAddr,
+    /// Open the page in the desktop's browser (xdg-open)
+    #[arg(long)]
+    pub(crate) open: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}

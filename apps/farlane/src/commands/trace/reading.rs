@@ -1,0 +1,117 @@
+//! Understanding a capture frame by frame.
+
+use std::path::Path;
+
+use engine::Instant;
+use trace::fabric::{Counts, Fabric};
+use trace::{Analyser, Command, Seen, Statistics};
+
+use crate::capture::{Frame, Held, Reader, held};
+use crate::error::Error;
+
+/// What is wrong with frames of a capture.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flaws {
+    /// Frames of other protocols.
+    pub(crate) foreign: u64,
+    /// Frames whose packet is malformed.
+    pub(crate) malformed: u64,
+    /// Packets with an earlier time than the one before. Spans that would be negative count as 0.
+    pub(crate) backwards: u64,
+}
+
+/// What a whole capture has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Analysis {
+    pub(crate) statistics: Statistics,
+    pub(crate) fabric: Counts,
+    /// Of the words of tracers: completions without their command, commands without their
+    /// completion, and commands that had no room.
+    pub(crate) words: (u64, u64, u64),
+    pub(crate) flaws: Flaws,
+}
+
+/// Understands the frames that it is shown.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    analyser: Analyser,
+    fabric: Fabric,
+    flaws: Flaws,
+    /// The time of the last packet.
+    before: Instant,
+}
+
+impl Reading {
+    /// A reading whose commands remember the numbers of their frames.
+    pub(crate) fn remembering() -> Self {
+        Self { analyser: Analyser::remembering(), fabric: Fabric::remembering(), ..Self::default() }
+    }
+
+    /// Shows the next frame, and what it holds. Returns whether it is a PCIe packet or a segment
+    /// of NVMe/TCP.
+    pub(crate) fn see(&mut self, frame: &Frame<'_>, held: &Held<'_>) -> bool {
+        let is_ours = match held {
+            Held::Packet(packet) => {
+                self.analyser.see(&packet.seen(frame));
+                true
+            }
+            Held::Segment(segment) => self.fabric.see(segment),
+            Held::Malformed | Held::Foreign => false,
+        };
+        self.flaws.note(frame.at, held, is_ours, &mut self.before);
+        is_ours
+    }
+
+    /// The next command that has ended.
+    pub(crate) fn poll_command(&mut self) -> Option<Command> {
+        self.analyser.poll_command().or_else(|| self.fabric.poll_command())
+    }
+
+    /// Ends the capture.
+    pub(crate) fn finish(&mut self) {
+        self.analyser.finish();
+        self.fabric.finish();
+    }
+
+    /// What the capture has had so far.
+    pub(crate) fn analysis(&self) -> Analysis {
+        let (statistics, fabric) = (self.analyser.statistics(), self.fabric.counts());
+        Analysis { statistics, fabric, words: (0, 0, 0), flaws: self.flaws }
+    }
+}
+
+impl Flaws {
+    /// Notes what is wrong with a frame, and whether it is earlier than the one `before`.
+    fn note(&mut self, at: Instant, held: &Held<'_>, is_ours: bool, before: &mut Instant) {
+        if is_ours {
+            self.backwards += u64::from(at < *before);
+            *before = at;
+        } else {
+            match held {
+                Held::Malformed => self.malformed += 1,
+                _ => self.foreign += 1,
+            }
+        }
+    }
+}
+
+/// Shows each PCIe packet of the capture at `path`.
+pub(super) fn each_packet(path: &Path, mut show: impl FnMut(&Seen<'_>)) -> Result<(), Error> {
+    Reader::open(path)?.each(|frame| {
+        if let Held::Packet(packet) = held(&frame) {
+            show(&packet.seen(&frame));
+        }
+    })
+}
+
+/// Shows each command of the capture at `path`, and returns the analysis of the whole.
+pub(super) fn each_captured(path: &Path, mut show: impl FnMut(Command)) -> Result<Analysis, Error> {
+    let mut reading = Reading::default();
+    Reader::open(path)?.each(|frame| {
+        reading.see(&frame, &held(&frame));
+        std::iter::from_fn(|| reading.poll_command()).for_each(&mut show);
+    })?;
+    reading.finish();
+    std::iter::from_fn(|| reading.poll_command()).for_each(&mut show);
+    Ok(reading.analysis())
+}

@@ -1,0 +1,256 @@
+//! One frame for a person: its fields, where in the packet each is, and what its payload means.
+
+use nvme::wire::{AdminOpcode, CompletionQueueEntry, IoOpcode, SubmissionQueueEntry};
+use pcie::wire::{Completion, ConfigRequest, IoRequest, Kind, MemoryRequest, Message, Tlp, Width};
+use serde_json::{Value, json};
+use trace::fabric::{Endpoint, Segment};
+use trace::{Direction, Step};
+
+use crate::capture::{Held, Packet};
+
+/// The most bytes of a frame that are shown.
+const BYTES_MAX: usize = 8192;
+/// The most queue entries of one packet that are explained.
+const ENTRIES_MAX: usize = 8;
+
+/// Names and values, with the bytes that have them: the first, and the one behind the last.
+#[derive(Debug, Default)]
+struct Fields {
+    fields: Vec<Value>,
+    /// What is added to each place.
+    base: usize,
+}
+
+impl Fields {
+    fn add(&mut self, name: &str, value: impl ToString, (from, to): (usize, usize)) {
+        let place = [self.base + from, self.base + to];
+        self.fields.push(json!({ "name": name, "value": value.to_string(), "bytes": place }));
+    }
+
+    fn add_if(&mut self, is_set: bool, name: &str, place: (usize, usize)) {
+        if is_set {
+            self.add(name, "yes", place);
+        }
+    }
+}
+
+/// One line that says what a frame holds.
+pub(super) fn line(held: &Held<'_>) -> String {
+    match held {
+        Held::Packet(packet) => Tlp::<&[u8]>::new(packet.head.header, &[]).to_string(),
+        Held::Segment(segment) => {
+            let length = segment.bytes.len();
+            format!("TCP {} to {}, {length} B", end(segment.from), end(segment.to))
+        }
+        Held::Malformed => "malformed PCIe packet".to_owned(),
+        Held::Foreign => "another protocol".to_owned(),
+    }
+}
+
+/// An address and a port.
+fn end((address, port): Endpoint) -> std::net::SocketAddr {
+    (std::net::Ipv6Addr::from(address).to_canonical(), port).into()
+}
+
+/// Which way it passes: `down` to the device, or `up` to the host.
+pub(super) const fn direction(held: &Held<'_>) -> Option<&'static str> {
+    match held {
+        Held::Packet(packet) => Some(match packet.direction {
+            Direction::Down => "down",
+            Direction::Up => "up",
+        }),
+        _ => None,
+    }
+}
+
+/// Bytes of payload.
+pub(super) const fn payload_bytes(held: &Held<'_>) -> usize {
+    match held {
+        Held::Packet(packet) => packet.head.header.payload_len(),
+        Held::Segment(segment) => segment.bytes.len(),
+        _ => 0,
+    }
+}
+
+/// All that is known of a frame, which is a part of a step of a command, and whether that is an
+/// admin command. Places of fields count from the first byte of `hex`.
+pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Option<(Step, bool)>) -> Value {
+    let (fields, bytes, meaning) = match held {
+        Held::Packet(packet) => {
+            // What precedes the packet in its frame belongs to the capture.
+            let length = packet.head.encoded_len() + packet.payload.len();
+            let after = if packet.head.digest { 4 } else { 0 };
+            let start = frame.len().saturating_sub(length + after);
+            (packet_fields(packet), &frame[start..], part.and_then(|part| meaning(packet, part)))
+        }
+        Held::Segment(segment) => (segment_fields(segment), segment.bytes, None),
+        Held::Malformed | Held::Foreign => (Vec::new(), frame, None),
+    };
+    let shown = &bytes[..bytes.len().min(BYTES_MAX)];
+    json!({ "fields": fields, "hex": hex(shown), "hidden_bytes": bytes.len() - shown.len(), "meaning": meaning })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.map(|digit| DIGITS[usize::from(digit)]).collect()
+}
+
+fn segment_fields(segment: &Segment<'_>) -> Vec<Value> {
+    let mut fields = Vec::new();
+    let rows = [
+        ("from", end(segment.from).to_string()),
+        ("to", end(segment.to).to_string()),
+        ("sequence number", segment.sequence.to_string()),
+        ("bytes", segment.bytes.len().to_string()),
+        ("bytes that were not captured", segment.missing.to_string()),
+    ];
+    for (name, value) in rows {
+        fields.push(json!({ "name": name, "value": value, "bytes": null }));
+    }
+    fields
+}
+
+fn packet_fields(packet: &Packet<'_>) -> Vec<Value> {
+    let head = &packet.head;
+    let (header, traits) = (&head.header, &head.header.traits);
+    let mut fields = Fields { base: head.prefixes.encoded_len(), ..Fields::default() };
+    for (place, word) in head.prefixes.words().iter().enumerate() {
+        let prefix = json!({ "name": "prefix", "value": format!("{word:#010x}"), "bytes": [place * 4, place * 4 + 4] });
+        fields.fields.push(prefix);
+    }
+    let text = Tlp::<&[u8]>::new(*header, &[]).to_string();
+    fields.add("Fmt and Type", text.split(' ').next().unwrap_or_default(), (0, 1));
+    fields.add("traffic class (TC)", traits.traffic_class(), (1, 2));
+    let attributes = traits.attributes();
+    fields.add_if(attributes.id_ordering, "ID-based ordering (IDO)", (1, 2));
+    fields.add_if(attributes.relaxed_ordering, "relaxed ordering (RO)", (2, 3));
+    fields.add_if(attributes.no_snoop, "no snoop (NS)", (2, 3));
+    fields.add_if(head.digest, "digest (TD)", (2, 3));
+    fields.add_if(traits.is_poisoned(), "poisoned (EP)", (2, 3));
+    fields.add("length", format!("{} double words", header.length), (2, 4));
+    match &header.kind {
+        Kind::Memory(request) => memory(&mut fields, request),
+        Kind::Io(IoRequest { requester, tag, enables, address, .. }) => {
+            fields.add("requester", requester, (4, 6));
+            fields.add("tag", tag, (6, 7));
+            fields.add("byte enables", format!("{enables:04b}"), (7, 8));
+            fields.add("address", format!("{address:#010x}"), (8, 12));
+        }
+        Kind::Config(ConfigRequest { requester, tag, enables, target, offset, .. }) => {
+            fields.add("requester", requester, (4, 6));
+            fields.add("tag", tag, (6, 7));
+            fields.add("byte enables", format!("{enables:04b}"), (7, 8));
+            fields.add("target", target, (8, 10));
+            fields.add("register", format!("{offset:#05x}"), (10, 12));
+        }
+        Kind::Message(Message { routing, requester, tag, code, body, .. }) => {
+            fields.add("routing", routing, (0, 1));
+            fields.add("requester", requester, (4, 6));
+            fields.add("tag", tag, (6, 7));
+            fields.add("message code", format!("{code:#04x}"), (7, 8));
+            fields.add("bytes 8 to 15", format!("{body:#018x}"), (8, 16));
+        }
+        Kind::Completion(completion) => answer(&mut fields, completion),
+    }
+    let (start, length) = (header.encoded_len(), packet.payload.len());
+    if header.has_payload() {
+        fields.add("payload", format!("{} B", header.payload_len()), (start, start + length));
+    }
+    fields.fields
+}
+
+fn memory(fields: &mut Fields, request: &MemoryRequest) {
+    fields.add("requester", request.requester, (4, 6));
+    fields.add("tag", request.tag, (6, 7));
+    fields.add("last byte enables", format!("{:04b}", request.last_enables), (7, 8));
+    fields.add("first byte enables", format!("{:04b}", request.first_enables), (7, 8));
+    match request.width {
+        Width::Bits32 => fields.add("address", format!("{:#010x}", request.address), (8, 12)),
+        Width::Bits64 => fields.add("address", format!("{:#018x}", request.address), (8, 16)),
+    }
+}
+
+fn answer(fields: &mut Fields, completion: &Completion) {
+    fields.add("completer", completion.completer, (4, 6));
+    fields.add("status", completion.status, (6, 7));
+    fields.add_if(completion.byte_count_modified, "byte count modified (BCM)", (6, 7));
+    fields.add("byte count", format!("{} B to come", completion.byte_count), (6, 8));
+    fields.add("requester", completion.requester, (8, 10));
+    fields.add("tag", completion.tag, (10, 11));
+    fields.add("lower address", format!("{:#04x}", completion.lower_address), (11, 12));
+}
+
+/// What the payload of a packet means, which is a part of `step`: a title, and rows of names and
+/// values.
+fn meaning(packet: &Packet<'_>, (step, is_admin): (Step, bool)) -> Option<Value> {
+    let payload = packet.payload;
+    let (title, rows) = match step {
+        Step::Doorbell | Step::HeadDoorbell => {
+            let value = u32::from_le_bytes(*payload.first_chunk()?);
+            let name = if step == Step::Doorbell { "tail (SQT)" } else { "head (CQH)" };
+            ("doorbell", vec![(name.to_owned(), (value & 0xffff).to_string())])
+        }
+        Step::Entry => {
+            let entries = payload.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0;
+            (
+                "submission queue entry",
+                entries.iter().take(ENTRIES_MAX).flat_map(|entry| submission(entry, is_admin)).collect(),
+            )
+        }
+        Step::Completion => {
+            let entries = payload.as_chunks::<{ CompletionQueueEntry::LENGTH }>().0;
+            ("completion queue entry", entries.iter().take(ENTRIES_MAX).flat_map(completed).collect())
+        }
+        Step::Listed => {
+            let entries = payload.as_chunks::<8>().0.iter().enumerate().take(64);
+            let row = |(place, entry): (usize, &[u8; 8])| {
+                (format!("page {place}"), format!("{:#x}", u64::from_le_bytes(*entry)))
+            };
+            ("list of pages (PRP)", entries.map(row).collect::<Vec<_>>())
+        }
+        Step::Interrupt => {
+            let value = u32::from_le_bytes(*payload.first_chunk()?);
+            ("interrupt message (MSI, MSI-X)", vec![("data".to_owned(), format!("{value:#x}"))])
+        }
+        _ => return None,
+    };
+    let row = |(name, value): (String, String)| json!({ "name": name, "value": value });
+    (!rows.is_empty())
+        .then(|| json!({ "title": title, "rows": rows.into_iter().map(row).collect::<Vec<_>>() }))
+}
+
+fn submission(bytes: &[u8; SubmissionQueueEntry::LENGTH], is_admin: bool) -> Vec<(String, String)> {
+    let entry = SubmissionQueueEntry::parse(bytes);
+    let name = |name: &str| name.to_owned();
+    let opcode = match is_admin {
+        true => AdminOpcode::from(entry.opcode).to_string(),
+        false => IoOpcode::from(entry.opcode).to_string(),
+    };
+    let opcode = format!("{opcode} ({:#04x})", entry.opcode);
+    let mut rows = vec![
+        (name("opcode (OPC)"), opcode),
+        (name("identifier (CID)"), format!("{:#06x}", entry.command_id.0)),
+        (name("namespace (NSID)"), entry.namespace.to_string()),
+        (name("metadata pointer (MPTR)"), format!("{:#x}", entry.metadata_pointer)),
+        (name("PRP entry 1"), format!("{:#x}", entry.data_pointer[0])),
+        (name("PRP entry 2"), format!("{:#x}", entry.data_pointer[1])),
+    ];
+    let words = [entry.cdw10, entry.cdw11, entry.cdw12, entry.cdw13, entry.cdw14, entry.cdw15];
+    rows.extend((10..).zip(words).map(|(number, word)| (format!("CDW{number}"), format!("{word:#010x}"))));
+    rows
+}
+
+fn completed(bytes: &[u8; CompletionQueueEntry::LENGTH]) -> Vec<(String, String)> {
+    let entry = CompletionQueueEntry::parse(bytes);
+    let name = |name: &str| name.to_owned();
+    vec![
+        (name("identifier (CID)"), format!("{:#06x}", entry.command_id.0)),
+        (name("submission queue (SQID)"), entry.submission_queue.to_string()),
+        (name("head of it (SQHD)"), entry.submission_queue_head.to_string()),
+        (name("status"), entry.status().to_string()),
+        (name("phase tag (P)"), u8::from(entry.phase()).to_string()),
+        (name("double word 0"), format!("{:#010x}", entry.dw0)),
+    ]
+}

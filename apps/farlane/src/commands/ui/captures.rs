@@ -1,0 +1,67 @@
+//! The captures that were named, each read in the background, one after the other.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use super::api::query::Refusal;
+use super::index::Index;
+
+/// A file that was named.
+#[derive(Debug)]
+pub(crate) struct Capture {
+    path: PathBuf,
+    /// Bytes of the file; 0 if it is not there.
+    bytes: u64,
+    read: AtomicU64,
+    index: OnceLock<Result<Arc<Index>, String>>,
+}
+
+impl Capture {
+    pub(super) fn new(path: &Path) -> Self {
+        let bytes = path.metadata().map_or(0, |it| it.len());
+        Self { path: path.to_owned(), bytes, read: AtomicU64::new(0), index: OnceLock::new() }
+    }
+
+    /// Reads the file. Returns why it can't be.
+    pub(super) fn read(&self) -> Result<(), String> {
+        let made = Index::make(&self.path, &self.read);
+        let made = made.map(Arc::new).map_err(|error| error.to_string());
+        self.index.get_or_init(|| made).as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    /// Bytes of the file, and how many of them were read.
+    pub(super) fn progress(&self) -> (u64, u64) {
+        match self.index.get() {
+            Some(_) => (self.bytes, self.bytes),
+            None => (self.bytes, self.read.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// When it is not read yet, or can't be.
+    pub(super) fn index(&self) -> Result<Arc<Index>, Refusal> {
+        match self.index.get() {
+            Some(Ok(index)) => Ok(index.clone()),
+            Some(Err(why)) => Err(Refusal::conflict(why.clone())),
+            None => Err(Refusal::conflict(format!("{} is still being read", self.path.display()))),
+        }
+    }
+
+    /// What the list of captures shows.
+    pub(super) fn as_json(&self) -> Value {
+        let (bytes, read) = self.progress();
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str()).to_string_lossy();
+        let (state, why, summary) = match self.index.get() {
+            None => ("reading", None, Value::Null),
+            Some(Ok(index)) => ("ready", None, index.summary()),
+            Some(Err(why)) => ("failed", Some(why), Value::Null),
+        };
+        json!({ "name": name, "path": self.path, "file_bytes": bytes, "read_bytes": read, "state": state,
+            "why": why, "summary": summary })
+    }
+}

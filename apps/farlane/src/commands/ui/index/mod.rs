@@ -1,0 +1,171 @@
+//! A capture as pages ask for it: read once, kept small, and read again where bytes are wanted.
+
+mod blocks;
+mod pack;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::Instant;
+use serde_json::{Value, json};
+use trace::Command;
+
+use crate::capture::{Reader, held};
+use crate::commands::trace::{Analysis, Groups, Population, Reading, each_told, name, stats_json};
+use crate::error::Error;
+
+pub(crate) use blocks::{Blocks, Class, Counts};
+pub(crate) use table::{Key, Row, Table};
+
+/// The most kinds of commands that are told apart. Further ones count as one.
+const KINDS_MAX: usize = 64;
+/// The name of these.
+const OTHERS: &str = "other kinds";
+
+/// The commands of a kind.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) name: String,
+    pub(crate) population: Population,
+}
+
+/// What is known of a capture.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) path: PathBuf,
+    /// What `trace stats --json` prints of it.
+    pub(crate) statistics: Value,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) commands: Table,
+    pub(crate) blocks: Blocks,
+    /// The times of the first and the last packet.
+    pub(crate) first: Instant,
+    pub(crate) last: Instant,
+    /// Why the file was not read to its end.
+    pub(crate) broken: Option<String>,
+}
+
+/// An index that is being made.
+#[derive(Default)]
+struct Making {
+    kinds: Vec<Kind>,
+    groups: Groups,
+    commands: Table,
+    blocks: Blocks,
+    span: Option<(Instant, Instant)>,
+}
+
+impl Index {
+    /// Reads the capture at `path`. Meanwhile `read` has the number of bytes that were read.
+    ///
+    /// # Errors
+    /// When there is no capture. One that is cut or malformed is known up to there.
+    pub(crate) fn make(path: &Path, read: &AtomicU64) -> Result<Self, Error> {
+        let (mut making, mut reading) = (Making::default(), Reading::remembering());
+        let mut reader = match Reader::open(path) {
+            Ok(reader) => reader,
+            Err(Error::BrokenCapture { path: of, offset: 0, what }) => {
+                let analysis = each_told(path, |command| making.add(&command))?;
+                let analysis = analysis.ok_or(Error::BrokenCapture { path: of, offset: 0, what })?;
+                return Ok(making.finish(path, &analysis, None));
+            }
+            Err(error) => return Err(error),
+        };
+        let whole = reader.each(|frame| {
+            let held = held(&frame);
+            let is_ours = reading.see(&frame, &held);
+            making.blocks.add(&frame, &held, Class::of(&held, is_ours));
+            making.reach(frame.at);
+            while let Some(command) = reading.poll_command() {
+                making.add(&command);
+            }
+            if frame.number.is_multiple_of(1 << 12) {
+                read.store(frame.place.offset, Ordering::Relaxed);
+            }
+        });
+        reading.finish();
+        while let Some(command) = reading.poll_command() {
+            making.add(&command);
+        }
+        making.blocks.keep(reader.into_preambles());
+        if making.blocks.frames() == 0 {
+            whole?;
+            return Ok(making.finish(path, &reading.analysis(), None));
+        }
+        Ok(making.finish(path, &reading.analysis(), whole.err().map(|error| error.to_string())))
+    }
+
+    /// The populations of all kinds, by name.
+    pub(crate) fn populations(&self, three_sigma: bool) -> BTreeMap<String, Population> {
+        let one = |kind: &Kind| {
+            let mut population = kind.population.clone();
+            if three_sigma {
+                population.filter();
+            }
+            (kind.name.clone(), population)
+        };
+        self.kinds.iter().map(one).collect()
+    }
+
+    /// What lists of captures show.
+    pub(crate) fn summary(&self) -> Value {
+        let (unlisted, bare) = self.commands.left_out();
+        json!({
+            "frames": self.blocks.frames(), "commands": self.commands.rows().len(),
+            // Since 1970, which is more than every reader's numbers hold.
+            "begins_ns": self.first.as_nanos().to_string(),
+            "span_ns": (self.last - self.first).get(), "statistics": self.statistics,
+            "unlisted": unlisted, "without_packets": bare, "broken": self.broken,
+        })
+    }
+}
+
+impl Making {
+    fn reach(&mut self, at: Instant) {
+        let (first, last) = self.span.unwrap_or((at, at));
+        self.span = Some((first.min(at), last.max(at)));
+    }
+
+    fn add(&mut self, command: &Command) {
+        let name = name(command.kind);
+        self.groups.entry(name.clone()).or_default().add(command);
+        let kind = self.kind_of(name);
+        self.kinds[kind].population.add(command);
+        self.commands.add(u16::try_from(kind).unwrap_or(u16::MAX), command);
+        if self.blocks.frames() == 0 {
+            // Words of tracers have no frames.
+            command.hops.iter().for_each(|hop| {
+                self.reach(hop.first);
+                self.reach(hop.last);
+            });
+        }
+    }
+
+    /// The place of the kind with this name.
+    fn kind_of(&mut self, name: String) -> usize {
+        if let Some(known) = self.kinds.iter().position(|kind| kind.name == name) {
+            return known;
+        }
+        if self.kinds.len() < KINDS_MAX {
+            let name = if self.kinds.len() + 1 < KINDS_MAX { name } else { OTHERS.to_owned() };
+            self.kinds.push(Kind { name, population: Population::default() });
+        }
+        self.kinds.len() - 1
+    }
+
+    fn finish(self, path: &Path, analysis: &Analysis, broken: Option<String>) -> Index {
+        let (first, last) = self.span.unwrap_or((Instant::ZERO, Instant::ZERO));
+        Index {
+            path: path.to_owned(),
+            statistics: stats_json(analysis, &self.groups),
+            kinds: self.kinds,
+            commands: self.commands,
+            blocks: self.blocks,
+            first,
+            last,
+            broken,
+        }
+    }
+}

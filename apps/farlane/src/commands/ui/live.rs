@@ -1,0 +1,40 @@
+//! What the daemons of this user do right now, for pages that ask every second.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::commands::top::{Look, as_json};
+
+/// The least time between two looks. Who asks sooner gets the last answer once more.
+const PAUSE: Duration = Duration::from_millis(400);
+
+/// The last look, and what it was answered with.
+#[derive(Default)]
+pub(super) struct Live(Mutex<Option<(Instant, Look, Value)>>);
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    /// What happened since the last look.
+    pub(super) fn now(&self) -> Value {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, _, answer)) = &*last
+            && at.elapsed() < PAUSE
+        {
+            return answer.clone();
+        }
+        let look = Look::now();
+        let passed = last.as_ref().map(|(at, ..)| at.elapsed().as_secs_f64());
+        let before = last.as_ref().map_or(&look, |(_, before, _)| before);
+        let mut answer = json!(as_json(before, &look));
+        answer["passed_s"] = json!(passed);
+        *last = Some((Instant::now(), look, answer.clone()));
+        answer
+    }
+}
