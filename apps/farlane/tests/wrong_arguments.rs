@@ -81,6 +81,13 @@ bench tcp://far:1 --bs 8GiB
 bench tcp://far:1 --runtime 0
 bench tcp://far:1 --rw randread --verify
 bench tcp://far:1 --spread 0
+bench tcp://far:1 --bssplit 4k/50
+bench tcp://far:1 --bssplit 4k/50:8k/50,512
+bench tcp://far:1 --bssplit 4k/50:8k/50 --verify
+bench tcp://far:1 --percentile_list 50:101
+bench tcp://far:1 --iodepth 512 --numjobs 64
+bench tcp://far:1 --job missing.fio
+bench tcp://far:1 --job odd
 connect
 connect far
 connect tcp://127.0.0.1:1 --over floppy
@@ -185,7 +192,7 @@ fn what_does_not_fit_the_device_is_refused_by_its_measures() {
         (&["bench", url, "--bs", "512"], &["--bs 512", "block size 4096"]),
         (&["bench", url, "--bs", "6000"], &["--bs 6000", "block size 4096"]),
         (&["bench", url, "--bs", "0"], &["--bs 0", "block size 4096"]),
-        (&["bench", url, "--bs", "1MiB"], &["--bs 1048576", "131072 at most"]),
+        (&["bench", url, "--bs", "2MiB"], &["--size 1048576", "at least --bs"]),
         (&["bench", url, "--namespace", "7"], &["namespace 7", "there are: 1, 2"]),
         (&["bench", url, "--size", "0"], &["--size 0", "at least --bs"]),
         (&["bench", url, "--size", "2MiB"], &["--size 2097152", "1048576 bytes"]),

@@ -1,10 +1,39 @@
 //! The options of `farlane bench`.
 
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{Output, Target, parse_runtime, parse_size};
+use super::{Output, Target, parse_positive_time, parse_runtime, parse_size};
+use crate::workload::Sizes;
+
+/// The names of a report's figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportNames {
+    /// Text for people
+    Normal,
+    /// JSON with fio's names
+    Json,
+}
+
+/// Percentiles, each above 0 and at most 100.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Percentiles(pub(crate) Vec<f64>);
+
+/// fio's `percentile_list`: `50:99:99.9`.
+impl FromStr for Percentiles {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |part: &str| {
+            let percent = part.trim().parse().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
+            percent.ok_or_else(|| format!("'{part}' is no percentile; expected such as 50:99:99.9"))
+        };
+        text.split(':').map(one).collect::<Result<_, _>>().map(Self)
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
@@ -29,10 +58,18 @@ pub(crate) struct BenchArgs {
     /// Read with this many of a hundred commands, if the load reads and writes
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) rwmixread: u8,
-    /// Transfer this many bytes with each command
+    /// Transfer this many bytes with each operation.
+    ///
+    /// What is longer than the controller's largest transfer is carried out by several commands
     #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = parse_size)]
     pub(crate) bs: u64,
-    /// Keep this many commands in progress at once
+    /// Transfer as many bytes as one of these, each with its share of a hundred
+    #[arg(long, value_name = "SIZE/PERCENT[:SIZE/PERCENT]...", conflicts_with_all = ["bs", "verify"])]
+    pub(crate) bssplit: Option<Sizes>,
+    /// Let this many jobs do the same at the same time, each with offsets and --iodepth of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) numjobs: u32,
+    /// Keep this many operations in progress at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) iodepth: u32,
 
@@ -57,6 +94,26 @@ pub(crate) struct BenchArgs {
     /// Derive the offsets from this seed
     #[arg(long, visible_alias = "randseed", default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Tell these percentiles of the latency
+    #[arg(long = "percentile_list", visible_alias = "percentile-list", value_name = "PERCENT[:PERCENT]...")]
+    pub(crate) percentile_list: Option<Percentiles>,
+    /// Tell what was measured until then each time that this time has passed
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_time)]
+    pub(crate) status_interval: Option<Duration>,
+    /// Report in fio's JSON, or as text
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    pub(crate) output_format: Option<ReportNames>,
+
+    /// Run the jobs of this job file of fio, one after the other.
+    ///
+    /// Options of the command line come before those of the file. docs/bench.md lists what is
+    /// understood; anything else is refused
+    #[arg(long, value_name = "FILE")]
+    pub(crate) job: Option<PathBuf>,
+
+    /// Call the job so in fio's JSON
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
     // The last field: these options have a help heading, which all later options would get.

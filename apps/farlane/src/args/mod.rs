@@ -62,7 +62,7 @@ use crate::error::Error;
 pub(crate) use backing::{
     Backing, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec, check_ram,
 };
-pub(crate) use bench::{BenchArgs, Workload};
+pub(crate) use bench::{BenchArgs, Percentiles, ReportNames, Workload};
 pub(crate) use changes::{
     AddedMedium, ControlArgs, ExportAction, RemovedNamespace, ResizedNamespace, SaveArgs,
 };
@@ -234,7 +234,9 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         farlane bench tcp://127.0.0.1:4430 --rw randwrite --bs 4k --iodepth 32 --runtime 10s --verify\n  \
         farlane bench vfio-user:/run/user/1000/ssd.sock --cpu 1 --spin 10ms\n  \
-        farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000")]
+        farlane bench nvme-tcp://127.0.0.1:4420/NQN --iodepth 128 --rate 100000\n  \
+        farlane bench tcp://127.0.0.1:4430 --bssplit 4k/70:64k/30 --percentile_list 50:99:99.99\n  \
+        farlane bench tcp://127.0.0.1:4430 --job mixed.fio --output-format json")]
     Bench(BenchArgs),
 
     /// Show a running farlane's link state and lookahead counters.

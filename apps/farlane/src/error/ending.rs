@@ -52,6 +52,7 @@ impl Error {
             | Self::Options { .. }
             | Self::Simulation(_)
             | Self::Link { .. }
+            | Self::JobFile { .. }
             | Self::Connect { .. }
             | Self::NoNamespaceFile { .. }
             | Self::NoNetworkAdmin { .. }

@@ -331,6 +331,10 @@ pub(crate) enum Error {
     Options { path: PathBuf, line: usize, column: usize, why: String },
 
     #[error("{}: {why}", path.display())]
+    #[diagnostic(help("docs/bench.md lists the parameters that farlane bench understands"))]
+    JobFile { path: PathBuf, why: String },
+
+    #[error("{}: {why}", path.display())]
     #[diagnostic(help("docs/emulate.md shows every key; latency and rate are enough for a beginning"))]
     Link { path: PathBuf, why: String },
 

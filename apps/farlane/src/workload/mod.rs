@@ -1,17 +1,30 @@
 //! A load on a namespace, in fio's words (what to do, how much at once, for how long), and its
 //! result: rate, latency and errors.
 
+mod arrivals;
+mod job;
+mod marks;
+mod report;
+mod sizes;
+
+use std::collections::VecDeque;
+
 use engine::{Instant, Nanos, Rng};
 use live::drivers::controller::Completed;
-use nvme::host::{Mismatch, Namespace};
+use nvme::host::Mismatch;
 use nvme::wire::IoOpcode;
 use nvme_pcie::host::{Data, QueueId, Submission};
 
 use crate::args::Workload;
 use crate::distribution::Distribution;
 use crate::error::Error;
-use crate::protected::Protected;
 use crate::session::Session;
+
+use arrivals::Arrivals;
+pub(crate) use job::Job;
+use marks::{first_difference, mark};
+pub(crate) use report::{Report, Sums, rate};
+pub(crate) use sizes::Sizes;
 
 /// Most chunks that a verified load may cover: each has a 4-byte note of its last write.
 const VERIFIED_CHUNKS_MAX: u64 = 1 << 28;
@@ -19,137 +32,50 @@ const VERIFIED_CHUNKS_MAX: u64 = 1 << 28;
 /// a completion.
 const PICKS_MAX: u32 = 8;
 
-/// What a load does, and for how long.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Job {
-    pub(crate) namespace: Namespace,
-    /// Who protects the namespace's blocks.
-    pub(crate) protected: Protected,
-    pub(crate) workload: Workload,
-    /// Percent of reads in a load that reads and writes.
-    pub(crate) reads: u8,
-    /// Length of each command's data in bytes.
-    pub(crate) bytes: u32,
-    pub(crate) depth: u32,
-    /// Commands to begin per second; none to begin a command whenever there is room.
-    pub(crate) rate: Option<u32>,
-    pub(crate) runtime: Nanos,
-    /// Length in bytes of the part of the namespace that the load uses, which begins at its
-    /// first block.
-    pub(crate) range: u64,
-    pub(crate) verify: bool,
-    pub(crate) seed: u64,
-}
-
-impl Job {
-    /// A load on all of `namespace`, whose blocks have no protection, with `bytes` in each command.
-    pub(crate) fn plain(
-        namespace: Namespace,
-        workload: Workload,
-        bytes: u32,
-        depth: u32,
-        runtime: Nanos,
-    ) -> Self {
-        Self {
-            namespace,
-            protected: Protected::No,
-            workload,
-            reads: 50,
-            bytes,
-            depth,
-            rate: None,
-            runtime,
-            range: namespace.blocks * u64::from(namespace.block_bytes),
-            verify: false,
-            seed: 1,
-        }
-    }
-}
-
-/// The result of a load.
-#[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) latency: Distribution,
-    pub(crate) commands: u64,
-    pub(crate) bytes: u64,
-    pub(crate) elapsed: Nanos,
-    pub(crate) errors: u64,
-    /// Status of the first command that failed, as text for people.
-    pub(crate) first_error: Option<String>,
-    /// Commands that were due and had not begun for lack of room when the load ended.
-    pub(crate) late: u64,
-    /// Reads whose data was compared with what had been written.
-    pub(crate) compared: u64,
-    /// Compared reads whose data was not what had been written, each named by byte and namespace.
-    pub(crate) corrupt: Vec<String>,
-    /// Why not everything that was written could be read back; none when it could.
-    pub(crate) unverified: Option<Error>,
-    /// Whether the user ended the load early. The figures are those until then, without the
-    /// commands that were under way.
-    pub(crate) interrupted: bool,
-}
-
-impl Report {
-    /// Commands per second.
-    pub(crate) fn iops(&self) -> f64 {
-        rate(self.commands, self.elapsed)
-    }
-    /// Mebibytes per second.
-    pub(crate) fn mib_s(&self) -> f64 {
-        rate(self.bytes, self.elapsed) / f64::from(1 << 20)
-    }
-}
-
-/// The rate per second of `count` in `elapsed`.
-#[expect(clippy::cast_precision_loss, reason = "a rate for people: 53 bits are plenty")]
-pub(crate) fn rate(count: u64, elapsed: Nanos) -> f64 {
-    count as f64 * 1e9 / elapsed.get().max(1) as f64
-}
-
-/// The command under way in a slot.
+/// The operation under way in a slot.
 #[derive(Clone, Copy, Debug)]
 struct Under {
-    chunk: u64,
+    /// Where it begins, in bytes, and how long it is.
+    offset: u64,
+    length: u32,
+    /// The bytes whose commands were submitted.
+    submitted: u32,
+    /// Commands that have not ended.
+    outstanding: u32,
+    /// When its first command was submitted.
+    begun: Instant,
+    has_failed: bool,
     /// The note that the chunk gets when the write succeeds; none for a read.
     writes: Option<u32>,
     /// When the command was due to begin; none to count its latency from when it did begin.
     intended: Option<Instant>,
 }
 
-/// When the commands of a load with a rate are due to begin.
-#[derive(Clone, Copy, Debug)]
-struct Arrivals {
-    start: Instant,
-    rate: u32,
-    /// Commands that have begun.
-    begun: u64,
-}
-
-impl Arrivals {
-    /// When the next command is due to begin.
-    fn next(&self) -> Instant {
-        let nanos = u128::from(self.begun) * 1_000_000_000 / u128::from(self.rate);
-        self.start + Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX))
-    }
-
-    /// Commands that were due to begin before `end` and have not.
-    fn late(&self, end: Instant) -> u64 {
-        let due = u128::from((end - self.start).get()) * u128::from(self.rate) / 1_000_000_000;
-        u64::try_from(due).unwrap_or(u64::MAX).saturating_sub(self.begun)
-    }
+/// Where a job goes on, and how it chooses.
+struct Cursor {
+    rng: Rng,
+    next: u64,
 }
 
 struct Runner<'a> {
     session: &'a mut Session,
     job: Job,
+    /// The longest operation, which is the place of each slot in memory.
+    longest: u32,
+    /// The longest command.
+    limit: u32,
+    /// Operations that have commands to be submitted.
+    backlog: VecDeque<usize>,
+    /// Commands under way.
+    commands: u32,
+    /// Chunks of a verified load.
     chunks: u64,
     /// Number of I/O queues, which take turns.
     queues: u16,
     slots: Vec<Option<Under>>,
     free: Vec<usize>,
     base: u64,
-    rng: Rng,
-    next: u64,
+    cursors: Vec<Cursor>,
     arrivals: Option<Arrivals>,
     /// Generation of the last write to each chunk; 0 for none. Empty unless verifying.
     notes: Vec<u32>,
@@ -160,13 +86,13 @@ struct Runner<'a> {
     report: Report,
 }
 
-/// Runs `job`, and tells `progress` now and then how long the load has been running, and how
-/// many commands have ended well. When the user interrupts, the report says what was measured
-/// until then.
+/// Runs `job`, and tells `progress` now and then how long the load has been running, and what
+/// reads and writes have done. When the user interrupts, the report says what was measured until
+/// then.
 pub(crate) fn run(
     session: &mut Session,
     job: Job,
-    mut progress: impl FnMut(Nanos, u64),
+    mut progress: impl FnMut(Nanos, &[Sums; 2]),
 ) -> Result<Report, Error> {
     let mut runner = Runner::new(session, job)?;
     let start = runner.session.now();
@@ -180,6 +106,11 @@ pub(crate) fn run(
     let now = runner.session.now();
     runner.report.late = runner.arrivals.map_or(0, |arrivals| arrivals.late(end.min(now)));
     runner.report.elapsed = now - start;
+    let [reads, writes] = &runner.report.kinds;
+    let mut latency = reads.latency.clone();
+    latency.merge(&writes.latency);
+    let (commands, bytes) = (reads.operations + writes.operations, reads.bytes + writes.bytes);
+    (runner.report.latency, runner.report.commands, runner.report.bytes) = (latency, commands, bytes);
     // An interrupted session has let go of its controller: nothing can be read back.
     if job.verify && !runner.report.interrupted {
         // The load's figures are worth telling even if the device has gone since.
@@ -191,27 +122,38 @@ pub(crate) fn run(
 impl<'a> Runner<'a> {
     fn new(session: &'a mut Session, job: Job) -> Result<Self, Error> {
         check(session, &job)?;
-        let chunks = job.range / u64::from(job.bytes);
+        let longest = job.sizes.longest();
+        let chunks = job.range / u64::from(longest);
         let region = session.data_region();
-        let depth = usize::try_from(job.depth).expect("32 bits fit");
+        let depth = usize::try_from(job.depth * job.jobs).expect("32 bits fit");
+        let limit = session.identity()?.transfer_bytes_max;
+        let limit = limit - limit % job.namespace.block_bytes;
         let queues = session.identity()?.queues.max(1);
         let mut rng = Rng::from_seed(job.seed);
         // Without --verify, commands write noise, so that nothing on the way can compress it.
         for slot in 0..depth {
-            let address = region.base + slot as u64 * u64::from(job.bytes);
-            session.put(Data { address, length: job.bytes }, |bytes| rng.fill(bytes));
+            let address = region.base + slot as u64 * u64::from(longest);
+            session.put(Data { address, length: longest }, |bytes| rng.fill(bytes));
         }
+        let cursor = |job| Cursor {
+            rng: if job == 0 { rng.clone() } else { Rng::from_seed(rng.clone().next_u64() ^ job) },
+            next: 0,
+        };
+        let cursors = (0..u64::from(job.jobs)).map(cursor).collect();
         let noted = if job.verify { usize::try_from(chunks).expect("checked above") } else { 0 };
         Ok(Self {
             session,
             job,
+            longest,
+            limit,
+            backlog: VecDeque::new(),
+            commands: 0,
             chunks,
             queues,
             slots: vec![None; depth],
             free: (0..depth).rev().collect(),
             base: region.base,
-            rng,
-            next: 0,
+            cursors,
             arrivals: None,
             notes: vec![0; noted],
             busy: vec![false; noted],
@@ -220,6 +162,7 @@ impl<'a> Runner<'a> {
                 latency: Distribution::new(),
                 commands: 0,
                 bytes: 0,
+                kinds: Default::default(),
                 elapsed: Nanos::ZERO,
                 errors: 0,
                 first_error: None,
@@ -237,7 +180,7 @@ impl<'a> Runner<'a> {
         &mut self,
         start: Instant,
         end: Instant,
-        progress: &mut impl FnMut(Nanos, u64),
+        progress: &mut impl FnMut(Nanos, &[Sums; 2]),
     ) -> Result<(), Error> {
         let mut told = start;
         loop {
@@ -246,7 +189,7 @@ impl<'a> Runner<'a> {
                 break;
             }
             if now - told > Nanos::from_millis(100) {
-                progress(now - start, self.report.commands);
+                progress(now - start, &self.report.kinds);
                 told = now;
             }
             let wanted = self.fill(now)?;
@@ -262,20 +205,25 @@ impl<'a> Runner<'a> {
         self.slots.len() - self.free.len()
     }
 
-    fn data(&self, slot: usize) -> Data {
-        Data { address: self.base + slot as u64 * u64::from(self.job.bytes), length: self.job.bytes }
+    fn data(&self, slot: usize, length: u32) -> Data {
+        Data { address: self.base + slot as u64 * u64::from(self.longest), length }
     }
 
     /// Where the protection information of a slot's data is, behind all slots' data.
-    fn metadata(&self, slot: usize) -> Data {
-        let length = self.job.protected.bytes(self.blocks());
-        let data = self.slots.len() as u64 * u64::from(self.job.bytes);
-        Data { address: self.base + data + slot as u64 * u64::from(length), length }
+    fn metadata(&self, slot: usize, length: u32) -> Data {
+        let room = self.job.protected.bytes(self.blocks(self.longest));
+        let data = self.slots.len() as u64 * u64::from(self.longest);
+        let address = self.base + data + slot as u64 * u64::from(room);
+        Data { address, length: self.job.protected.bytes(self.blocks(length)) }
     }
 
-    /// The blocks of a command.
-    const fn blocks(&self) -> u32 {
-        self.job.bytes / self.job.namespace.block_bytes
+    const fn blocks(&self, bytes: u32) -> u32 {
+        bytes / self.job.namespace.block_bytes
+    }
+
+    /// The chunk of a verified load that begins at `offset`: its operations have one length.
+    fn chunk(&self, offset: u64) -> u64 {
+        offset / u64::from(self.longest)
     }
 
     /// Begins the commands that are due by `now`, as far as there is room. Returns when the next
@@ -286,34 +234,41 @@ impl<'a> Runner<'a> {
             if intended.is_some_and(|at| at > now) {
                 return Ok(intended);
             }
-            let Some(chunk) = self.pick() else { return Ok(None) };
+            let cursor = slot / usize::try_from(self.job.depth).expect("32 bits fit");
+            let Some(place) = self.pick(cursor) else { return Ok(None) };
             let write = match self.job.workload {
                 Workload::Read | Workload::RandRead => false,
                 Workload::Write | Workload::RandWrite => true,
-                Workload::Rw | Workload::RandRw => self.rng.below(100) >= u64::from(self.job.reads),
+                Workload::Rw | Workload::RandRw => {
+                    self.cursors[cursor].rng.below(100) >= u64::from(self.job.reads)
+                }
             };
             self.free.pop();
             if let Some(arrivals) = &mut self.arrivals {
                 arrivals.begun += 1;
             }
-            self.submit(slot, chunk, (write, intended))?;
+            self.begin(now, slot, place, (write, intended))?;
         }
         Ok(None)
     }
 
-    /// The next chunk to work on; none while the first [`PICKS_MAX`] that come up are all busy.
-    fn pick(&mut self) -> Option<u64> {
+    /// Where a job works next, and on how many bytes; none while the first [`PICKS_MAX`] places
+    /// that come up are all busy.
+    fn pick(&mut self, cursor: usize) -> Option<(u64, u32)> {
         for _ in 0..PICKS_MAX {
-            let chunk = match self.job.workload {
+            let (range, cursor) = (self.job.range, &mut self.cursors[cursor]);
+            let length = self.job.sizes.draw(&mut cursor.rng);
+            let bytes = u64::from(length);
+            let offset = match self.job.workload {
                 Workload::Read | Workload::Write | Workload::Rw => {
-                    let chunk = self.next;
-                    self.next = (self.next + 1) % self.chunks;
-                    chunk
+                    let offset = if cursor.next + bytes > range { 0 } else { cursor.next };
+                    cursor.next = offset + bytes;
+                    offset
                 }
-                _ => self.rng.below(self.chunks),
+                _ => cursor.rng.below(range / bytes) * bytes,
             };
-            if !self.is_busy(chunk) {
-                return Some(chunk);
+            if !self.is_busy(self.chunk(offset)) {
+                return Some((offset, length));
             }
         }
         None
@@ -323,15 +278,16 @@ impl<'a> Runner<'a> {
         self.busy.get(index(chunk)).copied().unwrap_or(false)
     }
 
-    fn submit(
+    /// Begins an operation in a free slot.
+    fn begin(
         &mut self,
+        now: Instant,
         slot: usize,
-        chunk: u64,
+        (offset, length): (u64, u32),
         (write, intended): (bool, Option<Instant>),
     ) -> Result<(), Error> {
-        let data = self.data(slot);
-        let (id, blocks) = (self.job.namespace.id, self.blocks());
-        let lba = chunk * u64::from(blocks);
+        let (data, chunk) = (self.data(slot, length), self.chunk(offset));
+        let lba = offset / u64::from(self.job.namespace.block_bytes);
         let writes = write.then(|| {
             // A note of 0 means that nothing was written.
             self.generation = self.generation.wrapping_add(1).max(1);
@@ -341,20 +297,55 @@ impl<'a> Runner<'a> {
             let seed = self.job.seed;
             self.session.put(data, |bytes| mark(bytes, seed, chunk, generation));
         }
-        let metadata = self.metadata(slot);
         if write {
+            let metadata = self.metadata(slot, length);
             self.job.protected.generate(self.session, lba, data, metadata);
         }
         if let Some(busy) = self.busy.get_mut(index(chunk)) {
             *busy = true;
         }
-        self.slots[slot] = Some(Under { chunk, writes, intended });
-        let (queue, cookie) = (self.queue(slot), slot as u64);
-        let (command, submission) = match write {
-            true => ("a write", Submission::on_blocks(IoOpcode::Write, queue, id, lba, blocks, data, cookie)),
-            false => ("a read", Submission::on_blocks(IoOpcode::Read, queue, id, lba, blocks, data, cookie)),
-        };
-        self.session.submit(command, self.job.protected.submission(submission, metadata.address))
+        self.slots[slot] = Some(Under {
+            offset,
+            length,
+            submitted: 0,
+            outstanding: 0,
+            begun: now,
+            has_failed: false,
+            writes,
+            intended,
+        });
+        self.backlog.push_back(slot);
+        self.advance()
+    }
+
+    /// Submits commands of operations that have some left, as far as there is room.
+    fn advance(&mut self) -> Result<(), Error> {
+        while self.commands < self.job.commands
+            && let Some(slot) = self.backlog.front().copied()
+        {
+            let Some(under) = self.slots[slot].filter(|under| under.submitted < under.length) else {
+                self.backlog.pop_front();
+                continue;
+            };
+            let at = under.submitted;
+            let length = (under.length - at).min(self.limit);
+            let lba = (under.offset + u64::from(at)) / u64::from(self.job.namespace.block_bytes);
+            let place = Data { address: self.data(slot, 0).address + u64::from(at), length };
+            let ahead = self.job.protected.bytes(self.blocks(at));
+            let metadata = self.metadata(slot, 0).address + u64::from(ahead);
+            let (queue, cookie) = (self.queue(slot), slot as u64);
+            let (command, opcode) = match under.writes {
+                Some(_) => ("a write", IoOpcode::Write),
+                None => ("a read", IoOpcode::Read),
+            };
+            let (id, blocks) = (self.job.namespace.id, self.blocks(length));
+            let submission = Submission::on_blocks(opcode, queue, id, lba, blocks, place, cookie);
+            self.session.submit(command, self.job.protected.submission(submission, metadata))?;
+            self.commands += 1;
+            self.slots[slot] =
+                Some(Under { submitted: at + length, outstanding: under.outstanding + 1, ..under });
+        }
+        Ok(())
     }
 
     /// The I/O queue of a slot's commands: slots take turns on the queues.
@@ -371,30 +362,45 @@ impl<'a> Runner<'a> {
             self.on_completed(now, &ended);
             completed = self.session.poll_completed()?;
         }
-        Ok(())
+        self.advance()
     }
 
     /// Records a command that was seen to end at `now`: its latency is the time that the
     /// load waited.
     fn on_completed(&mut self, now: Instant, ended: &Completed) {
         let slot = usize::try_from(ended.cookie).expect("slots are few");
-        let Some(Under { chunk, writes, intended }) = self.slots[slot].take() else { return };
+        let Some(mut under) = self.slots[slot] else { return };
+        self.commands -= 1;
+        under.outstanding -= 1;
+        if !ended.status.is_success() {
+            under.has_failed = true;
+            self.report.first_error.get_or_insert_with(|| ended.status.to_string());
+        }
+        if under.outstanding > 0 || under.submitted < under.length && !under.has_failed {
+            self.slots[slot] = Some(under);
+            return;
+        }
+        self.slots[slot] = None;
+        let Under { offset, length, writes, intended, begun, has_failed, .. } = under;
+        let chunk = self.chunk(offset);
         self.free.push(slot);
         if let Some(busy) = self.busy.get_mut(index(chunk)) {
             *busy = false;
         }
-        if !ended.status.is_success() {
+        if has_failed {
             self.report.errors += 1;
-            self.report.first_error.get_or_insert_with(|| ended.status.to_string());
             // The write may have taken effect or not: nothing may be said of the chunk any more.
             if writes.is_some() {
                 self.note(chunk, 0);
             }
             return;
         }
-        self.report.commands += 1;
-        self.report.bytes += u64::from(self.job.bytes);
-        self.report.latency.record(now - intended.unwrap_or(ended.submitted));
+        let sums = &mut self.report.kinds[usize::from(writes.is_some())];
+        sums.operations += 1;
+        sums.bytes += u64::from(length);
+        // An operation of one command has begun when the command was submitted.
+        let begun = if length <= self.limit { ended.submitted } else { begun };
+        sums.latency.record(now - intended.unwrap_or(begun));
         match writes {
             Some(generation) => self.note(chunk, generation),
             None => self.compare(slot, chunk),
@@ -412,14 +418,15 @@ impl<'a> Runner<'a> {
             return;
         };
         self.report.compared += 1;
-        let data = self.data(slot);
+        let data = self.data(slot, self.longest);
         let bytes = self.session.bytes(data);
         if let Some(at) = first_difference(bytes, self.job.seed, chunk, generation) {
-            let offset = chunk * u64::from(self.job.bytes) + at as u64;
+            let offset = chunk * u64::from(self.longest) + at as u64;
             self.report.corrupt.push(format!("byte {offset} of namespace {}", self.job.namespace.id.0));
             return;
         }
-        let (lba, metadata) = (chunk * u64::from(self.blocks()), self.metadata(slot));
+        let lba = chunk * u64::from(self.blocks(self.longest));
+        let metadata = self.metadata(slot, self.longest);
         if let Err(Mismatch { block, what }) = self.job.protected.check(self.session, lba, data, metadata) {
             let (lba, id) = (lba + u64::from(block), self.job.namespace.id.0);
             self.report.corrupt.push(format!("block {lba} of namespace {id}, where {what}"));
@@ -427,9 +434,8 @@ impl<'a> Runner<'a> {
     }
 
     /// Reads every chunk that was written once more, and compares it with what was written.
-    fn read_back(&mut self, progress: &mut impl FnMut(Nanos, u64)) -> Result<(), Error> {
-        let (latency, commands, bytes) =
-            (self.report.latency.clone(), self.report.commands, self.report.bytes);
+    fn read_back(&mut self, progress: &mut impl FnMut(Nanos, &[Sums; 2])) -> Result<(), Error> {
+        let kinds = self.report.kinds.clone();
         let written: Vec<u64> = (0..self.chunks).filter(|chunk| self.notes[index(*chunk)] != 0).collect();
         let mut written = written.into_iter();
         let mut left = true;
@@ -438,7 +444,9 @@ impl<'a> Runner<'a> {
                 match written.next() {
                     Some(chunk) => {
                         self.free.pop();
-                        self.submit(slot, chunk, (false, None))?;
+                        let (now, place) =
+                            (self.session.now(), (chunk * u64::from(self.longest), self.longest));
+                        self.begin(now, slot, place, (false, None))?;
                     }
                     None => left = false,
                 }
@@ -446,10 +454,10 @@ impl<'a> Runner<'a> {
             if self.under_way() > 0 {
                 self.reap(None)?;
             }
-            progress(self.job.runtime, commands);
+            progress(self.job.runtime, &kinds);
         }
         // The figures are those of the load, not of its verification.
-        (self.report.latency, self.report.commands, self.report.bytes) = (latency, commands, bytes);
+        self.report.kinds = kinds;
         Ok(())
     }
 }
@@ -461,10 +469,18 @@ fn index(chunk: u64) -> usize {
 fn check(session: &Session, job: &Job) -> Result<(), Error> {
     let limit = session.identity()?.transfer_bytes_max;
     let block = job.namespace.block_bytes;
-    let bytes = u64::from(job.bytes);
-    if job.bytes == 0 || !job.bytes.is_multiple_of(block) || job.bytes > limit {
-        let expected = format!("a multiple of the block size {block}, {limit} at most");
-        return Err(Error::Range { what: "--bs", value: bytes, expected });
+    let bytes = u64::from(job.sizes.longest());
+    if let Some(wrong) = job.sizes.each().find(|bytes| *bytes == 0 || !bytes.is_multiple_of(block)) {
+        let expected = format!("a multiple of the block size {block}");
+        return Err(Error::Range { what: "--bs", value: wrong.into(), expected });
+    }
+    if limit < block {
+        let expected = format!("at least the block size {block}");
+        return Err(Error::Range {
+            what: "the controller's largest transfer",
+            value: limit.into(),
+            expected,
+        });
     }
     let size = job.namespace.blocks * u64::from(block);
     if job.range < bytes || job.range > size {
@@ -476,56 +492,4 @@ fn check(session: &Session, job: &Job) -> Result<(), Error> {
         return Err(Error::Range { what: "--size", value: job.range, expected });
     }
     Ok(())
-}
-
-fn pattern(seed: u64, chunk: u64, generation: u32) -> Rng {
-    Rng::from_seed(seed ^ chunk.rotate_left(24) ^ (u64::from(generation) << 40))
-}
-
-/// Fills `bytes` with a pattern that only this write of this chunk has.
-fn mark(bytes: &mut [u8], seed: u64, chunk: u64, generation: u32) {
-    pattern(seed, chunk, generation).fill(bytes);
-}
-
-fn first_difference(bytes: &[u8], seed: u64, chunk: u64, generation: u32) -> Option<usize> {
-    let mut rng = pattern(seed, chunk, generation);
-    for (word, at) in bytes.chunks(8).zip((0..).step_by(8)) {
-        if word != &rng.next_u64().to_le_bytes()[..word.len()] {
-            return Some(at);
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mark_is_of_one_write_of_one_chunk() {
-        let mut bytes = [0; 4096];
-        mark(&mut bytes, 1, 2, 3);
-        assert_eq!(first_difference(&bytes, 1, 2, 3), None);
-        for (seed, chunk, generation) in [(2, 2, 3), (1, 3, 3), (1, 2, 4)] {
-            assert_eq!(first_difference(&bytes, seed, chunk, generation), Some(0));
-        }
-        bytes[4095] ^= 1;
-        assert_eq!(first_difference(&bytes, 1, 2, 3), Some(4088));
-    }
-
-    #[test]
-    fn commands_arrive_evenly() {
-        let start = Instant::ZERO + Nanos::from_secs(5);
-        let mut arrivals = Arrivals { start, rate: 4, begun: 0 };
-        assert_eq!(arrivals.next(), start);
-        arrivals.begun = 6;
-        assert_eq!(arrivals.next(), start + Nanos::from_millis(1500));
-        assert_eq!(arrivals.late(start + Nanos::from_secs(2)), 2);
-        assert_eq!(arrivals.late(start), 0);
-    }
-
-    #[test]
-    fn rates_are_a_second() {
-        assert!((rate(500, Nanos::from_millis(500)) - 1_000.0).abs() < 1e-9);
-    }
 }
