@@ -50,6 +50,40 @@ fn an_interrupted_load_is_not_called_verified() {
 }
 
 #[test]
+fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("disk.img");
+    let far = Export::start(&["--namespace", &format!("{},size=16MiB", path.display())]);
+    // An input that never ends.
+    let mut command = Command::new(FARLANE);
+    command.args(["write", &far.url(), "--offset", "4096", "--json"]);
+    let mut write =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut input = write.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &[7; 1 << 20]).unwrap();
+    wait_until("writes", || std::fs::metadata(&path).is_ok_and(|file| file.blocks() >= 2048));
+    std::thread::sleep(Duration::from_millis(300));
+    signal(write.id(), "INT");
+    let output = write.wait_with_output().unwrap();
+    drop(input);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &report["interrupted"]), (Some(130), &true.into()), "{report}");
+    assert_eq!((&report["bytes"], &report["sha256"]), (&(1 << 20).into(), &Value::Null), "{report}");
+    // An output that nobody takes.
+    let pipe = directory.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let read = Running::start(&["read", &far.url(), "--output", pipe.to_str().unwrap()]);
+    let _reader = std::fs::File::open(&pipe).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    read.signal("INT");
+    let output = read.output(LONGEST);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("bytes read in") && said.contains("interrupted: --offset "), "{said}");
+    assert_serves(&far.url());
+}
+
+#[test]
 fn a_load_that_ends_by_itself_was_not_interrupted() {
     let far = Export::start(&["--ram", "1MiB"]);
     let report = json(&["bench", &far.url(), "--runtime", "100ms", "--json"]);

@@ -29,7 +29,18 @@ struct Json {
     bytes: u64,
     elapsed_s: f64,
     mib_s: f64,
-    sha256: String,
+    /// The digest of these bytes; none of a write that was interrupted.
+    sha256: Option<String>,
+    /// Whether the user ended the copy early.
+    interrupted: bool,
+}
+
+/// What was copied.
+struct Copied {
+    bytes: u64,
+    sha256: Option<String>,
+    /// Where the next copy has to go on, if the user ended this one early.
+    goes_on_at: Option<u64>,
 }
 
 /// How long to wait for commands alone while an input or output is blocked.
@@ -46,6 +57,8 @@ pub(crate) struct Copy<'a> {
     chunk: u32,
     depth: usize,
     sha256: Sha256,
+    /// Bytes from the start of the part that were copied without a gap.
+    done: u64,
     /// Whether to show a person how far the copy is.
     show: bool,
     bar: ProgressBar,
@@ -54,6 +67,8 @@ pub(crate) struct Copy<'a> {
 /// A command under way.
 struct Under {
     slot: usize,
+    /// Where it begins in the part, in bytes.
+    position: u64,
     /// Bytes of the command's data that are wanted: the last block may be needed in part.
     wanted: usize,
     done: bool,
@@ -79,11 +94,17 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
         Err(Error::File { error, .. }) if to_stdout && error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(());
         }
+        Err(Error::Interrupted) => {
+            let (bytes, goes_on_at) = (copy.done, Some(args.extent.offset + copy.done));
+            let copied = Copied { bytes, sha256: Some(copy.finish()), goes_on_at };
+            report("read", session, started, &copied, args.output.json, to_stdout)?;
+            return Err(Error::Interrupted);
+        }
         copied => copied?,
     }
-    let sha256 = copy.finish();
+    let copied = Copied { bytes: length, sha256: Some(copy.finish()), goes_on_at: None };
     // When standard output carries the data, the report goes elsewhere.
-    report("read", session, started, length, &sha256, args.output.json, to_stdout)
+    report("read", session, started, &copied, args.output.json, to_stdout)
 }
 
 pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
@@ -101,9 +122,19 @@ pub(crate) fn write(args: &WriteArgs) -> Result<(), Error> {
     // Asking for one byte more than there is room for tells whether the input is too long.
     let most = length.unwrap_or(copy.room() + 1);
     let input = Ahead::start(input, usize::try_from(copy.chunk).expect("32 bits fit"), most);
-    let written = copy.write(length, &args.input, input)?;
-    let sha256 = copy.finish();
-    report("written", session, started, written, &sha256, args.output.json, false)
+    let written = match copy.write(length, &args.input, input) {
+        Err(Error::Interrupted) => {
+            // What was digested may be more than what was written.
+            let copied =
+                Copied { bytes: copy.done, sha256: None, goes_on_at: Some(args.extent.offset + copy.done) };
+            copy.finish();
+            report("written", session, started, &copied, args.output.json, false)?;
+            return Err(Error::Interrupted);
+        }
+        written => written?,
+    };
+    let copied = Copied { bytes: written, sha256: Some(copy.finish()), goes_on_at: None };
+    report("written", session, started, &copied, args.output.json, false)
 }
 
 /// Opens what is to be written. Its length is known only for a regular file.
@@ -137,24 +168,29 @@ fn report(
     verb: &str,
     session: Session,
     started: engine::Instant,
-    bytes: u64,
-    sha256: &str,
+    copied: &Copied,
     json: bool,
     to_stderr: bool,
 ) -> Result<(), Error> {
     let elapsed = session.now() - started;
     session.close()?;
-    let mib_s = rate(bytes, elapsed) / f64::from(1 << 20);
+    let Copied { bytes, sha256, goes_on_at } = copied;
+    let mib_s = rate(*bytes, elapsed) / f64::from(1 << 20);
     let text = match json {
         true => {
             let elapsed_s = Duration::from(elapsed).as_secs_f64();
-            let object = Json { bytes, elapsed_s, mib_s, sha256: sha256.to_owned() };
+            let (sha256, interrupted) = (sha256.clone(), goes_on_at.is_some());
+            let object = Json { bytes: *bytes, elapsed_s, mib_s, sha256, interrupted };
             if !to_stderr {
                 return print_json(&object);
             }
             json_line(&object)?
         }
-        false => format!("{bytes} bytes {verb} in {elapsed}, {mib_s:.1} MiB/s\nsha256 {sha256}"),
+        false => {
+            let sha256 = sha256.as_ref().map(|digest| format!("\nsha256 {digest}")).unwrap_or_default();
+            let rest = goes_on_at.map(|at| format!("\ninterrupted: --offset {at} goes on behind them"));
+            format!("{bytes} bytes {verb} in {elapsed}, {mib_s:.1} MiB/s{sha256}{}", rest.unwrap_or_default())
+        }
     };
     match to_stderr {
         true => telling::show(text + "\n"),
@@ -198,6 +234,7 @@ impl<'a> Copy<'a> {
             chunk,
             depth,
             sha256: Sha256::new(),
+            done: 0,
             show,
             bar,
         })
@@ -275,7 +312,7 @@ impl<'a> Copy<'a> {
                 let bytes =
                     u32::try_from((length - position).min(u64::from(self.chunk))).unwrap_or(self.chunk);
                 self.submit(slot, position, bytes, false)?;
-                under.push_back(Under { slot, wanted: bytes as usize, done: false });
+                under.push_back(Under { slot, position, wanted: bytes as usize, done: false });
                 position += u64::from(bytes);
             }
             let blocked = !sink.has_room().map_err(error)?;
@@ -288,6 +325,7 @@ impl<'a> Copy<'a> {
                 let bytes = &self.session.bytes(data)[..first.wanted];
                 self.sha256.update(bytes);
                 sink.put(bytes).map_err(error)?;
+                self.done += first.wanted as u64;
                 self.bar.inc(first.wanted as u64);
                 free.push(first.slot);
             }
@@ -361,6 +399,8 @@ impl<'a> Copy<'a> {
                 }
                 !ended.done
             });
+            // What is under way is in its order.
+            self.done = under.front().map_or(position, |first| first.position);
         }
         self.session.execute("a flush", Submission::flush(QueueId(1), self.namespace.id, 0))?;
         match length {
@@ -390,7 +430,7 @@ impl<'a> Copy<'a> {
             self.complete_block(slot, position, length)?;
         }
         self.submit(slot, position, length, true)?;
-        under.push_back(Under { slot, wanted: bytes.len(), done: false });
+        under.push_back(Under { slot, position, wanted: bytes.len(), done: false });
         Ok(())
     }
 
