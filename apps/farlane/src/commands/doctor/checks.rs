@@ -38,7 +38,7 @@ pub(super) fn of(machine: &Machine, purpose: Purpose) -> Vec<Finding> {
         Purpose::Record => vec![packets(machine), datagrams(machine)],
         Purpose::Time => vec![hardware_clocks(machine), synchronised(machine)],
         Purpose::Emulate => vec![tun(machine), network_rights(machine)],
-        Purpose::Initiator => vec![initiator(machine)],
+        Purpose::Initiator => vec![initiator(machine), block_driver(machine)],
         Purpose::Rdma => vec![rdma(machine)],
     }
 }
@@ -390,6 +390,20 @@ fn initiator(machine: &Machine) -> Finding {
             "NVMe/TCP initiator",
             "this kernel has none",
             "install a kernel with CONFIG_NVME_TCP, such as a distribution's",
+        ),
+    }
+}
+
+/// What `farlane connect` makes block devices by, unless it takes the initiator.
+fn block_driver(machine: &Machine) -> Finding {
+    let name = "user-space block driver";
+    match machine.has("/dev/ublk-control") {
+        true => Finding::ok(name, "/dev/ublk-control"),
+        false if is_built(machine, "ublk-drv") => Finding::weak(name, "not loaded", "modprobe ublk_drv"),
+        false => Finding::weak(
+            name,
+            "this kernel has none: farlane connect takes the NVMe/TCP initiator",
+            "use Linux 6.5 or newer with CONFIG_BLK_DEV_UBLK, such as a distribution's",
         ),
     }
 }
