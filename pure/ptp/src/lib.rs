@@ -1,0 +1,238 @@
+//! How well this machine's clock follows the network's: management messages of the Precision Time
+//! Protocol (IEEE 1588-2008, clause 15).
+//!
+//! Whoever runs PTP on a machine answers them at a local socket; `ptp4l` does, at
+//! `/var/run/ptp4l`. Farlane asks one question: [`question`] makes it, [`Status::parse`] reads the
+//! answer.
+//!
+//! ```
+//! use farlane_ptp::{Status, question};
+//!
+//! let asked = question(7);
+//! assert_eq!(asked.len(), 54);
+//! // A question is no answer.
+//! assert!(Status::parse(&asked, 7).is_err());
+//! ```
+//!
+//! # What a peer may do
+//! Send any bytes. They are parsed once, and a length or a type that does not fit is an error.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+use core::fmt;
+
+use engine::Nanos;
+
+/// Bytes of a message's header (13.3), and of a management message up to its TLV (15.4.1).
+const HEADER: usize = 34;
+const BEFORE_TLV: usize = HEADER + 14;
+/// The type of management messages (table 19), and the version of the protocol.
+const MANAGEMENT: u8 = 0xd;
+const VERSION: u8 = 2;
+/// Actions (table 38).
+const GET: u8 = 0;
+const RESPONSE: u8 = 2;
+/// The type of TLV that has management data, and that of a refusal (table 34).
+const TLV_MANAGEMENT: u16 = 1;
+/// The question: linuxptp's TIME_STATUS_NP, which has the offset in nanoseconds and the
+/// grandmaster.
+const TIME_STATUS_NP: u16 = 0xc000;
+/// Bytes of its answer's data.
+const STATUS: usize = 50;
+/// Bytes of the question, which has no data.
+const QUESTION: usize = BEFORE_TLV + 6;
+
+/// A clock's identity (7.5.2.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockIdentity(pub [u8; 8]);
+
+impl fmt::Display for ClockIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g, h, i] = self.0;
+        write!(f, "{a:02x}{b:02x}{c:02x}.{d:02x}{e:02x}.{g:02x}{h:02x}{i:02x}")
+    }
+}
+
+/// How well a clock follows its grandmaster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// How far the clock is ahead of its master in nanoseconds, by the latest measurement
+    /// (master_offset).
+    pub offset_ns: i64,
+    /// Whether there is a grandmaster other than the clock itself (gmPresent).
+    pub follows: bool,
+    /// The grandmaster (gmIdentity).
+    pub grandmaster: ClockIdentity,
+}
+
+/// Why bytes are no such answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// There are this many bytes, and more are needed.
+    Short(usize),
+    /// The message is of this type and version, in one byte each.
+    Kind(u8, u8),
+    /// It answers this question, and not ours.
+    Sequence(u16),
+    /// It has this action or this TLV, and not an answer.
+    Refused(u16),
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short(length) => write!(f, "an answer of {length} bytes, expected {}", QUESTION + STATUS),
+            Self::Kind(kind, version) => {
+                write!(
+                    f,
+                    "a message of type {kind} and version {version}, expected {MANAGEMENT} and {VERSION}"
+                )
+            }
+            Self::Sequence(number) => write!(f, "the answer to question {number}, which is none of ours"),
+            Self::Refused(what) => write!(f, "no answer to TIME_STATUS_NP, but {what:#06x}"),
+        }
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// The question how well the clock follows, with this number.
+pub fn question(sequence: u16) -> [u8; QUESTION] {
+    let mut bytes = [0; QUESTION];
+    bytes[0] = MANAGEMENT;
+    bytes[1] = VERSION;
+    bytes[2..4].copy_from_slice(&u16::try_from(QUESTION).unwrap_or(0).to_be_bytes());
+    bytes[30..32].copy_from_slice(&sequence.to_be_bytes());
+    // controlField of management messages, and no interval (13.3.2.10, 13.3.2.11).
+    bytes[32..34].copy_from_slice(&[4, 0x7f]);
+    // Every port of every clock.
+    bytes[HEADER..HEADER + 10].fill(0xff);
+    bytes[46] = GET;
+    bytes[BEFORE_TLV..BEFORE_TLV + 2].copy_from_slice(&TLV_MANAGEMENT.to_be_bytes());
+    bytes[BEFORE_TLV + 2..BEFORE_TLV + 4].copy_from_slice(&2_u16.to_be_bytes());
+    bytes[BEFORE_TLV + 4..].copy_from_slice(&TIME_STATUS_NP.to_be_bytes());
+    bytes
+}
+
+impl Status {
+    /// Parses the answer to the question `sequence`.
+    ///
+    /// # Errors
+    /// When the bytes are another message, or too few.
+    pub fn parse(bytes: &[u8], sequence: u16) -> Result<Self, Malformed> {
+        let short = Malformed::Short(bytes.len());
+        let word = |at: usize| -> Result<u16, Malformed> {
+            let pair = bytes.get(at..at + 2).and_then(|pair| pair.try_into().ok());
+            pair.map(u16::from_be_bytes).ok_or(short)
+        };
+        let octet = |at: usize| bytes.get(at).copied().ok_or(short);
+        let (kind, version) = (octet(0)? & 0xf, octet(1)? & 0xf);
+        if (kind, version) != (MANAGEMENT, VERSION) {
+            return Err(Malformed::Kind(kind, version));
+        }
+        let answers = word(30)?;
+        if answers != sequence {
+            return Err(Malformed::Sequence(answers));
+        }
+        let (action, tlv) = (octet(46)? & 0xf, word(BEFORE_TLV)?);
+        if action != RESPONSE {
+            return Err(Malformed::Refused(action.into()));
+        }
+        let (length, id) = (word(BEFORE_TLV + 2)?, word(BEFORE_TLV + 4)?);
+        if tlv != TLV_MANAGEMENT || id != TIME_STATUS_NP {
+            return Err(Malformed::Refused(if tlv == TLV_MANAGEMENT { id } else { tlv }));
+        }
+        let data =
+            bytes.get(QUESTION..).filter(|data| data.len() >= STATUS && usize::from(length) >= 2 + STATUS);
+        let data: &[u8; STATUS] = data.and_then(<[u8]>::first_chunk).ok_or(short)?;
+        let (offset, rest) = data.split_first_chunk::<8>().ok_or(short)?;
+        let (present, grandmaster) = rest[30..].split_first_chunk::<4>().ok_or(short)?;
+        let grandmaster = grandmaster.first_chunk::<8>().copied().ok_or(short)?;
+        Ok(Self {
+            offset_ns: i64::from_be_bytes(*offset),
+            follows: i32::from_be_bytes(*present) != 0,
+            grandmaster: ClockIdentity(grandmaster),
+        })
+    }
+
+    /// How far the clock may be off, by its latest offset: the clock swings about its master, so
+    /// the next offset may be on the other side.
+    pub const fn swing(&self) -> Nanos {
+        Nanos::new(self.offset_ns.unsigned_abs().saturating_mul(2))
+    }
+}
+
+/// The fuzz target's entry: any bytes as an answer.
+///
+/// # Panics
+/// When an answer is taken for that to another question.
+pub fn fuzz(bytes: &[u8]) {
+    let Ok(status) = Status::parse(bytes, 0) else { return };
+    assert!(status.swing().get() >= status.offset_ns.unsigned_abs());
+    assert_eq!(Status::parse(bytes, 1), Err(Malformed::Sequence(0)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer with the layout of `time_status_np` in linuxptp's `tlv.h`: the offset first, then
+    /// 30 bytes of other figures, gmPresent and gmIdentity.
+    fn answer() -> [u8; QUESTION + STATUS] {
+        let mut bytes = [0; QUESTION + STATUS];
+        bytes[..QUESTION].copy_from_slice(&question(7));
+        bytes[2..4].copy_from_slice(&104_u16.to_be_bytes());
+        bytes[46] = RESPONSE;
+        bytes[BEFORE_TLV + 2..BEFORE_TLV + 4].copy_from_slice(&52_u16.to_be_bytes());
+        let data = &mut bytes[QUESTION..];
+        data[..8].copy_from_slice(&(-54_i64).to_be_bytes());
+        data[38..42].copy_from_slice(&1_i32.to_be_bytes());
+        data[42..50].copy_from_slice(&[0x00, 0x1b, 0x21, 0xff, 0xfe, 0x5a, 0x9c, 0x01]);
+        bytes
+    }
+
+    #[test]
+    fn an_answer_has_offset_and_grandmaster() {
+        let status = Status::parse(&answer(), 7).unwrap();
+        assert_eq!((status.offset_ns, status.follows, status.swing().get()), (-54, true, 108));
+        assert_eq!(std::string::ToString::to_string(&status.grandmaster), "001b21.fffe.5a9c01");
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let whole = answer();
+        for length in 0..whole.len() {
+            assert_eq!(Status::parse(&whole[..length], 7), Err(Malformed::Short(length)), "{length}");
+        }
+        assert_eq!(Status::parse(&whole, 8), Err(Malformed::Sequence(7)));
+        for (place, value, expected) in [
+            (0, 0xb, Malformed::Kind(0xb, 2)),
+            (1, 1, Malformed::Kind(0xd, 1)),
+            (46, 3, Malformed::Refused(3)),
+            (49, 2, Malformed::Refused(2)),
+            (53, 1, Malformed::Refused(0xc001)),
+            (51, 51, Malformed::Short(104)),
+        ] {
+            let mut changed = whole;
+            changed[place] = value;
+            assert_eq!(Status::parse(&changed, 7), Err(expected), "{place}");
+        }
+    }
+
+    #[test]
+    fn any_bytes_may_come() {
+        let mut rng = engine::Rng::from_seed(1);
+        for _ in 0..10_000 {
+            let mut bytes = answer();
+            bytes[30..32].fill(0);
+            let place = usize::try_from(rng.below(104)).unwrap();
+            bytes[place] = rng.below(256).try_into().unwrap();
+            fuzz(&bytes[..usize::try_from(rng.below(105)).unwrap()]);
+            fuzz(&bytes);
+        }
+    }
+}
