@@ -1,4 +1,4 @@
-//! The fuzz target's entry: an endpoint that is sent anything.
+//! The fuzz targets' entries: an endpoint that is sent anything, and frames of several paths.
 
 use alloc::vec::Vec;
 
@@ -52,4 +52,25 @@ pub fn datagrams(data: &[u8]) {
         }
     }
     assert!(room.len() <= 9000.max(MEETING_BYTES));
+}
+
+/// Merges frames of two paths that come when `data` says, with the numbers that `data` says.
+///
+/// # Panics
+/// When a tag is emitted as something else than what was parsed, a frame passes twice in a row, or
+/// frames are not counted.
+pub fn redundancy(data: &[u8]) {
+    let (mut merge, mut now, mut count) = (crate::redundancy::Merge::new(2), Instant::ZERO, 0);
+    for step in data.chunks_exact(8) {
+        let Some((tag, rest)) = crate::redundancy::Tag::parse(step) else { return };
+        let again = tag.emit();
+        assert_eq!(crate::redundancy::Tag::parse(&again), Some((tag, &[][..])));
+        now = now + Nanos::from_millis(u64::from(rest[0]) * 8);
+        let path = usize::from(rest[1] % 3);
+        if merge.accept(now, path, tag.sequence) {
+            count += 1;
+            assert!(!merge.accept(now, path, tag.sequence), "a frame has passed twice");
+        }
+    }
+    assert_eq!(merge.counters().passed, count);
 }

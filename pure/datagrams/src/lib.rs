@@ -2,6 +2,7 @@
 //!
 //! An [`Endpoint`] has the connections over one socket or interface; a [`Connection`] is one end of
 //! one of them. `docs/datagrams.md` has the format, the timers and the answer to each fault.
+//! [`redundancy`] is for frames that are sent over several paths at once.
 //!
 //! # The run loop
 //!
@@ -57,6 +58,7 @@ mod mtu;
 mod outgoing;
 mod packet;
 mod recovery;
+pub mod redundancy;
 #[cfg(test)]
 mod tests;
 
