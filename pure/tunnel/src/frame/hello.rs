@@ -34,8 +34,9 @@ const OPTION_REGISTERS: u16 = 10;
 const OPTION_STRANDS: u16 = 11;
 const OPTION_MEMBER: u16 = MANDATORY | 12;
 const OPTION_DIGESTS: u16 = MANDATORY | 13;
+const OPTION_TIME: u16 = 14;
 /// The highest number of a known option.
-const OPTIONS_KNOWN: u16 = 13;
+const OPTIONS_KNOWN: u16 = 14;
 
 /// An end of the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +198,20 @@ pub struct Hello<'a> {
     pub member: Option<Member>,
     /// Whether all frames after the handshake have digests.
     pub digests: bool,
+    /// The network's time by the sender's clock, if somebody synchronises the sender's machine.
+    pub time: Option<NetworkTime>,
+}
+
+/// The time of a network by the clock of an end. With that of the other end, the offset of the two
+/// clocks is known without an exchange, however uneven the two ways are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetworkTime {
+    /// Nanoseconds to add to the end's clock to get the time of the network (TAI).
+    pub ahead_ns: i64,
+    /// The time is right to within this, at most 4 s.
+    pub error: Nanos,
+    /// The clock that gives the time: ends with different ones are not compared.
+    pub grandmaster: [u8; 8],
 }
 
 /// Names a further strand of a link.
@@ -274,6 +289,7 @@ impl<'a> Hello<'a> {
             strands: options.strands,
             member: options.member,
             digests: options.digests,
+            time: options.time,
         })
     }
 
@@ -324,6 +340,14 @@ impl<'a> Hello<'a> {
         if self.digests {
             put_option(writer, OPTION_DIGESTS, &[]);
         }
+        if let Some(time) = self.time {
+            let mut value = [0; 20];
+            value[..8].copy_from_slice(&time.ahead_ns.to_be_bytes());
+            let error = u32::try_from(time.error.get()).unwrap_or(u32::MAX);
+            value[8..12].copy_from_slice(&error.to_be_bytes());
+            value[12..].copy_from_slice(&time.grandmaster);
+            put_option(writer, OPTION_TIME, &value);
+        }
     }
 
     /// Identity of the sender, with texts of its own.
@@ -363,6 +387,7 @@ struct Options<'a> {
     strands: u16,
     member: Option<Member>,
     digests: bool,
+    time: Option<NetworkTime>,
 }
 
 impl<'a> Options<'a> {
@@ -425,8 +450,13 @@ impl<'a> Options<'a> {
                 self.member = Some(member);
             }
             OPTION_DIGESTS if length == 0 => self.digests = true,
+            OPTION_TIME if length == 20 => {
+                let ahead_ns = reader.u64()?.cast_signed();
+                let error = Nanos::new(reader.u32()?.into());
+                self.time = Some(NetworkTime { ahead_ns, error, grandmaster: reader.array()? });
+            }
             OPTION_LIMITS | OPTION_CREDITS | OPTION_STAMPS | OPTION_SECRET | OPTION_AHEAD | OPTION_TALLY
-            | OPTION_REGISTERS | OPTION_STRANDS | OPTION_MEMBER | OPTION_DIGESTS => {
+            | OPTION_REGISTERS | OPTION_STRANDS | OPTION_MEMBER | OPTION_DIGESTS | OPTION_TIME => {
                 return Err(wrong_length);
             }
             _ if option & MANDATORY != 0 => return Err(FrameError::UnknownMandatoryOption(option)),

@@ -19,7 +19,8 @@ pub(crate) use digest::{is_of, is_signed, seal, trailer};
 pub use error::FrameError;
 pub(crate) use hello::is_same;
 pub use hello::{
-    HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, Member, NAME_MAX, Outcome, Role, Secret, SessionId,
+    HELLO_BODY_MAX, Hello, Identity, InstanceId, Limits, Member, NAME_MAX, NetworkTime, Outcome, Role,
+    Secret, SessionId,
 };
 pub use pcie::switch::{Ahead, AheadKey};
 pub use registers::{REGISTERS_MAX, Register, RegisterSpace, Registers};

@@ -54,6 +54,7 @@ fn hello() -> Hello<'static> {
         strands: 4,
         member: Some(Member { session: SessionId(9), strand: 3 }),
         digests: true,
+        time: Some(NetworkTime { ahead_ns: -7, error: Nanos::new(900), grandmaster: [1; 8] }),
     }
 }
 

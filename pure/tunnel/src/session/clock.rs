@@ -2,7 +2,7 @@
 
 use engine::{Instant, Nanos};
 
-use crate::frame::Pong;
+use crate::frame::{NetworkTime, Pong};
 
 /// How many exchanges of Ping and Pong are remembered.
 const SAMPLES_MAX: usize = 16;
@@ -31,9 +31,22 @@ pub(super) struct Clock {
     samples: [Option<Sample>; SAMPLES_MAX],
     next: usize,
     round_trip: Option<Nanos>,
+    /// What both ends know by the time of their network.
+    by_network: Option<ClockAlignment>,
 }
 
 impl Clock {
+    /// The alignment of two ends of which both may know the time of their network.
+    pub(super) fn by(ours: Option<NetworkTime>, theirs: Option<NetworkTime>) -> Self {
+        let by_network = ours.zip(theirs).and_then(|(ours, theirs)| {
+            // Both ends show the same time when it is the same.
+            let offset_ns = ours.ahead_ns.checked_sub(theirs.ahead_ns)?;
+            let error = ours.error + theirs.error;
+            (ours.grandmaster == theirs.grandmaster).then_some(ClockAlignment { offset_ns, error })
+        });
+        Self { by_network, ..Self::default() }
+    }
+
     /// Handles a Pong that arrives at `now`. An impossible Pong, such as one that took longer than
     /// the exchange, is ignored.
     pub(super) fn on_pong(&mut self, now: Instant, pong: &Pong) {
@@ -63,7 +76,13 @@ impl Clock {
             let drift = (now - sample.taken_at) * DRIFT_PPM / 1_000_000;
             ClockAlignment { error: sample.alignment.error + drift, ..sample.alignment }
         });
-        aged.min_by_key(|alignment| alignment.error)
+        let exchanged = aged.min_by_key(|alignment| alignment.error);
+        // A clock that contradicts an exchange is not what its owner takes it for.
+        let agrees = |one: ClockAlignment, other: ClockAlignment| {
+            one.offset_ns.abs_diff(other.offset_ns) <= (one.error + other.error).get()
+        };
+        let by_network = self.by_network.filter(|ours| exchanged.is_none_or(|other| agrees(*ours, other)));
+        by_network.into_iter().chain(exchanged).min_by_key(|alignment| alignment.error)
     }
 
     /// Time that the latest exchange spent in the network.
@@ -94,6 +113,33 @@ mod tests {
             let found = clock.alignment(at(10 + out + dwell + back)).unwrap();
             assert!(found.offset_ns.abs_diff(1_000) <= found.error.get(), "{found:?}");
             assert_eq!(found.error.get(), (out + back).div_ceil(2) + 1);
+        }
+    }
+
+    #[test]
+    fn the_time_of_the_network_counts_where_it_is_better_and_not_disproved() {
+        let time = |ahead_ns, error, grandmaster| {
+            Some(NetworkTime { ahead_ns, error: Nanos::new(error), grandmaster: [grandmaster; 8] })
+        };
+        // The peer's clock is 1,000 ahead, so less is missing to the time of the network. The way
+        // there takes 900 of 1,000: the exchange alone is off by 400.
+        let exchange = |clock: &mut Clock| {
+            let pong = Pong { ping_sent_at: at(10), ping_received_at: at(1_910), sent_at: at(1_910) };
+            clock.on_pong(at(1_010), &pong);
+            clock.alignment(at(1_010)).unwrap()
+        };
+        let mut clock = Clock::by(time(5_000, 20, 1), time(4_000, 30, 1));
+        assert_eq!(clock.alignment(at(10)), Some(ClockAlignment { offset_ns: 1_000, error: Nanos::new(50) }));
+        assert_eq!(exchange(&mut clock), ClockAlignment { offset_ns: 1_000, error: Nanos::new(50) });
+        for (ours, theirs) in [
+            (time(5_000, 20, 1), time(4_000, 30, 2)),
+            (time(5_000, 20, 1), None),
+            (time(5_000, 900, 1), time(4_000, 900, 1)),
+            (time(9_000, 20, 1), time(4_000, 30, 1)),
+            (time(i64::MAX, 20, 1), time(-1, 30, 1)),
+        ] {
+            let found = exchange(&mut Clock::by(ours, theirs));
+            assert_eq!(found, ClockAlignment { offset_ns: 1_400, error: Nanos::new(501) });
         }
     }
 

@@ -4,7 +4,7 @@ use engine::{Crc32c, Nanos, crc32c};
 use pcie::ordering::Lane;
 
 use crate::credits::{Amount, CreditLimits, WINDOW_MAX};
-use crate::frame::{Identity, Limits};
+use crate::frame::{Identity, Limits, NetworkTime};
 
 /// Default for the bytes of host memory that the device's end keeps for lookahead: 1 Gbit/s for 65
 /// ms, or some sixty commands of 128 KiB.
@@ -61,6 +61,8 @@ pub struct Config {
     /// TCP itself misses some flips, and all that happen where its bytes are copied from one
     /// connection to another.
     pub digests: bool,
+    /// The network's time by this end's clock, if somebody synchronises this machine.
+    pub time: Option<NetworkTime>,
     /// The function that computes digests. A world may have a faster one than the default.
     pub crc32c: Crc32c,
 }
@@ -100,6 +102,7 @@ impl Default for Config {
             strands: 1,
             strands_max: 8,
             digests: false,
+            time: None,
             crc32c,
         }
     }

@@ -179,6 +179,7 @@ impl Session {
             strands: self.strands_told(),
             member: self.member,
             digests: if self.role == Role::Upstream { config.digests } else { self.peer_digests },
+            time: config.time,
         };
         match outcome {
             Outcome::Asked => self.transmit(&Frame::Hello(hello)),
@@ -309,7 +310,7 @@ impl Session {
         let mut link = Link::new(self.now, new);
         let allowed = link.allow(hello.credits);
         self.link_number = self.link_number.wrapping_add(1);
-        self.clock = super::Clock::default();
+        self.clock = super::Clock::by(self.config.time, hello.time);
         self.emit(Output::LinkUp { peer: link.peer.clone() });
         self.link = Some(link);
         self.on_open();
