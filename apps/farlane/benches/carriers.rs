@@ -10,6 +10,8 @@
 mod support;
 
 use std::hint::{black_box, spin_loop};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -32,6 +34,9 @@ const PAGES: usize = 32;
 struct Line(AtomicU64);
 
 fn main() {
+    if let Some(far) = std::env::var_os(FAR_NETWORK) {
+        return over_one_pair(&far.to_string_lossy());
+    }
     println!("{:<44}{:>14}{:>14}{:>8}  aim", "", "floor", "tunnel", "ratio");
     let runs: Vec<(Value, f64, f64)> =
         (0..RUNS).map(|_| (demo("shm").unwrap(), crossings(), copy())).collect();
@@ -64,7 +69,58 @@ fn main() {
         let side = |side: &str| median(runs.iter().map(|run| rate(run, side)));
         row(&format!("4 KiB reads/s 32 deep, {carrier}; raw TCP"), side("floor"), side("tunnel"), "");
     }
+    // Again in a network of its own, where the far end is in another.
+    let mut again = Command::new("unshare");
+    again.args(["--net", "sh", "-c", TWO_NETWORKS, "sh"]).arg(std::env::current_exe().unwrap());
+    if !again.status().is_ok_and(|status| status.success()) {
+        println!("frames beside TCP over one pair: left out: no networks of its own can be made here");
+    }
 }
+
+/// Tunnels over frames and over TCP, both over one pair of interfaces between two network
+/// namespaces. The far end is in that of the process `far`.
+fn over_one_pair(far: &str) {
+    let binary = farlane().get_program().to_owned();
+    let mut export = Command::new("nsenter");
+    export.args(["-t", far, "-n"]).arg(&binary).args(["export", "--insecure", "--json", "--ram", "64MiB"]);
+    export.args(["--listen", "10.77.0.2:4430", "--eth", "far", "--cpu", "1"]);
+    let mut export = export.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(export.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said: Value = serde_json::from_str(&line).unwrap();
+    let mac = said["eth"].as_str().unwrap().rsplit('/').next().unwrap();
+    let urls = ["tcp://10.77.0.2:4430".to_owned(), format!("eth:near/{mac}")];
+    let figure = |arguments: &[&str], key: &str| {
+        let output = farlane().args(arguments).args(["--json", "--cpu", "0"]).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report[key]["p50"].as_f64().unwrap()
+    };
+    let runs: Vec<[f64; 4]> = (0..RUNS)
+        .map(|_| {
+            let [ping, read] =
+                [&["ping", "--count", "5000"][..], &["bench", "--iodepth", "1", "--runtime", "500ms"]].map(
+                    |arguments| {
+                        [&urls[0], &urls[1]].map(|url| figure(&[arguments, &[url]].concat(), "latency_ns"))
+                    },
+                );
+            [ping[0], ping[1], read[0], read[1]]
+        })
+        .collect();
+    let of = |index: usize| median(runs.iter().map(|run| run[index]));
+    row("config read, eth; tunnel over TCP, same pair", of(0), of(1), "0.8");
+    row("4 KiB read, eth; tunnel over TCP, same pair", of(2), of(3), "0.8");
+    let _ = export.kill();
+    let _ = export.wait();
+}
+
+/// In the environment: a process whose network is that of the far end.
+const FAR_NETWORK: &str = "FARLANE_BENCH_FAR_NETWORK";
+/// Makes two networks with a pair of interfaces between them, and runs what follows in one of them.
+const TWO_NETWORKS: &str = "unshare --net sleep 600 & far=$!; sleep 0.2; ip link set lo up; \
+    ip link add near type veth peer name far && ip link set far netns $far && \
+    ip addr add 10.77.0.1/24 dev near && ip link set near up && \
+    nsenter -t $far -n ip addr add 10.77.0.2/24 dev far && nsenter -t $far -n ip link set far up && \
+    FARLANE_BENCH_FAR_NETWORK=$far \"$@\"; status=$?; kill $far; exit $status";
 
 fn row(name: &str, floor: f64, tunnel: f64, aim: &str) {
     println!("{name:<44}{floor:>14.0}{tunnel:>14.0}{:>7.2}x  {aim}", tunnel / floor);

@@ -205,6 +205,65 @@ fn an_interface_may_go_down_and_come_back_and_get_narrower() {
     assert!(!load.fail().is_empty());
 }
 
+/// Two pairs of interfaces, so that frames take two paths.
+const TWO_PAIRS: &str = "ip link set lo up && for i in 1 2; do ip link add near$i type veth peer name far$i && \
+                         ip link set near$i up && ip link set far$i up || exit 1; done && exec \"$@\"";
+
+#[test]
+fn two_paths_are_one_link_as_long_as_either_works() {
+    if !is_within("two_paths_are_one_link_as_long_as_either_works", "two pairs of interfaces", TWO_PAIRS) {
+        return;
+    }
+    let far =
+        Export::start(&["--insecure", "--eth", "far1+far2,vlan=7,pcp=5", "--ram", "16MiB", "--hold", "1s"]);
+    let (places, mac) = said(&far, "eth").rsplit_once('/').unwrap();
+    assert_eq!(places, "far1+far2,vlan=7,pcp=5");
+    let url = format!("eth:near1+near2,vlan=7,pcp=5/{mac}");
+    let load = verified(&url, "5s", &["--bs", "16k"]);
+    far.wait_for("link up");
+    for gone in ["near1", "far2"] {
+        sleep(Duration::from_millis(400));
+        ip(&format!("link set {gone} down"));
+        sleep(Duration::from_millis(400));
+        ip(&format!("link set {gone} up"));
+    }
+    sleep(Duration::from_millis(400));
+    // One path goes away for good, in the middle of everything.
+    ip("link del near2");
+    assert!(!assert_verified(load).contains("interrupted"));
+    // A plain end does not understand numbered frames, and the reverse.
+    let said = fail(&["ping", &format!("eth:near1,vlan=7,pcp=5/{mac}"), "--timeout", "300ms"]);
+    assert!(said.contains("was not ready within"), "{said}");
+    let said = fail(&["ping", &url, "--timeout", "300ms"]);
+    assert!(said.contains("near2"), "{said}");
+}
+
+#[test]
+fn copies_on_two_paths_carry_one_number() {
+    if !is_within("copies_on_two_paths_carry_one_number", "two pairs of interfaces", TWO_PAIRS) {
+        return;
+    }
+    let far = Export::start(&["--insecure", "--eth", "far1+far2", "--ram", "16MiB"]);
+    let mac = said(&far, "eth").rsplit('/').next().unwrap();
+    let mut taps = ["far1", "far2"].map(|interface| live::drivers::tap::Tap::open(interface).unwrap());
+    succeed(&["identify", &format!("eth:near1+near2/{mac}")]);
+    sleep(Duration::from_millis(100));
+    let [first, second] = taps.each_mut().map(|tap| {
+        let mut frames = Vec::new();
+        while let Some(frame) = tap.next_frame() {
+            // The R-TAG of 802.1CB, and the addresses of the first interfaces on both paths.
+            if !frame.is_outgoing && frame.bytes[12..16] == [0xf1, 0xc1, 0, 0] {
+                frames.push(frame.bytes[..20].to_vec());
+            }
+        }
+        frames
+    });
+    assert!(first.len() > 20 && first == second, "{} and {} frames", first.len(), second.len());
+    let numbers: Vec<_> = first.iter().map(|frame| u16::from_be_bytes([frame[16], frame[17]])).collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{numbers:?}");
+    assert!(first.iter().all(|frame| frame[18..] == [0x88, 0xb5] && frame[..12] == first[0][..12]));
+}
+
 #[test]
 fn the_demo_runs_over_frames_in_a_network_of_its_own() {
     if !is_within("the_demo_runs_over_frames_in_a_network_of_its_own", "a pair of interfaces", PAIR) {
@@ -216,4 +275,23 @@ fn the_demo_runs_over_frames_in_a_network_of_its_own() {
         assert_eq!((&demo["carrier"], &demo["verified"]), (&"eth".into(), &true.into()), "{demo}");
     }
     assert!(fail(&["demo", "--carrier", "eth", "--interfaces", "near"]).contains("two interfaces"));
+}
+
+/// Both ends ask each other how they are, and that is all.
+#[test]
+fn an_idle_link_of_frames_sends_less_than_one_a_second() {
+    if !is_within("an_idle_link_of_frames_sends_less_than_one_a_second", "a pair of interfaces", PAIR) {
+        return;
+    }
+    let (_far, url) = station("", &["--ram", "16MiB"]);
+    let held = support::running::Running::start(&["ping", &url, "--interval", "30s", "--count", "2"]);
+    sleep(Duration::from_secs(3));
+    let mut tap = live::drivers::tap::Tap::open("far").unwrap();
+    sleep(Duration::from_secs(12));
+    let mut frames = 0;
+    while let Some(frame) = tap.next_frame() {
+        frames += u32::from(frame.bytes[12..14] == [0x88, 0xb5]);
+    }
+    drop(held);
+    assert!((1..12).contains(&frames), "{frames} frames in 12 s");
 }

@@ -82,7 +82,7 @@ fn what_commands_print_is_what_the_schemas_say() {
     fs::write(path("in"), [7; 8192]).unwrap();
     used.prints("write", &["write", &url, "--input", &path("in")]);
     used.prints("read", &["read", &url, "--length", "8k", "--output", &path("out")]);
-    used.prints("tsn-plan", &["tsn", "plan"]);
+    tsn(used, &path);
     used.prints("doctor", &["doctor"]);
     used.prints("bench", &["bench", &url, "--runtime", "50ms", "--trace", &path("b.pcapng")]);
     used.prints("trace-stats", &["trace", "stats", &path("b.pcapng")]);
@@ -124,6 +124,20 @@ fn what_commands_print_is_what_the_schemas_say() {
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
     assert_eq!(used.0, there, "each schema is tested");
+}
+
+/// A plan, its commands, and a capture of one frame that keeps to it.
+fn tsn(used: &mut Used, path: &impl Fn(&str) -> String) {
+    let plan = used.prints("tsn-plan", &["tsn", "plan"]);
+    fs::write(path("plan"), plan.to_string()).unwrap();
+    used.prints("tsn-apply", &["tsn", "apply", "--interface", "eth0", "--remove", "--dry-run"]);
+    // The head of a pcap file in nanoseconds, that of a frame of 64 bytes at 0, and the frame of
+    // class 7.
+    let words = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1, 0, 0, 64, 64_u32];
+    let head: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let frame = [&[0; 12][..], &[0x81, 0, 0xe0, 0, 0x88, 0xb5], &[0; 46]].concat();
+    fs::write(path("frame.pcap"), [head, frame].concat()).unwrap();
+    used.prints("tsn-check", &["tsn", "check", &path("plan"), "--from", &path("frame.pcap")]);
 }
 
 /// What daemons say of themselves, and at their end.

@@ -8,8 +8,8 @@ use clap::Args;
 use live::carrier::datagrams::Ethernet;
 
 use super::{
-    Control, ExportAction, MemoryBuffer, MetricsArgs, Output, QuicListen, RecordingExport, Sandbox, Served,
-    Spin, Tcp, Trust, parse_address, parse_time,
+    Control, ExportAction, LaunchArgs, MemoryBuffer, MetricsArgs, Output, PtpArgs, QuicListen,
+    RecordingExport, Sandbox, Served, Spin, Tcp, Trust, parse_address, parse_time,
 };
 
 #[derive(Debug, Args)]
@@ -42,11 +42,12 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) udp: Option<SocketAddr>,
 
-    /// Also listen for bare Ethernet frames at this interface: IFACE[,vlan=N][,pcp=N].
+    /// Also listen for bare Ethernet frames at this interface: IFACE[+IFACE][,vlan=N][,pcp=N].
     ///
     /// A near end names this far end eth:IFACE/MAC, with its own interface and the address that is
     /// printed. It wants the capability CAP_NET_RAW, and --insecure: whoever is in the same network
-    /// reaches the device
+    /// reaches the device. Over two interfaces, joined by +, each frame is sent twice and the first
+    /// copy counts (802.1CB); the near end does likewise
     #[arg(long, value_name = "IFACE")]
     pub(crate) eth: Option<Ethernet>,
     #[command(flatten)]
@@ -68,6 +69,10 @@ pub(crate) struct ExportArgs {
     pub(crate) hold: Duration,
     #[command(flatten)]
     pub(crate) tcp: Tcp,
+    #[command(flatten)]
+    pub(crate) launch: LaunchArgs,
+    #[command(flatten)]
+    pub(crate) ptp: PtpArgs,
     #[command(flatten)]
     pub(crate) control: Control,
     #[command(flatten)]

@@ -25,6 +25,7 @@ mod metrics;
 mod nic;
 mod nvme;
 mod packets;
+mod precedence;
 mod preflight;
 mod quic;
 mod rdma;
@@ -94,6 +95,7 @@ pub(crate) use nvme::{
     SelfTestArgs, SetFeatureArgs, WriteZeroesArgs,
 };
 pub(crate) use packets::{SOCKET_BUFFER_DEFAULT, UdpUrl};
+pub(crate) use precedence::{LaunchArgs, PrecedenceArgs, PtpArgs};
 pub(crate) use preflight::PreflightArgs;
 pub(crate) use quic::{QuicListen, QuicOptions};
 pub(crate) use rdma::{RdmaAction, RdmaMeasureArgs, ServeArgs};
@@ -120,7 +122,7 @@ pub(crate) use transport::{Tcp, Transport};
 pub(crate) use trust::{
     CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, TlsHash, Trust, TrustArgs, Trusted,
 };
-pub(crate) use tsn::{PlanArgs, TsnAction};
+pub(crate) use tsn::{ApplyArgs, CheckPlanArgs, PlanArgs, TsnAction};
 pub(crate) use ui::UiArgs;
 pub(crate) use values::{parse_address, parse_size, parse_time};
 use values::{parse_positive_size, parse_positive_time, parse_runtime, parse_serial};

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use engine::Instant;
 use live::carrier::identity::Identity;
 use live::carrier::quic::{self, Listener};
+use live::sys::precedence::Precedence;
 
 use crate::error::{CarrierError, Error};
 
@@ -38,7 +39,7 @@ impl QuicOptions {
             Congestion::Bbr => quic::Congestion::Bbr,
             Congestion::Newreno => quic::Congestion::NewReno,
         };
-        quic::Options { congestion }
+        quic::Options { congestion, ..quic::Options::default() }
     }
 }
 
@@ -56,7 +57,8 @@ pub(crate) struct QuicListen {
 }
 
 impl QuicListen {
-    /// Listens if `--quic` was given. Only a process with a single far end can.
+    /// Listens if `--quic` was given, and sends with `precedence`. Only a process with a single far
+    /// end can.
     ///
     /// # Errors
     /// When there are several `far_ends`, or the address cannot be bound.
@@ -64,6 +66,7 @@ impl QuicListen {
         &self,
         far_ends: usize,
         identity: Option<&Identity>,
+        precedence: Precedence,
         now: Instant,
     ) -> Result<Option<Listener>, Error> {
         let (Some(address), Some(identity)) = (self.quic, identity) else { return Ok(None) };
@@ -72,7 +75,8 @@ impl QuicListen {
                 CarrierError::One { option: "--quic", place: address.to_string(), count: far_ends }.into()
             );
         }
-        let listener = Listener::bind(address, identity, self.options.options(), now);
+        let options = quic::Options { precedence, ..self.options.options() };
+        let listener = Listener::bind(address, identity, options, now);
         listener.map(Some).map_err(|error| CarrierError::Listen { option: "--quic", address, error }.into())
     }
 }

@@ -14,8 +14,8 @@ use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AddedMedium, ControlArgs, MetricsArgs, Output, RemovedNamespace, ResizedNamespace, Sandbox, SaveArgs,
-    Served, Spin, TargetSecrets, parse_size,
+    AddedMedium, ControlArgs, MetricsArgs, Output, PrecedenceArgs, RemovedNamespace, ResizedNamespace,
+    Sandbox, SaveArgs, Served, Spin, TargetSecrets, parse_size,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -93,6 +93,8 @@ pub(crate) struct OfferArgs {
     pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) watch: MetricsArgs,
+    #[command(flatten)]
+    pub(crate) precedence: PrecedenceArgs,
     #[command(flatten)]
     pub(crate) sandbox: Sandbox,
     #[command(flatten)]

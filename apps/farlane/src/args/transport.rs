@@ -9,7 +9,7 @@ use live::carrier::tcp::Options;
 use live::sys::sandbox::Needs;
 use tunnel::paths::PATHS_MAX;
 
-use super::{QuicOptions, parse_time};
+use super::{LaunchArgs, PrecedenceArgs, PtpArgs, QuicOptions, parse_time};
 use crate::error::Error;
 
 /// Settings of the kernel's TCP. Each end sets them for what it sends.
@@ -40,6 +40,8 @@ pub(crate) struct Tcp {
     /// ends
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_coalesce)]
     coalesce: Duration,
+    #[command(flatten)]
+    precedence: PrecedenceArgs,
 }
 
 impl Tcp {
@@ -48,16 +50,17 @@ impl Tcp {
     /// # Errors
     /// When the kernel does not support a setting.
     pub(crate) fn options(&self) -> Result<Options, Error> {
-        let Self { rto_min, thin, congestion, coalesce } = self.clone();
-        let options =
-            Options { rto_min: rto_min.map(Into::into), thin, congestion, coalesce: coalesce.into() };
+        let Self { rto_min, thin, congestion, coalesce, precedence } = self.clone();
+        let (rto_min, precedence) = (rto_min.map(Into::into), precedence.precedence());
+        let options = Options { rto_min, thin, congestion, coalesce: coalesce.into(), precedence };
         options.check()?;
         Ok(options)
     }
 
     /// Adds what these settings take to what a confined process needs.
-    pub(crate) const fn need(&self, needs: &mut Needs) {
+    pub(crate) fn need(&self, needs: &mut Needs) {
         needs.chooses_congestion |= self.congestion.is_some();
+        self.precedence.need(needs);
     }
 }
 
@@ -69,6 +72,10 @@ pub(crate) struct Transport {
     tcp: Tcp,
     #[command(flatten)]
     quic: QuicOptions,
+    #[command(flatten)]
+    launch: LaunchArgs,
+    #[command(flatten)]
+    pub(crate) ptp: PtpArgs,
 
     /// Use another path to the same far end, through another network; may be given up to three
     /// times.
@@ -100,8 +107,9 @@ impl Transport {
     }
 
     /// Adds what these settings take to what a confined process needs.
-    pub(crate) const fn need(&self, needs: &mut Needs) {
+    pub(crate) fn need(&self, needs: &mut Needs) {
         self.tcp.need(needs);
+        self.launch.need(needs);
     }
 
     /// Whether there are several paths to one far end.
@@ -119,8 +127,9 @@ impl Transport {
             return Err(Error::TooManyPaths { count: second_paths.len() + 1, most: PATHS_MAX });
         }
         let (tcp, quic) = (self.tcp.options()?, self.quic.options());
-        let key = self.key.clone();
-        Ok(route::Transport { tcp, quic, second_paths, without_digests: self.no_crc, key })
+        let (key, launch, without_digests) = (self.key.clone(), self.launch.launch()?, self.no_crc);
+        let ptp = self.ptp.place().map(ToOwned::to_owned);
+        Ok(route::Transport { tcp, quic, launch, ptp, second_paths, without_digests, key })
     }
 
     /// The settings for the links of `count` far ends.

@@ -1,10 +1,12 @@
-//! The options of `farlane tsn`: plans for Time-Sensitive Networking.
+//! The options of `farlane tsn`: plans for Time-Sensitive Networking, and their use.
 
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use network_models::Rate;
 use network_models::tsn::taprio::Offload;
+use network_models::{Class, Rate};
 
 use super::{Output, parse_time};
 
@@ -12,7 +14,20 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane tsn plan --rate 1Gbit/s --cycle 500us --hops 3 --frame 96
   farlane tsn plan --rate 100Mbit/s --cycle 2ms --hops 2 \\
     --frame 1518 --frame 1518 --frame 1262 --period 10ms \\
-    --clock-error 1us --preemption --device eth0 --device swp2";
+    --clock-error 1us --preemption --device eth0 --device swp2
+  farlane tsn plan --frame 1518 --json > plan.json
+  farlane tsn apply plan.json --interface eth0 --dry-run
+  farlane tsn check plan.json --interface eth0 --for 10s";
+
+const APPLY_EXAMPLES: &str = "Examples:
+  farlane tsn apply plan.json --interface eth0 --dry-run
+  farlane tsn apply plan.json --interface eth0 --software --launch-times
+  farlane tsn apply --interface eth0 --shaper 3=100Mbit/s
+  farlane tsn apply --interface eth0 --remove";
+
+const CHECK_EXAMPLES: &str = "Examples:
+  farlane tsn check plan.json --interface eth0 --for 10s
+  farlane tsn check plan.json --from left.pcapng --error 1us --shaper 3=100Mbit/s";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TsnAction {
@@ -21,6 +36,109 @@ pub(crate) enum TsnAction {
     /// The plan has the longest delay that the schedule leaves, and the commands for Linux
     #[command(after_help = EXAMPLES)]
     Plan(PlanArgs),
+
+    /// Give an interface the queueing disciplines that keep a plan.
+    ///
+    /// These are taprio for gates, mqprio without a PLAN, cbs for shapers and etf for times of
+    /// launch. It takes CAP_NET_ADMIN. A plan that the interface can't keep is refused
+    #[command(after_help = APPLY_EXAMPLES)]
+    Apply(ApplyArgs),
+
+    /// Check frame by frame whether what leaves an interface keeps to a plan.
+    ///
+    /// The command ends with status 1 if it does not. A frame's class is the PCP of its tag, or the
+    /// first three bits of its DSCP
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckPlanArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").args(["plan", "shaper", "remove"]).required(true).multiple(true))]
+pub(crate) struct ApplyArgs {
+    /// The plan, as farlane tsn plan --json has printed it
+    #[arg(value_name = "PLAN")]
+    pub(crate) plan: Option<PathBuf>,
+    /// Set up this interface
+    #[arg(long, value_name = "IFACE")]
+    pub(crate) interface: String,
+    /// Take the schedule of this hop of the plan; the first is the sender's
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) hop: u16,
+    /// Print the commands, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Take all of this from the interface again
+    #[arg(long, conflicts_with_all = ["plan", "shaper", "launch_times"])]
+    pub(crate) remove: bool,
+    /// Let Linux open the gates instead of the network card, whatever the plan says
+    #[arg(long)]
+    pub(crate) software: bool,
+    /// Limit a class to a rate (802.1Qav); may be given again
+    #[arg(long, value_name = "CLASS=RATE")]
+    pub(crate) shaper: Vec<Shaper>,
+    /// Hold frames of the plan's class until their times of launch (--launch of other commands)
+    #[arg(long, requires = "plan")]
+    pub(crate) launch_times: bool,
+    /// Take frames this long before their times of launch, which is what the system needs for it
+    #[arg(long, value_name = "TIME", default_value = "200us", value_parser = parse_time)]
+    pub(crate) delta: Duration,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("seen").args(["interface", "from"]).required(true))]
+pub(crate) struct CheckPlanArgs {
+    /// The plan, as farlane tsn plan --json has printed it
+    #[arg(value_name = "PLAN")]
+    pub(crate) plan: PathBuf,
+    /// Check what leaves this interface
+    #[arg(long, value_name = "IFACE")]
+    pub(crate) interface: Option<String>,
+    /// Check the frames of this capture (pcap, pcapng)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+    /// Check what reaches the interface instead, at the link's other end
+    #[arg(long, requires = "interface")]
+    pub(crate) received: bool,
+    /// Take the schedule of this hop of the plan; the first is the sender's
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) hop: u16,
+    /// Look for this long
+    #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = parse_time)]
+    pub(crate) time: Duration,
+
+    /// Allow stamps to be off by this time, either way [default: 50us, or 1us if the card stamps]
+    ///
+    /// The kernel's stamps are taken when the driver is given a frame, by this machine's clock
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) error: Option<Duration>,
+    /// Check that a class keeps to a rate, too; may be given again
+    #[arg(long, value_name = "CLASS=RATE")]
+    pub(crate) shaper: Vec<Shaper>,
+    /// List each frame that was outside of its windows, at most 1000
+    #[arg(long)]
+    pub(crate) frames: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A class, and the rate that it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shaper {
+    pub(crate) class: Class,
+    pub(crate) rate: Rate,
+}
+
+impl FromStr for Shaper {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (class, rate) = text.split_once('=').ok_or("expected CLASS=RATE, for example 3=100Mbit/s")?;
+        let number = class.parse().ok().and_then(Class::new);
+        let class = number.ok_or_else(|| format!("'{class}' is no class; expected 0 to 7"))?;
+        Ok(Self { class, rate: rate.parse().map_err(|error| format!("{rate}: {error}"))? })
+    }
 }
 
 #[derive(Debug, Args)]

@@ -19,6 +19,8 @@ use crate::error::Error;
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
     args.spread.check_far(&args.url, &args.transport)?;
+    let clock = Clock::start();
+    let time = args.transport.ptp.network_time(&clock)?;
     let mut needs = Needs::default();
     need_far(&mut needs, args.transport.key_file());
     needs.sends_frames = args.url.way() == Way::Eth;
@@ -33,7 +35,6 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let listener = listen(&args.socket.path)?;
     let control = control::bind("attach", args.control.control.as_ref())?;
 
-    let clock = Clock::start();
     let mut entropy = entropy::system();
     let mut session = tunnel::session::Config {
         hold: args.hold.into(),
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         tally: true,
         config_cache: args.config_cache.is_on(),
         strands: args.spread.connections(),
+        time,
         identity: tunnel::frame::Identity {
             name: format!("farlane attach {}", std::process::id()),
             vendor: "Farlane".to_owned(),

@@ -82,6 +82,7 @@ impl Error {
             Self::Interrupted => Exit::Interrupted,
             Self::Carrier(error) => error.exit(),
             Self::Block(error) => error.exit(),
+            Self::Tsn(error) => error.exit(),
             _ => Exit::Failed,
         }
     }

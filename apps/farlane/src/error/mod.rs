@@ -4,6 +4,7 @@ mod block;
 mod carrier;
 mod conversion;
 mod ending;
+mod tsn;
 
 use std::io;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use thiserror::Error as ThisError;
 
 pub(crate) use block::BlockError;
 pub(crate) use carrier::CarrierError;
+pub(crate) use tsn::TsnError;
 
 /// An error for a person: what failed, why, and what to do.
 #[derive(Debug, ThisError, Diagnostic)]
@@ -198,6 +200,10 @@ pub(crate) enum Error {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Block(#[from] BlockError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Tsn(#[from] TsnError),
 
     #[error(transparent)]
     #[diagnostic(help("{}", .0.help()))]

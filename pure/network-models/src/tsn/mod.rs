@@ -2,8 +2,10 @@
 
 pub mod bound;
 pub mod clock;
+pub mod conformance;
 pub(crate) mod credit;
 pub mod gates;
+pub mod launch;
 pub mod plan;
 pub mod preemption;
 pub mod replication;

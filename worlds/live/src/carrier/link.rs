@@ -75,8 +75,8 @@ impl Link {
             self.transport = Transport::Greeting(Box::new(dialer));
             return;
         }
-        if let Some(way) = &self.route.datagrams {
-            let dialer = datagrams::Dialer::new(way.clone(), self.route.addresses.clone(), now);
+        if let Some((place, options)) = self.route.datagrams.clone() {
+            let dialer = datagrams::Dialer::new(place, self.route.addresses.clone(), options, now);
             self.transport = Transport::Asking(Box::new(dialer));
             return;
         }

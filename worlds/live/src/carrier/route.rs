@@ -9,16 +9,18 @@ use std::sync::Arc;
 
 use tunnel::session;
 
-use super::datagrams::Ethernet;
+use super::datagrams::{Ethernet, Launch};
 use super::identity::{Identity, KeyError, KnownEnds, Pin};
-use super::{quic, tcp};
+use super::{datagrams, quic, tcp};
 use crate::sys::digest::crc32c;
+use crate::sys::precedence::Precedence;
 
 const QUIC: &str = "quic://";
 const SHM: &str = "shm:";
 const UDP: &str = "udp://";
 const ETH: &str = "eth:";
 const EXPECTED: &str = "expected HOST:PORT?key=FINGERPRINT";
+const KEYS: &str = "key=FINGERPRINT, key=any, priority=N, dscp=NAME";
 
 /// What carries the bytes between two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,8 @@ impl Way {
 /// The name of a far end: `HOST:PORT` where it listens for TCP, or `quic://HOST:PORT`. Behind
 /// either, `?key=FINGERPRINT` names the key that the far end must prove; `?key=any` takes any key.
 /// `shm:PATH` is a far end of this machine. `udp://HOST:PORT` and
-/// `eth:IFACE[,vlan=N][,pcp=N]/MAC` are reached by datagrams in the clear.
+/// `eth:IFACE[+IFACE][,vlan=N][,pcp=N]/MAC` are reached by datagrams in the clear. But for these
+/// two ways of a machine's own, `priority=N` and `dscp=NAME` go where `key=` does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// `HOST:PORT`, not resolved yet; for shared memory, the path of the socket; for Ethernet, the
@@ -61,6 +64,8 @@ pub struct Name {
     pub way: Way,
     /// Which far end to trust, if the name says so.
     pub pin: Option<Pin>,
+    /// How much sooner than others packets to the far end are carried, if the name says so.
+    pub precedence: Precedence,
 }
 
 impl Name {
@@ -72,11 +77,20 @@ impl Name {
         Self::of(text, Way::Tcp)
     }
 
+    /// A name that says nothing but the place.
+    fn at(authority: &str, way: Way) -> Self {
+        Self { authority: authority.to_owned(), way, pin: None, precedence: Precedence::default() }
+    }
+
     fn of(text: &str, way: Way) -> Result<Self, String> {
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
         let authority = authority(place.trim_end_matches('/'))?;
-        let mut pin = None;
+        let (mut pin, mut precedence) = (None, Precedence::default());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            if let Some(set) = precedence.set(pair) {
+                set?;
+                continue;
+            }
             match pair.split_once('=') {
                 Some(("key", _)) if pin.is_some() => {
                     return Err(format!("key= is given twice; {EXPECTED}"));
@@ -86,10 +100,10 @@ impl Name {
                     let key = value.parse().map_err(|error| format!("key={value}: {error}"))?;
                     pin = Some(Pin::Key(key));
                 }
-                _ => return Err(format!("'{pair}' is not one of: key=FINGERPRINT, key=any; {EXPECTED}")),
+                _ => return Err(format!("'{pair}' is not one of: {KEYS}; {EXPECTED}")),
             }
         }
-        Ok(Self { authority, way, pin })
+        Ok(Self { authority, way, pin, precedence })
     }
 }
 
@@ -101,12 +115,12 @@ impl FromStr for Name {
             Some("") => {
                 return Err(format!("no socket; expected {SHM}PATH, for example {SHM}/run/user/1000/far"));
             }
-            Some(path) => return Ok(Self { authority: path.to_owned(), way: Way::Shm, pin: None }),
+            Some(path) => return Ok(Self::at(path, Way::Shm)),
             None => {}
         }
         if let Some(place) = text.strip_prefix(ETH) {
             Ethernet::with_station(place)?;
-            return Ok(Self { authority: place.to_owned(), way: Way::Eth, pin: None });
+            return Ok(Self::at(place, Way::Eth));
         }
         if let Some(rest) = text.strip_prefix(UDP) {
             return match Self::of(rest, Way::Udp) {
@@ -137,7 +151,12 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.way == Way::Tcp { "" } else { self.way.scheme() };
         write!(f, "{scheme}{}", self.authority)?;
-        self.pin.map_or(Ok(()), |pin| write!(f, "?key={pin}"))
+        let mut separator = '?';
+        if let Some(pin) = self.pin {
+            write!(f, "?key={pin}")?;
+            separator = '&';
+        }
+        if self.precedence.is_none() { Ok(()) } else { write!(f, "{separator}{}", self.precedence) }
     }
 }
 
@@ -151,6 +170,10 @@ pub struct Transport {
     /// Further ways to the far end, each `HOST:PORT`. Everything is sent over all of them, and the
     /// first copy wins.
     pub second_paths: Vec<String>,
+    /// When datagrams leave, for far ends that are reached by them; at once if not said.
+    pub launch: Option<Launch>,
+    /// The socket of whoever runs PTP here; where `ptp4l` usually answers if none is named.
+    pub ptp: Option<PathBuf>,
     /// Whether the tunnel's frames have no digest over TCP.
     pub without_digests: bool,
     /// The file with this host's key; [`Identity::default_path`] if none is named.
@@ -166,6 +189,14 @@ impl Transport {
     /// When the name is malformed or has no address, or a key can't be read or made.
     pub fn route(&self, name: &str) -> io::Result<Route> {
         let name: Name = name.parse().map_err(invalid)?;
+        let precedence = name.precedence.or(self.tcp.precedence);
+        let tcp = tcp::Options { precedence, ..self.tcp.clone() };
+        if self.launch.is_some() && !matches!(name.way, Way::Udp | Way::Eth) {
+            return Err(invalid("times of launch are for udp:// and eth:; leave --launch out"));
+        }
+        if precedence.dscp.is_some() && name.way == Way::Eth {
+            return Err(invalid("bare frames have no DSCP: give pcp=N in eth:, or --priority"));
+        }
         let is_quic = name.way == Way::Quic;
         if name.way != Way::Tcp && !self.second_paths.is_empty() {
             return Err(invalid(
@@ -173,10 +204,10 @@ impl Transport {
             ));
         }
         if name.way == Way::Shm {
-            return Ok(self.within_this_machine(name.authority.into()));
+            return Ok(Self::within_this_machine(name.authority.into(), tcp));
         }
         if matches!(name.way, Way::Udp | Way::Eth) {
-            return self.by_datagrams(&name);
+            return self.by_datagrams(&name, tcp);
         }
         let known = match name.pin {
             Some(_) => None,
@@ -197,23 +228,23 @@ impl Transport {
         let digests = trust.is_none() && !self.without_digests;
         let others = self.second_paths.iter().map(|name| tcp::resolve(name)).collect::<io::Result<_>>()?;
         let addresses = tcp::resolve(&name.authority)?;
-        let quic = is_quic.then_some(self.quic);
+        let quic = is_quic.then_some(quic::Options { precedence, ..self.quic });
         let (shm, datagrams) = (None, None);
-        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests, shm, datagrams })
+        Ok(Route { addresses, others, tcp, quic, trust, digests, shm, datagrams })
     }
 
     /// The route to a far end that listens at the socket at `path`. Whoever may open the socket is
     /// trusted, and memory needs no digests.
-    fn within_this_machine(&self, path: PathBuf) -> Route {
+    fn within_this_machine(path: PathBuf, tcp: tcp::Options) -> Route {
         let (addresses, others) = (Vec::new(), Vec::new());
         let (quic, trust, shm) = (None, None, Some(path));
         let (digests, datagrams) = (false, None);
-        Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests, shm, datagrams }
+        Route { addresses, others, tcp, quic, trust, digests, shm, datagrams }
     }
 
     /// The route by datagrams, by which nobody proves a key. A far end whose key is known is not
     /// reached so.
-    fn by_datagrams(&self, name: &Name) -> io::Result<Route> {
+    fn by_datagrams(&self, name: &Name, tcp: tcp::Options) -> io::Result<Route> {
         let (place, addresses) = match name.way {
             Way::Eth => {
                 let (place, station) = Ethernet::with_station(&name.authority).map_err(invalid)?;
@@ -228,8 +259,9 @@ impl Transport {
             )));
         }
         let (others, quic, trust, shm) = (Vec::new(), None, None, None);
-        let (digests, datagrams) = (!self.without_digests, Some(place));
-        Ok(Route { addresses, others, tcp: self.tcp.clone(), quic, trust, digests, shm, datagrams })
+        let options = datagrams::Options { precedence: tcp.precedence, launch: self.launch };
+        let (digests, datagrams) = (!self.without_digests, Some((place, options)));
+        Ok(Route { addresses, others, tcp, quic, trust, digests, shm, datagrams })
     }
 
     /// This host's key. A host that takes any far end needs no key that others know.
@@ -280,13 +312,15 @@ pub struct Route {
     /// no addresses then.
     pub shm: Option<PathBuf>,
     /// Datagrams are the way if there is something here: of UDP, or frames at an interface.
-    pub datagrams: Option<Option<Ethernet>>,
+    pub datagrams: Option<(Option<Ethernet>, datagrams::Options)>,
 }
 
 impl Route {
     /// The given settings of a session, adapted to this route.
     #[must_use]
     pub fn session(&self, session: session::Config) -> session::Config {
+        let is_bare = matches!(self.datagrams, Some((Some(_), _)));
+        let session = if is_bare { datagrams::quiet(session) } else { session };
         session::Config { digests: self.digests, crc32c, ..session }
     }
 }
@@ -296,6 +330,22 @@ mod tests {
     use super::*;
 
     const KEY: &str = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+
+    fn precedence(text: &str) -> tcp::Options {
+        let mut precedence = Precedence::default();
+        text.split('&').for_each(|pair| precedence.set(pair).unwrap().unwrap());
+        tcp::Options { precedence, ..tcp::Options::default() }
+    }
+
+    #[test]
+    fn a_name_says_more_than_the_options() {
+        let transport = Transport { tcp: precedence("priority=3&dscp=EF"), ..Transport::default() };
+        let route = transport.route("udp://127.0.0.1:1?priority=5").unwrap();
+        let (_, options) = route.datagrams.unwrap();
+        assert_eq!(options.precedence, precedence("priority=5&dscp=EF").precedence);
+        let route = transport.route("127.0.0.1:1").unwrap();
+        assert_eq!(route.tcp, precedence("priority=3&dscp=EF"));
+    }
 
     #[test]
     fn a_name_is_read_as_it_is_written() {
@@ -308,6 +358,9 @@ mod tests {
             &format!("quic://[::1]:2?key={KEY}"),
             "shm:/run/far?key=any",
             "udp://far:4430",
+            "udp://far:4430?priority=5&dscp=EF",
+            "far:4430?key=any&dscp=AF41",
+            "eth:eth0+eth1/02:00:5e:00:53:01",
             "eth:eth0,vlan=3,pcp=5/02:00:5e:00:53:01",
         ] {
             let name: Name = text.parse().unwrap();
@@ -332,12 +385,17 @@ mod tests {
             ("far:1?key=", "43 characters of base64"),
             ("quic://far:1?key=12:34", "farlane key show"),
             ("far:1?cert=1", "'cert=1'"),
+            ("far:1?dscp=EE", "dscp=EE: expected a number from 0 to 63"),
+            ("far:1?priority=16", "0 to 15"),
             ("quic://far:1?key=any&key=any", "twice"),
             ("quic://far:1?key=any&x", "'x'"),
         ] {
             let error = text.parse::<Name>().unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
+        let transport = Transport { tcp: precedence("priority=3&dscp=EF"), ..Transport::default() };
+        let error = transport.route("eth:eth0/02:00:5e:00:53:01").unwrap_err().to_string();
+        assert!(error.contains("no DSCP"), "{error}");
         let error = Transport::default().route("quic://far.invalid:1").unwrap_err().to_string();
         assert!(error.contains("key=any takes whoever"), "{error}");
     }

@@ -8,8 +8,8 @@
 //! modelled network between two live ends. A driver answers questions through [`control`]. [`roce`]
 //! carries RDMA over UDP, and [`measure`] measures RDMA. [`nic`] has low-latency network cards.
 //! [`record`] records streams to files and reads recordings, [`secret_file`] reads what proves who
-//! an end is, [`ublk`] makes a namespace a block device of this machine, and [`mdns`] announces
-//! discovery controllers.
+//! an end is, [`ublk`] makes a namespace a block device of this machine, [`tap`] sees the frames of
+//! an interface, and [`mdns`] announces discovery controllers.
 
 pub mod attached;
 pub mod beside;
@@ -26,5 +26,6 @@ pub mod nic;
 pub mod record;
 pub mod roce;
 pub mod secret_file;
+pub mod tap;
 pub mod ublk;
 pub mod vfio_user_client;

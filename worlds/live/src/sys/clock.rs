@@ -29,9 +29,28 @@ impl Clock {
 /// time that the standard library's clock takes is spent on dividing and checking.
 #[inline]
 fn monotonic() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// The time of the network in nanoseconds (CLOCK_TAI), by which gates open and close. Whoever
+/// synchronises this machine's clock (`phc2sys`) sets it.
+pub(crate) fn network() -> Nanos {
+    Nanos::new(read(libc::CLOCK_TAI))
+}
+
+/// How far the time of the network is ahead of that of the calendar (CLOCK_REALTIME), in
+/// nanoseconds: whole seconds, or nothing where nobody has told the kernel.
+pub fn network_ahead() -> Nanos {
+    const SECOND: u64 = 1_000_000_000;
+    let (calendar, network) = (read(libc::CLOCK_REALTIME), read(libc::CLOCK_TAI));
+    Nanos::new((network.saturating_sub(calendar) + SECOND / 2) / SECOND * SECOND)
+}
+
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the system writes one `timespec`.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
     debug_assert!(result == 0, "every Linux has this clock");
     // Neither value is negative, and 2^64 ns are 584 years.
     time.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.unsigned_abs())

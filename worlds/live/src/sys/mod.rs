@@ -8,7 +8,8 @@
 //! need. [`service`] talks to the service manager. [`shared`] is memory that another process shares
 //! with this one, and [`doorbells`] a page of registers that two processes share. [`vfio`] hands a
 //! PCI function of this machine to this process. [`ublk`] makes block devices of this machine whose
-//! requests this process answers, and [`block_use`] tells who uses a block device.
+//! requests this process answers, and [`block_use`] tells who uses a block device. [`precedence`]
+//! says how much sooner than others a socket's packets are carried.
 
 pub mod block_use;
 pub mod clock;
@@ -24,8 +25,11 @@ pub mod machine;
 pub(crate) mod marked;
 pub mod memory;
 pub(crate) mod option;
+pub(crate) mod outgoing;
 pub(crate) mod packet_ring;
 pub(crate) mod pages;
+pub mod precedence;
+pub mod ptp;
 pub mod sandbox;
 pub mod secrets;
 pub mod service;

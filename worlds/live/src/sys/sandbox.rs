@@ -50,6 +50,8 @@ pub struct Needs {
     /// Whether the process chooses a congestion control of TCP, which the kernel may have to load
     /// first or may keep for administrators.
     pub chooses_congestion: bool,
+    /// Whether the process gives packets a priority that takes a right, or times of launch.
+    pub takes_precedence: bool,
     /// Whether the process sends bare Ethernet frames.
     pub sends_frames: bool,
     /// Whether the process becomes another user later.
@@ -110,7 +112,7 @@ fn capabilities_of(needs: &Needs) -> CapabilitySet {
         | CapabilitySet::IPC_LOCK
         | CapabilitySet::SYS_NICE
         | CapabilitySet::SYS_RESOURCE;
-    kept.set(CapabilitySet::NET_ADMIN, needs.chooses_congestion);
+    kept.set(CapabilitySet::NET_ADMIN, needs.chooses_congestion || needs.takes_precedence);
     kept.set(CapabilitySet::NET_RAW, needs.sends_frames);
     kept.set(CapabilitySet::SETUID | CapabilitySet::SETGID, needs.changes_user);
     kept

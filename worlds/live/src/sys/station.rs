@@ -1,11 +1,13 @@
 //! Frames of one EtherType, sent and received at an interface (packet(7)).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use engine::Nanos;
 use rustix::net::sockopt;
 
 use super::option::set_option;
+use super::outgoing::{self, About};
 
 /// How many bytes of frames may wait in the kernel.
 const KERNEL_BYTES: usize = 8 << 20;
@@ -16,6 +18,10 @@ const ADDRESSES: usize = 12;
 const TYPE: usize = 2;
 /// The EtherType of a tag (IEEE 802.1Q).
 const TAG: u16 = 0x8100;
+/// The membership by which an interface takes frames for one more station (`PACKET_MR_UNICAST`).
+const MEMBER_UNICAST: libc::c_ushort = 3;
+/// The most bytes of a frame's head behind its tag: a tag of redundancy, and the EtherType.
+pub(crate) const BEHIND_MAX: usize = 8;
 
 /// The address of a station (IEEE 802, EUI-48).
 pub(crate) type Mac = [u8; 6];
@@ -41,6 +47,17 @@ pub(crate) struct Frame {
     pub(crate) length: usize,
 }
 
+/// A frame that is to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departing<'a> {
+    pub(crate) from: Mac,
+    pub(crate) to: Mac,
+    pub(crate) tag: Option<Tag>,
+    /// What is between the tag and the bytes: at most [`BEHIND_MAX`] bytes, the last two of which
+    /// are the EtherType of the bytes.
+    pub(crate) head: &'a [u8],
+}
+
 /// What became of a look at the socket.
 #[derive(Debug)]
 pub(crate) enum Came {
@@ -54,7 +71,6 @@ pub(crate) enum Came {
 #[derive(Debug)]
 pub(crate) struct Station {
     socket: OwnedFd,
-    ether_type: u16,
     mac: Mac,
     index: u32,
     mtu: usize,
@@ -88,7 +104,31 @@ impl Station {
         }
         let [a, b, c, d, e, f, ..] = address.sll_addr;
         let mtu = mtu(&socket, interface)?;
-        Ok(Self { socket, ether_type, mac: [a, b, c, d, e, f], index, mtu })
+        Ok(Self { socket, mac: [a, b, c, d, e, f], index, mtu })
+    }
+
+    /// Takes frames for the station `mac`, and no longer those for its own address.
+    ///
+    /// # Errors
+    /// When the interface does not take frames for others.
+    pub(crate) fn answer_as(&mut self, mac: Mac) -> io::Result<()> {
+        // SAFETY: a request of all zeroes is valid.
+        let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
+        request.mr_ifindex = self.index.cast_signed();
+        request.mr_type = MEMBER_UNICAST;
+        request.mr_alen = 6;
+        request.mr_address[..6].copy_from_slice(&mac);
+        let length = libc::socklen_t::try_from(size_of_val(&request)).unwrap_or(0);
+        // SAFETY: the option's value is the request that outlives the call.
+        let result = unsafe {
+            let (level, option) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+            libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const request).cast(), length)
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.mac = mac;
+        Ok(())
     }
 
     /// The station's own address.
@@ -106,36 +146,23 @@ impl Station {
         self.mtu
     }
 
-    /// Sets the priority by which the kernel queues what is sent (`SO_PRIORITY`).
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub(crate) fn set_priority(&self, priority: u8) -> io::Result<()> {
-        set_option(&self.socket, libc::SOL_SOCKET, libc::SO_PRIORITY, libc::c_int::from(priority))
-    }
-
-    /// Sends a frame with `bytes` to the station `to`.
+    /// Sends `bytes` in `frame`, at `launch` if a time is given, for which
+    /// [`outgoing::enable_launch`] asks.
     ///
     /// # Errors
     /// When the interface is down or gone, takes no such frame, or takes none now (`WouldBlock`).
-    pub(crate) fn send(&self, to: Mac, tag: Option<Tag>, bytes: &[u8]) -> io::Result<()> {
-        let mut head = [0; ADDRESSES + 4 + TYPE];
-        head[..6].copy_from_slice(&to);
-        head[6..12].copy_from_slice(&self.mac);
+    pub(crate) fn send(&self, frame: &Departing<'_>, bytes: &[u8], launch: Option<Nanos>) -> io::Result<()> {
+        let mut head = [0; ADDRESSES + 4 + BEHIND_MAX];
+        head[..6].copy_from_slice(&frame.to);
+        head[6..12].copy_from_slice(&frame.from);
         let mut length = ADDRESSES;
-        let tag = tag.map(|tag| [TAG, tag.word()]);
-        for word in tag.into_iter().flatten().chain([self.ether_type]) {
+        for word in frame.tag.map(|tag| [TAG, tag.word()]).into_iter().flatten() {
             head[length..length + 2].copy_from_slice(&word.to_be_bytes());
             length += 2;
         }
-        let parts = [slice(&head[..length]), slice(bytes)];
-        // SAFETY: a message header of all zeroes is valid and names no buffers.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = parts.as_ptr().cast_mut();
-        message.msg_iovlen = parts.len();
-        // SAFETY: the header names the two parts, which outlive the call and are only read.
-        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, 0) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let whole = length + frame.head.len();
+        head[length..whole].copy_from_slice(frame.head);
+        outgoing::send(&self.socket, &[&head[..whole], bytes], About { launch, ..About::default() })
     }
 
     /// Receives a frame; the bytes behind its head go to `room`.
@@ -165,6 +192,12 @@ impl Station {
         let length = came.checked_sub(head.len()).filter(|length| *length <= room.len());
         let (Some(length), true) = (length, [a, b, c, d, e, f] == self.mac) else { return Ok(Came::Other) };
         Ok(Came::Frame(Frame { from: [g, h, i, j, k, l], vlan: vlan(&message), length }))
+    }
+}
+
+impl AsFd for Station {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

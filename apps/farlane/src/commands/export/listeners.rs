@@ -20,9 +20,12 @@ impl Listeners {
     /// Listens where the arguments say. Only a process with a single far end can.
     ///
     /// # Errors
-    /// When there are several far ends, hosts must prove a key and could not, or a place is taken.
+    /// When there are several far ends, hosts must prove a key and could not, a place is taken, or
+    /// what is sent can't leave as it is to.
     pub(super) fn open(args: &ExportArgs, trusted: &Trusted, now: Instant) -> Result<Self, Error> {
-        let quic = args.quic.listen(args.listen.len(), trusted.identity.as_ref(), now)?;
+        let precedence = args.tcp.options()?.precedence;
+        let options = datagrams::Options { precedence, launch: args.launch.launch()? };
+        let quic = args.quic.listen(args.listen.len(), trusted.identity.as_ref(), precedence, now)?;
         let may = |option, place: String| {
             if trusted.admission.has_list() {
                 return Err(CarrierError::NoKeys { option });
@@ -39,11 +42,11 @@ impl Listeners {
         let udp = args.udp.map(|address| {
             may("--udp", address.to_string())?;
             let failed = |error| CarrierError::Listen { option: "--udp", address, error };
-            datagrams::Listener::bind(address, now).map_err(failed)
+            datagrams::Listener::bind(address, &options, now).map_err(failed)
         });
         let eth = args.eth.as_ref().map(|place| {
             may("--eth", place.to_string())?;
-            datagrams::Listener::at(place.clone(), now).map_err(CarrierError::Frames)
+            datagrams::Listener::at(place.clone(), &options, now).map_err(CarrierError::Frames)
         });
         Ok(Self { quic, shm: shm.transpose()?, udp: udp.transpose()?, eth: eth.transpose()? })
     }

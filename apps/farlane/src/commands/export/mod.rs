@@ -15,8 +15,8 @@ use assemblies::far::Far;
 use clap::ArgMatches;
 use engine::{Entropy, Nanos};
 use live::carrier::identity::{Fingerprint, Identity};
-use live::carrier::quic;
 use live::carrier::tcp::{Acceptor, Listener, Options};
+use live::carrier::{datagrams, quic};
 use live::drivers::far::{Event, FarDriver};
 use live::media::state::Store;
 use live::reactor::{Reactor, Several, Working, jobs};
@@ -26,6 +26,7 @@ use live::sys::entropy;
 use live::sys::sandbox::Needs;
 use nvme::subsystem::NAMESPACE_ID_MAX;
 use nvme_pcie::{controller, function};
+use tunnel::frame::NetworkTime;
 use tunnel::session::HandshakeError;
 
 use listeners::Listeners;
@@ -48,12 +49,13 @@ fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let config = matches.get_one::<PathBuf>("config");
     let opened = OPENED_BY_LISTENER * (1 + args.listen.len()) + OPENED_BY_NAMESPACE * args.served.media();
     begin_serving(args.spin.cpu, opened)?;
+    let clock = Clock::start();
+    let time = args.ptp.network_time(&clock)?;
     args.sandbox.confine(needs(&args, config))?;
     if let Some(path) = &args.vfio_user {
         return external_device::run(&args, path);
     }
     let control = control::bind("export", args.control.control.as_ref())?;
-    let clock = Clock::start();
     // Signals are handled before the address is printed: whoever reads it may end the process in
     // good order.
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
@@ -72,7 +74,8 @@ fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     for (index, (listen, served)) in far_ends.into_iter().enumerate() {
         // Memory at two ports that the system chooses is not the same memory.
         let place = format!("{listen} {index}");
-        let what = Offer { place: &place, served: &served, tcp: &tcp, trusted: &trusted, args: &args };
+        let (served, tcp, trusted) = (&served, &tcp, &trusted);
+        let what = Offer { place: &place, served, tcp, trusted, time, args: &args };
         let (driver, one, store) = far_end(clock, listen, core::mem::take(&mut listeners), &what)?;
         drivers.push(driver);
         offered.push(one);
@@ -117,6 +120,7 @@ fn needs(args: &ExportArgs, config: Option<&PathBuf>) -> Needs {
     args.watch.need(&mut needs);
     args.trust.need(&mut needs);
     args.tcp.need(&mut needs);
+    args.launch.need(&mut needs);
     args.shm.iter().for_each(|path| needs.change_beside(path));
     needs.sends_frames |= args.eth.is_some();
     control::need(&mut needs, "export", args.control.control.as_ref());
@@ -130,6 +134,8 @@ struct Offer<'a> {
     served: &'a Served,
     tcp: &'a Options,
     trusted: &'a Trusted,
+    /// The network's time by the clock.
+    time: Option<NetworkTime>,
     args: &'a ExportArgs,
 }
 
@@ -150,8 +156,12 @@ fn far_end(
     let address = listener.address();
 
     let mut entropy = entropy::system();
-    let session =
-        session(args.hold.into(), &mut entropy, format!("farlane export {}", ssd.serial), "NVMe SSD");
+    let name = format!("farlane export {}", ssd.serial);
+    let mut session = session(args.hold.into(), &mut entropy, name, "NVMe SSD");
+    session.time = what.time;
+    if args.eth.is_some() {
+        session = datagrams::quiet(session);
+    }
     let device_serial = ssd.device_serial();
     let Ssd { mut config, media, store, serial, summary, listed } = ssd;
     // Namespaces may be added while a host uses others.

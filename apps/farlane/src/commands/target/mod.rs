@@ -16,6 +16,7 @@ pub(crate) use status::text as status_text;
 use std::path::Path;
 
 use engine::Nanos;
+use live::carrier::tcp;
 use live::drivers::controller::AttachError;
 use live::drivers::mdns::Announcer;
 use live::reactor::{Reactor, jobs};
@@ -59,7 +60,9 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
     let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores, memory_max)?;
     let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
-    let mut server = Server::new(cores, args.config.clone(), announcer, offer)?;
+    let options = tcp::Options { precedence: args.precedence.precedence(), ..tcp::Options::default() };
+    options.check()?;
+    let mut server = Server::new(cores, args.config.clone(), announcer, options, offer)?;
     if let Some(control) = control::bind("target", args.control.as_ref())? {
         server.set_control(control);
     }
@@ -108,6 +111,7 @@ fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
             }
         }
     }
+    args.precedence.need(&mut needs);
     // What is added while the target runs may be at the far end of a network.
     needs.dials = true;
     needs

@@ -10,18 +10,21 @@ use datagrams::Id;
 use engine::Instant;
 
 use super::ethernet::Ethernet;
+use super::options::Options;
 use super::port::{Port, Shared};
 use super::stream::{Stream, failure};
 use super::wire::Wire;
 use crate::carrier::dialer::{self, ATTEMPT_MAX, Made, Way};
-use crate::carrier::quic::socket::Socket;
 
 /// The most looks at the socket in one call.
 const LOOKS_MAX: usize = 64;
 
 /// How streams are made: over UDP, or at an interface.
 #[derive(Debug)]
-pub struct Datagrams(Option<Ethernet>);
+pub struct Datagrams {
+    place: Option<Ethernet>,
+    options: Options,
+}
 
 /// Connects to one of several addresses, in turn, with growing pauses.
 pub type Dialer = dialer::Dialer<Datagrams>;
@@ -34,8 +37,8 @@ impl Dialer {
     ///
     /// # Panics
     /// When `addresses` is empty.
-    pub fn new(place: Option<Ethernet>, addresses: Vec<SocketAddr>, now: Instant) -> Self {
-        Self::over(Datagrams(place), addresses, now)
+    pub fn new(place: Option<Ethernet>, addresses: Vec<SocketAddr>, options: Options, now: Instant) -> Self {
+        Self::over(Datagrams { place, options }, addresses, now)
     }
 }
 
@@ -51,10 +54,10 @@ impl Way for Datagrams {
     type Connection = Stream;
 
     fn begin(&self, address: SocketAddr, now: Instant) -> io::Result<(Attempt, RawFd)> {
-        let (wire, address) = match &self.0 {
-            None => (Wire::Udp(Box::new(Socket::connect(address)?)), address),
+        let (wire, address) = match &self.place {
+            None => (Wire::udp(address, true, &self.options)?, address),
             Some(place) => {
-                let wire = Wire::at(place.clone())?;
+                let wire = Wire::at(place.clone(), &self.options)?;
                 let at = wire.reached(address);
                 (wire, at)
             }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 
+use crate::sys::precedence::{Precedence, Priority};
 use crate::sys::station::{Mac, Tag};
 
 /// The EtherType of the frames: Local Experimental Ethertype 1 (IEEE 802-2014, table 9-2).
@@ -12,24 +13,34 @@ pub(super) const ETHER_TYPE: u16 = 0x88b5;
 const VLAN_MAX: u16 = 4094;
 /// The largest priority of a frame.
 const PRIORITY_MAX: u8 = 7;
-const EXPECTED: &str = "expected IFACE[,vlan=N][,pcp=N], for example eth0,vlan=10,pcp=5";
+/// The most interfaces over which the same frames are sent.
+const INTERFACES_MAX: usize = 4;
+const EXPECTED: &str = "expected IFACE[+IFACE][,vlan=N][,pcp=N], for example eth0,vlan=10,pcp=5 or eth0+eth1";
 
-/// An interface, and the tag of the frames that are sent there.
+/// One interface or several, and the tag of the frames that are sent there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ethernet {
-    /// The name of the interface.
-    pub interface: String,
+    /// The names of the interfaces. Over several, every frame is sent and the first copy counts.
+    pub interfaces: Vec<String>,
     /// The number of the VLAN, if frames are tagged with one.
     pub vlan: Option<u16>,
     /// The priority of frames (PCP), if they are tagged with one.
-    pub priority: Option<u8>,
+    pub priority: Option<Priority>,
 }
 
 impl Ethernet {
-    /// The tag of the frames, if they have one. Without a VLAN, its number is 0.
-    pub(super) fn tag(&self) -> Option<Tag> {
-        let has_tag = self.vlan.is_some() || self.priority.is_some();
-        has_tag.then(|| Tag { priority: self.priority.unwrap_or(0), vlan: self.vlan.unwrap_or(0) })
+    /// The tag of the frames, if they have one. Without a VLAN, its number is 0. In a VLAN, frames
+    /// without a priority of their own have that of the socket.
+    pub(super) fn tag(&self, precedence: Precedence) -> Option<Tag> {
+        let of_socket = precedence.priority.filter(|_| self.vlan.is_some());
+        let priority = self.priority.or(of_socket).map(|priority| priority.get().min(PRIORITY_MAX));
+        let has_tag = self.vlan.is_some() || priority.is_some();
+        has_tag.then(|| Tag { priority: priority.unwrap_or(0), vlan: self.vlan.unwrap_or(0) })
+    }
+
+    /// The names of the interfaces as text.
+    pub(super) fn names(&self) -> String {
+        self.interfaces.join("+")
     }
 
     /// Whether frames that come in VLAN `vlan` belong here.
@@ -37,7 +48,7 @@ impl Ethernet {
         vlan.unwrap_or(0) == self.vlan.unwrap_or(0)
     }
 
-    /// Parses `IFACE[,vlan=N][,pcp=N]/MAC`, which is a far end's name.
+    /// Parses `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`, which is a far end's name.
     ///
     /// # Errors
     /// When `text` is not of that form; the error says so in words.
@@ -53,10 +64,16 @@ impl FromStr for Ethernet {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(',');
-        let interface = parts.next().filter(|name| !name.is_empty() && name.len() < libc::IFNAMSIZ);
-        let interface =
-            interface.ok_or_else(|| format!("'{text}' names no interface; {EXPECTED}"))?.to_owned();
-        let mut ethernet = Self { interface, vlan: None, priority: None };
+        let is_name = |name: &str| !name.is_empty() && name.len() < libc::IFNAMSIZ;
+        let interfaces: Vec<_> = parts.next().unwrap_or_default().split('+').map(str::to_owned).collect();
+        if !interfaces.iter().all(|name| is_name(name)) {
+            return Err(format!("'{text}' names no interface; {EXPECTED}"));
+        }
+        let is_twice = |(index, name): (usize, &String)| interfaces[..index].contains(name);
+        if interfaces.len() > INTERFACES_MAX || interfaces.iter().enumerate().any(is_twice) {
+            return Err(format!("'{text}': expected at most {INTERFACES_MAX} interfaces, each of them once"));
+        }
+        let mut ethernet = Self { interfaces, vlan: None, priority: None };
         for part in parts {
             match part.split_once('=') {
                 Some(("vlan", number)) => {
@@ -65,7 +82,8 @@ impl FromStr for Ethernet {
                     ethernet.vlan = Some(vlan.ok_or_else(wrong)?);
                 }
                 Some(("pcp", number)) => {
-                    let priority = number.parse().ok().filter(|priority| *priority <= PRIORITY_MAX);
+                    let priority =
+                        number.parse().ok().filter(|priority: &Priority| priority.get() <= PRIORITY_MAX);
                     let wrong = || format!("pcp={number}: expected a number from 0 to {PRIORITY_MAX}");
                     ethernet.priority = Some(priority.ok_or_else(wrong)?);
                 }
@@ -78,7 +96,7 @@ impl FromStr for Ethernet {
 
 impl fmt::Display for Ethernet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.interface)?;
+        f.write_str(&self.names())?;
         self.vlan.map_or(Ok(()), |vlan| write!(f, ",vlan={vlan}"))?;
         self.priority.map_or(Ok(()), |priority| write!(f, ",pcp={priority}"))
     }
@@ -131,12 +149,24 @@ mod tests {
     }
 
     #[test]
+    fn the_sockets_priority_is_that_of_the_tag_in_a_vlan() {
+        let precedence = Precedence { priority: "9".parse().ok(), dscp: None };
+        for (text, priority, vlan) in
+            [("eth0,vlan=3", 7, 3), ("eth0,vlan=3,pcp=2", 2, 3), ("eth0,pcp=2", 2, 0)]
+        {
+            let tag = text.parse::<Ethernet>().unwrap().tag(precedence);
+            assert_eq!(tag, Some(Tag { priority, vlan }), "{text}");
+        }
+        assert_eq!("eth0".parse::<Ethernet>().unwrap().tag(precedence), None);
+    }
+
+    #[test]
     fn what_is_written_is_read() {
-        for text in ["eth0", "eth0,vlan=10", "eth0,pcp=5", "enp1s0,vlan=4094,pcp=7"] {
+        for text in ["eth0", "eth0,vlan=10", "eth0,pcp=5", "enp1s0,vlan=4094,pcp=7", "eth0+eth1,vlan=2"] {
             let ethernet: Ethernet = text.parse().unwrap();
             assert_eq!(ethernet.to_string(), text);
             assert!(ethernet.admits(ethernet.vlan) && !ethernet.admits(Some(99)));
-            assert_eq!(ethernet.tag().is_some(), text.contains('='));
+            assert_eq!(ethernet.tag(Precedence::default()).is_some(), text.contains('='));
             let (again, address) = Ethernet::with_station(&format!("{text}/02:00:5e:00:53:01")).unwrap();
             assert_eq!((again, station(address)), (ethernet, Some([2, 0, 0x5e, 0, 0x53, 1])));
         }
@@ -149,6 +179,9 @@ mod tests {
             ("eth0/ff:ff:ff:ff:ff:ff", "six bytes"),
             ("eth0,vlan=4095/02:00:5e:00:53:01", "1 to 4094"),
             ("eth0,pcp=8/02:00:5e:00:53:01", "0 to 7"),
+            ("eth0+/02:00:5e:00:53:01", "no interface"),
+            ("eth0+eth0/02:00:5e:00:53:01", "each of them once"),
+            ("a+b+c+d+e/02:00:5e:00:53:01", "at most 4"),
             ("eth0,mtu=9000/02:00:5e:00:53:01", "'mtu=9000'"),
             ("a-name-that-is-too-long/02:00:5e:00:53:01", "no interface"),
         ] {

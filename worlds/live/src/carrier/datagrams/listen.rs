@@ -9,10 +9,10 @@ use std::rc::Rc;
 use engine::Instant;
 
 use super::ethernet::Ethernet;
+use super::options::Options;
 use super::port::{Port, Shared};
 use super::stream::Stream;
 use super::wire::Wire;
-use crate::carrier::quic::socket::Socket;
 
 /// The most looks at the socket in one call.
 const LOOKS_MAX: usize = 64;
@@ -32,16 +32,16 @@ impl Listener {
     ///
     /// # Errors
     /// When the address is not ours or is taken.
-    pub fn bind(address: SocketAddr, now: Instant) -> io::Result<Self> {
-        Self::over(Wire::Udp(Box::new(Socket::bind(address)?)), now)
+    pub fn bind(address: SocketAddr, options: &Options, now: Instant) -> io::Result<Self> {
+        Self::over(Wire::udp(address, false, options)?, now)
     }
 
-    /// Listens at an interface.
+    /// Listens at an interface, or at several.
     ///
     /// # Errors
     /// When there is no such interface, or this process may not send bare frames.
-    pub fn at(place: Ethernet, now: Instant) -> io::Result<Self> {
-        Self::over(Wire::at(place)?, now)
+    pub fn at(place: Ethernet, options: &Options, now: Instant) -> io::Result<Self> {
+        Self::over(Wire::at(place, options)?, now)
     }
 
     fn over(wire: Wire, now: Instant) -> io::Result<Self> {
@@ -54,7 +54,7 @@ impl Listener {
         self.address
     }
 
-    /// Where it listens: `HOST:PORT`, or `IFACE[,vlan=N][,pcp=N]/MAC`.
+    /// Where it listens: `HOST:PORT`, or `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`.
     pub fn name(&self) -> &str {
         &self.name
     }

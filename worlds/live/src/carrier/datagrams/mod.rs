@@ -7,7 +7,10 @@
 
 mod dial;
 pub mod ethernet;
+mod frames;
+mod launching;
 mod listen;
+mod options;
 mod port;
 mod stream;
 #[cfg(test)]
@@ -17,4 +20,5 @@ mod wire;
 pub use dial::{Dialer, Dialled};
 pub use ethernet::Ethernet;
 pub use listen::Listener;
+pub use options::{Launch, Options, quiet};
 pub use stream::Stream;

@@ -16,7 +16,7 @@ struct Both {
 }
 
 fn dial(clock: Clock, listener: Option<&Listener>, address: std::net::SocketAddr) -> Result<Stream, String> {
-    let mut dialer = Dialer::new(None, vec![address], clock.now());
+    let mut dialer = Dialer::new(None, vec![address], Options::default(), clock.now());
     loop {
         if let Some(listener) = listener {
             assert!(listener.accept().unwrap().is_none(), "a peer that has not answered was accepted");
@@ -31,7 +31,7 @@ fn dial(clock: Clock, listener: Option<&Listener>, address: std::net::SocketAddr
 
 fn both() -> Both {
     let clock = Clock::start();
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), clock.now()).unwrap();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &Options::default(), clock.now()).unwrap();
     let mut near = dial(clock, Some(&listener), listener.address()).unwrap();
     near.flush().unwrap();
     let far = loop {
@@ -98,7 +98,9 @@ fn who_does_not_answer_is_said() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = dial(clock, None, nobody).unwrap_err();
     assert!(error.contains("nobody listens there"), "{error}");
-    let error = Listener::at("no-such-one".parse().unwrap(), clock.now()).unwrap_err().to_string();
+    let error = Listener::at("no-such-one".parse().unwrap(), &Options::default(), clock.now())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no-such-one"), "{error}");
 }
 

@@ -6,23 +6,26 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use quinn_proto::Transmit;
 
-use super::ethernet::{self, Ethernet};
+use super::ethernet::Ethernet;
+use super::frames::Frames;
+use super::launching::Launching;
+use super::options::Options;
 use crate::carrier::quic::socket::{Look, Socket};
-use crate::sys::station::{Came, Station};
 
-/// The most frames received in one look.
-const FRAMES_MAX: usize = 64;
-/// Room for the longest frame.
-const FRAME_BYTES: usize = 64 << 10;
 /// The most bytes of a datagram over UDP: what IPv4 and IPv6 leave of 65,535.
 const UDP_V4_MAX: usize = 65_507;
 const UDP_V6_MAX: usize = 65_487;
+/// The same where datagrams have times of launch: what an Ethernet frame takes whole. A datagram in
+/// pieces would leave in one go.
+const LAUNCHED_MAX: usize = 1_452;
+/// Bytes of the headers of UDP and IPv6, the longer ones.
+const UDP_HEADERS: u64 = 48;
 
 /// What carries datagrams.
 #[derive(Debug)]
 pub(super) enum Wire {
-    Udp(Box<Socket>),
-    Ethernet { station: Station, place: Ethernet, room: Vec<u8> },
+    Udp { socket: Box<Socket>, launching: Option<Launching> },
+    Ethernet(Box<Frames>),
 }
 
 /// What a look has found.
@@ -35,37 +38,45 @@ pub(super) enum Seen {
 }
 
 impl Wire {
-    /// Opens the interface that `place` names.
-    pub(super) fn at(place: Ethernet) -> io::Result<Self> {
-        let station = Station::open(&place.interface, ethernet::ETHER_TYPE);
-        let station = station.map_err(|error| explain(&place, &error))?;
-        if let Some(priority) = place.priority {
-            station.set_priority(priority)?;
-        }
-        Ok(Self::Ethernet { station, place, room: vec![0; FRAME_BYTES] })
+    /// Listens at a UDP port for many peers, or is connected to one.
+    pub(super) fn udp(address: SocketAddr, is_peer: bool, options: &Options) -> io::Result<Self> {
+        let socket = match is_peer {
+            true => Socket::connect(address, options.precedence)?,
+            false => Socket::bind(address, options.precedence)?,
+        };
+        let launching = options.launch.as_ref();
+        let launching = launching
+            .map(|launch| Launching::new(launch, std::iter::once(&socket), LAUNCHED_MAX, UDP_HEADERS))
+            .transpose()?;
+        Ok(Self::Udp { socket: Box::new(socket), launching })
+    }
+
+    /// Opens the interfaces that `place` names.
+    pub(super) fn at(place: Ethernet, options: &Options) -> io::Result<Self> {
+        Ok(Self::Ethernet(Box::new(Frames::open(place, options)?)))
     }
 
     /// The address of this end.
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::Udp(socket) => socket.address(),
-            Self::Ethernet { station, .. } => Ok(ethernet::link_local(station.mac(), station.index())),
+            Self::Udp { socket, .. } => socket.address(),
+            Self::Ethernet(frames) => Ok(frames.address()),
         }
     }
 
     /// The address of the station that is called `address` at any interface, at this one.
     pub(super) fn reached(&self, address: SocketAddr) -> SocketAddr {
-        match (self, ethernet::station(address)) {
-            (Self::Ethernet { station, .. }, Some(mac)) => ethernet::link_local(mac, station.index()),
-            _ => address,
+        match self {
+            Self::Udp { .. } => address,
+            Self::Ethernet(frames) => frames.reached(address),
         }
     }
 
-    /// Where this end is: `HOST:PORT`, or `IFACE[,vlan=N][,pcp=N]/MAC`.
+    /// Where this end is: `HOST:PORT`, or `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`.
     pub(super) fn name(&self) -> io::Result<String> {
         Ok(match self {
-            Self::Udp(socket) => socket.address()?.to_string(),
-            Self::Ethernet { station, place, .. } => format!("{place}/{}", ethernet::mac_text(station.mac())),
+            Self::Udp { socket, .. } => socket.address()?.to_string(),
+            Self::Ethernet(frames) => frames.name(),
         })
     }
 
@@ -73,26 +84,32 @@ impl Wire {
     pub(super) fn datagram_max(&self) -> usize {
         match self {
             // The longest that pass can be found out only if nobody takes them to pieces.
-            Self::Udp(socket) if !socket.keeps_whole() => datagrams::MEETING_BYTES,
-            Self::Udp(socket) if socket.address().is_ok_and(|own| own.is_ipv4()) => UDP_V4_MAX,
-            Self::Udp(_) => UDP_V6_MAX,
-            Self::Ethernet { station, .. } => station.mtu(),
+            Self::Udp { launching: Some(_), .. } => LAUNCHED_MAX,
+            Self::Udp { socket, .. } if !socket.keeps_whole() => datagrams::MEETING_BYTES,
+            Self::Udp { socket, .. } if socket.address().is_ok_and(|own| own.is_ipv4()) => UDP_V4_MAX,
+            Self::Udp { .. } => UDP_V6_MAX,
+            Self::Ethernet(frames) => frames.datagram_max(),
         }
     }
 
     /// The most datagrams of equal length that one send takes.
     pub(super) fn segments(&self) -> usize {
         match self {
-            Self::Udp(socket) => socket.segments(),
-            Self::Ethernet { .. } => 1,
+            Self::Udp { socket, launching: None } => socket.segments(),
+            Self::Udp { .. } | Self::Ethernet(_) => 1,
         }
     }
 
     /// Hands what has come to `each`.
     pub(super) fn look(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<Seen> {
         match self {
-            Self::Udp(socket) => match socket.look()? {
-                Look::Nothing => Ok(Seen::Nothing),
+            Self::Udp { socket, launching } => match socket.look()? {
+                Look::Nothing => {
+                    if let Some(launching) = launching {
+                        launching.heed(&**socket);
+                    }
+                    Ok(Seen::Nothing)
+                }
                 Look::Pieces(count) => {
                     for index in 0..count {
                         let piece = socket.piece(index);
@@ -106,42 +123,22 @@ impl Wire {
                     None => socket.refused(),
                 })),
             },
-            Self::Ethernet { station, place, room } => {
-                let mut seen = Seen::Nothing;
-                for _ in 0..FRAMES_MAX {
-                    match station.receive(room) {
-                        Ok(Came::Nothing) => break,
-                        Ok(Came::Frame(frame)) if place.admits(frame.vlan) => {
-                            let from = ethernet::link_local(frame.from, station.index());
-                            each(from, &room[..frame.length]);
-                        }
-                        Ok(Came::Frame(_) | Came::Other) => {}
-                        // The interface is down, and may come up again.
-                        Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => break,
-                        Err(error) => return Err(explain(place, &error)),
-                    }
-                    seen = Seen::Datagrams;
-                }
-                Ok(seen)
-            }
+            Self::Ethernet(frames) => Ok(if frames.look(each)? { Seen::Datagrams } else { Seen::Nothing }),
         }
     }
 
     /// Sends `bytes`, which are datagrams of `length` bytes, to `to`. Returns whether the system
     /// took them; what it loses counts as taken.
-    pub(super) fn send(&self, to: SocketAddr, bytes: &[u8], length: usize) -> bool {
+    pub(super) fn send(&mut self, to: SocketAddr, bytes: &[u8], length: usize) -> bool {
         match self {
-            Self::Udp(socket) => {
+            Self::Udp { socket, launching } => {
                 let segment_size = (bytes.len() > length).then_some(length);
                 let (destination, size) = (to, bytes.len());
                 let transmit = Transmit { destination, ecn: None, size, segment_size, src_ip: None };
-                socket.send(&transmit, bytes)
+                let launch = launching.as_mut().map(|launching| launching.next(bytes.len()));
+                socket.send(&transmit, bytes, launch)
             }
-            Self::Ethernet { station, place, .. } => {
-                let Some(mac) = ethernet::station(to) else { return true };
-                let sent = station.send(mac, place.tag(), bytes);
-                !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-            }
+            Self::Ethernet(frames) => frames.send(to, bytes),
         }
     }
 }
@@ -149,19 +146,8 @@ impl Wire {
 impl AsRawFd for Wire {
     fn as_raw_fd(&self) -> RawFd {
         match self {
-            Self::Udp(socket) => socket.as_raw_fd(),
-            Self::Ethernet { station, .. } => station.as_raw_fd(),
+            Self::Udp { socket, .. } => socket.as_raw_fd(),
+            Self::Ethernet(frames) => frames.as_raw_fd(),
         }
     }
-}
-
-fn explain(place: &Ethernet, error: &io::Error) -> io::Error {
-    let why = match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "bare frames need the capability CAP_NET_RAW: run as root, or with setcap cap_net_raw+ep"
-                .to_owned()
-        }
-        _ => error.to_string(),
-    };
-    io::Error::new(error.kind(), format!("{}: {why}", place.interface))
 }

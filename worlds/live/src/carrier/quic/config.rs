@@ -13,6 +13,7 @@ use quinn_proto::{
 
 use super::PROTOCOL;
 use crate::carrier::identity::{self, Identity, Pin, Verifier};
+use crate::sys::precedence::Precedence;
 
 /// The most bytes that a peer may send before they are taken. At gigabits a second and tens of
 /// milliseconds, this much is in flight at once.
@@ -73,6 +74,8 @@ impl Congestion {
 pub struct Options {
     /// The congestion controller.
     pub congestion: Congestion,
+    /// How much sooner than others its packets are carried.
+    pub precedence: Precedence,
 }
 
 fn transport(options: Options) -> TransportConfig {

@@ -60,7 +60,7 @@ impl Way for Quic {
 
     fn begin(&self, address: SocketAddr, now: Instant) -> io::Result<(Attempt, RawFd)> {
         let (client, verifier) = config::client(&self.identity, self.pin, self.options)?;
-        let mut endpoint = Endpoint::client(address, now)?;
+        let mut endpoint = Endpoint::client(address, self.options.precedence, now)?;
         let (descriptor, slot) = (endpoint.as_raw_fd(), endpoint.connect(client, verifier)?);
         let endpoint = Rc::new(RefCell::new(endpoint));
         Ok((Attempt { endpoint, slot, descriptor }, descriptor))

@@ -19,6 +19,7 @@ use quinn_proto::{
 use super::slot::{Happened, Slot};
 use super::socket::{Look, Socket};
 use crate::carrier::identity::Verifier;
+use crate::sys::precedence::Precedence;
 
 /// The server name that TLS asks for. Nobody is trusted because of it.
 const NAME: &str = "farlane";
@@ -57,14 +58,15 @@ impl Endpoint {
     pub(super) fn server(
         address: SocketAddr,
         (config, server): (EndpointConfig, ServerConfig),
+        precedence: Precedence,
         now: engine::Instant,
     ) -> io::Result<Self> {
-        Ok(Self::new(Socket::bind(address)?, config, Some(server), now))
+        Ok(Self::new(Socket::bind(address, precedence)?, config, Some(server), now))
     }
 
     /// Makes a near end's endpoint, which connects to `peer`.
-    pub(super) fn client(peer: SocketAddr, now: engine::Instant) -> io::Result<Self> {
-        Ok(Self::new(Socket::connect(peer)?, EndpointConfig::default(), None, now))
+    pub(super) fn client(peer: SocketAddr, precedence: Precedence, now: engine::Instant) -> io::Result<Self> {
+        Ok(Self::new(Socket::connect(peer, precedence)?, EndpointConfig::default(), None, now))
     }
 
     fn new(
@@ -253,7 +255,7 @@ impl Endpoint {
     /// Sends a response that belongs to no connection, if the socket takes it. If not, the peer
     /// asks again.
     fn respond(&self, transmit: &Transmit) {
-        let _ = self.socket.send(transmit, &self.scratch);
+        let _ = self.socket.send(transmit, &self.scratch, None);
     }
 
     /// Handles the report of datagrams that the network did not deliver.
@@ -315,7 +317,7 @@ impl Endpoint {
 
     fn send_all(&mut self, slot: &mut Slot, now: Instant) {
         if let Some((transmit, bytes)) = self.unsent.take()
-            && !self.socket.send(&transmit, &bytes)
+            && !self.socket.send(&transmit, &bytes, None)
         {
             self.unsent = Some((transmit, bytes));
             return;
@@ -327,7 +329,7 @@ impl Endpoint {
                 slot.dirty = false;
                 return;
             };
-            if !self.socket.send(&transmit, &self.scratch) {
+            if !self.socket.send(&transmit, &self.scratch, None) {
                 self.unsent = Some((transmit, std::mem::take(&mut self.scratch)));
                 return;
             }

@@ -38,7 +38,8 @@ impl Listener {
         options: Options,
         now: Instant,
     ) -> io::Result<Self> {
-        let endpoint = Endpoint::server(address, config::server(identity, options)?, now)?;
+        let config = config::server(identity, options)?;
+        let endpoint = Endpoint::server(address, config, options.precedence, now)?;
         let (address, descriptor) = (endpoint.address()?, endpoint.as_raw_fd());
         let endpoint = Rc::new(RefCell::new(endpoint));
         Ok(Self { endpoint, address, descriptor, fingerprint: identity.fingerprint() })

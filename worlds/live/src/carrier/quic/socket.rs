@@ -6,12 +6,15 @@ use std::io::{self, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
+use engine::Nanos;
 use quinn_proto::{EcnCodepoint, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
 
 use crate::sys::option::set_option;
+use crate::sys::outgoing::{self, About};
+use crate::sys::precedence::Precedence;
 
 /// The most pieces received in one call, and the room in bytes for each. Datagrams that follow each
 /// other from one sender form one piece.
@@ -80,19 +83,22 @@ pub(in crate::carrier) struct Socket {
     metas: [RecvMeta; PIECES],
     /// A send was told that an earlier datagram was refused.
     refused: Cell<bool>,
+    precedence: Precedence,
+    /// The mark of RFC 3168 that the socket puts on packets by itself.
+    ecn: Cell<libc::c_int>,
 }
 
 impl Socket {
     /// Makes a socket for many peers.
-    pub(in crate::carrier) fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub(in crate::carrier) fn bind(address: SocketAddr, precedence: Precedence) -> io::Result<Self> {
         let socket = Raw::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.bind(&address.into())?;
         report_refusals(&socket, address)?;
-        Self::new(socket, None)
+        Self::new(socket, None, precedence)
     }
 
     /// Makes a socket for one peer.
-    pub(in crate::carrier) fn connect(peer: SocketAddr) -> io::Result<Self> {
+    pub(in crate::carrier) fn connect(peer: SocketAddr, precedence: Precedence) -> io::Result<Self> {
         let socket = Raw::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))?;
         let any = match peer {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -100,10 +106,11 @@ impl Socket {
         };
         socket.bind(&any.into())?;
         socket.connect(&peer.into())?;
-        Self::new(socket, Some(peer))
+        Self::new(socket, Some(peer), precedence)
     }
 
-    fn new(socket: Raw, peer: Option<SocketAddr>) -> io::Result<Self> {
+    fn new(socket: Raw, peer: Option<SocketAddr>, precedence: Precedence) -> io::Result<Self> {
+        precedence.apply(&socket)?;
         // Privileged processes get the full size, others what the system allows.
         if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
             let _ = socket.set_recv_buffer_size(KERNEL_BYTES);
@@ -113,7 +120,8 @@ impl Socket {
         let state = UdpSocketState::new((&socket).into())?;
         let buffer = vec![0; PIECES * PIECE_BYTES];
         let metas = [RecvMeta::default(); PIECES];
-        Ok(Self { socket, state, peer, buffer, metas, refused: Cell::new(false) })
+        let (refused, ecn) = (Cell::new(false), Cell::new(0));
+        Ok(Self { socket, state, peer, buffer, metas, refused, precedence, ecn })
     }
 
     pub(in crate::carrier) fn address(&self) -> io::Result<SocketAddr> {
@@ -167,9 +175,48 @@ impl Socket {
         Piece { meta, bytes: &self.buffer[start..start + meta.len.min(PIECE_BYTES)] }
     }
 
-    /// Sends one or more datagrams. Returns whether the system took them; a datagram that it lost
-    /// counts as taken.
-    pub(in crate::carrier) fn send(&self, transmit: &Transmit, bytes: &[u8]) -> bool {
+    /// Sends one or more datagrams, at once or at `launch`. Returns whether the system took them; a
+    /// datagram that it lost counts as taken.
+    pub(in crate::carrier) fn send(&self, transmit: &Transmit, bytes: &[u8], launch: Option<Nanos>) -> bool {
+        let is_plain = self.precedence.is_none() && launch.is_none();
+        // An earlier refusal is reported by the next call of any kind, which then does
+        // nothing else.
+        for _ in 0..2 {
+            let sent = match is_plain {
+                true => self.send_plainly(transmit, bytes),
+                false => self.send_first(transmit, bytes, launch),
+            };
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.refused.set(true),
+                _ => return true,
+            }
+        }
+        true
+    }
+
+    /// Sends with the precedence and at the time that were asked for. The library can't: it gives
+    /// each datagram a traffic class, which hides that of the socket and its priority.
+    fn send_first(&self, transmit: &Transmit, bytes: &[u8], launch: Option<Nanos>) -> io::Result<()> {
+        let ecn = transmit.ecn.map_or(0, |ecn| libc::c_int::from(ecn as u8));
+        if self.ecn.get() != ecn {
+            self.precedence.apply_with(&self.socket, ecn)?;
+            self.ecn.set(ecn);
+        }
+        let to = Some(transmit.destination);
+        let about = About { to, segment: transmit.segment_size, launch };
+        let bytes = &bytes[..transmit.size];
+        match (outgoing::send(&self.socket, &[bytes], about), about.segment) {
+            // Some interfaces do not take segments.
+            (Err(error), Some(length)) if error.raw_os_error() == Some(libc::EIO) => {
+                let about = About { segment: None, ..about };
+                bytes.chunks(length).try_for_each(|one| outgoing::send(&self.socket, &[one], about))
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn send_plainly(&self, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
             ecn: transmit.ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
@@ -177,16 +224,7 @@ impl Socket {
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
         };
-        // An earlier refusal is reported by the next call of any kind, which then does
-        // nothing else.
-        for _ in 0..2 {
-            match self.state.try_send((&self.socket).into(), &transmit) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => self.refused.set(true),
-                _ => return true,
-            }
-        }
-        true
+        self.state.try_send((&self.socket).into(), &transmit)
     }
 
     /// For a socket with many peers: the addresses to which datagrams were sent in vain.

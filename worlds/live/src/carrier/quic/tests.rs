@@ -17,6 +17,7 @@ use super::*;
 use crate::carrier::identity::{self, Fingerprint, Identity, Pin};
 use crate::carrier::{OUTBOX_BYTES_MAX, Received};
 use crate::sys::clock::Clock;
+use crate::sys::precedence::Precedence;
 
 /// Long enough for a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -247,7 +248,8 @@ fn what_speaks_another_protocol_is_named() {
         ));
         let clock = Clock::start();
         let config = (EndpointConfig::default(), server);
-        let endpoint = Rc::new(RefCell::new(Endpoint::server(loopback(), config, clock.now()).unwrap()));
+        let endpoint = Endpoint::server(loopback(), config, Precedence::default(), clock.now()).unwrap();
+        let endpoint = Rc::new(RefCell::new(endpoint));
         let address = endpoint.borrow().address().unwrap();
         let mut dialer = Dialer::new(vec![address], someone(), Pin::Any, Options::default(), clock.now());
         let error = until(|| {

@@ -78,6 +78,9 @@ impl Listener {
     /// Has all connections accepted from now on ask the kernel for `options`.
     #[must_use]
     pub fn with(mut self, options: Options) -> Self {
+        // The answer to a connection's first segment comes from this socket. A precedence that it
+        // can't have is reported when the connection asks for it.
+        let _ = options.precedence.apply(&self.socket);
         self.options = options;
         self
     }

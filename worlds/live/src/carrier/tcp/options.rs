@@ -14,6 +14,7 @@ use rustix::net::sockopt::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::sys::option::set_option;
+use crate::sys::precedence::Precedence;
 
 /// Linux's socket option for the least time in µs that a retransmission waits beyond the smoothed
 /// round trip. Linux has it since 6.15; the C library's headers do not have it yet.
@@ -42,6 +43,9 @@ pub struct Options {
     pub congestion: Option<String>,
     /// How long bytes that fill no segment wait for more before they are sent; zero sends at once.
     pub coalesce: Nanos,
+    /// How much sooner than others the connection's packets are carried. Other carriers than TCP
+    /// have it, too.
+    pub precedence: Precedence,
 }
 
 /// An option that this kernel does not have, or does not grant us.
@@ -94,6 +98,12 @@ impl Options {
         bound_silence(socket).map_err(|error| Unavailable {
             what: "end of connections whose other end is silent (SO_KEEPALIVE, TCP_USER_TIMEOUT)",
             remedy: "use a kernel that has both; Linux has since 2.6.37".to_owned(),
+            error,
+        })?;
+        self.precedence.apply(socket).map_err(|error| Unavailable {
+            what: "such precedence (--priority, --dscp)",
+            remedy: "priorities of 0 to 6 take no right; 7 to 15 want CAP_NET_ADMIN, as root has it"
+                .to_owned(),
             error,
         })?;
         if let Some(rto_min) = self.rto_min {

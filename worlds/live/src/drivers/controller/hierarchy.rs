@@ -16,6 +16,7 @@ use crate::media::Media;
 use crate::reactor::Reactor;
 use crate::sys::clock::Clock;
 use crate::sys::entropy;
+use crate::sys::ptp;
 
 /// A host of far ends, or of a function in the same process, together with the loop of its driver.
 pub type Hierarchy = Attached<NearDriver>;
@@ -35,9 +36,12 @@ impl Attached<NearDriver> {
         let mut entropy = entropy::system();
         let mut session = options.session();
         entropy.fill(&mut session.identity.instance.0);
+        let clock = Clock::start();
+        // Without the time of the network, exchanges tell the offset of the clocks.
+        session.time = ptp::network_time(&clock, options.transport.ptp.as_deref()).ok();
         let sessions = routes.iter().map(|route| route.session(session.clone())).collect();
         let near = Near::over_tunnels(options.near(), sessions, entropy);
-        let reactor = Reactor::new(Clock::start(), options.spin)?;
+        let reactor = Reactor::new(clock, options.spin)?;
         Ok(Self::new(reactor, NearDriver::over_tcp(near, routes)))
     }
 

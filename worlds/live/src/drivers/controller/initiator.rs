@@ -63,10 +63,12 @@ pub(super) fn connect(
     let reactor = Reactor::new(clock, options.spin)?;
     initiator.start(clock.now());
     let mut driver = InitiatorDriver::new(initiator, subsystem.paths.clone(), pool, psks);
+    let precedence = settings.precedence.or(options.transport.tcp.precedence);
+    driver.set_precedence(precedence);
     if subsystem.url.fabric == Fabric::NvmeRdma && settings.provider == Provider::Roce {
         // As many again as the queue has commands, so that few commands need a completion.
         let depth = 2 * QUEUE_SIZE_MAX;
-        driver.reach_by(Reach { local: settings.local, depth });
+        driver.reach_by(Reach { local: settings.local, depth, precedence });
     }
     Ok(Fabrics::new(Attached::new(reactor, driver), options))
 }

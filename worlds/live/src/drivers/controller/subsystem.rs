@@ -12,6 +12,7 @@ use nvme_fabrics::wire::{HostId, Nqn};
 use nvme_tcp::host::DigestUse;
 
 use super::options::SecretFiles;
+use crate::sys::precedence::Precedence;
 
 /// A transport of NVMe over Fabrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub struct Settings {
     pub fast_io_fail: Option<Duration>,
     /// Which of several equally good paths a command takes.
     pub policy: Policy,
+    /// How much sooner than others packets are carried.
+    pub precedence: Precedence,
 }
 
 /// What carries NVMe/RDMA.
@@ -125,7 +128,7 @@ impl FromStr for Provider {
 
 /// Names of the settings that a query may hold.
 const KEYS: &str = "queues, queue-size, hostnqn, hostid, dhchap-secret-file, \
-    dhchap-controller-secret-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy; with \
+    dhchap-controller-secret-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy, priority, dscp; with \
     nvme-tcp:// hdgst, ddgst, tls-key-file; with nvme-rdma:// provider, and host-traddr for roce";
 /// Settings that one fabric has, and no other.
 const KEYS_OF_TCP: [&str; 3] = ["hdgst", "ddgst", "tls-key-file"];
@@ -187,6 +190,9 @@ impl Settings {
         };
         if is_foreign {
             return Err(format!("'{key}' can't be set with {}; what can: {KEYS}", fabric.scheme()));
+        }
+        if let Some(set) = self.precedence.set(pair) {
+            return set;
         }
         let number = |least: u16, most: u16| {
             let parsed = value.parse().ok().filter(|number| (least..=most).contains(number));

@@ -19,6 +19,7 @@ pub use server::Measured;
 use super::roce::PathMtu;
 use crate::sys::digest::crc32c;
 use crate::sys::entropy::system;
+use crate::sys::precedence::Precedence;
 
 /// Connections that a server has at a time.
 pub const CONNECTIONS_MAX: usize = 64;
@@ -79,7 +80,7 @@ impl Memory {
             connections: CONNECTIONS_MAX,
             ..super::roce::Config::new(address)
         };
-        super::roce::Roce::open(config, Rc::clone(&self.domain), Rc::clone(&self.pool))
+        super::roce::Roce::open(config, Precedence::default(), Rc::clone(&self.domain), Rc::clone(&self.pool))
     }
 }
 

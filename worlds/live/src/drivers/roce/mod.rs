@@ -20,6 +20,7 @@ use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 use crate::sys::digest::crc32_register;
 use crate::sys::entropy::system;
 use crate::sys::marked::{self, Marked};
+use crate::sys::precedence::Precedence;
 
 pub(crate) use route::Route;
 
@@ -60,6 +61,7 @@ pub struct Roce {
     device: SharedDevice,
     line: Line,
     address: SocketAddr,
+    precedence: Precedence,
     pool: SharedPool,
     /// The longest datagram that is taken.
     length_max: usize,
@@ -79,27 +81,34 @@ pub struct Roce {
 }
 
 impl Roce {
-    /// A device at `config.address`, which is an address of this machine. Port, identification and
-    /// CRC function of the settings are the socket's.
+    /// A device at `config.address`, which is an address of this machine, whose datagrams are
+    /// carried with `precedence`. Port, identification and CRC function of the settings are the
+    /// socket's.
     ///
     /// # Errors
     /// When the address is unspecified: the CRC covers it, so a device has one. When the system
     /// refuses the address or the port: nobody else may have UDP port [`PORT`] there,
     /// `rdma_rxe` included.
-    pub fn open(config: Config, domain: SharedDomain, pool: SharedPool) -> io::Result<Self> {
+    pub fn open(
+        config: Config,
+        precedence: Precedence,
+        domain: SharedDomain,
+        pool: SharedPool,
+    ) -> io::Result<Self> {
         let config = Config { port: PORT, identification: 0, crc32: crc32_register, ..config };
         let address = SocketAddr::new(config.address, PORT);
         if config.address.is_unspecified() {
             let why = format!("RoCE is at one address of this machine: name it instead of {}", address.ip());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let socket = socket::open(address)?;
+        let socket = socket::open(address, precedence)?;
         let length_max = config.mtu.bytes() + OVERHEAD;
         let device = Rc::new(RefCell::new(Device::new(config, domain, Rc::clone(&pool), system())));
         Ok(Self {
             device,
             line: Line::Open { socket, is_registered: false },
             address,
+            precedence,
             pool,
             length_max,
             places: Vec::with_capacity(marked::BATCH_MAX),
@@ -252,7 +261,7 @@ impl Roce {
         if *again > now {
             return;
         }
-        self.line = match socket::open(self.address) {
+        self.line = match socket::open(self.address, self.precedence) {
             Ok(socket) => {
                 self.change = Some(Change::Restored);
                 Line::Open { socket, is_registered: false }

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{Device, PORT};
 use crate::sys::marked::{self, BATCH_MAX};
 use crate::sys::option::set_option;
+use crate::sys::precedence::{Precedence, set_priority};
 
 /// How many bytes of datagrams may wait in the kernel. The system limits this
 /// (`net.core.rmem_max`).
@@ -30,8 +31,8 @@ const LOST: [i32; 8] = [
     libc::EPERM,
 ];
 
-/// A socket at `address` that takes no right.
-pub(super) fn open(address: SocketAddr) -> io::Result<Socket> {
+/// A socket at `address` that takes no right, unless `precedence` does.
+pub(super) fn open(address: SocketAddr, precedence: Precedence) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     match address.ip() {
         IpAddr::V4(_) => {
@@ -42,7 +43,10 @@ pub(super) fn open(address: SocketAddr) -> io::Result<Socket> {
             set_option(&socket, libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)?;
         }
     }
-    marked::enable(&socket, address.is_ipv6(), marked::CAPABLE)?;
+    marked::enable(&socket, address.is_ipv6(), precedence.byte(marked::CAPABLE))?;
+    if let Some(priority) = precedence.priority {
+        set_priority(&socket, priority)?;
+    }
     socket.bind(&address.into()).map_err(|error| taken(error, address))?;
     socket.set_nonblocking(true)?;
     // Privileged processes get the full size, others what the system allows.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use assemblies::fabric::Fabric;
 use engine::Instant;
-use live::carrier::tcp::Listener;
+use live::carrier::tcp::{self, Listener};
 use live::drivers::control::Control;
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
@@ -58,6 +58,8 @@ pub(super) struct Server {
     insecure: bool,
     /// Announces the discovery service on the network.
     announcer: Option<Announcer>,
+    /// What connections ask of the kernel.
+    options: tcp::Options,
     control: Option<Control>,
     /// Jobs for the first core.
     jobs: Option<Jobs<Core>>,
@@ -75,6 +77,7 @@ impl Server {
         cores: Cores,
         config: Option<PathBuf>,
         announcer: Option<Announcer>,
+        options: tcp::Options,
         offer: Offer,
     ) -> Result<Self, Error> {
         let mut server = Self {
@@ -82,6 +85,7 @@ impl Server {
             config,
             insecure: offer.insecure,
             announcer,
+            options,
             control: None,
             jobs: None,
             hang_up: None,
@@ -162,10 +166,13 @@ impl Server {
         let id = PortId(self.next_port);
         let driver = &mut self.cores.first.driver;
         let added = match spec.fabric {
-            Fabric::Roce => driver.add_roce_port(id, spec.listen).map(|()| spec.listen),
+            Fabric::Roce => {
+                let precedence = self.options.precedence;
+                driver.add_roce_port(id, spec.listen, precedence).map(|()| spec.listen)
+            }
             Fabric::Tcp | Fabric::Iwarp => Listener::bind(spec.listen).map(|listener| {
                 let address = listener.address();
-                driver.add_port(id, spec.fabric, listener);
+                driver.add_port(id, spec.fabric, listener.with(self.options.clone()));
                 address
             }),
         };

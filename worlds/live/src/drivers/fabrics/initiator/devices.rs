@@ -15,6 +15,7 @@ use roce::SharedDevice;
 use crate::drivers::roce::{Config, Roce, Route};
 use crate::reactor::Sources;
 use crate::sys::entropy::system;
+use crate::sys::precedence::Precedence;
 
 /// How many addresses of loopback are tried until one is free.
 const LOOPBACK_TRIES: u32 = 64;
@@ -26,6 +27,8 @@ pub struct Reach {
     pub local: Option<IpAddr>,
     /// Requests that a queue pair takes in either direction.
     pub depth: u16,
+    /// How much sooner than others datagrams are carried.
+    pub precedence: Precedence,
 }
 
 /// A device, and the address that the system would have used to reach its peers.
@@ -103,7 +106,7 @@ impl Devices {
             receive_depth: self.reach.depth,
             ..Config::new(address)
         };
-        Roce::open(config, Rc::new(RefCell::new(domain)), Rc::clone(&self.pool))
+        Roce::open(config, self.reach.precedence, Rc::new(RefCell::new(domain)), Rc::clone(&self.pool))
     }
 
     /// The connections that devices carry.

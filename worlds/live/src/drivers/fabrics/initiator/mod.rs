@@ -19,6 +19,7 @@ use super::{Received, Socket};
 use crate::carrier::LOOKS;
 use crate::carrier::tcp::connect;
 use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
+use crate::sys::precedence::Precedence;
 use devices::Devices;
 
 /// The most pieces taken from a connection in a turn.
@@ -110,6 +111,8 @@ pub(crate) struct World {
     psks: Vec<Psk>,
     /// The devices that reach the paths, where queue pairs of RoCE do.
     devices: Option<Devices>,
+    /// How much sooner than others the packets of TCP connections are carried.
+    precedence: Precedence,
 }
 
 /// The driver of an initiator: it joins the engine to sockets and dialling.
@@ -142,6 +145,7 @@ impl InitiatorDriver {
             failures: (0..count).map(|_| None).collect(),
             psks,
             devices: None,
+            precedence: Precedence::default(),
         };
         Self {
             initiator: Pump::new(initiator),
@@ -151,6 +155,11 @@ impl InitiatorDriver {
             attended_at: Instant::ZERO,
             stopping: false,
         }
+    }
+
+    /// Has the packets of TCP connections carried with `precedence`.
+    pub const fn set_precedence(&mut self, precedence: Precedence) {
+        self.world.precedence = precedence;
     }
 
     /// Reaches the paths by RoCE rather than over TCP connections.
@@ -379,7 +388,7 @@ impl World {
             }
             return;
         }
-        match connect::begin(address, |_| Ok(())) {
+        match connect::begin(address, |socket| self.precedence.apply(socket)) {
             Ok(socket) => {
                 let (until, look, registered) = (now + DIAL_MAX, now + LOOK_EVERY, false);
                 self.connections.push(Connection::Dialling { id, socket, until, look, registered });

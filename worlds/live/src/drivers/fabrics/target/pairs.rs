@@ -20,6 +20,7 @@ use super::{Event, TargetDriver};
 use crate::drivers::roce::{Change, Config, PathMtu, Roce};
 use crate::reactor::{Driver, Sources};
 use crate::sys::entropy::system;
+use crate::sys::precedence::Precedence;
 
 /// A port of RoCE.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ impl Pairs {
 }
 
 /// A device at the address of a port.
-fn open(address: SocketAddr, pool: &SharedPool) -> io::Result<Roce> {
+fn open(address: SocketAddr, precedence: Precedence, pool: &SharedPool) -> io::Result<Roce> {
     if address.port() == 0 {
         let why = "RoCE has no free port to choose: name one, such as 4420";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -92,18 +93,24 @@ fn open(address: SocketAddr, pool: &SharedPool) -> io::Result<Roce> {
         receive_depth: 2 * QUEUE_SIZE_MAX,
         ..Config::new(address.ip())
     };
-    let roce = Roce::open(config, Rc::new(RefCell::new(domain)), Rc::clone(pool))?;
+    let roce = Roce::open(config, precedence, Rc::new(RefCell::new(domain)), Rc::clone(pool))?;
     roce.device().borrow_mut().listen(address.port());
     Ok(roce)
 }
 
 impl<F: FnMut(Event)> TargetDriver<F> {
-    /// Listens at `address` as port `id`, for queue pairs of RoCE.
+    /// Listens at `address` as port `id`, for queue pairs of RoCE, whose datagrams are carried with
+    /// `precedence`.
     ///
     /// # Errors
     /// When the system refuses the address, or another program has RoCE there.
-    pub fn add_roce_port(&mut self, id: PortId, address: SocketAddr) -> io::Result<()> {
-        let roce = open(address, &self.pool)?;
+    pub fn add_roce_port(
+        &mut self,
+        id: PortId,
+        address: SocketAddr,
+        precedence: Precedence,
+    ) -> io::Result<()> {
+        let roce = open(address, precedence, &self.pool)?;
         self.pairs.ports.push(Port { id, address, roce });
         Ok(())
     }

@@ -9,23 +9,33 @@ use network_models::ethernet::PortSettings;
 use network_models::ethernet::medium::{Cable, Medium, PortLatency};
 use network_models::tsn::bound::{self, Flow};
 use network_models::tsn::plan::{Plan, Request};
-use network_models::tsn::taprio;
+use network_models::tsn::taprio::{self, Layout, Offload};
 use network_models::tsn::traffic::Envelope;
 use serde::Serialize;
 
-use crate::args::{PlanArgs, TsnAction};
+use crate::args::PlanArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
+/// Bytes of a frame beside its payload: header, tag and check sequence.
+const HEADERS: u32 = 22;
 /// Columns that the picture gives one cycle.
 const WIDTH: u64 = 64;
 /// Most frames of others that a simulation may take: some seconds of work.
 const SIMULATED_FRAMES_MAX: u64 = 4_000_000;
 
-/// What machines are told, as JSON. Times are in nanoseconds.
+/// What machines are told, as JSON. Times are in nanoseconds, rates in bits per second.
 #[derive(Debug, Serialize)]
 struct Report {
     cycle: u64,
+    rate: u64,
+    class: u8,
+    /// The longest frame of any traffic in bytes, with header and check sequence.
+    frame_max: u32,
+    clock_error: u64,
+    preemption: bool,
+    /// Whether the kernel opens the gates instead of the card.
+    software: bool,
     messages_per_cycle: u64,
     share_of_cycle: f64,
     simulated_messages: u64,
@@ -64,8 +74,7 @@ struct Delay {
     worst_case: Option<u64>,
 }
 
-pub(crate) fn run(action: &TsnAction) -> Result<(), Error> {
-    let TsnAction::Plan(args) = action;
+pub(super) fn run(args: &PlanArgs) -> Result<(), Error> {
     let hops = usize::from(args.hops);
     if !args.device.is_empty() && args.device.len() != hops {
         return Err(Error::Devices { count: args.device.len(), hops });
@@ -103,7 +112,13 @@ fn report(args: &PlanArgs, plan: &Plan) -> Report {
         let schedule = &hop.schedule;
         let entries = schedule.entries().iter();
         HopReport {
-            command: taprio::command(&device, schedule, plan.request.preempting(), args.offload()),
+            command: taprio::command(&taprio::arguments(
+                &device,
+                schedule,
+                plan.request.preempting(),
+                args.offload(),
+                Layout::Eight,
+            )),
             device,
             base_time: schedule.base().get(),
             window: hop.window.get(),
@@ -115,6 +130,12 @@ fn report(args: &PlanArgs, plan: &Plan) -> Report {
     });
     Report {
         cycle: plan.request.cycle.get(),
+        rate: args.rate.bits(),
+        class: args.class,
+        frame_max: args.mtu + HEADERS,
+        clock_error: plan.request.clock_error.get(),
+        preemption: args.preemption,
+        software: args.offload() == Offload::Software,
         messages_per_cycle: plan.messages,
         share_of_cycle: fraction(plan.share()),
         simulated_messages: simulated(args, plan),
@@ -264,7 +285,7 @@ fn symbol(window: Nanos, guard: Nanos, base: u64, cycle: u64, column: u64) -> ch
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, Command, TsnAction};
     use clap::Parser as _;
 
     fn reported(arguments: &[&str]) -> (Plan, Report) {

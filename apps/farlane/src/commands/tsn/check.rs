@@ -1,0 +1,279 @@
+//! `farlane tsn check`: whether what left an interface keeps to a plan, frame by frame.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use engine::Nanos;
+use indicatif::ProgressBar;
+use live::drivers::tap::Tap;
+use live::sys::clock;
+use network_models::Class;
+use network_models::tsn::conformance::{Conformance, Departure, Kept};
+use serde::Serialize;
+
+use super::PlanFile;
+use crate::args::CheckPlanArgs;
+use crate::capture::Reader;
+use crate::commands::{print, print_json};
+use crate::error::{Error, TsnError};
+
+/// How wrong stamps of the kernel and of cards are, unless somebody says otherwise.
+const ERROR_KERNEL: Nanos = Nanos::from_micros(50);
+const ERROR_CARD: Nanos = Nanos::from_micros(1);
+/// Most frames that are listed.
+const LISTED_MAX: usize = 1_000;
+/// How long to wait for frames before looking at the clock again.
+const LOOK: Duration = Duration::from_millis(20);
+/// What a frame takes of the link beside its bytes: check sequence, preamble and gap; and the least
+/// that it takes.
+const AROUND: u64 = 4 + 20;
+const WIRE_MIN: u64 = 84;
+/// Bytes of the two addresses, and of a tag.
+const ADDRESSES: usize = 12;
+const TAG: usize = 4;
+/// EtherTypes.
+const VLAN: u16 = 0x8100;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+/// The link type of Ethernet in captures (LINKTYPE_ETHERNET).
+const ETHERNET: u32 = 1;
+
+/// What machines are told, as JSON. Times are in nanoseconds.
+#[derive(Debug, Serialize)]
+struct Report {
+    kept: bool,
+    frames: u64,
+    /// How far off a stamp may be.
+    stamp_error: u64,
+    /// Whether the card gave the stamps.
+    hardware: bool,
+    /// Frames that were not seen, because too many came.
+    missed: u64,
+    classes: Vec<ClassReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outside: Vec<Listed>,
+}
+
+#[derive(Debug, Serialize)]
+struct ClassReport {
+    class: u8,
+    frames: u64,
+    outside: u64,
+    within_stamp_error: u64,
+    worst: u64,
+    worst_frame: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beyond_rate: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst_bytes: Option<u64>,
+}
+
+/// A frame that was outside of its windows.
+#[derive(Debug, Serialize)]
+struct Listed {
+    frame: u64,
+    at: u64,
+    class: u8,
+    bytes: u64,
+    off: u64,
+}
+
+/// Frames as they are checked.
+struct Checked<'a> {
+    args: &'a CheckPlanArgs,
+    conformance: Conformance,
+    error: Nanos,
+    frames: u64,
+    outside: Vec<Listed>,
+}
+
+pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
+    let plan = PlanFile::read(&args.plan)?;
+    let report = match (&args.interface, &args.from) {
+        (_, Some(path)) => of_file(args, &plan, path)?,
+        (Some(interface), None) => of_interface(args, &plan, interface)?,
+        (None, None) => return Ok(()),
+    };
+    let of_plan = report.classes.iter().find(|one| one.class == plan.class.number());
+    if of_plan.is_none_or(|one| one.frames == 0) {
+        return Err(TsnError::Nothing { class: plan.class.number() }.into());
+    }
+    if args.output.json {
+        print_json(&report)?
+    } else {
+        print(&text(&report))?
+    }
+    if report.kept {
+        return Ok(());
+    }
+    let wrong = |one: &ClassReport| one.outside + one.beyond_rate.unwrap_or(0);
+    let outside = report.classes.iter().map(wrong).sum();
+    Err(TsnError::NotKept { outside, frames: report.frames }.into())
+}
+
+fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Result<Report, Error> {
+    let failed = |error| TsnError::Tap { interface: interface.to_owned(), error };
+    let mut tap = Tap::open(interface).map_err(failed)?;
+    let (start, bar) =
+        (Instant::now(), ProgressBar::new(args.time.as_millis().try_into().unwrap_or(u64::MAX)));
+    bar.set_message("looking");
+    let (mut checked, mut is_hardware) = (None, false);
+    let mut last = false;
+    loop {
+        while let Some(frame) = tap.next_frame() {
+            let Some(at) = frame.at.filter(|_| frame.is_outgoing != args.received) else { continue };
+            is_hardware |= frame.is_hardware;
+            let usual = if frame.is_hardware { ERROR_CARD } else { ERROR_KERNEL };
+            if checked.is_none() {
+                checked = Some(Checked::new(args, plan, usual)?);
+            }
+            if let Some(checked) = &mut checked {
+                let tag = frame.tag.map(|[_, _, a, b]| u16::from_be_bytes([a, b]));
+                checked.take(at, frame.bytes, tag);
+            }
+        }
+        if last {
+            break;
+        }
+        bar.set_position(start.elapsed().as_millis().try_into().unwrap_or(u64::MAX));
+        tap.wait(LOOK).map_err(failed)?;
+        // What the kernel has not handed over yet is looked at once more.
+        last = start.elapsed() >= args.time;
+        if last {
+            std::thread::sleep(LOOK * 2);
+        }
+    }
+    bar.finish_and_clear();
+    let missed = u64::from(tap.missed());
+    match checked {
+        Some(checked) => Ok(checked.report(is_hardware, missed)),
+        None => Err(TsnError::Nothing { class: plan.class.number() }.into()),
+    }
+}
+
+fn of_file(args: &CheckPlanArgs, plan: &PlanFile, path: &Path) -> Result<Report, Error> {
+    let mut checked = Checked::new(args, plan, ERROR_KERNEL)?;
+    let ahead = clock::network_ahead();
+    Reader::open(path)?.each(|frame| {
+        if frame.link == ETHERNET {
+            checked.take(Nanos::new(frame.at.as_nanos()) + ahead, frame.bytes, None);
+        }
+    })?;
+    Ok(checked.report(false, 0))
+}
+
+impl<'a> Checked<'a> {
+    fn new(args: &'a CheckPlanArgs, plan: &PlanFile, usual: Nanos) -> Result<Self, Error> {
+        let error = args.error.map_or(usual, Nanos::from);
+        let schedule = plan.schedule(args.hop.into())?.clone();
+        let mut conformance = Conformance::new(schedule, plan.rate, error);
+        for shaper in &args.shaper {
+            // A frame of its own, and what a frame of others lets its credit grow by.
+            let frame = u64::from(plan.frame_max) + AROUND;
+            let credit = frame * shaper.rate.bits() / plan.rate.bits().max(1);
+            conformance = conformance.limited(shaper.class, shaper.rate, frame + credit);
+        }
+        Ok(Self { args, conformance, error, frames: 0, outside: Vec::new() })
+    }
+
+    fn take(&mut self, at: Nanos, bytes: &[u8], tag: Option<u16>) {
+        let tag_bytes = if tag.is_some() { TAG } else { 0 };
+        let wire = ((bytes.len() + tag_bytes) as u64 + AROUND).max(WIRE_MIN);
+        let class = class_of(bytes, tag);
+        let off = self.conformance.observe(Departure { at, class, bytes: wire });
+        if self.args.frames && off > self.error && self.outside.len() < LISTED_MAX {
+            let (at, class, off) = (at.get(), class.number(), off.get());
+            self.outside.push(Listed { frame: self.frames, at, class, bytes: wire, off });
+        }
+        self.frames += 1;
+    }
+
+    fn report(self, hardware: bool, missed: u64) -> Report {
+        let is_limited = |class: Class| self.args.shaper.iter().any(|shaper| shaper.class == class);
+        let of = |(class, kept): (Class, Kept)| ClassReport {
+            class: class.number(),
+            frames: kept.frames,
+            outside: kept.outside,
+            within_stamp_error: kept.doubtful,
+            worst: kept.worst.off.get(),
+            worst_frame: kept.worst.frame,
+            beyond_rate: is_limited(class).then_some(kept.too_many),
+            burst_bytes: is_limited(class).then_some(kept.burst),
+        };
+        let classes: Vec<_> = self.conformance.kept().filter(|(_, kept)| kept.frames > 0).map(of).collect();
+        let kept = classes.iter().all(|one| one.outside == 0 && one.beyond_rate.unwrap_or(0) == 0);
+        let (frames, stamp_error, outside) = (self.frames, self.error.get(), self.outside);
+        Report { kept, frames, stamp_error, hardware, missed, classes, outside }
+    }
+}
+
+/// The class of a frame: the priority of its tag, or else the class selector of its IP packet
+/// (RFC 2474, 4.2.2), or else 0.
+fn class_of(bytes: &[u8], tag: Option<u16>) -> Class {
+    let word = |at: usize| bytes.get(at..at + 2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+    let (kind, tag, behind) = match (word(ADDRESSES), tag) {
+        (Some(VLAN), None) => (word(ADDRESSES + TAG), word(ADDRESSES + 2), ADDRESSES + TAG + 2),
+        (kind, tag) => (kind, tag, ADDRESSES + 2),
+    };
+    let number = match (tag, kind, word(behind)) {
+        (Some(tag), ..) => tag >> 13,
+        (None, Some(IPV4), Some(head)) => head >> 5 & 7,
+        (None, Some(IPV6), Some(head)) => head >> 9 & 7,
+        _ => 0,
+    };
+    u8::try_from(number).ok().and_then(Class::new).unwrap_or_default()
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    let stamps = if report.hardware { "the card's" } else { "the kernel's" };
+    let error = Nanos::new(report.stamp_error);
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{} frames, by {stamps} stamps, which may be off by {error}", report.frames);
+    if report.missed > 0 {
+        let _ = writeln!(text, "{} more were not seen: too many came", report.missed);
+    }
+    let _ = writeln!(text, "\n  class     frames    outside   in doubt        worst   beyond rate");
+    for one in &report.classes {
+        let beyond = one.beyond_rate.map_or_else(|| "-".to_owned(), |count| count.to_string());
+        let _ = writeln!(
+            text,
+            "  {:>5} {:>10} {:>10} {:>10} {:>12} {beyond:>13}",
+            one.class,
+            one.frames,
+            one.outside,
+            one.within_stamp_error,
+            Nanos::new(one.worst).to_string(),
+        );
+    }
+    for one in &report.outside {
+        let (at, off) = (Nanos::new(one.at), Nanos::new(one.off));
+        let _ = writeln!(
+            text,
+            "  frame {} of class {}, {} B, at {at}: off by {off}",
+            one.frame, one.class, one.bytes
+        );
+    }
+    let _ = writeln!(text, "\nthe plan is {}kept", if report.kept { "" } else { "not " });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_class_is_that_of_the_tag_or_of_the_packet() {
+        let frame = |kind: &[u8]| [&[0; 12][..], kind].concat();
+        let class = |kind: &[u8], tag| class_of(&frame(kind), tag).number();
+        assert_eq!(class(&[0x81, 0, 0xe0, 7, 0x88, 0xb5], None), 7);
+        assert_eq!(class(&[0x88, 0xb5, 1, 2], Some(0x6007)), 3);
+        // EF is 46: in IPv4's second byte 0xb8, in IPv6 across the first two.
+        assert_eq!(class(&[0x08, 0, 0x45, 0xb8], None), 5);
+        assert_eq!(class(&[0x86, 0xdd, 0x6b, 0x80], None), 5);
+        assert_eq!(class(&[0x88, 0xb5, 1, 2], None), 0);
+        assert_eq!(class_of(&[], None).number(), 0);
+        assert_eq!(class_of(&frame(&[0x81]), None).number(), 0);
+    }
+}

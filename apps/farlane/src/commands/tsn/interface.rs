@@ -1,0 +1,142 @@
+//! What an interface can do of a plan, as `ip link` and `/sys/class/net` tell.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use network_models::tsn::taprio::{Layout, Offload};
+use network_models::{Class, Rate};
+use serde::Deserialize;
+
+use crate::error::TsnError;
+
+/// What `ip` tells of an interface, as far as it is used.
+#[derive(Debug, Deserialize)]
+struct Told {
+    ifindex: u64,
+    ifname: String,
+    num_tx_queues: usize,
+}
+
+/// An interface of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    name: String,
+    /// How many transmit queues it has.
+    queues: usize,
+    /// The rate of its link, if it tells one.
+    pub(super) rate: Option<Rate>,
+    /// Whether it has a hardware clock, by which alone a card can open gates.
+    has_clock: bool,
+}
+
+impl Interface {
+    /// Looks at the interface `name`; `None` if there is none.
+    ///
+    /// # Errors
+    /// When `ip` can't be run.
+    pub(super) fn find(name: &str) -> Result<Option<Self>, TsnError> {
+        let arguments = ["-details", "-json", "link", "show", "dev", name];
+        let output = Command::new("ip").args(arguments).output().map_err(TsnError::NoTc)?;
+        let told: Vec<Told> = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let found = told.into_iter().find(|one| one.ifname == name);
+        Ok(found.map(|told| Self::of(told, &Path::new("/sys/class/net").join(name))))
+    }
+
+    /// The interface of which `ip` has told, and its place in the file system. That may show the
+    /// interfaces of another network namespace: then the place is somebody else's.
+    fn of(told: Told, place: &Path) -> Self {
+        let number = |name: &str| {
+            fs::read_to_string(place.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok())
+        };
+        let is_its = number("ifindex") == Some(told.ifindex);
+        // A link that is down tells -1 or nothing.
+        let speed = number("speed").filter(|speed| is_its && *speed > 0);
+        let has_clock =
+            fs::read_dir(place.join("device/ptp")).is_ok_and(|mut clocks| clocks.next().is_some());
+        Self {
+            name: told.ifname,
+            queues: told.num_tx_queues,
+            rate: speed.map(Rate::from_megabits),
+            has_clock: is_its && has_clock,
+        }
+    }
+
+    /// How classes become queues here, for gates that are operated by `offload`, on a link of the
+    /// rate `rate`, for the flow of `class`.
+    ///
+    /// # Errors
+    /// When the interface can't keep such a plan; the error says why.
+    pub(super) fn layout(
+        &self,
+        rate: Option<Rate>,
+        class: Class,
+        offload: Offload,
+    ) -> Result<Layout, TsnError> {
+        let refuse = |why: String, remedy: &'static str| TsnError::Interface {
+            interface: self.name.clone(),
+            why,
+            remedy,
+        };
+        if let (Some(rate), Some(own)) = (rate, self.rate)
+            && own < rate
+        {
+            let why = format!("its link carries {own}, and the plan is for {rate}");
+            return Err(refuse(why, "plan for the link that there is: farlane tsn plan --rate"));
+        }
+        if offload == Offload::Hardware && !self.has_clock {
+            let why = "it has no hardware clock, so its card opens no gates".to_owned();
+            return Err(refuse(why, "--software has the kernel open them, by its own clock"));
+        }
+        Layout::for_queues(self.queues, class).ok_or_else(|| {
+            let why = "it has one transmit queue, in which frames can't overtake each other".to_owned();
+            refuse(why, "give it more: ethtool --set-channels, or ip link add ... numtxqueues 8 type veth")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(queues: usize, speed: &str, has_clock: bool) -> Interface {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("ifindex"), "7\n").unwrap();
+        fs::write(place.path().join("speed"), speed).unwrap();
+        if has_clock {
+            fs::create_dir_all(place.path().join("device/ptp/ptp0")).unwrap();
+        }
+        // The form of `ip -details -json link show`.
+        let told = format!(
+            r#"{{"ifindex":7,"ifname":"eth0","flags":["UP"],"mtu":1500,"num_tx_queues":{queues},"num_rx_queues":1}}"#
+        );
+        Interface::of(serde_json::from_str(&told).unwrap(), place.path())
+    }
+
+    #[test]
+    fn a_plan_that_an_interface_can_not_keep_is_refused() {
+        let class = Class::HIGHEST;
+        let gigabit = Some(Rate::from_gigabits(1));
+        let said = |interface: Interface, offload| {
+            interface.layout(gigabit, class, offload).map_err(|error| error.to_string())
+        };
+        assert_eq!(said(interface(8, "1000\n", true), Offload::Hardware), Ok(Layout::Eight));
+        assert_eq!(said(interface(4, "10000\n", false), Offload::Software), Ok(Layout::Two(class)));
+        assert_eq!(said(interface(4, "-1\n", false), Offload::Software), Ok(Layout::Two(class)));
+        let error = said(interface(8, "100\n", true), Offload::Hardware).unwrap_err();
+        assert!(error.contains("eth0: its link carries 100 Mbit/s"), "{error}");
+        let error = said(interface(8, "1000\n", false), Offload::Hardware).unwrap_err();
+        assert!(error.contains("no hardware clock"), "{error}");
+        let error = said(interface(1, "1000\n", true), Offload::Software).unwrap_err();
+        assert!(error.contains("one transmit queue"), "{error}");
+        for nobody in ["", "no-such-one", "../lo"] {
+            assert_eq!(Interface::find(nobody).unwrap(), None);
+        }
+        // What the file system tells of another interface of this name does not count.
+        let told = Told { ifindex: 8, ifname: "eth0".to_owned(), num_tx_queues: 8 };
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("ifindex"), "7").unwrap();
+        fs::write(place.path().join("speed"), "10").unwrap();
+        assert_eq!(Interface::of(told, place.path()).rate, None);
+    }
+}

@@ -1,0 +1,20 @@
+//! `farlane tsn`: plans for Time-Sensitive Networking; whether an interface keeps to one.
+
+mod apply;
+mod check;
+mod file;
+mod interface;
+mod plan;
+
+pub(crate) use file::PlanFile;
+
+use crate::args::TsnAction;
+use crate::error::Error;
+
+pub(crate) fn run(action: &TsnAction) -> Result<(), Error> {
+    match action {
+        TsnAction::Plan(args) => plan::run(args),
+        TsnAction::Apply(args) => apply::run(args),
+        TsnAction::Check(args) => check::run(args),
+    }
+}

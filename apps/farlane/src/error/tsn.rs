@@ -1,0 +1,78 @@
+//! What keeps a plan of Time-Sensitive Networking from being used.
+
+use std::io;
+use std::path::PathBuf;
+
+use miette::Diagnostic;
+use network_models::Rate;
+use thiserror::Error as ThisError;
+
+use crate::exit::Exit;
+
+/// A plan can't be read, applied or checked.
+#[derive(Debug, ThisError, Diagnostic)]
+pub(crate) enum TsnError {
+    #[error("{} is no plan: {why}", path.display())]
+    #[diagnostic(help("farlane tsn plan --json > {} makes one", path.display()))]
+    NoPlan { path: PathBuf, why: String },
+
+    #[error("this machine has no interface {interface}")]
+    #[diagnostic(help("ip link shows its interfaces; --dry-run prints the commands for another machine"))]
+    NoInterface { interface: String },
+
+    #[error("{interface} can't keep the plan: {why}")]
+    #[diagnostic(help("{remedy}"))]
+    Interface { interface: String, why: String, remedy: &'static str },
+
+    #[error(
+        "class {class} has no queue of its own here: there are two, for the plan's class and for all others"
+    )]
+    #[diagnostic(help("give the interface eight transmit queues, or leave the shaper out"))]
+    Shared { class: u8 },
+
+    #[error("a shaper of {rate} on a link of {}", link.map_or_else(|| "an unknown rate".to_owned(), |link| link.to_string()))]
+    #[diagnostic(help("expected less than the link's rate; a PLAN tells the rate where the link does not"))]
+    ShaperRate { rate: Rate, link: Option<Rate> },
+
+    #[error("{command}\nfailed: {said}")]
+    #[diagnostic(help("{remedy}"))]
+    Refused { command: String, said: String, remedy: String },
+
+    #[error("can't run ip and tc: {0}")]
+    #[diagnostic(help("install iproute2, or use --dry-run and carry out the commands elsewhere"))]
+    NoTc(io::Error),
+
+    #[error("nobody tells the network's time at {}: {error}", socket.display())]
+    #[diagnostic(help(
+        "ptp4l answers at its uds_address, usually /var/run/ptp4l, and users in its group may ask"
+    ))]
+    NoTime { socket: PathBuf, error: io::Error },
+
+    #[error("can't see the frames of {interface}: {error}")]
+    #[diagnostic(help(
+        "ip link shows the interfaces; seeing frames takes the capability CAP_NET_RAW: use sudo"
+    ))]
+    Tap { interface: String, error: io::Error },
+
+    #[error("no frame of class {class} was seen, so there is nothing to check")]
+    #[diagnostic(help(
+        "a frame's class is the PCP of its tag, or the first three bits of its DSCP: senders want pcp=, or --dscp CS1 to CS7"
+    ))]
+    Nothing { class: u8 },
+
+    #[error(
+        "the plan is not kept: {outside} of {frames} frames left outside of their windows or beyond their rate"
+    )]
+    #[diagnostic(help("--frames lists them; docs/tsn.md says what the stamps are worth"))]
+    NotKept { outside: u64, frames: u64 },
+}
+
+impl TsnError {
+    /// How the process ends with this error.
+    pub(crate) const fn exit(&self) -> Exit {
+        match self {
+            Self::NoPlan { .. } | Self::Shared { .. } | Self::ShaperRate { .. } => Exit::Wrong,
+            _ => Exit::Failed,
+        }
+    }
+}
