@@ -88,7 +88,7 @@ fn run(command: Command, given: &clap::ArgMatches) -> Result<(), error::Error> {
         Command::Device(args) => commands::device::run(&args),
         Command::Connect(args) => commands::connect::run(&args),
         Command::Disconnect(args) => commands::connect::disconnect::run(&args),
-        Command::Target(args) => commands::target::run(args),
+        Command::Target(args) => commands::target::run(*args),
         Command::Lspci(args) => commands::lspci::run(&args),
         Command::Identify(args) => commands::identify::run(&args),
         Command::SmartLog(args) => commands::smart_log::run(&args),

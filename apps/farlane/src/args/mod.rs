@@ -193,7 +193,7 @@ pub(crate) enum Command {
     ///
     /// Linux's own initiator can use the namespaces, and so can any other NVMe/TCP initiator
     #[command(after_help = target::EXAMPLES)]
-    Target(OfferArgs),
+    Target(Box<OfferArgs>),
     /// List the PCIe functions that a host sees through the tunnel
     #[command(after_help = "Examples:\n  farlane lspci tcp://127.0.0.1:4430\n  \
         farlane lspci -t tcp://127.0.0.1:4430 tcp://127.0.0.1:4431")]
