@@ -1,6 +1,6 @@
 // Small parts that several views have.
 
-import { html, useEffect, useLayoutEffect, useRef } from './library.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from './library.js';
 import { count, percent, time } from './words.js';
 
 /** Steps in the order in which they are taken; each has a colour of its own. */
@@ -85,6 +85,18 @@ export function quantiles(times) {
     ['median', time(times.p50)], ['p90', time(times.p90)], ['p99', time(times.p99)],
     ['p99.9', time(times.p999)], ['max', time(times.max)],
   ];
+}
+
+/** How many columns a chart over the whole page has room for, in hundreds. */
+export function useColumns() {
+  const measured = () => Math.min(12, Math.max(2, Math.round(document.documentElement.clientWidth / 150))) * 100;
+  const [columns, setColumns] = useState(measured);
+  useLayoutEffect(() => {
+    const observer = new ResizeObserver(() => setColumns(measured()));
+    observer.observe(document.documentElement);
+    return () => observer.disconnect();
+  }, []);
+  return columns;
 }
 
 /** Does something when one of some keys is pressed outside of a field. */

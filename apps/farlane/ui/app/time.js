@@ -3,7 +3,7 @@
 
 import { html, useEffect, useMemo, useRef, useState } from './library.js';
 import { useAnswer } from './api.js';
-import { Answered, Card, Select, useKeys } from './parts.js';
+import { Answered, Card, Select, useColumns, useKeys } from './parts.js';
 import { count, large, mark, often, rate, time } from './words.js';
 import { Chart, axis, decades, line, powersOfTen } from './chart.js';
 
@@ -16,7 +16,7 @@ export function Time({ capture, number, values, set, go, theme }) {
   const whole = capture.summary.span_ns + 1;
   const from = Math.max(0, Math.min(Number(values.from ?? 0), whole - 1));
   const to = Math.max(from + 1, Math.min(Number(values.to ?? whole), whole));
-  const bins = Math.min(1200, Math.max(200, Math.floor(window.innerWidth / 1.5)));
+  const bins = useColumns();
   const kinds = useAnswer(`captures/${number}/kinds`);
   const series = useAnswer(`captures/${number}/series`, { from: Math.floor(from), to: Math.ceil(to), bins, kind: values.kind });
   const view = useRef(null);
