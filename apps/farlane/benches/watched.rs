@@ -1,6 +1,7 @@
 //! What it costs to be watched: commands a second of a far end and of a target that are scraped
-//! every second, as ratios to those of the same process that nobody scrapes, in runs that take turns;
-//! and how long the loop of a target with as many hosts as it takes is kept from its work by a scrape.
+//! every second, as ratios to those of the same process that nobody scrapes, in runs that take
+//! turns; and how long the loop of a target with as many hosts as it takes is kept from its work by
+//! a scrape.
 //!
 //! No figure here is a test. Another process on this machine moves each of them.
 
