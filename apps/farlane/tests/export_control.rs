@@ -135,6 +135,11 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
         assert!(!answer.contains("done"), "{garbage}: {answer}");
     }
     assert_eq!(seen(&far.url()), [(1, MIB)]);
+    for _ in 0..31 {
+        place.ask(&["add", "--far-end", &one, "--ram", "1MiB"]);
+    }
+    let said = place.refused(&["add", "--far-end", &one, "--ram", "1MiB"]);
+    assert!(said.contains("32"), "{said}");
 }
 
 /// Sends a line to a control socket; returns the answer, which may be nothing.

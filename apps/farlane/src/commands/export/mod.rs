@@ -38,6 +38,10 @@ use crate::commands::served::{Ssd, finish};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, print, print_json};
 use crate::error::{CarrierError, Error};
 
+/// How many namespaces may be added above the highest identifier of the start. Firmware asks for
+/// each identifier that there may be, one round trip after the other.
+const ROOM: u32 = 31;
+
 pub(crate) fn run(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     match args.action {
         Some(action) => client::run(action),
@@ -164,8 +168,8 @@ fn far_end(
     }
     let device_serial = ssd.device_serial();
     let Ssd { mut config, media, store, serial, summary, listed } = ssd;
-    // Namespaces may be added while a host uses others.
-    config.namespaces_max = NAMESPACE_ID_MAX;
+    let highest = config.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0);
+    config.namespaces_max = (highest + ROOM).min(NAMESPACE_ID_MAX);
     let memory_buffer_bytes = args.memory_buffer.bytes();
     let controller = controller::Config { memory_buffer_bytes, ..controller::Config::new(config) };
     let mut function = function::Config::new(controller);
