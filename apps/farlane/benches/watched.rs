@@ -73,7 +73,7 @@ fn main() {
     crowd(&target);
 }
 
-/// Prints the commands a second at depth 32 while the daemon is scraped, over those while it is not.
+/// Prints the rate at depth 32 while the daemon is scraped, over the rate while it is not.
 fn ratio(name: &str, daemon: &Daemon, url: &str) {
     let pairs: Vec<_> = (0..RUNS).map(|_| (iops(url, None), iops(url, Some(&daemon.figures)))).collect();
     let alone = median(pairs.iter().map(|(alone, _)| *alone));
@@ -107,7 +107,16 @@ fn iops(url: &str, scraped: Option<&String>) -> f64 {
 fn crowd(target: &Daemon) {
     // One descriptor for each host here, and one in the target.
     live::sys::descriptors::prepare(HOSTS as u64 + 100).unwrap();
-    let hosts: Vec<_> = (0..HOSTS).map_while(|number| host(&target.address, number).ok()).collect();
+    let mut hosts = Vec::new();
+    for number in 0..HOSTS {
+        match host(&target.address, number) {
+            Ok(host) => hosts.push(host),
+            Err(error) => {
+                println!("the target takes no more hosts: {error}");
+                break;
+            }
+        }
+    }
     let mut lags = Vec::new();
     let mut took = Vec::new();
     for _ in 0..SCRAPES {
@@ -138,8 +147,8 @@ fn host(address: &str, number: usize) -> std::io::Result<TcpStream> {
     (capsule[0], capsule[2], capsule[3]) = (4, 72, 72);
     capsule[4..8].copy_from_slice(&(72_u32 + 1024).to_le_bytes());
     let (entry, data) = capsule[8..].split_at_mut(64);
-    // Fabrics, Connect, data in the capsule, an Admin Queue of 32 entries, no Keep Alive.
-    (entry[0], entry[4], entry[39], entry[44]) = (0x7f, 1, 1, 31);
+    // Fabrics with an SGL, Connect, data in the capsule, 32 entries, no Keep Alive.
+    (entry[0], entry[1], entry[4], entry[39], entry[44]) = (0x7f, 0x40, 1, 1, 31);
     entry[32..36].copy_from_slice(&1024_u32.to_le_bytes());
     data[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
     data[16..18].copy_from_slice(&u16::MAX.to_le_bytes());
