@@ -62,6 +62,10 @@ impl RootPort {
     pub(crate) const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.below.watch
     }
+    /// Whether somebody watches this port.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.below.watch.is_on()
+    }
     /// Whether somebody needs the time at which each thing happens: a watcher, or a far end that
     /// reads time stamps.
     pub(crate) fn is_timed(&self) -> bool {
@@ -187,7 +191,7 @@ impl RootPort {
         bytes: &Buffer,
     ) {
         let connection = Connection::Near(connection);
-        self.below.watch.show(now, move || Seen::Bytes { direction, connection, bytes });
+        self.below.watch.show(now, move || Seen::Bytes { direction, connection, ends: None, bytes });
     }
 }
 

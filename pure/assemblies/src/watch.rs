@@ -5,8 +5,10 @@
 //! [`Target`](crate::target::Target) show what passes by the same type. So one watcher fits each of
 //! them, live and simulated.
 
+use core::net::SocketAddr;
+
 use engine::Watched;
-use nvme::wire::{CommandId, CompletionQueueEntry, SubmissionQueueEntry};
+use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, SubmissionQueueEntry};
 use nvme_pcie::host::{Completed, Submission};
 use pcie::wire::Packet;
 use tunnel::downstream::ConnectionId;
@@ -49,6 +51,17 @@ pub enum Connection {
     VfioUser,
 }
 
+/// The ends of a connection of a fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Address of the host.
+    pub host: SocketAddr,
+    /// Address that the host connected to.
+    pub controller: SocketAddr,
+    /// The queue that the connection is, once its Connect has come.
+    pub queue: Option<QueueId>,
+}
+
 /// Something that passes the port of a machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
@@ -72,6 +85,8 @@ pub enum Seen<'a> {
         direction: Direction,
         /// The connection that carries the bytes.
         connection: Connection,
+        /// Who is at its ends, if the machine knows.
+        ends: Option<Ends>,
         /// The bytes of this piece.
         bytes: &'a [u8],
     },

@@ -24,11 +24,19 @@ pub trait Watched: 'static {
 pub trait Watcher<W: Watched> {
     /// Called with each thing that passes, in the order of passing. `now` is the engine's time.
     fn on_seen(&mut self, now: Instant, seen: W::Seen<'_>);
+
+    /// Whether the watcher has seen enough: it is dropped, and sees nothing more.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 impl<W: Watched, T: Watcher<W>> Watcher<W> for Rc<RefCell<T>> {
     fn on_seen(&mut self, now: Instant, seen: W::Seen<'_>) {
         self.borrow_mut().on_seen(now, seen);
+    }
+    fn is_done(&self) -> bool {
+        self.borrow().is_done()
     }
 }
 
@@ -68,9 +76,10 @@ impl<W: Watched> Watch<W> {
     #[inline(never)]
     fn tell<'a>(&mut self, now: Instant, seen: impl FnOnce() -> W::Seen<'a>) {
         let seen = seen();
-        for watcher in &mut self.watchers {
+        self.watchers.retain_mut(|watcher| {
             watcher.on_seen(now, seen);
-        }
+            !watcher.is_done()
+        });
     }
 }
 
@@ -117,5 +126,32 @@ mod tests {
         watch.show(Instant::from_nanos(3), || panic!("nobody watches"));
         assert_eq!(logs[0].borrow().0, [(1, 4), (2, 4)]);
         assert_eq!(logs[1].borrow().0, [(2, 4)]);
+    }
+
+    /// Sees two things.
+    struct Twice(Rc<RefCell<u32>>);
+
+    impl Watcher<Words> for Twice {
+        fn on_seen(&mut self, _: Instant, _: &str) {
+            *self.0.borrow_mut() += 1;
+        }
+        fn is_done(&self) -> bool {
+            *self.0.borrow() >= 2
+        }
+    }
+
+    #[test]
+    fn a_watcher_that_has_seen_enough_is_dropped_and_the_others_stay() {
+        let (seen, log) = (Rc::new(RefCell::new(0)), Rc::new(RefCell::new(Log::default())));
+        let mut watch = Watch::<Words>::new();
+        watch.add(Twice(seen.clone()));
+        watch.show(Instant::ZERO, || "one");
+        watch.add(log.clone());
+        for _ in 0..3 {
+            watch.show(Instant::ZERO, || "more");
+        }
+        assert_eq!((*seen.borrow(), Rc::strong_count(&seen)), (2, 1));
+        assert_eq!(log.borrow().0.len(), 3);
+        assert!(watch.is_on());
     }
 }

@@ -258,7 +258,7 @@ impl<F: Device> Far<F> {
     #[cold]
     fn show(&mut self, direction: Direction, connection: ConnectionId, bytes: &Buffer) {
         let connection = Connection::Far(connection);
-        self.watch.show(self.now, move || Seen::Bytes { direction, connection, bytes });
+        self.watch.show(self.now, move || Seen::Bytes { direction, connection, ends: None, bytes });
     }
 
     /// Moves one output of the tunnel. Returns whether there was one.

@@ -392,6 +392,12 @@ impl<D: 'static> Guest<D> {
         self.port.close(now, text);
     }
 
+    /// Whether somebody watches this slot's packets. What a world may do without packets, it does
+    /// by packets then.
+    pub const fn is_watched(&self) -> bool {
+        self.port.is_watched()
+    }
+
     /// Whoever watches this slot's packets, and the bytes of its connections to the far end.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         self.port.watch()

@@ -20,7 +20,7 @@ impl Initiator {
     #[cold]
     pub(super) fn show_bytes(&mut self, now: Instant, direction: Direction, id: ConnectionId, bytes: &[u8]) {
         let connection = Connection::Initiator(id);
-        self.watch.show(now, || Seen::Bytes { direction, connection, bytes });
+        self.watch.show(now, || Seen::Bytes { direction, connection, ends: None, bytes });
     }
 
     /// Shows the first `count` bytes of a connection's outbox, which were sent.

@@ -22,6 +22,9 @@ pub struct Config {
     pub arena_bytes: u64,
     /// Settings of every driver. The host itself sets the place and the length of each arena.
     pub driver: host::Config,
+    /// Whether drivers look at their queues when an interrupt has come, and not after each write of
+    /// memory. Their queues must raise interrupts.
+    pub waits_for_interrupts: bool,
     /// Once one port's link is up, how long to wait for the links of the other ports before
     /// enumerating without them.
     pub gather: Nanos,
@@ -44,6 +47,7 @@ impl Default for Config {
             plan: Plan { timeout, ..Plan::default() },
             arena_bytes: 16 << 20,
             driver,
+            waits_for_interrupts: false,
             gather: Nanos::from_secs(1),
         }
     }

@@ -13,6 +13,8 @@ use tunnel::upstream::PortIndex;
 
 /// This bit marks the cookies of configuration reads.
 const CONFIG: u64 = 1 << 62;
+/// The cookie of a configuration write of this host's own, whose answer nobody waits for.
+pub(super) const SET_UP: u64 = CONFIG | 1 << 40;
 /// Cookies of register reads: the driver's index above this bit, the driver's own cookie below.
 const INDEX_SHIFT: u32 = 48;
 
@@ -33,6 +35,11 @@ pub(super) fn index_of_cookie(cookie: u64) -> usize {
 
 /// Distance between the message addresses of drivers: each has a page in the interrupt window.
 const INTERRUPT_STRIDE: u64 = 4096;
+
+/// Where in the interrupt window the message address of the driver `index` is.
+pub(super) const fn interrupt_offset(index: usize) -> u64 {
+    index as u64 * INTERRUPT_STRIDE
+}
 
 /// Index of the driver whose interrupts are written to `address`.
 pub(super) fn index_of_interrupt(address: u64) -> usize {

@@ -8,6 +8,7 @@ mod chain;
 mod config;
 mod driver;
 mod events;
+mod interrupts;
 mod trace;
 mod watched;
 
@@ -327,7 +328,11 @@ impl Near {
     /// for it.
     fn adopt(&mut self, topology: &Topology) {
         for found in driver::find_controllers(topology) {
-            match self.drivers.iter_mut().find(|driver| driver.bdf == found.bdf) {
+            let known = self.drivers.iter().position(|driver| driver.bdf == found.bdf);
+            if self.config.waits_for_interrupts {
+                self.enable_interrupts(topology, found.bdf, known.unwrap_or(self.drivers.len()));
+            }
+            match known.and_then(|index| self.drivers.get_mut(index)) {
                 Some(driver) => driver.on_found(self.now, &found),
                 None => {
                     let base = MEMORY_BASE + self.config.arena_bytes * self.drivers.len() as u64;
@@ -377,6 +382,7 @@ impl Near {
                     driver.on_register_failed(self.now, cookie);
                 }
             }
+            root_complex::Output::Answer(Answer::Register { cookie: driver::SET_UP, .. }) => {}
             root_complex::Output::Answer(Answer::Register { cookie, result }) => {
                 let cookie = driver::config_cookie_of(cookie);
                 self.outputs.push_back(Output::Event(Event::ConfigRead { cookie, result }));
@@ -413,7 +419,9 @@ impl Near {
     fn write_memory(&mut self, address: u64, bytes: &[u8]) {
         // A write outside of memory is dropped, as posted writes are.
         self.writes_dropped += u64::from(self.memory.write(address, bytes).is_err());
-        self.work = Work::Drivers;
+        if !self.config.waits_for_interrupts {
+            self.work = Work::Drivers;
+        }
     }
 
     /// The bytes that a device wants to read, if memory has them.

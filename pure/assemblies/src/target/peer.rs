@@ -107,6 +107,8 @@ pub(super) struct Peer {
     pub(super) accepted: Instant,
     pub(super) port: PortId,
     pub(super) address: SocketAddr,
+    /// The address that the host connected to.
+    pub(super) reached: SocketAddr,
     pub(super) local: TransportAddress,
     /// What the host has proved by TLS.
     pub(super) proved: Option<Identity>,
@@ -144,6 +146,7 @@ impl Peer {
             accepted: now,
             port: accepted.port,
             address: accepted.peer,
+            reached: accepted.local,
             local: accepted.local.into(),
             proved: accepted.proved,
             parameters: None,

@@ -5,7 +5,7 @@ use nvme::wire::SubmissionQueueEntry;
 
 use super::{ConnectionId, Target};
 use crate::fabric::first_bytes;
-use crate::watch::{Connection, Direction, Port, Seen};
+use crate::watch::{Connection, Direction, Ends, Port, Seen};
 
 impl Target {
     /// Whoever watches the bytes of the connections and the commands that arrive by them.
@@ -17,7 +17,13 @@ impl Target {
     #[cold]
     pub(super) fn show_bytes(&mut self, direction: Direction, id: ConnectionId, bytes: &[u8]) {
         let connection = Connection::Target(id);
-        self.watch.show(self.now, || Seen::Bytes { direction, connection, bytes });
+        let peer = self.peers.get(id.0 as usize).and_then(Option::as_ref);
+        let ends = peer.map(|peer| Ends {
+            host: peer.address,
+            controller: peer.reached,
+            queue: peer.queue().map(|queue| queue.queue),
+        });
+        self.watch.show(self.now, || Seen::Bytes { direction, connection, ends, bytes });
     }
 
     /// Shows the first `count` bytes of a connection's outbox, which were sent.

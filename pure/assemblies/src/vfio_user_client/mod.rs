@@ -458,7 +458,7 @@ impl<D: 'static, M: Memory> User<D, M> {
         let (direction, connection) = (Direction::Down, Connection::VfioUser);
         match output {
             Output::Transmit { bytes, .. } => {
-                self.watch.show(self.now, || Seen::Bytes { direction, connection, bytes });
+                self.watch.show(self.now, || Seen::Bytes { direction, connection, ends: None, bytes });
             }
             Output::Event(Event::Completed(completed)) => {
                 let controller = ControllerIndex(0);
@@ -492,7 +492,7 @@ impl<D: 'static, M: Memory> Engine for User<D, M> {
             Input::Connected => self.state = State::Greeting,
             Input::Received { bytes, .. } => {
                 let (direction, connection) = (Direction::Up, Connection::VfioUser);
-                self.watch.show(now, || Seen::Bytes { direction, connection, bytes });
+                self.watch.show(now, || Seen::Bytes { direction, connection, ends: None, bytes });
             }
             Input::Disconnected => {
                 let failure = match self.state {

@@ -166,7 +166,7 @@ struct Passed([usize; 2]);
 
 impl Watcher<Port> for Passed {
     fn on_seen(&mut self, _: Instant, seen: Seen<'_>) {
-        if let Seen::Bytes { direction, connection: Connection::VfioUser, bytes } = seen {
+        if let Seen::Bytes { direction, connection: Connection::VfioUser, bytes, .. } = seen {
             self.0[usize::from(direction == Direction::Up)] += bytes.len();
         }
     }

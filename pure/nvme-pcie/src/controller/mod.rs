@@ -38,7 +38,7 @@ use pcie::device::{Dma, DmaId, DmaResult};
 pub use dma::READS_MAX;
 pub use fetch::{FETCH_ENTRIES_MAX, FETCHES_MAX};
 pub use memory::{MEMORY_BUFFER_BAR, MEMORY_BUFFER_BYTES_MAX, MEMORY_BUFFER_BYTES_MIN};
-pub use rings::CompletionQueueId;
+pub use rings::{CompletionQueueId, QueuePlace};
 
 use crate::registers::status;
 use arbitration::Classes;

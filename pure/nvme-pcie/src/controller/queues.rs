@@ -2,7 +2,7 @@
 //! execute.
 
 use super::Controller;
-use super::rings::{CompletionQueue, CompletionQueueId, SubmissionQueue};
+use super::rings::{CompletionQueue, CompletionQueueId, QueuePlace, SubmissionQueue};
 use super::slots::Ending;
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES, high_16, low_16};
 use nvme::wire::{AdminOpcode, Bits, DataTransfer, QueueId, Status, StatusCode, SubmissionQueueEntry};
@@ -13,6 +13,16 @@ const PHYSICALLY_CONTIGUOUS: Bits = Bits::bit(0);
 const INTERRUPTS_ENABLED: Bits = Bits::bit(1);
 
 impl Controller {
+    /// The submission queues in host memory, the Admin Queue first.
+    pub fn submission_queues(&self) -> impl Iterator<Item = QueuePlace> {
+        self.submission_queues.iter().flatten().filter_map(SubmissionQueue::place)
+    }
+
+    /// The completion queues, the Admin Queue first.
+    pub fn completion_queues(&self) -> impl Iterator<Item = QueuePlace> {
+        (0..).zip(&self.completion_queues).filter_map(|(id, queue)| Some(queue.as_ref()?.place(id)))
+    }
+
     /// Executes a command about queues, and refuses an admin command with an SGL. Returns false for
     /// any other command.
     pub(super) fn on_queue_command(&mut self, index: u16, entry: &SubmissionQueueEntry) -> bool {

@@ -15,6 +15,17 @@ impl CompletionQueueId {
     pub const ADMIN: Self = Self(0);
 }
 
+/// Where a queue is, for whoever watches packets of the host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePlace {
+    /// The queue's identifier (SQID or CQID).
+    pub id: u16,
+    /// Address of the first entry in host memory.
+    pub base: u64,
+    /// Size of the queue in entries.
+    pub entries: u32,
+}
+
 /// The error that a doorbell was written with an invalid value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidDoorbellValue;
@@ -97,6 +108,12 @@ impl SubmissionQueue {
     pub(super) fn next_address(&self) -> Option<u64> {
         let offset = u64::from(self.fetched) * u64::from(SUBMISSION_ENTRY_BYTES);
         self.local.is_none().then(|| self.base + offset)
+    }
+
+    /// Where the queue is, unless it is in the controller memory buffer.
+    pub(super) fn place(&self) -> Option<QueuePlace> {
+        let place = QueuePlace { id: self.id.0, base: self.base, entries: self.entries };
+        self.local.is_none().then_some(place)
     }
 
     fn distance(&self, from: u32, to: u32) -> u32 {
@@ -185,6 +202,11 @@ pub(super) struct Run {
 }
 
 impl CompletionQueue {
+    /// Where the queue is, which has the identifier `id`.
+    pub(super) const fn place(&self, id: u16) -> QueuePlace {
+        QueuePlace { id, base: self.base, entries: self.entries }
+    }
+
     pub(super) const fn new(base: u64, entries: u32, vector: Option<u16>) -> Self {
         Self {
             base,
