@@ -4,9 +4,9 @@ use alloc::collections::VecDeque;
 
 use pcie::wire::{CompletionStatus, Kind as PacketKind};
 
-use super::command::Command;
+use super::command::{Command, Place};
 use super::inferred::Inferred;
-use super::known::Known;
+use super::known::{Known, Told};
 use super::seen::{Direction, Seen};
 use super::statistics::Statistics;
 use super::transaction::Transactions;
@@ -33,6 +33,26 @@ impl Analyser {
         analyser.known.remember();
         analyser.inferred.remember();
         analyser
+    }
+
+    /// Learns of a controller whose set-up is not in the capture.
+    pub fn learn(&mut self, told: &Told) {
+        self.known.learn(told);
+    }
+
+    /// What is known of controllers by now, as [`Known::told`] tells it.
+    pub fn told(&self) -> impl Iterator<Item = Told> {
+        self.known.told()
+    }
+
+    /// A number that changes with each change of what [`Analyser::told`] tells.
+    pub fn changes(&self) -> u64 {
+        self.known.changes()
+    }
+
+    /// What the packet that was seen last is a part of, as far as queues are known.
+    pub const fn place(&self) -> Option<Place> {
+        self.known.place()
     }
 
     /// Shows the next packet.

@@ -21,6 +21,16 @@ pub enum Kind {
     InferredWrite,
 }
 
+/// What a packet is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The submission queue. Of an interrupt and of a head doorbell, the completion queue.
+    pub queue: u16,
+    /// What kind of command it is; none of packets that serve several commands, such as doorbells
+    /// and fetches of entries.
+    pub kind: Option<Kind>,
+}
+
 /// A step of a command, in the order in which steps are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
@@ -147,6 +157,11 @@ impl Command {
     pub(crate) const fn remembering(mut self, remembers: bool) -> Self {
         self.remembers = remembers;
         self
+    }
+
+    /// The place of a packet of this command, if its queue is known.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.queue.map(|queue| Place { queue, kind: Some(self.kind) })
     }
 
     /// Adds a packet to the step that it belongs to.

@@ -33,6 +33,9 @@ pub struct Events {
     unexpected: u64,
     unfinished: u64,
     dropped: u64,
+    /// The time of the event before, and how many events have an earlier time than that.
+    latest: Instant,
+    backwards: u64,
 }
 
 /// A line that means something.
@@ -41,10 +44,23 @@ enum Line {
     Ends(Key, Instant, u16),
 }
 
+impl Line {
+    fn at(&self) -> Option<Instant> {
+        match self {
+            Self::Begins(_, command) => command.hops.first().map(|hop| hop.first),
+            Self::Ends(_, at, _) => Some(*at),
+        }
+    }
+}
+
 impl Events {
     /// Shows the next line. Returns whether it is one of these events.
     pub fn see(&mut self, line: &str) -> bool {
         let found = event(line).or_else(|| blkparse(line));
+        if let Some(at) = found.as_ref().and_then(Line::at) {
+            self.backwards += u64::from(at < self.latest);
+            self.latest = at;
+        }
         match found {
             None => return false,
             Some(Line::Begins(..)) if self.under_way.len() >= COMMANDS_MAX => self.dropped += 1,
@@ -73,6 +89,11 @@ impl Events {
     pub fn finish(&mut self) {
         self.unfinished += self.under_way.len() as u64;
         self.under_way.clear();
+    }
+
+    /// Events with an earlier time than the one before: tracers gather them from each processor.
+    pub const fn backwards(&self) -> u64 {
+        self.backwards
     }
 
     /// Completions of commands that began before, commands without a completion, and commands that

@@ -3,7 +3,7 @@
 use engine::{Instant, Nanos};
 use pcie::wire::Head;
 
-use crate::fabric::{Fabric, Segment};
+use crate::fabric::{Datagram, Fabric, Segment};
 use crate::{Analyser, Direction, Seen};
 
 /// Analyses packets that `bytes` hold, each behind a byte with its direction and a byte with its
@@ -70,6 +70,27 @@ pub fn fabric(mut bytes: &[u8]) {
     }
 }
 
+/// Analyses datagrams of RoCE that `bytes` hold, each behind a byte with its direction and one with
+/// its length. Whatever they are, the times of a command's chain add up to its length.
+pub fn datagrams(mut bytes: &[u8]) {
+    let mut fabric = Fabric::default();
+    let mut at = Instant::ZERO;
+    while let [direction, length, rest @ ..] = bytes {
+        let (datagram, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        bytes = rest;
+        at = at + Nanos::new(u64::from(*direction >> 4));
+        let ends = [[0; 16], [1; 16]];
+        let [from, to] = if direction & 1 == 0 { ends } else { [ends[1], ends[0]] };
+        let missing = usize::from(*length) - datagram.len();
+        fabric.see_datagram(&Datagram { number: 0, at, from, to, bytes: datagram, missing });
+    }
+    fabric.finish();
+    while let Some(command) = fabric.poll_command() {
+        let sum = command.chain().iter().fold(Nanos::ZERO, |sum, (_, length)| sum + *length);
+        assert_eq!(sum, command.length(), "{command:?}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -110,7 +131,32 @@ mod tests {
         )
     }
 
+    /// A datagram of RoCE: few queue pairs, numbers, identifiers and keys, so that packets meet.
+    fn datagram() -> impl Strategy<Value = Vec<u8>> {
+        let opcodes = prop::sample::select(std::vec![0_u8, 2, 4, 6, 8, 10, 12, 13, 15, 16, 17, 23, 0x64]);
+        (opcodes, any::<u8>(), 1..4_u8, 0..6_u8, 0..4_u8, 0..150_u8).prop_map(
+            |(opcode, way, pair, number, id, length)| {
+                let mut bytes = std::vec![0; usize::from(length)];
+                for (at, byte) in
+                    [(0, opcode), (7, pair), (11, number), (14, id), (23, id), (27, 64), (51, id)]
+                {
+                    if let Some(place) = bytes.get_mut(at) {
+                        *place = byte;
+                    }
+                }
+                [&[way, length][..], &bytes].concat()
+            },
+        )
+    }
+
     proptest! {
+        #[test]
+        fn datagrams_in_any_order_are_understood_or_counted(
+            datagrams in prop::collection::vec(datagram(), 0..200),
+        ) {
+            super::datagrams(&datagrams.concat());
+        }
+
         #[test]
         fn chains_add_up_whatever_packets_come(packets in prop::collection::vec(packet(), 0..200)) {
             super::analyser(&packets.concat());
@@ -120,6 +166,7 @@ mod tests {
         fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             super::analyser(&bytes);
             super::fabric(&bytes);
+            super::datagrams(&bytes);
         }
 
         #[test]

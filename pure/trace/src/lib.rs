@@ -57,7 +57,7 @@ mod statistics;
 mod transaction;
 
 pub use analyser::Analyser;
-pub use command::{Command, Hop, Kind, Step};
+pub use command::{Command, Hop, Kind, Place, Step};
 pub use seen::{Direction, Seen};
 pub use statistics::Statistics;
 pub use transaction::{Transaction, Transactions, WAITING_MAX};

@@ -1,11 +1,19 @@
-//! Commands of NVMe/TCP, from the segments of a capture of a network.
+//! Commands of NVMe/TCP, and of NVMe/RDMA by iWARP and RoCEv2, from the segments and datagrams of a
+//! capture of a network.
 //!
-//! A connection is known by its first PDU; a capture may begin within it. Segments may come twice
+//! A connection is known by its first PDU, or its first RDMA message that is no data; a capture may
+//! begin within it. Segments may come twice
 //! or in another order. Where bytes are missing, the connection goes on with the next segment that
 //! begins with a PDU.
 
+mod framing;
+mod mpa;
 mod pdus;
+mod rdma;
+mod roce;
 mod stream;
+
+pub use roce::{Address, Datagram};
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -15,7 +23,10 @@ use nvme_tcp::wire::{DataHeader, Flags, PduKind};
 
 use crate::command::{Command, Kind, Step};
 use crate::seen::Mark;
-use pdus::{Pdu, Pdus, plausible};
+use framing::Framing;
+use pdus::Pdu;
+use rdma::{Keys, Message};
+use roce::QueuePairs;
 use stream::{Placed, Stream};
 
 /// The most connections at once. Beyond it, the one that was silent longest is forgotten.
@@ -80,10 +91,12 @@ pub struct Counts {
 #[derive(Debug, Default)]
 struct Connection {
     /// By direction: from the end that is less, and from the other.
-    directions: [(Stream, Pdus); 2],
+    directions: [(Stream, Framing); 2],
     /// The queue, where its Connect was captured.
     queue: Option<u16>,
     under_way: BTreeMap<u16, Command>,
+    /// Of RDMA: whose data pass by which keys.
+    keys: Keys,
     /// When it was last heard of.
     heard: Instant,
     /// Whether its commands remember the numbers of their segments.
@@ -98,6 +111,7 @@ pub struct Fabric {
     counts: Counts,
     /// Bytes that wait for a segment before them.
     held_bytes: usize,
+    pairs: QueuePairs,
     /// Whether commands remember the numbers of their segments.
     remembers: bool,
 }
@@ -114,24 +128,24 @@ impl Fabric {
         let (key, side) = if from <= to { ((from, to), 0) } else { ((to, from), 1) };
         if !self.connections.contains_key(&key) {
             // What opens a connection does not tell yet what it carries.
-            if plausible(segment.bytes).is_none() {
+            if Framing::of(segment.bytes).is_none() {
                 return false;
             }
             self.make_room();
         }
-        let Self { connections, commands, counts, held_bytes, remembers } = self;
+        let Self { connections, commands, counts, held_bytes, remembers, .. } = self;
         let connection = connections.entry(key).or_default();
         connection.heard = segment.at;
-        let (stream, pdus) = &mut connection.directions[side];
+        let (stream, framing) = &mut connection.directions[side];
         *held_bytes -= stream.held_bytes();
         let room = HELD_BYTES_MAX.saturating_sub(*held_bytes + stream.held_bytes());
         if segment.opens {
             // The same ends again.
             stream.begin(segment.sequence.wrapping_add(1));
-            pdus.begin();
+            *framing = Framing::default();
             counts.unfinished += connection.under_way.len() as u64;
             connection.under_way.clear();
-            connection.queue = None;
+            (connection.queue, connection.keys) = (None, Keys::default());
             return true;
         }
         if segment.bytes.is_empty() {
@@ -139,19 +153,19 @@ impl Fabric {
             return true;
         }
         let mut found = VecDeque::new();
-        if !place((stream, pdus), segment, room, &mut found) {
+        if !place((stream, framing), segment, room, &mut found) {
             counts.gaps += 1;
-            (*stream, *pdus) = Default::default();
-            place((stream, pdus), segment, room, &mut found);
+            (*stream, *framing) = Default::default();
+            place((stream, framing), segment, room, &mut found);
         }
         let end = segment.sequence.wrapping_add(u32::try_from(segment.bytes.len()).unwrap_or(0));
         let is_cut = segment.missing > 0
             && !stream.is_new()
             && !(stream.skip(end, segment.missing)
-                && pdus.skip(segment.mark(), segment.missing, |pdu| found.push_back(Event::of(&pdu))));
-        if pdus.is_lost() || is_cut {
+                && framing.skip(segment.mark(), segment.missing, &mut found));
+        if framing.is_lost() || is_cut {
             counts.gaps += 1;
-            (*stream, *pdus) = Default::default();
+            (*stream, *framing) = Default::default();
         }
         *held_bytes += stream.held_bytes();
         for event in found {
@@ -174,6 +188,11 @@ impl Fabric {
         }
     }
 
+    /// Shows the next datagram of RoCEv2. Returns whether it is one.
+    pub fn see_datagram(&mut self, datagram: &Datagram<'_>) -> bool {
+        self.pairs.see(datagram, self.remembers, &mut self.commands, &mut self.counts)
+    }
+
     /// The next command that has ended.
     pub fn poll_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
@@ -181,6 +200,7 @@ impl Fabric {
 
     /// Ends the capture: what is under way is not finished.
     pub fn finish(&mut self) {
+        self.counts.unfinished += self.pairs.finish();
         for connection in core::mem::take(&mut self.connections).into_values() {
             self.counts.unfinished += connection.under_way.len() as u64;
         }
@@ -196,16 +216,16 @@ impl Fabric {
 /// before it are missing. A stream of which nothing is known begins with a segment that begins with
 /// a PDU.
 fn place(
-    (stream, pdus): (&mut Stream, &mut Pdus),
+    (stream, framing): (&mut Stream, &mut Framing),
     segment: &Segment<'_>,
     room: usize,
     found: &mut VecDeque<Event>,
 ) -> bool {
-    if stream.is_new() && plausible(segment.bytes).is_none() {
+    if stream.is_new() && Framing::of(segment.bytes).is_none() {
         return true;
     }
     let placed = stream.put(segment.mark(), (segment.sequence, segment.bytes), room, |at, bytes| {
-        pdus.take(at, bytes, |pdu| found.push_back(Event::of(&pdu)));
+        framing.take(at, bytes, found);
     });
     placed == Placed::Kept
 }
@@ -213,10 +233,30 @@ fn place(
 /// What a PDU means for commands.
 #[derive(Debug)]
 enum Event {
-    Begins { entry: SubmissionQueueEntry, bytes: u64, begun: Mark, ended: Mark },
-    Asks { id: u16, at: Mark },
-    Data { id: u16, is_sent: bool, bytes: u64, begun: Mark, ended: Mark, completes: bool },
-    Ends { entry: CompletionQueueEntry, at: Mark },
+    Begins {
+        entry: SubmissionQueueEntry,
+        bytes: u64,
+        begun: Mark,
+        ended: Mark,
+    },
+    Asks {
+        id: u16,
+        at: Mark,
+    },
+    Data {
+        id: u16,
+        is_sent: bool,
+        bytes: u64,
+        begun: Mark,
+        ended: Mark,
+        completes: bool,
+    },
+    Ends {
+        entry: CompletionQueueEntry,
+        at: Mark,
+    },
+    /// A message of RDMA that passed from the first time to the second.
+    Rdma(Message, Mark, Mark),
     Nothing,
 }
 
@@ -263,8 +303,16 @@ impl Event {
 
 impl Connection {
     fn on_event(&mut self, event: Event, ended: &mut VecDeque<Command>, counts: &mut Counts) {
+        let event = match event {
+            Event::Rdma(message, begun, ended) => self.keys.event(message, begun, ended),
+            event => Some(event),
+        };
+        let Some(event) = event else {
+            counts.unexpected += 1;
+            return;
+        };
         match event {
-            Event::Nothing => {}
+            Event::Nothing | Event::Rdma(..) => {}
             Event::Begins { entry, bytes, begun, ended } => {
                 if self.under_way.len() >= COMMANDS_MAX {
                     counts.dropped += 1;

@@ -55,11 +55,6 @@ impl Pdus {
         self.is_lost
     }
 
-    /// Bytes before the next ones are missing.
-    pub(super) fn begin(&mut self) {
-        *self = Self::default();
-    }
-
     /// Shows to `show` the PDUs that end within `bytes`, which passed at `at`.
     pub(super) fn take(&mut self, at: Mark, mut bytes: &[u8], mut show: impl FnMut(Pdu<'_>)) {
         while !bytes.is_empty() && !self.is_lost {

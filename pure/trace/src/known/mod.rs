@@ -7,13 +7,18 @@
 //! by the queue that it is written to.
 
 mod controller;
+#[cfg(test)]
+mod tests;
+mod told;
+
+pub use told::{Ring, Told};
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use pcie::wire::{Bdf, Kind as PacketKind};
 
-use super::command::Command;
+use super::command::{Command, Place};
 use super::seen::{Direction, Seen};
 use super::transaction::Transaction;
 use controller::Controller;
@@ -34,6 +39,8 @@ pub struct Known {
     commands: VecDeque<Command>,
     /// Whether commands remember their packets.
     remembers: bool,
+    /// The place of the packet that was seen last, if it has one.
+    place: Option<Place>,
     dropped: u64,
     unfinished: u64,
     unexpected: u64,
@@ -56,9 +63,44 @@ impl Known {
         self.controllers.iter().any(Controller::has_queues)
     }
 
+    /// Learns of a controller whose set-up is not in the capture. Commands under way stay so.
+    pub fn learn(&mut self, told: &Told) {
+        let known = self.controllers.iter().position(|one| one.function() == told.function);
+        if known.is_none() {
+            if self.controllers.len() >= FUNCTIONS_MAX {
+                self.dropped += 1;
+                return;
+            }
+            self.controllers.push(Controller::new(told.function, told.bar, self.remembers));
+        }
+        let index = known.unwrap_or(self.controllers.len() - 1);
+        let controller = &mut self.controllers[index];
+        controller.move_to(told.bar);
+        controller.learn_told(told);
+        self.dropped += controller.take_dropped();
+        self.bars.insert(told.function, told.bar);
+    }
+
+    /// What is known of all controllers whose queues are known, for a capture that has their set-up
+    /// no more.
+    pub fn told(&self) -> impl Iterator<Item = Told> {
+        self.controllers.iter().filter(|one| one.has_queues()).map(Controller::told)
+    }
+
+    /// A number that changes with each change of what [`Known::told`] tells.
+    pub fn changes(&self) -> u64 {
+        self.controllers.iter().map(Controller::changes).sum()
+    }
+
+    /// The place of the packet that was seen last, if it has one.
+    pub const fn place(&self) -> Option<Place> {
+        self.place
+    }
+
     /// Shows a packet, and the request that the packet answers. Returns whether the packet has a
     /// place in a command or a controller's set-up.
     pub fn see(&mut self, seen: &Seen<'_>, answered: Option<&(Transaction, bool)>) -> bool {
+        self.place = None;
         if let PacketKind::Config(request) = seen.header.kind {
             if request.write && (BAR0..BAR0 + 8).contains(&request.offset) {
                 self.set_bar(request.target, request.offset, seen);
@@ -72,6 +114,7 @@ impl Known {
                 (Direction::Up, None) => controller.on_device(seen),
             };
             if fits {
+                self.place = controller.take_place();
                 self.commands.extend(controller.take_ended());
                 self.unexpected += controller.take_unexpected();
                 self.unfinished += controller.take_unfinished();

@@ -1,12 +1,21 @@
 //! One controller whose queues a capture tells.
 
+mod buffer;
+mod sgl;
+mod under_way;
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use nvme::wire::{AdminOpcode, CompletionQueueEntry, IoOpcode, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, CompletionQueueEntry, SubmissionQueueEntry};
 use pcie::wire::Bdf;
 
-use crate::command::{Command, Kind, Step};
+use buffer::Buffered;
+use sgl::Descriptor;
+use under_way::{UnderWay, block_of, under_way};
+
+use super::told::{self, Told};
+use crate::command::{Command, Place, Step};
 use crate::seen::{Direction, Mark, Seen};
 use crate::transaction::Transaction;
 
@@ -64,16 +73,6 @@ enum Purpose {
 /// A submission queue and a command identifier.
 type CommandKey = (u16, u16);
 
-/// A command that is under way.
-struct UnderWay {
-    command: Command,
-    /// Where its list of pages is, if it has one.
-    list: Option<u64>,
-    pages: Vec<u64>,
-    /// Whether its data are an Identify Namespace data structure.
-    identifies: bool,
-}
-
 /// A controller, from what the capture has told of it.
 pub(super) struct Controller {
     function: Bdf,
@@ -91,18 +90,26 @@ pub(super) struct Controller {
     under_way: BTreeMap<CommandKey, UnderWay>,
     /// The command whose data each page has.
     pages: BTreeMap<u64, CommandKey>,
+    /// The command whose data an SGL puts at each address, and where they end.
+    extents: BTreeMap<u64, (u64, CommandKey)>,
+    /// The entries that the host writes into the controller's memory.
+    buffered: Buffered,
     /// The command whose list of pages is at each address.
     lists: BTreeMap<u64, CommandKey>,
     /// Reads of entries and lists that are not whole yet, by address, with their bytes so far and
-    /// the request.
+    /// the time of the request.
     reads: BTreeMap<u64, (Purpose, Mark, Vec<u8>)>,
     /// Commands whose completions the host has not taken yet, by completion queue.
     completed: VecDeque<(u16, Command)>,
     /// The completion queue that each interrupt message, its address and data, is of.
     messages: BTreeMap<(u64, u32), u16>,
     ended: Vec<Command>,
+    /// The place of the packet that was seen last, if it has one.
+    place: Option<Place>,
     /// Whether commands remember their packets.
     remembers: bool,
+    /// How often queues and blocks have changed.
+    changes: u64,
     unexpected: u64,
     unfinished: u64,
     dropped: u64,
@@ -121,12 +128,16 @@ impl Controller {
             rung: BTreeMap::new(),
             under_way: BTreeMap::new(),
             pages: BTreeMap::new(),
+            extents: BTreeMap::new(),
+            buffered: Buffered::default(),
             lists: BTreeMap::new(),
             reads: BTreeMap::new(),
             completed: VecDeque::new(),
             messages: BTreeMap::new(),
             ended: Vec::new(),
+            place: None,
             remembers,
+            changes: 0,
             unexpected: 0,
             unfinished: 0,
             dropped: 0,
@@ -139,6 +150,47 @@ impl Controller {
 
     pub(super) const fn move_to(&mut self, bar: u64) {
         self.bar = bar;
+    }
+
+    /// Takes over what somebody tells who knows the controller.
+    pub(super) fn learn_told(&mut self, told: &Told) {
+        self.changes += 1;
+        self.stride = u64::from(told.stride).max(4);
+        let rings = |of: &[told::Ring]| -> BTreeMap<u16, Ring> {
+            let ring = |one: &told::Ring| Ring { base: one.base, entries: one.entries.into() };
+            of.iter().take(QUEUES_MAX).map(|one| (one.id, ring(one))).collect()
+        };
+        (self.submissions, self.completions) = (rings(&told.submissions), rings(&told.completions));
+        for (id, block) in &told.blocks {
+            self.learn_block(*id, u64::from(*block));
+        }
+    }
+
+    /// What is known of the controller.
+    pub(super) fn told(&self) -> Told {
+        let ring = |(id, ring): (&u16, &Ring)| told::Ring {
+            id: *id,
+            base: ring.base,
+            entries: u32::try_from(ring.entries).unwrap_or(u32::MAX),
+        };
+        let block = |(id, bytes): (&u32, &u64)| (*id, u32::try_from(*bytes).unwrap_or(u32::MAX));
+        Told {
+            function: self.function,
+            bar: self.bar,
+            stride: u32::try_from(self.stride).unwrap_or(u32::MAX),
+            submissions: self.submissions.iter().map(ring).collect(),
+            completions: self.completions.iter().map(ring).collect(),
+            blocks: self.blocks.iter().map(block).collect(),
+        }
+    }
+
+    /// A number that changes with each change of what [`Self::told`] tells.
+    pub(super) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub(super) const fn take_place(&mut self) -> Option<Place> {
+        self.place.take()
     }
 
     pub(super) fn has_queues(&self) -> bool {
@@ -163,10 +215,13 @@ impl Controller {
 
     /// Ends the controller's life: its queues are gone.
     pub(super) fn reset(&mut self) {
+        self.changes += 1;
         self.unfinished += self.under_way.len() as u64;
         self.under_way.clear();
         self.pages.clear();
         self.lists.clear();
+        self.extents.clear();
+        self.buffered = Buffered::default();
         self.reads.clear();
         self.rung.clear();
         self.submissions.clear();
@@ -178,6 +233,11 @@ impl Controller {
     /// A packet of the host that answers nothing: a write of a register.
     pub(super) fn on_host(&mut self, seen: &Seen<'_>) -> bool {
         let Some((address, _)) = seen.write().filter(|(address, _)| self.is_register(*address)) else {
+            if let Some((address, _)) = seen.write()
+                && self.on_pushed(seen.mark(), address, seen.payload)
+            {
+                return true;
+            }
             return seen.read().is_some_and(|(address, _)| self.is_register(address));
         };
         let offset = address - self.bar;
@@ -208,6 +268,7 @@ impl Controller {
     }
 
     fn enable(&mut self) {
+        self.changes += 1;
         let (attributes, submission, completion) = self.admin;
         let ring = |base: u64, entries: u32| Ring {
             base: base & !(PAGE - 1),
@@ -219,9 +280,11 @@ impl Controller {
 
     fn on_doorbell(&mut self, seen: &Seen<'_>, index: u64) {
         let Ok(queue) = u16::try_from(index / 2) else { return };
+        self.place = Some(Place { queue, kind: None });
         if index.is_multiple_of(2) {
             if self.submissions.contains_key(&queue) {
                 self.rung.insert(queue, seen.mark());
+                self.on_rung(queue, seen.mark());
             }
             return;
         }
@@ -252,6 +315,7 @@ impl Controller {
             return true;
         }
         if let Some(under_way) = self.owner_of(address) {
+            let place = under_way.command.place();
             under_way.command.step(seen.mark(), Step::Data);
             under_way.command.bytes += u64::from(bytes);
             let identified = under_way.command.namespace.filter(|_| under_way.identifies);
@@ -260,6 +324,7 @@ impl Controller {
             {
                 self.learn_block(id, block);
             }
+            self.place = place;
             return true;
         }
         // What is left of a device's short writes are interrupts.
@@ -278,6 +343,7 @@ impl Controller {
         if self.messages.len() < QUEUES_MAX {
             self.messages.insert(message, queue);
         }
+        self.place = Some(Place { queue, kind: None });
         for (_, command) in self.completed.iter_mut().filter(|(of, _)| *of == queue) {
             if waits(command) {
                 command.step(seen.mark(), Step::Interrupt);
@@ -287,6 +353,7 @@ impl Controller {
     }
 
     fn learn_block(&mut self, namespace: u32, block: u64) {
+        self.changes += 1;
         match self.blocks.len() < QUEUES_MAX {
             true => drop(self.blocks.insert(namespace, block)),
             false => self.dropped += 1,
@@ -294,14 +361,22 @@ impl Controller {
     }
 
     fn owner_of(&mut self, address: u64) -> Option<&mut UnderWay> {
-        let key = self.pages.get(&(address / PAGE))?;
-        self.under_way.get_mut(key)
+        let key = self.extent_at(address).or_else(|| self.pages.get(&(address / PAGE)).copied())?;
+        self.under_way.get_mut(&key)
+    }
+
+    /// The submission queue that has an entry at this address, and where it begins.
+    fn ring_at(&self, address: u64) -> Option<(u16, u64)> {
+        let found = self.submissions.iter().find(|(_, ring)| ring.holds(address, ENTRY));
+        found.map(|(queue, ring)| (*queue, ring.base))
     }
 
     fn on_read(&mut self, seen: &Seen<'_>, address: u64, bytes: u32) -> bool {
-        let queue = self.submissions.iter().find(|(_, ring)| ring.holds(address, ENTRY));
-        let purpose = match queue {
-            Some((queue, _)) => Some(Purpose::Entries(*queue)),
+        let purpose = match self.ring_at(address) {
+            Some((queue, _)) => {
+                self.place = Some(Place { queue, kind: None });
+                Some(Purpose::Entries(queue))
+            }
             None => {
                 // Lists of several commands may share a page: the nearest one before it is meant.
                 let list = self.lists.range(..=address).next_back();
@@ -309,6 +384,7 @@ impl Controller {
                 let one = key.and_then(|key| self.under_way.get_mut(&key).map(|one| (key, one)));
                 one.map(|(key, one)| {
                     one.command.step(seen.mark(), Step::List);
+                    self.place = one.command.place();
                     Purpose::List(key)
                 })
             }
@@ -323,6 +399,7 @@ impl Controller {
         let Some(under_way) = self.owner_of(address) else { return false };
         under_way.command.step(seen.mark(), Step::Data);
         under_way.command.bytes += u64::from(bytes);
+        self.place = under_way.command.place();
         true
     }
 
@@ -336,13 +413,17 @@ impl Controller {
             }
             return self.is_register(transaction.address);
         }
-        if let Some((_, _, bytes)) = self.reads.get_mut(&transaction.address) {
+        if let Some((purpose, _, bytes)) = self.reads.get_mut(&transaction.address) {
+            self.place = match purpose {
+                Purpose::Entries(queue) => Some(Place { queue: *queue, kind: None }),
+                Purpose::List(key) => self.under_way.get(key).and_then(|one| one.command.place()),
+            };
             if bytes.len() + seen.payload.len() <= READ_MAX {
                 bytes.extend_from_slice(seen.payload);
             }
             if is_last && let Some((purpose, asked, bytes)) = self.reads.remove(&transaction.address) {
                 match purpose {
-                    Purpose::Entries(queue) => self.on_entries(queue, asked, seen.mark(), &bytes),
+                    Purpose::Entries(queue) => self.on_entries(queue, Some(asked), seen.mark(), &bytes),
                     Purpose::List(key) => self.on_list(key, seen.mark(), &bytes),
                 }
             }
@@ -350,10 +431,12 @@ impl Controller {
         }
         let Some(under_way) = self.owner_of(transaction.address) else { return false };
         under_way.command.step(seen.mark(), Step::DataArrived);
+        self.place = under_way.command.place();
         true
     }
 
-    fn on_entries(&mut self, queue: u16, asked: Mark, at: Mark, bytes: &[u8]) {
+    /// Entries have arrived that the device has `asked` for, if they are not in its own memory.
+    fn on_entries(&mut self, queue: u16, asked: Option<Mark>, at: Mark, bytes: &[u8]) {
         for entry in bytes.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0 {
             let entry = SubmissionQueueEntry::parse(entry);
             if self.under_way.len() >= COMMANDS_MAX {
@@ -364,15 +447,17 @@ impl Controller {
             let block = self.blocks.get(&entry.namespace.0).copied().unwrap_or(BLOCK);
             let mut one = under_way(queue, &entry, block);
             one.command = one.command.remembering(self.remembers);
-            if let Some(rung) = self.rung.get(&queue).filter(|rung| rung.at <= asked.at) {
-                one.command.step(*rung, Step::Doorbell);
+            if let Some(asked) = asked {
+                if let Some(rung) = self.rung.get(&queue).filter(|rung| rung.at <= asked.at) {
+                    one.command.step(*rung, Step::Doorbell);
+                }
+                one.command.step(asked, Step::Fetch);
             }
-            one.command.step(asked, Step::Fetch);
             one.command.step(at, Step::Entry);
             for page in &one.pages {
                 self.pages.insert(*page, key);
             }
-            self.lists.extend(one.list.map(|list| (list, key)));
+            self.lists.extend(one.lists.iter().map(|list| (*list, key)));
             if queue == 0 {
                 self.learn(&entry);
             }
@@ -380,6 +465,9 @@ impl Controller {
                 // The same identifier again: the end of the first one is not in the capture.
                 self.unfinished += 1;
                 self.forget_places(key, &lost);
+            }
+            if let Some(descriptor) = Descriptor::of(&entry) {
+                self.describe(key, descriptor);
             }
         }
     }
@@ -394,15 +482,18 @@ impl Controller {
                 self.pages.remove(page);
             }
         }
-        if let Some(list) = ended.list.filter(|list| later.and_then(|one| one.list) != Some(*list))
-            && self.lists.get(&list) == Some(&key)
-        {
-            self.lists.remove(&list);
+        for list in &ended.lists {
+            let is_later = later.is_some_and(|one| one.lists.contains(list));
+            if self.lists.get(list) == Some(&key) && !is_later {
+                self.lists.remove(list);
+            }
         }
+        self.forget_extents(key, &ended.extents);
     }
 
     /// Learns of queues from an admin command.
     fn learn(&mut self, entry: &SubmissionQueueEntry) {
+        self.changes += 1;
         let [queue, size] =
             [entry.cdw10 & 0xffff, entry.cdw10 >> 16].map(|half| u16::try_from(half).unwrap_or(0));
         let ring = Ring { base: entry.data_pointer[0], entries: u64::from(size) + 1 };
@@ -429,6 +520,9 @@ impl Controller {
     fn on_list(&mut self, key: CommandKey, at: Mark, bytes: &[u8]) {
         let Some(one) = self.under_way.get_mut(&key) else { return };
         one.command.step(at, Step::Listed);
+        if one.is_described {
+            return self.on_segment(key, bytes);
+        }
         let pages = bytes.as_chunks::<8>().0.iter().map(|entry| u64::from_le_bytes(*entry) / PAGE);
         for page in pages.filter(|page| *page != 0) {
             if one.pages.len() >= PAGES_MAX {
@@ -447,8 +541,10 @@ impl Controller {
             return;
         };
         self.forget_places(key, &one);
+        self.forget_ring(key);
         one.command.step(at, Step::Completion);
         one.command.status = Some(entry.status().raw());
+        self.place = one.command.place();
         if self.completed.len() >= COMPLETED_MAX
             && let Some((_, oldest)) = self.completed.pop_front()
         {
@@ -456,40 +552,4 @@ impl Controller {
         }
         self.completed.push_back((queue, one.command));
     }
-}
-
-/// A command that begins with `entry` of `queue`, in a namespace whose blocks have `block` bytes.
-fn under_way(queue: u16, entry: &SubmissionQueueEntry, block: u64) -> UnderWay {
-    let kind = if queue == 0 { Kind::Admin(entry.opcode) } else { Kind::Io(entry.opcode) };
-    let mut command = Command::new(kind);
-    command.queue = Some(queue);
-    command.id = Some(entry.command_id.0);
-    command.namespace = Some(entry.namespace.0).filter(|id| *id != 0);
-    let has_blocks = matches!(
-        IoOpcode::from(entry.opcode),
-        IoOpcode::Read | IoOpcode::Write | IoOpcode::Compare | IoOpcode::WriteZeroes | IoOpcode::Verify
-    );
-    if queue != 0 && has_blocks {
-        command.lba = Some(entry.starting_lba());
-        command.blocks = Some((entry.cdw12 & 0xffff) + 1);
-    }
-    // Bits 1:0 of an opcode say whether there are data.
-    let [first, second] = entry.data_pointer;
-    let has_data = entry.opcode & 0b11 != 0 && first != 0;
-    let (first, second) = (Some(first).filter(|_| has_data), Some(second).filter(|it| has_data && *it != 0));
-    // The second pointer is a list when the data reach beyond a second page.
-    let length = command.blocks.map_or(0, |blocks| u64::from(blocks) * block);
-    let reaches = first.map_or(0, |first| first % PAGE) + length;
-    let list = second.filter(|_| reaches > 2 * PAGE);
-    let pages = first.into_iter().chain(second.filter(|_| list.is_none())).map(|it| it / PAGE).collect();
-    let identifies = kind == Kind::Admin(AdminOpcode::Identify.into()) && entry.cdw10 & 0xff == 0;
-    UnderWay { command, list, pages, identifies }
-}
-
-/// The bytes of a block, from the beginning of an Identify Namespace data structure.
-fn block_of(page: &[u8]) -> Option<u64> {
-    // Formatted LBA Size (FLBAS), and the LBA Data Size (LBADS) of that format.
-    let format = usize::from(page.get(26)? & 0xf);
-    let shift = *page.get(128 + 4 * format + 2)?;
-    (9..=16).contains(&shift).then(|| 1 << shift)
 }

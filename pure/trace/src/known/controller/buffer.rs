@@ -1,0 +1,68 @@
+//! Entries that the host writes into the controller's memory (Controller Memory Buffer), where
+//! nobody fetches them.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use nvme::wire::SubmissionQueueEntry;
+
+use super::{COMMANDS_MAX, CommandKey, Controller, ENTRY};
+use crate::command::{Place, Step};
+use crate::seen::Mark;
+
+const LENGTH: usize = SubmissionQueueEntry::LENGTH;
+
+/// What the host has written of entries.
+#[derive(Default)]
+pub(super) struct Buffered {
+    /// Entries that are not whole yet, by address: their bytes, and a bit for each that is there.
+    parts: BTreeMap<u64, ([u8; LENGTH], u64)>,
+    /// Commands that are whole and not rung for, by queue and identifier.
+    unrung: BTreeMap<u16, BTreeSet<u16>>,
+}
+
+impl Controller {
+    /// The host writes `bytes` at `address`. Returns whether a submission queue is there.
+    pub(super) fn on_pushed(&mut self, at: Mark, address: u64, bytes: &[u8]) -> bool {
+        let Some((queue, base)) = self.ring_at(address) else { return false };
+        self.place = Some(Place { queue, kind: None });
+        for (place, byte) in (address..).zip(bytes) {
+            let offset = (place - base) % ENTRY;
+            let entry = place - offset;
+            if self.buffered.parts.len() >= COMMANDS_MAX && !self.buffered.parts.contains_key(&entry) {
+                self.dropped += 1;
+                return true;
+            }
+            let (whole, there) = self.buffered.parts.entry(entry).or_insert(([0; LENGTH], 0));
+            if let Some(room) = usize::try_from(offset).ok().and_then(|offset| whole.get_mut(offset)) {
+                *room = *byte;
+                *there |= 1 << offset;
+            }
+            if *there == u64::MAX
+                && let Some((whole, _)) = self.buffered.parts.remove(&entry)
+            {
+                let id = SubmissionQueueEntry::parse(&whole).command_id.0;
+                self.on_entries(queue, None, at, &whole);
+                if self.under_way.contains_key(&(queue, id)) {
+                    self.buffered.unrung.entry(queue).or_default().insert(id);
+                }
+            }
+        }
+        true
+    }
+
+    /// A command has ended: no ring for it is waited for.
+    pub(super) fn forget_ring(&mut self, (queue, id): CommandKey) {
+        if let Some(ids) = self.buffered.unrung.get_mut(&queue) {
+            ids.remove(&id);
+        }
+    }
+
+    /// The host has rung for all entries of a queue that it has written.
+    pub(super) fn on_rung(&mut self, queue: u16, at: Mark) {
+        for id in self.buffered.unrung.remove(&queue).unwrap_or_default() {
+            if let Some(one) = self.under_way.get_mut(&(queue, id)) {
+                one.command.step(at, Step::Doorbell);
+            }
+        }
+    }
+}
