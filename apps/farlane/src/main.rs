@@ -105,6 +105,7 @@ fn run(command: Command, given: &clap::ArgMatches) -> Result<(), error::Error> {
         Command::Check(args) => commands::check::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
+        Command::Capture(args) => commands::capture::run(&args),
         Command::Trace(action) => commands::trace::run(&action),
         Command::Ui(args) => commands::ui::run(&args),
         Command::Tsn(args) => commands::tsn::run(&args),

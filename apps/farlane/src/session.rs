@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use assemblies::near::Near;
 use engine::{Instant, Nanos};
 use live::drivers::controller::{
-    Absence, Address, AttachError, Completed, Controller, Event, Failure, Identity, Options, SubmitError, Url,
+    Absence, Address, AttachError, Completed, Controller, Event, Failure, Identity, Options, RootPort,
+    SubmitError, Url,
 };
 use live::media::Media;
 use nvme::host::Namespace;
@@ -17,8 +18,8 @@ use nvme_pcie::host::{Data, DataRegion, QueueId, Submission};
 use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;
 
-use crate::args::{Ahead, Carried, ConfigCacheCounters, Target};
-use crate::capture::{Captured, capture};
+use crate::args::{Ahead, Carried, ConfigCacheCounters, Root, Target};
+use crate::capture::{Captured, to_file};
 use crate::commands::stay_on;
 use crate::error::Error;
 
@@ -115,6 +116,8 @@ impl Session {
         stay_on(target.spin.cpu)?;
         let timeout = target.timeout.into();
         let mut options = options(needs, target.spin.spin.into(), timeout);
+        let Root { payload_size, completion_size, interrupts } = target.root;
+        options.root = RootPort { payload_size, completion_size, interrupts };
         target.spread.check(url, &target.transport)?;
         // A caller that asks for time stamps wants to see each hop.
         let shows_all = needs.stamps || target.trace.is_some();
@@ -386,8 +389,8 @@ impl Session {
     pub(crate) fn close(self) -> Result<(), Error> {
         self.controller.close().map_err(AttachError::Io)?;
         let Some((path, captured)) = self.captured else { return Ok(()) };
-        let (written, lost) = captured.finish(&path)?;
-        info!("{written} packets are in {}, {lost} were lost", path.display());
+        let tally = captured.finish(None).map_err(|error| Error::File { path: path.clone(), error })?;
+        info!("{} packets are in {}, {} were lost", tally.written(), path.display(), tally.lost);
         Ok(())
     }
 }
@@ -398,8 +401,8 @@ fn tap(controller: &mut Controller, path: &Path, url: &Url) -> Result<Captured, 
     let Some(near) = controller.near_mut() else {
         return Err(Error::NothingToTrace { url: url.to_string() });
     };
-    let (tap, captured) = capture(path, now)?;
-    near.watch().add(tap);
+    let captured = to_file(path, now)?;
+    near.watch().add(captured.taps().tap(0));
     Ok(captured)
 }
 

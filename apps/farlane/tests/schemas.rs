@@ -160,6 +160,10 @@ fn daemons(used: &mut Used, folder: &Path, url: &str) {
     found.iter().for_each(|one| used.holds("status", one));
     used.holds("top", &lines(&["top", "--every", "50ms"], folder)[0]);
     used.prints("check", &["check", link.to_str().unwrap()]);
+    let far = folder.join("captured.pcapng");
+    let captured = ["capture", "export", "--out", far.to_str().unwrap(), "--time", "50ms"];
+    used.holds("capture", &lines(&captured, folder)[0]);
+    used.holds("capture-status", &lines(&["capture", "export", "--status"], folder)[0]);
     used.holds("list", &lines(&["list"], folder)[0]);
     used.holds("connect-list", &lines(&["connect", "--list"], folder)[0]);
     used.holds("target-status", &lines(&["target", "status"], folder)[0]);

@@ -277,6 +277,75 @@ fn time_that_runs_back_is_told() {
     assert!(shown.contains("packets with an earlier time than the one before: 1"), "{shown}");
 }
 
+/// The steps of a command with how many packets each has.
+fn steps_of(path: &Path, number: usize) -> Vec<(String, u64)> {
+    let chain = json(&["trace", "chain", text(path), "--command", &number.to_string(), "--json"]);
+    let hops = chain["hops"].as_array().unwrap();
+    let step = |hop: &Value| (hop["step"].as_str().unwrap().to_owned(), hop["packets"].as_u64().unwrap());
+    hops.iter().map(step).collect()
+}
+
+#[test]
+fn a_live_capture_has_the_published_anatomy_of_a_read_and_a_write() {
+    let folder = tempfile::tempdir().unwrap();
+    // The published host: payloads of 256 B, completions of 128 B, and interrupts.
+    let host = ["--payload-size", "256", "--completion-size", "128", "--interrupts"];
+    let load = ["--rw", "randrw", "--bs", "4k", "--iodepth", "1"];
+    let (path, _) = captured(folder.path(), &[&host[..], &load].concat());
+    let stats = json(&["trace", "stats", text(&path), "--json"]);
+    assert!(stats["confidence"].as_f64().unwrap() > 0.99, "{stats}");
+    let commands = succeed(&["trace", "show", text(&path), "--level", "command", "--json"]);
+    let commands: Vec<Value> = commands.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (kind, data) in [("Read", &[("data", 16)][..]), ("Write", &[("data", 16), ("data arrived", 32)])] {
+        let before = [("doorbell", 1), ("entry fetch", 1), ("entry", 1)];
+        let after = [("completion", 1), ("interrupt", 1), ("head doorbell", 1)];
+        let expected: Vec<_> = [&before[..], data, &after]
+            .concat()
+            .into_iter()
+            .map(|(step, count)| (step.to_owned(), count))
+            .collect();
+        let places: Vec<_> =
+            (1..).zip(&commands).filter(|(_, one)| one["command"] == kind).map(|it| it.0).collect();
+        assert!(places.len() > 10, "{stats}");
+        for place in [places[places.len() / 3], places[places.len() / 2]] {
+            assert_eq!(steps_of(&path, place), expected, "{kind} {place}");
+        }
+    }
+}
+
+#[test]
+fn a_hardware_analysers_table_has_the_commands_of_the_capture_that_it_was_made_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, _) = captured(folder.path(), &["--rw", "randrw", "--bs", "8k", "--iodepth", "4"]);
+    let shown = succeed(&["trace", "show", text(&path), "--json"]);
+    let bytes = std::fs::read(&path).unwrap();
+    let mut table = "Exported by nobody\nStamp,Way,Bytes\n".to_owned();
+    // The frames of our own file, block by block; each line of `show` has the time of one.
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let (mut at, mut lines) = (0, shown.lines());
+    while at < bytes.len() {
+        let length = word(at + 4);
+        if word(at) == 6 {
+            let frame = &bytes[at + 28..at + 28 + word(at + 20)];
+            let line: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+            let hex: String = frame[8..].iter().map(|byte| format!("{byte:02x}")).collect();
+            let way = ["Downstream", "Upstream"][usize::from(frame[2])];
+            table += &format!("{} ns,{way},{hex}\n", line["at_ns"]);
+        }
+        at += length;
+    }
+    let csv = folder.path().join("analyser.csv");
+    std::fs::write(&csv, table).unwrap();
+    let map = ["--columns", "time=Stamp,direction=Way,tlp=Bytes", "--json"];
+    let from_table = json(&[&["trace", "stats", text(&csv)][..], &map].concat());
+    let from_capture = json(&["trace", "stats", text(&path), "--json"]);
+    for key in ["tlps", "bytes", "commands", "confidence", "known"] {
+        assert_eq!(from_table[key], from_capture[key], "{key}");
+    }
+    let wrong = fail(&["trace", "stats", text(&csv), "--columns", "time=Time,tlp=Bytes"]);
+    assert!(wrong.contains("Time") && wrong.contains("Exported by nobody"), "{wrong}");
+}
+
 #[test]
 fn a_simulated_capture_has_the_published_anatomy_of_a_read_and_a_write() {
     let folder = tempfile::tempdir().unwrap();

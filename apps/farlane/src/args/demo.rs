@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{Lookahead, Output, parse_positive_size, parse_time};
+use super::{Lookahead, Output, Root, parse_positive_size, parse_time};
 
 pub(super) const EXAMPLES: &str = "Examples:
   farlane demo --file /usr/bin/gcc --size 16MiB
@@ -79,6 +79,8 @@ pub(crate) struct DemoArgs {
     /// Nothing is sent ahead meanwhile, so that each step is seen
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) root: Root,
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 mod backing;
 mod bench;
+mod capture;
 mod changes;
 mod check_file;
 mod completion_timeout;
@@ -35,6 +36,7 @@ mod record_export;
 mod record_proof;
 mod record_raw;
 mod record_ring;
+mod root;
 mod sandbox;
 mod secrets;
 mod sim;
@@ -64,6 +66,7 @@ pub(crate) use backing::{
     Backing, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, PoolSpec, RamSpec, check_ram,
 };
 pub(crate) use bench::{BenchArgs, Percentiles, ReportNames, Workload};
+pub(crate) use capture::{CaptureDaemonArgs, Filters, PacketKind, Trigger};
 pub(crate) use changes::{
     AddedMedium, ControlArgs, ExportAction, RemovedNamespace, ResizedNamespace, SaveArgs,
 };
@@ -107,6 +110,7 @@ pub(crate) use record_export::{Datatype, Format, RecordingExport};
 pub(crate) use record_proof::{DigestArg, ProofArgs, VerifyArgs};
 pub(crate) use record_raw::{RawArgs, RawReplayArgs};
 pub(crate) use record_ring::{KeepFor, PinArgs, RingArgs};
+pub(crate) use root::Root;
 pub(crate) use sandbox::{Sandbox, need_far, need_served};
 pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
@@ -115,7 +119,7 @@ pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{AccessState, HostSpec, OfferArgs, TargetAction};
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{
-    CaptureArgs, ChainArgs, CompareArgs, DissectorArgs, Form, Level, Out, ShowArgs, TraceAction,
+    CaptureArgs, ChainArgs, CompareArgs, DissectorArgs, Form, Level, Out, ShowArgs, Source, TraceAction,
     TraceExportArgs,
 };
 pub(crate) use transport::{Tcp, Transport};
@@ -270,6 +274,13 @@ pub(crate) enum Command {
     /// Simulate scenarios, sweeps over their values, and published experiments
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
+
+    /// Capture what passes a running daemon: PCIe packets, or the connections of a target.
+    ///
+    /// Nothing is copied in the daemon until then. Wireshark reads the capture, farlane trace
+    /// understands it
+    #[command(after_help = capture::EXAMPLES)]
+    Capture(Box<CaptureDaemonArgs>),
     /// Understand a capture of PCIe packets: its NVMe commands, and where their time went
     #[command(subcommand, after_help = trace::EXAMPLES)]
     Trace(TraceAction),
@@ -494,6 +505,8 @@ pub(crate) struct Target {
     /// The capture is pcapng. Nothing is sent ahead meanwhile, so that each step is seen
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) root: Root,
     #[command(flatten)]
     pub(crate) lookahead: Lookahead,
     #[command(flatten)]

@@ -1,10 +1,11 @@
 //! The options of `farlane trace`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Output;
+use crate::capture::Columns;
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
     farlane bench tcp://127.0.0.1:4430 --runtime 1s --trace bench.pcapng\n  \
@@ -15,7 +16,8 @@ pub(crate) const EXAMPLES: &str = "Examples:\n  \
 #[derive(Debug, Subcommand)]
 pub(crate) enum TraceAction {
     /// Count a capture's packets and NVMe commands, and say how long commands took
-    #[command(after_help = "Example:\n  farlane trace stats bench.pcapng --json")]
+    #[command(after_help = "Examples:\n  farlane trace stats bench.pcapng --json\n  \
+        farlane trace stats analyser.csv --columns 'time=Time Stamp:ns,direction=Dir,tlp=Raw Data'")]
     Stats(CaptureArgs),
     /// Say where the time of one command went, or of all of a kind, step by step
     #[command(after_help = "Examples:\n  farlane trace chain bench.pcapng\n  \
@@ -43,8 +45,30 @@ pub(crate) struct CaptureArgs {
     /// The capture: pcapng of --trace, pcap or pcapng of NetTLP or NVMe/TCP, or what Linux traces
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+
+    /// Take FILE for a hardware analyser's table (CSV), whose columns have these names.
+    ///
+    /// KEY=COLUMN for time (with its unit behind a colon), direction, tlp (bytes), or type,
+    /// requester, completer, tag, address, length (double words), count, status and data;
+    /// joined by commas
+    #[arg(long, value_name = "MAP")]
+    pub(crate) columns: Option<Columns>,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+impl CaptureArgs {
+    /// The capture.
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source { file: &self.file, columns: self.columns.as_ref() }
+    }
+}
+
+/// A capture: a file, and what its columns are if it is a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a Path,
+    pub(crate) columns: Option<&'a Columns>,
 }
 
 #[derive(Debug, Args)]
@@ -67,6 +91,10 @@ pub(crate) struct CompareArgs {
     /// The capture whose times are more or less
     #[arg(value_name = "SECOND")]
     pub(crate) second: PathBuf,
+
+    /// Take both for a hardware analyser's tables with these columns, as trace stats does
+    #[arg(long, value_name = "MAP")]
+    pub(crate) columns: Option<Columns>,
     /// Leave out times beyond three standard deviations of the mean
     #[arg(long)]
     pub(crate) three_sigma: bool,

@@ -1,23 +1,27 @@
 //! What a captured frame holds: a PCIe packet or a TCP segment. `docs/trace.md` has our own frames.
 
 use pcie::wire::Head;
-use trace::fabric::Segment;
+use trace::fabric::{Datagram, Segment};
 use trace::{Direction, Seen};
 
 use super::reader::Frame;
 
 /// The link type of our frames: the first of those that are reserved for private use.
-pub(super) const LINK: u32 = 147;
+pub(crate) const LINK: u32 = 147;
 /// The link type of Ethernet frames.
-const ETHERNET: u32 = 1;
+pub(crate) const ETHERNET: u32 = 1;
 /// The link types of IP packets without a header before them, and of Linux' cooked captures.
 const RAW_IP: u32 = 101;
 const RAW_IPV4: u32 = 228;
 const RAW_IPV6: u32 = 229;
 const LINUX_COOKED: u32 = 113;
-/// EtherType of a VLAN tag, and the protocol number of TCP.
+/// EtherType of a VLAN tag, and the protocol numbers of TCP and UDP.
 const VLAN: u16 = 0x8100;
 const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Bytes of UDP's header, and the port to which RoCEv2 sends.
+const UDP_HEADER: usize = 8;
+const ROCE_PORT: u16 = 4791;
 /// The version of our header, and its length in bytes.
 const VERSION: u8 = 1;
 pub(super) const HEADER: usize = 8;
@@ -43,6 +47,8 @@ pub(crate) enum Held<'a> {
     Packet(Packet<'a>),
     /// A TCP segment, of whatever protocol.
     Segment(Segment<'a>),
+    /// A datagram of RoCEv2.
+    Datagram(Datagram<'a>),
     /// A PCIe packet that is malformed.
     Malformed,
     /// Something else.
@@ -71,7 +77,8 @@ impl Packet<'_> {
 /// What `frame` holds.
 pub(crate) fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
     let Some(Framed { direction, tlp }) = packet_of(frame.link, frame.bytes) else {
-        return segment_of(frame).map_or(Held::Foreign, Held::Segment);
+        let segment = segment_of(frame).map(Held::Segment);
+        return segment.or_else(|| datagram_of(frame).map(Held::Datagram)).unwrap_or(Held::Foreign);
     };
     let Ok(head) = Head::parse(tlp) else { return Held::Malformed };
     let direction = direction.unwrap_or_else(|| Direction::guess(&head.header));
@@ -81,7 +88,55 @@ pub(crate) fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
 }
 
 /// The TCP segment in a frame; none if it holds something else.
-fn segment_of<'a>(&Frame { number, at, link, bytes: frame, .. }: &Frame<'a>) -> Option<Segment<'a>> {
+pub(super) fn segment_of<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
+    let Frame { number, at, link, bytes: frame, .. } = *frame;
+    let Carried { ends: [from, to], bytes: segment, length } = carried(link, frame, TCP)?;
+    let word = |at: usize| segment.get(at..at + 4)?.first_chunk().map(|word| u32::from_be_bytes(*word));
+    let ports = word(0)?.to_be_bytes();
+    let sequence = word(4)?;
+    let [offset, flags, ..] = word(12)?.to_be_bytes();
+    let start = usize::from(offset >> 4) * 4;
+    let whole = length.checked_sub(start)?;
+    let bytes = segment.get(start..)?;
+    let bytes = &bytes[..bytes.len().min(whole)];
+    Some(Segment {
+        number,
+        at,
+        from: (from, u16::from_be_bytes([ports[0], ports[1]])),
+        to: (to, u16::from_be_bytes([ports[2], ports[3]])),
+        sequence,
+        opens: flags & 0x02 != 0,
+        bytes,
+        missing: u32::try_from(whole - bytes.len()).unwrap_or(0),
+    })
+}
+
+/// The datagram of RoCEv2 in a frame; none if it holds something else.
+fn datagram_of<'a>(frame: &Frame<'a>) -> Option<Datagram<'a>> {
+    let Frame { number, at, link, bytes: frame, .. } = *frame;
+    let Carried { ends: [from, to], bytes: datagram, length } = carried(link, frame, UDP)?;
+    let to_port = u16::from_be_bytes([*datagram.get(2)?, *datagram.get(3)?]);
+    if to_port != ROCE_PORT {
+        return None;
+    }
+    let whole = length.checked_sub(UDP_HEADER)?;
+    let bytes = datagram.get(UDP_HEADER..)?;
+    let bytes = &bytes[..bytes.len().min(whole)];
+    Some(Datagram { number, at, from, to, bytes, missing: whole - bytes.len() })
+}
+
+/// What an IP packet carries.
+struct Carried<'a> {
+    /// The addresses from which and to which.
+    ends: [[u8; 16]; 2],
+    /// Its bytes, as far as they were captured, and perhaps what is behind it.
+    bytes: &'a [u8],
+    /// Bytes that it has.
+    length: usize,
+}
+
+/// What the IP packet in a frame carries, if it is of this protocol.
+fn carried(link: u32, frame: &[u8], protocol: u8) -> Option<Carried<'_>> {
     let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let ip = match link {
         ETHERNET => {
@@ -96,41 +151,23 @@ fn segment_of<'a>(&Frame { number, at, link, bytes: frame, .. }: &Frame<'a>) -> 
         _ => return None,
     };
     let packet = frame.get(ip..)?;
-    let ([from, to], tcp, length) = match packet.first()? >> 4 {
-        4 => ipv4(packet)?,
-        6 => ipv6(packet)?,
+    let (ends, start, length) = match packet.first()? >> 4 {
+        4 => ipv4(packet, protocol)?,
+        6 => ipv6(packet, protocol)?,
         _ => return None,
     };
-    let word =
-        |at: usize| packet.get(tcp + at..tcp + at + 4)?.first_chunk().map(|word| u32::from_be_bytes(*word));
-    let ports = word(0)?.to_be_bytes();
-    let sequence = word(4)?;
-    let [offset, flags, ..] = word(12)?.to_be_bytes();
-    let start = usize::from(offset >> 4) * 4;
-    let whole = length.checked_sub(start)?;
-    let bytes = packet.get(tcp + start..)?;
-    let bytes = &bytes[..bytes.len().min(whole)];
-    Some(Segment {
-        number,
-        at,
-        from: (from, u16::from_be_bytes([ports[0], ports[1]])),
-        to: (to, u16::from_be_bytes([ports[2], ports[3]])),
-        sequence,
-        opens: flags & 0x02 != 0,
-        bytes,
-        missing: u32::try_from(whole - bytes.len()).unwrap_or(0),
-    })
+    Some(Carried { ends, bytes: packet.get(start..)?, length })
 }
 
-/// The addresses of a packet, where its TCP segment begins, and how long that is.
+/// The addresses of a packet, where what it carries begins, and how long that is.
 type Routed = ([[u8; 16]; 2], usize, usize);
 
-fn ipv4(packet: &[u8]) -> Option<Routed> {
+fn ipv4(packet: &[u8], protocol: u8) -> Option<Routed> {
     let header = usize::from(packet.first()? & 0xf) * 4;
     let length = usize::from(u16::from_be_bytes([*packet.get(2)?, *packet.get(3)?]));
-    // A fragment that is not the first has no TCP header.
+    // A fragment that is not the first has no header of the protocol.
     let fragment = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]) & 0x1fff;
-    if *packet.get(9)? != TCP || fragment != 0 || header < 20 {
+    if *packet.get(9)? != protocol || fragment != 0 || header < 20 {
         return None;
     }
     let address = |at: usize| {
@@ -142,9 +179,9 @@ fn ipv4(packet: &[u8]) -> Option<Routed> {
     Some(([address(12)?, address(16)?], header, length.checked_sub(header)?))
 }
 
-fn ipv6(packet: &[u8]) -> Option<Routed> {
+fn ipv6(packet: &[u8], protocol: u8) -> Option<Routed> {
     // Extension headers are not followed.
-    if *packet.get(6)? != TCP {
+    if *packet.get(6)? != protocol {
         return None;
     }
     let length = usize::from(u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]));
@@ -229,7 +266,14 @@ mod tests {
         let cooked = [&[0; 14][..], &[0x86, 0xdd], &v6].concat();
         for (link, frame) in [(ETHERNET, tagged), (RAW_IP, v4), (RAW_IPV6, v6), (LINUX_COOKED, cooked)] {
             let of = |bytes| {
-                segment_of(&Frame { number: 0, place: Place::default(), at: Instant::ZERO, link, bytes })
+                segment_of(&Frame {
+                    number: 0,
+                    place: Place::default(),
+                    at: Instant::ZERO,
+                    link,
+                    bytes,
+                    original: bytes.len(),
+                })
             };
             let segment = of(&frame).unwrap();
             assert_eq!((segment.from.1, segment.to.1, segment.sequence), (4420, 0xc000, 9));

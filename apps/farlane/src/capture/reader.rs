@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use engine::Instant;
 use pcap_parser::traits::PcapReaderIterator;
-use pcap_parser::{Block, PcapBlockOwned, PcapError};
+use pcap_parser::{Block, OptionCode, PcapBlockOwned, PcapError};
+
+use super::queue::Tally;
 
 use crate::error::Error;
 
@@ -30,6 +32,21 @@ pub(crate) struct Frame<'a> {
     pub(crate) link: u32,
     /// The bytes that were captured.
     pub(crate) bytes: &'a [u8],
+    /// Bytes that the frame had.
+    pub(crate) original: usize,
+}
+
+/// Something that a capture has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Item<'a> {
+    /// A frame.
+    Frame(Frame<'a>),
+    /// A comment of an interface: what is known beside the frames.
+    Note(&'a str),
+    /// Nothing more is here yet.
+    Waits,
+    /// What passed and what was lost of it, as an interface's statistics tell.
+    Tally(Tally),
 }
 
 /// Where in a file a frame is.
@@ -69,6 +86,14 @@ impl Reader {
         if file.metadata().is_ok_and(|it| it.is_file() && it.len() == 0) {
             return Err(broken(path, 0, "the file is empty"));
         }
+        Self::of(file, path)
+    }
+
+    /// Reads the capture that `file` has; `path` is its name.
+    ///
+    /// # Errors
+    /// When it is neither pcap nor pcapng.
+    pub(crate) fn of(file: impl Read + Send + 'static, path: &Path) -> Result<Self, Error> {
         let parser = pcap_parser::create_reader(BUFFER, file)
             .map_err(|_| broken(path, 0, "it begins neither as pcap nor as pcapng"))?;
         Ok(Self::new(path, parser))
@@ -127,22 +152,42 @@ impl Reader {
     /// # Errors
     /// Those of [`Reader::each`].
     pub(crate) fn each_while(&mut self, mut show: impl FnMut(Frame<'_>) -> bool) -> Result<(), Error> {
+        self.each_item(|item| match item {
+            Item::Frame(frame) => show(frame),
+            Item::Note(_) | Item::Waits | Item::Tally(_) => true,
+        })
+    }
+
+    /// Shows each frame, note and tally to `show`, as long as it returns true of frames.
+    ///
+    /// # Errors
+    /// Those of [`Reader::each`].
+    pub(crate) fn each_item(&mut self, mut show: impl FnMut(Item<'_>) -> bool) -> Result<(), Error> {
         loop {
             let end = u32::try_from(self.preambles.len()).unwrap_or(u32::MAX);
             let start = u32::try_from(self.section).unwrap_or(u32::MAX);
             let place = Place { offset: self.offset, preamble: (start, end) };
             let next = match self.parser.next() {
                 Ok((length, block)) => match on_block(&block, &mut self.pcap, &mut self.interfaces) {
-                    Found::Frame(at, link, bytes) => {
+                    Found::Frame(at, link, bytes, original) => {
                         let number = self.number;
                         self.number += 1;
-                        if !show(Frame { number, place, at, link, bytes }) {
+                        if !show(Item::Frame(Frame { number, place, at, link, bytes, original })) {
                             return Ok(());
                         }
                         Next::Consume(length)
                     }
                     Found::Section => Next::Keep(length, true),
-                    Found::Interface => Next::Keep(length, false),
+                    Found::Interface => {
+                        for note in notes_of(&block) {
+                            show(Item::Note(note));
+                        }
+                        Next::Keep(length, false)
+                    }
+                    Found::Tally(tally) => {
+                        show(Item::Tally(tally));
+                        Next::Consume(length)
+                    }
                     Found::Nothing => Next::Consume(length),
                 },
                 Err(PcapError::Eof) => return Ok(()),
@@ -167,6 +212,7 @@ impl Reader {
                 }
                 Next::Refill if self.parser.reader_exhausted() => return Err(self.broken(CUT)),
                 Next::Refill => {
+                    show(Item::Waits);
                     let before = self.parser.data().len();
                     if self.parser.refill().is_err() {
                         return Err(self.broken("it can't be read on"));
@@ -204,8 +250,10 @@ fn broken(path: &Path, offset: u64, what: &'static str) -> Error {
 
 /// What a block is.
 enum Found<'a> {
-    /// A frame: its time, the link type of its interface, its bytes.
-    Frame(Instant, u32, &'a [u8]),
+    /// A frame: its time, the link type of its interface, its bytes, and how many it had.
+    Frame(Instant, u32, &'a [u8], usize),
+    /// What passed and what was lost.
+    Tally(Tally),
     /// The beginning of a section or a file.
     Section,
     /// The description of an interface.
@@ -228,7 +276,8 @@ fn on_block<'a>(
         PcapBlockOwned::Legacy(frame) => {
             let (link, unit) = *pcap;
             let nanos = u64::from(frame.ts_sec) * 1_000_000_000 + u64::from(frame.ts_usec) * unit;
-            Found::Frame(Instant::from_nanos(nanos), link, frame.data)
+            let original = usize::try_from(frame.origlen).unwrap_or(usize::MAX);
+            Found::Frame(Instant::from_nanos(nanos), link, frame.data, original)
         }
         PcapBlockOwned::NG(Block::SectionHeader(_)) => {
             interfaces.clear();
@@ -249,10 +298,30 @@ fn on_block<'a>(
             let length = usize::try_from(frame.caplen).unwrap_or(usize::MAX);
             let bytes = frame.data.get(..length).unwrap_or(frame.data);
             let stamp = u64::from(frame.ts_high) << 32 | u64::from(frame.ts_low);
-            Found::Frame(instant(stamp, units, offset), link, bytes)
+            let original = usize::try_from(frame.origlen).unwrap_or(usize::MAX);
+            Found::Frame(instant(stamp, units, offset), link, bytes, original)
+        }
+        PcapBlockOwned::NG(Block::InterfaceStatistics(statistics)) => {
+            let count = |of: Option<Result<u64, _>>| of.and_then(Result::ok);
+            count(statistics.isb_ifdrop()).map_or(Found::Nothing, |lost| {
+                let seen = count(statistics.isb_ifrecv()).unwrap_or(lost);
+                Found::Tally(Tally { seen, lost })
+            })
         }
         PcapBlockOwned::NG(_) => Found::Nothing,
     }
+}
+
+/// The comments of an interface.
+fn notes_of<'a>(block: &'a PcapBlockOwned<'_>) -> impl Iterator<Item = &'a str> {
+    let options = match block {
+        PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => interface.options.as_slice(),
+        _ => &[],
+    };
+    options
+        .iter()
+        .filter(|option| option.code == OptionCode::Comment)
+        .filter_map(|option| option.as_str().ok())
 }
 
 /// The time of a stamp in so many units a second.

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use assemblies::watch::{Port, Seen};
 use engine::{Instant, Watcher};
-use pcap_file::pcapng::PcapNgWriter;
 
-use super::writer::{begin, framed, put};
+use super::framing::LINK;
+use super::queue::Tally;
+use super::sink::Sink;
+use super::writer::framed;
 use crate::error::Error;
 
 /// Packets that are held until they are written, so that they are written in the order of their
@@ -21,7 +23,7 @@ const HELD: usize = 4_096;
 /// for 1970.
 pub(crate) struct Simulated {
     path: PathBuf,
-    writer: PcapNgWriter<BufWriter<File>>,
+    sink: Option<Sink<File>>,
     /// By time, and by the order in which they were seen.
     held: BTreeMap<(Instant, u64), Vec<u8>>,
     seen: u64,
@@ -33,13 +35,15 @@ impl Simulated {
     /// When the file can't be made.
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         let fail = |error| Error::File { path: path.to_owned(), error };
-        let writer = begin(File::create(path).map_err(fail)?).map_err(fail)?;
-        Ok(Self { path: path.to_owned(), writer, held: BTreeMap::new(), seen: 0, result: Ok(()) })
+        let sink = Sink::begin(File::create(path).map_err(fail)?, LINK, &[]).map_err(fail)?;
+        Ok(Self { path: path.to_owned(), sink: Some(sink), held: BTreeMap::new(), seen: 0, result: Ok(()) })
     }
 
     fn write_first(&mut self) {
-        if let (Some(((at, _), bytes)), Ok(())) = (self.held.pop_first(), &self.result) {
-            self.result = put(&mut self.writer, Duration::from_nanos(at.as_nanos()), bytes);
+        if let (Some(((at, _), bytes)), Ok(()), Some(sink)) =
+            (self.held.pop_first(), &self.result, &mut self.sink)
+        {
+            self.result = sink.put(Duration::from_nanos(at.as_nanos()), &bytes, bytes.len());
         }
     }
 
@@ -51,7 +55,10 @@ impl Simulated {
         while !self.held.is_empty() {
             self.write_first();
         }
-        let result = std::mem::replace(&mut self.result, Ok(())).and_then(|()| self.writer.get_mut().flush());
+        let tally = Tally { seen: self.seen, lost: 0 };
+        let end = |sink: Sink<File>| sink.finish(tally);
+        let result = std::mem::replace(&mut self.result, Ok(()));
+        let result = result.and_then(|()| self.sink.take().map_or(Ok(()), end));
         result.map_err(|error| Error::File { path: self.path.clone(), error })?;
         Ok(self.seen)
     }

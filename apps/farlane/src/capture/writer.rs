@@ -1,146 +1,262 @@
-//! Writing what passes a port of ours to a pcapng file, while commands run.
+//! The thread that writes what passes a port of ours to a pcapng file or pipe, while commands run.
 
-use std::cell::Cell;
+use std::fmt;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
-use std::rc::Rc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime};
 
-use assemblies::watch::{self, Port, Seen};
-use engine::{Instant, Watcher};
-use pcap_file::pcapng::PcapNgWriter;
-use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
-use pcap_file::{DataLink, PcapError};
-use trace::Direction;
+use assemblies::watch;
+use engine::Instant;
+use live::sys::clock::Clock;
 
-use super::framing::header;
+use super::framing::{ETHERNET, HEADER, LINK, header};
+use super::queue::{Batch, Head, Queue, Streamed, Tally};
+use super::segments::frames;
+use super::sink::Sink;
+use super::tap::{Taps, What, way};
 use crate::error::Error;
-
-/// The most packets that wait for the file. What passes meanwhile is counted and not written.
-const WAITING_MAX: usize = 16_384;
-/// Time stamps count in units of 10 to the minus 9 seconds.
-const NANOSECONDS: u8 = 9;
-
-struct Packet {
-    at: Instant,
-    bytes: Vec<u8>,
-}
 
 /// A packet as a capture has it, with its header.
 pub(super) fn framed(direction: watch::Direction, packet: &pcie::wire::Packet) -> Vec<u8> {
-    let direction = match direction {
-        watch::Direction::Down => Direction::Down,
-        watch::Direction::Up => Direction::Up,
-    };
-    let start = header(direction, 0);
+    let start = header(way(direction), 0);
     let mut bytes = vec![0; start.len() + packet.encoded_len()];
     bytes[..start.len()].copy_from_slice(&start);
     packet.emit(&mut bytes[start.len()..]);
     bytes
 }
 
-/// Watches a port, and hands what passes to the thread that writes.
-struct Tap {
-    packets: SyncSender<Packet>,
-    lost: Rc<Cell<u64>>,
+/// What a capture is to have.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) what: What,
+    /// The most bytes that are kept of a packet's data, or of a piece of a stream.
+    pub(crate) snap: usize,
+    /// Of streams: the queues whose connections are wanted; all, if there are none.
+    pub(crate) queues: Vec<u16>,
+    /// What a reader is told that the frames do not tell.
+    pub(crate) notes: Vec<String>,
 }
 
-impl Watcher<Port> for Tap {
-    fn on_seen(&mut self, now: Instant, seen: Seen<'_>) {
-        let Seen::Packet { direction, packet, arrival } = seen else { return };
-        let bytes = framed(direction, packet);
-        let at = arrival.map_or(now, |arrival| arrival.at);
-        if let Err(TrySendError::Full(_)) = self.packets.try_send(Packet { at, bytes }) {
-            self.lost.set(self.lost.get() + 1);
-        }
-    }
+impl Wanted {
+    /// Every packet, whole.
+    pub(crate) const PACKETS: Self =
+        Self { what: What::Packets, snap: usize::MAX, queues: Vec::new(), notes: Vec::new() };
 }
 
 /// A capture that is being written.
-#[derive(Debug)]
 pub(crate) struct Captured {
-    thread: JoinHandle<io::Result<u64>>,
-    lost: Rc<Cell<u64>>,
+    taps: Taps,
+    /// The end of the thread that writes, and how that went.
+    ended: Receiver<io::Result<()>>,
 }
 
 impl Captured {
-    /// Waits until all is written; whatever was watched is gone by then. Returns how many packets
-    /// were written and how many were lost, because the file could not keep up.
+    /// The makers of its watchers.
+    pub(crate) const fn taps(&self) -> &Taps {
+        &self.taps
+    }
+
+    /// What has passed so far.
+    pub(crate) fn tally(&self) -> Tally {
+        self.taps.queue.tally()
+    }
+
+    /// Whether the capture has ended, by [`Captured::stop`] or since nobody reads it.
+    pub(crate) fn is_over(&self) -> bool {
+        self.taps.queue.is_over()
+    }
+
+    /// Ends the capture: what waits is still written.
+    pub(crate) fn stop(&self) {
+        self.taps.queue.stop();
+    }
+
+    /// Waits until all is written, for `patience` at most where one is given: a reader may have
+    /// gone to sleep. Whatever was watched is gone by then, or [`Captured::stop`] was called.
     ///
     /// # Errors
-    /// When the file can't be written.
-    pub(crate) fn finish(self, path: &Path) -> Result<(u64, u64), Error> {
-        let written = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let written = written.map_err(|error| Error::File { path: path.to_owned(), error })?;
-        Ok((written, self.lost.get()))
+    /// When it can't be written.
+    pub(crate) fn finish(self, patience: Option<Duration>) -> io::Result<Tally> {
+        let ended = match patience {
+            Some(patience) => self.ended.recv_timeout(patience),
+            None => self.ended.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match ended {
+            Ok(result) => result.map(|()| self.taps.queue.tally()),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "its reader does not read on")),
+        }
     }
 }
 
-/// Begins to write a capture to a new file at `path`. What the returned watcher sees is written;
-/// `now` is the time of its clock.
+impl fmt::Debug for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Captured({:?})", self.tally())
+    }
+}
+
+/// Begins a capture to a new file at `path`; `now` is the time of the clock of what is captured.
 ///
 /// # Errors
 /// When the file can't be made.
-pub(crate) fn capture(path: &Path, now: Instant) -> Result<(impl Watcher<Port> + 'static, Captured), Error> {
+pub(crate) fn to_file(path: &Path, now: Instant) -> Result<Captured, Error> {
     let fail = |error| Error::File { path: path.to_owned(), error };
-    let mut writer = begin(File::create(path).map_err(fail)?).map_err(fail)?;
-    let (packets, taken) = sync_channel::<Packet>(WAITING_MAX);
-    // The engines' clock counts from boot; a capture's readers want the time of day.
+    capture(File::create(path).map_err(fail)?, Times::OfEngines(now), Wanted::PACKETS).map_err(fail)
+}
+
+/// Whence the times of packets come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Times {
+    /// From the engines, for which it is this time now.
+    OfEngines(Instant),
+    /// From this clock, which is theirs, read for each packet.
+    OfClock(Clock),
+}
+
+/// Begins a capture that a thread writes to `out`.
+///
+/// # Errors
+/// When the system has no thread left.
+pub(crate) fn capture(
+    out: impl Write + Send + 'static,
+    times: Times,
+    wanted: Wanted,
+) -> io::Result<Captured> {
+    let (now, clock) = match times {
+        Times::OfEngines(now) => (now, None),
+        Times::OfClock(clock) => (clock.now(), Some(clock)),
+    };
+    // The engines' clock counts from its start; a capture's readers want the time of day.
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let start = day.saturating_sub(Duration::from_nanos(now.as_nanos()));
-    let write = move || {
-        let mut written = 0;
-        for packet in taken {
-            put(&mut writer, start + Duration::from_nanos(packet.at.as_nanos()), packet.bytes)?;
-            written += 1;
+    let queue = Arc::new(Queue::default());
+    let (tell, ended) = channel();
+    let (own, Wanted { what, snap, queues, notes }) = (Arc::clone(&queue), wanted);
+    std::thread::Builder::new().name("capture".into()).spawn(move || {
+        let result = write(&own, out, what, &notes, start);
+        // Nobody reads any more, or the medium is full: the watchers go.
+        own.stop();
+        // Whoever began the capture may not wait for its end.
+        let _ = tell.send(result);
+    })?;
+    Ok(Captured { taps: Taps { queue, what, snap, queues: queues.into(), clock }, ended })
+}
+
+fn write(queue: &Queue, out: impl Write, what: What, notes: &[String], start: Duration) -> io::Result<()> {
+    let link = if what == What::Packets { LINK } else { ETHERNET };
+    let mut sink = Sink::begin(out, link, notes)?;
+    let (mut batch, mut frame) = (Batch::default(), Vec::new());
+    while queue.take(&mut batch) {
+        for (head, stream, bytes) in batch.packets() {
+            put(&mut sink, start, (head, stream, bytes), &mut frame)?;
         }
-        writer.get_mut().flush()?;
-        Ok(written)
-    };
-    let thread = std::thread::Builder::new().name("capture".into()).spawn(write).map_err(fail)?;
-    let lost = Rc::new(Cell::new(0));
-    Ok((Tap { packets, lost: lost.clone() }, Captured { thread, lost }))
+        sink.flush()?;
+    }
+    sink.finish(queue.tally())
 }
 
-pub(super) fn put(
-    writer: &mut PcapNgWriter<BufWriter<File>>,
-    timestamp: Duration,
-    bytes: Vec<u8>,
+fn put<W: Write>(
+    sink: &mut Sink<W>,
+    start: Duration,
+    (head, stream, bytes): (&Head, Option<&Streamed>, &[u8]),
+    frame: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let block = EnhancedPacketBlock {
-        interface_id: 0,
-        timestamp,
-        original_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
-        data: bytes.into(),
-        options: Vec::new(),
-    };
-    writer.write_pcapng_block(block).map(drop).map_err(failed)
+    let at = start + Duration::from_nanos(head.at.as_nanos());
+    let original = head.original as usize;
+    if let Some(stream) = stream {
+        let show = |frame: &[u8], length| sink.put(at, frame, length);
+        return frames(head.direction, stream, (bytes, original), frame, show);
+    }
+    frame.clear();
+    frame.extend(header(head.direction, head.port));
+    frame.extend_from_slice(bytes);
+    sink.put(at, frame, HEADER + original)
 }
 
-pub(super) fn begin(file: File) -> io::Result<PcapNgWriter<BufWriter<File>>> {
-    let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(failed)?;
-    let interface = InterfaceDescriptionBlock {
-        linktype: DataLink::USER0,
-        snaplen: 0,
-        options: vec![
-            InterfaceDescriptionOption::IfName("near port".into()),
-            InterfaceDescriptionOption::IfDescription("PCIe packets, docs/trace.md".into()),
-            InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
-        ],
-    };
-    writer.write_pcapng_block(interface).map_err(failed)?;
-    Ok(writer)
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
 
-fn failed(error: PcapError) -> io::Error {
-    match error {
-        PcapError::IoError(error) => error,
-        other => io::Error::other(other.to_string()),
+    use trace::Direction;
+
+    use super::super::reader::{Item, Reader};
+    use super::*;
+
+    /// Bytes that several can look at.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Takes so many bytes and no more.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn put_packet(captured: &Captured, kept: &[u8]) {
+        captured.taps.queue.put(head(u32::try_from(kept.len()).unwrap()), None, &[kept]);
+    }
+
+    fn head(kept: u32) -> Head {
+        Head { at: Instant::ZERO, direction: Direction::Up, port: 7, is_stream: false, kept, original: kept }
+    }
+
+    #[test]
+    fn a_capture_has_its_notes_its_frames_and_at_the_end_what_was_lost() {
+        let out = Shared::default();
+        let wanted = Wanted { notes: vec!["one".into(), "two".into()], ..Wanted::PACKETS };
+        let captured = capture(out.clone(), Times::OfEngines(Instant::ZERO), wanted).unwrap();
+        let tap = captured.taps().tap(7);
+        put_packet(&captured, &[1, 2, 3]);
+        captured.taps.queue.put(head(9 << 20), None, &[]);
+        drop(tap);
+        assert_eq!(captured.finish(None).unwrap(), Tally { seen: 2, lost: 1 });
+        let bytes = out.0.lock().unwrap().clone();
+        let (mut notes, mut frames, mut tallies) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reader = Reader::of(io::Cursor::new(bytes), Path::new("capture")).unwrap();
+        reader
+            .each_item(|item| {
+                match item {
+                    Item::Note(note) => notes.push(note.to_owned()),
+                    Item::Frame(frame) => frames.push((frame.link, frame.bytes.to_vec())),
+                    Item::Tally(tally) => tallies.push(tally),
+                    Item::Waits => {}
+                }
+                true
+            })
+            .unwrap();
+        assert_eq!(notes, ["one", "two"]);
+        assert_eq!(frames, [(LINK, vec![1, 8, 1, 7, 0, 0, 0, 0, 1, 2, 3])]);
+        assert_eq!(tallies, [Tally { seen: 2, lost: 1 }]);
+    }
+
+    #[test]
+    fn a_medium_that_is_full_ends_the_capture_and_its_watchers() {
+        let captured = capture(Full(4096), Times::OfEngines(Instant::ZERO), Wanted::PACKETS).unwrap();
+        let tap = captured.taps().tap(0);
+        for _ in 0..64 {
+            put_packet(&captured, &[0; 512]);
+        }
+        let queue = Arc::clone(&captured.taps.queue);
+        assert_eq!(captured.finish(None).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(queue.is_over() && engine::Watcher::is_done(&tap));
     }
 }

@@ -2,7 +2,7 @@
 
 use assemblies::guest::{Config, Guest};
 use live::carrier::route::Way;
-use live::drivers::control::Answering;
+use live::drivers::control::{Answering, Request};
 use live::drivers::controller::AttachError;
 use live::drivers::guest::GuestDriver;
 use live::reactor::{Reactor, Working, jobs};
@@ -12,6 +12,7 @@ use live::sys::sandbox::Needs;
 use live::sys::service;
 
 use crate::args::{AttachArgs, need_far};
+use crate::commands::capture::Captures;
 use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, control, status};
 use crate::error::Error;
@@ -67,10 +68,14 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
     let driver = Working::new(driver, jobs);
-    let mut driver = Answering::new(driver, control, |driver: &Working<GuestDriver<_>>, line: &str| {
-        let place = &args.socket.path;
-        status::answer(line, || status::of_guest(clock.now(), place, Some(&url), driver.driver()))
-    });
+    let mut captures = Captures::new(clock);
+    let mut driver =
+        Answering::new(driver, control, |driver: &mut Working<GuestDriver<_>>, asked: Request<'_>| {
+            let place = &args.socket.path;
+            captures.answer(asked, driver, |driver, line| {
+                status::answer(line, || status::of_guest(clock.now(), place, Some(&url), driver.driver()))
+            })
+        });
     args.sandbox.renounce()?;
     service::ready(&text);
     reactor.serve();

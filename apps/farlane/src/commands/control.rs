@@ -1,6 +1,7 @@
 //! How a running program is asked through its control socket: one line of JSON each way.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::print;
 use super::served::{FAR_PATIENCE, open_far};
 use crate::args::{AddedMedium, MediumSpec};
-use crate::error::Error;
+use crate::error::{CaptureError, Error};
 
 /// The answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,9 +28,18 @@ pub(crate) enum Answer {
 
 /// Sends `request` to the program whose control socket is at `path`, and returns the result.
 pub(crate) fn ask(path: &Path, request: &impl Serialize) -> Result<Value, Error> {
+    ask_with(path, request, &[])
+}
+
+/// Sends `request` like [`ask`], with descriptors for the program.
+pub(crate) fn ask_with(
+    path: &Path,
+    request: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<Value, Error> {
     let fail = |error| Error::Control { path: path.to_owned(), error };
     let request = serde_json::to_string(request).map_err(|error| fail(error.into()))?;
-    let answer = live::drivers::control::ask(path, &request).map_err(fail)?;
+    let answer = live::drivers::control::ask_with(path, &request, descriptors).map_err(fail)?;
     match serde_json::from_str(&answer).map_err(|error| fail(error.into()))? {
         Answer::Done(value) => Ok(value),
         Answer::Failed(why) => Err(Error::Asked { why }),
@@ -84,6 +94,10 @@ pub(crate) fn make_folder() {
     let _ = std::fs::DirBuilder::new().mode(0o700).create(folder());
 }
 
+fn is_socket(path: &Path) -> bool {
+    path.metadata().is_ok_and(|it| it.file_type().is_socket())
+}
+
 /// A running daemon that has answered.
 pub(crate) struct Daemon {
     /// Its control socket.
@@ -97,8 +111,7 @@ pub(crate) struct Daemon {
 pub(crate) fn daemons() -> Vec<Daemon> {
     let entries = std::fs::read_dir(folder()).into_iter().flatten().flatten();
     let mut sockets: Vec<_> = entries.map(|entry| entry.path()).collect();
-    let is_socket = |path: &PathBuf| path.metadata().is_ok_and(|it| it.file_type().is_socket());
-    sockets.retain(is_socket);
+    sockets.retain(|path| is_socket(path));
     sockets.sort();
     let of = |socket: PathBuf| match ask(&socket, &json!({ "command": "status" })) {
         Ok(status) => Some(Daemon { socket, status }),
@@ -110,6 +123,32 @@ pub(crate) fn daemons() -> Vec<Daemon> {
         Err(_) => None,
     };
     sockets.into_iter().filter_map(of).collect()
+}
+
+/// The control socket of the daemon that `which` names by its socket, its process identifier or its
+/// kind; without `which`, of the only daemon.
+///
+/// # Errors
+/// When there is no such daemon, or more than one.
+pub(crate) fn find(which: Option<&str>) -> Result<PathBuf, Error> {
+    if let Some(path) = which.map(Path::new).filter(|path| is_socket(path)) {
+        return Ok(path.to_owned());
+    }
+    let mut found = daemons();
+    let is_meant = |daemon: &Daemon| {
+        let is_process =
+            |which: &str| daemon.status["pid"].as_u64().is_some_and(|pid| which.parse() == Ok(pid));
+        which.is_none_or(|which| daemon.status["kind"] == which || is_process(which))
+    };
+    found.retain(is_meant);
+    match (found.as_slice(), which) {
+        ([one], _) => Ok(one.socket.clone()),
+        ([], Some(which)) => Err(CaptureError::Nobody { which: which.to_owned() }.into()),
+        (several, _) => {
+            let sockets = several.iter().map(|daemon| daemon.socket.display().to_string()).collect();
+            Err(Error::WhichDaemon { kind: "daemon", sockets, folder: folder() })
+        }
+    }
 }
 
 /// The control socket to ask: the one given, or else that of the only daemon of this kind.

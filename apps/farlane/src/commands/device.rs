@@ -1,7 +1,7 @@
 //! `farlane device`: offers an SSD of this machine to a virtual machine.
 
 use assemblies::guest::{Config, Guest};
-use live::drivers::control::Answering;
+use live::drivers::control::{Answering, Request};
 use live::drivers::guest::GuestDriver;
 use live::reactor::{Reactor, Working, jobs};
 use live::sys::clock::Clock;
@@ -11,6 +11,7 @@ use nvme_pcie::controller::{self, Controller};
 use nvme_pcie::function::{self, Function};
 
 use crate::args::{DeviceArgs, need_served};
+use crate::commands::capture::Captures;
 use crate::commands::guest::{announce, conclude, listen, metrics, report, spin};
 use crate::commands::served::{Ssd, finish};
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, status};
@@ -47,10 +48,14 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
     let control = control::bind("device", args.control.control.as_ref())?;
     let driver = Working::new(driver, jobs);
-    let mut driver = Answering::new(driver, control, |driver: &Working<GuestDriver<_>>, line: &str| {
-        let place = &args.socket.path;
-        status::answer(line, || status::of_guest(clock.now(), place, None, driver.driver()))
-    });
+    let mut captures = Captures::new(clock);
+    let mut driver =
+        Answering::new(driver, control, |driver: &mut Working<GuestDriver<_>>, asked: Request<'_>| {
+            let place = &args.socket.path;
+            captures.answer(asked, driver, |driver, line| {
+                status::answer(line, || status::of_guest(clock.now(), place, None, driver.driver()))
+            })
+        });
     args.sandbox.renounce()?;
     service::ready(&text);
     reactor.serve();

@@ -3,6 +3,7 @@
 mod activity;
 pub(crate) mod attach;
 pub(crate) mod bench;
+pub(crate) mod capture;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod connect;

@@ -20,7 +20,7 @@ use crate::error::Error;
 /// What an end of a tunnel may be asked. A target understands it too.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
-enum Request {
+pub(crate) enum Request {
     /// Asks for the state.
     Status,
 }

@@ -83,6 +83,7 @@ impl Error {
             Self::Carrier(error) => error.exit(),
             Self::Block(error) => error.exit(),
             Self::Tsn(error) => error.exit(),
+            Self::Capturing(error) => error.exit(),
             _ => Exit::Failed,
         }
     }

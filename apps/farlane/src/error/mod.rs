@@ -1,6 +1,7 @@
 //! Everything that can go wrong, with the remedy.
 
 mod block;
+mod capture;
 mod carrier;
 mod conversion;
 mod ending;
@@ -19,6 +20,7 @@ use nvme::wire::Status;
 use thiserror::Error as ThisError;
 
 pub(crate) use block::BlockError;
+pub(crate) use capture::CaptureError;
 pub(crate) use carrier::CarrierError;
 pub(crate) use tsn::TsnError;
 
@@ -204,6 +206,10 @@ pub(crate) enum Error {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Tsn(#[from] TsnError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Capturing(#[from] CaptureError),
 
     #[error(transparent)]
     #[diagnostic(help("{}", .0.help()))]

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use assemblies::fabric::Fabric;
 use engine::{Instant, Nanos};
 use live::carrier::tcp::Listener;
-use live::drivers::control::Answering;
+use live::drivers::control::{Answering, Request as Asked};
 use live::drivers::fabrics::target::{Event, TargetDriver};
 use live::media::{Media, RemoteMedium};
 use live::reactor::{Context, Driver, Reactor, Stop, Turn, Working, jobs};
@@ -161,10 +161,13 @@ pub(super) fn serve(
     crate::metrics::serve(&args.watch, move |page| metrics::of_target(page, &hirer))?;
     let control = control::bind("connect", args.control.control.as_ref())?;
     let (stop, shown) = (reactor.stop(), about.clone());
-    let mut driver =
-        Answering::new(Working::new(served, jobs), control, move |driver: &Working<Served>, line: &str| {
-            answer(line, driver.driver(), &shown, &stop)
-        });
+    let mut driver = Answering::new(
+        Working::new(served, jobs),
+        control,
+        move |driver: &mut Working<Served>, asked: Asked<'_>| {
+            answer(asked.line, driver.driver(), &shown, &stop)
+        },
+    );
     let is_settled = |served: &Served| served.connected.is_some() || served.failed.is_some();
     let fail = |error| Error::Child { what: "the target on loopback", error };
     reactor.run_until(&mut driver, None, |driver| is_settled(driver.driver().driver())).map_err(fail)?;

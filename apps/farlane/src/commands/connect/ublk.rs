@@ -1,6 +1,6 @@
 //! The block device by the kernel's user-space block driver.
 
-use live::drivers::control::Answering;
+use live::drivers::control::{Answering, Request as Asked};
 use live::drivers::ublk::{Event, Settings, UblkDriver, find};
 use live::media::RemoteMedium;
 use live::reactor::{Reactor, Stop, Working, jobs};
@@ -38,10 +38,13 @@ pub(super) fn serve(
     crate::metrics::serve(&args.watch, move |page| metrics::of_requests(page, &hirer))?;
     let control = control::bind("connect", args.control.control.as_ref())?;
     let (stop, told) = (reactor.stop(), about.clone());
-    let mut driver =
-        Answering::new(Working::new(driver, jobs), control, move |driver: &Working<Served>, line: &str| {
-            answer(line, driver.driver(), &told, &stop)
-        });
+    let mut driver = Answering::new(
+        Working::new(driver, jobs),
+        control,
+        move |driver: &mut Working<Served>, asked: Asked<'_>| {
+            answer(asked.line, driver.driver(), &told, &stop)
+        },
+    );
     let served = |driver: &Answering<Working<Served>, _>| driver.driver().driver().is_live();
     let fail = |error| Error::Child { what: "the block device", error };
     reactor.run_until(&mut driver, None, |driver| served(driver)).map_err(fail)?;

@@ -96,6 +96,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         url: url.parse().expect("the URL was printed by ourselves"),
         timeout: PATIENCE,
         trace: args.trace.clone(),
+        root: args.root,
         lookahead: args.lookahead,
         dma: Dma::default(),
         config_cache: ConfigCacheOption::default(),

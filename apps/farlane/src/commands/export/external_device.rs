@@ -8,7 +8,7 @@ use assemblies::external_device::{self, Config, ExternalDevice, Summary};
 use assemblies::far::Far;
 use engine::Nanos;
 use live::carrier::tcp::Listener;
-use live::drivers::control::Answering;
+use live::drivers::control::{Answering, Request};
 use live::drivers::far::{Event, FarDriver, Server};
 use live::reactor::{Outcome, Reactor, Working, jobs};
 use live::sys::clock::Clock;
@@ -20,6 +20,7 @@ use super::listeners::Listeners;
 use super::metrics::Told;
 use super::{Places, open_trust, report, session, with_tls};
 use crate::args::ExportArgs;
+use crate::commands::capture::Captures;
 use crate::commands::{control, print, print_json, status};
 use crate::error::Error;
 
@@ -84,10 +85,14 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         hirer.run(move |driver| Told::of(clock, driver)).map(|told| told.add(page)).is_some()
     })?;
     let driver = Working::new(listeners.join(driver), jobs);
-    let mut driver = Answering::new(driver, control, |driver: &Working<FarDriver<_, _>>, line: &str| {
-        let far_end = || status::of_far(clock.now(), driver.driver(), None);
-        status::answer(line, || status::of_far_ends(vec![far_end()]))
-    });
+    let mut captures = Captures::new(clock);
+    let mut driver =
+        Answering::new(driver, control, |driver: &mut Working<FarDriver<_, _>>, asked: Request<'_>| {
+            captures.answer(asked, driver, |driver, line| {
+                let far_end = || status::of_far(clock.now(), driver.driver(), None);
+                status::answer(line, || status::of_far_ends(vec![far_end()]))
+            })
+        });
     let child = |error| Error::Child { what: "the far end", error };
     let deadline = clock.now() + Nanos::from(args.timeout);
     let is_known = |_: &mut _| known.borrow().summary.is_some();

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use super::request::Request;
 use crate::args::Backing;
+use crate::capture::{Taps, What};
+use crate::commands::capture::{Capturable, Captures};
 use crate::commands::save::tell_namespace;
 use crate::commands::served::Numbered;
 use crate::commands::served::changes::{self, open_at_work};
@@ -49,6 +51,8 @@ pub(super) struct Server {
     /// What each far end offers, in the order of the far ends.
     pub(super) offered: Vec<Offered>,
     pub(super) control: Option<Control>,
+    /// What is captured of the far ends; away while it answers.
+    pub(super) captures: Option<Captures>,
     pub(super) file: Option<File>,
 }
 
@@ -191,6 +195,18 @@ impl Server {
     }
 }
 
+impl Capturable for Server {
+    const WHAT: What = What::Packets;
+
+    fn notes(&self) -> Vec<String> {
+        self.far_ends.notes()
+    }
+
+    fn tap(&mut self, taps: &Taps) {
+        self.far_ends.tap(taps);
+    }
+}
+
 impl Driver for Server {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.far_ends.turn(context)?;
@@ -203,7 +219,12 @@ impl Driver for Server {
         if context.news
             && let Some(mut control) = self.control.take()
         {
-            let result = control.turn(context.sources(), |line| self.answer(line));
+            let mut captures = self.captures.take();
+            let result = control.turn(context.sources(), |asked| match &mut captures {
+                Some(captures) => captures.answer(asked, self, |server, line| server.answer(line)),
+                None => self.answer(asked.line),
+            });
+            self.captures = captures;
             self.control = Some(control);
             if result? && turn == Turn::Idle {
                 return Ok(Turn::Busy);

@@ -12,6 +12,7 @@ use nvme_fabrics::target::{Directory, SubsystemKey};
 
 use super::core::Core;
 use crate::args::Spin;
+use crate::capture::Taps;
 use crate::error::Error;
 
 /// The cores of a target, each with a reactor and a share of the subsystems.
@@ -81,12 +82,18 @@ impl Cores {
     /// Runs `job` on each core, on the first core last. The results begin with the first core's.
     pub(super) fn each<T: Send + 'static>(
         &mut self,
-        job: impl Fn(&mut Core) -> T + Copy + Send + 'static,
+        job: impl Fn(&mut Core) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Error> {
-        let others = self.others.iter().map(|other| other.run(job)).collect::<Result<Vec<_>, _>>()?;
+        let others = self.others.iter().map(|other| other.run(job.clone())).collect::<Result<Vec<_>, _>>()?;
         let mut results = vec![job(&mut self.first)];
         results.extend(others);
         Ok(results)
+    }
+
+    /// Shows each core's connections to a capture.
+    pub(super) fn watch(&mut self, taps: &Taps) -> Result<(), Error> {
+        let taps = taps.clone();
+        self.each(move |core| core.driver.watch().add(taps.tap(0))).map(drop)
     }
 
     /// Tells each core what is offered now. The first core is told last: new connections come to

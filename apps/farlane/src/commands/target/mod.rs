@@ -64,7 +64,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     options.check()?;
     let mut server = Server::new(cores, args.config.clone(), announcer, options, offer)?;
     if let Some(control) = control::bind("target", args.control.as_ref())? {
-        server.set_control(control);
+        server.set_control(clock, control);
     }
     if args.config.is_some() {
         server.reload_on(reactor.stop().on_signals_but_hang_up().map_err(Error::Output)?);

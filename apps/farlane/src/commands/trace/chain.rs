@@ -23,7 +23,7 @@ pub(super) fn run(args: &ChainArgs) -> Result<(), Error> {
 /// The chain of one command.
 fn one(args: &ChainArgs, number: u64) -> Result<(), Error> {
     let (mut count, mut found) = (0, None);
-    each_command(&args.capture.file, |command| {
+    each_command(args.capture.source(), |command| {
         count += 1;
         if count == number {
             found = Some(command);
@@ -97,7 +97,7 @@ fn as_json(command: &Command) -> Value {
 
 /// The chains of all commands, by kind.
 fn all(args: &ChainArgs) -> Result<(), Error> {
-    let kinds = populations(&args.capture.file, args.three_sigma)?;
+    let kinds = populations(args.capture.source(), args.three_sigma)?;
     if args.capture.output.json {
         let kind = |(name, of): (&String, &Population)| {
             let steps = of.steps.iter().map(|(step, one)| json!({ "step": step.name(), "ns": one.times }));

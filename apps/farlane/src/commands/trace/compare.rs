@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use trace::Step;
 
 use super::population::{Population, Times, populations};
-use crate::args::CompareArgs;
+use crate::args::{CompareArgs, Source};
 use crate::commands::{print, print_json};
 use crate::distribution::{Distribution, Ranks};
 use crate::error::Error;
@@ -51,8 +51,9 @@ impl Row {
 }
 
 pub(super) fn run(args: &CompareArgs) -> Result<(), Error> {
-    let read = |path| populations(path, args.three_sigma);
-    let captures = [read(&args.first)?, read(&args.second)?];
+    let read = |from| populations(from, args.three_sigma);
+    let of = |file| Source { file, columns: args.columns.as_ref() };
+    let captures = [read(of(&args.first))?, read(of(&args.second))?];
     let rows = rows(captures.each_ref());
     if args.output.json {
         let rows = rows.iter().map(|row| row.as_json(rows.len())).collect::<Vec<_>>();

@@ -16,7 +16,7 @@ use nvme::wire::{AdminOpcode, IoOpcode};
 use trace::events::Events;
 use trace::{Command, Kind};
 
-use crate::args::TraceAction;
+use crate::args::{Source, TraceAction};
 use crate::capture::each_line;
 use crate::error::Error;
 use reading::{Flaws, each_captured, each_packet};
@@ -38,11 +38,12 @@ pub(crate) fn run(action: &TraceAction) -> Result<(), Error> {
     }
 }
 
-/// Shows each command of the capture at `path`, and returns the analysis of the whole.
-fn each_command(path: &Path, mut show: impl FnMut(Command)) -> Result<Analysis, Error> {
-    match each_captured(path, &mut show) {
+/// Shows each command of a capture, and returns the analysis of the whole.
+fn each_command(from: Source<'_>, mut show: impl FnMut(Command)) -> Result<Analysis, Error> {
+    match each_captured(from, &mut show) {
         // What begins as no capture may be words.
         Err(Error::BrokenCapture { offset: 0, what, .. }) => {
+            let path = from.file;
             let analysis = each_told(path, show)?;
             analysis.ok_or_else(|| Error::BrokenCapture { path: path.to_owned(), offset: 0, what })
         }
@@ -66,6 +67,7 @@ pub(in crate::commands) fn each_told(
     })
     .map_err(|error| Error::File { path: path.to_owned(), error })?;
     events.finish();
+    flaws.backwards = events.backwards();
     Ok((known > 0).then(|| Analysis { words: events.counts(), flaws, ..Analysis::default() }))
 }
 

@@ -1,11 +1,11 @@
 //! All commands of a kind together: how long each step took.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use trace::{Command, Step};
 
 use super::{each_command, name};
+use crate::args::Source;
 use crate::distribution::Distribution;
 use crate::error::Error;
 
@@ -61,11 +61,14 @@ impl Population {
     }
 }
 
-/// The commands of the capture at `path`, by the names of their kinds; with `three_sigma` without
+/// The commands of a capture, by the names of their kinds; with `three_sigma` without
 /// outliers, as published measurements have them.
-pub(super) fn populations(path: &Path, three_sigma: bool) -> Result<BTreeMap<String, Population>, Error> {
+pub(super) fn populations(
+    from: Source<'_>,
+    three_sigma: bool,
+) -> Result<BTreeMap<String, Population>, Error> {
     let mut kinds = BTreeMap::<String, Population>::new();
-    each_command(path, |command| kinds.entry(name(command.kind)).or_default().add(&command))?;
+    each_command(from, |command| kinds.entry(name(command.kind)).or_default().add(&command))?;
     if three_sigma {
         kinds.values_mut().for_each(Population::filter);
     }

@@ -6,8 +6,9 @@ use engine::Instant;
 use trace::fabric::{Counts, Fabric};
 use trace::{Analyser, Command, Seen, Statistics};
 
-use crate::capture::{Frame, Held, Reader, held};
-use crate::error::Error;
+use crate::args::Source;
+use crate::capture::{Columns, Frame, Held, Item, Reader, Row, TableError, each_row, held, told_by};
+use crate::error::{CaptureError, Error};
 
 /// What is wrong with frames of a capture.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,6 +19,8 @@ pub(crate) struct Flaws {
     pub(crate) malformed: u64,
     /// Packets with an earlier time than the one before. Spans that would be negative count as 0.
     pub(crate) backwards: u64,
+    /// Packets that passed and are not in the capture, as it says itself.
+    pub(crate) lost: u64,
 }
 
 /// What a whole capture has.
@@ -56,10 +59,24 @@ impl Reading {
                 true
             }
             Held::Segment(segment) => self.fabric.see(segment),
+            Held::Datagram(datagram) => self.fabric.see_datagram(datagram),
             Held::Malformed | Held::Foreign => false,
         };
         self.flaws.note(frame.at, held, is_ours, &mut self.before);
         is_ours
+    }
+
+    /// Takes what a capture says beside its frames, if it is a note about a controller.
+    pub(crate) fn learn(&mut self, note: &str) {
+        if let Some(told) = told_by(note) {
+            self.analyser.learn(&told);
+        }
+    }
+
+    /// Shows a packet of a table.
+    fn see_packet(&mut self, seen: &Seen<'_>) {
+        self.analyser.see(seen);
+        self.flaws.in_order(seen.at, &mut self.before);
     }
 
     /// The next command that has ended.
@@ -81,11 +98,16 @@ impl Reading {
 }
 
 impl Flaws {
+    /// Notes whether a packet is earlier than the one `before`.
+    fn in_order(&mut self, at: Instant, before: &mut Instant) {
+        self.backwards += u64::from(at < *before);
+        *before = at;
+    }
+
     /// Notes what is wrong with a frame, and whether it is earlier than the one `before`.
     fn note(&mut self, at: Instant, held: &Held<'_>, is_ours: bool, before: &mut Instant) {
         if is_ours {
-            self.backwards += u64::from(at < *before);
-            *before = at;
+            self.in_order(at, before);
         } else {
             match held {
                 Held::Malformed => self.malformed += 1,
@@ -95,23 +117,60 @@ impl Flaws {
     }
 }
 
-/// Shows each PCIe packet of the capture at `path`.
-pub(super) fn each_packet(path: &Path, mut show: impl FnMut(&Seen<'_>)) -> Result<(), Error> {
-    Reader::open(path)?.each(|frame| {
+/// Shows each PCIe packet of a capture.
+pub(super) fn each_packet(from: Source<'_>, mut show: impl FnMut(&Seen<'_>)) -> Result<(), Error> {
+    if let Some(columns) = from.columns {
+        return each_of_table(from.file, columns, |row| {
+            if let Row::Packet(seen) = row {
+                show(&seen);
+            }
+        });
+    }
+    Reader::open(from.file)?.each(|frame| {
         if let Held::Packet(packet) = held(&frame) {
             show(&packet.seen(&frame));
         }
     })
 }
 
-/// Shows each command of the capture at `path`, and returns the analysis of the whole.
-pub(super) fn each_captured(path: &Path, mut show: impl FnMut(Command)) -> Result<Analysis, Error> {
+/// Shows each command of a capture, and returns the analysis of the whole.
+pub(super) fn each_captured(from: Source<'_>, mut show: impl FnMut(Command)) -> Result<Analysis, Error> {
     let mut reading = Reading::default();
-    Reader::open(path)?.each(|frame| {
-        reading.see(&frame, &held(&frame));
-        std::iter::from_fn(|| reading.poll_command()).for_each(&mut show);
-    })?;
+    if let Some(columns) = from.columns {
+        each_of_table(from.file, columns, |row| {
+            match row {
+                Row::Packet(seen) => reading.see_packet(&seen),
+                Row::Foreign => reading.flaws.foreign += 1,
+                Row::Malformed => reading.flaws.malformed += 1,
+            }
+            std::iter::from_fn(|| reading.poll_command()).for_each(&mut show);
+        })?;
+    } else {
+        Reader::open(from.file)?.each_item(|item| {
+            match item {
+                Item::Frame(frame) => {
+                    reading.see(&frame, &held(&frame));
+                }
+                Item::Note(note) => reading.learn(note),
+                Item::Tally(tally) => reading.flaws.lost = reading.flaws.lost.saturating_add(tally.lost),
+                Item::Waits => {}
+            }
+            std::iter::from_fn(|| reading.poll_command()).for_each(&mut show);
+            true
+        })?;
+    }
     reading.finish();
     std::iter::from_fn(|| reading.poll_command()).for_each(&mut show);
     Ok(reading.analysis())
+}
+
+/// Shows each row of a hardware analyser's table.
+fn each_of_table(path: &Path, columns: &Columns, show: impl FnMut(Row<'_>)) -> Result<(), Error> {
+    each_row(path, columns, show).map_err(|error| {
+        let path = path.to_owned();
+        match error {
+            TableError::Io(error) => Error::File { path, error },
+            TableError::NoColumn(name, there) => CaptureError::NoColumn { path, name, there }.into(),
+        }
+    })
 }

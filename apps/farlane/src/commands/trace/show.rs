@@ -55,7 +55,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
     let out = BufWriter::new(io::stdout());
     let is_json = args.capture.output.json;
     let mut lines = Lines { out, is_json, number: 0, start: None, result: Ok(()) };
-    let file = &args.capture.file;
+    let file = args.capture.source();
     match args.level {
         Level::Tlp => each_packet(file, |seen| packet(&mut lines, seen))?,
         Level::Transaction => {

@@ -42,7 +42,7 @@ pub(in crate::commands) type Groups = BTreeMap<String, Group>;
 pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
     let mut groups = Groups::new();
     let analysis =
-        each_command(&args.file, |command| groups.entry(name(command.kind)).or_default().add(&command))?;
+        each_command(args.source(), |command| groups.entry(name(command.kind)).or_default().add(&command))?;
     if args.output.json { print_json(&as_json(&analysis, &groups)) } else { print(&text(&analysis, &groups)) }
 }
 
@@ -55,7 +55,9 @@ fn confidence(analysis: &Analysis, groups: &Groups) -> f64 {
         // The words of tracers leave nothing to doubt, where there are any.
         return if groups.is_empty() { 0.0 } else { 1.0 };
     }
-    let known = statistics.known + fabric.pdus - fabric.unexpected;
+    // PDUs that are no command's tell nothing of commands: with no command found, nothing is known.
+    let pdus = if groups.is_empty() { 0 } else { fabric.pdus - fabric.unexpected };
+    let known = statistics.known + pdus;
     (known as f64 + statistics.inferred as f64 * WORTH_OF_INFERENCE) / all as f64
 }
 
@@ -78,6 +80,7 @@ pub(in crate::commands) fn as_json(analysis: &Analysis, groups: &Groups) -> Valu
         "unanswered": statistics.unanswered, "orphan_completions": statistics.orphans,
         "skipped": { "foreign": flaws.foreign, "malformed": flaws.malformed },
         "dropped": statistics.dropped + fabric.dropped + words.2,
+        "lost": flaws.lost,
         "time_ran_back": flaws.backwards,
     })
 }
@@ -89,7 +92,7 @@ fn text(analysis: &Analysis, groups: &Groups) -> String {
         statistics.packets, statistics.bytes, statistics.errors
     );
     if fabric.pdus > 0 {
-        text += &format!("{} PDUs of NVMe/TCP\n", fabric.pdus);
+        text += &format!("{} PDUs and messages of NVMe over fabrics\n", fabric.pdus);
     }
     let known_commands = groups.values().map(|group| group.count).sum::<u64>() - statistics.inferred_commands;
     let known = match (known_commands, statistics.inferred_commands) {
@@ -128,6 +131,7 @@ fn text(analysis: &Analysis, groups: &Groups) -> String {
         (statistics.orphans, "completions without their request"),
         (flaws.foreign, "frames without a PCIe packet or PDU, or lines without an event"),
         (flaws.malformed, "frames with a malformed packet"),
+        (flaws.lost, "packets that passed and were lost by who captured"),
         (flaws.backwards, "packets with an earlier time than the one before"),
         (statistics.dropped + fabric.dropped + words.2, "things without room, not followed"),
     ];

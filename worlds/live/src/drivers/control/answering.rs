@@ -5,7 +5,7 @@ use std::io;
 
 use engine::Instant;
 
-use crate::drivers::control::Control;
+use crate::drivers::control::{Control, Request};
 use crate::reactor::{Context, Driver, Glance, Turn};
 
 /// A driver together with a [`Control`], through which `answer` tells about the driver.
@@ -26,12 +26,12 @@ impl<D, A> Answering<D, A> {
     }
 }
 
-impl<D: Driver, A: FnMut(&D, &str) -> String> Driver for Answering<D, A> {
+impl<D: Driver, A: FnMut(&mut D, Request<'_>) -> String> Driver for Answering<D, A> {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let Self { driver, control, answer } = self;
         let mut answered = false;
         if let Some(control) = control.as_mut().filter(|_| context.news) {
-            answered = control.turn(context.sources(), |line| answer(driver, line))?;
+            answered = control.turn(context.sources(), |request| answer(driver, request))?;
         }
         Ok(match driver.turn(context)? {
             Turn::Idle if answered => Turn::Busy,

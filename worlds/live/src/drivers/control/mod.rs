@@ -5,13 +5,15 @@ mod answering;
 pub use answering::Answering;
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use engine::Pool;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::reactor::{Attention, Sources};
 use crate::sys::unix::{BindError, Connection, Listener, Received};
@@ -25,9 +27,22 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
+/// The most descriptors that come with a request.
+const DESCRIPTORS_MAX: usize = 4;
+
+/// What a client asks.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The line, without its newline.
+    pub line: &'a str,
+    /// The descriptors that came with it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
 struct Client {
     connection: Connection,
     request: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
     is_answered: bool,
 }
 
@@ -61,7 +76,11 @@ impl Control {
     ///
     /// # Errors
     /// When the socket can't be waited for; this is possible at the first call only.
-    pub fn turn(&mut self, sources: &Sources, mut answer: impl FnMut(&str) -> String) -> io::Result<bool> {
+    pub fn turn(
+        &mut self,
+        sources: &Sources,
+        mut answer: impl FnMut(Request<'_>) -> String,
+    ) -> io::Result<bool> {
         let mut busy = false;
         if !self.is_registered {
             sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
@@ -74,7 +93,12 @@ impl Control {
             if sources.add(connection.as_raw_fd(), Attention::OnNews).is_err() {
                 continue;
             }
-            self.clients.push(Client { connection, request: Vec::new(), is_answered: false });
+            self.clients.push(Client {
+                connection,
+                request: Vec::new(),
+                descriptors: Vec::new(),
+                is_answered: false,
+            });
             busy = true;
         }
         let Self { clients, pool, .. } = self;
@@ -91,12 +115,19 @@ impl Control {
 
 impl Client {
     /// Serves the client; returns whether it stays.
-    fn turn(&mut self, pool: &mut Pool, answer: &mut impl FnMut(&str) -> String, busy: &mut bool) -> bool {
+    fn turn(
+        &mut self,
+        pool: &mut Pool,
+        answer: &mut impl FnMut(Request<'_>) -> String,
+        busy: &mut bool,
+    ) -> bool {
         loop {
             match self.connection.receive(pool) {
                 Ok(Received::Nothing) => break,
-                Ok(Received::Data(bytes, _)) => {
+                Ok(Received::Data(bytes, descriptors)) => {
                     *busy = true;
+                    self.descriptors.extend(descriptors);
+                    self.descriptors.truncate(DESCRIPTORS_MAX);
                     self.request.extend_from_slice(&bytes);
                     if self.request.len() > REQUEST_MAX {
                         return false;
@@ -110,7 +141,8 @@ impl Client {
             self.is_answered = true;
             let line = String::from_utf8_lossy(&self.request[..end]).into_owned();
             tracing::debug!(request = line, "asked through the control socket");
-            let mut bytes = answer(&line).into_bytes();
+            let descriptors = std::mem::take(&mut self.descriptors);
+            let mut bytes = answer(Request { line: &line, descriptors }).into_bytes();
             bytes.push(b'\n');
             for piece in bytes.chunks(Pool::LENGTH_MAX) {
                 if self.connection.send(pool.copy(piece), Vec::new()).is_err() {
@@ -128,14 +160,45 @@ impl fmt::Debug for Control {
     }
 }
 
+/// The bytes that wait in a [`pipe`], where the system allows it.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// A pipe for what a program sends on after its answer.
+///
+/// # Errors
+/// When no descriptor is left.
+pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
+    let (reader, writer) = io::pipe()?;
+    // With less room, the same bytes pass in more turns.
+    let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES);
+    Ok((reader, writer))
+}
+
 /// Asks the program that listens at `path`; returns its answer without the newline.
 ///
 /// # Errors
 /// When nobody listens there, or there is no answer in time.
 pub fn ask(path: &Path, request: &str) -> io::Result<String> {
+    ask_with(path, request, &[])
+}
+
+/// Asks like [`ask`], and gives the program `descriptors`.
+///
+/// # Errors
+/// When nobody listens there, or there is no answer in time.
+pub fn ask_with(path: &Path, request: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<String> {
     let mut socket = UnixStream::connect(path)?;
     socket.set_read_timeout(Some(ANSWER_MAX))?;
-    socket.write_all(format!("{request}\n").as_bytes())?;
+    let (line, mut sent) = (format!("{request}\n").into_bytes(), 0);
+    if !descriptors.is_empty() {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        if !rights.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::Error::other("a request takes at most 4 descriptors"));
+        }
+        sent = sendmsg(&socket, &[IoSlice::new(&line)], &mut rights, SendFlags::NOSIGNAL)?;
+    }
+    socket.write_all(&line[sent..])?;
     let mut answer = String::new();
     socket.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
     match answer.strip_suffix('\n') {

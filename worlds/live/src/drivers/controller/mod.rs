@@ -40,7 +40,7 @@ pub use error::{AttachError, Failure, SubmitError};
 pub use event::{Completed, Event, News};
 pub use fabrics::{FabricDriver, FabricEvent};
 pub use hierarchy::Hierarchy;
-pub use options::{Absence, Options, SecretFiles};
+pub use options::{Absence, Options, RootPort, SecretFiles};
 pub use subsystem::{Fabric, Provider, Settings, SubsystemUrl};
 pub use transport::Identity;
 pub use url::{FarUrl, Url};

@@ -36,6 +36,23 @@ pub struct SecretFiles {
     pub tls: Option<PathBuf>,
 }
 
+/// How the root port of a host on PCI Express behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RootPort {
+    /// Max_Payload_Size and Max_Read_Request_Size in bytes.
+    pub payload_size: u32,
+    /// The longest completion in bytes that answers a device's read.
+    pub completion_size: u32,
+    /// Whether each completion raises an interrupt and is rung for. Otherwise the host polls.
+    pub interrupts: bool,
+}
+
+impl Default for RootPort {
+    fn default() -> Self {
+        Self { payload_size: 4096, completion_size: 4096, interrupts: false }
+    }
+}
+
 /// How a host uses a controller. Each transport takes what concerns it; the URL of a subsystem has
 /// settings of its own, which come first.
 #[derive(Clone, Debug)]
@@ -49,6 +66,8 @@ pub struct Options {
     pub depth: u32,
     /// The number of I/O queues on PCI Express, 1..=64.
     pub queues: u16,
+    /// The root port of a host on PCI Express.
+    pub root: RootPort,
     /// What becomes of commands while the controller is away.
     pub absence: Absence,
     /// How long to spin for the next event before sleeping.
@@ -77,6 +96,7 @@ impl Options {
             slots: 32,
             depth: 32,
             queues: 1,
+            root: RootPort::default(),
             absence: Absence::GiveUp(Nanos::from_secs(15)),
             spin: Nanos::ZERO,
             session,
@@ -94,6 +114,11 @@ impl Options {
         // One entry of a queue stays free.
         near.driver.queue_entries = (self.depth + 1).next_power_of_two().max(64);
         near.driver.queue_pairs = self.queues;
+        let RootPort { payload_size, completion_size, interrupts } = self.root;
+        (near.root.payload_size, near.root.completion_size) = (payload_size, completion_size);
+        near.plan.read_request_size = near.plan.read_request_size.min(payload_size);
+        (near.driver.interrupts, near.driver.rings_for_each) = (interrupts, interrupts);
+        near.waits_for_interrupts = interrupts;
         near.driver.hold = self.holds().1;
         near
     }

@@ -20,7 +20,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use assemblies::external_device::{self, ExternalDevice};
 use assemblies::far::{ConnectionId, Device, Far, Input, Output};
-use engine::{Engine, Instant, Pool};
+use assemblies::watch::Port;
+use engine::{Engine, Instant, Pool, Watch};
 use nvme::subsystem::{Notification, Subsystem};
 use tunnel::downstream;
 
@@ -197,6 +198,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// The far box's engines.
     pub const fn far(&self) -> &Far<B::Device> {
         self.far.engine()
+    }
+
+    /// Whoever watches the packets of the far box's device.
+    pub fn watch(&mut self) -> &mut Watch<Port> {
+        self.far.engine_mut().watch()
     }
 
     /// What the kernel knows of each TCP connection of the hosts.

@@ -72,7 +72,12 @@ impl Local {
             moved = true;
             function.handle_input(now, function::Input::Media(completion));
         }
-        while let Some(output) = function.poll_output_within(|dma| reach(guest, memory, pool, dma)) {
+        // Whoever watches sees packets.
+        let is_watched = guest.is_watched();
+        while let Some(output) = function.poll_output_within(|dma| match is_watched {
+            true => Reach::Beyond(dma),
+            false => reach(guest, memory, pool, dma),
+        }) {
             moved = true;
             match output {
                 function::Output::Packet(packet) => guest.handle_input(now, Input::Packet(packet)),

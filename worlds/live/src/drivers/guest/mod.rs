@@ -19,9 +19,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use assemblies::Upstream;
 use assemblies::guest::{Guest, Input};
-use engine::{Engine, Instant, Nanos};
+use assemblies::watch::Port;
+use engine::{Engine, Instant, Nanos, Watch};
 use nvme_pcie::controller::Controller;
 use nvme_pcie::function::Function;
+use pcie::endpoint::Endpoint;
 use tunnel::upstream::ConnectionIndex;
 
 use crate::carrier::route::Route;
@@ -123,6 +125,19 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// The slot's engines.
     pub const fn guest(&self) -> &Guest<OwnedFd> {
         self.guest.engine()
+    }
+
+    /// Whoever watches the packets between the guest and the function.
+    pub fn watch(&mut self) -> &mut Watch<Port> {
+        self.guest.engine_mut().watch()
+    }
+
+    /// The endpoint of the function, if that is an SSD in this process.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.world.side {
+            Side::Local(local) => Some(local.function.endpoint()),
+            Side::Recorder(_) | Side::Far(_) => None,
+        }
     }
 
     /// What the kernel knows of each TCP connection to the far end.
@@ -252,8 +267,8 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         doorbells.take(look, |offset, value| {
             rung = true;
             match &mut self.world.side {
-                Side::Local(local) => local.ring(now, offset, value),
-                Side::Far(_) => self.guest.engine_mut().ring(now, offset, value),
+                Side::Local(local) if !self.guest.engine().is_watched() => local.ring(now, offset, value),
+                Side::Local(_) | Side::Far(_) => self.guest.engine_mut().ring(now, offset, value),
                 // It has no doorbells.
                 Side::Recorder(_) => {}
             }

@@ -21,7 +21,8 @@ impl<A: FnMut(&str) -> String> Driver for Answerer<A> {
         if self.is_over {
             return Ok(Turn::Done);
         }
-        let is_busy = self.control.turn(context.sources(), &mut self.answer)?;
+        let Self { control, answer, .. } = self;
+        let is_busy = control.turn(context.sources(), |request| answer(request.line))?;
         Ok(if is_busy { Turn::Busy } else { Turn::Idle })
     }
 

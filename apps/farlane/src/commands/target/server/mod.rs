@@ -15,6 +15,7 @@ use live::drivers::control::Control;
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
 use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Turn};
+use live::sys::clock::Clock;
 use live::sys::service;
 use nvme_fabrics::target::{Directory, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
@@ -26,6 +27,8 @@ use super::cores::Cores;
 use super::request::Request;
 use super::status;
 use crate::args::Backing;
+use crate::capture::{Taps, What};
+use crate::commands::capture::{Capturable, Captures};
 use crate::commands::{control, counted, print, print_json};
 use crate::error::Error;
 use access::Whose;
@@ -61,6 +64,8 @@ pub(super) struct Server {
     /// What connections ask of the kernel.
     options: tcp::Options,
     control: Option<Control>,
+    /// What is captured of the connections, as the control socket is asked.
+    captures: Option<Captures>,
     /// Jobs for the first core.
     jobs: Option<Jobs<Core>>,
     /// Tells of SIGHUP, which asks for the configuration file to be read again.
@@ -87,6 +92,7 @@ impl Server {
             announcer,
             options,
             control: None,
+            captures: None,
             jobs: None,
             hang_up: None,
             ports: Vec::new(),
@@ -116,8 +122,8 @@ impl Server {
         self.cores.join()
     }
 
-    pub(super) fn set_control(&mut self, control: Control) {
-        self.control = Some(control);
+    pub(super) fn set_control(&mut self, clock: Clock, control: Control) {
+        (self.control, self.captures) = (Some(control), Some(Captures::new(clock)));
     }
 
     /// Has the first core do what comes by `jobs`, to which `first` is the way. Returns the ways to
@@ -351,6 +357,20 @@ impl Server {
     }
 }
 
+impl Capturable for Server {
+    const WHAT: What = What::Streams;
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn tap(&mut self, taps: &Taps) {
+        if let Err(error) = self.cores.watch(taps) {
+            warn!("not all cores are captured: {error}");
+        }
+    }
+}
+
 impl Driver for Server {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let turn = self.cores.first.driver.turn(context)?;
@@ -370,7 +390,12 @@ impl Driver for Server {
         if context.news
             && let Some(mut control) = self.control.take()
         {
-            let result = control.turn(context.sources(), |line| self.answer(line));
+            let mut captures = self.captures.take();
+            let result = control.turn(context.sources(), |asked| match &mut captures {
+                Some(captures) => captures.answer(asked, self, |server, line| server.answer(line)),
+                None => self.answer(asked.line),
+            });
+            self.captures = captures;
             self.control = Some(control);
             if result? && turn == Turn::Idle {
                 return Ok(Turn::Busy);

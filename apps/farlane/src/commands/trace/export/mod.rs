@@ -13,7 +13,7 @@ use trace::Command;
 
 use super::each_command;
 use super::population::populations;
-use crate::args::{Form, Out, TraceExportArgs};
+use crate::args::{Form, Out, Source, TraceExportArgs};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 
@@ -21,14 +21,14 @@ pub(super) fn run(args: &TraceExportArgs) -> Result<(), Error> {
     let Out { path, form } = &args.to;
     let mut count = 0_u64;
     match *form {
-        Form::Csv => to_file(&args.capture.file, path, &mut count, table::Csv)?,
-        Form::Events => to_file(&args.capture.file, path, &mut count, events::Events::default())?,
+        Form::Csv => to_file(args.capture.source(), path, &mut count, table::Csv)?,
+        Form::Events => to_file(args.capture.source(), path, &mut count, events::Events::default())?,
         Form::Parquet => {
             let file = create(path)?;
-            count = table::parquet(&args.capture.file, file, path)?;
+            count = table::parquet(args.capture.source(), file, path)?;
         }
         Form::Picture => {
-            let kinds = populations(&args.capture.file, false)?;
+            let kinds = populations(args.capture.source(), false)?;
             count = kinds.values().map(|of| of.count).sum();
             picture::draw(&kinds).write(path)?;
         }
@@ -55,7 +55,7 @@ trait Writer {
 }
 
 /// Writes the commands of the capture at `from` to a file.
-fn to_file(from: &Path, to: &Path, count: &mut u64, mut writer: impl Writer) -> Result<(), Error> {
+fn to_file(from: Source<'_>, to: &Path, count: &mut u64, mut writer: impl Writer) -> Result<(), Error> {
     let mut out = BufWriter::new(create(to)?);
     let mut result = writer.begin(&mut out);
     each_command(from, |command| {

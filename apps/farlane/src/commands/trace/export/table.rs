@@ -8,6 +8,7 @@ use parquet::data_type::ByteArray;
 use trace::{Command, Step};
 
 use super::{Writer, wrong};
+use crate::args::Source;
 use crate::columns::{Column, Table};
 use crate::commands::trace::{each_command, name};
 use crate::error::Error;
@@ -101,15 +102,15 @@ impl Rows {
     }
 }
 
-/// Writes the commands of the capture at `path` to a Parquet file. Returns how many there are.
-pub(super) fn parquet(path: &Path, file: File, to: &Path) -> Result<u64, Error> {
+/// Writes the commands of a capture to a Parquet file. Returns how many there are.
+pub(super) fn parquet(from: Source<'_>, file: File, to: &Path) -> Result<u64, Error> {
     let failed = |why: String| wrong(to, io::Error::other(why));
     let names: Vec<_> = ["number".to_owned(), "command".to_owned()].into_iter().chain(names()).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut rows = Rows::new(1);
     let mut table = Table::create("commands", &names, &Rows::new(1).columns(), file).map_err(failed)?;
     let (mut count, mut result) = (0, Ok(()));
-    each_command(path, |command| {
+    each_command(from, |command| {
         count += 1;
         rows.add(&command);
         if rows.kinds.len() == ROWS_TOGETHER && result.is_ok() {

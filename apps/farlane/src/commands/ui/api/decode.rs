@@ -42,6 +42,7 @@ pub(super) fn line(held: &Held<'_>) -> String {
             let length = segment.bytes.len();
             format!("TCP {} to {}, {length} B", end(segment.from), end(segment.to))
         }
+        Held::Datagram(datagram) => format!("RoCEv2, {} B", datagram.bytes.len()),
         Held::Malformed => "malformed PCIe packet".to_owned(),
         Held::Foreign => "another protocol".to_owned(),
     }
@@ -68,6 +69,7 @@ pub(super) const fn payload_bytes(held: &Held<'_>) -> usize {
     match held {
         Held::Packet(packet) => packet.head.header.payload_len(),
         Held::Segment(segment) => segment.bytes.len(),
+        Held::Datagram(datagram) => datagram.bytes.len(),
         _ => 0,
     }
 }
@@ -84,6 +86,7 @@ pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Option<(Step, bool)>) -
             (packet_fields(packet), &frame[start..], part.and_then(|part| meaning(packet, part)))
         }
         Held::Segment(segment) => (segment_fields(segment), segment.bytes, None),
+        Held::Datagram(datagram) => (Vec::new(), datagram.bytes, None),
         Held::Malformed | Held::Foreign => (Vec::new(), frame, None),
     };
     let shown = &bytes[..bytes.len().min(BYTES_MAX)];

@@ -57,7 +57,7 @@ impl Class {
                 Kind::Completion(_) => Self::Completion,
                 _ => Self::Other,
             },
-            Held::Segment(_) if is_ours => Self::Segment,
+            Held::Segment(_) | Held::Datagram(_) if is_ours => Self::Segment,
             _ => Self::Foreign,
         }
     }
@@ -216,7 +216,7 @@ mod tests {
 
     fn frame(number: u64) -> Frame<'static> {
         let at = Instant::from_nanos(number * 10);
-        Frame { number, place: Place::default(), at, link: 0, bytes: &[] }
+        Frame { number, place: Place::default(), at, link: 0, bytes: &[], original: 0 }
     }
 
     #[test]

@@ -19,7 +19,8 @@ use std::cell::RefCell;
 
 use assemblies::fabric::Fabric;
 use assemblies::target::{Config, ConnectionId, Input, Target};
-use engine::{Engine, Instant, Nanos, Pool};
+use assemblies::watch::Port as WatchedPort;
+use engine::{Engine, Instant, Nanos, Pool, Watch};
 use nvme::subsystem::{Config as SubsystemConfig, Notification};
 use nvme_fabrics::target::{Directory, SubsystemKey};
 use nvme_fabrics::wire::PortId;
@@ -155,6 +156,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Limits the memory held for hosts to about `bytes`, as [`Target::set_memory_max`] does.
     pub const fn set_memory_max(&mut self, bytes: u64) {
         self.target.engine_mut().set_memory_max(bytes);
+    }
+
+    /// Whoever watches the bytes of the target's connections.
+    pub fn watch(&mut self) -> &mut Watch<WatchedPort> {
+        self.target.engine_mut().watch()
     }
 
     /// The engines of the target.

@@ -1,0 +1,90 @@
+//! What a capture of ours says of controllers whose set-up it does not have, as comments of its
+//! interface: lines of JSON, which Wireshark shows among the capture's properties.
+//!
+//! A capture of anybody may have such comments: what is no line of ours is nothing that is known.
+
+use pcie::wire::Bdf;
+use serde::{Deserialize, Serialize};
+use trace::known::{Ring, Told};
+
+/// The most bytes of a comment: an option of pcapng has a length of 16 bits.
+const NOTE_MAX: usize = 60_000;
+
+/// A comment about a controller.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Note {
+    /// Says that the comment is one of ours.
+    farlane: Controller,
+}
+
+/// A controller. Queues are `[identifier, address, entries]`, namespaces `[NSID, bytes of a
+/// block]`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Controller {
+    /// The number of bus, device and function.
+    function: u16,
+    bar0: u64,
+    /// Bytes from a doorbell to the next.
+    doorbell_stride: u32,
+    submission_queues: Vec<(u16, u64, u32)>,
+    completion_queues: Vec<(u16, u64, u32)>,
+    namespaces: Vec<(u32, u32)>,
+}
+
+/// The comment that tells of a controller; none of one that has too many queues for a comment.
+pub(crate) fn note_of(told: &Told) -> Option<String> {
+    let rings = |of: &[Ring]| of.iter().map(|one| (one.id, one.base, one.entries)).collect();
+    let controller = Controller {
+        function: told.function.bits(),
+        bar0: told.bar,
+        doorbell_stride: told.stride,
+        submission_queues: rings(&told.submissions),
+        completion_queues: rings(&told.completions),
+        namespaces: told.blocks.clone(),
+    };
+    let note = serde_json::to_string(&Note { farlane: controller }).ok()?;
+    Some(note).filter(|note| note.len() <= NOTE_MAX)
+}
+
+/// The controller that a comment tells of, if it is one of ours.
+pub(crate) fn told_by(note: &str) -> Option<Told> {
+    let Note { farlane: of } = serde_json::from_str(note).ok()?;
+    let rings = |of: &[(u16, u64, u32)]| {
+        let ring = |&(id, base, entries): &(u16, u64, u32)| Ring { id, base, entries };
+        of.iter().map(ring).collect()
+    };
+    Some(Told {
+        function: Bdf::from_bits(of.function),
+        bar: of.bar0,
+        stride: of.doorbell_stride,
+        submissions: rings(&of.submission_queues),
+        completions: rings(&of.completion_queues),
+        blocks: of.namespaces,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_read_and_other_comments_say_nothing() {
+        let ring = |id| Ring { id, base: u64::from(id) << 20, entries: 1024 };
+        let told = Told {
+            function: Bdf::new(1, 0, 0),
+            bar: 0xfeb0_0000,
+            stride: 4,
+            submissions: (0..129).map(ring).collect(),
+            completions: (0..129).map(ring).collect(),
+            blocks: vec![(1, 512), (7, 4096)],
+        };
+        assert_eq!(told_by(&note_of(&told).unwrap()), Some(told.clone()));
+        let many = Told { submissions: (0..u16::MAX).map(ring).collect(), ..told };
+        assert_eq!(note_of(&many), None);
+        for foreign in ["", "{}", "a comment of Wireshark", r#"{"farlane":1}"#] {
+            assert_eq!(told_by(foreign), None, "{foreign}");
+        }
+    }
+}

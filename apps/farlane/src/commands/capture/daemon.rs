@@ -1,0 +1,221 @@
+//! The captures of a running daemon, as its control socket is asked for them.
+//!
+//! A client sends the writing end of a pipe with its request. A thread of the daemon writes
+//! the capture there. A client that goes away ends its capture, and one that does not read on
+//! loses packets.
+
+use std::fs::File;
+use std::time::Duration;
+
+use engine::Instant;
+use live::drivers::control;
+use live::drivers::far::{self, FarDriver, Server};
+use live::drivers::guest::{self, GuestDriver};
+use live::reactor::{Several, Working};
+use live::sys::clock::Clock;
+use nvme_pcie::controller::{Controller, QueuePlace};
+use pcie::endpoint::Endpoint;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use trace::known::{Ring, Told};
+
+use crate::capture::{Captured, Taps, Times, Wanted, What, capture, note_of};
+use crate::commands::control::answer;
+
+/// The most captures of a daemon at once: each has a thread and up to 16 MiB of memory.
+const CAPTURES_MAX: usize = 4;
+/// How long a daemon that ends waits for the reader of a capture.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Configuration space: Base Address Register 0, and its bits that are no address.
+const BAR0: u16 = 0x10;
+const BAR_FLAGS: u64 = 0xf;
+/// Bytes from a doorbell to the next: CAP.DSTRD of our controllers is 0.
+const STRIDE: u32 = 4;
+
+/// What a daemon may be asked about captures.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// Begins a capture, which goes to the descriptor that comes with the request.
+    Capture {
+        /// The most bytes that are kept of a packet's data.
+        snap: Option<u64>,
+        /// Of a target: the queues whose connections are wanted; all, if there are none.
+        queues: Vec<u16>,
+    },
+    /// Tells which captures are running.
+    Captures,
+    /// Ends a capture, or all.
+    StopCapture {
+        /// The capture's number, as the answer to [`Request::Capture`] has it.
+        id: Option<u32>,
+    },
+}
+
+/// Something whose ports can be captured.
+pub(crate) trait Capturable {
+    /// What passes there.
+    const WHAT: What;
+    /// What a capture's reader should know that a capture from now on does not tell.
+    fn notes(&self) -> Vec<String>;
+    /// Gives each port a tap, which shows what passes from now on.
+    fn tap(&mut self, taps: &Taps);
+}
+
+/// A capture that is running.
+struct Running {
+    id: u32,
+    since: Instant,
+    captured: Captured,
+}
+
+/// The captures of this daemon.
+pub(crate) struct Captures {
+    clock: Clock,
+    running: Vec<Running>,
+    begun: u32,
+}
+
+impl Captures {
+    pub(crate) const fn new(clock: Clock) -> Self {
+        Self { clock, running: Vec::new(), begun: 0 }
+    }
+
+    /// Answers a request about captures of `what`; `otherwise` answers any other one.
+    pub(crate) fn answer<C: Capturable>(
+        &mut self,
+        request: control::Request<'_>,
+        what: &mut C,
+        otherwise: impl FnOnce(&mut C, &str) -> String,
+    ) -> String {
+        let Ok(asked) = serde_json::from_str(request.line) else { return otherwise(what, request.line) };
+        self.running.retain(|one| !one.captured.is_over());
+        answer(match asked {
+            Request::Capture { snap, queues } => {
+                self.begin((snap, queues), request.descriptors.into_iter(), what)
+            }
+            Request::Captures => Ok(self.status()),
+            Request::StopCapture { id } => Ok(self.stop(id)),
+        })
+    }
+
+    fn begin<C: Capturable>(
+        &mut self,
+        (snap, queues): (Option<u64>, Vec<u16>),
+        mut descriptors: impl Iterator<Item = std::os::fd::OwnedFd>,
+        what: &mut C,
+    ) -> Result<Value, String> {
+        let pipe = descriptors.next().ok_or("a capture needs a descriptor to which it is written")?;
+        if self.running.len() >= CAPTURES_MAX {
+            return Err(format!(
+                "{CAPTURES_MAX} captures are running, which is the most: farlane capture --stop ends them"
+            ));
+        }
+        let snap = snap.map_or(usize::MAX, |snap| usize::try_from(snap).unwrap_or(usize::MAX));
+        let wanted = Wanted { what: C::WHAT, snap, queues, notes: what.notes() };
+        let captured = capture(File::from(pipe), Times::OfClock(self.clock), wanted);
+        let captured = captured.map_err(|error| format!("no thread can write it: {error}"))?;
+        what.tap(captured.taps());
+        self.begun += 1;
+        let id = self.begun;
+        info!(capture = id, "capture {id} begins");
+        self.running.push(Running { id, since: self.clock.now(), captured });
+        Ok(json!({ "id": id }))
+    }
+
+    fn status(&self) -> Value {
+        let now = self.clock.now();
+        let one = |one: &Running| {
+            let tally = one.captured.tally();
+            let seconds = Duration::from(now - one.since).as_secs_f64();
+            json!({ "id": one.id, "for_s": seconds, "packets": tally.seen, "lost": tally.lost })
+        };
+        json!({ "captures": self.running.iter().map(one).collect::<Vec<_>>() })
+    }
+
+    fn stop(&mut self, id: Option<u32>) -> Value {
+        let wanted = |one: &&Running| id.is_none_or(|id| one.id == id);
+        let stopped: Vec<_> = self.running.iter().filter(wanted).map(|one| one.id).collect();
+        self.running.iter().filter(wanted).for_each(|one| one.captured.stop());
+        json!({ "stopped": stopped })
+    }
+}
+
+impl Drop for Captures {
+    fn drop(&mut self) {
+        self.running.iter().for_each(|one| one.captured.stop());
+        for Running { id, captured, .. } in self.running.drain(..) {
+            if let Err(error) = captured.finish(Some(PATIENCE)) {
+                warn!(capture = id, "the end of capture {id} was not written: {error}");
+            }
+        }
+    }
+}
+
+/// What a reader should know of a controller of ours: where its registers and its queues are.
+fn note(endpoint: &Endpoint, controller: &Controller) -> Option<String> {
+    let ring = |of: QueuePlace| Ring { id: of.id, base: of.base, entries: of.entries };
+    let half = |at: u16| u64::from(endpoint.config().read(at));
+    let bar = (half(BAR0 + 4) << 32 | half(BAR0)) & !BAR_FLAGS;
+    if bar == 0 {
+        // Its set-up is still to come, and the capture will have it.
+        return None;
+    }
+    note_of(&Told {
+        function: endpoint.id(),
+        bar,
+        stride: STRIDE,
+        submissions: controller.submission_queues().map(ring).collect(),
+        completions: controller.completion_queues().map(ring).collect(),
+        blocks: controller.core().namespaces().map(|one| (one.id.0, one.block.bytes())).collect(),
+    })
+}
+
+impl<F: FnMut(far::Event)> Capturable for Working<Several<FarDriver<F>>> {
+    const WHAT: What = What::Packets;
+
+    fn notes(&self) -> Vec<String> {
+        let function = |driver: &FarDriver<F>| {
+            let function = driver.far().function();
+            note(function.endpoint(), function.controller())
+        };
+        self.driver().iter().filter_map(function).collect()
+    }
+
+    fn tap(&mut self, taps: &Taps) {
+        for (port, driver) in (0..).zip(self.driver_mut().iter_mut()) {
+            driver.watch().add(taps.tap(port));
+        }
+    }
+}
+
+impl<F: FnMut(far::Event)> Capturable for Working<FarDriver<F, Server>> {
+    const WHAT: What = What::Packets;
+
+    /// Where the queues of another process' device are, nobody here knows.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn tap(&mut self, taps: &Taps) {
+        self.driver_mut().watch().add(taps.tap(0));
+    }
+}
+
+impl<F: FnMut(guest::Event)> Capturable for Working<GuestDriver<F>> {
+    const WHAT: What = What::Packets;
+
+    fn notes(&self) -> Vec<String> {
+        let driver = self.driver();
+        driver
+            .endpoint()
+            .zip(driver.controller())
+            .and_then(|(of, controller)| note(of, controller))
+            .into_iter()
+            .collect()
+    }
+
+    fn tap(&mut self, taps: &Taps) {
+        self.driver_mut().watch().add(taps.tap(0));
+    }
+}

@@ -1,0 +1,44 @@
+//! What keeps a running daemon from being captured.
+
+use std::path::PathBuf;
+
+use miette::Diagnostic;
+use thiserror::Error as ThisError;
+
+use crate::exit::Exit;
+
+/// A capture of a running daemon can't be had as it was asked for.
+#[derive(Debug, ThisError, Diagnostic)]
+pub(crate) enum CaptureError {
+    #[error("the daemon has ended in the middle of the capture; {packets} packets of it were written")]
+    #[diagnostic(help("what was written is whole: farlane trace stats reads it"))]
+    Cut { packets: u64 },
+
+    #[error("{option}: a stream of bytes from which some are left out can't be read")]
+    #[diagnostic(help("--queue chooses connections of a target, and --snap shortens what is kept of data"))]
+    Streams { option: &'static str },
+
+    #[error("{which} is no control socket, process or kind of a daemon of this user")]
+    #[diagnostic(help("farlane list shows the daemons and their sockets"))]
+    Nobody { which: String },
+
+    #[error("{}: no line has all the columns; {name:?} is not in the first one: {there}", path.display())]
+    #[diagnostic(help("name the columns as the table's head does, in --columns"))]
+    NoColumn { path: PathBuf, name: String, there: String },
+
+    #[error("--json and a capture on standard output: they can't be told apart")]
+    #[diagnostic(help("write the capture to a file, or leave --json out"))]
+    TwoOutputs,
+}
+
+impl CaptureError {
+    /// How the process ends with this error.
+    pub(crate) const fn exit(&self) -> Exit {
+        match self {
+            Self::Cut { .. } => Exit::Failed,
+            Self::Streams { .. } | Self::Nobody { .. } | Self::NoColumn { .. } | Self::TwoOutputs => {
+                Exit::Wrong
+            }
+        }
+    }
+}
