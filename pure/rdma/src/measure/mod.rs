@@ -14,12 +14,15 @@
 //! perftest's ends see a write in their memory. Memory that is lent is not looked at here, so an
 //! empty message behind the write announces it. That message is part of what is measured.
 //!
+//! A server also answers rdma-core's `rping -c`, which asks for no test.
+//!
 //! # Trust
 //!
 //! A server takes tests up to its [`Limits`], and refuses others with a reason. A peer that says
 //! what its test does not have in this place loses its connection, and nothing else.
 
 mod client;
+mod rping;
 mod server;
 #[cfg(test)]
 mod tests;

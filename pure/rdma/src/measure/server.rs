@@ -2,6 +2,7 @@
 
 use engine::{Buffer, Instant};
 
+use super::rping::{Rping, is_rping};
 use super::wire::{Answer, parse_region};
 use super::{
     DATA, Mode, NOTICE, NOTICE_LENGTH, Refusal, SILENCE_MAX, Test, Verb, message, notice, pattern, zeros,
@@ -41,6 +42,8 @@ pub struct Server<E> {
     limits: Limits,
     pool: SharedPool,
     running: Option<Running>,
+    /// The client is rdma-core's `rping`.
+    rping: Option<Rping>,
     /// Until when the client has to say something.
     deadline: Instant,
     is_over: bool,
@@ -50,7 +53,7 @@ impl<E: Endpoint> Server<E> {
     /// An end whose `endpoint` a client is asking for. What it sends are blocks of `pool`.
     pub fn new(now: Instant, endpoint: E, limits: Limits, pool: SharedPool) -> Self {
         let deadline = now + SILENCE_MAX;
-        Self { endpoint, limits, pool, running: None, deadline, is_over: false }
+        Self { endpoint, limits, pool, running: None, rping: None, deadline, is_over: false }
     }
 
     /// The endpoint, for whoever looks at it.
@@ -80,7 +83,13 @@ impl<E: Endpoint> Server<E> {
                             self.end();
                         }
                     }
-                    Ok(_) => {}
+                    Ok(Done::Read(data)) => {
+                        let rping = self.rping.as_mut();
+                        if rping.and_then(|rping| rping.on_read(&mut self.endpoint, data)).is_none() {
+                            self.end();
+                        }
+                    }
+                    Ok(Done::Sent | Done::Written) => {}
                     Err(_) => self.end(),
                 }
                 continue;
@@ -103,6 +112,13 @@ impl<E: Endpoint> Server<E> {
     }
 
     fn on_request(&mut self, private_data: &[u8]) {
+        if is_rping(private_data) && !self.limits.busy {
+            self.rping = Rping::begin(&mut self.endpoint, self.limits.size);
+            return match self.rping {
+                Some(_) => self.endpoint.accept(&[]),
+                None => self.end(),
+            };
+        }
         let answer = match self.take(private_data) {
             Ok((running, remote)) => {
                 self.running = Some(running);
@@ -160,6 +176,9 @@ impl<E: Endpoint> Server<E> {
     /// Answers a message of the client. `None` if it has no place in the test, or no answer can be
     /// sent.
     fn on_message(&mut self, message_of_client: &[u8]) -> Option<()> {
+        if let Some(rping) = &mut self.rping {
+            return rping.on_message(&mut self.endpoint, message_of_client);
+        }
         let running = self.running.as_mut()?;
         let test = running.test;
         running.come = running.come.checked_add(1)?;

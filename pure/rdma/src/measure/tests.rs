@@ -100,7 +100,7 @@ fn a_server_refuses_what_it_does_not_take() {
 
 #[test]
 fn whoever_is_no_client_is_refused() {
-    for garbage in [&b""[..], b"FlRm", &[0xff; 56], &head_of_another_version()] {
+    for garbage in [&b"FlRm"[..], &[0xff; 56], &head_of_another_version()] {
         let [mut near, far] = pair(garbage);
         let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
         assert!(!server.settle(Instant::ZERO), "{garbage:?}");
@@ -108,6 +108,64 @@ fn whoever_is_no_client_is_refused() {
             panic!("{garbage:?} was not rejected");
         };
         assert_eq!(Answer::parse(&private_data), Some(Answer::Refused(Refusal::Unknown)));
+    }
+}
+
+/// A message of rping that names memory.
+fn named(lent: Remote) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&lent.address.to_be_bytes());
+    bytes[8..12].copy_from_slice(&lent.key.0.to_be_bytes());
+    bytes[12..].copy_from_slice(&lent.length.to_be_bytes());
+    bytes
+}
+
+/// Waits until the server has answered.
+fn wait(near: &mut LocalEndpoint, server: &mut Server<LocalEndpoint>) {
+    for _ in 0..1_000 {
+        assert!(server.settle(Instant::ZERO));
+        match near.poll_completion().map(|completion| completion.result) {
+            Some(Ok(crate::Done::Received { data, .. })) => return assert_eq!(data.len(), 16),
+            Some(result) => assert!(result.is_ok(), "{result:?}"),
+            None => {}
+        }
+    }
+    panic!("the server does not answer");
+}
+
+#[test]
+fn pings_of_rping_come_back() {
+    // InfiniBand fills private data up with zeros.
+    for nothing in [&b""[..], &[0; 56]] {
+        let [mut near, far] = pair(nothing);
+        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+        assert!(server.settle(Instant::ZERO));
+        for round in 1..6_u8 {
+            let sent = Buffer::from(std::vec![round; 60_000]);
+            let source = near.register(crate::Exposure::Read(sent.clone())).unwrap();
+            let sink = near.register(crate::Exposure::Write(60_000)).unwrap();
+            for lent in [source, sink] {
+                near.post_receive(crate::ReceiveRequest { id: 1, length_max: 16 }).unwrap();
+                let operation = notice(&named(lent));
+                near.post_send(SendRequest { id: 2, operation, signalled: true }).unwrap();
+                wait(&mut near, &mut server);
+            }
+            assert_eq!(near.deregister(sink.key).unwrap(), sent, "round {round}");
+            near.deregister(source.key).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_rping_that_names_too_much_or_too_little_loses_its_connection() {
+    let remote = |length| Remote { key: Key(7), address: 0, length };
+    for word in [&named(remote(0))[..], &named(remote(LIMITS.size + 1)), b"short"] {
+        let [mut near, far] = pair(b"");
+        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+        assert!(server.settle(Instant::ZERO));
+        let operation = message(Buffer::copy_from_slice(word));
+        near.post_send(SendRequest { id: 2, operation, signalled: true }).unwrap();
+        assert!(!server.settle(Instant::ZERO), "{word:?}");
     }
 }
 
