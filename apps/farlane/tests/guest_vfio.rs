@@ -5,25 +5,14 @@
 
 mod support;
 
-use std::path::Path;
 use std::time::Duration;
 
 use guest::{Device, Guest, Kit, skip};
 
-use support::FARLANE;
+use support::stripped;
 
 /// Script of what is done in the guest.
 const SCRIPT: &str = include_str!("guest_scripts/vfio.sh");
-
-/// The program without what only a debugger reads, since the guest keeps the program in memory.
-fn stripped(directory: &Path) -> std::path::PathBuf {
-    let place = directory.join("farlane");
-    let mut strip = std::process::Command::new("strip");
-    match strip.arg("-o").arg(&place).arg(FARLANE).status() {
-        Ok(status) if status.success() => place,
-        _ => FARLANE.into(),
-    }
-}
 
 /// Has a guest of `kit` give its SSD to a far end and take it back. `way` is what the far end says
 /// of how it took the SSD; `module` is the kernel module that insists on interrupt remapping.

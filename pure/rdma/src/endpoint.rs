@@ -1,5 +1,6 @@
 //! A connected queue pair, whatever carries it.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -56,6 +57,49 @@ pub trait Endpoint {
     /// Ends a loan, and returns the memory: of a region to write, the bytes from its beginning up
     /// to the last that was written. `None` if the key names nothing.
     fn deregister(&mut self, key: Key) -> Option<Buffer>;
+}
+
+/// An endpoint of whatever kind, as its user has it where several kinds meet.
+impl<E: Endpoint + ?Sized> Endpoint for Box<E> {
+    fn limits(&self) -> Limits {
+        (**self).limits()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        (**self).poll_event()
+    }
+
+    fn accept(&mut self, private_data: &[u8]) {
+        (**self).accept(private_data);
+    }
+
+    fn reject(&mut self, private_data: &[u8]) {
+        (**self).reject(private_data);
+    }
+
+    fn disconnect(&mut self) {
+        (**self).disconnect();
+    }
+
+    fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
+        (**self).post_send(request)
+    }
+
+    fn post_receive(&mut self, request: ReceiveRequest) -> Result<(), PostError> {
+        (**self).post_receive(request)
+    }
+
+    fn poll_completion(&mut self) -> Option<WorkCompletion> {
+        (**self).poll_completion()
+    }
+
+    fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError> {
+        (**self).register(exposure)
+    }
+
+    fn deregister(&mut self, key: Key) -> Option<Buffer> {
+        (**self).deregister(key)
+    }
 }
 
 /// What an endpoint can do.

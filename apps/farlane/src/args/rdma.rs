@@ -40,6 +40,8 @@ pub(crate) enum ProviderArg {
     Iwarp,
     /// RoCEv2, over UDP datagrams at port 4791
     Roce,
+    /// RDMA devices of this machine, by libibverbs and librdmacm
+    Verbs,
 }
 
 impl From<ProviderArg> for Provider {
@@ -47,6 +49,7 @@ impl From<ProviderArg> for Provider {
         match arg {
             ProviderArg::Iwarp => Self::Iwarp,
             ProviderArg::Roce => Self::Roce,
+            ProviderArg::Verbs => Self::Verbs,
         }
     }
 }
@@ -107,8 +110,8 @@ pub(crate) struct RdmaMeasureArgs {
     #[arg(long, short = 't', value_name = "N", default_value_t = 128,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(DEPTH_MAX)))]
     pub(crate) tx_depth: u16,
-    /// Use this address of this machine, with RoCE [default: the one that the route to the server
-    /// has]
+    /// Use this address of this machine, with RoCE and verbs [default: the one that the route to
+    /// the server has]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) local: Option<IpAddr>,
     /// Give up if nothing happens for this long

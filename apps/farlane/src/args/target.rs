@@ -63,6 +63,7 @@ pub(crate) struct OfferArgs {
     /// PROVIDER says what carries RDMA. iwarp, the default, carries it over TCP connections. roce
     /// carries it over UDP datagrams (RoCEv2). Neither needs an RDMA card. A port of roce takes UDP
     /// port 4791 of one address of this machine, and the port of ADDR is a name that hosts give.
+    /// verbs has the RDMA device at ADDR carry it, such as a card; libibverbs drives the device.
     /// RDMA has no TLS: off loopback, hosts must prove who they are by DH-HMAC-CHAP
     /// (--dhchap-secret-file)
     #[arg(long, value_name = "[PROVIDER,]ADDR")]

@@ -15,6 +15,7 @@ pub(crate) mod running;
 pub(crate) mod schema;
 
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -27,6 +28,16 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Path of the program under test.
 pub(crate) const FARLANE: &str = env!("CARGO_BIN_EXE_farlane");
+
+/// The program without what only a debugger reads, for guests, which keep it in memory; it is put
+/// into `directory`.
+pub(crate) fn stripped(directory: &Path) -> PathBuf {
+    let place = directory.join("farlane");
+    match Command::new("strip").arg("-o").arg(&place).arg(FARLANE).status() {
+        Ok(status) if status.success() => place,
+        _ => FARLANE.into(),
+    }
+}
 
 /// Where programs under test keep their own key and the keys that they remember.
 pub(crate) const CONFIGURATION: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/configuration");

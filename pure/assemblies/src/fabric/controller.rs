@@ -9,13 +9,12 @@ use nvme::wire::{CompletionQueueEntry, Status, SubmissionQueueEntry};
 use nvme_rdma::QUEUE_SIZE_MAX;
 use nvme_rdma::controller as rdma;
 use nvme_tcp::controller as tcp;
-use roce::RoceEndpoint;
 
 pub use nvme::transport::{Held, Permission, Queue, Slot};
 pub use nvme_tcp::ADMIN_CAPSULE_DATA_MAX;
 
 pub use super::Parameters;
-use super::QueuePairs;
+use super::{Pair, QueuePairs};
 
 /// The settings of every connection of a target.
 #[derive(Clone, Debug)]
@@ -109,8 +108,8 @@ pub enum Connection {
     Tcp(tcp::Connection),
     /// NVMe/RDMA by iWARP.
     Iwarp(Box<rdma::Connection<iwarp::Connection>>),
-    /// NVMe/RDMA by RoCE.
-    Roce(Box<rdma::Connection<RoceEndpoint>>),
+    /// NVMe/RDMA by a queue pair that the world moves.
+    Pair(Box<rdma::Connection<Box<dyn Pair>>>),
 }
 
 /// Does the same with whichever connection it is.
@@ -119,7 +118,7 @@ macro_rules! each {
         match $connection {
             Connection::Tcp($end) => $act,
             Connection::Iwarp($end) => $act,
-            Connection::Roce($end) => $act,
+            Connection::Pair($end) => $act,
         }
     };
 }
@@ -133,27 +132,29 @@ macro_rules! mover {
                 let $end = connection.endpoint_mut();
                 $act
             }
-            Connection::Roce(_) => $none,
+            Connection::Pair(_) => $none,
         }
     };
 }
 
 impl Connection {
-    /// A connection that was just accepted; see [`tcp::Connection::new`]. One of RoCE is `pair`,
-    /// which a host has asked for.
+    /// A connection that was just accepted; see [`tcp::Connection::new`]. Of a fabric without byte
+    /// streams it is `pair`, which a host has asked for.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name, or RoCE comes without a queue pair.
-    pub fn new(now: Instant, fabric: super::Fabric, config: &Config, pair: Option<RoceEndpoint>) -> Self {
+    /// When `config` exceeds a limit that its fields name, or such a fabric comes without a queue
+    /// pair.
+    pub fn new(now: Instant, fabric: super::Fabric, config: &Config, pair: Option<Box<dyn Pair>>) -> Self {
         match fabric {
             super::Fabric::Tcp => Self::Tcp(tcp::Connection::new(now, config.tcp.clone())),
             super::Fabric::Iwarp => {
                 let end = iwarp::Connection::accept(now, config.pairs.end(2 * QUEUE_SIZE_MAX));
                 Self::Iwarp(Box::new(rdma::Connection::new(now, config.rdma.clone(), end)))
             }
-            super::Fabric::Roce => {
-                let end = pair.expect("whoever accepts a connection of RoCE has its queue pair");
-                Self::Roce(Box::new(rdma::Connection::new(now, config.rdma.clone(), end)))
+            super::Fabric::Roce | super::Fabric::Verbs => {
+                let end =
+                    pair.expect("whoever accepts a connection without a byte stream has its queue pair");
+                Self::Pair(Box::new(rdma::Connection::new(now, config.rdma.clone(), end)))
             }
         }
     }
@@ -162,7 +163,7 @@ impl Connection {
     pub const fn sgl_support(&self) -> u32 {
         match self {
             Self::Tcp(_) => SGL_SUPPORT_TCP,
-            Self::Iwarp(_) | Self::Roce(_) => nvme_rdma::SGL_SUPPORT,
+            Self::Iwarp(_) | Self::Pair(_) => nvme_rdma::SGL_SUPPORT,
         }
     }
 
@@ -189,7 +190,7 @@ impl Connection {
     /// Whether the queue pair has brought something that [`Connection::poll_output`] has not looked
     /// at.
     pub fn has_news(&self) -> bool {
-        matches!(self, Self::Roce(end) if end.endpoint().has_news())
+        matches!(self, Self::Pair(end) if end.endpoint().has_news())
     }
 
     /// The first `count` bytes of the outbox were sent. Outputs may follow.
@@ -228,7 +229,7 @@ impl Connection {
         match self {
             Self::Tcp(end) => end.handle_input(now, tcp::Input::Received(bytes)),
             Self::Iwarp(end) => end.handle_input(now, iwarp::Input::Received(bytes)),
-            Self::Roce(_) => {}
+            Self::Pair(_) => {}
         }
     }
 
@@ -313,7 +314,7 @@ impl Connection {
                 tcp::Output::Closed(why) => Output::Closed(Closed::Tcp(why)),
             }),
             Self::Iwarp(end) => end.poll_output().map(Output::from),
-            Self::Roce(end) => end.poll().map(Output::from),
+            Self::Pair(end) => end.poll().map(Output::from),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The host's end of a connection, whatever its fabric.
 
+use alloc::boxed::Box;
 use core::fmt;
-use core::net::SocketAddr;
 
 use engine::{Buffer, Engine, Instant, Outbox};
 use nvme::host::{Completed, Data, SubmitError};
@@ -9,9 +9,8 @@ use nvme::wire::{CommandId, SubmissionQueueEntry};
 use nvme_fabrics::wire::QueueId;
 use nvme_rdma::host as rdma;
 use nvme_tcp::host as tcp;
-use roce::{RoceEndpoint, SharedDevice, TooManyConnections};
 
-pub use super::{Parameters, QueuePairs};
+pub use super::{Pair, Parameters, QueuePairs};
 
 /// The settings of every connection of an initiator.
 #[derive(Clone, Debug)]
@@ -20,8 +19,8 @@ pub enum Config {
     Tcp(tcp::Config),
     /// Connections of NVMe/RDMA by iWARP.
     Iwarp(Iwarp),
-    /// Connections of NVMe/RDMA by RoCE.
-    Roce(rdma::Config),
+    /// Connections of NVMe/RDMA by queue pairs that the world moves.
+    Pair(rdma::Config),
 }
 
 /// Settings of connections of NVMe/RDMA by iWARP.
@@ -68,7 +67,7 @@ impl Config {
                 rdma: iwarp.rdma.for_queue(id, controller, size, capsule_data_max),
                 ..iwarp.clone()
             }),
-            Self::Roce(rdma) => Self::Roce(rdma.for_queue(id, controller, size, capsule_data_max)),
+            Self::Pair(rdma) => Self::Pair(rdma.for_queue(id, controller, size, capsule_data_max)),
         }
     }
 
@@ -122,8 +121,8 @@ pub enum Connection {
     Tcp(tcp::Connection),
     /// NVMe/RDMA by iWARP.
     Iwarp(rdma::Connection<iwarp::Connection>),
-    /// NVMe/RDMA by RoCE.
-    Roce(rdma::Connection<RoceEndpoint>),
+    /// NVMe/RDMA by a queue pair that the world moves.
+    Pair(rdma::Connection<Box<dyn Pair>>),
 }
 
 /// Does the same with whichever connection it is.
@@ -132,7 +131,7 @@ macro_rules! each {
         match $connection {
             Connection::Tcp($end) => $act,
             Connection::Iwarp($end) => $act,
-            Connection::Roce($end) => $act,
+            Connection::Pair($end) => $act,
         }
     };
 }
@@ -146,7 +145,7 @@ macro_rules! mover {
                 let $end = connection.endpoint_mut();
                 $act
             }
-            Connection::Roce(_) => $none,
+            Connection::Pair(_) => $none,
         }
     };
 }
@@ -155,8 +154,8 @@ impl Connection {
     /// A connection that was just made; what it says first is in the outbox.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name, or is of RoCE: see
-    /// [`Connection::reach`].
+    /// When `config` exceeds a limit that its fields name, or is of a queue pair: see
+    /// [`Connection::over`].
     pub fn new(now: Instant, config: Config) -> Self {
         match config {
             Config::Tcp(config) => Self::Tcp(tcp::Connection::new(now, config)),
@@ -165,26 +164,17 @@ impl Connection {
                 let end = iwarp::Connection::connect(now, end, &rdma.private_data());
                 Self::Iwarp(rdma::Connection::new(now, rdma, end))
             }
-            Config::Roce(_) => panic!("a device reaches the peers of RoCE"),
+            Config::Pair(_) => panic!("the world has the queue pair of such a connection"),
         }
     }
 
-    /// A connection of RoCE, which `device` asks `peer` for.
-    ///
-    /// # Errors
-    /// When the device has too many connections.
+    /// A connection over `pair`, which asks a controller for it with the private data of `config`.
     ///
     /// # Panics
     /// When `config` exceeds a limit that its fields name, or its queue has more commands than the
-    /// device's queue pairs take.
-    pub fn reach(
-        now: Instant,
-        config: rdma::Config,
-        device: &SharedDevice,
-        peer: SocketAddr,
-    ) -> Result<Self, TooManyConnections> {
-        let pair = RoceEndpoint::connect(device, peer.ip(), peer.port(), &config.private_data())?;
-        Ok(Self::Roce(rdma::Connection::new(now, config, pair)))
+    /// queue pair takes requests.
+    pub fn over(now: Instant, config: rdma::Config, pair: Box<dyn Pair>) -> Self {
+        Self::Pair(rdma::Connection::new(now, config, pair))
     }
 
     /// Sends a command, with identifier and data pointer filled in. [`Output::Completed`] follows.
@@ -210,14 +200,14 @@ impl Connection {
         match self {
             Self::Tcp(end) => Some(end.outbox()),
             Self::Iwarp(end) => Some(end.endpoint().outbox()),
-            Self::Roce(_) => None,
+            Self::Pair(_) => None,
         }
     }
 
     /// Whether the queue pair has brought something that [`Connection::poll_output`] has not looked
     /// at.
     pub fn has_news(&self) -> bool {
-        matches!(self, Self::Roce(end) if end.endpoint().has_news())
+        matches!(self, Self::Pair(end) if end.endpoint().has_news())
     }
 
     /// The first `count` bytes of the outbox were sent.
@@ -250,7 +240,7 @@ impl Connection {
         match self {
             Self::Tcp(end) => end.handle_input(now, tcp::Input::Received(bytes)),
             Self::Iwarp(end) => end.handle_input(now, iwarp::Input::Received(bytes)),
-            Self::Roce(_) => {}
+            Self::Pair(_) => {}
         }
     }
 
@@ -259,7 +249,7 @@ impl Connection {
         match self {
             Self::Tcp(end) => end.handle_timeout(now),
             Self::Iwarp(end) => end.handle_timeout(now),
-            Self::Roce(end) => end.on_time(now),
+            Self::Pair(end) => end.on_time(now),
         }
     }
 
@@ -268,7 +258,7 @@ impl Connection {
         match self {
             Self::Tcp(end) => end.poll_timeout(),
             Self::Iwarp(end) => end.poll_timeout(),
-            Self::Roce(end) => end.deadline(),
+            Self::Pair(end) => end.deadline(),
         }
     }
 
@@ -282,7 +272,7 @@ impl Connection {
                 tcp::Output::Closed(why) => Output::Closed(Closed::Tcp(why)),
             }),
             Self::Iwarp(end) => end.poll_output().map(Output::from),
-            Self::Roce(end) => end.poll().map(Output::from),
+            Self::Pair(end) => end.poll().map(Output::from),
         }
     }
 }

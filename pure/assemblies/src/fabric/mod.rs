@@ -5,9 +5,9 @@
 //! queue. It brings commands or completions in order, moves the data that belong to them, and says
 //! how much memory it holds for its peer. Another fabric joins NVMe/TCP and NVMe/RDMA here.
 //!
-//! NVMe/TCP and iWARP move bytes: a connection has an outbox, and receives. A queue pair of RoCE is
-//! one of many over the datagrams of a [`roce::Device`], which the world moves; the connection has
-//! no outbox, and the world says when there is news of it (`stirred`).
+//! NVMe/TCP and iWARP move bytes: a connection has an outbox, and receives. A [`Pair`] is a queue
+//! pair that a device of the world moves: RoCE over datagrams, or a card. The connection has no
+//! outbox, and the world says when there is news of it (`Stirred`).
 
 pub mod controller;
 pub mod host;
@@ -22,6 +22,18 @@ use nvme_fabrics::wire::{RdmaProvider, TransportAddress};
 
 pub use queue_pairs::QueuePairs;
 
+/// A queue pair that a device of the world moves. Connections cannot tell which kind it is.
+pub trait Pair: rdma::Endpoint + fmt::Debug {
+    /// Whether there are events or completions that nobody has taken.
+    fn has_news(&self) -> bool;
+}
+
+impl Pair for roce::RoceEndpoint {
+    fn has_news(&self) -> bool {
+        Self::has_news(self)
+    }
+}
+
 /// What carries the connections of a port or a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fabric {
@@ -32,6 +44,8 @@ pub enum Fabric {
     Iwarp,
     /// NVMe/RDMA, by RoCEv2 over UDP datagrams.
     Roce,
+    /// NVMe/RDMA, by a device of the system that libibverbs drives.
+    Verbs,
 }
 
 impl Fabric {
@@ -41,6 +55,8 @@ impl Fabric {
             Self::Tcp => address.into(),
             Self::Iwarp => TransportAddress::rdma(address, RdmaProvider::Iwarp),
             Self::Roce => TransportAddress::rdma(address, RdmaProvider::RoceV2),
+            // A port may lead to several devices, each of its own kind.
+            Self::Verbs => TransportAddress::rdma(address, RdmaProvider::NotSpecified),
         }
     }
 }
@@ -52,6 +68,7 @@ impl fmt::Display for Fabric {
             Self::Tcp => "NVMe/TCP",
             Self::Iwarp => "NVMe/RDMA by iWARP",
             Self::Roce => "NVMe/RDMA by RoCEv2",
+            Self::Verbs => "NVMe/RDMA by verbs",
         })
     }
 }

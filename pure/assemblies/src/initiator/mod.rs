@@ -12,17 +12,17 @@ mod watched;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 
 use engine::{Buffer, Engine, Instant, Outbox, Watch};
 use nvme::host::{Command, Completed};
 use nvme::wire::SubmissionQueueEntry;
 use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self, Association, Multipath};
-use roce::SharedDevice;
+use nvme_rdma::wire::Request as PrivateData;
 
 pub use types::{Config, ConnectionId, Input, Output};
 
+use crate::fabric::Pair;
 use crate::fabric::host::{self as end, Connection};
 use crate::watch::{Direction, Port};
 
@@ -230,16 +230,19 @@ impl Initiator {
         }
     }
 
-    /// Asks for a queue pair on a device that reaches the controller.
-    fn on_reached(&mut self, now: Instant, id: ConnectionId, device: &SharedDevice, peer: SocketAddr) {
+    /// What a queue pair says when it asks for a connection; `None` of a connection that does not
+    /// exist any more, or that has a byte stream.
+    pub fn private_data(&mut self, id: ConnectionId) -> Option<[u8; PrivateData::LENGTH]> {
+        match &self.connection_of(id)?.config {
+            end::Config::Pair(config) => Some(config.private_data()),
+            end::Config::Tcp(_) | end::Config::Iwarp(_) => None,
+        }
+    }
+
+    fn on_reached(&mut self, now: Instant, id: ConnectionId, pair: Box<dyn Pair>) {
         let Some(one) = self.connection_of(id) else { return };
-        let end::Config::Roce(config) = one.config.clone() else { return };
-        match Connection::reach(now, config, device, peer) {
-            Ok(connection) => one.connection = Some(Box::new(connection)),
-            Err(_) => {
-                self.on_closed(now, id);
-                self.exchange(now);
-            }
+        if let end::Config::Pair(config) = one.config.clone() {
+            one.connection = Some(Box::new(Connection::over(now, config, pair)));
         }
     }
 
@@ -302,7 +305,7 @@ impl Engine for Initiator {
                     one.connection = Some(Box::new(Connection::new(now, one.config.clone())));
                 }
             }
-            Input::Reached { connection: id, device, peer } => self.on_reached(now, id, &device, peer),
+            Input::Reached { connection: id, pair } => self.on_reached(now, id, pair),
             Input::Stirred(id) => {
                 let connection = self.connection_of(id).and_then(|one| one.connection.as_ref());
                 if connection.is_some_and(|connection| connection.has_news()) {

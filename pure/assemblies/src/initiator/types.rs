@@ -1,14 +1,13 @@
 //! What passes between an initiator and its world.
 
-use core::net::SocketAddr;
+use alloc::boxed::Box;
 
 use engine::Buffer;
 use nvme_fabrics::host::multipath::{self, Completed, PathIndex};
 use nvme_fabrics::host::{Failure, Loss};
 use nvme_fabrics::wire::QueueId;
-use roce::SharedDevice;
 
-use crate::fabric::host;
+use crate::fabric::{Pair, host};
 
 /// The settings of an initiator, apart from its associations.
 #[derive(Clone, Debug)]
@@ -36,15 +35,13 @@ pub struct ConnectionId {
 pub enum Input {
     /// The connection that [`Output::Dial`] asked for is open.
     Connected(ConnectionId),
-    /// The controller of the connection that [`Output::Dial`] asked for is reached by a device, on
-    /// which a queue pair is to be connected.
+    /// A queue pair asks the controller for the connection that [`Output::Dial`] asked for, with
+    /// [`super::Initiator::private_data`].
     Reached {
         /// The connection to make.
         connection: ConnectionId,
-        /// The device.
-        device: SharedDevice,
-        /// Address of the controller, with the port that its service has.
-        peer: SocketAddr,
+        /// Its queue pair.
+        pair: Box<dyn Pair>,
     },
     /// There may be news of a queue pair that has no byte stream.
     Stirred(ConnectionId),

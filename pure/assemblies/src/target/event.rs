@@ -1,5 +1,6 @@
 //! What passes between a target and its world.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,10 +13,9 @@ use nvme_fabrics::authentication::{Authenticated, Failure};
 use nvme_fabrics::target::{SubsystemKey, Why};
 use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId, QueueId};
-use roce::RoceEndpoint;
 
-use crate::fabric::Fabric;
 use crate::fabric::controller::{Closed, Parameters};
+use crate::fabric::{Fabric, Pair};
 
 /// Names a connection while it exists: a small index, chosen by the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +72,7 @@ pub struct Accepted {
     pub resume: Option<Handover>,
     /// The queue pair that the host has asked for, of a fabric without byte streams. No other
     /// reactor can take such a connection.
-    pub pair: Option<RoceEndpoint>,
+    pub pair: Option<Box<dyn Pair>>,
 }
 
 /// A connection on its way to another reactor: what its host said, and how much of the answer the

@@ -35,16 +35,22 @@ fn connections(rng: &mut Rng, fabric: Fabric) -> end::Config {
             })
         }
         Fabric::Iwarp => {
-            let rdma = nvme_rdma::host::Config {
-                remote_invalidate: rng.one_in(2),
-                initialise_timeout: HOLD,
-                ..nvme_rdma::host::Config::new()
-            };
+            let rdma = rdma_of_host(rng);
             let keys = rng.fork("keys").into();
             let pairs = QueuePairs::new(nvme_rdma::SharedPool::default(), crc32c, keys);
             end::Config::Iwarp(end::Iwarp { rdma, pairs })
         }
-        Fabric::Roce => panic!("the wires of this campaign carry streams"),
+        Fabric::Roce => end::Config::Pair(rdma_of_host(rng)),
+        Fabric::Verbs => panic!("no campaign has devices of a system"),
+    }
+}
+
+/// Random settings of a host's connections of NVMe/RDMA.
+fn rdma_of_host(rng: &mut Rng) -> nvme_rdma::host::Config {
+    nvme_rdma::host::Config {
+        remote_invalidate: rng.one_in(2),
+        initialise_timeout: HOLD,
+        ..nvme_rdma::host::Config::new()
     }
 }
 
@@ -85,7 +91,9 @@ pub(super) fn of_target(rng: &mut Rng, fabric: Fabric) -> controller::Config {
     let usual = controller::Config::from(tcp);
     match fabric {
         Fabric::Tcp => usual,
-        Fabric::Iwarp | Fabric::Roce => controller::Config { rdma: rdma(rng, usual.rdma), ..usual },
+        Fabric::Iwarp | Fabric::Roce | Fabric::Verbs => {
+            controller::Config { rdma: rdma(rng, usual.rdma), ..usual }
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! The operating system's own things, each behind a safe interface.
 //!
 //! [`descriptors`] decides who goes without when descriptors run out, and [`memory`] how much
-//! memory to use for others. [`huge_pages`] prepares memory for transfers.
-//! [`machine`] tells what the machine allows. [`entropy`] makes names and
-//! secrets that nobody can guess. [`telling`] tells people what happens without waiting for a
-//! reader. [`secrets`] keeps keys out of core dumps. [`sandbox`] gives up what a process does not
-//! need. [`service`] talks to the service manager. [`shared`] is memory that another process shares
-//! with this one, and [`doorbells`] a page of registers that two processes share. [`vfio`] hands a
-//! PCI function of this machine to this process. [`ublk`] makes block devices of this machine whose
+//! memory to use for others. [`huge_pages`] prepares memory for transfers. [`machine`] tells what
+//! the machine allows. [`entropy`] makes names and secrets that nobody can guess. [`telling`] tells
+//! people what happens without waiting for a reader. [`secrets`] keeps keys out of core dumps.
+//! [`sandbox`] gives up what a process does not need. [`service`] talks to the service manager.
+//! [`shared`] is memory that another process shares with this one, and [`doorbells`] a page of
+//! registers that two processes share. [`vfio`] hands a PCI function of this machine to this
+//! process, and [`verbs`] has its RDMA devices. [`ublk`] makes block devices of this machine whose
 //! requests this process answers, and [`block_use`] tells who uses a block device. [`precedence`]
 //! says how much sooner than others a socket's packets are carried.
 
@@ -40,5 +40,6 @@ pub mod telling;
 pub mod ublk;
 pub mod unix;
 pub mod usage;
+pub mod verbs;
 pub mod vfio;
 mod volatile;

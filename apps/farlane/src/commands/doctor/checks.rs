@@ -423,7 +423,10 @@ fn is_built(machine: &Machine, module: &str) -> bool {
 fn rdma(machine: &Machine) -> Finding {
     let cards = machine.names("/sys/class/infiniband");
     match cards.is_empty() {
-        false => Finding::ok("RDMA devices", cards.join(", ")),
+        false => match live::sys::verbs::present() {
+            Ok(()) => Finding::ok("RDMA devices", cards.join(", ")),
+            Err(why) => Finding::weak("RDMA devices", cards.join(", "), why.to_string()),
+        },
         true => Finding::ok("RDMA devices", "none; iWARP and RoCEv2 of Farlane need none"),
     }
 }

@@ -13,8 +13,9 @@ mod status;
 pub(crate) use config::{Listed, listed_in};
 pub(crate) use status::text as status_text;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use assemblies::fabric::Fabric;
 use engine::Nanos;
 use live::carrier::tcp;
 use live::drivers::controller::AttachError;
@@ -112,6 +113,9 @@ fn needs(args: &OfferArgs, offer: &Offer) -> Needs {
         }
     }
     args.precedence.need(&mut needs);
+    if offer.ports.iter().any(|port| port.fabric == Fabric::Verbs) {
+        needs.folders.push(PathBuf::from("/dev/infiniband"));
+    }
     // What is added while the target runs may be at the far end of a network.
     needs.dials = true;
     needs

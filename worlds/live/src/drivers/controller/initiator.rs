@@ -19,7 +19,7 @@ use super::options::Options;
 use super::subsystem::{Fabric, Provider};
 use crate::drivers::attached::{Application, Attached};
 use crate::drivers::fabrics::crc32c;
-use crate::drivers::fabrics::initiator::{InitiatorDriver, Reach};
+use crate::drivers::fabrics::initiator::{Carrier, InitiatorDriver, Reach};
 use crate::reactor::Reactor;
 use crate::sys;
 use crate::sys::clock::Clock;
@@ -53,7 +53,7 @@ pub(super) fn connect(
                 rdma: rdma::Config::new(),
                 pairs: QueuePairs::new(Rc::clone(&pool), crc32c, sys::entropy::system()),
             }),
-            Provider::Roce => end::Config::Roce(rdma::Config::new()),
+            Provider::Roce | Provider::Verbs => end::Config::Pair(rdma::Config::new()),
         },
     };
     let config = initiator::Config { multipath: paths(subsystem, options), connection };
@@ -65,10 +65,15 @@ pub(super) fn connect(
     let mut driver = InitiatorDriver::new(initiator, subsystem.paths.clone(), pool, psks);
     let precedence = settings.precedence.or(options.transport.tcp.precedence);
     driver.set_precedence(precedence);
-    if subsystem.url.fabric == Fabric::NvmeRdma && settings.provider == Provider::Roce {
+    let carrier = match settings.provider {
+        Provider::Roce => Some(Carrier::Roce),
+        Provider::Verbs => Some(Carrier::Verbs),
+        Provider::Iwarp => None,
+    };
+    if let Some(carrier) = carrier.filter(|_| subsystem.url.fabric == Fabric::NvmeRdma) {
         // As many again as the queue has commands, so that few commands need a completion.
         let depth = 2 * QUEUE_SIZE_MAX;
-        driver.reach_by(Reach { local: settings.local, depth, precedence });
+        driver.reach_by(Reach { carrier, local: settings.local, depth, precedence });
     }
     Ok(Fabrics::new(Attached::new(reactor, driver), options))
 }

@@ -70,7 +70,8 @@ pub struct Settings {
     pub queue_size: Option<u16>,
     /// What carries NVMe/RDMA.
     pub provider: Provider,
-    /// The address of this machine that RoCE uses, instead of that which leads to the peer.
+    /// The address of this machine that RoCE and devices use, instead of that which leads to the
+    /// peer.
     pub local: Option<IpAddr>,
     /// How header digests of NVMe/TCP are used.
     pub header_digest: DigestUse,
@@ -102,6 +103,8 @@ pub enum Provider {
     Iwarp,
     /// RoCEv2 over UDP datagrams.
     Roce,
+    /// RDMA devices of this machine, by libibverbs.
+    Verbs,
 }
 
 impl Provider {
@@ -110,6 +113,7 @@ impl Provider {
         match self {
             Self::Iwarp => fabric::Fabric::Iwarp,
             Self::Roce => fabric::Fabric::Roce,
+            Self::Verbs => fabric::Fabric::Verbs,
         }
     }
 }
@@ -121,7 +125,8 @@ impl FromStr for Provider {
         match text {
             "iwarp" => Ok(Self::Iwarp),
             "roce" => Ok(Self::Roce),
-            _ => Err(format!("'{text}' is no provider of RDMA; expected iwarp or roce")),
+            "verbs" => Ok(Self::Verbs),
+            _ => Err(format!("'{text}' is no provider of RDMA; expected iwarp, roce or verbs")),
         }
     }
 }
@@ -129,7 +134,7 @@ impl FromStr for Provider {
 /// Names of the settings that a query may hold.
 const KEYS: &str = "queues, queue-size, hostnqn, hostid, dhchap-secret-file, \
     dhchap-controller-secret-file, keep-alive-tmo, ctrl-loss-tmo, fast-io-fail-tmo, policy, priority, dscp; with \
-    nvme-tcp:// hdgst, ddgst, tls-key-file; with nvme-rdma:// provider, and host-traddr for roce";
+    nvme-tcp:// hdgst, ddgst, tls-key-file; with nvme-rdma:// provider, and host-traddr for roce and verbs";
 /// Settings that one fabric has, and no other.
 const KEYS_OF_TCP: [&str; 3] = ["hdgst", "ddgst", "tls-key-file"];
 const KEYS_OF_RDMA: [&str; 2] = ["provider", "host-traddr"];
@@ -161,8 +166,8 @@ impl FromStr for SubsystemUrl {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             settings.set(fabric, pair)?;
         }
-        if settings.local.is_some() && settings.provider != Provider::Roce {
-            return Err("host-traddr can be set with provider=roce only; expected both".to_owned());
+        if settings.local.is_some() && settings.provider == Provider::Iwarp {
+            return Err("host-traddr can be set with provider=roce or verbs only; expected both".to_owned());
         }
         Ok(Self { text: text.to_owned(), fabric, paths, subsystem, settings })
     }
@@ -304,6 +309,9 @@ mod tests {
         let roce = "nvme-rdma://a/nqn.2014-08.org.example:x?provider=roce&host-traddr=127.0.0.2";
         let settings = roce.parse::<SubsystemUrl>().unwrap().settings;
         assert_eq!((settings.provider, settings.local), (Provider::Roce, "127.0.0.2".parse().ok()));
+        let card = "nvme-rdma://a/nqn.2014-08.org.example:x?provider=verbs&host-traddr=127.0.0.2";
+        let settings = card.parse::<SubsystemUrl>().unwrap().settings;
+        assert_eq!((settings.provider, settings.local), (Provider::Verbs, "127.0.0.2".parse().ok()));
         for wrong in [
             "nvme-tcp://",
             "nvme-rdma://a/nqn.2014-08.org.example:x?host-traddr=127.0.0.2",

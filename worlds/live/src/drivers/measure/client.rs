@@ -15,6 +15,7 @@ use super::{Memory, Provider};
 use crate::drivers::attached::{Application, Attached};
 use crate::drivers::fabrics::Socket;
 use crate::drivers::roce::{Change, Roce, RoceEndpoint, Route};
+use crate::drivers::verbs::{self, Verbs, VerbsEndpoint};
 use crate::reactor::{Attention, Context, Driver, Reactor, Turn};
 use crate::sys::clock::Clock;
 
@@ -22,6 +23,7 @@ use crate::sys::clock::Clock;
 enum Carried {
     Iwarp(Stream, Box<Client<iwarp::Connection>>),
     Roce(Box<Roce>, Box<Client<RoceEndpoint>>),
+    Verbs(Box<Verbs>, Box<Client<VerbsEndpoint>>),
 }
 
 /// A measurement of a connection to a server.
@@ -35,7 +37,8 @@ pub struct Measurement {
 
 impl Measurement {
     /// Connects to `server` and asks for `test`. The loop polls for `spin` before it sleeps. RoCE
-    /// uses the address `local` of this machine [the one from which packets to the server go].
+    /// and devices use the address `local` of this machine [the one from which packets to the
+    /// server go].
     ///
     /// # Errors
     /// When the server cannot be reached within `timeout`, or the system refuses a socket.
@@ -65,6 +68,12 @@ impl Measurement {
                 let end = RoceEndpoint::connect(world.device(), server.ip(), server.port(), &test.emit());
                 let end = end.map_err(io::Error::other)?;
                 Carried::Roce(Box::new(world), Box::new(Client::new(end, test, &memory.pool)))
+            }
+            Provider::Verbs => {
+                let mut world = memory.verbs()?;
+                world.register(reactor.sources())?;
+                let end = world.connect(server, local, &test.emit())?;
+                Carried::Verbs(Box::new(world), Box::new(Client::new(end, test, &memory.pool)))
             }
         };
         let driver = Self { carried, pool: memory.pool, news: VecDeque::new(), is_stopping: false };
@@ -105,6 +114,20 @@ impl Driver for Measurement {
                     return Ok(Turn::Done);
                 }
             }
+            Carried::Verbs(world, client) => {
+                world.register(context.sources())?;
+                busy |= world.receive(now, context.news);
+                while let Some(output) = client.poll(context.clock.now()) {
+                    self.news.push_back(output);
+                }
+                busy |= world.flush(context.clock.now());
+                if let Some(verbs::Change::Failed(error)) = world.take_change() {
+                    return Err(error);
+                }
+                if self.is_stopping && !busy {
+                    return Ok(Turn::Done);
+                }
+            }
         }
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
@@ -113,6 +136,7 @@ impl Driver for Measurement {
         match &self.carried {
             Carried::Iwarp(_, client) => client.endpoint().poll_timeout(),
             Carried::Roce(world, _) => world.poll_timeout(),
+            Carried::Verbs(world, _) => world.poll_timeout(),
         }
     }
 
@@ -121,6 +145,7 @@ impl Driver for Measurement {
         match &mut self.carried {
             Carried::Iwarp(_, client) => rdma::Endpoint::disconnect(client.endpoint_mut()),
             Carried::Roce(_, client) => rdma::Endpoint::disconnect(client.endpoint_mut()),
+            Carried::Verbs(_, client) => rdma::Endpoint::disconnect(client.endpoint_mut()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Measurements of RDMA connections ([`rdma::measure`]), over iWARP and RoCE: who measures
-//! ([`Measurement`]) and who lets others measure ([`Measured`]).
+//! Measurements of RDMA connections ([`rdma::measure`]), over iWARP, RoCE and devices of this
+//! machine: who measures ([`Measurement`]) and who lets others measure ([`Measured`]).
 
 mod client;
 mod server;
@@ -41,6 +41,8 @@ pub enum Provider {
     Iwarp,
     /// RoCEv2, over UDP datagrams.
     Roce,
+    /// Devices of this machine, by libibverbs.
+    Verbs,
 }
 
 /// The memory of an end.
@@ -81,6 +83,13 @@ impl Memory {
             ..super::roce::Config::new(address)
         };
         super::roce::Roce::open(config, Precedence::default(), Rc::clone(&self.domain), Rc::clone(&self.pool))
+    }
+}
+
+impl Memory {
+    /// Devices of this machine.
+    fn verbs(&self) -> std::io::Result<super::verbs::Verbs> {
+        super::verbs::Verbs::open(REQUESTS, Rc::clone(&self.pool))
     }
 }
 

@@ -13,6 +13,7 @@ use super::{CONNECTIONS_MAX, Memory, Provider, limits};
 use crate::carrier::tcp::Listener;
 use crate::drivers::fabrics::Socket;
 use crate::drivers::roce::{Change, PathMtu, Roce, RoceEndpoint};
+use crate::drivers::verbs::{self, Verbs, VerbsEndpoint};
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
 
 /// How long the last words of a connection may take.
@@ -31,6 +32,7 @@ struct Connection {
 enum Carried {
     Iwarp(Listener, Vec<Connection>),
     Roce(Box<Roce>, Vec<Server<RoceEndpoint>>),
+    Verbs(Box<Verbs>, Vec<Server<VerbsEndpoint>>),
 }
 
 /// A server of measurements.
@@ -46,7 +48,7 @@ impl Measured {
     /// A server at `address`, whose news end the sleep of the loop with `sources`.
     ///
     /// # Errors
-    /// When the system refuses the address. RoCE needs UDP port 4791 there.
+    /// When the system refuses the address. RoCE needs UDP port 4791 there, and verbs a device.
     pub fn open(provider: Provider, address: SocketAddr, sources: &Sources) -> io::Result<Self> {
         let memory = Memory::new();
         let mut bound = address;
@@ -62,6 +64,12 @@ impl Measured {
                 world.device().borrow_mut().listen(address.port());
                 world.register(sources)?;
                 Carried::Roce(Box::new(world), Vec::new())
+            }
+            Provider::Verbs => {
+                let mut world = memory.verbs()?;
+                bound = world.listen(address)?;
+                world.register(sources)?;
+                Carried::Verbs(Box::new(world), Vec::new())
             }
         };
         Ok(Self { carried, memory, address: bound, is_over: false })
@@ -138,6 +146,19 @@ impl Driver for Measured {
                     return Err(error);
                 }
             }
+            Carried::Verbs(world, servers) => {
+                world.register(context.sources())?;
+                busy |= world.receive(now, context.news);
+                while let Some((end, _)) = world.next_requested() {
+                    let limits = limits(servers.len());
+                    servers.push(Server::new(now, end, limits, Rc::clone(&self.memory.pool)));
+                }
+                servers.retain_mut(|server| server.settle(now));
+                busy |= world.flush(now);
+                if let Some(verbs::Change::Failed(error)) = world.take_change() {
+                    return Err(error);
+                }
+            }
         }
         Ok(match (self.is_over, busy) {
             (true, _) => Turn::Done,
@@ -150,6 +171,9 @@ impl Driver for Measured {
         match &self.carried {
             Carried::Iwarp(_, connections) => connections.iter().map(Connection::wake).min(),
             Carried::Roce(world, servers) => {
+                servers.iter().map(Server::deadline).chain(world.poll_timeout()).min()
+            }
+            Carried::Verbs(world, servers) => {
                 servers.iter().map(Server::deadline).chain(world.poll_timeout()).min()
             }
         }

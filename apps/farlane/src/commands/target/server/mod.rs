@@ -50,6 +50,7 @@ fn url(fabric: Fabric, address: SocketAddr, name: &str) -> String {
         Fabric::Tcp => format!("nvme-tcp://{address}/{name}"),
         Fabric::Iwarp => format!("nvme-rdma://{address}/{name}?provider=iwarp"),
         Fabric::Roce => format!("nvme-rdma://{address}/{name}?provider=roce"),
+        Fabric::Verbs => format!("nvme-rdma://{address}/{name}?provider=verbs"),
     }
 }
 
@@ -176,6 +177,7 @@ impl Server {
                 let precedence = self.options.precedence;
                 driver.add_roce_port(id, spec.listen, precedence).map(|()| spec.listen)
             }
+            Fabric::Verbs => driver.add_verbs_port(id, spec.listen),
             Fabric::Tcp | Fabric::Iwarp => Listener::bind(spec.listen).map(|listener| {
                 let address = listener.address();
                 driver.add_port(id, spec.fabric, listener.with(self.options.clone()));
@@ -201,9 +203,9 @@ impl Server {
             ana_groups: spec.ana_groups,
             source,
         };
-        // The queue pairs of a port of RoCE stay with the first core.
-        let by_roce = self.ports.iter().any(|(_, port, _)| port.fabric == Fabric::Roce && spec.is_at(port));
-        if by_roce {
+        // The queue pairs of a port of RoCE or verbs stay with the first core.
+        let by_pairs = |port: &PortSpec| matches!(port.fabric, Fabric::Roce | Fabric::Verbs);
+        if self.ports.iter().any(|(_, port, _)| by_pairs(port) && spec.is_at(port)) {
             self.next_key = self.next_key.next_multiple_of(self.cores.count());
         }
         let key = SubsystemKey(self.next_key);

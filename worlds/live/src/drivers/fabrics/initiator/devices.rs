@@ -1,18 +1,20 @@
-//! The devices of RoCE by which an initiator reaches its paths: one for each address of this
-//! machine that a path is reached from, for all queue pairs there.
+//! The devices by which an initiator reaches its paths. Of RoCE there is one for each address of
+//! this machine that a path is reached from, for all queue pairs there. What libibverbs drives is
+//! one world for all.
 
 use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
+use assemblies::fabric::Pair;
 use assemblies::initiator::ConnectionId;
 use engine::Instant;
 use nvme_tcp::SharedPool;
 use rdma::ProtectionDomain;
-use roce::SharedDevice;
 
-use crate::drivers::roce::{Config, Roce, Route};
+use crate::drivers::roce::{Config, Roce, RoceEndpoint, Route};
+use crate::drivers::verbs::Verbs;
 use crate::reactor::Sources;
 use crate::sys::entropy::system;
 use crate::sys::precedence::Precedence;
@@ -20,9 +22,20 @@ use crate::sys::precedence::Precedence;
 /// How many addresses of loopback are tried until one is free.
 const LOOPBACK_TRIES: u32 = 64;
 
-/// How an initiator reaches its paths by RoCE.
+/// What carries an initiator's queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// RoCE, over sockets.
+    Roce,
+    /// Devices of this machine.
+    Verbs,
+}
+
+/// How an initiator reaches its paths by queue pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
+    /// What carries them.
+    pub carrier: Carrier,
     /// The address of this machine to use, instead of that which leads to the peer.
     pub local: Option<IpAddr>,
     /// Requests that a queue pair takes in either direction.
@@ -44,20 +57,43 @@ pub(super) struct Devices {
     reach: Reach,
     pool: SharedPool,
     devices: Vec<Device>,
+    /// What libibverbs drives, once it was wanted.
+    verbs: Option<Verbs>,
     pairs: Vec<ConnectionId>,
 }
 
 impl Devices {
     pub(super) const fn new(reach: Reach, pool: SharedPool) -> Self {
-        Self { reach, pool, devices: Vec::new(), pairs: Vec::new() }
+        Self { reach, pool, devices: Vec::new(), verbs: None, pairs: Vec::new() }
     }
 
-    /// The device that reaches `peer`, for the connection `id`.
+    /// Asks `peer` for a queue pair, for the connection `id`.
     ///
     /// # Errors
-    /// When there is no way to the peer, when another program has RoCE at the address that leads
-    /// there, or while the device's socket does not work.
-    pub(super) fn reach(&mut self, id: ConnectionId, peer: SocketAddr) -> io::Result<SharedDevice> {
+    /// When there is no way to the peer; by RoCE, when another program has it at the address that
+    /// leads there, or while the device's socket does not work; by verbs, when the machine lacks
+    /// the libraries.
+    pub(super) fn reach(
+        &mut self,
+        id: ConnectionId,
+        peer: SocketAddr,
+        private_data: &[u8],
+    ) -> io::Result<Box<dyn Pair>> {
+        let pair: Box<dyn Pair> = match self.reach.carrier {
+            Carrier::Roce => Box::new(self.reach_by_roce(peer, private_data)?),
+            Carrier::Verbs => {
+                let verbs = match &mut self.verbs {
+                    Some(verbs) => verbs,
+                    none => none.insert(Verbs::open(self.reach.depth, Rc::clone(&self.pool))?),
+                };
+                Box::new(verbs.connect(peer, self.reach.local, private_data)?)
+            }
+        };
+        self.pairs.push(id);
+        Ok(pair)
+    }
+
+    fn reach_by_roce(&mut self, peer: SocketAddr, private_data: &[u8]) -> io::Result<RoceEndpoint> {
         let route = Route::to(peer.ip(), self.reach.local)?;
         let index = match self.devices.iter().position(|one| one.usual == route.local) {
             Some(index) => index,
@@ -72,8 +108,8 @@ impl Devices {
             let why = format!("the socket of RoCE at {} has failed: {why}", roce.address());
             return Err(io::Error::new(io::ErrorKind::NotConnected, why));
         }
-        self.pairs.push(id);
-        Ok(Rc::clone(roce.device()))
+        let pair = RoceEndpoint::connect(roce.device(), peer.ip(), peer.port(), private_data);
+        pair.map_err(io::Error::other)
     }
 
     /// Opens a device. All of 127.0.0.0/8 is this machine: programs there that meet each other take
@@ -119,12 +155,18 @@ impl Devices {
         self.pairs.retain(|one| *one != id);
     }
 
-    /// Takes what has come. Returns whether there may be news of any connection.
+    /// Takes what has come; the kernel has `news`, or not. Returns whether there may be news of
+    /// any connection.
     ///
     /// # Errors
     /// When a socket cannot be waited for.
-    pub(super) fn receive(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
+    pub(super) fn receive(&mut self, now: Instant, sources: &Sources, news: bool) -> io::Result<bool> {
         let mut has_news = false;
+        if let Some(verbs) = &mut self.verbs {
+            verbs.register(sources)?;
+            verbs.receive(now, news);
+            has_news |= verbs.take_news();
+        }
         for device in &mut self.devices {
             device.roce.register(sources)?;
             device.roce.receive(now);
@@ -135,7 +177,7 @@ impl Devices {
 
     /// Fires what is due, and sends. Returns whether there was anything to do.
     pub(super) fn flush(&mut self, now: Instant) -> bool {
-        let mut busy = false;
+        let mut busy = self.verbs.as_mut().is_some_and(|verbs| verbs.flush(now));
         for device in &mut self.devices {
             busy |= device.roce.flush(now);
         }
@@ -144,6 +186,7 @@ impl Devices {
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         use crate::reactor::Driver;
-        self.devices.iter().filter_map(|device| device.roce.poll_timeout()).min()
+        let verbs = self.verbs.as_ref().and_then(Verbs::poll_timeout);
+        self.devices.iter().filter_map(|device| device.roce.poll_timeout()).chain(verbs).min()
     }
 }

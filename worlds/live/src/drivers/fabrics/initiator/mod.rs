@@ -3,7 +3,7 @@
 
 mod devices;
 
-pub use devices::Reach;
+pub use devices::{Carrier, Reach};
 
 use std::collections::VecDeque;
 use std::io;
@@ -109,7 +109,7 @@ pub(crate) struct World {
     failures: Vec<Option<io::Error>>,
     /// What the host may prove by TLS; it speaks without TLS where there is nothing.
     psks: Vec<Psk>,
-    /// The devices that reach the paths, where queue pairs of RoCE do.
+    /// The devices that reach the paths, where queue pairs do.
     devices: Option<Devices>,
     /// How much sooner than others the packets of TCP connections are carried.
     precedence: Precedence,
@@ -162,7 +162,7 @@ impl InitiatorDriver {
         self.world.precedence = precedence;
     }
 
-    /// Reaches the paths by RoCE rather than over TCP connections.
+    /// Reaches the paths by queue pairs rather than over TCP connections.
     pub fn reach_by(&mut self, reach: Reach) {
         self.world.devices = Some(Devices::new(reach, self.pool.clone()));
     }
@@ -264,12 +264,12 @@ impl InitiatorDriver {
         self.initiator.engine_mut().handle_input(now, Input::Connected(id));
     }
 
-    /// Takes the datagrams that have come, and lets the queue pairs hear of them; returns whether
-    /// there was anything.
+    /// Takes what has come for queue pairs, and lets them hear of it; returns whether there was
+    /// anything.
     fn receive_pairs(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let Some(devices) = &mut self.world.devices else { return Ok(false) };
         let now = context.clock.now();
-        if !devices.receive(now, context.sources())? {
+        if !devices.receive(now, context.sources(), context.news)? {
             return Ok(false);
         }
         self.now = now;
@@ -378,11 +378,12 @@ impl World {
         let addresses = &self.addresses[path];
         let address = addresses[self.attempts[path] % addresses.len()];
         if let Some(devices) = &mut self.devices {
-            match devices.reach(id, address) {
-                Ok(device) => {
+            let Some(private_data) = initiator.private_data(id) else { return };
+            match devices.reach(id, address, &private_data) {
+                Ok(pair) => {
                     // Another address is tried if this one does not answer.
                     self.attempts[path] += usize::from(id.queue.is_admin());
-                    initiator.handle_input(now, Input::Reached { connection: id, device, peer: address });
+                    initiator.handle_input(now, Input::Reached { connection: id, pair });
                 }
                 Err(error) => self.on_failed(now, id, error, initiator),
             }

@@ -63,10 +63,10 @@ pub enum Event {
     State(SubsystemKey, Notice),
     /// A connection could not be accepted. Reported once until a connection is accepted again.
     AcceptFailed(io::Error),
-    /// The socket of a port of RoCE has failed: the connections of the port are over. It is opened
-    /// again, until that succeeds.
+    /// The socket of a port of RoCE, or the device of one of verbs, has failed: its connections are
+    /// over. It is opened again, until that succeeds.
     PortFailed(SocketAddr, io::Error),
-    /// A port of RoCE whose socket had failed works again.
+    /// Such a port works again.
     PortRestored(SocketAddr),
 }
 
@@ -459,7 +459,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         // Nothing else comes soon from anywhere.
         let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
         for _ in 0..looks {
-            if self.receive_pairs(context.clock.now()) | self.receive(context) {
+            if self.receive_pairs(context.clock.now(), context.news) | self.receive(context) {
                 busy = true;
                 break;
             }

@@ -1,12 +1,13 @@
-//! Ports of RoCE, and the queue pairs that came there. A port is a device: one socket carries all
-//! of its queue pairs, so they stay with the reactor that has the socket.
+//! Ports of RoCE and of devices of this machine, and the queue pairs that came there. One socket,
+//! or one channel of the system, carries all queue pairs of a port, so they stay with the reactor
+//! that has it.
 
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use assemblies::fabric::Fabric;
+use assemblies::fabric::{Fabric, Pair};
 use assemblies::target::{Accepted, ConnectionId, Input};
 use engine::{Engine, Instant};
 use nvme_fabrics::wire::PortId;
@@ -17,20 +18,91 @@ use roce::RoceEndpoint;
 
 use super::link::Link;
 use super::{Event, TargetDriver};
-use crate::drivers::roce::{Change, Config, PathMtu, Roce};
+use crate::drivers::roce::{self as by_roce, Config, PathMtu, Roce};
+use crate::drivers::verbs::{self as by_verbs, Verbs};
 use crate::reactor::{Driver, Sources};
 use crate::sys::entropy::system;
 use crate::sys::precedence::Precedence;
 
-/// A port of RoCE.
+/// What carries the queue pairs of a port.
+#[derive(Debug)]
+enum Carrier {
+    Roce(Box<Roce>),
+    Verbs(Box<Verbs>),
+}
+
+/// Does the same with whichever carrier it is.
+macro_rules! each {
+    ($carrier:expr, $world:ident => $act:expr) => {
+        match $carrier {
+            Carrier::Roce($world) => $act,
+            Carrier::Verbs($world) => $act,
+        }
+    };
+}
+
+impl Carrier {
+    const fn fabric(&self) -> Fabric {
+        match self {
+            Self::Roce(_) => Fabric::Roce,
+            Self::Verbs(_) => Fabric::Verbs,
+        }
+    }
+
+    /// Takes what has come; the kernel has `news`, or not. Returns whether there may be news of any
+    /// queue pair.
+    fn receive(&mut self, now: Instant, news: bool) -> bool {
+        match self {
+            Self::Roce(roce) => {
+                roce.receive(now);
+                roce.take_news()
+            }
+            Self::Verbs(verbs) => {
+                verbs.receive(now, news);
+                verbs.take_news()
+            }
+        }
+    }
+
+    /// The next queue pair that a host has asked for, and where the host is.
+    fn next_requested(&mut self) -> Option<(Box<dyn Pair>, SocketAddr)> {
+        match self {
+            Self::Roce(roce) => {
+                let pair = RoceEndpoint::next_requested(roce.device())?;
+                let peer = SocketAddr::new(pair.peer()?, roce::PORT);
+                Some((Box::new(pair), peer))
+            }
+            Self::Verbs(verbs) => {
+                let (pair, peer) = verbs.next_requested()?;
+                Some((Box::new(pair), peer))
+            }
+        }
+    }
+
+    /// Why it has failed, or that it works again; told once.
+    fn take_change(&mut self) -> Option<Result<(), io::Error>> {
+        Some(match self {
+            Self::Roce(roce) => match roce.take_change()? {
+                by_roce::Change::Failed(error) => Err(error),
+                by_roce::Change::Restored => Ok(()),
+            },
+            Self::Verbs(verbs) => match verbs.take_change()? {
+                by_verbs::Change::Failed(error) => Err(error),
+                by_verbs::Change::Restored => Ok(()),
+            },
+        })
+    }
+}
+
+/// A port of queue pairs.
 #[derive(Debug)]
 struct Port {
     id: PortId,
     address: SocketAddr,
-    roce: Roce,
+    carrier: Carrier,
 }
 
-/// The ports of RoCE, and the connections that came there.
+/// The ports of queue pairs, and the connections that came there.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     ports: Vec<Port>,
@@ -40,20 +112,20 @@ pub(super) struct Pairs {
 impl Pairs {
     /// The address of each port.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (Fabric, SocketAddr)> {
-        self.ports.iter().map(|port| (Fabric::Roce, port.address))
+        self.ports.iter().map(|port| (port.carrier.fabric(), port.address))
     }
 
     pub(super) fn remove_port(&mut self, id: PortId) {
         self.ports.retain(|port| port.id != id);
     }
 
-    /// Lets the sockets end a sleep.
+    /// Lets what comes end a sleep.
     pub(super) fn register(&mut self, sources: &Sources) -> io::Result<()> {
-        self.ports.iter_mut().try_for_each(|port| port.roce.register(sources))
+        self.ports.iter_mut().try_for_each(|port| each!(&mut port.carrier, world => world.register(sources)))
     }
 
     pub(super) fn is_registered(&self) -> bool {
-        self.ports.iter().all(|port| port.roce.is_registered())
+        self.ports.iter().all(|port| each!(&port.carrier, world => world.is_registered()))
     }
 
     pub(super) fn forget(&mut self, id: ConnectionId) {
@@ -64,18 +136,18 @@ impl Pairs {
     pub(super) fn flush(&mut self, now: Instant) -> bool {
         let mut busy = false;
         for port in &mut self.ports {
-            busy |= port.roce.flush(now);
+            busy |= each!(&mut port.carrier, world => world.flush(now));
         }
         busy
     }
 
-    /// What has become of the socket of a port, told once.
-    fn take_change(&mut self) -> Option<(SocketAddr, Change)> {
-        self.ports.iter_mut().find_map(|port| Some((port.address, port.roce.take_change()?)))
+    /// What has become of a port, told once.
+    fn take_change(&mut self) -> Option<(SocketAddr, Result<(), io::Error>)> {
+        self.ports.iter_mut().find_map(|port| Some((port.address, port.carrier.take_change()?)))
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.ports.iter().filter_map(|port| port.roce.poll_timeout()).min()
+        self.ports.iter().filter_map(|port| each!(&port.carrier, world => world.poll_timeout())).min()
     }
 }
 
@@ -111,22 +183,33 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         precedence: Precedence,
     ) -> io::Result<()> {
         let roce = open(address, precedence, &self.pool)?;
-        self.pairs.ports.push(Port { id, address, roce });
+        self.pairs.ports.push(Port { id, address, carrier: Carrier::Roce(Box::new(roce)) });
         Ok(())
     }
 
-    /// Takes the datagrams that have come, lets the queue pairs hear of them, and answers. Returns
-    /// whether there was anything.
-    pub(super) fn receive_pairs(&mut self, now: Instant) -> bool {
+    /// Listens at `address` as port `id`, for queue pairs of devices of this machine. Returns the
+    /// address with its port.
+    ///
+    /// # Errors
+    /// When the machine lacks libibverbs or librdmacm, or no device is at the address.
+    pub fn add_verbs_port(&mut self, id: PortId, address: SocketAddr) -> io::Result<SocketAddr> {
+        let mut verbs = Verbs::open(2 * QUEUE_SIZE_MAX, Rc::clone(&self.pool))?;
+        let address = verbs.listen(address)?;
+        self.pairs.ports.push(Port { id, address, carrier: Carrier::Verbs(Box::new(verbs)) });
+        Ok(address)
+    }
+
+    /// Takes what has come for queue pairs, lets them hear of it, and answers; the kernel has
+    /// `news`, or not. Returns whether there was anything.
+    pub(super) fn receive_pairs(&mut self, now: Instant, news: bool) -> bool {
         let mut has_news = false;
         for port in &mut self.pairs.ports {
-            port.roce.receive(now);
-            has_news |= port.roce.take_news();
+            has_news |= port.carrier.receive(now, news);
         }
         while let Some((address, change)) = self.pairs.take_change() {
             (self.world.report)(match change {
-                Change::Failed(error) => Event::PortFailed(address, error),
-                Change::Restored => Event::PortRestored(address),
+                Err(error) => Event::PortFailed(address, error),
+                Ok(()) => Event::PortRestored(address),
             });
         }
         if !has_news {
@@ -134,10 +217,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
         self.now = now;
         for index in 0..self.pairs.ports.len() {
-            let port = &self.pairs.ports[index];
-            let (id, local, device) = (port.id, port.address, Rc::clone(port.roce.device()));
-            while let Some(pair) = RoceEndpoint::next_requested(&device) {
-                self.begin_pair(now, id, local, pair);
+            while let Some((pair, peer)) = self.pairs.ports[index].carrier.next_requested() {
+                self.begin_pair(now, index, pair, peer);
             }
         }
         for id in self.pairs.connections.clone() {
@@ -148,14 +229,14 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         true
     }
 
-    fn begin_pair(&mut self, now: Instant, port: PortId, local: SocketAddr, pair: RoceEndpoint) {
-        let Some(peer) = pair.peer() else { return };
+    fn begin_pair(&mut self, now: Instant, index: usize, pair: Box<dyn Pair>, peer: SocketAddr) {
+        let port = &self.pairs.ports[index];
+        let (port, local, fabric) = (port.id, port.address, port.carrier.fabric());
         // A queue pair that is dropped is refused.
         let Some(connection) = self.free_name().filter(|_| !self.stopping) else { return };
-        self.world.links[connection.0 as usize] = Some(Link::new(None, port, Fabric::Roce, now));
+        self.world.links[connection.0 as usize] = Some(Link::new(None, port, fabric, now));
         self.pairs.connections.push(connection);
-        let peer = SocketAddr::new(peer, roce::PORT);
-        let (fabric, proved, resume, pair) = (Fabric::Roce, None, None, Some(pair));
+        let (proved, resume, pair) = (None, None, Some(pair));
         let accepted = Accepted { connection, port, fabric, peer, local, proved, resume, pair };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
         self.target.exchange(now, &mut self.world);
