@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 MINUTES ?= 10
-FAULTS := --scenario disk,disk-ahead,disk-protected,sessions,sessions-paths,sessions-datagrams,fabrics,fabrics-shared,fabrics-proxy,fabrics-rdma,record,record-ring,record-striped,record-pretrigger,record-raw
+FAULTS := --scenario disk,disk-ahead,disk-protected,sessions,sessions-paths,sessions-datagrams,fabrics,fabrics-shared,fabrics-proxy,fabrics-rdma,fabrics-roce,record,record-ring,record-striped,record-pretrigger,record-raw
 AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on

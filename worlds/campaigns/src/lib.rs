@@ -21,4 +21,5 @@ pub mod script;
 mod session;
 pub mod sessions;
 pub mod stamp;
+mod weather;
 pub mod workload;

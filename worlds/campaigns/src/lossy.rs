@@ -4,30 +4,16 @@
 use std::collections::VecDeque;
 
 use datagrams::{Endpoint, Id};
-use engine::{Buffer, Entropy, Instant, Nanos, Rng};
+use engine::{Buffer, Entropy, Instant, Rng};
 use sim::Context;
 use sim::direct::PortId;
 use tunnel::session::Input;
 
+use crate::weather::Weather;
+
 /// The longest datagram that the network passes, and the longest that is tried.
 const MTU: usize = 1472;
 const TRIED: usize = 9000;
-/// How long the weather stays as it is, at most.
-const SPELL_MAX: Nanos = Nanos::from_millis(150);
-/// How late a datagram is that others overtake, at most.
-const LATE_MAX: Nanos = Nanos::from_millis(3);
-
-/// What happens to datagrams for a while: each is one in so many.
-#[derive(Clone, Copy, Debug)]
-struct Weather {
-    until: Instant,
-    is_out: bool,
-    lost: u64,
-    doubled: u64,
-    late: u64,
-    cut: u64,
-}
-
 /// One end of a session's connection over a lossy network.
 #[derive(Debug)]
 pub(crate) struct Lossy {
@@ -37,10 +23,7 @@ pub(crate) struct Lossy {
     endpoint: Endpoint<()>,
     id: Option<Id>,
     is_connected: bool,
-    rng: Rng,
     weather: Weather,
-    /// Whether faults may happen.
-    is_fair: bool,
     /// Inputs for the session.
     inputs: VecDeque<Input>,
     room: Vec<u8>,
@@ -48,16 +31,13 @@ pub(crate) struct Lossy {
 
 impl Lossy {
     pub(crate) fn new(port: PortId, is_dialling: bool, rng: Rng) -> Self {
-        let weather = Weather { until: Instant::ZERO, is_out: false, lost: 0, doubled: 0, late: 0, cut: 0 };
         Self {
             port,
             is_dialling,
             endpoint: Endpoint::new(Entropy::from(rng.fork("names")), TRIED, !is_dialling),
             id: None,
             is_connected: false,
-            rng,
-            weather,
-            is_fair: false,
+            weather: Weather::new(rng, false),
             inputs: VecDeque::new(),
             room: Vec::new(),
         }
@@ -70,8 +50,7 @@ impl Lossy {
 
     /// From now on little goes wrong.
     pub(crate) const fn clear_up(&mut self) {
-        self.is_fair = true;
-        self.weather.until = Instant::ZERO;
+        self.weather.clear_up();
     }
 
     pub(crate) fn poll_input(&mut self) -> Option<Input> {
@@ -161,31 +140,9 @@ impl Lossy {
 
     /// Does to a datagram what the weather does.
     fn pass(&mut self, context: &mut Context<'_, Vec<u8>>, bytes: &[u8]) {
-        let now = context.now();
-        if now >= self.weather.until {
-            self.weather = self.draw(now);
+        let (now, port) = (context.now(), self.port);
+        if bytes.len() <= MTU {
+            self.weather.pass(now, bytes, |delay, copy| context.send_packet_at(port, copy, now + delay));
         }
-        let Weather { is_out, lost, doubled, late, cut, .. } = self.weather;
-        if is_out || bytes.len() > MTU || self.rng.one_in(lost) {
-            return;
-        }
-        let is_cut = self.rng.one_in(cut);
-        let length = if is_cut { self.rng.below(bytes.len() as u64) } else { bytes.len() as u64 };
-        let bytes = &bytes[..usize::try_from(length).expect("less than a datagram")];
-        for _ in 0..=u64::from(self.rng.one_in(doubled)) {
-            let delay = if self.rng.one_in(late) { self.rng.below(LATE_MAX.get()) } else { 0 };
-            context.send_packet_at(self.port, bytes.to_vec(), now + Nanos::new(delay));
-        }
-    }
-
-    fn draw(&mut self, now: Instant) -> Weather {
-        let until = now + Nanos::new(1 + self.rng.below(SPELL_MAX.get()));
-        if self.is_fair {
-            return Weather { until, is_out: false, lost: 100, doubled: 100, late: 100, cut: 0 };
-        }
-        let is_out = self.rng.one_in(6);
-        let mut one_in = |most| if self.rng.one_in(2) { 0 } else { 3 + self.rng.below(most) };
-        let [lost, doubled, late, cut] = [one_in(60), one_in(60), one_in(30), one_in(200)];
-        Weather { until, is_out, lost, doubled, late, cut }
     }
 }

@@ -106,6 +106,13 @@ fn subsystems_over_rdma_keep_their_promises() {
 }
 
 #[test]
+fn subsystems_over_lossy_datagrams_keep_their_promises() {
+    let outcomes = hold_up("fabrics-roce", fabrics::run_roce, 60);
+    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
+    assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+}
+
+#[test]
 fn sessions_keep_their_promises() {
     let outcomes = hold_up("sessions", sessions::run, 50);
     assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "no link ever went down");

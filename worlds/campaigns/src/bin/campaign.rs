@@ -56,7 +56,7 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 18] = [
+const SCENARIOS: [Scenario; 19] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
@@ -70,6 +70,7 @@ const SCENARIOS: [Scenario; 18] = [
     ("fabrics-shared", fabrics::run_shared),
     ("fabrics-proxy", fabrics::run_proxy),
     ("fabrics-rdma", fabrics::run_rdma),
+    ("fabrics-roce", fabrics::run_roce),
     ("record", recording::run),
     ("record-ring", recording::run_ring),
     ("record-striped", recording::run_striped),

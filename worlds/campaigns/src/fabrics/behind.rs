@@ -11,6 +11,7 @@ use nvme_fabrics::host::multipath::{self, Completed, SubmitError};
 use sim::Context;
 use sim::stream::{self, StreamEvent};
 
+use super::air::Parcel;
 use super::wires::Wires;
 
 /// The other target's namespace, and the requests to it.
@@ -43,18 +44,18 @@ impl Behind {
     }
 
     /// Goes on with all requests, and gives completions to `answer`.
-    pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>, mut answer: impl FnMut(Completion)) {
+    pub(super) fn settle(&mut self, context: &mut Context<'_, Parcel>, mut answer: impl FnMut(Completion)) {
         let now = context.now();
         self.wires.wake(now);
         loop {
             self.issue(now, &mut answer);
             match self.wires.poll(context) {
+                None if self.wires.flush(context) => {}
                 None => break,
                 Some(Output::Completed(completed)) => self.on_completed(completed, &mut answer),
                 Some(event) => self.wires.note(now, &event),
             }
         }
-        self.wires.flush(context);
     }
 
     fn issue(&mut self, now: Instant, answer: &mut impl FnMut(Completion)) {

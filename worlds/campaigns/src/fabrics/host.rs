@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use assemblies::initiator::Output;
-use engine::{Buffer, Engine, Instant};
+use engine::{Buffer, Instant};
 use nvme::host::{self, Data, Origin};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
 use nvme_fabrics::host::multipath::{Completed, Request, SubmitError};
 use sim::Context;
 use sim::stream::{self, StreamEvent};
 
+use super::air::Parcel;
 use super::wires::Wires;
 use crate::campaign::Outcome;
 use crate::checker::{End, Kind, OperationId};
@@ -34,20 +35,25 @@ impl HostNode {
         self.wires.handle(now, connection, event);
     }
 
-    pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
+    /// The wires, which lead to the subsystem.
+    pub(super) const fn wires_mut(&mut self) -> &mut Wires {
+        &mut self.wires
+    }
+
+    pub(super) fn settle(&mut self, context: &mut Context<'_, Parcel>) -> Option<Instant> {
         let now = context.now();
         self.wires.wake(now);
         loop {
             self.submit(now);
             match self.wires.poll(context) {
+                None if self.wires.flush(context) => {}
                 None => break,
                 Some(Output::Completed(completed)) => self.on_completed(&completed),
                 Some(Output::AdminCompleted(_)) => unreachable!("no admin command was submitted"),
                 Some(event) => self.wires.note(now, &event),
             }
         }
-        self.wires.flush(context);
-        self.wires.initiator.poll_timeout().into_iter().chain(self.workload.poll_timeout(now)).min()
+        self.wires.poll_timeout(now).into_iter().chain(self.workload.poll_timeout(now)).min()
     }
 
     fn submit(&mut self, now: Instant) {

@@ -1,6 +1,7 @@
 //! NVMe over Fabrics on a bad day: hosts, a subsystem, perhaps a proxy, one or two paths between
 //! each pair of nodes, and everything that goes wrong there.
 
+mod air;
 mod behind;
 mod host;
 mod settings;
@@ -11,14 +12,16 @@ use assemblies::fabric::Fabric;
 use engine::{Instant, Nanos, Rng};
 use nvme::media::MediumId;
 use nvme::subsystem::BlockSize;
-use sim::faults::Plan;
+use sim::faults::{Fault, Plan};
 use sim::media::MediaProfile;
 use sim::stream::{Lane, LinkProfile};
 use sim::{Context, Event, Node, NodeId, World};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig};
+use crate::digest::crc32c;
 use crate::workload::{Phase, Workload, WorkloadConfig};
+use air::Air;
 use behind::Behind;
 use host::HostNode;
 use target::{Ports, TargetNode};
@@ -42,21 +45,25 @@ enum Member {
 }
 
 impl Node for Member {
-    type Packet = ();
+    type Packet = air::Parcel;
 
-    fn handle(&mut self, context: &mut Context<'_, ()>, event: Event<()>) {
+    fn handle(&mut self, context: &mut Context<'_, air::Parcel>, event: Event<air::Parcel>) {
         let now = context.now();
         match (self, event) {
             (Self::Host(host), Event::Stream { connection, event }) => host.handle(now, connection, event),
             (Self::Target(target), Event::Stream { connection, event }) => {
                 target.handle(now, connection, event);
             }
+            (Self::Host(host), Event::Packet { packet, .. }) => {
+                host.wires_mut().handle_parcel(now, &packet);
+            }
+            (Self::Target(target), Event::Packet { packet, .. }) => target.handle_parcel(now, &packet),
             (Self::Target(target), Event::Media(completion)) => target.media(now, completion),
             (member, event) => unreachable!("{member:?} has no use for {event:?}"),
         }
     }
 
-    fn settle(&mut self, context: &mut Context<'_, ()>) -> Option<Instant> {
+    fn settle(&mut self, context: &mut Context<'_, air::Parcel>) -> Option<Instant> {
         match self {
             Self::Host(host) => host.settle(context),
             Self::Target(target) => target.settle(context),
@@ -70,13 +77,16 @@ impl Node for Member {
         }
     }
 
-    fn fingerprint((): &()) -> u64 {
-        0
+    fn fingerprint(parcel: &air::Parcel) -> u64 {
+        u64::from(crc32c(0, parcel.bytes()))
     }
 }
 
 impl Subject for Member {
     fn enter(&mut self, _now: Instant, phase: Phase) {
+        if phase != Phase::Chaos {
+            self.airs_mut().for_each(Air::clear_up);
+        }
         if let Self::Host(host) = self {
             host.enter(phase);
         }
@@ -103,6 +113,16 @@ impl Subject for Member {
     }
 }
 
+impl Member {
+    /// The devices of RoCE of this node.
+    fn airs_mut(&mut self) -> Box<dyn Iterator<Item = &mut Air> + '_> {
+        match self {
+            Self::Host(host) => Box::new(host.wires_mut().air_mut().into_iter()),
+            Self::Target(target) => Box::new(target.airs_mut()),
+        }
+    }
+}
+
 /// The nodes of the scenario besides the subsystem's.
 #[derive(Clone, Copy, Debug)]
 struct Cast {
@@ -118,6 +138,12 @@ struct Cast {
 /// Two nodes with links between them: the near one and the far one.
 type Pair = (NodeId, NodeId);
 
+/// The stations of a network of RoCE. Hosts have the numbers from [`HOSTS`] on.
+const FAR: u8 = 1;
+const PROXY: u8 = 2;
+const BEHIND_PROXY: u8 = 3;
+const HOSTS: u8 = 10;
+
 /// Builds a subsystem with its node, and the hosts that use its namespace.
 fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaProfile) -> Vec<Pair> {
     let mut rng = world.rng("settings");
@@ -128,27 +154,42 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     core.namespaces[0].block = block;
     let settings = settings::of_target(&mut rng, cast.fabric);
     let ports = Ports { count: cast.paths, fabric: cast.fabric };
-    let node = TargetNode::new(ports, settings, core.clone(), rng.one_in(2), world.rng("target"), None);
+    let air = |world: &World<Member>, station: u8| {
+        let is_wanted = cast.fabric == Fabric::Roce;
+        is_wanted.then(|| {
+            Air::new(station, cast.paths, world.rng("network"), world.rng(&format!("air of {station}")))
+        })
+    };
+    let lands = rng.one_in(2);
+    let own = air(world, FAR);
+    let node = TargetNode::new(ports, settings, core.clone(), lands, world.rng("target"), None, own);
     let far = world.add(Member::Target(Box::new(node)));
     world.medium(far, bytes, MediaProfile { atomic_unit: block.bytes(), ..media });
     let mut pairs = Vec::new();
-    let mut join = |world: &mut World<Member>, near, far| {
-        (0..cast.paths).for_each(|lane| world.link_lane(near, far, Lane(lane), link));
-        pairs.push((near, far));
+    let mut join = |world: &mut World<Member>, near: (NodeId, u8), far: (NodeId, u8)| {
+        for lane in 0..cast.paths {
+            match cast.fabric {
+                Fabric::Roce => join_by_air(world, near, far, lane, link.latency),
+                _ => world.link_lane(near.0, far.0, Lane(lane), link),
+            }
+        }
+        pairs.push((near.0, far.0));
     };
-    let wires = |rng: &mut Rng, number: u8, target: NodeId| {
+    let wires = |world: &World<Member>, rng: &mut Rng, [number, own]: [u8; 2], target: (NodeId, u8)| {
         let (config, association) = settings::of_host(rng, number, cast.fabric);
         let associations = vec![association; usize::from(cast.paths)];
-        Wires::new(target, config, associations, rng.one_in(2))
+        let air = air(world, own).map(|air| (air, target.1));
+        Wires::new(target.0, config, associations, rng.one_in(2), air)
     };
+    let far = (far, FAR);
     let target = if cast.proxy {
-        let behind = Behind::new(wires(&mut rng, 100, far), block.bytes().into());
+        let behind = Behind::new(wires(world, &mut rng, [100, BEHIND_PROXY], far), block.bytes().into());
         let settings = settings::of_target(&mut rng, cast.fabric);
-        let lands = rng.one_in(2);
-        let node = TargetNode::new(ports, settings, core, lands, world.rng("proxy"), Some(behind));
+        let (lands, own) = (rng.one_in(2), air(world, PROXY));
+        let node = TargetNode::new(ports, settings, core, lands, world.rng("proxy"), Some(behind), own);
         let proxy = world.add(Member::Target(Box::new(node)));
-        join(world, proxy, far);
-        proxy
+        join(world, (proxy, BEHIND_PROXY), far);
+        (proxy, PROXY)
     } else {
         far
     };
@@ -164,11 +205,23 @@ fn build(world: &mut World<Member>, cast: Cast, link: LinkProfile, media: MediaP
     let others: Vec<_> =
         (1..cast.hosts).map(|host| first.sharing(world.rng(&format!("workload {host}")))).collect();
     for (number, workload) in (1..).zip([first].into_iter().chain(others)) {
-        let host = HostNode::new(wires(&mut rng, number, target), workload);
+        let station = HOSTS + number;
+        let host = HostNode::new(wires(world, &mut rng, [number, station], target), workload);
         let host = world.add(Member::Host(Box::new(host)));
-        join(world, host, target);
+        join(world, (host, station), target);
     }
     pairs
+}
+
+/// Joins two stations by a network of datagrams.
+fn join_by_air(world: &mut World<Member>, near: (NodeId, u8), far: (NodeId, u8), lane: u8, latency: Nanos) {
+    let (one, other) = world.join(near.0, far.0, latency);
+    for ((node, station), port, (_, peer)) in [(near, one, far), (far, other, near)] {
+        let rng = world.rng(&format!("weather from {station} to {peer} at {lane}"));
+        let mut airs = world.node_mut(node).airs_mut();
+        let air = airs.find(|air| air.station() == station).expect("the station has devices");
+        air.lead(air::address(peer, lane), port, rng);
+    }
 }
 
 /// Runs the scenario for `seed` with one host.
@@ -194,6 +247,14 @@ pub fn run_rdma(seed: u64) -> Outcome {
     play(seed, hosts, rng.one_in(4), Fabric::Iwarp)
 }
 
+/// Runs the scenario for `seed` over NVMe/RDMA by RoCE, whose datagrams get lost, doubled, late,
+/// cut short and changed: with one host or two, perhaps by way of a proxy.
+pub fn run_roce(seed: u64) -> Outcome {
+    let mut rng = Rng::from_seed(seed).fork("cast");
+    let hosts = if rng.one_in(3) { 2 } else { 1 };
+    play(seed, hosts, rng.one_in(4), Fabric::Roce)
+}
+
 fn play(seed: u64, hosts: u8, proxy: bool, fabric: Fabric) -> Outcome {
     let mut world = World::new(seed);
     let mut rng = world.rng("scene");
@@ -212,7 +273,14 @@ fn play(seed: u64, hosts: u8, proxy: bool, fabric: Fabric) -> Outcome {
         let far = vec![far];
         let chaos = ChaosConfig { near, far, lanes, duration, faults_max: 8, hold_time: HOLD, link, media };
         let (its, of_it) = chaos::plan(&chaos, &mut chances);
-        its.iter().for_each(|(at, fault)| plan.at(at, fault));
+        for (at, fault) in its.iter() {
+            // A network of datagrams has weather of its own, and no streams that could be cut.
+            let is_of_streams =
+                matches!(fault, Fault::Cut(..) | Fault::Hold(..) | Fault::Link(..) | Fault::Lane(..));
+            if fabric != Fabric::Roce || !is_of_streams {
+                plan.at(at, fault);
+            }
+        }
         troubles.extend(of_it);
     }
     troubles.sort();

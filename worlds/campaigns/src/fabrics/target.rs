@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use assemblies::fabric::{Fabric, controller};
+use assemblies::fabric::{Fabric, Pair, controller};
 use assemblies::target::{Accepted, Config, ConnectionId, Input, Output, Target};
 use engine::{Buffer, Engine, Instant, Rng};
 use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::PortId;
 use sim::Context;
-use sim::stream::{self, Lane, StreamEvent};
+use sim::stream::{self, StreamEvent};
 
+use super::air::{Air, Parcel};
 use super::behind::Behind;
 
 const KEY: SubsystemKey = SubsystemKey(0);
@@ -28,7 +29,8 @@ pub(super) struct Ports {
 /// An accepted connection.
 #[derive(Debug)]
 struct Connection {
-    connection: stream::ConnectionId,
+    /// The stream; none of a queue pair.
+    connection: Option<stream::ConnectionId>,
     /// Received bytes that the target does not want yet.
     received: VecDeque<Buffer>,
     /// The target has ended the connection, which is closed when everything is sent.
@@ -46,6 +48,8 @@ pub(super) struct TargetNode {
     target: Target,
     /// The other target that has the medium; `None` when the medium is the node's own.
     behind: Option<Behind>,
+    /// The devices of RoCE at which hosts come instead of by streams.
+    air: Option<Air>,
     /// The connections, by the target's numbers for them.
     connections: Vec<Option<Connection>>,
     events: Vec<String>,
@@ -59,22 +63,26 @@ impl TargetNode {
         lands: bool,
         rng: Rng,
         behind: Option<Behind>,
+        air: Option<Air>,
     ) -> Self {
+        air.iter().for_each(Air::listen);
         let config = Config { connection, directory: directory(ports), rng: rng.into() };
         let target = build(Instant::ZERO, &config, &core);
-        Self { ports, config, core, lands, target, behind, connections: Vec::new(), events: Vec::new() }
+        let (connections, events) = (Vec::new(), Vec::new());
+        Self { ports, config, core, lands, target, behind, air, connections, events }
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: stream::ConnectionId, event: StreamEvent) {
         if let StreamEvent::Accepted { lane, .. } = event {
-            return self.accept(now, connection, lane);
+            return self.accept(now, Some(connection), lane.0, None);
         }
         if let Some(behind) = &mut self.behind
             && behind.handle(now, connection, event.clone())
         {
             return;
         }
-        let is_it = |one: &Option<Connection>| one.as_ref().is_some_and(|one| one.connection == connection);
+        let is_it =
+            |one: &Option<Connection>| one.as_ref().is_some_and(|one| one.connection == Some(connection));
         let Some(index) = self.connections.iter().position(is_it) else { return };
         match event {
             StreamEvent::Data(bytes) => {
@@ -92,7 +100,41 @@ impl TargetNode {
         }
     }
 
-    fn accept(&mut self, now: Instant, connection: stream::ConnectionId, lane: Lane) {
+    /// The devices of RoCE, if hosts come there.
+    pub(super) fn airs_mut(&mut self) -> impl Iterator<Item = &mut Air> {
+        let behind = self.behind.as_mut().and_then(|behind| behind.wires.air_mut());
+        self.air.iter_mut().chain(behind)
+    }
+
+    /// Handles a datagram.
+    pub(super) fn handle_parcel(&mut self, now: Instant, parcel: &Parcel) {
+        let is_ours = self.air.as_ref().is_some_and(|air| air.handle(now, parcel));
+        if is_ours {
+            self.stir(now);
+        } else if let Some(behind) = &mut self.behind {
+            behind.wires.handle_parcel(now, parcel);
+        }
+    }
+
+    /// Takes new connections of devices, and lets all hear of what may have come.
+    fn stir(&mut self, now: Instant) {
+        while let Some((lane, pair)) = self.air.as_ref().and_then(Air::next_requested) {
+            self.accept(now, None, lane, Some(Box::new(pair)));
+        }
+        for index in 0..self.connections.len() {
+            if self.connections[index].as_ref().is_some_and(|one| one.connection.is_none()) {
+                self.target.handle_input(now, Input::Stirred(id_of(index)));
+            }
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        connection: Option<stream::ConnectionId>,
+        lane: u8,
+        pair: Option<Box<dyn Pair>>,
+    ) {
         let free = self.connections.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
             self.connections.push(None);
@@ -101,13 +143,13 @@ impl TargetNode {
         self.connections[index] = Some(Connection { connection, received: VecDeque::new(), ended: false });
         let accepted = Accepted {
             connection: id_of(index),
-            port: port(lane.0),
+            port: port(lane),
             fabric: self.ports.fabric,
             peer: SocketAddr::new(Ipv4Addr::new(198, 51, 100, 1).into(), 50_000),
-            local: address(lane.0),
+            local: address(lane),
             proved: None,
             resume: None,
-            pair: None,
+            pair,
         };
         self.target.handle_input(now, Input::Accepted(accepted));
     }
@@ -138,7 +180,7 @@ impl TargetNode {
         self.target.handle_input(now, Input::Media { subsystem: KEY, completion });
     }
 
-    pub(super) fn settle<P>(&mut self, context: &mut Context<'_, P>) -> Option<Instant> {
+    pub(super) fn settle(&mut self, context: &mut Context<'_, Parcel>) -> Option<Instant> {
         let now = context.now();
         if self.target.poll_timeout().is_some_and(|at| at <= now) {
             self.target.handle_timeout(now);
@@ -148,6 +190,10 @@ impl TargetNode {
                 self.on_output(context, output);
             }
             let mut moved = self.settle_behind(context);
+            if self.air.as_mut().is_some_and(|air| air.exchange(context)) {
+                self.stir(now);
+                moved = true;
+            }
             for index in 0..self.connections.len() {
                 moved |= self.flush(context, index);
                 self.feed(now, index);
@@ -159,12 +205,13 @@ impl TargetNode {
         while let Some(output) = self.target.poll_output() {
             self.on_output(context, output);
         }
-        let behind = self.behind.as_ref().and_then(|behind| behind.wires.initiator.poll_timeout());
-        self.target.poll_timeout().into_iter().chain(behind).min()
+        let behind = self.behind.as_ref().and_then(|behind| behind.wires.poll_timeout(now));
+        let air = self.air.as_ref().and_then(|air| air.poll_timeout(now));
+        self.target.poll_timeout().into_iter().chain(behind).chain(air).min()
     }
 
     /// Lets the other target's requests go on; returns whether any were completed.
-    fn settle_behind<P>(&mut self, context: &mut Context<'_, P>) -> bool {
+    fn settle_behind(&mut self, context: &mut Context<'_, Parcel>) -> bool {
         let Self { behind: Some(behind), target, .. } = self else { return false };
         let (now, mut answered) = (context.now(), false);
         behind.settle(context, |completion| {
@@ -179,7 +226,7 @@ impl TargetNode {
         self.behind.as_ref().is_none_or(|behind| behind.wires.is_whole())
     }
 
-    fn on_output<P>(&mut self, context: &mut Context<'_, P>, output: Output) {
+    fn on_output(&mut self, context: &mut Context<'_, Parcel>, output: Output) {
         match output {
             Output::Close(id) => {
                 if let Some(one) = self.connections[id.0 as usize].as_mut() {
@@ -190,7 +237,13 @@ impl TargetNode {
                 Some(behind) => behind.submit(request),
                 None => context.media(request),
             },
-            Output::Listen(_) => {}
+            Output::Listen(id) => {
+                let is_pair =
+                    self.connections[id.0 as usize].as_ref().is_some_and(|one| one.connection.is_none());
+                if is_pair {
+                    self.target.handle_input(context.now(), Input::Stirred(id));
+                }
+            }
             Output::HandOver { .. } => unreachable!("there is one reactor"),
             Output::Event(event) => {
                 if self.events.len() == EVENTS_MAX {
@@ -204,11 +257,18 @@ impl TargetNode {
 
     /// Sends as much as a connection takes. Returns whether anything was sent, or the connection
     /// was closed.
-    fn flush<P>(&mut self, context: &mut Context<'_, P>, index: usize) -> bool {
+    fn flush(&mut self, context: &mut Context<'_, Parcel>, index: usize) -> bool {
         let Some(&Connection { connection, ended, .. }) = self.connections[index].as_ref() else {
             return false;
         };
         let (id, now) = (id_of(index), context.now());
+        let Some(connection) = connection else {
+            if ended {
+                self.connections[index] = None;
+                self.target.handle_input(now, Input::Closed(id));
+            }
+            return ended;
+        };
         let mut sent = 0;
         let mut all = true;
         for slice in self.target.outbox(id).into_iter().flat_map(nvme_tcp::Outbox::slices) {
@@ -235,6 +295,10 @@ impl TargetNode {
         self.config.rng = rng.into();
         self.target = build(now, &self.config, &self.core);
         self.connections.clear();
+        if let Some(air) = &mut self.air {
+            air.restart();
+            air.listen();
+        }
         if let Some(behind) = &mut self.behind {
             behind.restart();
         }

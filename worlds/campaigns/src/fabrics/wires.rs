@@ -12,14 +12,20 @@ use nvme_tcp::host as tcp;
 use sim::stream::{self, Lane, StreamEvent};
 use sim::{Context, NodeId};
 
+use super::air::{Air, Parcel};
+
 /// Number of last events that are kept for the report of a failed run.
 const EVENTS_MAX: usize = 24;
 
+/// What a device says that has accepted a connection and got no acknowledgement.
+const WAITED: &str = "it has waited too long for an answer";
+
 /// Whether a connection may end for this reason between two ends that keep to the protocol: the
 /// network may lose what begins a connection, and a target may end one in order.
-const fn may_happen(why: Closed) -> bool {
+fn may_happen(why: Closed) -> bool {
     match why {
         Closed::Tcp(why) => matches!(why, tcp::Closed::InitialiseTimeout),
+        Closed::Rdma(rdma::Closed::Disconnected(Disconnected::Reported(why))) => why == WAITED,
         Closed::Rdma(why) => matches!(
             why,
             rdma::Closed::InitialiseTimeout
@@ -46,6 +52,11 @@ pub(super) struct Wires {
     pub(super) initiator: Initiator,
     is_started: bool,
     connections: BTreeMap<stream::ConnectionId, Connection>,
+    /// The devices of RoCE that the paths take instead of streams, and the station that they lead
+    /// to.
+    air: Option<(Air, u8)>,
+    /// Connections of these devices.
+    pairs: Vec<ConnectionId>,
     events: Vec<String>,
 }
 
@@ -55,9 +66,12 @@ impl Wires {
         config: initiator::Config,
         associations: Vec<association::Config>,
         lands: bool,
+        air: Option<(Air, u8)>,
     ) -> Self {
         Self {
             target,
+            air,
+            pairs: Vec::new(),
             initiator: Initiator::new(config.clone(), associations.clone()),
             config,
             associations,
@@ -92,6 +106,27 @@ impl Wires {
         true
     }
 
+    /// The devices of RoCE, if the paths take them.
+    pub(super) fn air_mut(&mut self) -> Option<&mut Air> {
+        self.air.as_mut().map(|(air, _)| air)
+    }
+
+    /// Handles a datagram; returns whether it is for a device here.
+    pub(super) fn handle_parcel(&mut self, now: Instant, parcel: &Parcel) -> bool {
+        let is_ours = self.air.as_ref().is_some_and(|(air, _)| air.handle(now, parcel));
+        if is_ours {
+            self.stir(now);
+        }
+        is_ours
+    }
+
+    /// Lets connections of devices hear of what may have come.
+    fn stir(&mut self, now: Instant) {
+        for id in self.pairs.clone() {
+            self.initiator.handle_input(now, Input::Stirred(id));
+        }
+    }
+
     fn receive(&mut self, now: Instant, id: ConnectionId, mut bytes: Buffer) {
         while self.lands
             && !bytes.is_empty()
@@ -118,9 +153,10 @@ impl Wires {
     }
 
     /// Handles outputs about connections, and returns the next other output.
-    pub(super) fn poll<P>(&mut self, context: &mut Context<'_, P>) -> Option<Output> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_, Parcel>) -> Option<Output> {
         while let Some(output) = self.initiator.poll_output() {
             match output {
+                Output::Dial(id) if self.air.is_some() => self.reach(context.now(), id),
                 Output::Dial(id) => {
                     let lane = Lane(u8::try_from(id.path.0).expect("few paths"));
                     let connection = context.dial_lane(self.target, lane);
@@ -134,7 +170,18 @@ impl Wires {
         None
     }
 
-    fn close<P>(&mut self, context: &mut Context<'_, P>, id: ConnectionId, last: &[u8]) {
+    /// Asks for a connection of a device.
+    fn reach(&mut self, now: Instant, id: ConnectionId) {
+        let Some((air, station)) = &self.air else { return };
+        let Some(private_data) = self.initiator.private_data(id) else { return };
+        let lane = u8::try_from(id.path.0).expect("few paths");
+        let pair = air.connect(lane, *station, &private_data).expect("few connections");
+        self.pairs.push(id);
+        self.initiator.handle_input(now, Input::Reached { connection: id, pair: Box::new(pair) });
+    }
+
+    fn close(&mut self, context: &mut Context<'_, Parcel>, id: ConnectionId, last: &[u8]) {
+        self.pairs.retain(|one| *one != id);
         let found = self.connections.iter().find(|(_, one)| one.id == id);
         let Some((&connection, &Connection { open, .. })) = found else { return };
         if open {
@@ -144,8 +191,12 @@ impl Wires {
         self.connections.remove(&connection);
     }
 
-    /// Sends as much as the connections take.
-    pub(super) fn flush<P>(&mut self, context: &mut Context<'_, P>) {
+    /// Sends as much as the connections take. Returns whether there may be more to do at once.
+    pub(super) fn flush(&mut self, context: &mut Context<'_, Parcel>) -> bool {
+        let has_news = self.air.as_mut().is_some_and(|(air, _)| air.exchange(context));
+        if has_news {
+            self.stir(context.now());
+        }
         for (connection, one) in self.connections.iter().filter(|(_, one)| one.open) {
             let Some(outbox) = self.initiator.outbox(one.id) else { continue };
             let mut sent = 0;
@@ -160,6 +211,13 @@ impl Wires {
                 self.initiator.sent(one.id, sent);
             }
         }
+        has_news
+    }
+
+    /// When there is something to do, even if nothing comes.
+    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let air = self.air.as_ref().and_then(|(air, _)| air.poll_timeout(now));
+        self.initiator.poll_timeout().into_iter().chain(air).min()
     }
 
     /// Replaces the initiator by a new one, after the node was killed and is back.
@@ -167,6 +225,10 @@ impl Wires {
         self.initiator = Initiator::new(self.config.clone(), self.associations.clone());
         self.is_started = false;
         self.connections.clear();
+        self.pairs.clear();
+        if let Some((air, _)) = &mut self.air {
+            air.restart();
+        }
     }
 
     /// Whether every path of the initiator is up.
