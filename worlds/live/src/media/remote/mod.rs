@@ -179,7 +179,7 @@ impl RemoteMedium {
             }
         }
         if self.link != Link::Here {
-            self.on_absence(out);
+            done += usize::from(self.on_absence(out));
         }
         done
     }
@@ -266,9 +266,11 @@ impl RemoteMedium {
         found.filter(|_| controller.serial_number.to_string() == self.serial)
     }
 
-    /// Tries another host where one has ended, and ends requests that have waited too long.
-    fn on_absence(&mut self, out: &mut impl FnMut(Completion)) {
+    /// Tries another host where one has ended, and ends requests that have waited too long. Returns
+    /// whether another host has begun: its first step is due.
+    fn on_absence(&mut self, out: &mut impl FnMut(Completion)) -> bool {
         let now = self.clock.now();
+        let mut has_begun = false;
         if let Link::Lost { again } = self.link {
             // What the host had does not come back: another host gets it.
             self.commands.take_back_all();
@@ -276,13 +278,14 @@ impl RemoteMedium {
                 self.link = Link::Lost { again: now + RETRY };
                 if let Ok(controller) = self.place.begin().and_then(|controller| self.watch(controller)) {
                     (self.controller, self.is_told, self.link) = (Some(controller), false, Link::Coming);
+                    has_begun = true;
                 }
             }
         }
-        if now < self.expiry() || self.link == Link::Away {
-            return;
+        if now >= self.expiry() && self.link != Link::Away {
+            self.commands.give_up(out);
         }
-        self.commands.give_up(out);
+        has_begun
     }
 
     /// Makes the descriptor of `controller` end sleeps.
