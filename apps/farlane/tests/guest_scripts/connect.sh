@@ -16,18 +16,24 @@ check() {
     fio --name=$1 --directory=/mnt --rw=randwrite --bs=4k --iodepth=16 --ioengine=libaio --direct=1 --size=8m \
         --verify=crc32c --verify_only=1 --minimal >/tmp/fio 2>&1 || { cat /tmp/fio; exit 1; }
 }
+# The process that offers an SSD of this machine.
+pgrep_device() { for i in $(pidof farlane); do tr '\0' ' ' </proc/$i/cmdline | grep -q 'farlane device' && echo $i; done; }
 # How often a process has begun to run again.
 wakes() { sed -n 's/^voluntary_ctxt_switches:[^0-9]*//p' /proc/$1/status; }
 
 farlane connect --list | grep -q "nothing is connected"
 farlane disconnect 2>/dev/null && exit 1
 echo "nothing at first"
+BENCH=$(farlane bench $URL --runtime 2s --json 2>/dev/null | sed -n 's/.*"p50":\([0-9]*\).*/\1/p')
 connect $CONNECT
 DISK=$(device)
 [ -b $DISK ] && echo "connected"
 farlane list | grep -q "connect .*$URL as $DISK" && farlane status | grep -q "$URL is $DISK" && echo "listed"
 echo "limits $(limit logical_block_size) $(limit max_hw_sectors_kb) $(limit write_cache), $(limit fua)"
 [ $(limit discard_max_bytes) -gt 0 ] && [ $(limit write_zeroes_max_bytes) -gt 0 ] && echo "discards are offered"
+FIO=$(fio --name=one --filename=$DISK --rw=randread --bs=4k --iodepth=1 --ioengine=libaio --direct=1 --time_based \
+    --runtime=2 --percentile_list=50 --output-format=json | sed -n 's/.*"50.000000" : \([0-9]*\).*/\1/p' | head -1)
+echo "latency of 4 KiB reads, depth 1: $BENCH ns by bench, $FIO ns by the block device"
 PID=$(pid)
 sleep 1
 BEFORE=$(wakes $PID)
@@ -98,5 +104,29 @@ await "restarted"
 for i in $(seq 100); do dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && break; sleep 0.2; done
 dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && echo "and succeeds again"
 farlane disconnect >/dev/null && echo "disconnected again"
+
+# Another process of this machine offers the SSD, is killed and starts again.
+truncate -s 16M /tmp/disk
+device_of_this_machine() {
+    until farlane device --namespace /tmp/disk,block=4096 --vfio-user /run/ssd.sock >/dev/null 2>>/tmp/device; do
+        sleep 1
+    done
+}
+device_of_this_machine &
+appears /run/ssd.sock
+connect farlane connect vfio-user:/run/ssd.sock --over $OVER --background
+DISK=$(device)
+dd if=/dev/urandom of=/tmp/noise bs=1M count=8 2>/dev/null
+dd if=/tmp/noise of=$DISK bs=1M count=4 oflag=direct 2>/dev/null
+kill -9 $(pgrep_device)
+dd if=/tmp/noise of=$DISK bs=1M skip=4 seek=4 count=4 oflag=direct 2>/dev/null &
+WRITING=$!
+for i in $(seq 60); do [ -d /proc/$WRITING ] || break; sleep 1; done
+[ -d /proc/$WRITING ] && { cat /tmp/log /tmp/device; exit 1; }
+wait $WRITING
+dd if=$DISK bs=1M count=8 iflag=direct 2>/dev/null | cmp - /tmp/noise && echo "a device of another process is waited for"
+farlane disconnect $DISK >/dev/null
+kill -TERM $(pgrep_device)
+
 if dmesg | grep -E 'BUG|WARNING|hung_task|blocked for more'; then exit 1; fi
 echo "the kernel has no complaint"
