@@ -73,8 +73,7 @@ check near && echo "fio verified while farlane was killed"
 
 kill -TERM $(pid)
 for i in $(seq 100); do pidof farlane >/dev/null || break; sleep 0.1; done
-dd if=/dev/urandom of=/mnt/later bs=100k count=10 2>/dev/null
-sync &
+(dd if=/dev/urandom of=/mnt/later bs=100k count=10 2>/dev/null && sync) &
 connect $CONNECT
 wait $!
 grep -q "it stays" /tmp/log && echo "it stays when farlane ends"
