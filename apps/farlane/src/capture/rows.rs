@@ -350,9 +350,11 @@ mod tests {
 
     use super::*;
 
-    /// The packets of a table, as their requester, kind, direction, time and payload; and how many
-    /// rows were foreign and malformed.
-    fn read(table: &str, columns: &str) -> (Vec<(String, Direction, u64, usize)>, [u32; 2]) {
+    /// A packet: its text, direction, time in nanoseconds, and bytes of payload.
+    type Shown = (String, Direction, u64, usize);
+
+    /// The packets of a table, and how many rows were foreign and malformed.
+    fn read(table: &str, columns: &str) -> (Vec<Shown>, [u32; 2]) {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(table.as_bytes()).unwrap();
         let (mut packets, mut others) = (Vec::new(), [0; 2]);

@@ -66,10 +66,8 @@ mod tests {
             return;
         }
         super::prepare(400, 128 << 10);
-        let blocks: Vec<_> = (0..200).map(|block| vec![block as u8; 132 << 10]).collect();
-        assert!(
-            blocks.iter().enumerate().all(|(index, block)| block.iter().all(|byte| *byte == index as u8))
-        );
+        let blocks: Vec<_> = (0..200_u8).map(|byte| (byte, vec![byte; 132 << 10])).collect();
+        assert!(blocks.iter().all(|(byte, block)| block.iter().all(|written| written == byte)));
         assert!(anonymous() > Some(16 << 10), "{:?} kB of 26 MB", anonymous());
     }
 }
