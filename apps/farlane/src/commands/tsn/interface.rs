@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(said(interface(4, "10000\n", false), Offload::Software), Ok(Layout::Two(class)));
         assert_eq!(said(interface(4, "-1\n", false), Offload::Software), Ok(Layout::Two(class)));
         let error = said(interface(8, "100\n", true), Offload::Hardware).unwrap_err();
-        assert!(error.contains("eth0: its link carries 100 Mbit/s"), "{error}");
+        assert!(error.contains("its link carries 100 Mbit/s"), "{error}");
         let error = said(interface(8, "1000\n", false), Offload::Hardware).unwrap_err();
         assert!(error.contains("no hardware clock"), "{error}");
         let error = said(interface(1, "1000\n", true), Offload::Software).unwrap_err();
