@@ -272,7 +272,7 @@ fn what_rdma_does_not_have_is_said() {
     let wrong = fail(&["identify", &format!("{url}?hdgst=on")]);
     assert!(wrong.contains("'hdgst' can't be set with nvme-rdma://"), "{wrong}");
     let wrong = fail(&["identify", &format!("{url}?provider=pigeons")]);
-    assert!(wrong.contains("'pigeons' is no provider of RDMA; expected iwarp or roce"), "{wrong}");
+    assert!(wrong.contains("'pigeons' is no provider of RDMA; expected iwarp, roce or verbs"), "{wrong}");
     let open = ["target", "--nqn", NQN, "--ram", "16MiB", "--rdma", "0.0.0.0:0"];
     assert!(fail(&open).contains("--insecure"));
 }

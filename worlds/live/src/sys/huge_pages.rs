@@ -48,26 +48,3 @@ pub fn one_heap() -> bool {
 pub fn one_heap() -> bool {
     false
 }
-
-#[cfg(test)]
-mod tests {
-    /// Blocks come from the prepared heap, and hold what is written to them.
-    #[test]
-    #[cfg(target_env = "gnu")]
-    fn blocks_lie_on_huge_pages() {
-        let anonymous = || {
-            let all = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-            let line = all.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).map(str::to_owned);
-            line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok())
-        };
-        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-        if anonymous().is_none() || !enabled.is_ok_and(|enabled| !enabled.contains("[never]")) {
-            eprintln!("SKIPPED: this kernel has no transparent huge pages");
-            return;
-        }
-        super::prepare(400, 128 << 10);
-        let blocks: Vec<_> = (0..200_u8).map(|byte| (byte, vec![byte; 132 << 10])).collect();
-        assert!(blocks.iter().all(|(byte, block)| block.iter().all(|written| written == byte)));
-        assert!(anonymous() > Some(16 << 10), "{:?} kB of 26 MB", anonymous());
-    }
-}
