@@ -115,8 +115,8 @@ impl RootPort {
         }
     }
 
-    /// Handles a packet that has come up the link, without a queue where that is possible; see
-    /// [`RootComplex::receive`].
+    /// Handles a packet that has come up the link, without a queue where that is possible;
+    /// see [`RootComplex::receive`].
     #[inline]
     pub(crate) fn receive(&mut self, now: Instant, packet: &Packet, arrival: Option<&Arrival>) -> Received {
         self.below.watch.show(now, move || Seen::Packet { direction: Direction::Up, packet, arrival });

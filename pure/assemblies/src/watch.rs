@@ -74,8 +74,8 @@ pub enum Seen<'a> {
         direction: Direction,
         /// The whole packet.
         packet: &'a Packet,
-        /// For a packet that came through a tunnel: when it arrived, and the time stamps of its
-        /// frame.
+        /// For a packet that came through a tunnel: when it arrived, and the time stamps of
+        /// its frame.
         arrival: Option<&'a Arrival>,
     },
     /// A piece of a connection's byte stream is sent or has arrived. A piece may end within a frame

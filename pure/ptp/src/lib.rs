@@ -2,8 +2,8 @@
 //! Protocol (IEEE 1588-2008, clause 15).
 //!
 //! Whoever runs PTP on a machine answers them at a local socket; `ptp4l` does, at
-//! `/var/run/ptp4l`. Farlane asks one question: [`question`] makes it, [`Status::parse`] reads the
-//! answer.
+//! `/var/run/ptp4l`. Farlane asks one question: [`question`] makes it, [`Status::parse`] reads
+//! the answer.
 //!
 //! ```
 //! use farlane_ptp::{Status, question};
@@ -38,8 +38,8 @@ const GET: u8 = 0;
 const RESPONSE: u8 = 2;
 /// The type of TLV that has management data, and that of a refusal (table 34).
 const TLV_MANAGEMENT: u16 = 1;
-/// The question: linuxptp's TIME_STATUS_NP, which has the offset in nanoseconds and the
-/// grandmaster.
+/// The question: linuxptp's TIME_STATUS_NP, which has the offset in nanoseconds and
+/// the grandmaster.
 const TIME_STATUS_NP: u16 = 0xc000;
 /// Bytes of its answer's data.
 const STATUS: usize = 50;

@@ -16,8 +16,8 @@ use crate::error::Error;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct Tcp {
-    /// Send a lost segment again after the round trip plus this time, instead of the kernel's 200
-    /// ms.
+    /// Send a lost segment again after the round trip plus this time, instead of the kernel's
+    /// 200 ms.
     ///
     /// The time is 1ms to 1s. The option needs Linux 6.15 or later. With an earlier Linux, use ip
     /// route change ... rto_min. Give this option at both ends
@@ -77,8 +77,8 @@ pub(crate) struct Transport {
     #[command(flatten)]
     pub(crate) ptp: PtpArgs,
 
-    /// Use another path to the same far end, through another network; may be given up to three
-    /// times.
+    /// Use another path to the same far end, through another network; may be given up to
+    /// three times.
     ///
     /// Everything goes over all paths, and the first copy counts. A path that loses, delays or
     /// breaks costs nothing while another path works

@@ -18,8 +18,8 @@ struct Note {
     farlane: Controller,
 }
 
-/// A controller. Queues are `[identifier, address, entries]`, namespaces `[NSID, bytes of a
-/// block]`.
+/// A controller. Queues are `[identifier, address, entries]`, namespaces `[NSID, bytes of
+/// a block]`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Controller {

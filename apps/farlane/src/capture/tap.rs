@@ -46,8 +46,8 @@ impl Taps {
 pub(crate) struct Tap {
     of: Taps,
     port: u8,
-    /// The ends of each connection, and the numbers of the next bytes: of the host's, and of the
-    /// controller's.
+    /// The ends of each connection, and the numbers of the next bytes: of the host's, and of
+    /// the controller's.
     streams: HashMap<Connection, (Ends, [u32; 2])>,
 }
 

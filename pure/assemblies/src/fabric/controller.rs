@@ -142,8 +142,8 @@ impl Connection {
     /// streams it is `pair`, which a host has asked for.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name, or such a fabric comes without a queue
-    /// pair.
+    /// When `config` exceeds a limit that its fields name, or such a fabric comes without a
+    /// queue pair.
     pub fn new(now: Instant, fabric: super::Fabric, config: &Config, pair: Option<Box<dyn Pair>>) -> Self {
         match fabric {
             super::Fabric::Tcp => Self::Tcp(tcp::Connection::new(now, config.tcp.clone())),
@@ -187,8 +187,8 @@ impl Connection {
         self.outbox().is_some_and(|outbox| !outbox.is_empty())
     }
 
-    /// Whether the queue pair has brought something that [`Connection::poll_output`] has not looked
-    /// at.
+    /// Whether the queue pair has brought something that [`Connection::poll_output`] has not
+    /// looked at.
     pub fn has_news(&self) -> bool {
         matches!(self, Self::Pair(end) if end.endpoint().has_news())
     }

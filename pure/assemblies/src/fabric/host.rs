@@ -154,8 +154,8 @@ impl Connection {
     /// A connection that was just made; what it says first is in the outbox.
     ///
     /// # Panics
-    /// When `config` exceeds a limit that its fields name, or is of a queue pair: see
-    /// [`Connection::over`].
+    /// When `config` exceeds a limit that its fields name, or is of a queue pair:
+    /// see [`Connection::over`].
     pub fn new(now: Instant, config: Config) -> Self {
         match config {
             Config::Tcp(config) => Self::Tcp(tcp::Connection::new(now, config)),
@@ -204,8 +204,8 @@ impl Connection {
         }
     }
 
-    /// Whether the queue pair has brought something that [`Connection::poll_output`] has not looked
-    /// at.
+    /// Whether the queue pair has brought something that [`Connection::poll_output`] has not
+    /// looked at.
     pub fn has_news(&self) -> bool {
         matches!(self, Self::Pair(end) if end.endpoint().has_news())
     }

@@ -1,5 +1,5 @@
-//! The box at the far end: the downstream end of the tunnel, and a function behind it, usually an
-//! SSD's.
+//! The box at the far end: the downstream end of the tunnel, and a function behind it, usually
+//! an SSD's.
 
 mod device;
 
@@ -99,8 +99,8 @@ impl Far {
 }
 
 impl<F: Device> Far<F> {
-    /// A box around `function` at `now`, which nobody uses yet. See [`Downstream::new`] for
-    /// `entropy`.
+    /// A box around `function` at `now`, which nobody uses yet. See [`Downstream::new`]
+    /// for `entropy`.
     pub fn around(
         now: Instant,
         session: tunnel::session::Config,
@@ -227,8 +227,8 @@ impl<F: Device> Far<F> {
         }
     }
 
-    /// Hands the function the packets that have come, and after each packet all that the function
-    /// says.
+    /// Hands the function the packets that have come, and after each packet all that the
+    /// function says.
     fn take_packets(&mut self) {
         let mut packet = Packet::blank();
         while let Some(arrival) = self.downstream.poll_packet(&mut packet) {

@@ -83,8 +83,8 @@ pub enum Input<'a, D> {
 #[derive(Debug)]
 pub enum Output<D> {
     /// Dial the far end for this connection. Connections are numbered from 0;
-    /// [`Upstream::connections`] says how many there may be. Answer with [`Input::Connected`] or
-    /// [`Input::Disconnected`].
+    /// [`Upstream::connections`] says how many there may be. Answer with [`Input::Connected`]
+    /// or [`Input::Disconnected`].
     Connect(ConnectionIndex),
     /// Append these bytes to the stream to the far end on this port's connection.
     Transmit(ConnectionIndex, Buffer),
@@ -118,8 +118,8 @@ pub enum Output<D> {
         /// Length of the memory in bytes.
         length: u64,
     },
-    /// The function reads the guest's memory. Answer with [`Guest::memory_read_done`], best at
-    /// once.
+    /// The function reads the guest's memory. Answer with [`Guest::memory_read_done`], best
+    /// at once.
     ReadMemory {
         /// Names the read in [`Guest::memory_read_done`].
         token: MemoryReadToken,
@@ -181,8 +181,8 @@ pub struct Statistics {
     pub config_accesses: u64,
     /// Accesses of the client to registers and memory of the function.
     pub bar_accesses: u64,
-    /// Reads by the function outside of the guest's memory; each is answered with Unsupported
-    /// Request.
+    /// Reads by the function outside of the guest's memory; each is answered with
+    /// Unsupported Request.
     pub reads_refused: u64,
     /// Writes by the function outside of the guest's memory; each is dropped.
     pub writes_dropped: u64,
@@ -190,9 +190,9 @@ pub struct Statistics {
     pub rings: u64,
     /// Interrupt vectors that were signalled.
     pub signals: u64,
-    /// Accesses of the client that waited for an answer of the function. Each counts as one round
-    /// trip, however many registers it asked for. All other accesses were answered here, or were
-    /// posted.
+    /// Accesses of the client that waited for an answer of the function. Each counts as one
+    /// round trip, however many registers it asked for. All other accesses were answered here,
+    /// or were posted.
     pub waited: u64,
     /// Round trips of resets that the client waited for.
     pub reset_trips: u64,
@@ -237,8 +237,8 @@ pub struct Guest<D> {
     /// Completion timeouts already reported, and when the next report may be made.
     timeouts_told: u64,
     timeouts_quiet_until: Instant,
-    /// Accesses outside of the guest's memory not yet reported, and when the next report may be
-    /// made.
+    /// Accesses outside of the guest's memory not yet reported, and when the next report may
+    /// be made.
     untold: u64,
     quiet_until: Instant,
     pool: Pool,

@@ -52,12 +52,12 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// An initiator with one path for each of `associations`; [`Initiator::start`] connects the
-    /// paths.
+    /// An initiator with one path for each of `associations`; [`Initiator::start`] connects
+    /// the paths.
     ///
     /// # Panics
-    /// When `associations` is empty or too long, or a configuration exceeds a limit that its fields
-    /// name.
+    /// When `associations` is empty or too long, or a configuration exceeds a limit that its
+    /// fields name.
     pub fn new(config: Config, associations: Vec<host::Config>) -> Self {
         let count = associations.len();
         let multipath = Multipath::new(config.multipath, associations.into_iter().map(Association::new));

@@ -14,8 +14,8 @@ use crate::fabric::{Pair, host};
 pub struct Config {
     /// Settings of the paths.
     pub multipath: multipath::Config,
-    /// Settings of each connection. The initiator fills in queue size, capsule size and agreed
-    /// digests.
+    /// Settings of each connection. The initiator fills in queue size, capsule size and
+    /// agreed digests.
     pub connection: host::Config,
 }
 

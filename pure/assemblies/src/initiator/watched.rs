@@ -10,8 +10,8 @@ use crate::fabric::first_bytes;
 use crate::watch::{Connection, Direction, Port, Seen};
 
 impl Initiator {
-    /// Whoever watches the bytes of the connections, the commands that they carry, and the
-    /// responses.
+    /// Whoever watches the bytes of the connections, the commands that they carry, and
+    /// the responses.
     pub const fn watch(&mut self) -> &mut Watch<Port> {
         &mut self.watch
     }

@@ -53,8 +53,8 @@ impl Default for Config {
     }
 }
 
-/// The distributed switch: 4 KiB payloads on the tunnel's links, and slots whose devices may
-/// vanish.
+/// The distributed switch: 4 KiB payloads on the tunnel's links, and slots whose devices
+/// may vanish.
 pub const fn switch(ports: u8) -> SwitchConfig {
     let upstream = Identity {
         vendor: ids::VENDOR,

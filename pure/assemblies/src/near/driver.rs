@@ -1,5 +1,5 @@
-//! An NVMe driver and its controller: where the registers are, and which driver an answer belongs
-//! to.
+//! An NVMe driver and its controller: where the registers are, and which driver an answer
+//! belongs to.
 
 use alloc::vec::Vec;
 
@@ -117,9 +117,9 @@ impl Driver {
     /// Enumeration has found the device again.
     pub(super) fn on_found(&mut self, now: Instant, found: &Found) {
         self.bar = found.bar;
-        // If a link came and went during the enumeration, before there was a driver, its loss was
-        // never reported here. A controller that could not be brought up then may be brought up
-        // now.
+        // If a link came and went during the enumeration, before there was a driver, its loss
+        // was never reported here. A controller that could not be brought up then may be brought
+        // up now.
         if core::mem::take(&mut self.lost) || !self.host.is_ready() {
             self.host.handle_input(now, host::Input::DeviceBack);
         }

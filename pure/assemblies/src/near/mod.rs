@@ -51,8 +51,8 @@ pub enum Input {
 /// What the host asks of the world, or tells the world.
 #[derive(Debug)]
 pub enum Output {
-    /// Dial the far end of the connection's port. Answer with [`Input::Connected`] or
-    /// [`Input::Disconnected`].
+    /// Dial the far end of the connection's port. Answer with [`Input::Connected`]
+    /// or [`Input::Disconnected`].
     Connect(ConnectionIndex),
     /// Append these bytes to the stream of a connection.
     Transmit(ConnectionIndex, Buffer),

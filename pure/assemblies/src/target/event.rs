@@ -91,14 +91,14 @@ pub enum Output {
     /// There is something to send: see [`super::Target::outbox`]. Output once, and again only after
     /// the outbox was sent empty.
     Send(ConnectionId),
-    /// Bytes from the host are wanted again. Bytes that already wait in the socket raise no further
-    /// event.
+    /// Bytes from the host are wanted again. Bytes that already wait in the socket raise no
+    /// further event.
     Listen(ConnectionId),
-    /// The connection is over. Send what its outbox holds, then close the connection and report
-    /// [`Input::Closed`].
+    /// The connection is over. Send what its outbox holds, then close the connection and
+    /// report [`Input::Closed`].
     Close(ConnectionId),
-    /// The subsystem that the host wants belongs to another reactor. This target has forgotten the
-    /// connection.
+    /// The subsystem that the host wants belongs to another reactor. This target has forgotten
+    /// the connection.
     HandOver {
         /// The connection to hand over; its name is free.
         connection: ConnectionId,
@@ -187,8 +187,8 @@ pub enum Close {
     /// For too long, the host took nothing of what waited for it, or sent nothing of the data it
     /// was asked for.
     Unread,
-    /// The host took or sent nothing for a short time, while others waited for the memory that it
-    /// held.
+    /// The host took or sent nothing for a short time, while others waited for the memory that
+    /// it held.
     Memory,
     /// The host did not authenticate.
     Unauthenticated(Failure),

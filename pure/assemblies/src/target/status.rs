@@ -47,8 +47,8 @@ pub struct AssociationStatus {
     pub is_ready: bool,
     /// Keep Alive Timeout; `None` if there is none.
     pub keep_alive: Option<Nanos>,
-    /// Bytes held for the association: data that the host has not read, and data that it was asked
-    /// for.
+    /// Bytes held for the association: data that the host has not read, and data that it was
+    /// asked for.
     pub memory: u64,
     /// What the controller's I/O commands have done; `None` for the discovery subsystem.
     pub tally: Option<HostTally>,

@@ -102,8 +102,8 @@ struct Listening {
     last: bool,
 }
 
-/// The user of one function: the vfio-user client, the driver, and the memory that the function
-/// shares.
+/// The user of one function: the vfio-user client, the driver, and the memory that the
+/// function shares.
 #[derive(Debug)]
 pub struct User<D, M> {
     config: Config,
@@ -320,8 +320,8 @@ impl<D: 'static, M: Memory> User<D, M> {
                 self.unanswered = self.unanswered.saturating_sub(1);
                 self.on_answer(Some(request), result);
             }
-            // All memory is shared by its file, so a server that asks for it by message is at
-            // fault.
+            // All memory is shared by its file, so a server that asks for it by message is
+            // at fault.
             client::Output::DmaRead { token, .. } => self.client.dma_read_done(token, Err(Errno::EACCES)),
             client::Output::DmaWrite { token, .. } => {
                 if let Some(token) = token {

@@ -34,8 +34,8 @@ struct Far {
     server: Server<Descriptor>,
     space: Vec<u8>,
     mapped: Option<(u64, u64, Option<Descriptor>)>,
-    /// What happened to interrupts, in order: how many vectors have descriptors, whether MSI-X is
-    /// enabled.
+    /// What happened to interrupts, in order: how many vectors have descriptors, whether MSI-X
+    /// is enabled.
     interrupts: Vec<Told>,
     /// Reads and writes of BAR0 that arrived: the offset, and the length or the bytes.
     reads: Vec<(u64, u32)>,

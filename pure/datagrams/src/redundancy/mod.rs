@@ -84,8 +84,8 @@ pub struct Recovery {
     reset_after: Nanos,
     /// When any number is taken again.
     reset_at: Instant,
-    /// Whether this is about one path, where a repeated frame also shows that the stream is alive
-    /// (frerSeqRcvyIndividualRecovery).
+    /// Whether this is about one path, where a repeated frame also shows that the stream is
+    /// alive (frerSeqRcvyIndividualRecovery).
     is_individual: bool,
     counters: Counters,
 }

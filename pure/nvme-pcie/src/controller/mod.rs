@@ -1,5 +1,5 @@
-//! The controller behind BAR0: registers, queues, data pointers and interrupts around the command
-//! core.
+//! The controller behind BAR0: registers, queues, data pointers and interrupts around the
+//! command core.
 //!
 //! Inputs are register writes and the answers of host memory and media. Outputs are DMA and
 //! requests to media. The controller never accesses host memory directly, so that the same code
@@ -170,8 +170,8 @@ pub struct Statistics {
     pub interrupts: u64,
 }
 
-/// An NVMe controller on PCIe: registers, queues, data pointers and interrupts around the command
-/// core.
+/// An NVMe controller on PCIe: registers, queues, data pointers and interrupts around the
+/// command core.
 #[derive(Debug)]
 pub struct Controller {
     config: Config,
@@ -377,8 +377,8 @@ impl Controller {
         self.dirty = 0;
     }
 
-    /// Sets Controller Fatal Status. Nothing is fetched or completed until the host resets the
-    /// controller.
+    /// Sets Controller Fatal Status. Nothing is fetched or completed until the host resets
+    /// the controller.
     fn fail(&mut self) {
         self.properties.set_fatal();
         self.forget_commands();
@@ -495,8 +495,8 @@ impl Controller {
         }
     }
 
-    /// Logs a failure that did not come from the core. Returns the status to complete the command
-    /// with.
+    /// Logs a failure that did not come from the core. Returns the status to complete the
+    /// command with.
     fn record(&mut self, queue: u16, entry: &SubmissionQueueEntry, status: Status) -> Status {
         self.core.record_error(self.now, self.key, QueueId(queue), entry, status)
     }
@@ -574,9 +574,9 @@ impl Engine for Controller {
         }
     }
 
-    /// Entries are fetched and completions posted when nothing else is left to do. Those that came
-    /// together are therefore moved together, and none waits for company or for the data of many
-    /// others.
+    /// Entries are fetched and completions posted when nothing else is left to do. Those that
+    /// came together are therefore moved together, and none waits for company or for the data of
+    /// many others.
     fn poll_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);

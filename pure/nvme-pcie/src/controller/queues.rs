@@ -1,5 +1,5 @@
-//! Create and Delete I/O Submission and Completion Queue: the commands that only the transport can
-//! execute.
+//! Create and Delete I/O Submission and Completion Queue: the commands that only the transport
+//! can execute.
 
 use super::Controller;
 use super::rings::{CompletionQueue, CompletionQueueId, QueuePlace, SubmissionQueue};
@@ -47,8 +47,8 @@ impl Controller {
         true
     }
 
-    /// Number of entries of a new queue, from CDW10. Fails if the size or the base address is
-    /// invalid.
+    /// Number of entries of a new queue, from CDW10. Fails if the size or the base address
+    /// is invalid.
     fn queue_size(&self, entry: &SubmissionQueueEntry) -> Result<u32, StatusCode> {
         let entries = u32::from(high_16(entry.cdw10)) + 1;
         if entries < 2 || entries > self.config.queue_entries_max || !self.properties.has_io_entry_sizes() {
@@ -150,9 +150,9 @@ impl Controller {
         Ok(Deletion::Waits)
     }
 
-    /// Drops completions that a full queue holds back. A deletion would otherwise wait for a host
-    /// that no longer reads them, and the deletion of the queue implicitly completes those
-    /// commands.
+    /// Drops completions that a full queue holds back. A deletion would otherwise wait for a
+    /// host that no longer reads them, and the deletion of the queue implicitly completes
+    /// those commands.
     fn drop_held_completions(&mut self, id: u16, completes_to: CompletionQueueId) {
         self.post_completions();
         let Some(queue) = &mut self.completion_queues[usize::from(completes_to.0)] else { return };

@@ -157,8 +157,8 @@ impl Function {
         core::mem::replace(&mut self.was_reset, false)
     }
 
-    /// Sets whether the controller stops fetching commands, because the link could not take their
-    /// results.
+    /// Sets whether the controller stops fetching commands, because the link could not take
+    /// their results.
     pub const fn set_throttled(&mut self, throttled: bool) {
         self.controller.set_throttled(throttled);
     }

@@ -173,8 +173,8 @@ impl<E: Endpoint> Server<E> {
         self.endpoint.post_send(SendRequest { id, operation, signalled: true }).ok()
     }
 
-    /// Answers a message of the client. `None` if it has no place in the test, or no answer can be
-    /// sent.
+    /// Answers a message of the client. `None` if it has no place in the test, or no answer can
+    /// be sent.
     fn on_message(&mut self, message_of_client: &[u8]) -> Option<()> {
         if let Some(rping) = &mut self.rping {
             return rping.on_message(&mut self.endpoint, message_of_client);

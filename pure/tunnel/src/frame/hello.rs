@@ -82,8 +82,8 @@ impl fmt::Display for InstanceId {
     }
 }
 
-/// Names a session between two instances. The downstream end chooses it at random. 0 names no
-/// session.
+/// Names a session between two instances. The downstream end chooses it at random. 0 names
+/// no session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u64);
 
@@ -185,8 +185,8 @@ pub struct Hello<'a> {
     /// In a Welcome, the secret that the host is given. In a Hello, the secret from the latest
     /// Welcome; for a further strand, the secret of its link.
     pub secret: Option<Secret>,
-    /// How many bytes of host memory sent ahead (lookahead) the sender can keep; 0 if it takes
-    /// none.
+    /// How many bytes of host memory sent ahead (lookahead) the sender can keep; 0 if it
+    /// takes none.
     pub ahead: u32,
     /// Whether the sender wants to know what becomes of the memory that it sends ahead.
     pub wants_tally: bool,

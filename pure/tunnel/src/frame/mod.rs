@@ -77,8 +77,8 @@ pub enum FrameKind {
     Forget = 0x14,
     /// Tells what has become of memory sent ahead so far (lookahead).
     Tally = 0x15,
-    /// Shows registers of the function, so that the upstream end can answer for it. The frame is
-    /// numbered.
+    /// Shows registers of the function, so that the upstream end can answer for it. The frame
+    /// is numbered.
     Registers = 0x18,
     /// Asks for a Pong.
     Ping = 0x20,
@@ -109,8 +109,8 @@ impl FrameKind {
             _ => return Err(FrameError::UnknownKind(octet)),
         })
     }
-    /// Whether frames of this kind are numbered, kept until acknowledged, and sent again after a
-    /// reconnect.
+    /// Whether frames of this kind are numbered, kept until acknowledged, and sent again after
+    /// a reconnect.
     pub const fn is_numbered(self) -> bool {
         matches!(self, Self::Tlp | Self::Reset | Self::Registers)
     }

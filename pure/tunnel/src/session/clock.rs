@@ -6,8 +6,8 @@ use crate::frame::{NetworkTime, Pong};
 
 /// How many exchanges of Ping and Pong are remembered.
 const SAMPLES_MAX: usize = 16;
-/// How far two clocks may drift apart, in parts per million: 100 each way, as for common
-/// oscillators.
+/// How far two clocks may drift apart, in parts per million: 100 each way, as for
+/// common oscillators.
 const DRIFT_PPM: u64 = 200;
 
 /// Difference between the peer's clock and ours, with a bound of its error.

@@ -46,8 +46,8 @@ pub struct Config {
     /// At the host's end: what the device may reach. An interposer of
     /// [`Upstream`](crate::Upstream) sees to it.
     pub dma: Dma,
-    /// At the host's end: whether each Pong tells what became of memory that was sent ahead
-    /// ([`Session::tally`](super::Session::tally)).
+    /// At the host's end: whether each Pong tells what became of memory that was sent
+    /// ahead ([`Session::tally`](super::Session::tally)).
     pub tally: bool,
     /// At the host's end: whether to answer reads in the device's place, for registers that the
     /// device's end shows and that cannot change by themselves.

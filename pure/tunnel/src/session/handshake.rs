@@ -108,8 +108,8 @@ enum Refusal {
     /// Another host has the device.
     Lost,
     /// The refusal may pass in a while, and a held session can still be resumed. This includes
-    /// Hellos that were not understood: hosts send proper Hellos, so the network damaged such a
-    /// Hello.
+    /// Hellos that were not understood: hosts send proper Hellos, so the network damaged such
+    /// a Hello.
     Passing,
 }
 

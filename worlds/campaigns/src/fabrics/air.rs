@@ -55,8 +55,8 @@ pub(super) struct Air {
 }
 
 impl Air {
-    /// Devices at `lanes` lanes, with settings drawn from `rng`. `shared` is the same of all
-    /// stations.
+    /// Devices at `lanes` lanes, with settings drawn from `rng`. `shared` is the same of
+    /// all stations.
     pub(super) fn new(station: u8, lanes: u8, mut shared: Rng, mut rng: Rng) -> Self {
         let few = |rng: &mut Rng, most: u64| u8::try_from(rng.below(most)).expect("a few");
         let mtus = [PathMtu::B256, PathMtu::B512, PathMtu::B1024, PathMtu::B2048, PathMtu::B4096];

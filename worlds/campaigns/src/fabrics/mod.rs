@@ -27,8 +27,8 @@ use host::HostNode;
 use target::{Ports, TargetNode};
 use wires::Wires;
 
-/// The length by which faults are measured: some are shorter than the host's time-outs, some
-/// longer.
+/// The length by which faults are measured: some are shorter than the host's time-outs,
+/// some longer.
 const HOLD: Nanos = Nanos::from_millis(400);
 /// Number of blocks of the namespace that are used.
 const BLOCKS: u64 = 24;
@@ -239,8 +239,8 @@ pub fn run_proxy(seed: u64) -> Outcome {
     play(seed, 1, true, Fabric::Tcp)
 }
 
-/// Runs the scenario for `seed` over NVMe/RDMA by iWARP: with one host or two, perhaps by way of a
-/// proxy.
+/// Runs the scenario for `seed` over NVMe/RDMA by iWARP: with one host or two, perhaps by way of
+/// a proxy.
 pub fn run_rdma(seed: u64) -> Outcome {
     let mut rng = Rng::from_seed(seed).fork("cast");
     let hosts = if rng.one_in(3) { 2 } else { 1 };

@@ -52,8 +52,8 @@ pub(super) struct Wires {
     pub(super) initiator: Initiator,
     is_started: bool,
     connections: BTreeMap<stream::ConnectionId, Connection>,
-    /// The devices of RoCE that the paths take instead of streams, and the station that they lead
-    /// to.
+    /// The devices of RoCE that the paths take instead of streams, and the station that they
+    /// lead to.
     air: Option<(Air, u8)>,
     /// Connections of these devices.
     pairs: Vec<ConnectionId>,

@@ -122,8 +122,8 @@ pub struct Precedence {
 }
 
 impl Precedence {
-    /// Sets what `pair`, such as `priority=5` or `dscp=EF`, says; `None` if it is about something
-    /// else.
+    /// Sets what `pair`, such as `priority=5` or `dscp=EF`, says; `None` if it is about
+    /// something else.
     pub(crate) fn set(&mut self, pair: &str) -> Option<Result<(), String>> {
         let (key, value) = pair.split_once('=')?;
         let wrong = |error: String| format!("{pair}: {error}");

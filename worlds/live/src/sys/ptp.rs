@@ -24,8 +24,8 @@ const MESSAGE_MAX: usize = 1_500;
 /// does in its log, where nobody can ask.
 pub const SYSTEM_ERROR: Nanos = Nanos::from_micros(2);
 
-/// The time of the network by `clock`, asked at the socket `place` or where `ptp4l` usually
-/// answers.
+/// The time of the network by `clock`, asked at the socket `place` or where `ptp4l`
+/// usually answers.
 ///
 /// # Errors
 /// When nobody answers there, or the answer is malformed.

@@ -1,5 +1,5 @@
-//! The block device by the kernel's own NVMe/TCP initiator, and a target on loopback in this
-//! process.
+//! The block device by the kernel's own NVMe/TCP initiator, and a target on loopback in
+//! this process.
 
 use std::cell::Cell;
 use std::io;

@@ -1,5 +1,5 @@
-//! `farlane export status`, `add`, `remove`, `resize`, `save` and `reload`: requests to running far
-//! ends.
+//! `farlane export status`, `add`, `remove`, `resize`, `save` and `reload`: requests to running
+//! far ends.
 
 use std::path::PathBuf;
 

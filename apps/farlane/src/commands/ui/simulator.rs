@@ -1,7 +1,7 @@
 //! Scenarios beside captures: their values, and what a change of some does.
 //!
-//! Each simulation is a process of its own, since a changed value may make it long, and may meet a
-//! fault.
+//! Each simulation is a process of its own, since a changed value may make it long, and may meet
+//! a fault.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -11,8 +11,8 @@ use super::options::Launch;
 use crate::sys::clock;
 use crate::sys::outgoing;
 
-/// Bytes of the link that a frame takes beside its payload: head, tag, check sequence, preamble and
-/// gap.
+/// Bytes of the link that a frame takes beside its payload: head, tag, check sequence, preamble
+/// and gap.
 const AROUND: u64 = 14 + 4 + 4 + 20;
 /// The most reports that one look takes.
 const REPORTS_MAX: usize = 64;

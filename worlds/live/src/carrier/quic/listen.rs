@@ -27,8 +27,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address` as `identity`. With port 0 the system chooses a port; see
-    /// [`Listener::address`].
+    /// Listens on `address` as `identity`. With port 0 the system chooses a port;
+    /// see [`Listener::address`].
     ///
     /// # Errors
     /// When the address is not ours or is taken, or the library does not take the key.

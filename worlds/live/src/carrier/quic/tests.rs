@@ -90,8 +90,8 @@ fn next(stream: &mut Stream, pool: &mut Pool) -> io::Result<Received> {
     })
 }
 
-/// Takes the port away from the owner of the socket, as the end of its process would: nobody is
-/// told.
+/// Takes the port away from the owner of the socket, as the end of its process would: nobody
+/// is told.
 fn kill(descriptor: RawFd) {
     replace(descriptor, &UdpSocket::bind("127.0.0.1:0").unwrap());
 }
@@ -372,8 +372,8 @@ fn a_near_end_that_gets_another_port_is_not_taken_for_gone() {
     elsewhere.connect(listener.address()).unwrap();
     replace(near.descriptor().unwrap(), &elsewhere);
     let mut pool = Pool::default();
-    // Nobody takes these connections. They are far more than the limit would allow if each of them
-    // counted.
+    // Nobody takes these connections. They are far more than the limit would allow if each of
+    // them counted.
     for _ in 0..20 {
         far.send(Buffer::copy_from_slice(b"where are you?")).unwrap();
         far.flush().unwrap();

@@ -32,8 +32,8 @@ pub struct Connection {
     /// The block that the next bytes are received into.
     block: Option<BufferMut>,
     block_length: BlockLength<SHRINK_AFTER>,
-    /// How long the last received bytes had waited in the kernel; `None` where nobody asked for
-    /// stamps.
+    /// How long the last received bytes had waited in the kernel; `None` where nobody asked
+    /// for stamps.
     age: Option<Nanos>,
     coalescing: Option<Coalescing>,
     /// Seals and opens what passes, if the connection is encrypted.
@@ -165,8 +165,8 @@ impl Connection {
             coalescing.due.get_or_insert(coalescing.now + coalescing.length);
         }
         if self.outbox.bytes() >= FLUSH_BYTES {
-            // The peer works on these bytes while we prepare more. A failure shows with the next
-            // receive.
+            // The peer works on these bytes while we prepare more. A failure shows with the
+            // next receive.
             let _ = self.flush();
         }
         Ok(())

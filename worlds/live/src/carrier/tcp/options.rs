@@ -78,8 +78,8 @@ impl From<Unavailable> for io::Error {
 }
 
 impl Options {
-    /// Tries the options on a socket that is then closed. Options that work on this socket work for
-    /// connections.
+    /// Tries the options on a socket that is then closed. Options that work on this socket work
+    /// for connections.
     ///
     /// # Errors
     /// When the kernel refuses an option; the error says what would help.

@@ -134,8 +134,8 @@ impl Controller {
     pub fn is_fabric(&self) -> bool {
         each!(&self.reached, transport => transport.is_fabric())
     }
-    /// The controller's name for a person: its place in the hierarchy, or its identifier in its
-    /// subsystem.
+    /// The controller's name for a person: its place in the hierarchy, or its identifier in
+    /// its subsystem.
     pub fn name(&self) -> String {
         each!(&self.reached, transport => transport.name())
     }

@@ -70,8 +70,8 @@ pub struct Settings {
     pub queue_size: Option<u16>,
     /// What carries NVMe/RDMA.
     pub provider: Provider,
-    /// The address of this machine that RoCE and devices use, instead of that which leads to the
-    /// peer.
+    /// The address of this machine that RoCE and devices use, instead of that which leads to
+    /// the peer.
     pub local: Option<IpAddr>,
     /// How header digests of NVMe/TCP are used.
     pub header_digest: DigestUse,

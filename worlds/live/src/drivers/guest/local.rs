@@ -42,8 +42,8 @@ impl Local {
         self.media.in_flight() > 0
     }
 
-    /// Writes `value` to the doorbell at `offset` of BAR0, after the client has stored it in shared
-    /// memory.
+    /// Writes `value` to the doorbell at `offset` of BAR0, after the client has stored it in
+    /// shared memory.
     pub(super) fn ring(&mut self, now: Instant, offset: u64, value: u32) {
         if let Ok(offset) = u32::try_from(offset) {
             self.function.write_register(now, offset, &value.to_le_bytes());
@@ -58,8 +58,8 @@ impl Local {
     /// Gives the function its media's completions, and passes on its outputs. Returns whether there
     /// were any of either.
     ///
-    /// Memory that the client shares is read and written in place; for other memory, packets are
-    /// sent.
+    /// Memory that the client shares is read and written in place; for other memory, packets
+    /// are sent.
     pub(super) fn exchange<D: 'static>(
         &mut self,
         now: Instant,

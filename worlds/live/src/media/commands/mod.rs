@@ -70,8 +70,8 @@ pub(super) struct Commands {
     active: VecDeque<u32>,
     pieces: Vec<Option<Piece>>,
     free_pieces: Vec<u32>,
-    /// Pieces that got no answer, and are to be submitted again. Their jobs count them as
-    /// outstanding.
+    /// Pieces that got no answer, and are to be submitted again. Their jobs count them
+    /// as outstanding.
     again: Vec<Piece>,
     /// Whether [`Operation::Deallocate`] is a hint, after which nothing has to read as zeroes.
     pub(super) deallocates_as_hint: bool,
@@ -175,8 +175,8 @@ impl Commands {
     }
 
     /// Submits commands through `submit` as long as there are some and `submit` takes them. Each
-    /// command has a name that no other command under way has. Returns how many were submitted or
-    /// failed.
+    /// command has a name that no other command under way has. Returns how many were submitted
+    /// or failed.
     ///
     /// # Errors
     /// When `submit` says that the device is not there.
@@ -308,8 +308,8 @@ impl Commands {
         Some((taken, job))
     }
 
-    /// The command named `piece` has ended. The data of `result` are empty unless the command is a
-    /// read.
+    /// The command named `piece` has ended. The data of `result` are empty unless the command is
+    /// a read.
     pub(super) fn on_ended(
         &mut self,
         piece: u32,
@@ -348,8 +348,8 @@ impl Commands {
         }
     }
 
-    /// No command under way will get an answer any more: all are submitted again when the device is
-    /// there.
+    /// No command under way will get an answer any more: all are submitted again when the device
+    /// is there.
     pub(super) fn take_back_all(&mut self) {
         (0..).take(self.pieces.len()).for_each(|piece| self.take_back(piece));
     }
@@ -449,8 +449,8 @@ const fn access(durable: bool) -> u32 {
     if durable { FORCE_UNIT_ACCESS } else { 0 }
 }
 
-/// The offset and the length of an operation in bytes; `None` for a flush, which concerns all
-/// bytes.
+/// The offset and the length of an operation in bytes; `None` for a flush, which concerns
+/// all bytes.
 fn range_of(operation: &Operation) -> Option<(u64, u64)> {
     match operation {
         Operation::Read { offset, length } => Some((*offset, u64::from(*length))),

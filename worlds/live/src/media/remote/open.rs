@@ -26,8 +26,8 @@ pub struct Place {
     pub hold: Nanos,
     /// How the device is used. What a medium needs of its host is put into it.
     pub options: Options,
-    /// Whether [`nvme::media::Operation::Deallocate`] is a hint, after which nothing has to read as
-    /// zeroes.
+    /// Whether [`nvme::media::Operation::Deallocate`] is a hint, after which nothing has to read
+    /// as zeroes.
     pub deallocates_as_hint: bool,
 }
 

@@ -298,8 +298,8 @@ impl CmId {
         checked(unsafe { (self.library().cm.rdma_resolve_route)(self.as_ptr(), RESOLVE_MS) })
     }
 
-    /// Asks the peer for the connection. [`Happened::Established`] or [`Happened::Rejected`]
-    /// follows.
+    /// Asks the peer for the connection. [`Happened::Established`] or
+    /// [`Happened::Rejected`] follows.
     ///
     /// # Errors
     /// When the system refuses.

@@ -430,8 +430,8 @@ fn create(id: &CmId, parts: &Parts, depths: Depths) -> io::Result<usize> {
         let make = parts.library.cm.rdma_create_qp;
         // SAFETY: identifier, domain and completion queue exist and are of one device.
         match checked(unsafe { make(id.as_ptr(), parts.domain, &raw mut attributes) }) {
-            // The library says how much the device really takes; no more than was asked for is
-            // used.
+            // The library says how much the device really takes; no more than was asked for
+            // is used.
             Ok(()) => return Ok(attributes.capacities.max_inline_data.min(max_inline_data) as usize),
             Err(error) => refused = Some(error),
         }

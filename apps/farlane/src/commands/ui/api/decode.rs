@@ -185,8 +185,8 @@ fn answer(fields: &mut Fields, completion: &Completion) {
     fields.add("lower address", format!("{:#04x}", completion.lower_address), (11, 12));
 }
 
-/// What the payload of a packet means, which is a part of `step`: a title, and rows of names and
-/// values.
+/// What the payload of a packet means, which is a part of `step`: a title, and rows of names
+/// and values.
 fn meaning(packet: &Packet<'_>, (step, is_admin): (Step, bool)) -> Option<Value> {
     let payload = packet.payload;
     let (title, rows) = match step {

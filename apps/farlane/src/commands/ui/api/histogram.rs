@@ -43,8 +43,8 @@ pub(super) fn of(captures: &[&Index], query: &Query) -> Result<Value, Refusal> {
     }))
 }
 
-/// The ends of bins that hold all of `all`, each the same factor after the one before, in whole
-/// nanoseconds.
+/// The ends of bins that hold all of `all`, each the same factor after the one before, in
+/// whole nanoseconds.
 fn bounds(all: &[Distribution]) -> Vec<u64> {
     let some = || all.iter().filter(|one| one.count() > 0);
     let least = some().map(|one| one.min().get()).min().unwrap_or(0);

@@ -264,8 +264,8 @@ impl InitiatorDriver {
         self.initiator.engine_mut().handle_input(now, Input::Connected(id));
     }
 
-    /// Takes what has come for queue pairs, and lets them hear of it; returns whether there was
-    /// anything.
+    /// Takes what has come for queue pairs, and lets them hear of it; returns whether there
+    /// was anything.
     fn receive_pairs(&mut self, context: &Context<'_>) -> io::Result<bool> {
         let Some(devices) = &mut self.world.devices else { return Ok(false) };
         let now = context.clock.now();

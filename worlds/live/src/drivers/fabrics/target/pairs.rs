@@ -171,8 +171,8 @@ fn open(address: SocketAddr, precedence: Precedence, pool: &SharedPool) -> io::R
 }
 
 impl<F: FnMut(Event)> TargetDriver<F> {
-    /// Listens at `address` as port `id`, for queue pairs of RoCE, whose datagrams are carried with
-    /// `precedence`.
+    /// Listens at `address` as port `id`, for queue pairs of RoCE, whose datagrams are carried
+    /// with `precedence`.
     ///
     /// # Errors
     /// When the system refuses the address, or another program has RoCE there.
