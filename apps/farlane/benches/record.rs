@@ -19,6 +19,8 @@ use serde_json::Value;
 use support::{farlane, median};
 
 const RUNS: usize = 5;
+/// The values of `--digest`.
+const DIGESTS: [&str; 3] = ["sha256", "blake3", "none"];
 /// Bytes of a run.
 const SIZE: u64 = 2 << 30;
 fn main() {
@@ -65,19 +67,19 @@ fn timed(arguments: &[&str]) -> (Value, f64) {
 fn rates(floor: &Path, path: &Path) {
     let (file, size) = (path.to_str().unwrap(), SIZE.to_string());
     let record = ["record", "--from", "generate:100GB", "--size", &size, "--to", file, "--force", "--digest"];
-    let mut rows: [Vec<[f64; 2]>; 3] = Default::default();
+    let mut rows: [Vec<[f64; 2]>; 4] = Default::default();
     for _ in 0..RUNS {
         let _ = (std::fs::remove_file(floor), std::fs::remove_file(path));
         let floor_rate = throughput(floor, "write");
-        for (row, digest) in [(0, "sha256"), (1, "none")] {
+        for (row, digest) in (0..).zip(DIGESTS) {
             // As fio's, the file is a new one.
             let _ = std::fs::remove_file(path);
             rows[row].push([floor_rate, timed(&[&record[..], &[digest]].concat()).1]);
         }
         let replayed = timed(&["replay", file, "--to", "/dev/null", "--speed", "max"]).1;
-        rows[2].push([throughput(floor, "read"), replayed]);
+        rows[3].push([throughput(floor, "read"), replayed]);
     }
-    let names = ["written, with SHA-256", "written, without", "replayed to nowhere"];
+    let names = ["written, with SHA-256", "written, with BLAKE3", "written, without", "replayed to nowhere"];
     for (name, row) in names.iter().zip(&rows) {
         let of = |which: usize| median(row.iter().map(|pair| pair[which]));
         let ratio = median(row.iter().map(|[floor, ours]| ours / floor));
@@ -136,7 +138,7 @@ impl Recorder {
 fn processor(path: &Path) {
     println!("\n{:<46}{:>12}  aim", "from TCP to the file", "");
     let block = vec![7; 1 << 20];
-    for digest in ["sha256", "none"] {
+    for digest in DIGESTS {
         let mut seconds = Vec::new();
         let mut memory = Vec::new();
         for _ in 0..RUNS {

@@ -121,7 +121,7 @@ fn the_highest_rate_of_datagrams_is_found_and_the_limit_named() {
         "network of this host",
         "receiver's processor",
         "sockets' buffers",
-        "processor for SHA-256",
+        "processor for digests",
         "ring",
         "disk",
         "room on the disk",

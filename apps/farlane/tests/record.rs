@@ -9,6 +9,8 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use record::format::Header;
+use record::{Algorithm, Hasher};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use support::{FARLANE, fail, farlane, json};
@@ -27,6 +29,35 @@ fn sha256(bytes: &[u8]) -> String {
 /// The last line of what a program printed.
 fn last(output: &[u8]) -> Value {
     serde_json::from_str(String::from_utf8_lossy(output).lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn a_recording_is_proved_by_blake3_where_that_is_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    let bytes = generated(3_000_001);
+    let mut hasher = Hasher::new(Algorithm::Blake3);
+    hasher.update(&bytes);
+    let expected: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let record = ["record", "--from", "generate:1GB", "--size", "3000001", "--to", &path];
+    let end = last(&farlane(&[&record[..], &["--digest", "blake3", "--json"]].concat()).stdout);
+    assert_eq!((&end["blake3"], &end["sha256"]), (&expected.clone().into(), &Value::Null), "{end}");
+    let proof = json(&["verify", &path, "--json"]);
+    assert_eq!((&proof["ok"], &proof["blake3"]), (&true.into(), &expected.clone().into()), "{proof}");
+    assert!(
+        String::from_utf8_lossy(&farlane(&["verify", &path]).stdout).contains(&format!("BLAKE3 {expected}"))
+    );
+    // Somebody changes a byte, and has the CRC32C fit it.
+    let mut changed = std::fs::read(&path).unwrap();
+    let chunk = &mut changed[5 * 131_072..6 * 131_072];
+    let (header, _) = Header::parse_chunk(5, chunk, engine::crc32c).unwrap();
+    chunk[5_000] ^= 4;
+    header.emit(chunk, engine::crc32c);
+    std::fs::write(&path, changed).unwrap();
+    let output = farlane(&["verify", &path, "--json"]);
+    let proof = last(&output.stdout);
+    assert_eq!((output.status.code(), &proof["ok"]), (Some(1), &false.into()), "{proof}");
+    assert_eq!(proof["bad_chunks"], Value::Array(Vec::new()));
 }
 
 #[test]

@@ -43,6 +43,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod digest;
 pub mod format;
 #[doc(hidden)]
 pub mod fuzz;
@@ -55,6 +56,7 @@ pub mod sequence;
 #[cfg(test)]
 mod tests;
 
+pub use digest::{Algorithm, Hasher, StreamDigest};
 pub use pace::Pace;
 pub use raw::{RawConfig, RawRecorder};
 pub use recorder::{
@@ -62,46 +64,3 @@ pub use recorder::{
     Output, PinRange, PinRefusal, Progress, Recorder, RingConfig, pre_trigger_buffer, pre_trigger_chunks,
 };
 pub use scan::{Bad, Hole, RingSurvey, Scan, Survey};
-
-use sha2::{Digest as _, Sha256};
-
-/// Makes the SHA-256 of a stream's account from its chunks, in the stream's order.
-#[derive(Clone, Debug)]
-pub struct StreamDigest {
-    all: Sha256,
-    is_ring: bool,
-}
-
-impl StreamDigest {
-    /// Nothing yet. In a ring, chunks are digested by themselves: those that are overwritten can't
-    /// be taken out of a digest of bytes.
-    pub fn new(is_ring: bool) -> Self {
-        Self { all: Sha256::new(), is_ring }
-    }
-
-    /// Takes in the bytes of the next chunk.
-    pub fn update(&mut self, chunk: &[u8]) {
-        match self.is_ring {
-            true => self.all.update(Sha256::digest(chunk)),
-            false => self.all.update(chunk),
-        }
-    }
-
-    /// The digest.
-    pub fn finalize(self) -> [u8; 32] {
-        self.all.finalize().into()
-    }
-}
-
-/// The SHA-256 of several streams: of their own digests one behind the other, in the order of their
-/// numbers. A single stream's is its own.
-pub fn digest_of_all(streams: &[[u8; 32]]) -> [u8; 32] {
-    match streams {
-        [only] => *only,
-        several => {
-            let mut all = Sha256::new();
-            several.iter().for_each(|digest| all.update(digest));
-            all.finalize().into()
-        }
-    }
-}

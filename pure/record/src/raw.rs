@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool};
-use sha2::{Digest as _, Sha256};
 
+use crate::digest::{Algorithm, Hasher};
 use crate::format::{ALIGNMENT, Cause, Certificate, Gap, Place, Reason, StreamTotals, is_chunk_length};
 use crate::recorder::{ATTEMPTS_MAX, GAPS_REPORTED_MAX, LOST_IN_A_ROW_MAX};
 use crate::{BUFFER_MAX, BUFFER_MIN, FLUSH_DEFAULT, Fault, Input, Missed, Output, Progress};
@@ -32,15 +32,23 @@ pub struct RawConfig {
     pub chunks: Option<u64>,
     /// How often what was written is made durable.
     pub flush: Nanos,
-    /// Whether the SHA-256 of the stored bytes is computed.
-    pub has_digest: bool,
+    /// Which digest of the stored bytes is computed.
+    pub algorithm: Algorithm,
 }
 
 impl RawConfig {
     /// The usual configuration, from this address on.
     pub const fn new(chunk: u32, start: u64) -> Self {
         let buffer = crate::BUFFER_DEFAULT;
-        Self { chunk, buffer, start, end: None, chunks: None, flush: FLUSH_DEFAULT, has_digest: true }
+        Self {
+            chunk,
+            buffer,
+            start,
+            end: None,
+            chunks: None,
+            flush: FLUSH_DEFAULT,
+            algorithm: Algorithm::Sha256,
+        }
     }
 
     /// The most bytes of the stream.
@@ -108,7 +116,7 @@ pub struct RawRecorder {
     progress: Progress,
     gaps: Vec<Gap>,
     gap_count: u64,
-    digest: Sha256,
+    digest: Hasher,
     lost_in_a_row: u32,
     tick: Option<Instant>,
     wants_sync: bool,
@@ -130,6 +138,7 @@ impl RawRecorder {
         let is_aligned = |address: u64| address.is_multiple_of(u64::from(ALIGNMENT));
         assert!(is_aligned(config.start) && config.end.is_none_or(is_aligned), "addresses of whole pages");
         assert!(config.most() > 0, "room for bytes");
+        let digest = Hasher::new(config.algorithm);
         Self {
             config,
             filling: None,
@@ -141,7 +150,7 @@ impl RawRecorder {
             progress: Progress::default(),
             gaps: Vec::new(),
             gap_count: 0,
-            digest: Sha256::new(),
+            digest,
             lost_in_a_row: 0,
             tick: None,
             wants_sync: false,
@@ -345,9 +354,7 @@ impl RawRecorder {
                 self.progress.fill -= chunk.bytes();
                 self.progress.stored += chunk.bytes();
                 self.progress.last_address = self.config.start + chunk.offset + chunk.length as u64;
-                if self.config.has_digest {
-                    chunk.pieces().into_iter().for_each(|piece| self.digest.update(&chunk.buffer[piece]));
-                }
+                chunk.pieces().into_iter().for_each(|piece| self.digest.update(&chunk.buffer[piece]));
             }
             self.release(chunk.buffer);
         }
@@ -379,12 +386,11 @@ impl RawRecorder {
     }
 
     fn account(&self, reason: Reason) -> Certificate {
-        let has_digests = self.config.has_digest;
-        let sha256 = if has_digests { self.digest.clone().finalize().into() } else { [0; 32] };
+        let (algorithm, digest) = (self.config.algorithm, self.digest.finalize());
         let Progress { bytes_in, stored, lost, high_water, .. } = self.progress;
-        let streams = [StreamTotals { bytes_in, stored, lost, overwritten: 0, sha256 }].into();
+        let streams = [StreamTotals { bytes_in, stored, lost, overwritten: 0, digest }].into();
         let (slots, gaps, bad, index, signature) = (0, self.gap_count, 0, 0, None);
-        Certificate { reason, has_digests, slots, gaps, bad, high_water, index, sha256, streams, signature }
+        Certificate { reason, algorithm, slots, gaps, bad, high_water, index, digest, streams, signature }
     }
 }
 

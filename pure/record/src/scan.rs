@@ -2,14 +2,12 @@
 
 use alloc::vec::Vec;
 
-use engine::Crc32c;
-use sha2::{Digest as _, Sha256};
-
-use crate::digest_of_all;
+use crate::digest::Algorithm;
 use crate::format::{
     CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, FIRST_SLOT, Gap, HOLDING_SLOTS, Header, Holding,
     Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, StreamTotals, Superblock, Trigger,
 };
+use engine::Crc32c;
 
 /// A slot that should have a chunk and has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -396,8 +394,8 @@ impl Survey {
             && accounts.iter().zip(&certificate.streams).all(is_same)
     }
 
-    /// The accounts of the streams, as the medium has them, with the SHA-256 of each
-    /// from `digests`.
+    /// The accounts of the streams, as the medium has them, with the digest of each from
+    /// `digests`.
     fn accounts(&self, digests: &[[u8; 32]]) -> Vec<StreamTotals> {
         let mut accounts = Vec::new();
         for stream in 0..u32::try_from(self.streams()).unwrap_or(0) {
@@ -410,10 +408,18 @@ impl Survey {
                 overwritten: holding.map_or(0, |holding| holding.overwritten(stream, bytes_in)),
                 stored: stored.map(|entry| u64::from(entry.length)).sum(),
                 lost: lost.fold(0, |sum, gap| sum.saturating_add(gap.bytes)),
-                sha256: digests.get(stream as usize).copied().unwrap_or(Sha256::digest([]).into()),
+                digest: digests.get(stream as usize).copied().unwrap_or_else(|| self.algorithm().digest(&[])),
             });
         }
         accounts
+    }
+
+    /// Which digest proves the recording: the certificate's, or SHA-256 where it has none.
+    pub fn algorithm(&self) -> Algorithm {
+        match self.certificate.as_ref().map(|certificate| certificate.algorithm) {
+            Some(Algorithm::None) | None => Algorithm::Sha256,
+            Some(algorithm) => algorithm,
+        }
     }
 
     /// Whether the oldest was overwritten when the medium was full.
@@ -434,7 +440,7 @@ impl Survey {
     }
 
     /// Makes the recording whole: declares each hole as a gap, found at `when`, and returns the new
-    /// gaps with the certificate to be written. `digests` are those of the streams' stored bytes.
+    /// gaps with the certificate to be written. `digests` are those of the streams' stored bytes, by [`Survey::algorithm`].
     /// The survey then is what the medium has once both are written.
     pub fn mend(&mut self, digests: &[[u8; 32]], when: u64) -> (Vec<Gap>, Certificate) {
         let declare = |hole: &Hole| Gap {
@@ -449,19 +455,19 @@ impl Survey {
         let new: Vec<_> = self.holes.drain(..).map(|hole| declare(&hole)).collect();
         self.gaps.extend(&new);
         self.gaps.sort_by_key(|gap| (gap.stream, gap.from));
+        let (streams, algorithm) = (self.accounts(digests), self.algorithm());
         let old = self.certificate.take();
-        let streams = self.accounts(digests);
-        let all: Vec<_> = streams.iter().map(|stream| stream.sha256).collect();
+        let all: Vec<_> = streams.iter().map(|stream| stream.digest).collect();
         let certificate = Certificate {
             reason: Reason::Recovered,
-            has_digests: true,
+            algorithm,
             slots: self.end,
             gaps: self.gaps.len() as u64,
             // The certificate's own slot is bad no more.
             bad: self.bad.iter().filter(|bad| bad.slot != CERTIFICATE_SLOT).count() as u64,
             high_water: old.map_or(0, |old| old.high_water),
             index: 0,
-            sha256: digest_of_all(&all),
+            digest: algorithm.digest_of_all(&all),
             streams,
             signature: None,
         };

@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{STREAMS_MAX, u32_at, u64_at};
+use crate::digest::Algorithm;
 
 /// Length of what stands before the streams, in bytes.
 const HEAD: usize = 96;
@@ -80,9 +81,9 @@ pub struct StreamTotals {
     /// Bytes that a ring does not hold any more, lost ones among them. What is stored or lost above
     /// is what it holds.
     pub overwritten: u64,
-    /// SHA-256 of the stored bytes, in the stream's order. In a ring: of the SHA-256 of each
+    /// The digest of the stored bytes, in the stream's order. In a ring: of the digest of each
     /// chunk's bytes, one behind the other.
-    pub sha256: [u8; 32],
+    pub digest: [u8; 32],
 }
 
 /// What a signature of a certificate begins with, so that it is good for nothing else.
@@ -104,8 +105,8 @@ pub struct Signature {
 pub struct Certificate {
     /// Why the recording ended.
     pub reason: Reason,
-    /// Whether there are SHA-256 digests. Otherwise they are zero, and CRC32C alone tells changes.
-    pub has_digests: bool,
+    /// Which digests there are. With none, they are zero, and CRC32C alone tells changes.
+    pub algorithm: Algorithm,
     /// Every slot of the recording has a lower number.
     pub slots: u64,
     /// The number of gap records.
@@ -116,8 +117,8 @@ pub struct Certificate {
     pub high_water: u64,
     /// The slot of the last index chunk; 0 if there is none.
     pub index: u64,
-    /// SHA-256 of all streams: see [`crate::digest_of_all`].
-    pub sha256: [u8; 32],
+    /// The digest of all streams: see [`Algorithm::digest_of_all`].
+    pub digest: [u8; 32],
     /// The accounts of the streams, by number.
     pub streams: Vec<StreamTotals>,
     /// Who answers for it.
@@ -155,20 +156,20 @@ impl Certificate {
         let (head, records) = payload.split_at_mut(HEAD);
         head.fill(0);
         head[0] = self.reason.byte();
-        head[1] = u8::from(!self.has_digests);
+        head[1] = self.algorithm.byte();
         head[2] = u8::from(self.signature.is_some());
         head[4..8].copy_from_slice(&u32::try_from(self.streams.len()).unwrap_or(u32::MAX).to_le_bytes());
         for (at, value) in [self.slots, self.gaps, self.bad, self.high_water, self.index].iter().enumerate() {
             head[8 + at * 8..16 + at * 8].copy_from_slice(&value.to_le_bytes());
         }
-        head[64..96].copy_from_slice(&self.sha256);
+        head[64..96].copy_from_slice(&self.digest);
         for (stream, record) in self.streams.iter().zip(records.chunks_exact_mut(LENGTH)) {
             record.fill(0);
             record[0..8].copy_from_slice(&stream.bytes_in.to_le_bytes());
             record[8..16].copy_from_slice(&stream.stored.to_le_bytes());
             record[16..24].copy_from_slice(&stream.lost.to_le_bytes());
             record[24..32].copy_from_slice(&stream.overwritten.to_le_bytes());
-            record[32..64].copy_from_slice(&stream.sha256);
+            record[32..64].copy_from_slice(&stream.digest);
         }
         let Some(Signature { key, signature }) = &self.signature else { return end };
         payload[end..end + key.len()].copy_from_slice(key);
@@ -200,6 +201,7 @@ impl Certificate {
         if count > STREAMS_MAX {
             return None;
         }
+        let algorithm = Algorithm::of(head[1])?;
         let digest = |bytes: &[u8]| core::array::from_fn(|at| bytes[at]);
         let end = HEAD + count * LENGTH;
         let signature = match head[2] & 1 == 1 {
@@ -215,17 +217,17 @@ impl Certificate {
             stored: u64_at(record, 8),
             lost: u64_at(record, 16),
             overwritten: u64_at(record, 24),
-            sha256: digest(&record[32..]),
+            digest: digest(&record[32..]),
         });
         Some(Self {
             reason: Reason::of(head[0]),
-            has_digests: head[1] & 1 == 0,
+            algorithm,
             slots: u64_at(head, 8),
             gaps: u64_at(head, 16),
             bad: u64_at(head, 24),
             high_water: u64_at(head, 32),
             index: u64_at(head, 40),
-            sha256: digest(&head[64..]),
+            digest: digest(&head[64..]),
             streams: streams.collect(),
             signature,
         })
@@ -238,16 +240,16 @@ mod tests {
 
     #[test]
     fn a_certificate_comes_back_with_and_without_signature() {
-        let stream = StreamTotals { bytes_in: 5, stored: 4, lost: 1, overwritten: 0, sha256: [7; 32] };
+        let stream = StreamTotals { bytes_in: 5, stored: 4, lost: 1, overwritten: 0, digest: [7; 32] };
         let mut certificate = Certificate {
             reason: Reason::Asked,
-            has_digests: true,
+            algorithm: Algorithm::Blake3,
             slots: 9,
             gaps: 1,
             bad: 0,
             high_water: 77,
             index: 8,
-            sha256: [6; 32],
+            digest: [6; 32],
             streams: vec![stream; 3],
             signature: None,
         };

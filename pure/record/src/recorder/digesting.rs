@@ -1,24 +1,27 @@
-//! SHA-256 of what is stored, here or by the world.
+//! Digests of what is stored, here or by the world.
 
 use alloc::collections::VecDeque;
 
-use engine::Buffer;
-use sha2::{Digest as _, Sha256};
-
 use super::{Digests, Output, Recorder};
+use crate::digest::{Algorithm, Hasher};
 use crate::format::{HEADER_LENGTH, Header};
+use engine::Buffer;
 
 /// The digest of a stream's stored bytes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct StreamDigest {
-    here: Sha256,
+    here: Hasher,
     /// What the world has told last.
     told: Option<[u8; 32]>,
 }
 
 impl StreamDigest {
+    pub(super) fn new(algorithm: Algorithm) -> Self {
+        Self { here: Hasher::new(algorithm), told: None }
+    }
+
     pub(super) fn value(&self) -> [u8; 32] {
-        self.told.unwrap_or_else(|| self.here.clone().finalize().into())
+        self.told.unwrap_or_else(|| self.here.finalize())
     }
 }
 
@@ -47,7 +50,7 @@ impl Recorder {
         let payload = HEADER_LENGTH..HEADER_LENGTH + header.length as usize;
         match self.config.digests {
             // A ring has digested the chunk by itself.
-            _ if self.ring.is_some() => self.release(chunk),
+            _ if self.ring.is_some() || self.config.algorithm == Algorithm::None => self.release(chunk),
             Digests::Here => {
                 self.streams[header.stream as usize].digest.here.update(&chunk[payload]);
                 self.release(chunk);
@@ -57,13 +60,12 @@ impl Recorder {
                 self.digesting.outputs.push_back(Output::Digest { stream, data });
                 self.digesting.chunks.push_back((stream, chunk));
             }
-            Digests::None => self.release(chunk),
         }
     }
 
-    pub(super) fn on_digested(&mut self, sha256: [u8; 32]) {
+    pub(super) fn on_digested(&mut self, digest: [u8; 32]) {
         let Some((stream, chunk)) = self.digesting.chunks.pop_front() else { return };
-        self.streams[stream as usize].digest.told = Some(sha256);
+        self.streams[stream as usize].digest.told = Some(digest);
         self.release(chunk);
     }
 }

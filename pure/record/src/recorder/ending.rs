@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::ring::{Ring, Taken};
-use super::{Digests, Fault, LOST_IN_A_ROW_MAX, Recorder};
+use super::{Fault, LOST_IN_A_ROW_MAX, Recorder};
 use crate::format::{CERTIFICATE_SLOT, Certificate, GAP_SLOT, Gap, Kind, Reason, StreamTotals, capacity};
 
 /// How far a recording's end is.
@@ -134,28 +134,28 @@ impl Recorder {
     }
 
     fn certificate(&self) -> Certificate {
-        let has_digests = self.config.digests != Digests::None;
+        let algorithm = self.config.algorithm;
         let account = |(number, stream): (u32, &super::Stream)| match &self.ring {
-            Some(ring) => ring.account(number, stream.bytes_in, has_digests),
+            Some(ring) => ring.account(number, stream.bytes_in, algorithm),
             None => StreamTotals {
                 bytes_in: stream.bytes_in,
                 stored: stream.stored,
                 lost: stream.lost,
                 overwritten: 0,
-                sha256: if has_digests { stream.digest.value() } else { [0; 32] },
+                digest: stream.digest.value(),
             },
         };
         let streams: Vec<_> = (0..).zip(&self.streams).map(account).collect();
-        let digests: Vec<_> = streams.iter().map(|stream| stream.sha256).collect();
+        let digests: Vec<_> = streams.iter().map(|stream| stream.digest).collect();
         Certificate {
             reason: self.reason,
-            has_digests,
+            algorithm,
             slots: self.ring.as_ref().map_or(self.next_slot, Ring::end),
             gaps: self.gap_count,
             bad: self.bad,
             high_water: self.progress.high_water,
             index: self.last_index,
-            sha256: if has_digests { crate::digest_of_all(&digests) } else { [0; 32] },
+            digest: algorithm.digest_of_all(&digests),
             streams,
             signature: None,
         }

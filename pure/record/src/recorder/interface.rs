@@ -6,12 +6,13 @@ use alloc::vec::Vec;
 use engine::{Buffer, Crc32c, Nanos};
 
 use super::ring::RingConfig;
+use crate::digest::Algorithm;
 use crate::format::{CHUNK_DEFAULT, Certificate, Content};
 
 /// A chunk that is not full is written after this time, unless somebody chooses.
 pub const FLUSH_DEFAULT: Nanos = Nanos::from_millis(500);
 
-/// Who computes the SHA-256 of streams.
+/// Who computes the digests of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Digests {
     /// The recorder, when a chunk is stored.
@@ -19,8 +20,6 @@ pub enum Digests {
     Here,
     /// The world, which [`Output::Digest`] asks.
     World,
-    /// Nobody: the certificate says so. The CRC32C of each chunk remains.
-    None,
 }
 
 /// How to record.
@@ -50,7 +49,9 @@ pub struct Config {
     pub flush: Nanos,
     /// Computes digests of chunks.
     pub crc32c: Crc32c,
-    /// Who computes the SHA-256 of streams.
+    /// Which digest of each stream the certificate has.
+    pub algorithm: Algorithm,
+    /// Who computes the digests of streams.
     pub digests: Digests,
 }
 
@@ -70,6 +71,7 @@ impl Config {
             pre_trigger: None,
             flush,
             crc32c: engine::crc32c,
+            algorithm: Algorithm::Sha256,
             digests: Digests::Here,
         }
     }
@@ -100,8 +102,8 @@ pub enum Input {
     Synced(Result<(), Fault>),
     /// The oldest [`Output::Digest`] is done, and the world has dropped its data.
     Digested {
-        /// SHA-256 of everything that the stream was given so far.
-        sha256: [u8; 32],
+        /// The digest of everything that the stream was given so far.
+        digest: [u8; 32],
     },
 }
 

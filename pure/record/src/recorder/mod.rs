@@ -13,6 +13,7 @@ mod waiting;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::digest::Algorithm;
 use crate::format::{
     CERTIFICATE_SLOT, Cause, Certificate, Entry, FIRST_SLOT, GAP_SLOT, Gap, HEADER_LENGTH, HOLDING_SLOTS,
     Header, Index, Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, Superblock, Time, capacity,
@@ -57,7 +58,7 @@ struct Filling {
 }
 
 /// A stream's account.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Stream {
     filling: Option<Filling>,
     /// Bytes that came, lost ones included: the place of the next byte.
@@ -69,6 +70,20 @@ struct Stream {
     /// How many more gaps may end a chunk before it is full.
     cuts: Cuts,
     digest: StreamDigest,
+}
+
+impl Stream {
+    fn new(algorithm: Algorithm) -> Self {
+        Self {
+            filling: None,
+            bytes_in: 0,
+            passed: 0,
+            stored: 0,
+            lost: 0,
+            cuts: Cuts::default(),
+            digest: StreamDigest::new(algorithm),
+        }
+    }
 }
 
 /// Records streams of bytes. See the crate's page for a run loop.
@@ -136,7 +151,7 @@ impl Recorder {
         assert!(is_chunk_length(config.chunk), "a chunk of {} bytes", config.chunk);
         assert!((BUFFER_MIN..=BUFFER_MAX).contains(&config.buffer), "{} chunks", config.buffer);
         assert!((1..=STREAMS_MAX).contains(&config.streams.len()), "{} streams", config.streams.len());
-        let streams = config.streams.iter().map(|_| Stream::default()).collect();
+        let streams = config.streams.iter().map(|_| Stream::new(config.algorithm)).collect();
         let ring = config.ring.clone().map(|ring| {
             let slots = config.slots.unwrap_or(0);
             assert!(slots >= RingConfig::slots_min(config.buffer), "a ring of {slots} slots");
@@ -428,7 +443,7 @@ impl Recorder {
             let Some(flight) = self.flights.pop_front() else { return };
             self.first += 1;
             if let Some(ring) = &mut self.ring {
-                ring.retire(&flight, self.config.digests != Digests::None);
+                ring.retire(&flight, self.config.algorithm);
             }
             let Some(header) = flight.data().copied() else { continue };
             match flight.state {
@@ -497,7 +512,7 @@ impl Engine for Recorder {
         match input {
             Input::Written { name, result } => self.on_written(name, result),
             Input::Synced(result) => self.on_synced(result),
-            Input::Digested { sha256 } => self.on_digested(sha256),
+            Input::Digested { digest } => self.on_digested(digest),
         }
         if self.phase == Phase::Recording {
             self.arm(now);

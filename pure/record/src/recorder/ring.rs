@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use engine::{Instant, Nanos};
-use sha2::{Digest as _, Sha256};
 
 use super::flight::{Flight, State};
 use super::{Phase, Recorder, Stream};
+use crate::digest::{Algorithm, Hasher};
 use crate::format::{
     Gap, HEADER_LENGTH, HOLDING_SLOTS, Holding, Kind, Overwrote, Pin, StreamTotals, capacity,
 };
@@ -103,7 +103,7 @@ struct Held {
     offset: u64,
     length: u32,
     time: u64,
-    sha256: [u8; 32],
+    digest: [u8; 32],
 }
 
 impl Held {
@@ -266,7 +266,7 @@ impl Ring {
     }
 
     /// A chunk's end is known.
-    pub(super) fn retire(&mut self, flight: &Flight, has_digests: bool) {
+    pub(super) fn retire(&mut self, flight: &Flight, algorithm: Algorithm) {
         let Some(header) = flight.header.as_ref() else { return };
         if header.kind == Kind::Holding {
             // One that was lost is written again, because what it says is stale.
@@ -282,7 +282,7 @@ impl Ring {
                 offset: header.offset,
                 length: header.length,
                 time: header.time.nanos,
-                sha256: if has_digests { Sha256::digest(payload).into() } else { [0; 32] },
+                digest: algorithm.digest(payload),
             }),
             (State::Stored, Kind::Gaps) => Slot::Gaps(reach(&Gap::parse(payload)), header.time.nanos),
             _ => Slot::Free,
@@ -305,7 +305,7 @@ impl Ring {
     }
 
     /// The account of a stream: what is held.
-    pub(super) fn account(&self, stream: u32, bytes_in: u64, has_digests: bool) -> StreamTotals {
+    pub(super) fn account(&self, stream: u32, bytes_in: u64, algorithm: Algorithm) -> StreamTotals {
         let is_held = |held: &&Held| {
             held.stream == stream && self.holding.holds(stream, held.offset, held.end()) && held.length > 0
         };
@@ -313,13 +313,12 @@ impl Ring {
             self.slots.iter().filter_map(|slot| if let Slot::Data(held) = slot { Some(held) } else { None });
         let mut held: Vec<_> = all.filter(is_held).collect();
         held.sort_unstable_by_key(|held| held.offset);
-        let mut digest = Sha256::new();
-        held.iter().for_each(|held| digest.update(held.sha256));
+        let mut all = Hasher::new(algorithm);
+        held.iter().for_each(|held| all.update(&held.digest));
         let stored = held.iter().map(|held| u64::from(held.length)).sum();
         let overwritten = self.holding.overwritten(stream, bytes_in);
         let lost = bytes_in.saturating_sub(overwritten + stored);
-        let sha256 = if has_digests { digest.finalize().into() } else { [0; 32] };
-        StreamTotals { bytes_in, stored, lost, overwritten, sha256 }
+        StreamTotals { bytes_in, stored, lost, overwritten, digest: all.finalize() }
     }
 }
 

@@ -9,11 +9,10 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use engine::{Engine, Instant, Nanos, Rng};
-use sha2::{Digest as _, Sha256};
 
 use crate::format::{CHUNK_MIN, Cause, Certificate, FIRST_SLOT, Header, Place, Reason, Time, TimeSource};
 use crate::recorder::Fault;
-use crate::{Config, Digests, Input, Output, Recorder, Scan, StreamDigest, Survey};
+use crate::{Algorithm, Config, Digests, Hasher, Input, Output, Recorder, Scan, StreamDigest, Survey};
 
 const CHUNK: usize = CHUNK_MIN as usize;
 
@@ -59,12 +58,14 @@ fn record_with(
     if seed % 2 == 1 {
         config.digests = Digests::World;
     }
+    config.algorithm = if seed % 4 < 2 { Algorithm::Sha256 } else { Algorithm::Blake3 };
+    let digest = Hasher::new(config.algorithm);
     let mut recorder = Recorder::new(config, Time::NONE);
     let mut log = Vec::new();
     let mut came = [Vec::new(), Vec::new()];
     let mut moments = Vec::new();
     let mut under_way = Vec::new();
-    let (mut digests, mut digested) = ([Sha256::new(), Sha256::new()], VecDeque::new());
+    let (mut digests, mut digested) = ([digest.clone(), digest], VecDeque::new());
     let mut now = Instant::ZERO;
     for piece in 0..=pieces {
         now = now + Nanos::from_millis(rng.below(50));
@@ -95,7 +96,7 @@ fn record_with(
                     Output::Write { name, offset, data } => under_way.push((name, offset, data.to_vec())),
                     Output::Digest { stream, data } => {
                         digests[stream as usize].update(&data);
-                        digested.push_back(digests[stream as usize].clone().finalize().into());
+                        digested.push_back(digests[stream as usize].finalize());
                     }
                     Output::Sync => {
                         log.push(Done::Sync);
@@ -121,8 +122,8 @@ fn record_with(
             }
             while !digested.is_empty() && (piece == pieces || rng.below(4) > 0) {
                 is_quiet = false;
-                let sha256 = digested.pop_front().unwrap();
-                recorder.handle_input(now, Input::Digested { sha256 });
+                let digest = digested.pop_front().unwrap();
+                recorder.handle_input(now, Input::Digested { digest });
             }
             let progress = recorder.progress();
             assert_eq!(progress.bytes_in, progress.stored + progress.lost + progress.fill, "seed {seed}");
@@ -157,7 +158,7 @@ fn survey(medium: &[u8]) -> Survey {
 
 /// Checks that everything which the survey finds is what came. Returns the digests of the streams.
 fn check_bytes(survey: &Survey, medium: &[u8], run: &Run, why: &str) -> Vec<[u8; 32]> {
-    let digest = StreamDigest::new(survey.is_ring());
+    let digest = StreamDigest::new(survey.algorithm(), survey.is_ring());
     let mut digests = [digest.clone(), digest];
     for entry in &survey.entries {
         let start = usize::try_from(entry.slot).unwrap() * CHUNK;
@@ -167,7 +168,7 @@ fn check_bytes(survey: &Survey, medium: &[u8], run: &Run, why: &str) -> Vec<[u8;
         assert!(run.came[stream][from..][..payload.len()] == *payload, "{why}: other bytes");
         digests[stream].update(payload);
     }
-    digests.map(StreamDigest::finalize).to_vec()
+    digests.map(|digest| digest.finalize()).to_vec()
 }
 
 fn check_whole(run: &Run, why: &str) -> Survey {
@@ -186,7 +187,7 @@ fn check_whole(run: &Run, why: &str) -> Survey {
     assert_eq!(certificate.bytes_in(), run.came.iter().map(|came| came.len() as u64).sum(), "{why}");
     assert!(run.is_certified && survey.proves(), "{why}: {survey:?}");
     let digests = check_bytes(&survey, &medium, run, why);
-    assert_eq!(crate::digest_of_all(&digests), certificate.sha256, "{why}");
+    assert_eq!(certificate.algorithm.digest_of_all(&digests), certificate.digest, "{why}");
     survey
 }
 
@@ -200,7 +201,7 @@ fn what_came_is_stored_or_declared_over_many_seeds() {
 #[test]
 fn a_recording_without_digests_says_so() {
     let mut config = Config::new([9; 16], vec!["one".into()]);
-    config.digests = Digests::None;
+    (config.algorithm, config.digests) = (Algorithm::None, Digests::World);
     let mut recorder = Recorder::new(config, Time::NONE);
     let now = Instant::ZERO;
     recorder.room(now, 0).unwrap()[..5].copy_from_slice(b"bytes");
@@ -219,7 +220,7 @@ fn a_recording_without_digests_says_so() {
             Output::Ended(certificate) => break certificate,
         }
     };
-    assert_eq!((certificate.has_digests, certificate.sha256), (false, [0; 32]));
+    assert_eq!((certificate.algorithm, certificate.digest), (Algorithm::None, [0; 32]));
     let mut scan = Scan::new(crate::format::CHUNK_DEFAULT, engine::crc32c);
     for (slot, bytes) in (0..).zip(medium.chunks(crate::format::CHUNK_DEFAULT as usize)) {
         scan.on_slot(slot, bytes);

@@ -3,7 +3,7 @@
 
 use engine::{Instant, Nanos, Rng};
 use record::format::{CHUNK_MIN, FIRST_SLOT, MEMBER_SLOT, Time, TimeSource};
-use record::{Config, Keep, PinRange, RingConfig};
+use record::{Algorithm, Config, Keep, PinRange, RingConfig};
 
 use super::disk::Vices;
 use super::source::Source;
@@ -139,6 +139,8 @@ pub(super) fn draw(rng: &Rng, shape: Shape) -> Draw {
     (config.chunk, config.crc32c) = (chunk, crc32c);
     config.buffer = 32 + usize::try_from(rng.below(32)).unwrap_or(0);
     config.flush = Nanos::from_millis(2 + rng.below(60));
+    let is_fast = rng.fork("digest").one_in(2);
+    config.algorithm = if is_fast { Algorithm::Blake3 } else { Algorithm::Sha256 };
     let counts_slots = rng.one_in(2);
     let count = if shape == Shape::Striped { 2 + own.below(MEMBERS - 1) } else { 1 };
     let is_ring = shape == Shape::Ring || shape == Shape::Striped && own.one_in(2);

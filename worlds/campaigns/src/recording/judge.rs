@@ -38,12 +38,12 @@ impl Reading {
     }
 
     fn digest(&mut self) {
-        let digest = StreamDigest::new(self.survey.is_ring());
+        let digest = StreamDigest::new(self.survey.algorithm(), self.survey.is_ring());
         let mut digests = vec![digest; self.survey.streams()];
         for entry in &self.survey.entries {
             digests[entry.stream as usize].update(self.payload(entry));
         }
-        self.digests = digests.into_iter().map(StreamDigest::finalize).collect();
+        self.digests = digests.iter().map(StreamDigest::finalize).collect();
     }
 
     fn slot(&self, slot: u64) -> &[u8] {
@@ -58,8 +58,8 @@ impl Reading {
     /// Whether the certificate is true, as far as the medium can tell.
     pub(super) fn is_proved(&self) -> bool {
         let agrees = |told: &Certificate| {
-            told.sha256 == record::digest_of_all(&self.digests)
-                && told.streams.iter().zip(&self.digests).all(|(told, digest)| told.sha256 == *digest)
+            told.digest == told.algorithm.digest_of_all(&self.digests)
+                && told.streams.iter().zip(&self.digests).all(|(told, digest)| told.digest == *digest)
         };
         self.survey.proves() && self.survey.certificate.as_ref().is_some_and(agrees)
     }
@@ -265,14 +265,17 @@ impl Reading {
             for lost in parts.filter(|part| !is_declared(part)).take(1) {
                 found.push(format!("stream {number}: {lost:?} was lost before the medium: {gaps:?}"));
             }
+            let algorithm = self.survey.algorithm();
             let expected = match self.survey.is_ring() {
                 true => {
                     let chunks = self.survey.entries.iter().filter(|entry| entry.stream == number);
-                    source.pattern.digest_of_chunks(chunks.map(|entry| (entry.offset, entry.end())))
+                    source
+                        .pattern
+                        .digest_of_chunks(algorithm, chunks.map(|entry| (entry.offset, entry.end())))
                 }
-                false => source.pattern.digest(told.bytes_in, &gaps),
+                false => source.pattern.digest(algorithm, told.bytes_in, &gaps),
             };
-            if expected != told.sha256 {
+            if expected != told.digest {
                 found.push(format!("stream {number}: the digest is not that of what came"));
             }
         }

@@ -3,7 +3,7 @@
 
 use engine::{Engine, Instant, Rng};
 use record::format::{ALIGNMENT, CHUNK_MIN, Certificate, Reason};
-use record::{Input, Output, RawConfig, RawRecorder};
+use record::{Algorithm, Input, Output, RawConfig, RawRecorder};
 
 use super::disk::{Disk, Vices};
 use super::draw::{MEDIUM_MIN, Plan, sources, vices};
@@ -280,7 +280,7 @@ impl Run {
                 .find(|lost| !is_declared(lost))
                 .map(|lost| format!("{lost:?} was lost: {gaps:?}")),
         );
-        if stream.sha256 != self.source.pattern.digest(stream.bytes_in, &gaps) {
+        if stream.digest != self.source.pattern.digest(Algorithm::Sha256, stream.bytes_in, &gaps) {
             found.push("the digest is not that of what came".to_owned());
         }
         found

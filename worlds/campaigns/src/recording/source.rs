@@ -6,8 +6,7 @@ use network_models::network::{Config, Side};
 use network_models::passage::{Packet, Passage};
 use network_models::{AnyHop, Chance, Faults, Path, Rate, Wire};
 use record::format::{Cause, Place, Time};
-use record::{Missed, RawRecorder, Recorder};
-use sha2::{Digest as _, Sha256};
+use record::{Algorithm, Hasher, Missed, RawRecorder, Recorder};
 
 /// Length of a datagram's data in bytes.
 const DATAGRAM: u64 = 1_200;
@@ -47,27 +46,33 @@ impl Pattern {
         expected == bytes
     }
 
-    /// SHA-256 of the first `end` bytes without those in `gaps`, which are sorted.
-    pub(super) fn digest(self, end: u64, gaps: &[(u64, u64)]) -> [u8; 32] {
-        let (mut all, mut at) = (Sha256::new(), 0);
+    /// The digest of the first `end` bytes without those in `gaps`, which are sorted.
+    pub(super) fn digest(self, algorithm: Algorithm, end: u64, gaps: &[(u64, u64)]) -> [u8; 32] {
+        let (mut all, mut at) = (Hasher::new(algorithm), 0);
         for (from, behind) in gaps.iter().copied().chain([(end, end)]) {
             let mut bytes = vec![0; usize::try_from(from.saturating_sub(at)).unwrap_or(0)];
             self.fill(at, &mut bytes);
             all.update(&bytes);
             at = at.max(behind);
         }
-        all.finalize().into()
+        all.finalize()
     }
 
-    /// SHA-256 of the SHA-256 of each of these chunks: where each begins and ends.
-    pub(super) fn digest_of_chunks(self, chunks: impl Iterator<Item = (u64, u64)>) -> [u8; 32] {
-        let mut all = Sha256::new();
+    /// The digest of the digests of these chunks: where each begins and ends.
+    pub(super) fn digest_of_chunks(
+        self,
+        algorithm: Algorithm,
+        chunks: impl Iterator<Item = (u64, u64)>,
+    ) -> [u8; 32] {
+        let mut all = Hasher::new(algorithm);
         for (from, end) in chunks {
             let mut bytes = vec![0; usize::try_from(end - from).expect("a chunk")];
             self.fill(from, &mut bytes);
-            all.update(Sha256::digest(&bytes));
+            let mut chunk = Hasher::new(algorithm);
+            chunk.update(&bytes);
+            all.update(&chunk.finalize());
         }
-        all.finalize().into()
+        all.finalize()
     }
 }
 

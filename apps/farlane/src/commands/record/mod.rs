@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 
 use live::drivers::record::{Far, Part, ReadError, Recording};
 use live::sys::clock::Clock;
+use record::Algorithm;
+use serde_json::Value;
 
 pub(super) use sources::check_packets;
 
@@ -33,6 +35,24 @@ use crate::error::Error;
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Adds a digest to an account under the name of its algorithm. `sha256` is there always, and null
+/// if it was not computed.
+fn add_digest(account: &mut Value, algorithm: Algorithm, digest: &[u8; 32]) {
+    account["sha256"] = (algorithm == Algorithm::Sha256).then(|| hex(digest)).into();
+    if algorithm == Algorithm::Blake3 {
+        account["blake3"] = hex(digest).into();
+    }
+}
+
+/// A digest and the name of its algorithm, for a person.
+fn digest_text(algorithm: Algorithm, digest: &[u8; 32]) -> String {
+    match algorithm {
+        Algorithm::Sha256 => format!("SHA-256 {}", hex(digest)),
+        Algorithm::Blake3 => format!("BLAKE3 {}", hex(digest)),
+        Algorithm::None => "no digest (--digest none)".to_owned(),
+    }
 }
 
 /// Whether both paths lead to one file or device.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::view::View;
 use super::{first, print, print_json, recorder, sources};
-use crate::args::{DigestArg, RecordArgs, SourceUrl, UdpUrl};
+use crate::args::{RecordArgs, SourceUrl, UdpUrl};
 use crate::error::Error;
 
 /// Refuses what can't be recorded so, and lets others know between which addresses it will be.
@@ -48,9 +48,9 @@ pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
             format!("{name}: expected a source of bytes or of datagrams, and not of an interface's packets");
         return Err(Error::Raw { why });
     }
-    let (buffer, has_digest) = (recorder::chunks(args)?, args.proof.digest != DigestArg::None);
+    let (buffer, algorithm) = (recorder::chunks(args)?, args.proof.digest.into());
     let config = RawConfig::new(args.chunk, start);
-    let config = RawConfig { buffer, end, chunks, has_digest, ..config };
+    let config = RawConfig { buffer, end, chunks, algorithm, ..config };
     let target = recorder::target(first(&args.to))?;
     let limits = Limits { time: args.time, bytes: args.size };
     let recorded = run((target, args.force), config, source, limits, (args, handle));

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use super::gaps::{gaps_json, gaps_text};
 use super::view::View;
 use super::{
-    control, ctl, each, far, first, hex, metrics, parts, print, print_json, raw, ring, sources, trigger,
-    unreadable,
+    add_digest, control, ctl, digest_text, each, far, first, metrics, parts, print, print_json, raw, ring,
+    sources, trigger, unreadable,
 };
-use crate::args::{DigestArg, RecordAction, RecordArgs};
+use crate::args::{RecordAction, RecordArgs};
 use crate::commands::preflight::{self, answer::time_of};
 use crate::error::Error;
 
@@ -130,10 +130,17 @@ pub(super) fn one(
     live::sys::entropy::system().fill(&mut id);
     let config = Config::new(id, args.from.iter().map(sources::name).collect());
     let contents = sources.iter().map(Source::content).collect();
-    let digests = if args.proof.digest == DigestArg::None { Digests::None } else { Digests::World };
+    let (algorithm, digests) = (args.proof.digest.into(), Digests::World);
     let pre_trigger = trigger::keep(args);
-    let config =
-        Config { contents, pre_trigger, chunk: args.chunk, buffer: chunks(args)?, digests, ..config };
+    let config = Config {
+        contents,
+        pre_trigger,
+        chunk: args.chunk,
+        buffer: chunks(args)?,
+        algorithm,
+        digests,
+        ..config
+    };
     let config = ring::configure(args, config)?;
     let buffer = config.buffer as u64 * u64::from(args.chunk);
     warn(args, to, buffer);
@@ -204,22 +211,22 @@ fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error
 /// The account of a recording.
 pub(super) fn account(recorded: &Recorded) -> Value {
     let certificate = &recorded.certificate;
-    let digest = |sha256: &[u8; 32]| certificate.has_digests.then(|| hex(sha256));
     let heard = recorded.heard.iter().zip(&recorded.broken);
     let stream = |(stream, (heard, broken)): (&StreamTotals, (&Option<Heard>, &Option<String>))| {
         let mut account = json!({ "bytes_in": stream.bytes_in, "bytes_stored": stream.stored,
-            "bytes_lost": stream.lost, "bytes_overwritten": stream.overwritten,
-            "sha256": digest(&stream.sha256), "broken": broken });
+            "bytes_lost": stream.lost, "bytes_overwritten": stream.overwritten, "broken": broken });
+        add_digest(&mut account, certificate.algorithm, &stream.digest);
         sources::add_heard(&mut account, heard.as_ref());
         account
     };
     let streams: Vec<_> = certificate.streams.iter().zip(heard).map(stream).collect();
-    json!({ "reason": certificate.reason.words(), "bytes_in": certificate.bytes_in(),
+    let mut account = json!({ "reason": certificate.reason.words(), "bytes_in": certificate.bytes_in(),
         "bytes_stored": certificate.bytes_stored(), "bytes_lost": certificate.bytes_lost(),
         "bytes_overwritten": certificate.bytes_overwritten(), "gaps": gaps_json(&recorded.gaps),
-        "high_water_bytes": certificate.high_water, "sha256": digest(&certificate.sha256),
-        "streams": streams, "triggered": recorded.triggered.map(trigger::trigger_json),
-        "certified": recorded.is_certified })
+        "high_water_bytes": certificate.high_water, "streams": streams,
+        "triggered": recorded.triggered.map(trigger::trigger_json), "certified": recorded.is_certified });
+    add_digest(&mut account, certificate.algorithm, &certificate.digest);
+    account
 }
 
 /// The account of a recording, for a person.
@@ -240,9 +247,6 @@ pub(super) fn text(args: &RecordArgs, recorded: &Recorded) -> String {
         let broken = |why| format!("  stream {stream} broke off: {why}; what came before is recorded\n");
         text += &why.as_ref().map(broken).unwrap_or_default();
     }
-    let sha256 = match certificate.has_digests {
-        true => hex(&certificate.sha256),
-        false => "not computed (--digest none)".to_owned(),
-    };
-    text + &format!("  high water {} B, SHA-256 {sha256}\n", certificate.high_water)
+    let digest = digest_text(certificate.algorithm, &certificate.digest);
+    text + &format!("  high water {} B, {digest}\n", certificate.high_water)
 }

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::gaps::{SHOWN_MAX, gaps_json, gaps_text};
 use super::trigger::date;
-use super::{first, hex, open_recording, print, print_json, read_recording, ring, unreadable};
+use super::{
+    add_digest, digest_text, first, hex, open_recording, print, print_json, read_recording, ring, unreadable,
+};
 use crate::args::{RecordingArgs, VerifyArgs};
 use crate::error::Error;
 
@@ -28,7 +30,7 @@ fn account(recording: &Recording) -> String {
     for bad in survey.bad.iter().take(SHOWN_MAX) {
         text += &format!("  bad: slot {}: {}\n", bad.slot, bad.why);
     }
-    text + &format!("  SHA-256 {}\n", hex(&recording.sha256()))
+    text + &format!("  {}\n", digest_text(survey.algorithm(), &recording.digest_of_all()))
 }
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
@@ -47,11 +49,12 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
             .iter()
             .map(|hole| json!({ "stream": hole.stream, "from": hole.from, "bytes": hole.bytes }))
             .collect();
-        print_json(&json!({ "ok": is_proved, "bytes": survey.bytes(), "gaps": gaps_json(&survey.gaps),
-            "bad_chunks": bad_json(&recording), "missing": missing, "sha256": hex(&recording.sha256()),
-            "held": ring::held_json(survey), "bytes_overwritten": ring::overwritten(survey),
+        let mut proof = json!({ "ok": is_proved, "bytes": survey.bytes(), "gaps": gaps_json(&survey.gaps),
+            "bad_chunks": bad_json(&recording), "missing": missing, "held": ring::held_json(survey), "bytes_overwritten": ring::overwritten(survey),
             "certificate": survey.certificate.is_some(), "being_written": recording.in_use,
-            "signed_by": known, "wrong_signature": signer == Signer::Wrong }))?;
+            "signed_by": known, "wrong_signature": signer == Signer::Wrong });
+        add_digest(&mut proof, survey.algorithm(), &recording.digest_of_all());
+        print_json(&proof)?;
     } else {
         let word = if is_proved { "proved" } else { "NOT proved" };
         let head = format!("{word}: {} B in {} chunks\n", survey.bytes(), survey.entries.len());
@@ -77,9 +80,11 @@ pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {
     };
     let survey = &recording.survey;
     if args.output.json {
-        return print_json(&json!({ "recovered": !was_whole, "bytes": survey.bytes(),
+        let mut found = json!({ "recovered": !was_whole, "bytes": survey.bytes(),
             "chunks": survey.entries.len(), "new_gaps": gaps_json(&new), "gaps": gaps_json(&survey.gaps),
-            "bad_chunks": bad_json(&recording), "sha256": hex(&recording.sha256()) }));
+            "bad_chunks": bad_json(&recording) });
+        add_digest(&mut found, survey.algorithm(), &recording.digest_of_all());
+        return print_json(&found);
     }
     let word = if was_whole { "nothing to do" } else { "recovered" };
     let head = format!("{word}: {} B in {} chunks\n", survey.bytes(), survey.entries.len());

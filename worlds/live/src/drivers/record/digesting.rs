@@ -1,4 +1,4 @@
-//! SHA-256 of streams on threads of their own, for which the thread that receives does not wait.
+//! Digests of streams on threads of their own, for which the thread that receives does not wait.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,10 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use engine::Buffer;
-use record::Input;
 use record::format::STREAMS_MAX;
+use record::{Algorithm, Hasher, Input};
 use rustix::event::EventfdFlags;
-use sha2::{Digest as _, Sha256};
 
 /// So many answers, or all that there are, wake the thread that receives.
 const TOGETHER: usize = 8;
@@ -40,18 +39,18 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(bell: Arc<OwnedFd>) -> io::Result<Self> {
+    fn start(algorithm: Algorithm, bell: Arc<OwnedFd>) -> io::Result<Self> {
         let (lent, orders) = channel::<Lent>();
         let (told, answers) = channel();
-        let work = move || work(&orders, &told, &bell);
+        let work = move || work(algorithm, &orders, &told, &bell);
         let thread = std::thread::Builder::new().name("digests".into()).spawn(work)?;
         Ok(Self { lent: Some(lent), answers, thread: Some(thread) })
     }
 }
 
 /// Answers orders until there will be none any more.
-fn work(orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, bell: &OwnedFd) {
-    let mut digests = vec![Sha256::new(); STREAMS_MAX];
+fn work(algorithm: Algorithm, orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, bell: &OwnedFd) {
+    let mut digests = vec![Hasher::new(algorithm); STREAMS_MAX];
     let mut silent = 0;
     let ring = |silent: &mut usize| {
         if std::mem::take(silent) > 0 {
@@ -70,7 +69,7 @@ fn work(orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, bell: &OwnedFd) {
         let Some(Lent { stream, start, length }) = order else { return };
         // SAFETY: the buffer is held until this is answered.
         digests[stream].update(unsafe { std::slice::from_raw_parts(start, length) });
-        if told.send(digests[stream].clone().finalize().into()).is_err() {
+        if told.send(digests[stream].finalize()).is_err() {
             return;
         }
         silent += 1;
@@ -80,7 +79,7 @@ fn work(orders: &Receiver<Lent>, told: &Sender<[u8; 32]>, bell: &OwnedFd) {
     }
 }
 
-/// Computes the SHA-256 of each stream, in the order of what it is given.
+/// Computes the digest of each stream, in the order of what it is given.
 #[derive(Debug)]
 pub(super) struct Digester {
     workers: Vec<Worker>,
@@ -95,10 +94,11 @@ impl Digester {
     ///
     /// # Errors
     /// When the system refuses a thread or a descriptor.
-    pub(super) fn start(streams: usize) -> io::Result<Self> {
+    pub(super) fn start(algorithm: Algorithm, streams: usize) -> io::Result<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let bell = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let workers = (0..streams.min(processors).max(1)).map(|_| Worker::start(Arc::clone(&bell)));
+        let workers =
+            (0..streams.min(processors).max(1)).map(|_| Worker::start(algorithm, Arc::clone(&bell)));
         Ok(Self { workers: workers.collect::<io::Result<_>>()?, held: VecDeque::new(), bell })
     }
 
@@ -135,9 +135,9 @@ impl Digester {
     /// The next answer.
     pub(super) fn next_ended(&mut self) -> Option<Input> {
         let (worker, _) = self.held.front()?;
-        let sha256 = self.workers[*worker].answers.try_recv().ok()?;
+        let digest = self.workers[*worker].answers.try_recv().ok()?;
         self.held.pop_front();
-        Some(Input::Digested { sha256 })
+        Some(Input::Digested { digest })
     }
 }
 
@@ -152,11 +152,13 @@ impl Drop for Digester {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
 
     #[test]
     fn streams_are_digested_in_order_and_buffers_come_back() {
-        let mut digester = Digester::start(3).unwrap();
+        let mut digester = Digester::start(Algorithm::Sha256, 3).unwrap();
         let mut blocks: Vec<_> = (0..40_u8).map(|byte| Buffer::copy_from_slice(&[byte; 5_000])).collect();
         for (stream, block) in (0..).map(|at| at % 3).zip(&blocks) {
             digester.digest(stream, block.slice(7..5_000));
@@ -173,7 +175,7 @@ mod tests {
             let stream = usize::from(at % 3);
             expected[stream].update([at; 4_993]);
             let sha: [u8; 32] = expected[stream].clone().finalize().into();
-            assert!(matches!(input, Input::Digested { sha256 } if sha256 == sha), "{at}");
+            assert!(matches!(input, Input::Digested { digest } if digest == sha), "{at}");
             assert!(blocks[usize::from(at)].try_mut().is_some(), "{at} is held");
         }
         assert!(digester.next_ended().is_none());
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn it_ends_with_work_left() {
-        let mut digester = Digester::start(1).unwrap();
+        let mut digester = Digester::start(Algorithm::Blake3, 1).unwrap();
         let block = Buffer::copy_from_slice(&vec![1; 1 << 20]);
         (0..20).for_each(|_| digester.digest(0, block.clone()));
         drop(digester);

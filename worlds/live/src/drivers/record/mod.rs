@@ -52,7 +52,7 @@ use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos, settle};
 use record::format::{Cause, Certificate, Gap, Reason, Time};
-use record::{Config, Digests, Input, Output, Recorder, RingConfig};
+use record::{Algorithm, Config, Digests, Input, Output, Recorder, RingConfig};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::sys::clock::Clock;
@@ -163,7 +163,8 @@ pub fn record(
         (status.chunk, status.buffer) = (config.chunk, config.buffer as u64 * u64::from(config.chunk));
     });
     let streams = config.streams.len();
-    let digester = (config.digests == Digests::World).then(|| Digester::start(streams)).transpose()?;
+    let by_threads = config.digests == Digests::World && config.algorithm != Algorithm::None;
+    let digester = by_threads.then(|| Digester::start(config.algorithm, streams)).transpose()?;
     let recorder = Recorder::new(config, real_time());
     let clock = Clock::start();
     let (pulse, ends) = (Pulse::default(), Ends::default());

@@ -14,8 +14,7 @@ use record::format::{
     CERTIFICATE_SLOT, Certificate, Entry, FIRST_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
     find_chunk_length,
 };
-use record::{Scan, StreamDigest, Survey};
-use sha2::{Digest as _, Sha256};
+use record::{Algorithm, Hasher, Scan, StreamDigest, Survey};
 
 use super::extents::Slots;
 use super::far::Far;
@@ -152,7 +151,7 @@ pub struct Recording {
     pub(super) store: Store,
     /// What it has.
     pub survey: Survey,
-    /// SHA-256 of the stored bytes of each stream; nothing where the payloads were not read.
+    /// The digest of the stored bytes of each stream ([`Survey::algorithm`]); nothing where the payloads were not read.
     pub digests: Vec<[u8; 32]>,
     /// Whether a recorder is writing it now.
     pub in_use: bool,
@@ -211,14 +210,15 @@ impl Recording {
         Ok(recording)
     }
 
-    /// SHA-256 of the stored bytes of each stream.
+    /// The digest of the stored bytes of each stream.
     fn digest(&self) -> Result<Vec<[u8; 32]>, ReadError> {
         let mut bytes = vec![0; self.survey.chunk as usize];
-        let mut digests = vec![StreamDigest::new(self.survey.is_ring()); self.survey.streams()];
+        let mut digests =
+            vec![StreamDigest::new(self.survey.algorithm(), self.survey.is_ring()); self.survey.streams()];
         for entry in &self.survey.entries {
             digests[entry.stream as usize].update(self.payload(entry, &mut bytes)?);
         }
-        Ok(digests.into_iter().map(StreamDigest::finalize).collect())
+        Ok(digests.iter().map(StreamDigest::finalize).collect())
     }
 
     /// Reads the payload of a chunk into `bytes`, which is as long as a chunk.
@@ -231,9 +231,9 @@ impl Recording {
         chunk.map(|(_, payload)| payload).map_err(|why| io::Error::other(why.to_string()).into())
     }
 
-    /// SHA-256 of what is stored of all streams.
-    pub fn sha256(&self) -> [u8; 32] {
-        record::digest_of_all(&self.digests)
+    /// The digest of what is stored of all streams ([`Survey::algorithm`]).
+    pub fn digest_of_all(&self) -> [u8; 32] {
+        self.survey.algorithm().digest_of_all(&self.digests)
     }
 
     /// Whether the certificate is true in every respect.
@@ -244,11 +244,11 @@ impl Recording {
     }
 
     fn agrees(&self, told: &Certificate) -> bool {
-        if !told.has_digests {
+        if told.algorithm == Algorithm::None {
             return true;
         }
-        let is_same = |(digest, told): (&[u8; 32], &record::format::StreamTotals)| *digest == told.sha256;
-        told.sha256 == self.sha256() && self.digests.iter().zip(&told.streams).all(is_same)
+        let is_same = |(digest, told): (&[u8; 32], &record::format::StreamTotals)| *digest == told.digest;
+        told.digest == self.digest_of_all() && self.digests.iter().zip(&told.streams).all(is_same)
     }
 
     /// Declares what is missing as gaps, and writes a certificate that is true. Returns the
@@ -319,27 +319,37 @@ impl Recording {
 #[derive(Default)]
 struct Early {
     recording: Option<[u8; 16]>,
+    /// Which digest the certificate has, once it was seen: its chunk comes before the data.
+    algorithm: Algorithm,
     streams: Vec<EarlyStream>,
 }
 
-#[derive(Default)]
 struct EarlyStream {
-    digest: Sha256,
+    digest: Hasher,
     end: u64,
     chunks: usize,
     is_out_of_order: bool,
+}
+
+impl EarlyStream {
+    fn new(algorithm: Algorithm) -> Self {
+        Self { digest: Hasher::new(algorithm), end: 0, chunks: 0, is_out_of_order: false }
+    }
 }
 
 impl Early {
     fn on_slot(&mut self, slot: u64, bytes: &[u8]) {
         let Ok((header, payload)) = Header::parse_chunk(slot, bytes, crc32c) else { return };
         let is_ours = *self.recording.get_or_insert(header.recording) == header.recording;
+        if let (Kind::Certificate, true, Some(told)) = (header.kind, is_ours, Certificate::parse(payload)) {
+            self.algorithm = told.algorithm;
+        }
         if header.kind != Kind::Data || !is_ours || payload.is_empty() {
             return;
         }
         let at = header.stream as usize;
         if self.streams.len() <= at {
-            self.streams.resize_with(at + 1, EarlyStream::default);
+            self.streams.resize_with(at + 1, || EarlyStream::new(self.algorithm));
         }
         let stream = &mut self.streams[at];
         stream.is_out_of_order |= header.offset < stream.end;
@@ -352,17 +362,18 @@ impl Early {
     /// The digests, if the survey has counted the same chunks and no others.
     fn digests(mut self, survey: &Survey) -> Option<Vec<[u8; 32]>> {
         // A ring digests each chunk by itself.
-        if survey.is_ring() {
+        if survey.is_ring() || survey.algorithm() != self.algorithm {
             return None;
         }
-        self.streams.resize_with(self.streams.len().max(survey.streams()), EarlyStream::default);
+        let length = self.streams.len().max(survey.streams());
+        self.streams.resize_with(length, || EarlyStream::new(self.algorithm));
         let mut counted = vec![0; self.streams.len()];
         survey.entries.iter().for_each(|entry| counted[entry.stream as usize] += 1);
         let is_same =
             |(stream, counted): (&EarlyStream, &usize)| !stream.is_out_of_order && stream.chunks == *counted;
         let all = self.streams.iter().zip(&counted).all(is_same);
-        let digests = self.streams.into_iter().take(survey.streams());
-        all.then(|| digests.map(|stream| stream.digest.finalize().into()).collect())
+        let digests = self.streams.iter().take(survey.streams());
+        all.then(|| digests.map(|stream| stream.digest.finalize()).collect())
     }
 }
 

@@ -15,10 +15,11 @@ use super::*;
 /// A file in memory that takes no write any more once it is sealed: each fails from then on.
 #[test]
 fn a_medium_that_breaks_keeps_what_was_acknowledged_and_the_rest_is_declared() {
-    for digests in [Digests::World, Digests::None] {
+    for algorithm in [Algorithm::Sha256, Algorithm::Blake3, Algorithm::None] {
         let medium: File = rustix::fs::memfd_create("medium", MemfdFlags::ALLOW_SEALING).unwrap().into();
         let path = PathBuf::from(format!("/proc/self/fd/{}", medium.as_raw_fd()));
-        let config = Config { digests, ..Config::new([3; 16], vec!["made".into()]) };
+        let config =
+            Config { algorithm, digests: Digests::World, ..Config::new([3; 16], vec!["made".into()]) };
         let place = Place { targets: vec![Target::Path(&path)], overwrite: false };
         let limits = Limits { time: Some(Duration::from_secs(30)), bytes: None };
         let mut acknowledged = 0;
@@ -50,7 +51,8 @@ fn a_recording_is_opened_as_it_is_read_with_and_without_its_index() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec");
     let streams = vec!["one".into(), "two".into(), "three".into()];
-    let config = Config { chunk: CHUNK_MIN, digests: Digests::World, ..Config::new([5; 16], streams) };
+    let (chunk, algorithm) = (CHUNK_MIN, Algorithm::Blake3);
+    let config = Config { chunk, algorithm, digests: Digests::World, ..Config::new([5; 16], streams) };
     let place = Place { targets: vec![Target::Path(&path)], overwrite: false };
     let limits = Limits { time: None, bytes: Some(30 << 20) };
     let sources = [50_000_000, 20_000_000, 3_000_000].map(Source::generate).into_iter().collect();
@@ -60,7 +62,7 @@ fn a_recording_is_opened_as_it_is_read_with_and_without_its_index() {
         let (opened, read) = (Recording::open(&path).unwrap().survey, Recording::read(&path, false).unwrap());
         assert_eq!(opened.entries, read.survey.entries, "{why}");
         assert_eq!((opened.times, opened.end), (read.survey.times, slots), "{why}");
-        assert_eq!(read.sha256(), recorded.certificate.sha256, "{why}");
+        assert_eq!(read.digest_of_all(), recorded.certificate.digest, "{why}");
         let (mut bytes, mut block) = (0, None);
         let recording = Recording::open(&path).unwrap();
         let spare = &mut || block.take().unwrap_or_else(|| Block::of(CHUNK_MIN as usize));

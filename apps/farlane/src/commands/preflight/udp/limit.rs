@@ -28,7 +28,7 @@ pub(super) enum Part {
     Receiver,
     /// The kernel's buffers of the sockets.
     Sockets,
-    /// The processor of the threads that compute SHA-256.
+    /// The processor of the threads that compute digests.
     Digests,
     /// The recorder's buffer: it is too small for a pause of the medium.
     Ring,
@@ -46,7 +46,7 @@ impl Part {
             Self::Network => "network of this host",
             Self::Receiver => "receiver's processor",
             Self::Sockets => "sockets' buffers",
-            Self::Digests => "processor for SHA-256",
+            Self::Digests => "processor for digests",
             Self::Ring => "ring",
             Self::Disk => "disk",
             Self::Room => "room on the disk",
@@ -64,7 +64,9 @@ impl Part {
                 "longer datagrams cost less processor time, and so does a processor that nobody else uses"
             }
             Self::Sockets => "raise net.core.rmem_max (sysctl), and buffer= of each udp:// source",
-            Self::Digests => "--digest none leaves SHA-256 out; the CRC32C of each chunk remains",
+            Self::Digests => {
+                "--digest blake3 takes less than SHA-256; --digest none leaves the CRC32C of each chunk"
+            }
             Self::Ring => "a larger --buffer bridges longer pauses",
             Self::Disk => "a faster medium, or several (--to more than once), take more",
             Self::Room => "more room, or a shorter --trial, shows higher rates",

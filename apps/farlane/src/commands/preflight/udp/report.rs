@@ -85,7 +85,7 @@ fn why(part: Part, seen: &Seen) -> String {
     let threads = [
         ("the receiving thread", seen.receiver, matches!(part, Part::Receiver | Part::Sockets)),
         ("the busiest sender", seen.sender, part == Part::Sender),
-        ("the thread for SHA-256", seen.digests, part == Part::Digests),
+        ("the thread for digests", seen.digests, part == Part::Digests),
     ];
     let threads = threads.into_iter().filter(|(.., counts)| *counts);
     let threads = threads.filter_map(|(name, turns, _)| busy(seen, name, turns));

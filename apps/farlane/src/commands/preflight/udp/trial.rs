@@ -17,7 +17,7 @@ use record::{Config, Digests};
 
 use super::super::{Medium, beside, find};
 use super::limit::{Lost, Seen};
-use crate::args::{DigestArg, PreflightArgs, SOCKET_BUFFER_DEFAULT};
+use crate::args::{PreflightArgs, SOCKET_BUFFER_DEFAULT};
 use crate::commands::record::recorder;
 use crate::error::Error;
 
@@ -138,10 +138,8 @@ impl Setting<'_> {
             contents: sources.iter().map(Source::content).collect(),
             chunk: self.args.chunk,
             buffer: self.chunks,
-            digests: match self.args.datagrams.digest {
-                DigestArg::None => Digests::None,
-                DigestArg::Sha256 => Digests::World,
-            },
+            algorithm: self.args.datagrams.digest.into(),
+            digests: Digests::World,
             ..Config::new(id, names)
         };
         let place = Place { targets: vec![target], overwrite: true };
