@@ -165,7 +165,7 @@ pub(crate) enum Command {
         farlane export --listen 0.0.0.0:4430 --allow SHA256:... --vfio 0000:01:00.0\n  \
         farlane export --config /etc/farlane/export/disk.toml\n  \
         farlane export add --namespace new.img,size=10GiB\n  \
-        farlane export flight.rec --to flight.pcapng --format pcapng\n  \
+        farlane export flight.rec --to flight.pcapng\n  \
         farlane export flight.rec --to flight --format sigmf --datatype ci16_le --sample-rate 2.4e6")]
     Export(Box<ExportArgs>),
     /// Give a virtual machine the SSD of a far end.

@@ -1,6 +1,6 @@
 //! The options of `farlane export RECORDING`, which stands beside the serving `farlane export`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -32,6 +32,15 @@ impl Format {
             Self::Mcap => "mcap",
             Self::Sigmf => "sigmf",
         }
+    }
+
+    /// The format that the ending of a file's name stands for.
+    pub(crate) fn of_ending(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?;
+        if matches!(ending, "sigmf-data" | "sigmf-meta") {
+            return Some(Self::Sigmf);
+        }
+        Self::value_variants().iter().copied().find(|format| format.word().eq_ignore_ascii_case(ending))
     }
 }
 
@@ -85,13 +94,14 @@ fn parse_sample_rate(text: &str) -> Result<f64, String> {
 pub(crate) struct RecordingExport {
     /// Write this recording to a file of another format, instead of offering an SSD; of a striped
     /// one, name every member
-    #[arg(value_name = "RECORDING", requires_all = ["to", "format"], help_heading = "Export of a recording",
+    #[arg(value_name = "RECORDING", requires = "to", help_heading = "Export of a recording",
         conflicts_with_all = ["listen", "namespace", "ram", "vfio", "pool", "vfio_user", "state", "serial", "cmb"])]
     pub(crate) recording: Vec<PathBuf>,
     /// Write to this file, whatever is in it; for SigMF, the two files' name without its ending
-    #[arg(long, value_name = "FILE", requires = "recording", help_heading = "Export of a recording")]
+    #[arg(long, value_name = "FILE", requires = "recording", help_heading = "Export of a recording",
+        conflicts_with_all = ["namespace", "ram", "vfio", "pool", "vfio_user"])]
     pub(crate) to: Option<PathBuf>,
-    /// Write this format
+    /// Write this format [default: that of FILE's ending]
     #[arg(long, requires = "recording", help_heading = "Export of a recording")]
     pub(crate) format: Option<Format>,
     /// Export the stream with this number [default: all in pcapng and mcap, else the only one]

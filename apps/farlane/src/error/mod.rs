@@ -527,6 +527,10 @@ pub(crate) enum Error {
     #[diagnostic(help("check that the destination takes bytes; see farlane replay --help"))]
     Replay { error: io::Error },
 
+    #[error("--to {}: the ending names no format", path.display())]
+    #[diagnostic(help("expected .pcapng, .pcap, .mcap, .sigmf or .raw; otherwise --format names it"))]
+    NoFormat { path: PathBuf },
+
     #[error("{why}")]
     #[diagnostic(help("farlane info RECORDING names the streams"))]
     Export { why: String },

@@ -121,8 +121,8 @@ fn the_reader_of_mcap_finds_every_message_of_every_stream() {
     record_packets(&at("packets.rec"), LinkType::PAYLOAD, 100, packet);
     let bytes: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
     let recording = record_file(directory.path(), &bytes);
-    json(&["export", &at("packets.rec"), "--to", &at("packets.mcap"), "--format", "mcap", "--json"]);
-    json(&["export", &recording, "--to", &at("bytes.mcap"), "--format", "mcap", "--json"]);
+    json(&["export", &at("packets.rec"), "--to", &at("packets.mcap"), "--json"]);
+    json(&["export", &recording, "--to", &at("bytes.mcap"), "--json"]);
     let program = "
 import hashlib, sys
 from mcap.reader import make_reader
@@ -177,6 +177,8 @@ fn bytes_leave_by_range_and_what_cannot_be_is_refused_with_the_remedy() {
     let report = json(&[&["export", &recording, "--to", &at("part")], &words[..]].concat());
     assert_eq!(report["bytes"], 20_000);
     assert!(std::fs::read(at("part")).unwrap() == bytes[30_001..50_001]);
+    let unnamed = fail(&["export", &recording, "--to", &at("p.wav")]);
+    assert!(unnamed.contains("names no format") && unnamed.contains("expected .pcapng"), "{unnamed}");
     let refused = fail(&["export", &recording, "--to", &at("p"), "--format", "pcapng"]);
     assert!(refused.contains("raw, mcap and sigmf take bytes"), "{refused}");
     let refused = fail(&["export", &recording, "--to", &at("p"), "--format", "raw", "--ram", "1MiB"]);
@@ -184,7 +186,7 @@ fn bytes_leave_by_range_and_what_cannot_be_is_refused_with_the_remedy() {
     let refused = fail(&["export", "--ram", "1MiB", "--to", &at("p")]);
     assert!(refused.contains("RECORDING"), "{refused}");
     let refused = fail(&["export", &recording]);
-    assert!(refused.contains("--to") && refused.contains("--format"), "{refused}");
+    assert!(refused.contains("--to <FILE>"), "{refused}");
 }
 
 fn sha256(bytes: &[u8]) -> String {

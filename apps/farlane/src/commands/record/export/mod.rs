@@ -70,9 +70,9 @@ fn create(path: &Path) -> io::Result<BufWriter<File>> {
 }
 
 pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
-    let (Some(to), Some(format)) = (&args.to, args.format) else {
-        unreachable!("clap demands both");
-    };
+    let Some(to) = &args.to else { unreachable!("clap demands it") };
+    let named = args.format.or_else(|| Format::of_ending(to));
+    let format = named.ok_or_else(|| Error::NoFormat { path: to.clone() })?;
     let outputs = match format {
         Format::Sigmf => sigmf::paths(to).to_vec(),
         _ => vec![to.clone()],
