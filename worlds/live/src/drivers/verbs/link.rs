@@ -512,7 +512,7 @@ fn prepare(pair: &mut Pair, operation: &Operation) -> io::Result<Prepared> {
     Ok(match operation {
         Operation::Send { inline, data, invalidate, immediate } => {
             let length = length_of(inline.len() + data.len())?;
-            let fits = data.is_empty() && inline.len() <= pair.inline_max();
+            let fits = data.is_empty() && inline.len() <= pair.inline_max(invalidate.is_some());
             let block = match fits {
                 true => None,
                 false => {

@@ -273,9 +273,10 @@ impl Pair {
         self.can_invalidate
     }
 
-    /// How many bytes a request carries itself.
-    pub(crate) const fn inline_max(&self) -> usize {
-        self.inline_max
+    /// How many bytes a request carries itself, if it is a message that invalidates a key, or not.
+    pub(crate) const fn inline_max(&self, invalidates: bool) -> usize {
+        // Linux's siw refuses messages that do both, although it does each.
+        if self.is_iwarp && invalidates { 0 } else { self.inline_max }
     }
 
     /// Whether the device speaks iWARP.
@@ -355,7 +356,10 @@ impl Pair {
         let mut request = abi::SendRequest::new(id, opcode, flags);
         (request.word, (request.remote_address, request.remote_key)) = (word, remote);
         request.pieces = &raw mut piece;
-        request.count = c_int::from(piece.length > 0);
+        // Linux's siw takes the length of a read from the first piece, even if there is none. For
+        // some cards, a piece of no bytes has 2 GiB.
+        let has_piece = piece.length > 0 || self.is_iwarp && matches!(work, Work::Read { .. });
+        request.count = c_int::from(has_piece);
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair exists; the device copies the request, its piece, and inline bytes
         // during the call. The memory of the piece stays mapped as long as the queue pair exists.
