@@ -4,7 +4,7 @@
 use engine::Instant;
 use nvme::subsystem::ControllerKey;
 use nvme::wire::AnaState;
-use nvme_fabrics::target::SubsystemKey;
+use nvme_fabrics::target::{AssociationKey, SubsystemKey};
 use nvme_fabrics::wire::{ControllerId, PortId};
 
 use super::Target;
@@ -86,6 +86,6 @@ impl Target {
             let port = self.peers.get(member.admin.0 as usize)?.as_ref().map(|peer| peer.port);
             (subsystem == key && wanted(one.controller(), port)).then_some(controller)
         };
-        self.fabrics.associations().filter_map(of).collect()
+        self.fabrics.associations_from(AssociationKey(0)).filter_map(of).collect()
     }
 }

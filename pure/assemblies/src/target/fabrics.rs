@@ -102,7 +102,7 @@ impl Target {
                 let sent = usize::try_from(peer.sent).expect("little was said so far");
                 let handover = Handover { received, sent };
                 self.uncount(id);
-                self.peers[id.0 as usize] = None;
+                self.forget_peer(id);
                 self.outputs.push_back(Output::HandOver { connection: id, subsystem, handover });
             }
             Err(Refusal { status, dw0, why }) => {

@@ -24,6 +24,11 @@ pub const UNREAD_MAX: Nanos = Nanos::from_secs(30);
 /// How long a connection may leave unread what waits for it, or owe data that it was asked for,
 /// while others wait for memory.
 pub const UNREAD_MAX_UNDER_PRESSURE: Nanos = Nanos::from_secs(1);
+/// How many connections are looked at in one go for those that take nothing: thousands would keep
+/// the others waiting.
+pub(super) const LOOKED_AT_ONCE: usize = 512;
+/// How long others have their turn before the look goes on.
+pub(super) const LOOK_ON: Nanos = Nanos::from_millis(1);
 /// An Admin Queue that holds fewer bytes than this does not wait for the I/O queues of its host,
 /// because it keeps the association alive.
 const ADMIN_FREE: u64 = 64 << 10;
@@ -70,6 +75,10 @@ pub(super) struct Memory {
     waiting: Vec<ConnectionId>,
     /// When to look for connections that have taken nothing for [`UNREAD_MAX`].
     look: Option<Instant>,
+    /// The connection at which a look that is under way goes on, or 0.
+    looked: usize,
+    /// Since when a connection has taken nothing, of those that the look has found.
+    oldest: Option<Instant>,
     /// When to look for connections that take nothing while others wait.
     pressed: Option<Instant>,
 }
@@ -83,6 +92,8 @@ impl Default for Memory {
             active: [0; 2],
             waiting: Vec::new(),
             look: None,
+            looked: 0,
+            oldest: None,
             pressed: None,
         }
     }
@@ -230,27 +241,42 @@ impl Target {
     /// the host's progress.
     pub(super) fn watch_for_reading(&mut self) {
         self.memory.look.get_or_insert(self.now + UNREAD_MAX);
+        if self.memory.looked > 0 {
+            // The look that is under way may have passed the connection.
+            self.memory.oldest.get_or_insert(self.now);
+        }
     }
 
     /// Ends connections whose hosts take nothing: for too long, or while others wait.
     pub(super) fn end_unread(&mut self) {
         let now = self.now;
         if self.memory.look.is_some_and(|at| at <= now) {
-            let since = |target: &Self, id| target.peer_takes_nothing_since(id);
-            let all = self.owing();
-            for (id, _) in &all {
-                if since(self, *id).is_some_and(|since| since + UNREAD_MAX <= now) {
-                    self.give_up(*id, &Close::Unread);
-                }
-            }
-            let next = all.iter().filter_map(|(id, _)| since(self, *id)).min();
-            self.memory.look = next.map(|since| since + UNREAD_MAX);
+            self.look_for_unread();
         }
         if self.memory.pressed.is_some_and(|at| at <= now) {
             self.relieve();
             let again = !self.memory.waiting.is_empty();
             self.memory.pressed = again.then(|| now + UNREAD_MAX_UNDER_PRESSURE);
         }
+    }
+
+    /// Ends connections whose hosts have taken nothing for too long, among the next
+    /// [`LOOKED_AT_ONCE`].
+    fn look_for_unread(&mut self) {
+        let (now, from) = (self.now, self.memory.looked);
+        let until = self.peers.len().min(from + LOOKED_AT_ONCE);
+        for index in from..until {
+            let id = ConnectionId(u32::try_from(index).expect("connections are fewer than 2^32"));
+            match self.peer_takes_nothing_since(id) {
+                Some(since) if since + UNREAD_MAX <= now => self.give_up(id, &Close::Unread),
+                since => self.memory.oldest = self.memory.oldest.into_iter().chain(since).min(),
+            }
+        }
+        let memory = &mut self.memory;
+        (memory.looked, memory.look) = match until < self.peers.len() {
+            true => (until, Some(now + LOOK_ON)),
+            false => (0, memory.oldest.take().map(|since| since + UNREAD_MAX)),
+        };
     }
 
     /// Makes room when the budget is spent. Frees a quarter of the budget, so that the next

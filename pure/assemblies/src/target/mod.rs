@@ -73,6 +73,8 @@ pub struct Target {
     fabrics: fabrics_target::Target,
     /// Indexed by connection.
     peers: Vec<Option<Peer>>,
+    /// How many of them there are.
+    connections: usize,
     /// Indexed by association.
     members: Vec<Option<Member>>,
     /// Indexed by subsystem.
@@ -98,6 +100,7 @@ impl Target {
             connection: config.connection,
             fabrics: fabrics_target::Target::new(config.directory, config.rng.fork("authentication")),
             peers: Vec::new(),
+            connections: 0,
             members: Vec::new(),
             subsystems: Vec::new(),
             awaiting: VecDeque::new(),
@@ -302,6 +305,7 @@ impl Target {
         assert!(self.peers[index].is_none(), "{id:?} is in use");
         let resume = accepted.resume.as_ref().map(|handover| handover.received.clone());
         self.peers[index] = Some(Peer::new(self.now, &self.connection, accepted));
+        self.connections += 1;
         self.forget_settled();
         self.awaiting.push_back((self.now + CONNECT_MAX, id));
         for received in resume.into_iter().flatten() {
@@ -366,10 +370,14 @@ impl Target {
             self.release(id, &Close::Lost);
         }
         self.uncount(id);
-        if let Some(place) = self.peers.get_mut(id.0 as usize) {
-            *place = None;
-        }
+        self.forget_peer(id);
         self.work();
+    }
+
+    fn forget_peer(&mut self, id: ConnectionId) {
+        if self.peers.get_mut(id.0 as usize).and_then(Option::take).is_some() {
+            self.connections -= 1;
+        }
     }
 }
 

@@ -84,13 +84,12 @@ impl Target {
                 connections: connections.filter_map(|id| self.connection_status(id)).collect(),
             })
         };
-        let wanted = self.fabrics.associations().filter(|(key, _)| *key >= from);
-        wanted.filter_map(of).take(most).collect()
+        self.fabrics.associations_from(from).filter_map(of).take(most).collect()
     }
 
     /// Number of connections, including those without a queue.
-    pub fn connection_count(&self) -> usize {
-        self.peers.iter().flatten().count()
+    pub const fn connection_count(&self) -> usize {
+        self.connections
     }
 
     fn connection_status(&self, id: ConnectionId) -> Option<ConnectionStatus> {

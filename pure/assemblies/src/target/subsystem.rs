@@ -24,9 +24,11 @@ pub(super) struct Owner {
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) core: Subsystem,
-    /// Owners of the commands, indexed by token.
+    /// Owners of the commands, indexed by token. The list grows with the most commands that were
+    /// ever under way at once.
     owners: Vec<Option<Owner>>,
-    /// Free tokens, used last in, first out: the memory of the token freed last is in the cache.
+    /// Tokens that are free again, used last in, first out: the memory of the token freed last is
+    /// in the cache.
     free: Vec<CommandToken>,
     /// Associations of the controllers, indexed by controller.
     associations: Vec<Option<AssociationKey>>,
@@ -38,10 +40,9 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(now: Instant, config: Config) -> Self {
-        let count = config.commands_max;
         Self {
-            owners: (0..count).map(|_| None).collect(),
-            free: (0..count).rev().map(CommandToken).collect(),
+            owners: Vec::new(),
+            free: Vec::new(),
             associations: Vec::new(),
             kept: Vec::new(),
             access: Vec::new(),
@@ -52,9 +53,18 @@ impl Served {
     /// Takes a token for a command; `None` when the maximum number is under way.
     #[inline]
     pub(super) fn issue(&mut self, owner: Owner) -> Option<CommandToken> {
-        let token = self.free.pop()?;
+        let token = self.free.pop().or_else(|| self.next_token())?;
         self.owners[token.0 as usize] = Some(owner);
         Some(token)
+    }
+
+    /// A token that was never used; `None` when there are as many as the core takes.
+    #[cold]
+    fn next_token(&mut self) -> Option<CommandToken> {
+        let most = self.core.config().commands_max;
+        let token = u32::try_from(self.owners.len()).ok().filter(|token| *token < most)?;
+        self.owners.push(None);
+        Some(CommandToken(token))
     }
 
     /// The command has ended: frees its token.

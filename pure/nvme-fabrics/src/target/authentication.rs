@@ -148,12 +148,9 @@ impl Target {
     /// The I/O queues whose hosts have not authenticated them in time, for the owner to close.
     /// Associations whose Admin Queue is overdue are among [`Target::expired`].
     pub fn overdue_queues(&mut self, now: Instant) -> Vec<(AssociationKey, QueueId)> {
-        if self.next_check.is_none_or(|at| at > now) {
-            return Vec::new();
-        }
         let mut overdue = Vec::new();
-        for (key, association) in (0..).map(AssociationKey).zip(&mut self.associations) {
-            let Some(association) = association else { continue };
+        for key in self.associations.due(now) {
+            let Some(association) = self.associations.get_mut(key) else { continue };
             for (queue, controller) in &mut association.authentications {
                 if !queue.is_admin() && controller.poll_timeout().is_some_and(|at| at <= now) {
                     controller.on_timeout();

@@ -12,8 +12,8 @@ use super::association::Queues;
 use super::discovery::Discovery;
 use super::properties::Properties;
 use super::{
-    ASSOCIATIONS_MAX, Association, AssociationKey, ControllerModel, HostTerms, IO_QUEUES_MAX,
-    QUEUE_ENTRIES_MAX, Served, Subsystem, SubsystemKey, Target, keep_alive,
+    Association, AssociationKey, ControllerModel, HostTerms, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, Served,
+    Subsystem, SubsystemKey, Target, keep_alive,
 };
 use crate::tls::Identity;
 use crate::wire::{
@@ -225,11 +225,7 @@ impl Target {
             return Err(Refusal::parameter(Parameter::CONTROLLER, Why::Controller(data.controller)));
         }
         let ids = 1..=ControllerId::MAX.0;
-        let is_taken = |id| {
-            let of = |one: &Association| matches!(one.served, Served::Discovery(_)) && one.controller == id;
-            self.associations.iter().flatten().any(of)
-        };
-        let controller = next_free(ids, self.next_controller, is_taken);
+        let controller = self.associations.free_controller(None, &ids, self.next_controller);
         let controller = controller.ok_or(Refusal::new(FabricsStatus::ControllerBusy, Why::Busy))?;
         let discovery = Discovery::new(arrival.local.cloned());
         self.associate(now, Served::Discovery(discovery), controller, arrival.port, command, data)
@@ -237,20 +233,18 @@ impl Target {
 
     /// The controller for an Admin Queue.
     fn choose_controller(&self, subsystem: &Subsystem, asked: u16) -> Result<ControllerId, Refusal> {
-        let is_taken = |id| {
-            let of = |one: &Association| one.subsystem() == Some(subsystem.key) && one.controller == id;
-            self.associations.iter().flatten().any(of)
-        };
+        let key = Some(subsystem.key);
+        let next_free = |ids, from| self.associations.free_controller(key, ids, from);
         let busy = Refusal::new(FabricsStatus::ControllerBusy, Why::Busy);
         match (&subsystem.model, ControllerChoice::from(asked)) {
             (ControllerModel::Dynamic(ids), ControllerChoice::Dynamic) => {
-                next_free(ids.clone(), self.next_controller, is_taken).ok_or(busy)
+                next_free(ids, self.next_controller).ok_or(busy)
             }
             (ControllerModel::Static(ids), ControllerChoice::AnyStatic) => {
-                next_free(ids.clone(), *ids.start(), is_taken).ok_or(busy)
+                next_free(ids, *ids.start()).ok_or(busy)
             }
             (ControllerModel::Static(ids), ControllerChoice::This(id)) if ids.contains(&id.0) => {
-                if is_taken(id) { Err(busy) } else { Ok(id) }
+                if self.associations.of_controller(key, id).is_some() { Err(busy) } else { Ok(id) }
             }
             _ => Err(Refusal::parameter(Parameter::CONTROLLER, Why::Controller(asked))),
         }
@@ -269,10 +263,6 @@ impl Target {
         if timeout > KEEP_ALIVE_MAX_MILLISECONDS {
             return Err(Refusal::new(StatusCode::KeepAliveTimeoutInvalid, Why::KeepAlive(timeout)));
         }
-        let free = self.associations.iter().position(Option::is_none).unwrap_or(self.associations.len());
-        let index = u32::try_from(free).ok().filter(|_| free < ASSOCIATIONS_MAX);
-        let index = index.ok_or(Refusal::new(FabricsStatus::ControllerBusy, Why::Busy))?;
-        self.next_controller = controller.0.wrapping_add(1);
         let mut queues = Queues::default();
         queues.insert(QueueId::ADMIN);
         let association = Association {
@@ -295,11 +285,9 @@ impl Target {
         let offered = subsystem.and_then(|key| self.directory.by_key(key));
         let terms = offered.and_then(|one| one.terms_of(&association.host)).cloned();
         let association = Association { terms: terms.unwrap_or_default(), ..association };
-        let key = AssociationKey(index);
-        if free == self.associations.len() {
-            self.associations.push(None);
-        }
-        self.associations[free] = Some(association);
+        let busy = Refusal::new(FabricsStatus::ControllerBusy, Why::Busy);
+        let key = self.associations.insert(association).ok_or(busy)?;
+        self.next_controller = controller.0.wrapping_add(1);
         let demand = self.demand_authentication(now, key, command.queue);
         self.look_again(key);
         Ok(Outcome::Connected(connected(key, subsystem, command, controller, demand)))
@@ -313,8 +301,7 @@ impl Target {
         data: &ConnectData,
     ) -> Result<Outcome, Refusal> {
         let id = ControllerId(data.controller);
-        let is_it = |one: &Association| one.subsystem() == Some(subsystem) && one.controller == id;
-        let found = self.associations().find(|(_, one)| is_it(one)).map(|(key, _)| key);
+        let found = self.associations.of_controller(Some(subsystem), id);
         let Some(key) = found else { return Err(Refusal::gone(id)) };
         let association = self.of(key);
         if association.host != data.host {
@@ -372,16 +359,4 @@ const fn connected(
         without_flow_control: command.attributes.disables_flow_control(),
         response: ConnectResponse { controller, authentication },
     }
-}
-
-/// The first identifier from `from` on that is not taken, wrapping around. Starting at `from` keeps
-/// a recently used identifier from being reused soon.
-fn next_free(
-    ids: core::ops::RangeInclusive<u16>,
-    from: u16,
-    is_taken: impl Fn(ControllerId) -> bool,
-) -> Option<ControllerId> {
-    let (first, last) = (*ids.start(), *ids.end());
-    let from = from.clamp(first, last.max(first));
-    (from..=last).chain(first..from).map(ControllerId).take(ASSOCIATIONS_MAX + 1).find(|id| !is_taken(*id))
 }

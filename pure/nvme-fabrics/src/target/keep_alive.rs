@@ -44,34 +44,30 @@ impl Association {
 
 impl Target {
     /// When [`Target::expired`] wants to be called, if ever.
-    pub const fn poll_timeout(&self) -> Option<Instant> {
-        self.next_check
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.associations.next_check()
     }
 
     /// The deadline of an association may be earlier than before.
     pub(super) fn look_again(&mut self, key: AssociationKey) {
-        let deadline = self.association(key).and_then(Association::check);
-        self.next_check = self.next_check.into_iter().chain(deadline).min();
+        let at = self.association(key).and_then(Association::check);
+        self.associations.check_by(key, at);
     }
 
     /// The associations that have come to their end, for the owner to close: the Keep Alive Timer
     /// has expired, nobody enabled the controller, or nobody asked the discovery controller for
-    /// anything. Commands only ever postpone deadlines, so all associations are checked only when
-    /// the earliest known deadline is due.
+    /// anything. Commands only ever postpone deadlines, so an association is looked at only when
+    /// the earliest deadline that was known for it is due.
     pub fn expired(&mut self, now: Instant) -> Vec<AssociationKey> {
-        if self.next_check.is_none_or(|at| at > now) {
-            return Vec::new();
-        }
         let mut expired = Vec::new();
-        self.next_check = None;
-        for (key, association) in (0..).zip(&mut self.associations) {
-            let Some(association) = association else { continue };
+        for key in self.associations.take_due(now) {
+            let Some(association) = self.associations.get_mut(key) else { continue };
             match association.deadline() {
                 Some(at) if at <= now => {
                     association.properties.set_fatal();
-                    expired.push(AssociationKey(key));
+                    expired.push(key);
                 }
-                _ => self.next_check = self.next_check.into_iter().chain(association.check()).min(),
+                _ => self.look_again(key),
             }
         }
         expired

@@ -6,6 +6,7 @@
 //! `nvme`, or to [`Target::discover`] if the controller is a discovery controller.
 
 mod association;
+mod associations;
 mod authentication;
 mod connect;
 mod directory;
@@ -30,6 +31,8 @@ use alloc::vec::Vec;
 use engine::{Entropy, Instant, Nanos};
 use nvme::wire::{Status, StatusCode};
 
+use associations::Associations;
+
 use crate::wire::{FabricsStatus, PropertyGet, PropertySet, QueueId};
 
 /// Maximum number of entries of a queue; Maximum Queue Entries Supported (MQES) is one less.
@@ -37,7 +40,7 @@ pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 /// Maximum number of I/O queues of a controller.
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Maximum number of associations at a time; further hosts are told that controllers are busy.
-pub const ASSOCIATIONS_MAX: usize = 4096;
+pub const ASSOCIATIONS_MAX: usize = 16_384;
 /// How long an association lasts whose controller is not enabled, or was shut down.
 pub const DISABLED_MAX: Nanos = Nanos::from_secs(120);
 /// How long an association with a discovery controller lasts without commands, if it has no Keep
@@ -48,12 +51,9 @@ pub const DISCOVERY_IDLE_MAX: Nanos = Nanos::from_secs(120);
 #[derive(Debug)]
 pub struct Target {
     directory: Directory,
-    /// Indexed by key.
-    associations: Vec<Option<Association>>,
+    associations: Associations,
     /// Where the search for a free controller identifier continues.
     next_controller: u16,
-    /// The earliest time at which an association may be due.
-    next_check: Option<Instant>,
     /// The source of challenges and keys.
     entropy: Entropy,
 }
@@ -61,7 +61,7 @@ pub struct Target {
 impl Target {
     /// A target that offers what `directory` says, and draws challenges and keys from `entropy`.
     pub const fn new(directory: Directory, entropy: Entropy) -> Self {
-        Self { directory, associations: Vec::new(), next_controller: 0, next_check: None, entropy }
+        Self { directory, associations: Associations::new(), next_controller: 0, entropy }
     }
 
     /// The directory: what the target offers.
@@ -79,8 +79,7 @@ impl Target {
         self.directory = directory;
         let Self { directory, associations, .. } = self;
         let (mut told, mut ended) = (Vec::new(), Vec::new());
-        for (key, association) in (0..).map(AssociationKey).zip(associations) {
-            let Some(association) = association else { continue };
+        for (key, association) in associations.iter_mut() {
             match &mut association.served {
                 Served::Discovery(discovery) => {
                     if changed && discovery.on_log_changed() {
@@ -104,16 +103,19 @@ impl Target {
 
     /// The association of that key, if it exists.
     pub fn association(&self, key: AssociationKey) -> Option<&Association> {
-        self.associations.get(key.index())?.as_ref()
+        self.associations.get(key)
     }
 
-    /// Every association, with its key.
-    pub fn associations(&self) -> impl Iterator<Item = (AssociationKey, &Association)> {
-        (0..).zip(&self.associations).filter_map(|(key, one)| Some((AssociationKey(key), one.as_ref()?)))
+    /// Every association whose key is not below `from`, in the order of keys.
+    pub fn associations_from(
+        &self,
+        from: AssociationKey,
+    ) -> impl Iterator<Item = (AssociationKey, &Association)> {
+        self.associations.iter_from(from)
     }
 
     fn of(&mut self, key: AssociationKey) -> &mut Association {
-        let found = self.associations.get_mut(key.index()).and_then(Option::as_mut);
+        let found = self.associations.get_mut(key);
         found.expect("a key names an association until it is ended")
     }
 
@@ -206,17 +208,21 @@ impl Target {
     /// The subsystem was reset (NSSR). Each of its controllers reports that (CSTS.NSSRO) until the
     /// host clears it.
     pub fn set_subsystem_reset(&mut self, now: Instant, subsystem: SubsystemKey) {
-        for association in self.associations.iter_mut().flatten() {
+        let mut reset = Vec::new();
+        for (key, association) in self.associations.iter_mut() {
             if matches!(association.served, Served::Nvm(of) if of == subsystem) {
                 association.on_subsystem_reset(now);
+                reset.push(key);
             }
         }
-        self.next_check = Some(now);
+        for key in reset {
+            self.look_again(key);
+        }
     }
 
     /// An I/O queue of an association is gone. Calling this again for the same queue has no effect.
     pub fn close_queue(&mut self, key: AssociationKey, queue: QueueId) {
-        if let Some(association) = self.associations.get_mut(key.index()).and_then(Option::as_mut) {
+        if let Some(association) = self.associations.get_mut(key) {
             association.queues.remove(queue);
             association.admitted.remove(queue);
             association.authentications.retain(|(one, _)| *one != queue);
@@ -225,6 +231,6 @@ impl Target {
 
     /// Ends an association, and with it its controller. Returns the association if it existed.
     pub fn end(&mut self, key: AssociationKey) -> Option<Association> {
-        self.associations.get_mut(key.index())?.take()
+        self.associations.remove(key)
     }
 }

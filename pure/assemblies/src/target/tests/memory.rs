@@ -8,6 +8,7 @@ use nvme::wire::{AdminOpcode, IoOpcode};
 
 use super::test_bench::{DISK, TestBench, directory};
 use super::{admin, io, pattern};
+use crate::target::memory::{LOOK_ON, LOOKED_AT_ONCE};
 use crate::target::{Close, Event, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
 
 const BUDGET: u64 = 2 << 20;
@@ -118,4 +119,35 @@ fn a_queue_that_is_not_read_ends_without_a_keep_alive_timeout() {
     // A host that has nothing to read may be silent for as long as it likes.
     bench.pass(UNREAD_MAX * 100);
     assert!(!bench.is_closed(admin_queue));
+}
+
+#[test]
+fn many_connections_are_looked_at_in_several_goes_and_none_is_passed_over() {
+    let mut bench = bench();
+    let unread = |bench: &mut TestBench| {
+        let (_, queue) = host(bench);
+        bench.unread.push(queue);
+        bench.submit(queue, io(IoOpcode::Read, 0, 8), Data::Read(4096));
+        bench.run();
+        queue
+    };
+    let first = unread(&mut bench);
+    // These never say who they are; their names stay.
+    for _ in 0..LOOKED_AT_ONCE {
+        bench.connection();
+    }
+    let last = unread(&mut bench);
+    bench.pass(UNREAD_MAX);
+    assert!(bench.is_closed(first) && !bench.is_closed(last), "the first go ends before the last one");
+    // Meanwhile a connection begins that the look has passed.
+    let (_, later) = host(&mut bench);
+    bench.unread.push(later);
+    bench.submit(later, io(IoOpcode::Read, 0, 8), Data::Read(4096));
+    bench.run();
+    bench.pass(LOOK_ON);
+    assert!(bench.is_closed(last) && !bench.is_closed(later));
+    bench.pass(UNREAD_MAX);
+    bench.pass(LOOK_ON);
+    assert!(bench.is_closed(later));
+    assert_eq!(bench.target.memory().used, 0);
 }
