@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use crate::wire::AdminOpcode;
 
 /// The most controllers that a subsystem may have at once.
-pub const CONTROLLERS_MAX: u16 = 4096;
+pub const CONTROLLERS_MAX: u16 = 16_384;
 
 /// The unit of Keep Alive Support (KAS).
 const KEEP_ALIVE_UNIT_MILLISECONDS: u32 = 100;
