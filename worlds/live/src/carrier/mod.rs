@@ -34,7 +34,7 @@ pub(crate) const LOOKS: u32 = 8;
 /// Number of connections that a listener accepts in one turn. Without the limit, a client that
 /// connects as fast as it can would hold up the established connections, and would use memory for
 /// thousands of connections that have already gone.
-pub(crate) const ACCEPTS_PER_TURN: usize = 64;
+pub(crate) const ACCEPTS_PER_TURN: usize = 16;
 
 /// What receiving from a carrier has found.
 #[derive(Debug, PartialEq, Eq)]

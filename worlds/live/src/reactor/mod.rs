@@ -3,7 +3,8 @@
 //! While work keeps coming, the loop turns its [`Driver`] again and again. The driver looks at its
 //! busy sockets directly, without asking the kernel which of them are ready. It looks at its rare
 //! sources (a listener, idle links) only when the kernel has news of them, which the loop asks for
-//! every 100 µs. When nothing has happened for the spin budget, the thread sleeps until a
+//! every 100 µs. Sources that are many have names: the kernel says which of them have news, and no
+//! turn looks at the others. When nothing has happened for the spin budget, the thread sleeps until a
 //! registered descriptor has news, a deadline is due, or another thread wakes it.
 
 mod jobs;
@@ -44,7 +45,7 @@ const YIELD_EVERY: Nanos = Nanos::from_micros(10);
 /// for no longer than a few microseconds.
 const GLANCES: u32 = 64;
 /// Number of news taken from the kernel in one call; more come with the next call.
-const NEWS_MAX: usize = 64;
+pub const NEWS_MAX: usize = 64;
 /// The kernel's timeouts are in milliseconds. The loop spins for a sooner deadline, if it may spin.
 const SLEEP_MIN: Nanos = Nanos::from_millis(1);
 /// The longest sleep, in case a clock or a counter misbehaves.
@@ -55,6 +56,8 @@ pub const CLOSE_MAX: Nanos = Nanos::from_secs(3);
 const EACH_TURN: Token = Token(0);
 const ON_NEWS: Token = Token(1);
 const WAKER: Token = Token(2);
+/// The token of the source called 0; others follow.
+const NAMED: usize = 3;
 
 /// The result of a driver's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +84,10 @@ pub enum Glance {
 /// Moves bytes between engines and the world. No method of a driver blocks.
 pub trait Driver {
     /// Does all that can be done now. Sources of [`Attention::EachTurn`] must be looked at in each
-    /// turn, sources of [`Attention::OnNews`] when `context.news` is set. [`Turn::Idle`] promises
-    /// that each source looked at was emptied, because the kernel tells of news only once.
+    /// turn, sources of [`Attention::OnNews`] when `context.news` is set, and those of
+    /// [`Attention::Named`] that `context.named` names. [`Turn::Idle`] promises that each source
+    /// looked at was emptied, because the kernel tells of news only once. A named source is named
+    /// once, so it must be emptied, or looked at in further turns, whatever the turn returns.
     ///
     /// # Errors
     /// When the world fails in a way that ends the driver.
@@ -109,8 +114,11 @@ pub trait Driver {
 pub enum Attention {
     /// The source is looked at in each turn: busy sources where each microsecond counts.
     EachTurn,
-    /// The source is looked at when the kernel has news of it: listeners, idle links.
+    /// The source is looked at when the kernel has news of it or others: listeners.
     OnNews,
+    /// The source is looked at when the kernel has news of it, by this name: idle links, which may
+    /// be thousands.
+    Named(u32),
 }
 
 impl Attention {
@@ -118,6 +126,7 @@ impl Attention {
         match self {
             Self::EachTurn => EACH_TURN,
             Self::OnNews => ON_NEWS,
+            Self::Named(name) => Token(NAMED + name as usize),
         }
     }
 }
@@ -129,6 +138,8 @@ pub struct Context<'a> {
     pub now: Instant,
     /// Whether a source of [`Attention::OnNews`] may have news.
     pub news: bool,
+    /// The sources of [`Attention::Named`] of which the kernel has news: at most [`NEWS_MAX`].
+    pub named: &'a [u32],
     /// Whether the loop may spin for a deadline that is less than a millisecond away.
     pub spins: bool,
     /// The loop's clock.
@@ -207,6 +218,10 @@ pub struct Reactor {
     yielded_at: Instant,
     /// Whether there may be news since the driver last looked at all of its sources.
     news: bool,
+    /// Sources of which there is news that the driver has not been told.
+    named: Vec<u32>,
+    /// Whether the kernel may have more news than it could tell in one call.
+    has_more: bool,
     /// Whether this loop is what the process is there for, as the service manager knows it.
     is_service: bool,
     /// When the service manager next wants to hear that this loop is alive.
@@ -236,6 +251,8 @@ impl Reactor {
             asked_at: now,
             yielded_at: now,
             news: true,
+            named: Vec::with_capacity(NEWS_MAX),
+            has_more: false,
             is_service: false,
             beat_at: None,
         })
@@ -293,10 +310,11 @@ impl Reactor {
             // The driver is turned first: work that is already there comes before the question for
             // more.
             let overdue = if idle { NEWS_EVERY } else { NEWS_EVERY_BUSY };
-            if now - self.asked_at >= overdue {
+            if self.has_more || now - self.asked_at >= overdue {
                 self.ask(now, Duration::ZERO)?;
             }
             let turn = driver.turn(&self.context(now))?;
+            self.named.clear();
             match turn {
                 Turn::Done => return Ok(Outcome::Done),
                 Turn::Busy => self.busy_at = now,
@@ -327,13 +345,14 @@ impl Reactor {
         let now = self.clock.now();
         self.ask(now, Duration::ZERO)?;
         let turn = driver.turn(&self.context(now))?;
+        self.named.clear();
         self.news &= turn != Turn::Idle;
         Ok(turn)
     }
 
-    const fn context(&self, now: Instant) -> Context<'_> {
-        let spins = self.spin.get() > 0;
-        Context { now, news: self.news, spins, clock: self.clock, sources: &self.sources }
+    fn context(&self, now: Instant) -> Context<'_> {
+        let Self { news, named, clock, sources, .. } = self;
+        Context { now, news: *news, named, spins: self.spin.get() > 0, clock: *clock, sources }
     }
 
     /// The descriptor that becomes readable when there is news for a driver turned by
@@ -390,12 +409,25 @@ impl Reactor {
             self.beat_at = service::beat_every().map(|every| now + every);
         }
         match self.poll.poll(&mut self.events, Some(length)) {
-            // Sources that are looked at in each turn are no news.
-            Ok(()) => self.news |= self.events.iter().any(|event| event.token() != EACH_TURN),
+            Ok(()) => {}
             // A signal interrupted the call; its handler may have left a note for the driver.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.news = true,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.news = true;
+                return Ok(());
+            }
             Err(error) => return Err(error),
         }
+        let mut told = 0;
+        for event in &self.events {
+            told += 1;
+            match event.token() {
+                // Sources that are looked at in each turn are no news.
+                EACH_TURN => {}
+                Token(token) if token >= NAMED => self.named.extend(u32::try_from(token - NAMED)),
+                _ => self.news = true,
+            }
+        }
+        self.has_more = told == NEWS_MAX;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use assemblies::target::{Accepted, CONNECTIONS_MAX, ConnectionId, Handover, Inpu
 use engine::{Engine, Instant};
 
 use super::link::Link;
-use super::{Event, Mailbox, TargetDriver};
+use super::{Event, LIVELY_MAX, Mailbox, TargetDriver};
 use crate::carrier::ACCEPTS_PER_TURN;
 use crate::drivers::fabrics::Socket;
 use crate::reactor::{Attention, Sources};
@@ -111,16 +111,21 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         name.map(ConnectionId)
     }
 
-    fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) {
+    fn begin(&mut self, now: Instant, sources: &Sources, mut link: Link, resume: Option<Handover>) {
         let Some(socket) = &link.socket else { return };
         let (Some(connection), Ok(local)) = (self.free_name(), socket.local()) else { return };
         let (port, fabric) = (link.port, link.fabric);
         let (peer, proved) = (socket.peer(), link.proved.clone());
-        if let Err(error) = sources.add(socket.as_raw_fd(), Attention::EachTurn) {
+        let is_lively = self.lively.len() < LIVELY_MAX;
+        let attention = if is_lively { Attention::EachTurn } else { Attention::Named(connection.0) };
+        if let Err(error) = sources.add(socket.as_raw_fd(), attention) {
             return self.refuse(error);
         }
+        link.is_lively = is_lively;
         self.world.links[connection.0 as usize] = Some(link);
-        self.lively.push(connection);
+        if is_lively {
+            self.lively.push(connection);
+        }
         let accepted = Accepted { connection, port, fabric, peer, local, proved, resume, pair: None };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
         self.target.exchange(now, &mut self.world);

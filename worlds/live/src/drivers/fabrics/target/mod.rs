@@ -40,6 +40,8 @@ use world::World;
 /// The most pieces taken from one connection in a turn, so that none starves the others or
 /// the media.
 const PIECES_PER_TURN: usize = 16;
+/// The most connections that are looked at in each turn. Of further ones, the kernel tells.
+const LIVELY_MAX: usize = 256;
 /// A connection that was silent for this long is looked at only when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
 /// How long to wait before asking the system again to let a port or medium end a sleep.
@@ -205,17 +207,18 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// whether there was anything.
     fn receive_at_rest(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
-        for index in 0..self.world.links.len() {
-            let id = ConnectionId(u32::try_from(index).expect("connections are fewer than 2^32"));
-            let at_rest = self.world.links[index].as_ref().is_some_and(|link| !link.is_lively);
-            if !at_rest {
+        for name in context.named {
+            let id = ConnectionId(*name);
+            let link = self.world.links.get(id.0 as usize).and_then(Option::as_ref);
+            // The name may belong to a younger connection by now.
+            if link.is_none_or(|link| link.is_lively) {
                 continue;
             }
             if self.receive_from(id, context) {
                 busy = true;
                 self.wake_up(id, context.sources());
-            } else if let Some(socket) =
-                self.world.links[index].as_mut().and_then(|link| link.socket.as_mut())
+            } else if let Some(link) = self.world.links[id.0 as usize].as_mut()
+                && let Some(socket) = link.socket.as_mut()
             {
                 socket.rest(&mut self.pool.borrow_mut());
             }
@@ -234,15 +237,21 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
+    /// Has a connection looked at in each turn from now on, while it is not silent, if there is room
+    /// for it.
     fn wake_up(&mut self, id: ConnectionId, sources: &Sources) {
+        let is_full = self.lively.len() >= LIVELY_MAX;
         if let Some(link) = self.world.links[id.0 as usize].as_mut()
             && let Some(socket) = &link.socket
         {
-            link.is_lively = true;
-            // If this fails, the registration stays as it is, and each turn looks at the connection
-            // all the same.
-            let _ = sources.change(socket.as_raw_fd(), Attention::EachTurn);
-            self.lively.push(id);
+            let attention = if is_full { Attention::Named(id.0) } else { Attention::EachTurn };
+            let changed = sources.change(socket.as_raw_fd(), attention);
+            // What could not be changed would be told of no more. If there is more to receive, the
+            // change has the kernel tell of it again.
+            if !is_full || changed.is_err() {
+                link.is_lively = true;
+                self.lively.push(id);
+            }
         }
     }
 
@@ -271,7 +280,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 return true;
             }
             let Some(socket) = link.socket.as_mut() else { return false };
-            let moved = context.sources().change(socket.as_raw_fd(), Attention::OnNews);
+            let moved = context.sources().change(socket.as_raw_fd(), Attention::Named(id.0));
             link.is_lively = moved.is_err();
             if !link.is_lively {
                 socket.rest(&mut pool.borrow_mut());
@@ -453,9 +462,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         self.register(sources);
         self.now = self.now.max(context.now);
         let mut busy = context.news && !self.stopping && self.accept(self.now, sources);
-        if context.news && self.lively.len() < self.world.links.len() {
-            busy |= self.receive_at_rest(context);
-        }
+        busy |= self.receive_at_rest(context);
         // Nothing else comes soon from anywhere.
         let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
         for _ in 0..looks {
