@@ -50,6 +50,11 @@ impl<D> Hirer<D> {
         self.stop.wake();
         answered.recv().ok()
     }
+
+    /// Wakes the loop, which something else than a job waits for.
+    pub fn wake(&self) {
+        self.stop.wake();
+    }
 }
 
 impl<D> Clone for Hirer<D> {

@@ -1,6 +1,8 @@
 //! A socket through which a running program is asked questions: a line in, a line out.
 
 mod answering;
+#[cfg(test)]
+mod tests;
 
 pub use answering::Answering;
 
@@ -10,6 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use engine::Pool;
@@ -27,6 +30,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
+/// The most bytes of an answer that are sent in a turn. A long one would keep others waiting.
+const SENT_PER_TURN: usize = 64 << 10;
+
 /// The most descriptors that come with a request.
 const DESCRIPTORS_MAX: usize = 4;
 
@@ -39,11 +45,37 @@ pub struct Request<'a> {
     pub descriptors: Vec<OwnedFd>,
 }
 
+/// What a client is answered.
+#[derive(Debug)]
+pub enum Reply {
+    /// This line.
+    Now(String),
+    /// The line that another thread sends and then wakes the loop. If it sends none, the client is
+    /// turned away.
+    Later(Receiver<String>),
+}
+
+impl From<String> for Reply {
+    fn from(line: String) -> Self {
+        Self::Now(line)
+    }
+}
+
+/// How far a client has come.
+enum Stage {
+    /// It has not asked yet.
+    Asking,
+    /// It waits for the answer.
+    Waiting(Receiver<String>),
+    /// So many bytes of its answer were passed on.
+    Answered(Vec<u8>, usize),
+}
+
 struct Client {
     connection: Connection,
     request: Vec<u8>,
     descriptors: Vec<OwnedFd>,
-    is_answered: bool,
+    stage: Stage,
 }
 
 /// The program's side of a control socket.
@@ -76,10 +108,10 @@ impl Control {
     ///
     /// # Errors
     /// When the socket can't be waited for; this is possible at the first call only.
-    pub fn turn(
+    pub fn turn<R: Into<Reply>>(
         &mut self,
         sources: &Sources,
-        mut answer: impl FnMut(Request<'_>) -> String,
+        mut answer: impl FnMut(Request<'_>) -> R,
     ) -> io::Result<bool> {
         let mut busy = false;
         if !self.is_registered {
@@ -97,7 +129,7 @@ impl Control {
                 connection,
                 request: Vec::new(),
                 descriptors: Vec::new(),
-                is_answered: false,
+                stage: Stage::Asking,
             });
             busy = true;
         }
@@ -115,10 +147,10 @@ impl Control {
 
 impl Client {
     /// Serves the client; returns whether it stays.
-    fn turn(
+    fn turn<R: Into<Reply>>(
         &mut self,
         pool: &mut Pool,
-        answer: &mut impl FnMut(Request<'_>) -> String,
+        answer: &mut impl FnMut(Request<'_>) -> R,
         busy: &mut bool,
     ) -> bool {
         loop {
@@ -137,20 +169,38 @@ impl Client {
             }
         }
         let end = self.request.iter().position(|byte| *byte == b'\n');
-        if let Some(end) = end.filter(|_| !self.is_answered) {
-            self.is_answered = true;
+        if let (Stage::Asking, Some(end)) = (&self.stage, end) {
             let line = String::from_utf8_lossy(&self.request[..end]).into_owned();
             tracing::debug!(request = line, "asked through the control socket");
             let descriptors = std::mem::take(&mut self.descriptors);
-            let mut bytes = answer(Request { line: &line, descriptors }).into_bytes();
-            bytes.push(b'\n');
-            for piece in bytes.chunks(Pool::LENGTH_MAX) {
+            self.stage = match answer(Request { line: &line, descriptors }).into() {
+                Reply::Now(line) => Stage::Answered(line.into_bytes(), 0),
+                Reply::Later(line) => Stage::Waiting(line),
+            };
+        }
+        if let Stage::Waiting(line) = &self.stage {
+            match line.try_recv() {
+                Ok(line) => self.stage = Stage::Answered(line.into_bytes(), 0),
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+        let Stage::Answered(line, sent) = &mut self.stage else { return true };
+        if self.connection.unsent() == 0 && *sent <= line.len() {
+            *busy = true;
+            let piece = &line[*sent..line.len().min(*sent + SENT_PER_TURN)];
+            *sent += piece.len();
+            let is_last = *sent == line.len();
+            for piece in piece.chunks(Pool::LENGTH_MAX).chain(is_last.then_some(&b"\n"[..])) {
                 if self.connection.send(pool.copy(piece), Vec::new()).is_err() {
                     return false;
                 }
             }
+            // Nothing is left, the newline neither.
+            *sent += usize::from(is_last);
         }
-        self.connection.flush().is_ok() && !(self.is_answered && self.connection.unsent() == 0)
+        let is_over = *sent > line.len();
+        self.connection.flush().is_ok() && !(is_over && self.connection.unsent() == 0)
     }
 }
 

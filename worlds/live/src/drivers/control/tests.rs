@@ -1,0 +1,92 @@
+//! Clients that ask for what takes long, or for much.
+
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::*;
+use crate::reactor::{Context, Driver, Reactor, Stop, Turn};
+use crate::sys::clock::Clock;
+use engine::{Instant, Nanos};
+
+/// Answers `late` by another thread, `never` not at all, and anything else with that many bytes.
+struct Daemon {
+    control: Control,
+    stop: Stop,
+    turns_busy: u32,
+    is_over: bool,
+}
+
+impl Driver for Daemon {
+    fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
+        if self.is_over {
+            return Ok(Turn::Done);
+        }
+        let stop = self.stop.clone();
+        let answer = move |request: Request<'_>| match request.line {
+            "late" => {
+                let (sender, receiver) = channel();
+                let stop = stop.clone();
+                thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(50));
+                    sender.send("here".to_owned()).unwrap();
+                    stop.wake();
+                });
+                Reply::Later(receiver)
+            }
+            "never" => Reply::Later(channel().1),
+            count => Reply::Now("x".repeat(count.parse().unwrap())),
+        };
+        let is_busy = self.control.turn(context.sources(), answer)?;
+        self.turns_busy += u32::from(is_busy);
+        Ok(if is_busy { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn on_stop(&mut self, _now: Instant) {
+        self.is_over = true;
+    }
+}
+
+/// Asks a daemon, with `ask`; returns what that returns, and the daemon's busy turns.
+fn served<T: Send + 'static>(name: &str, ask: impl FnOnce(PathBuf) -> T + Send + 'static) -> (T, u32) {
+    let path = std::env::temp_dir().join(format!("farlane-control-{name}-{}", std::process::id()));
+    let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
+    let (control, stop) = (Control::bind(&path).unwrap(), reactor.stop());
+    let mut daemon = Daemon { control, stop: stop.clone(), turns_busy: 0, is_over: false };
+    let asking = thread::spawn(move || {
+        let result = ask(path);
+        stop.ask();
+        result
+    });
+    reactor.run(&mut daemon).unwrap();
+    (asking.join().unwrap(), daemon.turns_busy)
+}
+
+#[test]
+fn an_answer_may_come_later_from_another_thread() {
+    let (answers, _) = served("late", |path| {
+        let other = path.clone();
+        let waiting = thread::spawn(move || super::ask(&other, "late"));
+        // Others are answered meanwhile.
+        let prompt = super::ask(&path, "3");
+        (waiting.join().unwrap(), prompt, super::ask(&path, "never"))
+    });
+    assert_eq!((answers.0.unwrap(), answers.1.unwrap()), ("here".to_owned(), "xxx".to_owned()));
+    assert_eq!(answers.2.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn a_long_answer_is_sent_in_pieces_of_which_each_takes_a_turn() {
+    // At the edges of a piece, too; and the longest that a client takes.
+    let most = usize::try_from(ANSWER_BYTES_MAX).unwrap() - 1;
+    let lengths = [0, 1, SENT_PER_TURN - 1, SENT_PER_TURN, SENT_PER_TURN + 1, 5 << 20, most];
+    for length in lengths {
+        let (answer, turns) = served(&length.to_string(), move |path| super::ask(&path, &length.to_string()));
+        assert_eq!(answer.unwrap().len(), length);
+        assert!(turns as usize >= length.div_ceil(SENT_PER_TURN), "{turns} turns for {length} bytes");
+    }
+}
