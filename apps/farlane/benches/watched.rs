@@ -1,7 +1,7 @@
 //! What it costs to be watched: commands a second of a far end and of a target that are scraped
 //! every second, as ratios to those of the same process that nobody scrapes, in runs that take
-//! turns; and how long the loop of a target with as many hosts as it takes is kept from its work by
-//! a scrape.
+//! turns; and what a host at work notices of being one of ten thousand, while nobody looks and while
+//! somebody does. The word `crowd` has only the latter measured.
 //!
 //! No figure here is a test. Another process on this machine moves each of them.
 
@@ -11,6 +11,7 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +20,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use support::{farlane, median};
+use support::{farlane, median, number};
 
 const RUNS: usize = 7;
 const NQN: &str = "nqn.2026-01.io.farlane:watched";
 /// Hosts that a target is to know.
-const HOSTS: usize = nvme_fabrics::target::ASSOCIATIONS_MAX;
+const HOSTS: usize = 10_000;
 /// Scrapes of a target with that many hosts.
 const SCRAPES: usize = 20;
+/// Turns of the loads that say what the host at work notices; the median of each figure counts.
+const TURNS: usize = 5;
 
 /// A daemon with figures.
 struct Daemon {
@@ -65,12 +68,18 @@ impl Drop for Daemon {
 }
 
 fn main() {
-    println!("running {RUNS} pairs of measurements, scraped and not …");
-    let far = Daemon::start("export", &[]);
-    ratio("far end", &far, &format!("tcp://{}", far.address));
-    let target = Daemon::start("target", &["--nqn", NQN]);
-    ratio("target", &target, &format!("nvme-tcp://{}/{NQN}", target.address));
-    crowd(&target);
+    let folder = tempfile::tempdir().unwrap();
+    let control = folder.path().join("control");
+    let control = control.to_str().unwrap();
+    let target = Daemon::start("target", &["--nqn", NQN, "--control", control]);
+    let url = format!("nvme-tcp://{}/{NQN}", target.address);
+    if !std::env::args().any(|word| word == "crowd") {
+        println!("running {RUNS} pairs of measurements, scraped and not …");
+        let far = Daemon::start("export", &[]);
+        ratio("far end", &far, &format!("tcp://{}", far.address));
+        ratio("target", &target, &url);
+    }
+    crowd(&target, &url, control);
 }
 
 /// Prints the rate at depth 32 while the daemon is scraped, over the rate while it is not.
@@ -103,20 +112,35 @@ fn iops(url: &str, scraped: Option<&String>) -> f64 {
     report["iops"].as_f64().unwrap()
 }
 
-/// Has many hosts connect to the target, and prints how long its loop was kept by scrapes.
-fn crowd(target: &Daemon) {
+/// Has many hosts connect to the target, and prints what that takes, how long its loop was kept by
+/// scrapes, and what a host at work notices.
+fn crowd(target: &Daemon, url: &str, control: &str) {
     // One descriptor for each host here, and one in the target.
     live::sys::descriptors::prepare(HOSTS as u64 + 100).unwrap();
-    let mut hosts = Vec::new();
+    let resident = || number(&format!("/proc/{}/status", target.process.id()), "VmRSS:") * 1024.0;
+    println!("a host at work, alone: {}", latencies(url));
+    let (before, begun) = (resident(), Instant::now());
+    let (mut hosts, mut slowest) = (Vec::new(), Duration::ZERO);
     for number in 0..HOSTS {
+        let asked = Instant::now();
         match host(&target.address, number) {
             Ok(host) => hosts.push(host),
             Err(error) => {
                 println!("the target takes no more hosts: {error}");
+                // Room for the host at work.
+                hosts.truncate(hosts.len() - 2);
                 break;
             }
         }
+        slowest = slowest.max(asked.elapsed());
     }
+    println!(
+        "{} hosts have connected in {:.1} s, the slowest in {:.1} ms; {:.1} KiB resident for each",
+        hosts.len(),
+        begun.elapsed().as_secs_f64(),
+        slowest.as_secs_f64() * 1e3,
+        (resident() - before) / hosts.len() as f64 / 1024.0
+    );
     let mut lags = Vec::new();
     let mut took = Vec::new();
     for _ in 0..SCRAPES {
@@ -133,6 +157,40 @@ fn crowd(target: &Daemon) {
         median(took.into_iter()),
         median(lags.into_iter())
     );
+    println!("a host at work, among them: {}", latencies(url));
+    println!("... scraped all the time: {}", meanwhile(url, || drop(Daemon::scrape(&target.figures))));
+    // What top, list and status ask.
+    let status = || drop(live::drivers::control::ask(Path::new(control), r#"{"command":"status"}"#).unwrap());
+    println!("... asked for its status all the time: {}", meanwhile(url, status));
+}
+
+/// The latencies of a host at work while another thread does `look` again and again.
+fn meanwhile(url: &str, look: impl Fn() + Sync) -> String {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                look();
+                sleep(Duration::from_millis(10));
+            }
+        });
+        let noticed = latencies(url);
+        stop.store(true, Ordering::Relaxed);
+        noticed
+    })
+}
+
+/// The latencies of reads at depth 1, as text.
+fn latencies(url: &str) -> String {
+    let load = ["--rw", "randread", "--bs", "4k", "--iodepth", "1", "--runtime", "2s", "--json"];
+    let mut reports = Vec::new();
+    for _ in 0..TURNS {
+        let output = farlane().args(["bench", url]).args(load).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        reports.push(report);
+    }
+    let of = |name: &str| median(reports.iter().map(|one| one["latency_ns"][name].as_f64().unwrap() / 1e3));
+    format!("p50 {:.0}, p99 {:.0}, p99.9 {:.0}, max {:.0} us", of("p50"), of("p99"), of("p999"), of("max"))
 }
 
 /// A host with an Admin Queue, which stays while the stream does (NVMe/TCP: ICReq, Connect).

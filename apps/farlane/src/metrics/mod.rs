@@ -18,10 +18,6 @@ pub(crate) use page::{Kind, Labels, Page, seconds};
 use crate::args::MetricsArgs;
 use crate::error::Error;
 
-/// The most namespaces or hosts whose figures are taken in one job, which then takes a loop less
-/// than 100 µs.
-pub(crate) const PER_JOB: usize = 64;
-
 /// Answers whoever asks at the address that `args` names, if they name one, as long as the process
 /// runs. `figures` adds what the process has to tell; it returns false when there is no more to
 /// tell, because the process ends.

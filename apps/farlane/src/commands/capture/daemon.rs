@@ -82,21 +82,22 @@ impl Captures {
     }
 
     /// Answers a request about captures of `what`; `otherwise` answers any other one.
-    pub(crate) fn answer<C: Capturable>(
+    pub(crate) fn answer<C: Capturable, R: From<String>>(
         &mut self,
         request: control::Request<'_>,
         what: &mut C,
-        otherwise: impl FnOnce(&mut C, &str) -> String,
-    ) -> String {
+        otherwise: impl FnOnce(&mut C, &str) -> R,
+    ) -> R {
         let Ok(asked) = serde_json::from_str(request.line) else { return otherwise(what, request.line) };
         self.running.retain(|one| !one.captured.is_over());
-        answer(match asked {
+        let result = match asked {
             Request::Capture { snap, queues } => {
                 self.begin((snap, queues), request.descriptors.into_iter(), what)
             }
             Request::Captures => Ok(self.status()),
             Request::StopCapture { id } => Ok(self.stop(id)),
-        })
+        };
+        answer(result).into()
     }
 
     fn begin<C: Capturable>(

@@ -21,8 +21,9 @@ use crate::commands::served::changes::{self, Opened, open_at_work};
 use crate::commands::served::{FAR_PATIENCE, Ssd, restore};
 use crate::error::Error;
 
-/// Most commands of one subsystem that may be under way at once, over all hosts.
-const COMMANDS_MAX: u32 = 16 << 10;
+/// Most commands of one subsystem that may be under way at once, over all hosts. Each host has at
+/// least one that waits for events.
+const COMMANDS_MAX: u32 = nvme::subsystem::COMMANDS_MAX;
 
 /// Why a request fails whose subsystem is no longer there.
 const GONE: &str = "the subsystem is gone";

@@ -6,11 +6,12 @@ use assemblies::target::AssociationStatus;
 use live::reactor::Hirer;
 use live::sys::tcp_info::TcpInfo;
 use nvme::subsystem::Counters;
-use nvme_fabrics::target::{AssociationKey, SubsystemKey};
+use nvme_fabrics::target::SubsystemKey;
 
 use super::core::Core;
+use super::hosts_told::each_host;
 use crate::metrics::{
-    Kind, Labels, PER_JOB, Page, add_all_namespaces, add_health, add_host, next_namespaces, seconds,
+    Kind, Labels, Page, add_all_namespaces, add_health, add_host, next_namespaces, seconds,
 };
 
 /// What a core tells of itself.
@@ -71,24 +72,11 @@ fn add_hosts(
     core: &Hirer<Core>,
     subsystems: &[(SubsystemKey, String, Counters)],
 ) -> Option<()> {
-    let mut from = AssociationKey(0);
-    loop {
-        let next = core.run(move |core| {
-            let of = |id| core.driver.tcp_info(id);
-            let tcp = |one: &AssociationStatus| {
-                TcpInfo::together(one.connections.iter().filter_map(|connection| of(connection.id)))
-            };
-            let next = core.driver.target().status_from(from, PER_JOB).into_iter();
-            next.map(|one| (tcp(&one), one)).collect::<Vec<_>>()
-        })?;
-        for (tcp, one) in &next {
-            add_association(page, one, *tcp, subsystems);
-        }
-        match next.last() {
-            Some((_, last)) => from = AssociationKey(last.key.0 + 1),
-            None => return Some(()),
-        }
-    }
+    let tcp = |core: &Core, one: &AssociationStatus| {
+        let of = |id| core.driver.tcp_info(id);
+        TcpInfo::together(one.connections.iter().filter_map(|connection| of(connection.id)))
+    };
+    each_host(core, tcp, |one, tcp| add_association(page, &one, tcp, subsystems))
 }
 
 fn add_association(

@@ -5,10 +5,12 @@ mod config;
 mod core;
 mod cores;
 mod hosts;
+mod hosts_told;
 mod metrics;
 mod request;
 mod server;
 mod status;
+mod teller;
 
 pub(crate) use config::{Listed, listed_in};
 pub(crate) use status::text as status_text;
@@ -32,6 +34,7 @@ use crate::error::Error;
 use config::{Offer, PortSpec, Source, SubsystemSpec};
 use cores::Cores;
 use server::Server;
+use teller::Teller;
 
 pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
     match args.action {
@@ -74,6 +77,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     }
     let (first, first_jobs) = jobs(reactor.stop());
     let hirers = server.hire(first, first_jobs);
+    server.tell_by(Teller::start(hirers.clone()).map_err(Error::Output)?);
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, &hirers))?;
     server.announce(args.output.json)?;
     args.sandbox.renounce()?;

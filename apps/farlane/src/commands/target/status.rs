@@ -1,16 +1,24 @@
 //! The status of a target, as JSON and as text.
+//!
+//! What belongs to subsystems is told in one piece. Hosts may be thousands: another thread takes
+//! them from the cores in small jobs.
+
+use std::collections::HashMap;
 
 use assemblies::fabric::Parameters;
 use assemblies::target::{AssociationStatus, ConnectionStatus, MemoryStatus};
 use live::drivers::fabrics::target::TargetDriver;
-use nvme_fabrics::target::{Subsystem, SubsystemKey};
+use live::reactor::Hirer;
+use nvme_fabrics::target::Subsystem;
 use serde_json::{Value, json};
 
+use super::core::Core;
+use super::hosts_told::each_host;
 use crate::commands::activity;
 
+/// What one core tells, but for hosts.
 pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &TargetDriver<F>) -> Value {
     let target = driver.target();
-    let associations = target.status();
     let subsystem = |one: &Subsystem| {
         let namespaces = target.subsystem(one.key).into_iter().flat_map(|core| core.namespaces());
         let namespaces: Vec<_> = namespaces
@@ -27,7 +35,7 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
             "hosts": hosts,
             "namespaces": namespaces,
             "activity": target.subsystem(one.key).map(|core| activity::of_namespaces(core.tallies())),
-            "controllers": controllers(&associations, Some(one.key)),
+            "controllers": [],
         })
     };
     let listening: Vec<_> = driver.addresses().map(|(_, address)| address.to_string()).collect();
@@ -41,7 +49,7 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
         "connections": target.connection_count(),
         "memory": memory(target.memory()),
         "subsystems": target.directory().subsystems.iter().filter(|one| one.is_here).map(subsystem).collect::<Vec<_>>(),
-        "discovery": controllers(&associations, None),
+        "discovery": [],
     })
 }
 
@@ -66,20 +74,35 @@ fn memory(status: MemoryStatus) -> Value {
     json!({ "budget_bytes": status.budget, "used_bytes": status.used, "waiting": status.waiting })
 }
 
-fn controllers(associations: &[AssociationStatus], of: Option<SubsystemKey>) -> Vec<Value> {
-    let controller = |one: &AssociationStatus| {
-        json!({
-            "controller": one.controller.0,
-            "host": one.host.as_str(),
-            "host_id": one.host_id.to_string(),
-            "ready": one.is_ready,
-            "memory_bytes": one.memory,
-            "activity": one.tally.as_ref().map(activity::of_host),
-            "keep_alive_ms": one.keep_alive.map(|timeout| timeout.get() / 1_000_000),
-            "queues": one.connections.iter().map(queue).collect::<Vec<_>>(),
-        })
+/// Adds the hosts of all cores to what the cores have told; `None` when one has ended.
+pub(super) fn add_hosts(all: &mut Value, cores: &[Hirer<Core>]) -> Option<()> {
+    let name = |core: &Core, one: &AssociationStatus| {
+        let subsystem = one.subsystem.and_then(|key| core.driver.target().subsystem(key));
+        subsystem.map(|core| core.config().subsystem_name.clone())
     };
-    associations.iter().filter(|one| one.subsystem == of).map(controller).collect()
+    let mut of_subsystem = HashMap::<Option<String>, Vec<Value>>::new();
+    for core in cores {
+        each_host(core, name, |one, name| of_subsystem.entry(name).or_default().push(controller(&one)))?;
+    }
+    all["discovery"] = of_subsystem.remove(&None).unwrap_or_default().into();
+    for told in all["subsystems"].as_array_mut().into_iter().flatten() {
+        let name = told["nqn"].as_str().map(str::to_owned);
+        told["controllers"] = of_subsystem.remove(&name).unwrap_or_default().into();
+    }
+    Some(())
+}
+
+fn controller(one: &AssociationStatus) -> Value {
+    json!({
+        "controller": one.controller.0,
+        "host": one.host.as_str(),
+        "host_id": one.host_id.to_string(),
+        "ready": one.is_ready,
+        "memory_bytes": one.memory,
+        "activity": one.tally.as_ref().map(activity::of_host),
+        "keep_alive_ms": one.keep_alive.map(|timeout| timeout.get() / 1_000_000),
+        "queues": one.connections.iter().map(queue).collect::<Vec<_>>(),
+    })
 }
 
 fn queue(one: &ConnectionStatus) -> Value {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use assemblies::fabric::Fabric;
 use engine::Instant;
 use live::carrier::tcp::{self, Listener};
-use live::drivers::control::Control;
+use live::drivers::control::{Control, Reply};
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
 use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Turn};
@@ -26,6 +26,7 @@ use super::core::{Added, Core, NewSubsystem};
 use super::cores::Cores;
 use super::request::Request;
 use super::status;
+use super::teller::Teller;
 use crate::args::Backing;
 use crate::capture::{Taps, What};
 use crate::commands::capture::{Capturable, Captures};
@@ -67,6 +68,8 @@ pub(super) struct Server {
     control: Option<Control>,
     /// What is captured of the connections, as the control socket is asked.
     captures: Option<Captures>,
+    /// Answers who asks for the status.
+    teller: Option<Teller>,
     /// Jobs for the first core.
     jobs: Option<Jobs<Core>>,
     /// Tells of SIGHUP, which asks for the configuration file to be read again.
@@ -94,6 +97,7 @@ impl Server {
             options,
             control: None,
             captures: None,
+            teller: None,
             jobs: None,
             hang_up: None,
             ports: Vec::new(),
@@ -132,6 +136,11 @@ impl Server {
     pub(super) fn hire(&mut self, first: Hirer<Core>, jobs: Jobs<Core>) -> Vec<Hirer<Core>> {
         self.jobs = Some(jobs);
         std::iter::once(first).chain(self.cores.hirers()).collect()
+    }
+
+    /// Has `teller` answer who asks for the status.
+    pub(super) fn tell_by(&mut self, teller: Teller) {
+        self.teller = Some(teller);
     }
 
     /// Makes the target read its configuration file again whenever the process is sent SIGHUP.
@@ -251,10 +260,13 @@ impl Server {
     }
 
     /// Answers one line of the control socket.
-    fn answer(&mut self, line: &str) -> String {
+    fn answer(&mut self, line: &str) -> Reply {
         let result = match serde_json::from_str(line) {
             Err(error) => Err(format!("that is no request: {error}")),
-            Ok(Request::Status) => self.status(),
+            Ok(Request::Status) => match (self.status(), &self.teller) {
+                (Ok(told), Some(teller)) => return teller.tell(told),
+                (told, _) => told,
+            },
             Ok(Request::Add { nqn, namespace, ram, ana_group }) => {
                 Backing::asked(namespace.as_deref(), ram.as_deref())
                     .and_then(|backing| self.add(nqn.as_deref(), backing, ana_group))
@@ -267,10 +279,10 @@ impl Server {
             Ok(Request::Offered) => self.tell_offered(),
             Ok(Request::Reload) => self.reload(),
         };
-        control::answer(result)
+        control::answer(result).into()
     }
 
-    /// The status that all cores report, joined in the order of the directory.
+    /// What all cores report but for their hosts, joined in the order of the directory.
     fn status(&mut self) -> Result<Value, String> {
         let told = self.cores.each(|core| status::of(&core.driver)).map_err(|error| error.to_string())?;
         let mut told = told.into_iter();
