@@ -59,15 +59,21 @@ fn a_package_is_installed_reloaded_and_upgraded_under_load_with_no_failed_comman
         .memory_mib(1536)
         .limit(Duration::from_secs(900))
         .boot_limit(Duration::from_secs(180))
+        .modules(["ublk_drv"])
+        .unwrap()
         .qemu_arguments(["-drive", &drive, "-device", "nvme,drive=root,serial=root"])
         .script(SCRIPT);
     for (package, name) in packages.iter().zip(["one", "two"]) {
         guest.initramfs().file(&format!("debs/{name}.deb"), 0o644, package);
     }
     let outcome = guest.run().unwrap().expect_success();
-    for words in
-        ["1 subsystem at 1 port", "1 far end", "reloaded and saved", "upgraded with no failed command"]
-    {
+    for words in [
+        "1 subsystem at 1 port",
+        "1 far end",
+        "connect says: tcp://127.0.0.1:4430 is /dev/ublkb0",
+        "reloaded and saved",
+        "upgraded with no failed command",
+    ] {
         assert!(outcome.output.contains(words), "{words}: {}", outcome.output);
     }
 }

@@ -108,7 +108,7 @@ fn shells_complete_the_command_line() {
 #[test]
 fn units_are_well_formed_and_give_up_what_services_do_not_need() {
     let units = files("usr/lib/systemd/system");
-    assert_eq!(units.len(), 4);
+    assert_eq!(units.len(), 5);
     for unit in &units {
         let text = fs::read_to_string(unit).unwrap();
         assert!(!text.contains('@') || !text.contains("@BINDIR@") && !text.contains("@COMMON@"), "{text}");
@@ -135,6 +135,7 @@ fn examples_are_what_the_program_takes() {
         ("export", "options of farlane export"),
         ("attach", "options of farlane attach"),
         ("emulate", "options of farlane emulate"),
+        ("connect", "options of farlane connect"),
         ("emulate.link", "a model of a network"),
         ("target", "what a target offers"),
     ] {

@@ -48,6 +48,16 @@ done
 within farlane ping tcp://127.0.0.1:4430 --count 10 || fail "the far end does not answer"
 within farlane status /run/farlane-target-disk/control || fail "the target does not tell"
 
+# A block device, whose unit runs as root but reaches little. It is gone when its unit has ended.
+within cp /usr/share/doc/farlane/examples/connect.toml /etc/farlane/connect/disk.toml
+within systemctl start farlane-connect@disk || fail "connect does not start"
+echo "connect says: $(within systemctl show -P StatusText farlane-connect@disk)"
+within sh -c 'head -c 1M /dev/urandom >/root/random && dd if=/root/random of=/dev/ublkb0 bs=64k oflag=direct status=none &&
+    dd if=/dev/ublkb0 bs=64k count=16 iflag=direct status=none | cmp - /root/random' || fail "the block device does not keep what is written"
+within systemctl restart farlane-connect@disk || fail "connect does not start again"
+within systemctl stop farlane-connect@disk || fail "connect does not end"
+[ ! -e /proc/$init/root/dev/ublkb0 ] || fail "the block device stays"
+
 # Reload: what the file says by now, and a wrong file.
 within sh -c 'printf "\n[[subsystem.namespace]]\nram = \"1MiB\"\n" >>/etc/farlane/target/disk.toml
     echo "ram = \"1MiB\"" >>/etc/farlane/export/disk.toml'
