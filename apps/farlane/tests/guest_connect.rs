@@ -11,7 +11,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use guest::{Guest, Running, skip};
+use serde_json::Value;
 
+use support::schema::{all_faults, schema};
 use support::{Export, FARLANE};
 
 /// Script of what is done in the guest.
@@ -99,6 +101,14 @@ fn use_a_far_ssd(over: &str, modules: &[&str], limits: &str) {
     // The guest is interpreted: only the proportion says something.
     let latency = outcome.output.lines().find(|line| line.starts_with("latency"));
     eprintln!("{over}: {}", latency.unwrap_or_default());
+    for (name, key) in [("connect", "device"), ("disconnect", "disconnected")] {
+        let told = outcome.output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let told = told.filter(|value| value[key].is_string()).collect::<Vec<_>>();
+        assert!(!told.is_empty(), "{name} in {}", outcome.output);
+        for value in told {
+            assert_eq!(all_faults(&schema(name), &value), Vec::<String>::new(), "{name}: {value}");
+        }
+    }
     for line in SAID.into_iter().chain([limits]) {
         assert!(outcome.output.lines().any(|one| one == line), "{line:?} in {}", outcome.output);
     }

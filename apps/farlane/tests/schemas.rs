@@ -115,15 +115,36 @@ fn what_commands_print_is_what_the_schemas_say() {
     let _receiver = Running::start(&["nic", "receive", &wire, "--echo"]);
     used.prints("nic-ping", &["nic", "ping", &wire, "--count", "50"]);
     used.prints("nic-bench", &["nic", "bench", &wire, "--count", "50"]);
+    nic(used, &path);
     let page = serve(&["ui"], folder.path());
     used.holds("ui", &page.announcement);
     let there = fs::read_dir(self::folder()).unwrap().map(|entry| entry.unwrap().path());
-    // Those of the page's questions are tested where these are asked.
+    // Those of the page's questions are tested where these are asked, and those of block devices in
+    // a guest, because they need root and a driver of the kernel's.
+    used.0.extend(["connect", "disconnect"].map(str::to_owned));
     let there: BTreeSet<_> = there
         .filter(|path| path.is_file())
         .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
     assert_eq!(used.0, there, "each schema is tested");
+}
+
+/// Packets one by one, and a card for another process.
+fn nic(used: &mut Used, path: &impl Fn(&str) -> String) {
+    let wire = format!("shm:{}", path("packets"));
+    let receiver = Command::new(FARLANE)
+        .args(["nic", "receive", &wire, "--count", "3", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    used.prints("nic-packets", &["nic", "send", &wire, "--count", "3"]);
+    let received = receiver.wait_with_output().unwrap();
+    used.holds("nic-packets", &serde_json::from_slice(&received.stdout).unwrap());
+    let (socket, wire) = (path("card"), format!("shm:{}", path("served")));
+    let mut card = serve(&["nic", "serve", "--vfio-user", &socket, "--wire", &wire], Path::new(&path("")));
+    used.holds("listening", &card.announcement);
+    signal(card.id(), "TERM");
+    used.holds("nic-end", &card.next_line());
 }
 
 /// A plan, its commands, and a capture of one frame that keeps to it.

@@ -4,7 +4,8 @@ set -e
 URL=tcp://10.0.2.2:$PORT
 CONNECT="farlane connect $URL --over $OVER --background"
 connect() { "$@" >/tmp/connected 2>>/tmp/log || { cat /tmp/log; exit 1; }; }
-device() { sed -n 's/.* is \(\/dev\/[a-z0-9]*\) .*/\1/p' /tmp/connected; }
+# As a person is told, or a program.
+device() { sed -n 's/.* is \(\/dev\/[a-z0-9]*\) .*/\1/p; s/.*"device":"\([^"]*\)".*/\1/p' /tmp/connected; }
 pid() { farlane connect --list --json | sed -n 's/.*"pid":\([0-9]*\).*/\1/p'; }
 limit() { cat /sys/class/block/$(basename $DISK)/queue/$1; }
 # Writes each block of a file once, slowly enough that something can happen meanwhile.
@@ -90,7 +91,8 @@ farlane disconnect $DISK >/dev/null
 for i in $(seq 100); do pidof farlane >/dev/null || break; sleep 0.1; done
 farlane connect --list | grep -q "nothing is connected" && echo "disconnected"
 
-connect $CONNECT --timeout 1s --read-only
+connect $CONNECT --timeout 1s --read-only --json
+cat /tmp/connected
 DISK=$(device)
 [ $(cat /sys/class/block/$(basename $DISK)/ro) = 1 ] && echo "read-only"
 dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null
@@ -102,7 +104,7 @@ tell "bring it back"
 await "restarted"
 for i in $(seq 100); do dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && break; sleep 0.2; done
 dd if=$DISK of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null && echo "and succeeds again"
-farlane disconnect >/dev/null && echo "disconnected again"
+farlane disconnect --json && echo "disconnected again"
 
 # Another process of this machine offers the SSD, is killed and starts again.
 truncate -s 16M /tmp/disk
