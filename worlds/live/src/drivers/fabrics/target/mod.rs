@@ -237,13 +237,14 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         busy
     }
 
-    /// Has a connection looked at in each turn from now on, while it is not silent, if there is room
-    /// for it.
+    /// Has a connection looked at in each turn while it is not silent, if there is room for it.
     fn wake_up(&mut self, id: ConnectionId, sources: &Sources) {
-        let is_full = self.lively.len() >= LIVELY_MAX;
+        let mut is_full = self.lively.len() >= LIVELY_MAX;
         if let Some(link) = self.world.links[id.0 as usize].as_mut()
             && let Some(socket) = &link.socket
         {
+            // What TLS has decrypted already, the kernel tells nothing of.
+            is_full &= !socket.is_encrypted();
             let attention = if is_full { Attention::Named(id.0) } else { Attention::EachTurn };
             let changed = sources.change(socket.as_raw_fd(), attention);
             // What could not be changed would be told of no more. If there is more to receive, the
