@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use live::sys::urgency;
+
 /// The most bytes of a request that are read.
 const REQUEST_MAX: usize = 4_096;
 /// How long a request and its answer may take together.
@@ -20,6 +22,7 @@ pub(super) fn serve(
     let listener = TcpListener::bind(address)?;
     let bound = listener.local_addr()?;
     std::thread::Builder::new().name("metrics".into()).spawn(move || {
+        urgency::step_back();
         for stream in listener.incoming() {
             match stream {
                 // Who goes away early gets nothing.

@@ -39,6 +39,7 @@ pub mod tcp_info;
 pub mod telling;
 pub mod ublk;
 pub mod unix;
+pub mod urgency;
 pub mod usage;
 pub mod verbs;
 pub mod vfio;

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use live::drivers::control::Reply;
 use live::reactor::Hirer;
+use live::sys::urgency;
 use serde_json::Value;
 
 use super::core::Core;
@@ -39,6 +40,7 @@ impl Teller {
 }
 
 fn answer(cores: &[Hirer<Core>], asked: &Receiver<Asked>) {
+    urgency::step_back();
     for Asked { mut told, answer } in asked {
         // A core that has ended tells nothing more; the process ends.
         if status::add_hosts(&mut told, cores).is_none() {
