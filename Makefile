@@ -10,7 +10,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: help setup demo install deb static book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test
+.PHONY: help setup demo install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -34,9 +34,12 @@ deb: setup ## a Debian package in target/deb
 static: setup ## target/static/farlane, a binary that needs no library of the machine
 	scripts/static
 
+container: static ## an image of that binary alone, by podman, buildah or docker
+	scripts/container
+
 book: setup ## the documents as a book with search, in target/book
 	@scripts/setup --book
-	mdbook build --dest-dir target/book
+	scripts/book
 
 record: setup ## a recording from the network: killed in the middle, recovered, proved, replayed at its pace, exported
 	$(CARGO) build --release --package farlane
