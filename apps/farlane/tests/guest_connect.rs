@@ -22,7 +22,7 @@ const SCRIPT: &str = include_str!("guest_scripts/connect.sh");
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Lines that [`SCRIPT`] prints when all goes well.
-const SAID: [&str; 23] = [
+const SAID: [&str; 28] = [
     "nothing at first",
     "connected",
     "listed",
@@ -45,6 +45,11 @@ const SAID: [&str; 23] = [
     "and succeeds again",
     "disconnected again",
     "a device of another process is waited for",
+    "connected by shm",
+    "connected by udp",
+    "connected by quic",
+    "connected by nvme-tcp",
+    "connected by nvme-rdma",
     "the kernel has no complaint",
 ];
 

@@ -129,5 +129,24 @@ dd if=$DISK bs=1M count=8 iflag=direct 2>/dev/null | cmp - /tmp/noise && echo "a
 farlane disconnect $DISK >/dev/null
 kill -TERM $(pgrep_device)
 
+# Each kind of URL: what is written is read again.
+export XDG_CONFIG_HOME=/tmp/keys
+NQN=nqn.2026-01.io.farlane:connected
+farlane key new >/dev/null 2>&1
+KEY=$(farlane key show --json | sed -n 's/.*"key":"\([^"]*\)".*/\1/p')
+farlane export --listen 127.0.0.1:4440 --shm /tmp/far.shm --udp 127.0.0.1:4441 --ram 8MiB >/dev/null 2>/tmp/far &
+farlane export --listen 127.0.0.1:4442 --quic 127.0.0.1:4443 --allow $KEY --ram 8MiB >/dev/null 2>/tmp/far.quic &
+farlane target --listen 127.0.0.1:4450 --rdma iwarp,127.0.0.1:4451 --nqn $NQN --ram 8MiB >/dev/null 2>/tmp/target &
+appears /tmp/far.shm
+for url in shm:/tmp/far.shm udp://127.0.0.1:4441 "quic://127.0.0.1:4443?key=$KEY" nvme-tcp://127.0.0.1:4450/$NQN \
+    "nvme-rdma://127.0.0.1:4451/$NQN?provider=iwarp"; do
+    connect farlane connect "$url" --over $OVER --background
+    DISK=$(device)
+    dd if=/tmp/noise of=$DISK bs=1M count=2 oflag=direct 2>/dev/null
+    dd if=$DISK bs=1M count=2 iflag=direct 2>/dev/null | cmp -n 2097152 - /tmp/noise
+    farlane disconnect $DISK >/dev/null
+    echo "connected by ${url%%:*}"
+done
+
 if dmesg | grep -E 'BUG|WARNING|hung_task|blocked for more'; then exit 1; fi
 echo "the kernel has no complaint"
