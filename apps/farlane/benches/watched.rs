@@ -1,7 +1,7 @@
 //! What it costs to be watched: commands a second of a far end and of a target that are scraped
 //! every second, as ratios to those of the same process that nobody scrapes, in runs that take
-//! turns; and what a host at work notices of being one of ten thousand, while nobody looks and while
-//! somebody does. The word `crowd` has only the latter measured.
+//! turns; and what a host at work notices of being one of ten thousand, while nobody looks and
+//! while somebody does. The word `crowd` has only the latter measured.
 //!
 //! No figure here is a test. Another process on this machine moves each of them.
 

@@ -4,8 +4,8 @@
 //! busy sockets directly, without asking the kernel which of them are ready. It looks at its rare
 //! sources (a listener, idle links) only when the kernel has news of them, which the loop asks for
 //! every 100 µs. Sources that are many have names: the kernel says which of them have news, and no
-//! turn looks at the others. When nothing has happened for the spin budget, the thread sleeps until a
-//! registered descriptor has news, a deadline is due, or another thread wakes it.
+//! turn looks at the others. When nothing has happened for the spin budget, the thread sleeps until
+//! a registered descriptor has news, a deadline is due, or another thread wakes it.
 
 mod jobs;
 mod processor;
