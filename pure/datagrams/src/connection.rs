@@ -22,6 +22,11 @@ pub const SILENCE_MAX: Nanos = Nanos::from_secs(10);
 /// What a peer takes before it has said so: less than every window.
 const WINDOW_FIRST: u32 = 256 << 10;
 
+/// So many packets in order get an acknowledgement at once. Fewer wait for [`ACK_DELAY`]: what the
+/// user answers in the meantime acknowledges them for nothing. RFC 9000 (13.2.2) recommends two
+/// where nothing is known of the peer; here the peer's pacing allows for more.
+const ACK_EVERY: u32 = 8;
+
 /// A peer that has said so often in a row that it knows no such connection is believed. A single
 /// such datagram may be a ruined one.
 const UNKNOWN_MAX: u32 = 3;
@@ -281,7 +286,7 @@ impl Connection {
             Taken::NoRoom => return,
             taken if purpose != Purpose::Ack => {
                 self.unacknowledged += 1;
-                self.due.ack |= taken == Taken::OutOfOrder || self.unacknowledged > 1;
+                self.due.ack |= taken == Taken::OutOfOrder || self.unacknowledged >= ACK_EVERY;
                 self.ack_at.get_or_insert(now + ACK_DELAY);
             }
             Taken::InOrder | Taken::OutOfOrder => {}
