@@ -13,7 +13,7 @@ use support::load::{assert_serves, assert_verified, verified};
 use support::outage::Outage;
 use support::own_network::is_within;
 use support::running::{signal, wait_until};
-use support::{Export, fail, json, succeed};
+use support::{Export, fail, farlane, json, succeed};
 
 /// A network with a pair of interfaces, `near` and `far`, that lead to each other.
 const PAIR: &str = "ip link set lo up && ip link add near type veth peer name far && \
@@ -199,6 +199,43 @@ fn an_interface_may_go_down_and_come_back_and_get_narrower() {
     ip("link set far mtu 1500");
     assert_verified(load);
     // The interface goes away for good.
+    let load = verified(&url, "60s", &["--timeout", "2s"]);
+    sleep(Duration::from_millis(500));
+    ip("link del near");
+    assert!(!load.fail().is_empty());
+}
+
+#[test]
+fn packets_go_around_the_network_stack() {
+    if !is_within("packets_go_around_the_network_stack", "a pair of interfaces", PAIR) {
+        return;
+    }
+    let (far, url) = station(",xdp", &["--ram", "16MiB", "--hold", "1s"]);
+    if said(&far, "frames_by") == "AF_PACKET" {
+        eprintln!("SKIPPED packets_go_around_the_network_stack: AF_XDP can't be used here");
+        return;
+    }
+    assert!(said(&far, "frames_by").starts_with("AF_XDP"));
+    let load = verified(&url, "3s", &["--bs", "16k"]);
+    far.wait_for("link up");
+    // Another process of the same station finds the queue taken, says so, and harms nobody.
+    let output = farlane(&["ping", &url, "--count", "1", "--timeout", "500ms"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("go by AF_PACKET, because AF_XDP"), "{text}");
+    for interface in ["near", "far"] {
+        ip(&format!("link set {interface} down"));
+        sleep(Duration::from_millis(300));
+        ip(&format!("link set {interface} up"));
+        sleep(Duration::from_millis(300));
+    }
+    assert!(!assert_verified(load).contains("interrupted"));
+    // The interface is as before for whoever comes next, also after a host was killed.
+    let load = verified(&url, "60s", &[]);
+    far.wait_for("link up");
+    drop(load);
+    far.wait_for("link down");
+    // A host without AF_XDP is served, too.
+    assert_serves(&url.replace(",xdp", ""));
     let load = verified(&url, "60s", &["--timeout", "2s"]);
     sleep(Duration::from_millis(500));
     ip("link del near");

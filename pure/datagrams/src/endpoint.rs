@@ -22,6 +22,13 @@ const ANSWERS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(Name);
 
+impl Id {
+    /// The name by which datagrams call this end, as they have it.
+    pub const fn name(self) -> [u8; 8] {
+        self.0.0.to_be_bytes()
+    }
+}
+
 #[derive(Debug)]
 struct Slot<A> {
     connection: Connection,
@@ -59,10 +66,12 @@ impl<A: Copy + PartialEq> Endpoint<A> {
         }
     }
 
-    /// A name that no connection has.
-    fn name(&mut self) -> Name {
+    /// A name that no connection has. Names of connections that others dialled begin with a set
+    /// bit, by which a world can tell them from those of its other processes.
+    fn name(&mut self, is_dialled: bool) -> Name {
+        let first = u64::from(is_dialled) << 63;
         loop {
-            let name = Name(self.entropy.next_u64());
+            let name = Name(self.entropy.next_u64() & (u64::MAX >> 1) | first);
             if !self.slots.contains_key(&name) {
                 return name;
             }
@@ -71,7 +80,7 @@ impl<A: Copy + PartialEq> Endpoint<A> {
 
     /// Dials the endpoint at `address`.
     pub fn connect(&mut self, now: Instant, address: A) -> Id {
-        let name = self.name();
+        let name = self.name(false);
         let connection = Connection::dialling(now, name, self.datagram_max);
         self.slots.insert(name, Slot { connection, address, asked: None });
         Id(name)
@@ -129,7 +138,10 @@ impl<A: Copy + PartialEq> Endpoint<A> {
             }
             Datagram::Packet { to, purpose, number, ack, offset, bytes } => {
                 let Some(slot) = self.slot(to, from) else {
-                    if !self.slots.contains_key(&to) && self.answers.len() < ANSWERS_MAX {
+                    // An end that only dials may share its address with others whose packets these
+                    // are: several processes of one station.
+                    let is_mine = self.is_open && !self.slots.contains_key(&to);
+                    if is_mine && self.answers.len() < ANSWERS_MAX {
                         self.answers.push_back((from, to));
                     }
                     return;
@@ -182,7 +194,7 @@ impl<A: Copy + PartialEq> Endpoint<A> {
         {
             self.slots.remove(&first);
         }
-        let name = self.name();
+        let name = self.name(true);
         let connection = Connection::accepted(now, name, peer, self.datagram_max);
         self.slots.insert(name, Slot { connection, address, asked: Some((peer, now + ASKING_FOR)) });
     }

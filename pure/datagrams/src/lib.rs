@@ -64,4 +64,4 @@ mod tests;
 
 pub use connection::{Connection, Counters, Ended, SILENCE_MAX};
 pub use endpoint::{Endpoint, Id};
-pub use packet::{MEETING_BYTES, Malformed};
+pub use packet::{MEETING_BYTES, Malformed, PACKET_KINDS};

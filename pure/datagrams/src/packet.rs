@@ -1,6 +1,7 @@
 //! The bytes of a datagram.
 
 use core::fmt;
+use core::ops::RangeInclusive;
 
 use engine::Nanos;
 
@@ -24,6 +25,9 @@ const ACK: u8 = 4;
 const PROBE: u8 = 5;
 const END: u8 = 6;
 const UNKNOWN: u8 = 7;
+/// The kinds of packets, of which only the two ends of a connection have use; the others are about
+/// connections that are made or forgotten.
+pub const PACKET_KINDS: RangeInclusive<u8> = DATA..=PROBE;
 
 /// One end's name for a connection: 64 random bits, which only the two ends know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

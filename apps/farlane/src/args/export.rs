@@ -47,7 +47,8 @@ pub(crate) struct ExportArgs {
     /// A near end names this far end eth:IFACE/MAC, with its own interface and the address that is
     /// printed. It wants the capability CAP_NET_RAW, and --insecure: whoever is in the same network
     /// reaches the device. Over two interfaces, joined by +, each frame is sent twice and the first
-    /// copy counts (802.1CB); the near end does likewise
+    /// copy counts (802.1CB); the near end does likewise. IFACE,xdp takes packets around the
+    /// kernel's network stack (AF_XDP), or says why not; docs/datagrams.md has what it costs others
     #[arg(long, value_name = "IFACE")]
     pub(crate) eth: Option<Ethernet>,
     #[command(flatten)]

@@ -44,3 +44,4 @@ pub mod usage;
 pub mod verbs;
 pub mod vfio;
 mod volatile;
+pub(crate) mod xdp;

@@ -9,6 +9,8 @@ use socket2::SockAddr;
 
 use super::option::set_option;
 
+/// The most messages of one system call.
+const BATCH_MAX: usize = 32;
 /// Words of 8 bytes for the size of segments and the time of launch.
 const CONTROL_WORDS: usize = 8;
 /// The option that lets messages have a time of launch (`asm-generic/socket.h`); a message of the
@@ -69,6 +71,50 @@ pub(crate) fn send(socket: &impl AsRawFd, parts: &[&[u8]], about: About) -> io::
     // they outlive the call and are only read.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sends many messages of two parts, [`BATCH_MAX`] by one system call. Returns how many the system
+/// took. One that it refuses for good, such as one that is too long, counts as taken.
+pub(crate) fn send_all<'a>(socket: &impl AsRawFd, mut pieces: impl Iterator<Item = [&'a [u8]; 2]>) -> usize {
+    let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+    let mut slices = [[nothing; 2]; BATCH_MAX];
+    // SAFETY: message headers of all zeroes are valid and name no buffers.
+    let mut messages: [libc::mmsghdr; BATCH_MAX] = unsafe { std::mem::zeroed() };
+    let mut taken = 0;
+    loop {
+        let places = slices.iter_mut().zip(&mut messages);
+        let count = places.zip(&mut pieces).map(|((slices, message), parts)| {
+            *slices = parts.map(|bytes| libc::iovec {
+                iov_base: bytes.as_ptr().cast_mut().cast(),
+                iov_len: bytes.len(),
+            });
+            message.msg_hdr.msg_iov = slices.as_mut_ptr();
+            message.msg_hdr.msg_iovlen = slices.len();
+        });
+        let count = count.count();
+        let mut sent = 0;
+        while sent < count {
+            let left = &mut messages[sent..count];
+            let length = libc::c_uint::try_from(left.len()).unwrap_or(0);
+            // SAFETY: each header names its own two parts of memory with their lengths, which
+            // outlive the call and are only read.
+            let result = unsafe {
+                libc::sendmmsg(socket.as_raw_fd(), left.as_mut_ptr(), length, libc::MSG_DONTWAIT as _)
+            };
+            match usize::try_from(result) {
+                Ok(more) => sent += more,
+                Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock => {
+                    return taken + sent;
+                }
+                // This one is lost.
+                Err(_) => sent += 1,
+            }
+        }
+        taken += count;
+        if count < BATCH_MAX {
+            return taken;
+        }
+    }
 }
 
 /// Appends `value` to the control buffer of `message`, of which `used` bytes are taken.

@@ -54,6 +54,8 @@ pub struct Needs {
     pub takes_precedence: bool,
     /// Whether the process sends bare Ethernet frames.
     pub sends_frames: bool,
+    /// Whether such frames go around the kernel's network stack (AF_XDP).
+    pub avoids_stack: bool,
     /// Whether the process becomes another user later.
     pub changes_user: bool,
 }
@@ -112,7 +114,9 @@ fn capabilities_of(needs: &Needs) -> CapabilitySet {
         | CapabilitySet::IPC_LOCK
         | CapabilitySet::SYS_NICE
         | CapabilitySet::SYS_RESOURCE;
-    kept.set(CapabilitySet::NET_ADMIN, needs.chooses_congestion || needs.takes_precedence);
+    let administers = needs.chooses_congestion || needs.takes_precedence || needs.avoids_stack;
+    kept.set(CapabilitySet::NET_ADMIN, administers);
+    kept.set(CapabilitySet::BPF, needs.avoids_stack);
     kept.set(CapabilitySet::NET_RAW, needs.sends_frames);
     kept.set(CapabilitySet::SETUID | CapabilitySet::SETGID, needs.changes_user);
     kept

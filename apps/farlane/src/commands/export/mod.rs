@@ -128,6 +128,7 @@ fn needs(args: &ExportArgs, config: Option<&PathBuf>) -> Needs {
     args.launch.need(&mut needs);
     args.shm.iter().for_each(|path| needs.change_beside(path));
     needs.sends_frames |= args.eth.is_some();
+    needs.avoids_stack |= args.eth.as_ref().is_some_and(|place| place.xdp);
     control::need(&mut needs, "export", args.control.control.as_ref());
     needs
 }
@@ -232,6 +233,8 @@ struct Places {
     quic: Option<SocketAddr>,
     /// Further ways to reach it: the scheme of each, without its colon, and the place.
     others: Vec<(&'static str, String)>,
+    /// What carries bare frames, if they are a way.
+    frames_by: Option<String>,
     /// The far end's key, if it has one.
     key: Option<Fingerprint>,
     /// Whether hosts must prove a key.
@@ -246,8 +249,9 @@ impl Places {
         let shm = listeners.shm.as_ref().map(|listener| ("shm", listener.path().display().to_string()));
         let udp = listeners.udp.as_ref().map(|listener| ("udp", listener.name().to_owned()));
         let eth = listeners.eth.as_ref().map(|listener| ("eth", listener.name().to_owned()));
+        let frames_by = listeners.eth.as_ref().map(datagrams::Listener::carried_by);
         let others = shm.into_iter().chain(udp).chain(eth).collect();
-        Self { tcp, quic, others, key, is_closed }
+        Self { tcp, quic, others, frames_by, key, is_closed }
     }
 
     /// The URLs for people.
@@ -259,7 +263,8 @@ impl Places {
             let slashes = if *scheme == "udp" { "//" } else { "" };
             format!(" and {scheme}:{slashes}{place}")
         });
-        core::iter::once(tcp).chain(quic).chain(others).collect()
+        let by = self.frames_by.as_ref().map(|by| format!(" ({by})"));
+        core::iter::once(tcp).chain(quic).chain(others).chain(by).collect()
     }
 
     /// Adds the addresses and the key to what machines are told.
@@ -270,6 +275,9 @@ impl Places {
         }
         for (scheme, place) in &self.others {
             said[*scheme] = place.as_str().into();
+        }
+        if let Some(by) = &self.frames_by {
+            said["frames_by"] = by.as_str().into();
         }
         if let Some(key) = self.key {
             said["key"] = key.to_string().into();

@@ -63,9 +63,8 @@ impl Way for Datagrams {
             }
         };
         let mut port = Port::new(wire, false, now);
+        let id = port.dial(address);
         let descriptor = port.wire().as_raw_fd();
-        let id = port.endpoint.connect(port.now(), address);
-        port.transmit();
         Ok((Attempt { port: Rc::new(RefCell::new(port)), id, address }, descriptor))
     }
 

@@ -15,7 +15,8 @@ const VLAN_MAX: u16 = 4094;
 const PRIORITY_MAX: u8 = 7;
 /// The most interfaces over which the same frames are sent.
 const INTERFACES_MAX: usize = 4;
-const EXPECTED: &str = "expected IFACE[+IFACE][,vlan=N][,pcp=N], for example eth0,vlan=10,pcp=5 or eth0+eth1";
+const EXPECTED: &str =
+    "expected IFACE[+IFACE][,vlan=N][,pcp=N] or IFACE,xdp, for example eth0,vlan=10,pcp=5 or eth0+eth1";
 
 /// One interface or several, and the tag of the frames that are sent there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Ethernet {
     pub vlan: Option<u16>,
     /// The priority of frames (PCP), if they are tagged with one.
     pub priority: Option<Priority>,
+    /// Whether packets go around the network stack of the kernel (AF_XDP), if they can.
+    pub xdp: bool,
 }
 
 impl Ethernet {
@@ -48,7 +51,7 @@ impl Ethernet {
         vlan.unwrap_or(0) == self.vlan.unwrap_or(0)
     }
 
-    /// Parses `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`, which is a far end's name.
+    /// Parses `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC` or `IFACE,xdp/MAC`, which is a far end's name.
     ///
     /// # Errors
     /// When `text` is not of that form; the error says so in words.
@@ -73,7 +76,7 @@ impl FromStr for Ethernet {
         if interfaces.len() > INTERFACES_MAX || interfaces.iter().enumerate().any(is_twice) {
             return Err(format!("'{text}': expected at most {INTERFACES_MAX} interfaces, each of them once"));
         }
-        let mut ethernet = Self { interfaces, vlan: None, priority: None };
+        let mut ethernet = Self { interfaces, vlan: None, priority: None, xdp: false };
         for part in parts {
             match part.split_once('=') {
                 Some(("vlan", number)) => {
@@ -87,8 +90,17 @@ impl FromStr for Ethernet {
                     let wrong = || format!("pcp={number}: expected a number from 0 to {PRIORITY_MAX}");
                     ethernet.priority = Some(priority.ok_or_else(wrong)?);
                 }
-                _ => return Err(format!("'{part}' is not one of: vlan=N, pcp=N; {EXPECTED}")),
+                None if part == "xdp" => ethernet.xdp = true,
+                _ => return Err(format!("'{part}' is not one of: vlan=N, pcp=N, xdp; {EXPECTED}")),
             }
+        }
+        if ethernet.xdp
+            && (ethernet.interfaces.len() > 1 || ethernet.vlan.is_some() || ethernet.priority.is_some())
+        {
+            return Err(format!(
+                "'{text}': AF_XDP goes around the queueing disciplines that priorities and VLANs are for, and has one \
+                 interface; leave xdp out, or give IFACE,xdp"
+            ));
         }
         Ok(ethernet)
     }
@@ -98,7 +110,8 @@ impl fmt::Display for Ethernet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.names())?;
         self.vlan.map_or(Ok(()), |vlan| write!(f, ",vlan={vlan}"))?;
-        self.priority.map_or(Ok(()), |priority| write!(f, ",pcp={priority}"))
+        self.priority.map_or(Ok(()), |priority| write!(f, ",pcp={priority}"))?;
+        if self.xdp { f.write_str(",xdp") } else { Ok(()) }
     }
 }
 
@@ -162,11 +175,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for text in ["eth0", "eth0,vlan=10", "eth0,pcp=5", "enp1s0,vlan=4094,pcp=7", "eth0+eth1,vlan=2"] {
+        for text in
+            ["eth0", "eth0,vlan=10", "eth0,pcp=5", "enp1s0,vlan=4094,pcp=7", "eth0+eth1,vlan=2", "eth0,xdp"]
+        {
             let ethernet: Ethernet = text.parse().unwrap();
             assert_eq!(ethernet.to_string(), text);
             assert!(ethernet.admits(ethernet.vlan) && !ethernet.admits(Some(99)));
             assert_eq!(ethernet.tag(Precedence::default()).is_some(), text.contains('='));
+            assert_eq!(ethernet.xdp, text.contains("xdp"));
             let (again, address) = Ethernet::with_station(&format!("{text}/02:00:5e:00:53:01")).unwrap();
             assert_eq!((again, station(address)), (ethernet, Some([2, 0, 0x5e, 0, 0x53, 1])));
         }
@@ -182,6 +198,8 @@ mod tests {
             ("eth0+/02:00:5e:00:53:01", "no interface"),
             ("eth0+eth0/02:00:5e:00:53:01", "each of them once"),
             ("a+b+c+d+e/02:00:5e:00:53:01", "at most 4"),
+            ("eth0,xdp,vlan=3/02:00:5e:00:53:01", "leave xdp out"),
+            ("eth0+eth1,xdp/02:00:5e:00:53:01", "one interface"),
             ("eth0,mtu=9000/02:00:5e:00:53:01", "'mtu=9000'"),
             ("a-name-that-is-too-long/02:00:5e:00:53:01", "no interface"),
         ] {

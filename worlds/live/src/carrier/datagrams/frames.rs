@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use datagrams::redundancy::{self, Merge, TAG_BYTES, Tag as Redundancy};
 use engine::Instant;
@@ -14,12 +14,11 @@ use super::launching::Launching;
 use super::options::Options;
 use crate::sys::clock::Clock;
 use crate::sys::precedence::set_priority;
-use crate::sys::station::{Came, Departing, Frame, Mac, Station, Tag};
+use crate::sys::station::{Departing, Head, Mac, Station, Tag};
+use crate::sys::xdp::{self, Lane, Wanted};
 
-/// The most frames received at one interface in one look.
-const FRAMES_MAX: usize = 64;
-/// Room for the longest frame.
-const FRAME_BYTES: usize = 64 << 10;
+/// The most datagrams of one send.
+const SEND_MAX: usize = 64;
 /// The most peers whose numbers are remembered. A new one takes the place of all of them, which
 /// costs each a frame or two.
 const PEERS_MAX: usize = 256;
@@ -30,9 +29,13 @@ pub(super) struct Frames {
     stations: Vec<Station>,
     place: Ethernet,
     tag: Option<Tag>,
-    room: Vec<u8>,
     launching: Option<Launching>,
+    /// Heads of what is sent at once.
+    heads: Vec<Head>,
     copies: Option<Copies>,
+    lane: Option<Lane>,
+    /// Wakes whoever waits for any of several sockets.
+    any: Option<OwnedFd>,
 }
 
 /// What is needed to send and receive each frame several times.
@@ -42,17 +45,11 @@ struct Copies {
     /// The number of the latest frame to each peer.
     sent: HashMap<Mac, u16>,
     received: HashMap<Mac, Merge>,
-    /// Wakes whoever waits for any of the interfaces.
-    any: OwnedFd,
 }
 
 impl Copies {
-    fn of(stations: &[Station]) -> io::Result<Self> {
-        let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for station in stations {
-            epoll::add(&any, station, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        }
-        Ok(Self { clock: Clock::start(), sent: HashMap::new(), received: HashMap::new(), any })
+    fn new() -> Self {
+        Self { clock: Clock::start(), sent: HashMap::new(), received: HashMap::new() }
     }
 
     /// The number of the next frame to `peer`.
@@ -63,6 +60,24 @@ impl Copies {
         let number = self.sent.entry(peer).or_default();
         *number = number.wrapping_add(1);
         *number
+    }
+
+    /// What is behind the tag of a frame that `from` has sent over the path of this index, if it is
+    /// ours and new.
+    fn take<'a>(&mut self, path: usize, paths: usize, from: Mac, frame: &'a [u8]) -> Option<&'a [u8]> {
+        let (tag, payload) = Redundancy::parse(frame)?;
+        let is_ours = tag.ether_type == ethernet::ETHER_TYPE;
+        let is_new = is_ours && self.is_new(self.clock.now(), from, path, paths, tag.sequence);
+        is_new.then_some(payload)
+    }
+
+    /// What is before a datagram to `peer` in its frame, which gets the next number.
+    fn before(&mut self, peer: Mac) -> [u8; 2 + TAG_BYTES] {
+        let tag = Redundancy { sequence: self.number(peer), ether_type: ethernet::ETHER_TYPE };
+        let mut numbered = [0; 2 + TAG_BYTES];
+        numbered[..2].copy_from_slice(&redundancy::ETHER_TYPE.to_be_bytes());
+        numbered[2..].copy_from_slice(&tag.emit());
+        numbered
     }
 
     /// Whether a frame that `peer` has numbered so, and that came over the path of this index,
@@ -95,9 +110,11 @@ impl Frames {
             };
             stations.push(open().map_err(|error| explain(interface, &error))?);
         }
-        let copies = is_several.then(|| Copies::of(&stations)).transpose()?;
+        let copies = is_several.then(Copies::new);
+        let any = is_several.then(|| any_of(stations.iter().map(Station::as_fd))).transpose()?;
         let tag = place.tag(options.precedence);
-        let mut frames = Self { stations, place, tag, room: vec![0; FRAME_BYTES], launching: None, copies };
+        let (launching, heads, lane) = (None, Vec::new(), None);
+        let mut frames = Self { stations, place, tag, launching, heads, copies, lane, any };
         let longest = frames.datagram_max();
         if let Some(launch) = &options.launch {
             let head = if is_several { TAG_BYTES as u64 } else { 0 };
@@ -105,6 +122,42 @@ impl Frames {
             frames.launching = Some(launching.map_err(|error| explain(&frames.place.names(), &error))?);
         }
         Ok(frames)
+    }
+
+    /// Has packets for `receiver`, or for all that others dialled, go around the network stack,
+    /// if the place says so. Greetings and what this lane does not take go as before; so does
+    /// everything where it can't be opened, and this is said.
+    pub(super) fn open_lane(&mut self, receiver: Option<[u8; 8]>) {
+        if !self.place.xdp {
+            return;
+        }
+        let (mac, ether_type, kinds) = (self.first().mac(), ethernet::ETHER_TYPE, datagrams::PACKET_KINDS);
+        let wanted = Wanted { mac, ether_type, kinds, receiver };
+        let opened = match self.launching {
+            Some(_) => Err(io::Error::other("times of launch need a queueing discipline")),
+            None if self.datagram_max() > xdp::PAYLOAD_MAX => {
+                Err(io::Error::other(format!("the MTU is more than {} bytes", xdp::PAYLOAD_MAX)))
+            }
+            None => Lane::open(self.first().index(), &wanted),
+        };
+        let opened = opened.and_then(|lane| {
+            let any = any_of([self.first().as_fd(), lane.as_fd()].into_iter())?;
+            Ok((lane, any))
+        });
+        let place = &self.place;
+        match opened {
+            Ok((lane, any)) => {
+                tracing::info!("{}: packets go by {lane}", place.names());
+                (self.lane, self.any) = (Some(lane), Some(any));
+            }
+            Err(error) => {
+                let why = explain_lane(&error);
+                tracing::warn!(
+                    "{}: packets go by AF_PACKET, because AF_XDP can't be used: {why}",
+                    place.names()
+                );
+            }
+        }
     }
 
     /// The address that stands for this end.
@@ -123,6 +176,11 @@ impl Frames {
         format!("{}/{}", self.place, ethernet::mac_text(self.first().mac()))
     }
 
+    /// What carries the frames, in words.
+    pub(super) fn carried_by(&self) -> String {
+        self.lane.as_ref().map_or_else(|| "AF_PACKET".to_owned(), Lane::to_string)
+    }
+
     fn first(&self) -> &Station {
         self.stations.first().expect("a place names an interface")
     }
@@ -133,84 +191,111 @@ impl Frames {
         mtu - if self.copies.is_some() { TAG_BYTES.min(mtu) } else { 0 }
     }
 
+    /// The most datagrams that one send takes. With a time of launch, each leaves by itself.
+    pub(super) const fn segments(&self) -> usize {
+        if self.launching.is_some() { 1 } else { SEND_MAX }
+    }
+
     /// Hands what has come to `each`; returns whether there was anything.
     ///
     /// # Errors
     /// When no interface is left.
     pub(super) fn look(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
+        let Self { stations, place, launching, copies, lane, .. } = self;
         let (mut seen, mut failed) = (false, None);
-        let count = self.stations.len();
+        let (count, index) = (stations.len(), stations[0].index());
+        if let Some(lane) = lane {
+            seen = lane.look(|from, bytes| each(ethernet::link_local(from, index), bytes));
+        }
         let mut working = count;
-        for (path, station) in self.stations.iter().enumerate() {
-            if let Some(launching) = &self.launching {
+        for (path, station) in stations.iter_mut().enumerate() {
+            if let Some(launching) = launching {
                 launching.heed(station);
             }
-            for _ in 0..FRAMES_MAX {
-                let frame = match station.receive(&mut self.room) {
-                    Ok(Came::Nothing) => break,
-                    Ok(Came::Frame(frame)) => frame,
-                    Ok(Came::Other) => {
-                        seen = true;
-                        continue;
-                    }
-                    // The interface is down, and may come up again.
-                    Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => break,
-                    Err(error) => {
-                        working -= 1;
-                        failed = Some(explain(&self.place.interfaces[path], &error));
-                        break;
-                    }
-                };
-                seen = true;
-                if !self.place.admits(frame.vlan) {
-                    continue;
-                }
-                let Frame { from, length, .. } = frame;
-                let whole = &self.room[..length];
-                let payload = match &mut self.copies {
-                    None => Some(whole),
-                    Some(copies) => Redundancy::parse(whole)
-                        .filter(|(tag, _)| tag.ether_type == ethernet::ETHER_TYPE)
-                        .filter(|(tag, _)| copies.is_new(copies.clock.now(), from, path, count, tag.sequence))
-                        .map(|(_, payload)| payload),
+            let looked = station.look(|frame| {
+                let is_ours = place.admits(frame.vlan);
+                let payload = match copies {
+                    _ if !is_ours => None,
+                    None => Some(frame.bytes),
+                    Some(copies) => copies.take(path, count, frame.from, frame.bytes),
                 };
                 if let Some(payload) = payload {
-                    each(ethernet::link_local(from, self.stations[0].index()), payload);
+                    each(ethernet::link_local(frame.from, index), payload);
+                }
+            });
+            match looked {
+                Ok(any) => seen |= any,
+                Err(error) => {
+                    working -= 1;
+                    failed = Some(explain(&place.interfaces[path], &error));
                 }
             }
         }
         failed.filter(|_| working == 0).map_or(Ok(seen), Err)
     }
 
-    /// Sends `bytes` to `to`, over all paths. Returns whether the system took them over one of
-    /// them; what it loses counts as taken.
-    pub(super) fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
-        let Some(to) = ethernet::station(to) else { return true };
-        let launch = self.launching.as_mut().map(|launching| launching.next(bytes.len()));
+    /// Sends `bytes`, which are datagrams of `length` bytes, to `to`, over all paths. Returns how
+    /// many bytes the system took over one of them; what it loses counts as taken.
+    pub(super) fn send(&mut self, to: SocketAddr, bytes: &[u8], length: usize) -> usize {
+        let Some(to) = ethernet::station(to) else { return bytes.len() };
+        let from = self.first().mac();
+        let Self { stations, tag, launching, copies, heads, lane, .. } = self;
         let plain = ethernet::ETHER_TYPE.to_be_bytes();
-        let mut numbered = [0; 2 + TAG_BYTES];
-        let head = match &mut self.copies {
-            None => &plain[..],
-            Some(copies) => {
-                let tag = Redundancy { sequence: copies.number(to), ether_type: ethernet::ETHER_TYPE };
-                numbered[..2].copy_from_slice(&redundancy::ETHER_TYPE.to_be_bytes());
-                numbered[2..].copy_from_slice(&tag.emit());
-                &numbered[..]
-            }
+        let mut head = || {
+            let numbered = copies.as_mut().map(|copies| copies.before(to));
+            let behind = numbered.as_ref().map_or(&plain[..], |numbered| &numbered[..]);
+            Departing { from, to, tag: *tag, behind }.head()
         };
-        let frame = Departing { from: self.first().mac(), to, tag: self.tag, head };
-        let mut taken = false;
-        for station in &self.stations {
-            let sent = station.send(&frame, bytes, launch);
-            taken |= !sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        let mut taken = 0;
+        if let Some(lane) = lane {
+            let head = head();
+            taken = lane.send_all(bytes.chunks(length).map(|piece| (&head, piece)));
+        } else if bytes.len() <= length {
+            let (head, launch) = (head(), launching.as_mut().map(|launching| launching.next(bytes.len())));
+            for station in stations {
+                let sent = station.send(&head, bytes, launch);
+                taken |= usize::from(!sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+            }
+        } else {
+            heads.clear();
+            heads.extend(bytes.chunks(length).map(|_| head()));
+            for station in stations {
+                taken = taken.max(station.send_all(heads.iter().zip(bytes.chunks(length))));
+            }
         }
-        taken
+        (taken * length).min(bytes.len())
     }
 }
 
 impl AsRawFd for Frames {
     fn as_raw_fd(&self) -> RawFd {
-        self.copies.as_ref().map_or_else(|| self.first().as_raw_fd(), |copies| copies.any.as_raw_fd())
+        self.any.as_ref().map_or_else(|| self.first().as_raw_fd(), OwnedFd::as_raw_fd)
+    }
+}
+
+/// A descriptor with the news of several.
+fn any_of<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<OwnedFd> {
+    let any = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for descriptor in descriptors {
+        epoll::add(&any, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(any)
+}
+
+fn explain_lane(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            "it takes the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and --no-sandbox \
+                              where a command has that option"
+                .to_owned()
+        }
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "another program has the interface's queue, or its place for XDP".to_owned()
+        }
+        Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EOPNOTSUPP) => {
+            "this kernel, or the interface's driver, has none".to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -44,7 +44,8 @@ impl Listener {
         Self::over(Wire::at(place, options)?, now)
     }
 
-    fn over(wire: Wire, now: Instant) -> io::Result<Self> {
+    fn over(mut wire: Wire, now: Instant) -> io::Result<Self> {
+        wire.open_lane(None);
         let (descriptor, address, name) = (wire.as_raw_fd(), wire.address()?, wire.name()?);
         Ok(Self { port: Rc::new(RefCell::new(Port::new(wire, true, now))), descriptor, address, name })
     }
@@ -57,6 +58,11 @@ impl Listener {
     /// Where it listens: `HOST:PORT`, or `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What carries the datagrams, in words: UDP, AF_PACKET, or AF_XDP with or without copies.
+    pub fn carried_by(&self) -> String {
+        self.port.borrow().wire().carried_by()
     }
 
     /// The next connection, if there is one.

@@ -62,6 +62,15 @@ impl Port {
         &self.wire
     }
 
+    /// Dials `address`.
+    pub(super) fn dial(&mut self, address: SocketAddr) -> Id {
+        let now = self.now();
+        let id = self.endpoint.connect(now, address);
+        self.wire.open_lane(Some(id.name()));
+        self.transmit();
+        id
+    }
+
     /// The time. A turn's own time is not good enough to measure round trips of a few microseconds.
     pub(super) fn now(&self) -> Instant {
         let (real, ours) = self.epoch;
@@ -109,8 +118,10 @@ impl Port {
         let now = self.now();
         for _ in 0..SENDS_MAX {
             let next = self.unsent.pop_front().or_else(|| self.gather(now));
-            let Some(unsent) = next else { return };
-            if !self.wire.send(unsent.to, &unsent.bytes, unsent.length) {
+            let Some(mut unsent) = next else { return };
+            let taken = self.wire.send(unsent.to, &unsent.bytes, unsent.length);
+            if taken < unsent.bytes.len() {
+                unsent.bytes.drain(..taken);
                 self.again_at = Some(now + AGAIN);
                 self.unsent.push_front(unsent);
                 return;

@@ -56,6 +56,14 @@ impl Wire {
         Ok(Self::Ethernet(Box::new(Frames::open(place, options)?)))
     }
 
+    /// Has packets for `receiver`, or for all that others dialled, go around the network stack,
+    /// where that is wanted and can be.
+    pub(super) fn open_lane(&mut self, receiver: Option<[u8; 8]>) {
+        if let Self::Ethernet(frames) = self {
+            frames.open_lane(receiver);
+        }
+    }
+
     /// The address of this end.
     pub(super) fn address(&self) -> io::Result<SocketAddr> {
         match self {
@@ -80,6 +88,14 @@ impl Wire {
         })
     }
 
+    /// What carries the datagrams, in words.
+    pub(super) fn carried_by(&self) -> String {
+        match self {
+            Self::Udp { .. } => "UDP".to_owned(),
+            Self::Ethernet(frames) => frames.carried_by(),
+        }
+    }
+
     /// The most bytes of a datagram.
     pub(super) fn datagram_max(&self) -> usize {
         match self {
@@ -96,7 +112,8 @@ impl Wire {
     pub(super) fn segments(&self) -> usize {
         match self {
             Self::Udp { socket, launching: None } => socket.segments(),
-            Self::Udp { .. } | Self::Ethernet(_) => 1,
+            Self::Udp { .. } => 1,
+            Self::Ethernet(frames) => frames.segments(),
         }
     }
 
@@ -127,18 +144,18 @@ impl Wire {
         }
     }
 
-    /// Sends `bytes`, which are datagrams of `length` bytes, to `to`. Returns whether the system
-    /// took them; what it loses counts as taken.
-    pub(super) fn send(&mut self, to: SocketAddr, bytes: &[u8], length: usize) -> bool {
+    /// Sends `bytes`, which are datagrams of `length` bytes, to `to`. Returns how many bytes the
+    /// system took; what it loses counts as taken.
+    pub(super) fn send(&mut self, to: SocketAddr, bytes: &[u8], length: usize) -> usize {
         match self {
             Self::Udp { socket, launching } => {
                 let segment_size = (bytes.len() > length).then_some(length);
                 let (destination, size) = (to, bytes.len());
                 let transmit = Transmit { destination, ecn: None, size, segment_size, src_ip: None };
                 let launch = launching.as_mut().map(|launching| launching.next(bytes.len()));
-                socket.send(&transmit, bytes, launch)
+                if socket.send(&transmit, bytes, launch) { bytes.len() } else { 0 }
             }
-            Self::Ethernet(frames) => frames.send(to, bytes),
+            Self::Ethernet(frames) => frames.send(to, bytes, length),
         }
     }
 }

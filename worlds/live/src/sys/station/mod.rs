@@ -1,18 +1,22 @@
 //! Frames of one EtherType, sent and received at an interface (packet(7)).
 
+mod ring;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use engine::Nanos;
-use rustix::net::sockopt;
+use rustix::net::{RecvFlags, recv};
 
 use super::option::set_option;
 use super::outgoing::{self, About};
+use ring::{Ring, Slot};
 
-/// How many bytes of frames may wait in the kernel.
-const KERNEL_BYTES: usize = 8 << 20;
-/// Words of 8 bytes for what the kernel tells of a frame.
-const CONTROL_WORDS: usize = 8;
+/// The most frames received in one look.
+const FRAMES_MAX: usize = 64;
+/// How often an idle socket is asked what has become of its interface.
+const CHECK_EVERY: Duration = Duration::from_millis(1);
 /// Bytes of a frame's addresses, and of its EtherType behind them.
 const ADDRESSES: usize = 12;
 const TYPE: usize = 2;
@@ -21,7 +25,9 @@ const TAG: u16 = 0x8100;
 /// The membership by which an interface takes frames for one more station (`PACKET_MR_UNICAST`).
 const MEMBER_UNICAST: libc::c_ushort = 3;
 /// The most bytes of a frame's head behind its tag: a tag of redundancy, and the EtherType.
-pub(crate) const BEHIND_MAX: usize = 8;
+const BEHIND_MAX: usize = 8;
+/// The most bytes of a frame's head.
+const HEAD_MAX: usize = ADDRESSES + 4 + BEHIND_MAX;
 
 /// The address of a station (IEEE 802, EUI-48).
 pub(crate) type Mac = [u8; 6];
@@ -39,32 +45,59 @@ impl Tag {
     }
 }
 
-/// A frame that came: who sent it, in which VLAN, and the number of bytes behind its head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
-    pub(crate) from: Mac,
-    pub(crate) vlan: Option<u16>,
-    pub(crate) length: usize,
-}
-
 /// A frame that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departing<'a> {
     pub(crate) from: Mac,
     pub(crate) to: Mac,
     pub(crate) tag: Option<Tag>,
-    /// What is between the tag and the bytes: at most [`BEHIND_MAX`] bytes, the last two of which
+    /// What is between the tag and the bytes: at most `BEHIND_MAX` bytes, the last two of which
     /// are the EtherType of the bytes.
-    pub(crate) head: &'a [u8],
+    pub(crate) behind: &'a [u8],
 }
 
-/// What became of a look at the socket.
-#[derive(Debug)]
-pub(crate) enum Came {
-    Frame(Frame),
-    /// A frame for another station, or one that is too short.
-    Other,
-    Nothing,
+impl Departing<'_> {
+    /// The head of the frame.
+    pub(crate) fn head(&self) -> Head {
+        let mut head = Head { bytes: [0; HEAD_MAX], length: ADDRESSES };
+        head.bytes[..6].copy_from_slice(&self.to);
+        head.bytes[6..12].copy_from_slice(&self.from);
+        for word in self.tag.map(|tag| [TAG, tag.word()]).into_iter().flatten() {
+            head.append(&word.to_be_bytes());
+        }
+        head.append(self.behind);
+        head
+    }
+}
+
+/// The head of a frame, from its addresses up to its EtherType.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    bytes: [u8; HEAD_MAX],
+    length: usize,
+}
+
+impl Head {
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+}
+
+/// A frame that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    /// Who sent it.
+    pub(crate) from: Mac,
+    /// The VLAN in which it came.
+    pub(crate) vlan: Option<u16>,
+    /// What is behind its head.
+    pub(crate) bytes: &'a [u8],
 }
 
 /// A socket for the frames of one EtherType at one interface.
@@ -74,6 +107,8 @@ pub(crate) struct Station {
     mac: Mac,
     index: u32,
     mtu: usize,
+    ring: Ring,
+    checked_at: Instant,
 }
 
 impl Station {
@@ -92,19 +127,17 @@ impl Station {
         // SAFETY: the descriptor was just opened, and nobody else has it.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         let index = rustix::net::netdevice::name_to_index(&socket, interface)?;
-        set_option(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
-        // Privileged processes get the full size, others what the system allows.
-        if sockopt::set_socket_recv_buffer_size_force(&socket, KERNEL_BYTES).is_err() {
-            sockopt::set_socket_recv_buffer_size(&socket, KERNEL_BYTES)?;
-        }
+        let mtu = mtu(&socket, interface)?;
         filter(&socket, ether_type)?;
+        // Without this, the kernel makes a copy of each frame that is sent, for the filter to drop.
+        set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        let ring = Ring::of(&socket, mtu + ADDRESSES + TYPE)?;
         let address = bind(&socket, index)?;
         if address.sll_hatype != libc::ARPHRD_ETHER && address.sll_hatype != libc::ARPHRD_LOOPBACK {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the interface is not Ethernet's"));
         }
         let [a, b, c, d, e, f, ..] = address.sll_addr;
-        let mtu = mtu(&socket, interface)?;
-        Ok(Self { socket, mac: [a, b, c, d, e, f], index, mtu })
+        Ok(Self { socket, mac: [a, b, c, d, e, f], index, mtu, ring, checked_at: Instant::now() })
     }
 
     /// Takes frames for the station `mac`, and no longer those for its own address.
@@ -146,52 +179,54 @@ impl Station {
         self.mtu
     }
 
-    /// Sends `bytes` in `frame`, at `launch` if a time is given, for which
+    /// Sends `bytes` behind `head`, at `launch` if a time is given, for which
     /// [`outgoing::enable_launch`] asks.
     ///
     /// # Errors
     /// When the interface is down or gone, takes no such frame, or takes none now (`WouldBlock`).
-    pub(crate) fn send(&self, frame: &Departing<'_>, bytes: &[u8], launch: Option<Nanos>) -> io::Result<()> {
-        let mut head = [0; ADDRESSES + 4 + BEHIND_MAX];
-        head[..6].copy_from_slice(&frame.to);
-        head[6..12].copy_from_slice(&frame.from);
-        let mut length = ADDRESSES;
-        for word in frame.tag.map(|tag| [TAG, tag.word()]).into_iter().flatten() {
-            head[length..length + 2].copy_from_slice(&word.to_be_bytes());
-            length += 2;
-        }
-        let whole = length + frame.head.len();
-        head[length..whole].copy_from_slice(frame.head);
-        outgoing::send(&self.socket, &[&head[..whole], bytes], About { launch, ..About::default() })
+    pub(crate) fn send(&self, head: &Head, bytes: &[u8], launch: Option<Nanos>) -> io::Result<()> {
+        outgoing::send(&self.socket, &[head.bytes(), bytes], About { launch, ..About::default() })
     }
 
-    /// Receives a frame; the bytes behind its head go to `room`.
+    /// Sends each piece behind its head, by few system calls. Returns how many pieces the system
+    /// took; what it loses counts as taken.
+    pub(crate) fn send_all<'a>(&self, pieces: impl Iterator<Item = (&'a Head, &'a [u8])>) -> usize {
+        outgoing::send_all(&self.socket, pieces.map(|(head, piece)| [head.bytes(), piece]))
+    }
+
+    /// Hands frames for this station that have come to `each`, or some of them; returns whether
+    /// there were any frames.
     ///
     /// # Errors
-    /// When the interface is down or gone.
-    pub(crate) fn receive(&self, room: &mut [u8]) -> io::Result<Came> {
-        let mut head = [0_u8; ADDRESSES + TYPE];
-        let mut control = [0_u64; CONTROL_WORDS];
-        let mut parts = [slice(&head), slice(room)];
-        parts[0].iov_base = head.as_mut_ptr().cast();
-        parts[1].iov_base = room.as_mut_ptr().cast();
-        // SAFETY: a message header of all zeroes is valid and names no buffers.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = parts.len();
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control);
-        // SAFETY: the header names parts of memory that outlive the call, with their lengths.
-        let came = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-        let Ok(came) = usize::try_from(came) else {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::WouldBlock { Ok(Came::Nothing) } else { Err(error) };
+    /// When the interface is gone.
+    pub(crate) fn look(&mut self, mut each: impl FnMut(Frame<'_>)) -> io::Result<bool> {
+        let Self { ring, mac, .. } = self;
+        let mut handle = |Slot { bytes, vlan, is_cut }: Slot<'_>| {
+            let Some((to, rest)) = bytes.split_first_chunk() else { return };
+            let Some((from, rest)) = rest.split_first_chunk() else { return };
+            let Some((_, bytes)) = rest.split_first_chunk::<TYPE>() else { return };
+            if to == mac && !is_cut {
+                each(Frame { from: *from, vlan, bytes });
+            }
         };
-        let [a, b, c, d, e, f, from @ ..] = head;
-        let [g, h, i, j, k, l, ..] = from;
-        let length = came.checked_sub(head.len()).filter(|length| *length <= room.len());
-        let (Some(length), true) = (length, [a, b, c, d, e, f] == self.mac) else { return Ok(Came::Other) };
-        Ok(Came::Frame(Frame { from: [g, h, i, j, k, l], vlan: vlan(&message), length }))
+        let seen = (0..FRAMES_MAX).take_while(|_| ring.take(&mut handle).is_some()).count();
+        if seen == 0 {
+            self.check()?;
+        }
+        Ok(seen > 0)
+    }
+
+    /// Asks the socket, now and then, whether its interface is gone: the ring does not say.
+    fn check(&mut self) -> io::Result<()> {
+        if self.checked_at.elapsed() < CHECK_EVERY {
+            return Ok(());
+        }
+        self.checked_at = Instant::now();
+        match recv(&self.socket, &mut [0; 1][..], RecvFlags::DONTWAIT) {
+            // The interface is down, and may come up again.
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NETDOWN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -205,29 +240,6 @@ impl AsRawFd for Station {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
-}
-
-const fn slice(bytes: &[u8]) -> libc::iovec {
-    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
-}
-
-/// The number of the VLAN that the kernel told with a frame.
-fn vlan(message: &libc::msghdr) -> Option<u16> {
-    // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
-    let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: the pointer is null, or points to a header within the control buffer, which
-    // is aligned.
-    while let Some(found) = unsafe { header.as_ref() } {
-        if (found.cmsg_level, found.cmsg_type) == (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
-            // SAFETY: a message of this type has one `tpacket_auxdata`.
-            let told = unsafe { libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned() };
-            let is_tagged = told.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
-            return is_tagged.then_some(told.tp_vlan_tci & 0xfff);
-        }
-        // SAFETY: `header` is within the message's control buffer.
-        header = unsafe { libc::CMSG_NXTHDR(message, header) };
-    }
-    None
 }
 
 /// Lets only frames of a type come that others have sent (`linux/filter.h`).
