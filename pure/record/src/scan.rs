@@ -394,8 +394,8 @@ impl Survey {
             && accounts.iter().zip(&certificate.streams).all(is_same)
     }
 
-    /// The accounts of the streams, as the medium has them, with the digest of each from
-    /// `digests`.
+    /// The accounts of the streams, as the medium has them, with the digest of each
+    /// from `digests`.
     fn accounts(&self, digests: &[[u8; 32]]) -> Vec<StreamTotals> {
         let mut accounts = Vec::new();
         for stream in 0..u32::try_from(self.streams()).unwrap_or(0) {
@@ -440,8 +440,8 @@ impl Survey {
     }
 
     /// Makes the recording whole: declares each hole as a gap, found at `when`, and returns the new
-    /// gaps with the certificate to be written. `digests` are those of the streams' stored bytes, by [`Survey::algorithm`].
-    /// The survey then is what the medium has once both are written.
+    /// gaps with the certificate to be written. `digests` are those of the streams' stored bytes, by
+    /// [`Survey::algorithm`]. The survey then is what the medium has once both are written.
     pub fn mend(&mut self, digests: &[[u8; 32]], when: u64) -> (Vec<Gap>, Certificate) {
         let declare = |hole: &Hole| Gap {
             stream: hole.stream,

@@ -1,11 +1,11 @@
 //! The memory that a target holds for its hosts: data that hosts have not read, and data that hosts
 //! are asked for. One budget covers the whole target and is shared fairly.
 //!
-//! A host that holds its share is made to wait: no further command of the host is taken, and no
-//! further data are asked for. If the budget is spent all the same, the connections that take
-//! nothing are ended, those with the most memory first. A connection that takes nothing for
-//! [`UNREAD_MAX`] is ended in any case. For a host without Keep Alive Timeout, this is the only
-//! bound.
+//! A host that holds its share is made to wait: no further command of the host is taken, and
+//! no further data are asked for. If the budget is spent all the same, the connections that
+//! take nothing are ended, those with the most memory first. A connection that takes nothing
+//! for [`UNREAD_MAX`] is ended in any case. For a host without Keep Alive Timeout, this is the
+//! only bound.
 
 use alloc::vec::Vec;
 
@@ -16,8 +16,8 @@ use super::peer::{Peer, Standing};
 use super::{Close, ConnectionId, Output, Target};
 use crate::fabric::controller::{Held, Permission};
 
-/// Maximum number of bytes held for all hosts together, unless [`Target::set_memory_max`] says
-/// otherwise.
+/// Maximum number of bytes held for all hosts together, unless [`Target::set_memory_max`]
+/// says otherwise.
 pub const MEMORY_MAX: u64 = 1 << 30;
 /// How long a connection may leave unread what waits for it, or owe data that it was asked for.
 pub const UNREAD_MAX: Nanos = Nanos::from_secs(30);

@@ -1,5 +1,5 @@
-//! Subsystems offered over a fabric: connections, associations, and one command core for each
-//! subsystem.
+//! Subsystems offered over a fabric: connections, associations, and one command core for
+//! each subsystem.
 //!
 //! The world accepts connections and moves bytes. Received bytes come in by [`Input::Received`].
 //! After [`Output::Send`] the world sends what [`Target::outbox`] shows and reports it by
@@ -79,8 +79,8 @@ pub struct Target {
     members: Vec<Option<Member>>,
     /// Indexed by subsystem.
     subsystems: Vec<Option<Served>>,
-    /// Deadlines of the connections whose queue is not known, in the order in which the connections
-    /// came.
+    /// Deadlines of the connections whose queue is not known, in the order in which the
+    /// connections came.
     awaiting: VecDeque<(Instant, ConnectionId)>,
     /// Connections that may have something to say.
     touched: Vec<ConnectionId>,
@@ -207,8 +207,8 @@ impl Target {
         peer.is_some_and(|peer| peer.connection.wants_input())
     }
 
-    /// Where the next bytes from the host belong, if they are data that are being assembled; see
-    /// [`controller::Connection::landing`].
+    /// Where the next bytes from the host belong, if they are data that are being assembled;
+    /// see [`controller::Connection::landing`].
     pub fn landing(&mut self, connection: ConnectionId) -> Option<&mut [u8]> {
         let peer = self.peer(connection)?;
         // Bytes that are kept for another reactor must come by [`Input::Received`].
@@ -231,8 +231,8 @@ impl Target {
         self.work();
     }
 
-    /// Ends every association in good order: each connection is closed once its pending answers are
-    /// sent.
+    /// Ends every association in good order: each connection is closed once its pending answers
+    /// are sent.
     pub fn shut_down(&mut self, now: Instant) {
         self.now = now;
         for index in 0..self.members.len() {

@@ -1,6 +1,6 @@
 //! The controller's side of fabrics: who may connect to which subsystem, the queues of an
-//! association, the properties of its controller, whether its host is alive, and the discovery
-//! service.
+//! association, the properties of its controller, whether its host is alive, and the
+//! discovery service.
 //!
 //! A transport gives [`Target`] the fabrics commands. Other commands go to the command core of
 //! `nvme`, or to [`Target::discover`] if the controller is a discovery controller.

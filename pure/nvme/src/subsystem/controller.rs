@@ -11,8 +11,8 @@ pub const CONTROLLERS_MAX: u16 = 16_384;
 
 /// The unit of Keep Alive Support (KAS).
 const KEEP_ALIVE_UNIT_MILLISECONDS: u32 = 100;
-/// The greatest Keep Alive Timeout, in milliseconds: an hour. A host that is silent for longer is
-/// gone.
+/// The greatest Keep Alive Timeout, in milliseconds: an hour. A host that is silent for longer
+/// is gone.
 pub const KEEP_ALIVE_MAX_MILLISECONDS: u32 = 3_600_000;
 /// SGL Support (SGLS) over fabrics: SGLs without alignment rules, offsets into the capsule,
 /// transport data blocks.
@@ -106,8 +106,8 @@ pub struct FabricsConfig {
 }
 
 impl ControllerConfig {
-    /// A controller on PCIe with the usual limits, whose transport executes the commands about
-    /// queues.
+    /// A controller on PCIe with the usual limits, whose transport executes the commands
+    /// about queues.
     pub fn pcie(controller_id: u16) -> Self {
         let commands = Vec::from([
             AdminOpcode::DeleteIoSubmissionQueue,
@@ -164,8 +164,8 @@ impl ControllerConfig {
         }
     }
 
-    /// Whether the controller of a subsystem with this many ANA groups reports ANA: it must be over
-    /// fabrics.
+    /// Whether the controller of a subsystem with this many ANA groups reports ANA: it must be
+    /// over fabrics.
     pub(super) const fn has_ana(&self, groups: u32) -> bool {
         groups > 0 && self.of_fabrics().is_some()
     }

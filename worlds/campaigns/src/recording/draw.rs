@@ -78,8 +78,8 @@ impl Plan {
         Time { nanos, source: TimeSource::Host }
     }
 
-    /// When somebody triggers: at any time, also just before the power fails, and now and then
-    /// never.
+    /// When somebody triggers: at any time, also just before the power fails, and now and
+    /// then never.
     fn trigger(&self, rng: &mut Rng) -> Option<Instant> {
         let any = Instant::ZERO + Nanos::new(rng.below((self.stop - Instant::ZERO).get()));
         let late = self

@@ -81,8 +81,8 @@ impl Reading {
         )
     }
 
-    /// What `farlane recover` writes to make the recording whole, and where: a sync follows each
-    /// step.
+    /// What `farlane recover` writes to make the recording whole, and where: a sync follows
+    /// each step.
     pub(super) fn steps_of_mending(&self) -> Vec<Vec<(usize, Vec<u8>)>> {
         let mut survey = self.survey.clone();
         let mut steps = Vec::new();

@@ -229,8 +229,8 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A loop that spins for `spin` after it last had something to do. [`spin_default`] is a good
-    /// budget.
+    /// A loop that spins for `spin` after it last had something to do. [`spin_default`] is a
+    /// good budget.
     ///
     /// # Errors
     /// When the process has no descriptors left.
@@ -307,8 +307,8 @@ impl Reactor {
             if let Some(outcome) = self.heed_stop(driver, now) {
                 return Ok(outcome);
             }
-            // The driver is turned first: work that is already there comes before the question for
-            // more.
+            // The driver is turned first: work that is already there comes before the question
+            // for more.
             let overdue = if idle { NEWS_EVERY } else { NEWS_EVERY_BUSY };
             if self.has_more || now - self.asked_at >= overdue {
                 self.ask(now, Duration::ZERO)?;
@@ -355,8 +355,8 @@ impl Reactor {
         Context { now, news: *news, named, spins: self.spin.get() > 0, clock: *clock, sources }
     }
 
-    /// The descriptor that becomes readable when there is news for a driver turned by
-    /// [`Reactor::step`].
+    /// The descriptor that becomes readable when there is news for a driver turned
+    /// by [`Reactor::step`].
     pub fn poll_fd(&self) -> RawFd {
         self.poll.as_raw_fd()
     }
