@@ -2,8 +2,8 @@
 //!
 //! [`file`](mod@file) reads what people write about links, machines and workloads. A [`test_bench`]
 //! is the machine that such a file describes, with everything that passes its root port's link.
-//! [`explain`] tells where an operation's time went, a [`timeline`] what passed when, and
-//! [`published`] repeats published experiments.
+//! [`explain`] tells where an operation's time went, a [`timeline`] what passed when, and a
+//! [`summary`] how long operations took. [`published`] repeats published experiments.
 
 #![forbid(unsafe_code)]
 
@@ -11,5 +11,6 @@ pub mod explain;
 pub mod fabric_bench;
 pub mod file;
 pub mod published;
+pub mod summary;
 pub mod test_bench;
 pub mod timeline;

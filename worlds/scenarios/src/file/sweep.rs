@@ -1,5 +1,9 @@
 //! One scenario with many values: applies `--set path=v1,v2` to a file.
 
+use std::path::Path;
+
+use super::scenario::Scenario;
+
 /// A place in a scenario's file, and the values that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
@@ -75,6 +79,29 @@ pub fn apply(text: &str, axes: &[Axis], point: &[String]) -> Result<String, Stri
         file = table;
     }
     toml::to_string(&file).map_err(|error| error.to_string())
+}
+
+/// The scenario in `text` with the values of `point` in the places of `axes`. Names of other files
+/// are relative to `directory`.
+///
+/// # Errors
+/// When a path leads nowhere or a value is not allowed. The message begins with the values.
+pub fn scenario_at(
+    text: &str,
+    directory: &Path,
+    axes: &[Axis],
+    point: &[String],
+) -> Result<Scenario, String> {
+    let file = apply(text, axes, point)?;
+    // The line number is that of a file that nobody has seen.
+    let no_line = |error: String| match error.strip_prefix("line ").and_then(|rest| rest.split_once(", ")) {
+        Some((_, rest)) => rest.to_owned(),
+        None => error,
+    };
+    Scenario::parse_in(&file, directory).map_err(|error| {
+        let pairs = axes.iter().zip(point).map(|(axis, value)| format!("{}={value}", axis.path));
+        format!("with {}: {}", pairs.collect::<Vec<_>>().join(", "), no_line(error))
+    })
 }
 
 fn point_text(axis: &Axis, point: &[String], axes: &[Axis]) -> String {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use engine::Nanos;
 use scenarios::file::scenario::{Done, Played};
+use scenarios::summary::Summary;
 use serde_json::{Value, json};
 
 use super::{read_scenario, timeline, write};
@@ -68,66 +69,25 @@ fn is_capture(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("pcapng"))
 }
 
-/// The least of `times` that at least `thousandths` of all `times` do not exceed; zero if there
-/// are none.
-pub(super) fn quantile(times: &[Nanos], thousandths: usize) -> Nanos {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let place = (sorted.len() * thousandths).div_ceil(1000).max(1) - 1;
-    sorted.get(place).copied().unwrap_or_default()
-}
-
-/// The mean, rounded down to a nanosecond.
-pub(super) fn mean(times: &[Nanos]) -> Nanos {
-    let sum = times.iter().fold(0_u64, |sum, time| sum + time.get());
-    Nanos::new(sum / (times.len() as u64).max(1))
-}
-
-/// The rate of a task in bits per second.
-pub(super) fn rate(done: &Done) -> u64 {
-    let took = (done.outcome.ended - done.outcome.began).get().max(1);
-    let bits = u128::from(done.outcome.bytes) * 8 * 1_000_000_000 / u128::from(took);
-    u64::try_from(bits).unwrap_or(u64::MAX)
-}
-
 fn task_text(task: &Done) -> String {
-    let times = &task.outcome.times;
-    let q = |thousandths| quantile(times, thousandths);
+    let of = Summary::of(task);
     let mut text = format!(
         "  {}: {} times, mean {}, median {}, p99 {}, p99.9 {}, longest {}\n",
-        task.name,
-        times.len(),
-        mean(times),
-        q(500),
-        q(990),
-        q(999),
-        q(1000)
+        task.name, of.count, of.mean, of.median, of.p99, of.p999, of.longest
     );
-    if task.outcome.bytes > 0 {
-        text += &format!("    {} bytes at {} kbit/s\n", task.outcome.bytes, rate(task) / 1000);
+    if of.bytes > 0 {
+        text += &format!("    {} bytes at {} kbit/s\n", of.bytes, of.rate / 1000);
     }
-    if task.outcome.failed > 0 {
-        text += &format!("    {} failed\n", task.outcome.failed);
+    if of.failed > 0 {
+        text += &format!("    {} failed\n", of.failed);
     }
     text
 }
 
 fn task_json(task: &Done) -> Value {
-    let times = &task.outcome.times;
-    let q = |thousandths| quantile(times, thousandths).get();
-    json!({
-        "task": task.name,
-        "count": times.len(),
-        "failed": task.outcome.failed,
-        "bytes": task.outcome.bytes,
-        "bits_per_second": rate(task),
-        "mean_ns": mean(times).get(),
-        "min_ns": q(0),
-        "p50_ns": q(500),
-        "p99_ns": q(990),
-        "p999_ns": q(999),
-        "max_ns": q(1000),
-    })
+    let of = Summary::of(task);
+    let figures = Summary::FIGURES.map(|(name, value)| (name.to_owned(), Value::from(value(&of))));
+    [("task".to_owned(), Value::from(task.name.as_str()))].into_iter().chain(figures).collect()
 }
 
 fn trace(played: &Played) -> String {

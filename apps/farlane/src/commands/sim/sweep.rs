@@ -61,17 +61,11 @@ fn folder(args: &SweepArgs) -> &Path {
 }
 
 fn scenario(args: &SweepArgs, text: &str, point: &[String]) -> Result<Scenario, String> {
-    let set = || {
-        let pairs = args.set.iter().zip(point).map(|(axis, value)| format!("{}={value}", axis.path));
-        format!("{} with {}", args.scenario.display(), pairs.collect::<Vec<_>>().join(", "))
-    };
-    let file = sweep::apply(text, &args.set, point)?;
-    // The line number is that of a file that nobody has seen.
-    let no_line = |error: String| match error.strip_prefix("line ").and_then(|rest| rest.split_once(", ")) {
-        Some((_, rest)) => rest.to_owned(),
+    let wrong = |error: String| match error.strip_prefix("with ") {
+        Some(_) => format!("{} {error}", args.scenario.display()),
         None => error,
     };
-    Scenario::parse_in(&file, folder(args)).map_err(|error| format!("{}: {}", set(), no_line(error)))
+    sweep::scenario_at(text, folder(args), &args.set, point).map_err(wrong)
 }
 
 /// Plays all points on as many threads as are wanted. The results are in the order of the points,

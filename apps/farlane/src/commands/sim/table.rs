@@ -1,11 +1,10 @@
 //! The table of a sweep, as CSV and as Parquet: a row for each task of each point.
 
-use engine::Nanos;
 use parquet::data_type::ByteArray;
 use scenarios::file::scenario::Done;
 use scenarios::file::sweep::Axis;
+use scenarios::summary::{Figure, Summary};
 
-use super::play::{mean, quantile, rate};
 use crate::columns::{Column, to_parquet};
 
 /// The results of one task at one point.
@@ -14,46 +13,24 @@ pub(super) struct Line {
     /// The value of each axis at the point.
     pub(super) point: Vec<String>,
     pub(super) task: String,
-    count: u64,
-    failed: u64,
-    mean: Nanos,
-    pub(super) median: Nanos,
-    pub(super) p99: Nanos,
-    p999: Nanos,
-    longest: Nanos,
-    rate: u64,
+    pub(super) summary: Summary,
 }
 
-/// A column other than the axes and the task: its name and its value.
-type Figure = (&'static str, fn(&Line) -> u64);
-
+/// The columns other than the axes and the task.
 const FIGURES: [Figure; 8] = [
-    ("count", |line| line.count),
-    ("failed", |line| line.failed),
-    ("mean_ns", |line| line.mean.get()),
-    ("p50_ns", |line| line.median.get()),
-    ("p99_ns", |line| line.p99.get()),
-    ("p999_ns", |line| line.p999.get()),
-    ("max_ns", |line| line.longest.get()),
-    ("bits_per_second", |line| line.rate),
+    ("count", |of| of.count),
+    ("failed", |of| of.failed),
+    ("mean_ns", |of| of.mean.get()),
+    ("p50_ns", |of| of.median.get()),
+    ("p99_ns", |of| of.p99.get()),
+    ("p999_ns", |of| of.p999.get()),
+    ("max_ns", |of| of.longest.get()),
+    ("bits_per_second", |of| of.rate),
 ];
 
 impl Line {
     pub(super) fn new(point: &[String], task: &Done) -> Self {
-        let times = &task.outcome.times;
-        let q = |thousandths| quantile(times, thousandths);
-        Self {
-            point: point.to_vec(),
-            task: task.name.clone(),
-            count: times.len() as u64,
-            failed: task.outcome.failed,
-            mean: mean(times),
-            median: q(500),
-            p99: q(990),
-            p999: q(999),
-            longest: q(1000),
-            rate: rate(task),
-        }
+        Self { point: point.to_vec(), task: task.name.clone(), summary: Summary::of(task) }
     }
 }
 
@@ -72,7 +49,7 @@ pub(super) fn csv(axes: &[Axis], lines: &[Line]) -> String {
     let mut text = names.join(",") + "\n";
     for line in lines {
         let words = line.point.iter().chain([&line.task]).map(|word| field(word));
-        let figures = FIGURES.iter().map(|(_, value)| value(line).to_string());
+        let figures = FIGURES.iter().map(|(_, value)| value(&line.summary).to_string());
         text += &(words.chain(figures).collect::<Vec<_>>().join(",") + "\n");
     }
     text
@@ -96,7 +73,7 @@ pub(super) fn parquet(axes: &[Axis], lines: &[Line]) -> Result<Vec<u8>, String> 
     columns.push(Column::Words(lines.iter().map(|line| ByteArray::from(line.task.as_str())).collect()));
     for (name, value) in FIGURES {
         names.push(name);
-        let numbers = lines.iter().map(|line| i64::try_from(value(line)).unwrap_or(i64::MAX));
+        let numbers = lines.iter().map(|line| i64::try_from(value(&line.summary)).unwrap_or(i64::MAX));
         columns.push(Column::Numbers(numbers.collect()));
     }
     to_parquet("sweep", &names, &columns)
@@ -105,6 +82,7 @@ pub(super) fn parquet(axes: &[Axis], lines: &[Line]) -> Result<Vec<u8>, String> 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use engine::Nanos;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
     use std::io::Write;
@@ -115,14 +93,16 @@ pub(super) mod tests {
         Line {
             point: point.iter().map(|value| (*value).to_owned()).collect(),
             task: "read, 4 KiB".into(),
-            count: 100,
-            failed: 0,
-            mean: nanos(median),
-            median: nanos(median),
-            p99: nanos(median * 2),
-            p999: nanos(median * 3),
-            longest: nanos(median * 4),
-            rate: 1_000_000,
+            summary: Summary {
+                count: 100,
+                mean: nanos(median),
+                median: nanos(median),
+                p99: nanos(median * 2),
+                p999: nanos(median * 3),
+                longest: nanos(median * 4),
+                rate: 1_000_000,
+                ..Summary::default()
+            },
         }
     }
 

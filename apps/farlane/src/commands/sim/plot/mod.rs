@@ -183,7 +183,7 @@ impl Panel<'_> {
             };
             lines.iter().filter_map(place).collect()
         };
-        let (median, late) = (points(|line| line.median), points(|line| line.p99));
+        let (median, late) = (points(|line| line.summary.median), points(|line| line.summary.p99));
         drawing.dashes(&late, colour, 1.2);
         drawing.line(&median, colour, 2.0);
         median.iter().for_each(|point| drawing.dot(*point, 3.2, colour));

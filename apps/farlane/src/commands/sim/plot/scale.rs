@@ -22,7 +22,7 @@ pub(super) struct Up {
 impl Up {
     /// An axis with room for the latencies of all `lines`.
     pub(super) fn of(lines: &[&Line]) -> Self {
-        let times = || lines.iter().flat_map(|line| [line.median, line.p99]);
+        let times = || lines.iter().flat_map(|line| [line.summary.median, line.summary.p99]);
         let low = decimal(times().map(Nanos::get).min().unwrap_or(1).max(1));
         let high = decimal(times().map(Nanos::get).max().unwrap_or(1).max(1));
         let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")];
