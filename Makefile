@@ -10,7 +10,7 @@ REMEDIES ?= on
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: help setup demo install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test
+.PHONY: help setup demo install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -101,6 +101,14 @@ bench: release ## figures as ratios to floors of the same run
 ui-test: ## the page of farlane ui in Chromium, each view in light and dark, at the widths of a desk and a phone; pictures in target/ui-test
 	@scripts/setup --ui
 	$(CARGO) test --package farlane --test ui --test ui_browser
+
+python: setup ## the Python package: a wheel in target/wheels, installed and tested in target/python (needs python3-venv)
+	$(CARGO) build --package farlane
+	python3 -m venv target/python
+	target/python/bin/pip install --quiet maturin pytest pyarrow pandas polars
+	target/python/bin/maturin build --quiet --manifest-path apps/python/Cargo.toml --out target/wheels
+	target/python/bin/pip install --quiet --force-reinstall --no-deps --no-index --find-links target/wheels farlane
+	target/python/bin/pytest -q -p no:cacheprovider apps/python/tests
 
 tail: setup ## the far percentiles over bad links, remedy by remedy, between network namespaces (root; an hour and three quarters)
 	$(CARGO) build --release --package farlane

@@ -1,0 +1,72 @@
+//! Columns of equal length, handed over by Arrow's C data interface without a copy.
+
+use std::sync::Arc;
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+/// A table. pyarrow, pandas and polars take it by the Arrow PyCapsule interface.
+#[pyclass(frozen, module = "farlane")]
+pub(crate) struct Table(RecordBatch);
+
+impl Table {
+    /// A table of these columns.
+    ///
+    /// # Errors
+    /// When the columns have different lengths.
+    pub(crate) fn new(columns: Vec<(&str, ArrayRef)>) -> PyResult<Self> {
+        RecordBatch::try_from_iter(columns)
+            .map(Self)
+            .map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+}
+
+/// A column of whole numbers; what is larger than a column can hold is the largest that it can.
+pub(crate) fn numbers(values: impl IntoIterator<Item = u64>) -> ArrayRef {
+    let values = values.into_iter().map(|value| i64::try_from(value).unwrap_or(i64::MAX));
+    Arc::new(Int64Array::from_iter_values(values))
+}
+
+/// A column of words.
+pub(crate) fn words<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
+}
+
+/// A column of fractions that some rows lack.
+pub(crate) fn fractions(values: impl IntoIterator<Item = Option<f64>>) -> ArrayRef {
+    Arc::new(Float64Array::from_iter(values))
+}
+
+#[pymethods]
+impl Table {
+    /// The Arrow C stream of the table. A schema that is asked for is not looked at, as the
+    /// interface allows.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop(requested_schema);
+        let batches = RecordBatchIterator::new([Ok(self.0.clone())], self.0.schema());
+        let stream = FFI_ArrowArrayStream::new(Box::new(batches));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    /// The names of the columns.
+    #[getter]
+    fn column_names(&self) -> Vec<String> {
+        self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<farlane.Table: {} rows of {}>", self.0.num_rows(), self.column_names().join(", "))
+    }
+}
