@@ -440,8 +440,8 @@ impl Survey {
     }
 
     /// Makes the recording whole: declares each hole as a gap, found at `when`, and returns the new
-    /// gaps with the certificate to be written. `digests` are those of the streams' stored bytes, by
-    /// [`Survey::algorithm`]. The survey then is what the medium has once both are written.
+    /// gaps with the certificate to be written. `digests` are those of the streams' stored bytes,
+    /// by [`Survey::algorithm`]. The survey then is what the medium has once both are written.
     pub fn mend(&mut self, digests: &[[u8; 32]], when: u64) -> (Vec<Gap>, Certificate) {
         let declare = |hole: &Hole| Gap {
             stream: hole.stream,
