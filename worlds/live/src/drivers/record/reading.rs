@@ -151,7 +151,8 @@ pub struct Recording {
     pub(super) store: Store,
     /// What it has.
     pub survey: Survey,
-    /// The digest of the stored bytes of each stream ([`Survey::algorithm`]); nothing where the payloads were not read.
+    /// The digest of the stored bytes of each stream ([`Survey::algorithm`]); nothing where the
+    /// payloads were not read.
     pub digests: Vec<[u8; 32]>,
     /// Whether a recorder is writing it now.
     pub in_use: bool,
