@@ -61,13 +61,13 @@ impl Server {
                 );
             }
             Whose::Port(port) => {
-                // A port that the system chose is known by its address as well as by what was
-                // asked for.
                 let is_meant = |(_, spec, address): &&(_, super::PortSpec, SocketAddr)| {
                     spec.listen == *port || address == port
                 };
                 let found = self.ports.iter().find(is_meant);
-                Some(found.ok_or(format!("nobody listens on {port}"))?.1.listen)
+                let (_, spec, address) = found.ok_or(format!("nobody listens on {port}"))?;
+                // Several ports that the system chose were asked for in the same words.
+                Some(if spec.listen.port() == 0 { *address } else { spec.listen })
             }
             Whose::Everybody => None,
         };
@@ -94,8 +94,9 @@ impl Server {
     }
 
     fn access_of(&self, index: usize, port: usize, group: u32) -> AccessState {
-        let listen = self.ports[port].1.listen;
-        let fits = |one: &&AccessSpec| one.group == group && one.port.is_none_or(|port| port == listen);
+        let (_, spec, address) = &self.ports[port];
+        let is_it = |port| port == spec.listen || port == *address;
+        let fits = |one: &&AccessSpec| one.group == group && one.port.is_none_or(is_it);
         let found = self.subsystems[index].spec.access.iter().rfind(fits);
         found.map_or(AccessState::Optimized, |one| one.state)
     }
