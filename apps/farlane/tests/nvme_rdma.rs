@@ -184,6 +184,47 @@ fn survive(provider: Provider) {
     assert!(output.status.success() && said.contains("no errors"), "{said}");
 }
 
+#[test]
+fn a_path_by_rdma_and_one_by_tcp_are_used_as_one() {
+    Provider::ALL.into_iter().for_each(use_two_fabrics);
+}
+
+fn use_two_fabrics(provider: Provider) {
+    let mut stage = Stage::set(provider, &["--ana-groups", "1"]);
+    let name = provider.name();
+    let url = format!("nvme-rdma://{},tcp@{}/{NQN}?provider={name}&ctrl-loss-tmo=20", stage.rdma, stage.tcp);
+    let begin = |load: &[&str]| {
+        let mut bench = Command::new(FARLANE);
+        bench.args(["bench", &url, "--bs", "4k", "--iodepth", "16"]).args(load);
+        bench.stdout(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let end = |bench: std::process::Child| {
+        let output = bench.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("no errors"), "{said}");
+    };
+    // Each path is taken away while the other is there.
+    let verified = begin(&["--rw", "randrw", "--runtime", "2s", "--verify"]);
+    let (control, pause) = (stage.path("control"), || std::thread::sleep(Duration::from_millis(500)));
+    for (port, state) in
+        [(&stage.rdma, "inaccessible"), (&stage.rdma, "optimized"), (&stage.tcp, "inaccessible")]
+    {
+        pause();
+        succeed(&["target", "ana", "--control", &control, "--port", port, "--state", state]);
+    }
+    end(verified);
+    succeed(&["target", "ana", "--control", &control, "--state", "optimized"]);
+    // A target that comes back with one of its ports is enough.
+    let read = begin(&["--rw", "randread", "--runtime", "2s"]);
+    pause();
+    stage.target.kill();
+    let mut command = Command::new(FARLANE);
+    command.args(["target", "--json", "--nqn", NQN, "--ram", "64MiB", "--listen", &stage.tcp, "--control"]);
+    command.arg(stage.path("again"));
+    let _again = Export::of(command);
+    end(read);
+}
+
 /// A host that must encrypt is kept out where nothing encrypts, and one that must authenticate
 /// does so.
 #[test]
@@ -268,6 +309,9 @@ fn what_rdma_does_not_have_is_said() {
     succeed(&["key", "tls", &key]);
     let url = format!("nvme-rdma://127.0.0.1:1/{NQN}");
     let wrong = fail(&["identify", &url, "--tls-key-file", &key]);
+    assert!(wrong.contains("NVMe/RDMA has no encryption"), "{wrong}");
+    let mixed = format!("nvme-tcp://127.0.0.1:1,rdma@127.0.0.1:2/{NQN}");
+    let wrong = fail(&["identify", &mixed, "--tls-key-file", &key]);
     assert!(wrong.contains("NVMe/RDMA has no encryption"), "{wrong}");
     let wrong = fail(&["identify", &format!("{url}?hdgst=on")]);
     assert!(wrong.contains("'hdgst' can't be set with nvme-rdma://"), "{wrong}");

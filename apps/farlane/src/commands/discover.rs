@@ -120,7 +120,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     if args.output.json {
         return print_json(&json!({ "records": records }));
     }
-    let mut text = format!("{} at {}\n", plural(records.len()), url.paths.join(", "));
+    let mut text = format!("{} at {}\n", plural(records.len()), url.addresses().join(", "));
     for record in &records {
         let security = match (record.sectype, record.treq) {
             ("tls13", "required") => "  TLS required",

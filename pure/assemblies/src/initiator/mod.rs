@@ -11,6 +11,7 @@ mod watched;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Outbox, Watch};
@@ -40,7 +41,8 @@ struct QueueConnection {
 /// A host with several paths to a subsystem, and the connections of each path.
 #[derive(Debug)]
 pub struct Initiator {
-    config: Config,
+    /// Settings of each path's connections.
+    settings: Vec<end::Config>,
     multipath: Multipath,
     /// Connections by path and queue.
     connections: Vec<Vec<Option<QueueConnection>>>,
@@ -62,7 +64,7 @@ impl Initiator {
         let count = associations.len();
         let multipath = Multipath::new(config.multipath, associations.into_iter().map(Association::new));
         Self {
-            config,
+            settings: vec![config.connection; count],
             multipath,
             connections: (0..count).map(|_| Vec::new()).collect(),
             generation: 0,
@@ -70,6 +72,16 @@ impl Initiator {
             watch: Watch::new(),
             now: Instant::ZERO,
         }
+    }
+
+    /// Has the connections of `path` made with `connection`, and no longer with those settings that
+    /// all paths have in common. So paths to a subsystem may be of several transports. Connections
+    /// that exist stay as they are.
+    ///
+    /// # Panics
+    /// When there is no such path.
+    pub fn set_connection(&mut self, path: PathIndex, connection: end::Config) {
+        self.settings[usize::from(path.0)] = connection;
     }
 
     /// Connects every path; [`Output::PathUp`] or [`Output::PathEnded`] follows for each.
@@ -131,7 +143,7 @@ impl Initiator {
     /// Names the digests that were asked for but that the controller of a path has not enabled.
     /// `None` if none is missing or the Admin Queue is not connected.
     pub fn missing_digests(&self, path: PathIndex) -> Option<&'static str> {
-        self.config.connection.missing_digests(&self.parameters(path)?)
+        self.settings.get(usize::from(path.0))?.missing_digests(&self.parameters(path)?)
     }
 
     fn connection_of(&mut self, id: ConnectionId) -> Option<&mut QueueConnection> {
@@ -214,7 +226,7 @@ impl Initiator {
     fn open(&mut self, path: PathIndex, queue: end::Queue) {
         self.generation = self.generation.wrapping_add(1);
         let id = ConnectionId { path, queue: queue.id, generation: self.generation };
-        let config = self.config.connection.for_queue(queue);
+        let config = self.settings[usize::from(path.0)].for_queue(queue);
         let connections = &mut self.connections[usize::from(path.0)];
         let index = usize::from(queue.id.0);
         if connections.len() <= index {

@@ -14,7 +14,8 @@ use crate::fabric::{Pair, host};
 pub struct Config {
     /// Settings of the paths.
     pub multipath: multipath::Config,
-    /// Settings of each connection. The initiator fills in queue size, capsule size and
+    /// Settings of each connection, if its path has none of its own
+    /// ([`super::Initiator::set_connection`]). The initiator fills in queue size, capsule size and
     /// agreed digests.
     pub connection: host::Config,
 }

@@ -37,7 +37,8 @@ impl SubsystemUrl {
     /// # Errors
     /// When the name of a path has no address.
     pub fn resolve(&self) -> Result<Address, AttachError> {
-        let paths = self.paths.iter().map(|path| tcp::resolve(path).map_err(AttachError::ResolvePath));
+        let paths =
+            self.paths.iter().map(|path| tcp::resolve(&path.address).map_err(AttachError::ResolvePath));
         let subsystem = Subsystem { url: self.clone(), paths: paths.collect::<Result<_, _>>()? };
         Ok(Address::Subsystem(Box::new(subsystem)))
     }

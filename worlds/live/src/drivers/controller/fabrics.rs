@@ -169,7 +169,7 @@ pub(super) fn psks(
     association: &host::Config,
 ) -> Result<Vec<Psk>, AttachError> {
     let Some(path) = &files(subsystem, options).tls else { return Ok(Vec::new()) };
-    if subsystem.url.fabric == Fabric::NvmeRdma {
+    if subsystem.url.is_by(Fabric::NvmeRdma) {
         return Err(AttachError::CannotEncrypt(path.clone()));
     }
     let key = secret_file::read(path).map_err(AttachError::Secret)?;

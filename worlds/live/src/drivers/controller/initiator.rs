@@ -41,7 +41,7 @@ pub(super) fn connect(
         DigestUse::Preferred if !psks.is_empty() => DigestUse::Off,
         digest => digest,
     };
-    let connection = match subsystem.url.fabric {
+    let connection_by = |fabric| match fabric {
         Fabric::NvmeTcp => end::Config::Tcp(tcp::Config {
             crc32c,
             header_digest: unless_encrypted(settings.header_digest),
@@ -56,9 +56,13 @@ pub(super) fn connect(
             Provider::Roce | Provider::Verbs => end::Config::Pair(rdma::Config::new()),
         },
     };
+    let connection = connection_by(subsystem.url.fabric);
     let config = initiator::Config { multipath: paths(subsystem, options), connection };
     let associations = subsystem.paths.iter().map(|_| association.clone()).collect();
     let mut initiator = Initiator::new(config, associations);
+    for (path, way) in (0..).map(PathIndex).zip(&subsystem.url.paths) {
+        initiator.set_connection(path, connection_by(way.fabric));
+    }
     let clock = Clock::start();
     let reactor = Reactor::new(clock, options.spin)?;
     initiator.start(clock.now());
@@ -70,7 +74,7 @@ pub(super) fn connect(
         Provider::Verbs => Some(Carrier::Verbs),
         Provider::Iwarp => None,
     };
-    if let Some(carrier) = carrier.filter(|_| subsystem.url.fabric == Fabric::NvmeRdma) {
+    if let Some(carrier) = carrier.filter(|_| subsystem.url.is_by(Fabric::NvmeRdma)) {
         // As many again as the queue has commands, so that few commands need a completion.
         let depth = 2 * QUEUE_SIZE_MAX;
         driver.reach_by(Reach { carrier, local: settings.local, depth, precedence });

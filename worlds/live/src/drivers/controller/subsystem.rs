@@ -1,5 +1,6 @@
 //! `nvme-tcp://HOST:PORT[,HOST:PORT…]/NQN[?…]`, or `nvme-rdma://…`: a subsystem, the paths to it,
-//! and how it is used.
+//! and how it is used. `tcp@HOST:PORT` and `rdma@HOST:PORT` are paths of a transport that is not
+//! the scheme's.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -41,20 +42,37 @@ impl Fabric {
         self.names().0
     }
 
+    /// What stands before an address that this fabric leads to.
+    const fn mark(self) -> &'static str {
+        match self {
+            Self::NvmeTcp => "tcp@",
+            Self::NvmeRdma => "rdma@",
+        }
+    }
+
     /// The fabric that the URL `text` names, if it names one.
     pub(super) fn of(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|fabric| text.starts_with(fabric.scheme()))
     }
 }
 
+/// A path to a subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The fabric that the path leads over.
+    pub fabric: Fabric,
+    /// `host:port`.
+    pub address: String,
+}
+
 /// Which subsystem to use, over which paths, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubsystemUrl {
     text: String,
-    /// The fabric that leads to the subsystem.
+    /// The fabric of the paths for which the URL names no other.
     pub fabric: Fabric,
-    /// `host:port` of each path.
-    pub paths: Vec<String>,
+    /// The paths, at least one.
+    pub paths: Vec<Path>,
     /// Name of the subsystem; the discovery service's if the URL names none.
     pub subsystem: Nqn,
     /// How the subsystem is used.
@@ -157,19 +175,34 @@ impl FromStr for SubsystemUrl {
         let discovery = name.is_empty();
         let name = if discovery { Nqn::DISCOVERY } else { name };
         let subsystem = name.parse().map_err(|error| wrong(&format!("{name}: {error}")))?;
-        let port = fabric.names().1[usize::from(discovery)];
-        let paths: Vec<String> = authority
-            .split(',')
-            .map(|path| with_port(path, port).ok_or_else(|| wrong(&format!("'{path}' is no host and port"))))
-            .collect::<Result<_, _>>()?;
+        let paths = authority.split(',').map(|text| {
+            let marked = |one: &Fabric| text.strip_prefix(one.mark()).map(|rest| (*one, rest));
+            let (fabric, rest) = Fabric::ALL.iter().find_map(marked).unwrap_or((fabric, text));
+            let address = with_port(rest, fabric.names().1[usize::from(discovery)]);
+            let address = address.ok_or_else(|| wrong(&format!("'{text}' is no host and port")))?;
+            Ok(Path { fabric, address })
+        });
+        let paths = paths.collect::<Result<Vec<_>, String>>()?;
         let mut settings = Settings::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            settings.set(fabric, pair)?;
+            settings.set(&paths, pair)?;
         }
         if settings.local.is_some() && settings.provider == Provider::Iwarp {
             return Err("host-traddr can be set with provider=roce or verbs only; expected both".to_owned());
         }
         Ok(Self { text: text.to_owned(), fabric, paths, subsystem, settings })
+    }
+}
+
+impl SubsystemUrl {
+    /// Whether a path leads over `fabric`.
+    pub(super) fn is_by(&self, fabric: Fabric) -> bool {
+        self.paths.iter().any(|path| path.fabric == fabric)
+    }
+
+    /// `host:port` of each path.
+    pub fn addresses(&self) -> Vec<&str> {
+        self.paths.iter().map(|path| path.address.as_str()).collect()
     }
 }
 
@@ -187,14 +220,17 @@ fn with_port(path: &str, port: &str) -> Option<String> {
 }
 
 impl Settings {
-    fn set(&mut self, fabric: Fabric, pair: &str) -> Result<(), String> {
+    /// Sets what `pair` says, in a URL with these `paths`.
+    fn set(&mut self, paths: &[Path], pair: &str) -> Result<(), String> {
         let (key, value) = pair.split_once('=').unwrap_or((pair, "on"));
-        let is_foreign = match fabric {
-            Fabric::NvmeTcp => KEYS_OF_RDMA.contains(&key),
-            Fabric::NvmeRdma => KEYS_OF_TCP.contains(&key),
-        };
-        if is_foreign {
-            return Err(format!("'{key}' can't be set with {}; what can: {KEYS}", fabric.scheme()));
+        let has = |fabric| paths.iter().any(|path| path.fabric == fabric);
+        for (keys, wanted, other) in [
+            (&KEYS_OF_RDMA[..], Fabric::NvmeRdma, Fabric::NvmeTcp),
+            (&KEYS_OF_TCP[..], Fabric::NvmeTcp, Fabric::NvmeRdma),
+        ] {
+            if keys.contains(&key) && !has(wanted) {
+                return Err(format!("'{key}' can't be set with {}; what can: {KEYS}", other.scheme()));
+            }
         }
         if let Some(set) = self.precedence.set(pair) {
             return set;
@@ -280,12 +316,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn paths_may_lead_over_several_fabrics() {
+        let url: SubsystemUrl =
+            "nvme-rdma://a,tcp@b:4421,rdma@[::1]/nqn.2014-08.org.example:x?provider=roce&hdgst=on"
+                .parse()
+                .unwrap();
+        let paths: Vec<_> = url.paths.iter().map(|path| (path.fabric, path.address.as_str())).collect();
+        let (tcp, rdma) = (Fabric::NvmeTcp, Fabric::NvmeRdma);
+        assert_eq!(paths, [(rdma, "a:4420"), (tcp, "b:4421"), (rdma, "[::1]:4420")]);
+        assert_eq!(
+            (url.settings.provider, url.settings.header_digest),
+            (Provider::Roce, DigestUse::Required)
+        );
+        let discovery: SubsystemUrl = "nvme-tcp://a,rdma@b".parse().unwrap();
+        assert_eq!(discovery.addresses(), ["a:8009", "b:4420"]);
+    }
+
+    #[test]
     fn a_subsystem_is_named_with_its_paths_and_how_it_is_used() {
         let url: SubsystemUrl = "nvme-tcp://a:4420,[::1]:4421,b/nqn.2014-08.org.example:x?queues=4&hdgst=on&\
             ddgst&ctrl-loss-tmo=-1&fast-io-fail-tmo=500ms&policy=latency&hostid=00000000-0000-0000-0000-0000000000ff"
             .parse()
             .unwrap();
-        assert_eq!(url.paths, ["a:4420", "[::1]:4421", "b:4420"]);
+        assert_eq!(url.addresses(), ["a:4420", "[::1]:4421", "b:4420"]);
         assert_eq!(url.subsystem.as_str(), "nqn.2014-08.org.example:x");
         let settings = &url.settings;
         assert_eq!(
@@ -296,7 +349,7 @@ mod tests {
         assert_eq!(settings.fast_io_fail, Some(Duration::from_millis(500)));
         assert_eq!((settings.policy, settings.host_id.unwrap().0[15]), (Policy::LowestLatency, 255));
         let discovery: SubsystemUrl = "nvme-tcp://box".parse().unwrap();
-        assert!(discovery.subsystem.is_discovery() && discovery.paths == ["box:8009"]);
+        assert!(discovery.subsystem.is_discovery() && discovery.addresses() == ["box:8009"]);
         let digests = |text: &str| {
             let settings = text.parse::<SubsystemUrl>().unwrap().settings;
             (settings.header_digest, settings.data_digest)
@@ -305,7 +358,7 @@ mod tests {
         assert_eq!(digests("nvme-tcp://box?hdgst=off&ddgst=on"), (DigestUse::Off, DigestUse::Required));
         let rdma: SubsystemUrl = "nvme-rdma://a/nqn.2014-08.org.example:x?provider=iwarp".parse().unwrap();
         assert_eq!((rdma.fabric, rdma.settings.provider), (Fabric::NvmeRdma, Provider::Iwarp));
-        assert_eq!(rdma.paths, ["a:4420"]);
+        assert_eq!(rdma.addresses(), ["a:4420"]);
         let roce = "nvme-rdma://a/nqn.2014-08.org.example:x?provider=roce&host-traddr=127.0.0.2";
         let settings = roce.parse::<SubsystemUrl>().unwrap().settings;
         assert_eq!((settings.provider, settings.local), (Provider::Roce, "127.0.0.2".parse().ok()));
@@ -318,6 +371,8 @@ mod tests {
             "nvme-rdma://a/nqn.2014-08.org.example:x?provider=roce&host-traddr=near",
             "nvme-rdma://a/nqn.2014-08.org.example:x?provider=pigeons",
             "nvme-rdma://a/nqn.2014-08.org.example:x?hdgst=on",
+            "nvme-tcp://tcp@a/nqn.2014-08.org.example:x?provider=roce",
+            "nvme-tcp://a,rdma@/nqn.2014-08.org.example:x",
             "nvme-tcp://a/nqn.2014-08.org.example:x?provider=iwarp",
             "nvme-tcp://a:x/nqn.2014-08.org.example:x",
             "nvme-tcp://a/nqn.2014-08.org.example:x?queues=0",

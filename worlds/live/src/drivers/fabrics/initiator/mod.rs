@@ -109,7 +109,7 @@ pub(crate) struct World {
     failures: Vec<Option<io::Error>>,
     /// What the host may prove by TLS; it speaks without TLS where there is nothing.
     psks: Vec<Psk>,
-    /// The devices that reach the paths, where queue pairs do.
+    /// The devices that reach the paths by queue pairs, if any are reached so.
     devices: Option<Devices>,
     /// How much sooner than others the packets of TCP connections are carried.
     precedence: Precedence,
@@ -162,7 +162,8 @@ impl InitiatorDriver {
         self.world.precedence = precedence;
     }
 
-    /// Reaches the paths by queue pairs rather than over TCP connections.
+    /// Reaches those paths by queue pairs whose connections are to have such, rather than over TCP
+    /// connections.
     pub fn reach_by(&mut self, reach: Reach) {
         self.world.devices = Some(Devices::new(reach, self.pool.clone()));
     }
@@ -377,8 +378,9 @@ impl World {
         let path = usize::from(id.path.0);
         let addresses = &self.addresses[path];
         let address = addresses[self.attempts[path] % addresses.len()];
-        if let Some(devices) = &mut self.devices {
-            let Some(private_data) = initiator.private_data(id) else { return };
+        if let Some(devices) = &mut self.devices
+            && let Some(private_data) = initiator.private_data(id)
+        {
             match devices.reach(id, address, &private_data) {
                 Ok(pair) => {
                     // Another address is tried if this one does not answer.
