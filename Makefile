@@ -102,10 +102,11 @@ ui-test: ## the page of farlane ui in Chromium, each view in light and dark, at 
 	@scripts/setup --ui
 	$(CARGO) test --package farlane --test ui --test ui_browser
 
-python: setup ## the Python package: a wheel in target/wheels, installed and tested in target/python (needs python3-venv)
+python: setup ## the Python package: a wheel in target/wheels, installed and tested in target/python
+	@scripts/setup --python
 	$(CARGO) build --package farlane
 	python3 -m venv target/python
-	target/python/bin/pip install --quiet maturin pytest pyarrow pandas polars
+	target/python/bin/pip install --quiet maturin pytest pyarrow pandas polars distributed nbclient ipykernel
 	target/python/bin/maturin build --quiet --manifest-path apps/python/Cargo.toml --out target/wheels
 	target/python/bin/pip install --quiet --force-reinstall --no-deps --no-index --find-links target/wheels farlane
 	target/python/bin/pytest -q -p no:cacheprovider apps/python/tests

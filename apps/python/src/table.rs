@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{
+    Array as _, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
+};
+use arrow_schema::DataType;
+use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyDict};
 
 /// A table. pyarrow, pandas and polars take it by the Arrow PyCapsule interface.
 #[pyclass(frozen, module = "farlane")]
@@ -40,6 +46,18 @@ pub(crate) fn fractions(values: impl IntoIterator<Item = Option<f64>>) -> ArrayR
     Arc::new(Float64Array::from_iter(values))
 }
 
+/// What a column has in row `at`; `None` if it has nothing there.
+fn value<'py>(py: Python<'py>, column: &ArrayRef, at: usize) -> PyResult<Bound<'py, PyAny>> {
+    if column.is_null(at) {
+        return Ok(py.None().into_bound(py));
+    }
+    match column.data_type() {
+        DataType::Int64 => column.as_primitive::<Int64Type>().value(at).into_bound_py_any(py),
+        DataType::Float64 => column.as_primitive::<Float64Type>().value(at).into_bound_py_any(py),
+        _ => column.as_string::<i32>().value(at).into_bound_py_any(py),
+    }
+}
+
 #[pymethods]
 impl Table {
     /// The Arrow C stream of the table. A schema that is asked for is not looked at, as the
@@ -54,6 +72,19 @@ impl Table {
         let batches = RecordBatchIterator::new([Ok(self.0.clone())], self.0.schema());
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+
+    /// A dictionary for each row, with the names of the columns as keys, as pyarrow has it.
+    fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let schema = self.0.schema();
+        let row = |at: usize| {
+            let row = PyDict::new(py);
+            for (field, column) in schema.fields().iter().zip(self.0.columns()) {
+                row.set_item(field.name(), value(py, column, at)?)?;
+            }
+            Ok(row)
+        };
+        (0..self.0.num_rows()).map(row).collect()
     }
 
     fn __len__(&self) -> usize {

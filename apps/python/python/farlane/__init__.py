@@ -10,5 +10,6 @@ True
 """
 
 from ._farlane import Run, Scenario, Table, experiments, published
+from ._sweep import sweep
 
-__all__ = ["Run", "Scenario", "Table", "experiments", "published"]
+__all__ = ["Run", "Scenario", "Table", "experiments", "published", "sweep"]

@@ -1,5 +1,6 @@
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import final
+from typing import Any, final
 
 @final
 class Table:
@@ -8,6 +9,7 @@ class Table:
     @property
     def column_names(self) -> list[str]: ...
     def __len__(self) -> int: ...
+    def to_pylist(self) -> list[dict[str, Any]]: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 @final
@@ -43,3 +45,10 @@ class Scenario:
 
 def experiments() -> list[tuple[str, str]]: ...
 def published(name: str | None = None, *, seed: int = 1) -> Table: ...
+def sweep(
+    scenario: Scenario,
+    values: Mapping[str, Iterable[object]],
+    *,
+    seed: int | None = None,
+    map: Callable[..., Iterable[Any]] = ...,
+) -> list[dict[str, Any]]: ...

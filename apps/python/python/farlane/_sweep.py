@@ -1,0 +1,35 @@
+"""Scenarios with every combination of some values, played by any pool of workers."""
+
+from itertools import product
+
+from ._farlane import Scenario
+
+
+def play_point(point):
+    """Plays one point of a sweep: a scenario, its values and a seed. Returns a row for each task."""
+    scenario, values, seed = point
+    run = scenario.with_values(values).play(seed=seed)
+    run_row = {**values, "seed": run.seed, "digest": run.digest, "events": run.events}
+    return [{**run_row, **task} for task in run.tasks.to_pylist()]
+
+
+def sweep(scenario: Scenario, values, *, seed=None, map=map):
+    """Plays `scenario` with every combination of `values`; returns a row for each task of each.
+
+    `values` has lists of values by path, as `farlane sim sweep --set` names them. The last path
+    changes fastest. `map` may be that of a pool of processes or machines: it plays the points
+    anywhere, and returns the results in the order of the points.
+
+    >>> import farlane
+    >>> link = '[link]\\nlatency = "1ms"\\nrate = "1Gbit/s"\\n'
+    >>> base = farlane.Scenario(link + '[[task]]\\nkind = "read"\\ncount = 10\\n')
+    >>> rows = sweep(base, {"link.latency": ["1ms", "2ms"]})
+    >>> [row["link.latency"] for row in rows]
+    ['1ms', '2ms']
+    """
+    paths = list(values)
+    points = [
+        (scenario, dict(zip(paths, chosen)), seed)
+        for chosen in product(*([str(value) for value in values[path]] for path in paths))
+    ]
+    return [row for rows in map(play_point, points) for row in rows]
