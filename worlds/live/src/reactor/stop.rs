@@ -44,27 +44,28 @@ impl Stop {
     /// # Errors
     /// When the system refuses the handlers or their thread.
     pub fn on_signals(&self) -> io::Result<()> {
-        self.watch(|stop| stop.ask())
+        self.watch(!is_ignored(SIGHUP)?, |stop| stop.ask())
     }
 
     /// Lets SIGINT and SIGTERM ask the loop to end, like [`Stop::on_signals`]. SIGHUP only wakes
-    /// the loop, and the [`HangUp`] tells of it.
+    /// the loop, and the [`HangUp`] tells of it, also if this process was started with SIGHUP
+    /// ignored: it ends nothing.
     ///
     /// # Errors
     /// When the system refuses the handlers or their thread.
     pub fn on_signals_but_hang_up(&self) -> io::Result<HangUp> {
         let hang_up = HangUp::default();
         let asked = Arc::clone(&hang_up.0);
-        self.watch(move |stop| {
+        self.watch(true, move |stop| {
             asked.store(true, Ordering::Release);
             stop.wake();
         })?;
         Ok(hang_up)
     }
 
-    fn watch(&self, on_hang_up: impl Fn(&Self) + Send + 'static) -> io::Result<()> {
+    fn watch(&self, hangs_up: bool, on_hang_up: impl Fn(&Self) + Send + 'static) -> io::Result<()> {
         let mut wanted = vec![SIGINT, SIGTERM];
-        if !is_ignored(SIGHUP)? {
+        if hangs_up {
             wanted.push(SIGHUP);
         }
         let mut signals = Signals::new(wanted)?;
