@@ -42,11 +42,11 @@ book: setup ## the documents as a book with search, in target/book
 	scripts/book
 
 record: setup ## a recording from the network: killed in the middle, recovered, proved, replayed at its pace, exported
-	$(CARGO) build --release --package farlane
+	$(CARGO) build --profile demo --package farlane
 	scripts/record
 
 nic: setup ## two processes exchange packets of 60 bytes through low-latency cards, beside the machine's floor and the kernel's UDP
-	$(CARGO) build --release --package farlane
+	$(CARGO) build --profile demo --package farlane
 	scripts/nic
 
 guest: setup ## a stock Linux in QEMU with its disk at the far end of a tunnel, console and all
