@@ -50,7 +50,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
             .map(|hole| json!({ "stream": hole.stream, "from": hole.from, "bytes": hole.bytes }))
             .collect();
         let mut proof = json!({ "ok": is_proved, "bytes": survey.bytes(), "gaps": gaps_json(&survey.gaps),
-            "bad_chunks": bad_json(&recording), "missing": missing, "held": ring::held_json(survey), "bytes_overwritten": ring::overwritten(survey),
+            "bad_chunks": bad_json(&recording), "missing": missing,
+            "held": ring::held_json(survey), "bytes_overwritten": ring::overwritten(survey),
             "certificate": survey.certificate.is_some(), "being_written": recording.in_use,
             "signed_by": known, "wrong_signature": signer == Signer::Wrong });
         add_digest(&mut proof, survey.algorithm(), &recording.digest_of_all());
