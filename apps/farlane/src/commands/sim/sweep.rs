@@ -44,8 +44,8 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     args.plot.iter().try_for_each(|path| drawing.write(path))
 }
 
-/// Checks that the scenario can have every value of one axis, with the other axes at their first
-/// value.
+/// Checks that the scenario can have every value of one axis. The other axes have their first
+/// values meanwhile.
 fn check(args: &SweepArgs, text: &str, axis: usize) -> Result<(), Error> {
     let mut point: Vec<String> = args.set.iter().map(|axis| axis.values[0].clone()).collect();
     for value in &args.set[axis].values {

@@ -162,8 +162,8 @@ impl InitiatorDriver {
         self.world.precedence = precedence;
     }
 
-    /// Reaches those paths by queue pairs whose connections are to have such, rather than over TCP
-    /// connections.
+    /// Reaches paths by queue pairs if their settings are those of queue pairs. Other paths are
+    /// reached over TCP connections.
     pub fn reach_by(&mut self, reach: Reach) {
         self.world.devices = Some(Devices::new(reach, self.pool.clone()));
     }
