@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::running::wait_until;
+use support::running::{Running, wait_until};
 use support::schema::{all_faults, schema};
 use support::{Export, FARLANE, fail, json as printed, succeed};
 
@@ -613,6 +613,71 @@ fn captures_of_an_ssd_are_shown() {
         if known > 512 {
             let rest = page.ask(&format!("captures/{number}/commands/1?packets_from=512"), "ui/command");
             assert_ne!(rest["frames"][0], one["frames"][0]);
+        }
+    }
+}
+
+/// A capture of a target that takes a load by `scheme`.
+fn captured_at_a_target(folder: &Path, scheme: &str, ports: &[&str]) -> PathBuf {
+    const NQN: &str = "nqn.2026-01.io.farlane:shown";
+    let (control, path) = (folder.join(format!("{scheme}.control")), folder.join(scheme));
+    let mut command = Command::new(FARLANE);
+    command.args(["target", "--json", "--nqn", NQN, "--ram", "16MiB"]).args(ports);
+    command.arg("--control").arg(&control);
+    let target = Export::of(command);
+    let [control, file] = [&control, &path].map(|path| path.to_str().unwrap());
+    let capture = Running::start(&["capture", control, "--out", file, "--json"]);
+    wait_until("the capture", || {
+        let status = printed(&["capture", control, "--status", "--json"]);
+        status["captures"].as_array().unwrap().len() == 1
+    });
+    let url = format!("{scheme}://{}/{NQN}", target.address);
+    let load = ["--rw", "randrw", "--bs", "4k", "--rate", "500", "--runtime", "100ms", "--json"];
+    assert_eq!(printed(&[&["bench", &url][..], &load].concat())["errors"], 0);
+    capture.signal("INT");
+    capture.json();
+    path
+}
+
+/// Each command of a fabric has its entry and its response, and each PDU its fields at its bytes.
+#[test]
+fn commands_over_a_network_are_shown_down_to_the_fields_of_their_pdus() {
+    let folder = tempfile::tempdir().unwrap();
+    let tcp = captured_at_a_target(folder.path(), "nvme-tcp", &["--listen", "127.0.0.1:0"]);
+    let iwarp = captured_at_a_target(folder.path(), "nvme-rdma", &["--rdma", "iwarp,127.0.0.1:0"]);
+    let page = Page::start(&[&tcp, &iwarp]);
+    page.captures();
+    let names = [["CapsuleCmd: ", "CapsuleResp: "], ["Send: ", "Send"]];
+    for (number, names) in names.iter().enumerate() {
+        let list = page.ask(&format!("captures/{number}/commands?limit=200"), "ui/commands");
+        let rows = list["rows"].as_array().unwrap();
+        assert!(rows.len() > 40, "{list}");
+        for row in rows {
+            let one = page.ask(&format!("captures/{number}/commands/{}", row["number"]), "ui/command");
+            let id = format!("{:#06x}", one["id"].as_u64().unwrap());
+            for (step, name) in ["command capsule", "completion"].into_iter().zip(names) {
+                let frames = one["frames"].as_array().unwrap();
+                // A completion of NVMe/TCP may be the flag of the last data.
+                let Some(frame) = frames.iter().find(|frame| frame["step"] == step) else { continue };
+                let text = frame["text"].as_str().unwrap();
+                let question =
+                    format!("captures/{number}/frames/{}?step={step}&id={}", frame["number"], one["id"]);
+                let whole = page.ask(&question.replace(' ', "%20"), "ui/frame");
+                assert_eq!(whole["text"], text, "the list and the frame say the same");
+                let length = whole["hex"].as_str().unwrap().len() / 2;
+                let fields = whole["fields"].as_array().unwrap();
+                for field in fields.iter().filter(|field| field["bytes"].is_array()) {
+                    let [start, end] = [0, 1].map(|at| field["bytes"][at].as_u64().unwrap());
+                    assert!(start <= end, "{field}");
+                    assert!(whole["hidden_bytes"] != 0 || end <= length as u64, "{field} of {length}");
+                }
+                let is_flag = text.contains("C2HData") && whole["meaning"].is_null();
+                assert!(text.contains(name.trim_end_matches(": ")) || is_flag, "{text}");
+                let rows = whole["meaning"]["rows"].as_array().cloned().unwrap_or_default();
+                let has_id =
+                    rows.iter().any(|row| row["name"] == "identifier (CID)" && row["value"] == id.as_str());
+                assert!(has_id || is_flag, "{step} of {one}: {whole}");
+            }
         }
     }
 }

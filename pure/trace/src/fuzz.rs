@@ -4,7 +4,8 @@ use engine::{Instant, Nanos};
 use pcie::wire::Head;
 
 use crate::fabric::{Datagram, Fabric, Segment};
-use crate::{Analyser, Direction, Seen};
+use crate::fields::{self, Held, Wanted};
+use crate::{Analyser, Direction, Seen, Step};
 
 /// Analyses packets that `bytes` hold, each behind a byte with its direction and a byte with its
 /// length. Whatever they are, the times of a command's chain add up to its length.
@@ -36,6 +37,20 @@ pub fn analyser(mut bytes: &[u8]) {
     assert!(statistics.known + statistics.inferred <= statistics.of_devices, "{statistics:?}");
 }
 
+/// What is looked for in a frame, by a byte that says so.
+fn wanted(byte: u8) -> Option<Wanted> {
+    let step = Step::ALL.get(usize::from(byte >> 4))?;
+    Some(Wanted { step: *step, id: u16::from(byte & 0xf) })
+}
+
+/// Fields are where there are bytes.
+fn check(held: &Held, bytes: &[u8]) {
+    for field in &held.fields {
+        let place = &field.place;
+        assert!(place.start <= place.end && place.end <= bytes.len(), "{field:?} of {} B", bytes.len());
+    }
+}
+
 /// Analyses segments that `bytes` hold, each behind a byte with its direction and its end, two with
 /// its place, and one with its length. Whatever they are, the times of a command's chain add up to
 /// its length.
@@ -51,16 +66,10 @@ pub fn fabric(mut bytes: &[u8]) {
         let sequence = u32::from(u16::from_be_bytes([*high, *low]));
         let opens = direction & 2 != 0 && segment.is_empty();
         let missing = u32::from(*length) - u32::try_from(segment.len()).unwrap_or(0);
-        fabric.see(&Segment {
-            number: at.as_nanos(),
-            at,
-            from,
-            to,
-            sequence,
-            opens,
-            bytes: segment,
-            missing,
-        });
+        let number = at.as_nanos();
+        let segment = Segment { number, at, from, to, sequence, opens, bytes: segment, missing };
+        fabric.see(&segment);
+        check(&fields::of_segment(&segment, wanted(*direction), 8), segment.bytes);
     }
     fabric.finish();
     while let Some(command) = fabric.poll_command() {
@@ -82,7 +91,9 @@ pub fn datagrams(mut bytes: &[u8]) {
         let ends = [[0; 16], [1; 16]];
         let [from, to] = if direction & 1 == 0 { ends } else { [ends[1], ends[0]] };
         let missing = usize::from(*length) - datagram.len();
-        fabric.see_datagram(&Datagram { number: 0, at, from, to, bytes: datagram, missing });
+        let datagram = Datagram { number: 0, at, from, to, bytes: datagram, missing };
+        fabric.see_datagram(&datagram);
+        check(&fields::of_datagram(&datagram, wanted(*direction)), datagram.bytes);
     }
     fabric.finish();
     while let Some(command) = fabric.poll_command() {

@@ -49,6 +49,7 @@ mod analyser;
 mod command;
 pub mod events;
 pub mod fabric;
+pub mod fields;
 pub mod fuzz;
 pub mod inferred;
 pub mod known;

@@ -54,8 +54,8 @@ function Hex({ text, field }) {
   return html`<div class="hex" tabindex="0" role="img" aria-label=${`${all.length} bytes in hexadecimal`}>${rows}</div>`;
 }
 
-function Frame({ number, frame, admin }) {
-  const answer = useAnswer(`captures/${number}/frames/${frame.number}`, { step: frame.step, admin });
+function Frame({ number, frame, id, admin }) {
+  const answer = useAnswer(`captures/${number}/frames/${frame.number}`, { step: frame.step, id, admin });
   const [field, setField] = useState(null);
   return html`<div class="frame"><${Answered} of=${answer}>${(of) => html`
     ${of.meaning && html`<div class="meaning"><h4>${of.meaning.title}</h4><dl class="fields">${of.meaning.rows.map((row) => html`<div><dt>${row.name}</dt><dd>${row.value}</dd></div>`)}</dl></div>`}
@@ -79,7 +79,7 @@ function Frames({ number, of, from, setFrom }) {
         <span class=${`arrow ${frame.direction}`} aria-label=${frame.direction === 'up' ? 'to the host' : 'to the device'}>${frame.direction === 'up' ? '←' : '→'}</span>
         <span class="text">${frame.text}</span><small>${frame.step}</small>
       </button>
-      ${open === key && html`<${Frame} number=${number} frame=${frame} admin=${of.queue === 0} />`}</li>`;
+      ${open === key && html`<${Frame} number=${number} frame=${frame} id=${of.id} admin=${of.queue === 0} />`}</li>`;
     })}</ol>
     ${of.frames_known > page && html`<p class="pages"><button type="button" disabled=${from === 0} onClick=${() => setFrom(Math.max(0, from - 512))}>before</button>
       ${count(from + 1)} to ${count(from + page)} of ${count(of.frames_known)}

@@ -13,6 +13,7 @@ mod rdma;
 mod roce;
 mod stream;
 
+pub(crate) use pdus::plausible;
 pub use roce::{Address, Datagram};
 
 use alloc::collections::{BTreeMap, VecDeque};

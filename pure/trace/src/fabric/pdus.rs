@@ -33,7 +33,7 @@ pub(super) struct Pdus {
 }
 
 /// What a common header says, if it can be one.
-pub(super) fn plausible(bytes: &[u8]) -> Option<CommonHeader> {
+pub(crate) fn plausible(bytes: &[u8]) -> Option<CommonHeader> {
     let [kind, flags, header_length, data_offset, length @ ..] = *bytes.first_chunk::<8>()?;
     let kind = PduKind::from_raw(kind)?;
     let length = u32::from_le_bytes(length);

@@ -4,7 +4,7 @@ use engine::{Instant, Nanos};
 use serde_json::{Value, json};
 use trace::{Hop, Step};
 
-use super::frames::{self, Wanted};
+use super::frames::{self, Part, Wanted};
 use super::query::{Query, Refusal};
 use crate::commands::ui::index::{Index, Key, Row};
 
@@ -110,12 +110,14 @@ pub(super) fn one(index: &Index, number: u64, query: &Query) -> Result<Value, Re
     let first = query.number("packets_from", 0..=u64::from(u32::MAX))?.unwrap_or(0);
     let found = index.commands.rows()[place];
     let steps = index.commands.steps_of(&found);
+    let id = found.id().and_then(|id| u16::try_from(id).ok());
+    let part = |step| Part { step: Some(step), id, is_admin: found.queue() == Some(0) };
     let wanted: Vec<_> = steps
         .members
         .iter()
         .skip(usize::try_from(first).unwrap_or(usize::MAX))
         .take(usize::try_from(MEMBERS_MAX).unwrap_or(usize::MAX))
-        .map(|(number, step)| Wanted { number: *number, step: Some(*step) })
+        .map(|(number, step)| Wanted { number: *number, part: part(*step) })
         .collect();
     let mut answer = row(index, place);
     answer["steps"] = chain(&found, &steps.hops);

@@ -1,17 +1,24 @@
 //! One frame for a person: its fields, where in the packet each is, and what its payload means.
 
-use nvme::wire::{AdminOpcode, CompletionQueueEntry, IoOpcode, SubmissionQueueEntry};
+use nvme::wire::{AdminOpcode, CompletionQueueEntry, DataTransfer, IoOpcode, SubmissionQueueEntry};
 use pcie::wire::{Completion, ConfigRequest, IoRequest, Kind, MemoryRequest, Message, Tlp, Width};
 use serde_json::{Value, json};
-use trace::fabric::{Endpoint, Segment};
+use trace::fabric::Endpoint;
+use trace::fields::{self, Entry};
 use trace::{Direction, Step};
 
+use super::frames::Part;
 use crate::capture::{Held, Packet};
 
 /// The most bytes of a frame that are shown.
 const BYTES_MAX: usize = 8192;
 /// The most queue entries of one packet that are explained.
 const ENTRIES_MAX: usize = 8;
+/// The most PDUs of a segment whose fields are shown, and whose names are in its line.
+const PDUS_MAX: usize = 64;
+const NAMES_MAX: usize = 3;
+/// The opcode of Fabrics commands.
+const FABRICS: u8 = 0x7f;
 
 /// Names and values, with the bytes that have them: the first, and the one behind the last.
 #[derive(Debug, Default)]
@@ -34,17 +41,30 @@ impl Fields {
     }
 }
 
-/// One line that says what a frame holds.
-pub(super) fn line(held: &Held<'_>) -> String {
+/// One line that says what a frame holds, which is this part of a command.
+pub(super) fn line(held: &Held<'_>, part: Part) -> String {
     match held {
         Held::Packet(packet) => Tlp::<&[u8]>::new(packet.head.header, &[]).to_string(),
         Held::Segment(segment) => {
             let length = segment.bytes.len();
-            format!("TCP {} to {}, {length} B", end(segment.from), end(segment.to))
+            let names = names(&fields::of_segment(segment, part.wanted(), NAMES_MAX));
+            format!("{names}TCP {} to {}, {length} B", end(segment.from), end(segment.to))
         }
-        Held::Datagram(datagram) => format!("RoCEv2, {} B", datagram.bytes.len()),
+        Held::Datagram(datagram) => {
+            let names = names(&fields::of_datagram(datagram, part.wanted()));
+            format!("{names}RoCEv2, {} B", datagram.bytes.len())
+        }
         Held::Malformed => "malformed PCIe packet".to_owned(),
         Held::Foreign => "another protocol".to_owned(),
+    }
+}
+
+/// The names of what a frame of a network holds, before the frame itself.
+fn names(held: &fields::Held) -> String {
+    match (held.names.as_slice(), held.untold) {
+        ([], _) => String::new(),
+        (names, 0) => format!("{}: ", names.join(", ")),
+        (names, untold) => format!("{} and {untold} more: ", names.join(", ")),
     }
 }
 
@@ -74,23 +94,58 @@ pub(super) const fn payload_bytes(held: &Held<'_>) -> usize {
     }
 }
 
-/// All that is known of a frame, which is a part of a step of a command, and whether that is an
-/// admin command. Places of fields count from the first byte of `hex`.
-pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Option<(Step, bool)>) -> Value {
+/// All that is known of a frame, which is this part of a command. Places of fields count from the
+/// first byte of `hex`.
+pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Part) -> Value {
     let (fields, bytes, meaning) = match held {
         Held::Packet(packet) => {
             // What precedes the packet in its frame belongs to the capture.
             let length = packet.head.encoded_len() + packet.payload.len();
             let after = if packet.head.digest { 4 } else { 0 };
             let start = frame.len().saturating_sub(length + after);
-            (packet_fields(packet), &frame[start..], part.and_then(|part| meaning(packet, part)))
+            let meaning = part.step.and_then(|step| meaning(packet, step, part.is_admin));
+            (packet_fields(packet), &frame[start..], meaning)
         }
-        Held::Segment(segment) => (segment_fields(segment), segment.bytes, None),
-        Held::Datagram(datagram) => (Vec::new(), datagram.bytes, None),
+        Held::Segment(segment) => {
+            let found = fields::of_segment(segment, part.wanted(), PDUS_MAX);
+            let rows = [
+                ("from", end(segment.from).to_string()),
+                ("to", end(segment.to).to_string()),
+                ("sequence number", segment.sequence.to_string()),
+                ("bytes", segment.bytes.len().to_string()),
+                ("bytes that were not captured", segment.missing.to_string()),
+            ];
+            (network_fields(&rows, &found), segment.bytes, carried(&found, part))
+        }
+        Held::Datagram(datagram) => {
+            let found = fields::of_datagram(datagram, part.wanted());
+            let [from, to] = [datagram.from, datagram.to].map(|address| end((address, 0)).ip().to_string());
+            (network_fields(&[("from", from), ("to", to)], &found), datagram.bytes, carried(&found, part))
+        }
         Held::Malformed | Held::Foreign => (Vec::new(), frame, None),
     };
     let shown = &bytes[..bytes.len().min(BYTES_MAX)];
     json!({ "fields": fields, "hex": hex(shown), "hidden_bytes": bytes.len() - shown.len(), "meaning": meaning })
+}
+
+/// The fields of a network's frame: what tells it from others, and those of what it holds.
+fn network_fields(rows: &[(&str, String)], held: &fields::Held) -> Vec<Value> {
+    let rows = rows.iter().map(|(name, value)| json!({ "name": name, "value": value, "bytes": null }));
+    let within = held.fields.iter().map(|field| {
+        let place = [field.place.start, field.place.end];
+        json!({ "name": field.name, "value": field.value, "bytes": place })
+    });
+    let rest = (held.untold > 0)
+        .then(|| json!({ "name": "further PDUs", "value": held.untold.to_string(), "bytes": null }));
+    rows.chain(within).chain(rest).collect()
+}
+
+/// The queue entry of the command that a network's frame carries.
+fn carried(held: &fields::Held, part: Part) -> Option<Value> {
+    match held.entry.as_ref()? {
+        Entry::Submission(entry) => titled("submission queue entry", submission(entry, part.is_admin)),
+        Entry::Completion(entry) => titled("completion queue entry", completed(entry)),
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -98,21 +153,6 @@ fn hex(bytes: &[u8]) -> String {
         ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
     digits.map(|digit| DIGITS[usize::from(digit)]).collect()
-}
-
-fn segment_fields(segment: &Segment<'_>) -> Vec<Value> {
-    let mut fields = Vec::new();
-    let rows = [
-        ("from", end(segment.from).to_string()),
-        ("to", end(segment.to).to_string()),
-        ("sequence number", segment.sequence.to_string()),
-        ("bytes", segment.bytes.len().to_string()),
-        ("bytes that were not captured", segment.missing.to_string()),
-    ];
-    for (name, value) in rows {
-        fields.push(json!({ "name": name, "value": value, "bytes": null }));
-    }
-    fields
 }
 
 fn packet_fields(packet: &Packet<'_>) -> Vec<Value> {
@@ -187,7 +227,7 @@ fn answer(fields: &mut Fields, completion: &Completion) {
 
 /// What the payload of a packet means, which is a part of `step`: a title, and rows of names
 /// and values.
-fn meaning(packet: &Packet<'_>, (step, is_admin): (Step, bool)) -> Option<Value> {
+fn meaning(packet: &Packet<'_>, step: Step, is_admin: bool) -> Option<Value> {
     let payload = packet.payload;
     let (title, rows) = match step {
         Step::Doorbell | Step::HeadDoorbell => {
@@ -199,12 +239,17 @@ fn meaning(packet: &Packet<'_>, (step, is_admin): (Step, bool)) -> Option<Value>
             let entries = payload.as_chunks::<{ SubmissionQueueEntry::LENGTH }>().0;
             (
                 "submission queue entry",
-                entries.iter().take(ENTRIES_MAX).flat_map(|entry| submission(entry, is_admin)).collect(),
+                entries
+                    .iter()
+                    .take(ENTRIES_MAX)
+                    .flat_map(|entry| submission(&SubmissionQueueEntry::parse(entry), is_admin))
+                    .collect(),
             )
         }
         Step::Completion => {
             let entries = payload.as_chunks::<{ CompletionQueueEntry::LENGTH }>().0;
-            ("completion queue entry", entries.iter().take(ENTRIES_MAX).flat_map(completed).collect())
+            let parsed = entries.iter().take(ENTRIES_MAX).map(CompletionQueueEntry::parse);
+            ("completion queue entry", parsed.flat_map(|entry| completed(&entry)).collect())
         }
         Step::Listed => {
             let entries = payload.as_chunks::<8>().0.iter().enumerate().take(64);
@@ -219,15 +264,20 @@ fn meaning(packet: &Packet<'_>, (step, is_admin): (Step, bool)) -> Option<Value>
         }
         _ => return None,
     };
+    titled(title, rows)
+}
+
+/// Rows of names and values under a title, if there are any.
+fn titled(title: &str, rows: Vec<(String, String)>) -> Option<Value> {
     let row = |(name, value): (String, String)| json!({ "name": name, "value": value });
     (!rows.is_empty())
         .then(|| json!({ "title": title, "rows": rows.into_iter().map(row).collect::<Vec<_>>() }))
 }
 
-fn submission(bytes: &[u8; SubmissionQueueEntry::LENGTH], is_admin: bool) -> Vec<(String, String)> {
-    let entry = SubmissionQueueEntry::parse(bytes);
+fn submission(entry: &SubmissionQueueEntry, is_admin: bool) -> Vec<(String, String)> {
     let name = |name: &str| name.to_owned();
-    let opcode = match is_admin {
+    let is_fabrics = entry.opcode == FABRICS;
+    let opcode = match is_admin || is_fabrics {
         true => AdminOpcode::from(entry.opcode).to_string(),
         false => IoOpcode::from(entry.opcode).to_string(),
     };
@@ -235,18 +285,29 @@ fn submission(bytes: &[u8; SubmissionQueueEntry::LENGTH], is_admin: bool) -> Vec
     let mut rows = vec![
         (name("opcode (OPC)"), opcode),
         (name("identifier (CID)"), format!("{:#06x}", entry.command_id.0)),
-        (name("namespace (NSID)"), entry.namespace.to_string()),
-        (name("metadata pointer (MPTR)"), format!("{:#x}", entry.metadata_pointer)),
-        (name("PRP entry 1"), format!("{:#x}", entry.data_pointer[0])),
-        (name("PRP entry 2"), format!("{:#x}", entry.data_pointer[1])),
     ];
+    rows.push(match is_fabrics {
+        true => (name("Fabrics command type (FCTYPE)"), format!("{:#04x}", entry.namespace.0 & 0xff)),
+        false => (name("namespace (NSID)"), entry.namespace.to_string()),
+    });
+    rows.push((name("metadata pointer (MPTR)"), format!("{:#x}", entry.metadata_pointer)));
+    let [first, second] = entry.data_pointer;
+    let has_sgl = !matches!(entry.data_transfer(), DataTransfer::Prp);
+    rows.extend(match is_fabrics || has_sgl {
+        true => vec![
+            (name("SGL descriptor: address"), format!("{first:#x}")),
+            (name("SGL descriptor: rest"), format!("{second:#018x}")),
+        ],
+        false => {
+            vec![(name("PRP entry 1"), format!("{first:#x}")), (name("PRP entry 2"), format!("{second:#x}"))]
+        }
+    });
     let words = [entry.cdw10, entry.cdw11, entry.cdw12, entry.cdw13, entry.cdw14, entry.cdw15];
     rows.extend((10..).zip(words).map(|(number, word)| (format!("CDW{number}"), format!("{word:#010x}"))));
     rows
 }
 
-fn completed(bytes: &[u8; CompletionQueueEntry::LENGTH]) -> Vec<(String, String)> {
-    let entry = CompletionQueueEntry::parse(bytes);
+fn completed(entry: &CompletionQueueEntry) -> Vec<(String, String)> {
     let name = |name: &str| name.to_owned();
     vec![
         (name("identifier (CID)"), format!("{:#06x}", entry.command_id.0)),

@@ -2,7 +2,7 @@
 
 use engine::Instant;
 use serde_json::{Value, json};
-use trace::Step;
+use trace::{Step, fields};
 
 use super::commands::way;
 use super::decode;
@@ -15,11 +15,28 @@ const PAGE_MAX: u64 = 500;
 /// Blocks without a frame that is wanted, up to which reading on is quicker than beginning anew.
 const BLOCKS_BETWEEN: u64 = 16;
 
-/// A frame that is wanted, and the step of a command of which it is a part.
+/// A frame that is wanted, and the part of a command that it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) number: u64,
+    pub(super) part: Part,
+}
+
+/// Which part of which command a frame is, as far as that is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Part {
     pub(super) step: Option<Step>,
+    /// The command's identifier.
+    pub(super) id: Option<u16>,
+    /// Whether it is an admin command.
+    pub(super) is_admin: bool,
+}
+
+impl Part {
+    /// What is looked for in a frame of a network.
+    pub(super) fn wanted(self) -> Option<fields::Wanted> {
+        Some(fields::Wanted { step: self.step?, id: self.id? })
+    }
 }
 
 /// A line for each frame of `wanted`, which are in their order.
@@ -32,7 +49,7 @@ pub(super) fn lines(index: &Index, wanted: &[Wanted]) -> Result<Vec<Value>, Refu
         index.blocks.read_from(&index.path, first.number, |frame| {
             // A frame may be a part of two steps.
             while let Some(next) = rest.first().filter(|next| next.number == frame.number) {
-                lines.push(line(index, &frame, &held(&frame), next.step));
+                lines.push(line(index, &frame, &held(&frame), next.part));
                 reached = index.blocks.block_of(frame.number);
                 rest = &rest[1..];
             }
@@ -46,10 +63,11 @@ pub(super) fn lines(index: &Index, wanted: &[Wanted]) -> Result<Vec<Value>, Refu
 }
 
 /// A frame in a line. A segment passes as the step of which it is a part.
-fn line(index: &Index, frame: &Frame<'_>, held: &Held<'_>, step: Option<Step>) -> Value {
+fn line(index: &Index, frame: &Frame<'_>, held: &Held<'_>, part: Part) -> Value {
+    let step = part.step;
     json!({
         "number": frame.number, "at_ns": (frame.at - index.first).get(),
-        "direction": decode::direction(held).or(step.map(way)), "text": decode::line(held),
+        "direction": decode::direction(held).or(step.map(way)), "text": decode::line(held, part),
         "bytes": decode::payload_bytes(held), "step": step.map(Step::name),
     })
 }
@@ -68,7 +86,7 @@ pub(super) fn list(index: &Index, query: &Query) -> Result<Value, Refusal> {
     index.blocks.read_from(&index.path, from.unwrap_or(0), |frame| {
         // Times may run back: what is sought is the first frame that is late enough.
         if frame.at >= not_before || !lines.is_empty() {
-            lines.push(line(index, &frame, &held(&frame), None));
+            lines.push(line(index, &frame, &held(&frame), Part::default()));
         }
         (lines.len() as u64) < limit
     })?;
@@ -76,15 +94,21 @@ pub(super) fn list(index: &Index, query: &Query) -> Result<Value, Refusal> {
     Ok(json!({ "frames": index.blocks.frames(), "from": first, "rows": lines }))
 }
 
-/// Answers a request for the frame `number`, which is a part of the step that `query` names.
+/// Answers a request for the frame `number`, which is a part of the step and the command that
+/// `query` names.
 pub(super) fn one(index: &Index, number: u64, query: &Query) -> Result<Value, Refusal> {
-    let step = query.one_of("step", &Step::ALL, Step::name)?;
+    let id = query.number("id", 0..=u16::MAX.into())?;
+    let part = Part {
+        step: query.one_of("step", &Step::ALL, Step::name)?,
+        id: id.and_then(|id| u16::try_from(id).ok()),
+        is_admin: query.flag("admin"),
+    };
     let mut found = None;
     index.blocks.read_from(&index.path, number, |frame| {
         if frame.number == number {
             let held = held(&frame);
-            let mut answer = line(index, &frame, &held, step);
-            let whole = decode::whole(&held, frame.bytes, step.map(|step| (step, query.flag("admin"))));
+            let mut answer = line(index, &frame, &held, part);
+            let whole = decode::whole(&held, frame.bytes, part);
             if let (Some(answer), Value::Object(whole)) = (answer.as_object_mut(), whole) {
                 answer.extend(whole);
             }
