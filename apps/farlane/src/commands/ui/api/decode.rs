@@ -294,16 +294,30 @@ fn submission(entry: &SubmissionQueueEntry, is_admin: bool) -> Vec<(String, Stri
     let [first, second] = entry.data_pointer;
     let has_sgl = !matches!(entry.data_transfer(), DataTransfer::Prp);
     rows.extend(match is_fabrics || has_sgl {
-        true => vec![
-            (name("SGL descriptor: address"), format!("{first:#x}")),
-            (name("SGL descriptor: rest"), format!("{second:#018x}")),
-        ],
+        true => descriptor(first, second),
         false => {
             vec![(name("PRP entry 1"), format!("{first:#x}")), (name("PRP entry 2"), format!("{second:#x}"))]
         }
     });
     let words = [entry.cdw10, entry.cdw11, entry.cdw12, entry.cdw13, entry.cdw14, entry.cdw15];
     rows.extend((10..).zip(words).map(|(number, word)| (format!("CDW{number}"), format!("{word:#010x}"))));
+    rows
+}
+
+/// An SGL descriptor, by its two halves (NVMe Base Specification, SGL Descriptor Type).
+fn descriptor(address: u64, rest: u64) -> Vec<(String, String)> {
+    const KEYED: u64 = 4;
+    let identifier = rest >> 56;
+    let mut rows = vec![
+        ("SGL identifier".to_owned(), format!("{identifier:#04x}")),
+        ("SGL address".to_owned(), format!("{address:#x}")),
+    ];
+    if identifier >> 4 == KEYED {
+        rows.push(("SGL length".to_owned(), format!("{} B", rest & 0xff_ffff)));
+        rows.push(("SGL key".to_owned(), format!("{:#010x}", rest >> 24 & 0xffff_ffff)));
+    } else {
+        rows.push(("SGL length".to_owned(), format!("{} B", rest & 0xffff_ffff)));
+    }
     rows
 }
 
