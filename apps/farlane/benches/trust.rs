@@ -14,10 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{Buffer, Pool};
+use live::carrier::Acceptor;
 use live::carrier::Received;
 use live::carrier::identity::{Identity, Pin};
 use live::carrier::route::{Route, Trust};
-use live::carrier::tcp::{Acceptor, Dialer, Dialled, Listener, Options};
+use live::carrier::tcp::{Dialer, Dialled, Listener, Options};
 use live::sys::clock::Clock;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

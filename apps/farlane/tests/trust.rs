@@ -13,6 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use support::load::assert_verified;
+use support::outage::Outage;
+use support::own_network::is_within;
 use support::relay::Relay;
 use support::running::{Running, wait_until};
 use support::{Export, fail, json, succeed};
@@ -160,6 +162,66 @@ fn flipped_bits_end_connections_and_change_nothing() {
     between.flip_every(300_000);
     assert_verified(load);
     assert!(between.flipped() > 5, "{}", between.flipped());
+}
+
+/// A key is asked for over datagrams as over TCP, whatever the network does to them.
+#[test]
+fn keys_hold_over_datagrams_that_get_lost_or_changed() {
+    let keys = Keys::new();
+    let far = keys.export(&["--udp", "127.0.0.1:0", "--allow", &keys.host]);
+    let (host, other) = (keys.path("host"), keys.path("other"));
+    let place = far.announcement["udp"].as_str().unwrap();
+    let url = |place: &str, key: &str| format!("udp://{place}?key={key}");
+    let said = fail(&["ping", &format!("udp://{place}")]);
+    assert!(said.contains("prove a key") && said.contains("?key="), "{said}");
+    let said = fail(&["ping", &url(place, &keys.far), "--key", &other]);
+    assert!(said.contains(&format!("the key {} is not admitted", keys.other)), "{said}");
+    let said = fail(&["ping", &url(place, &keys.other), "--key", &host]);
+    assert!(said.contains(&keys.far) && said.contains(&keys.other), "{said}");
+    let open = Export::start(&["--ram", "1MiB", "--udp", "127.0.0.1:0"]);
+    let unkeyed = open.announcement["udp"].as_str().unwrap();
+    let said = fail(&["ping", &url(unkeyed, &keys.far), "--key", &host]);
+    assert!(said.contains("without TLS") && said.contains("--allow"), "{said}");
+
+    let between = Outage::losing(place, 30);
+    let through = url(&between.address.to_string(), &keys.far);
+    let running = load(&through, &host, &["--runtime", "2s"]);
+    far.wait_for("link up");
+    let before = between.passed();
+    wait_until("datagrams", || between.passed() > before + 200);
+    between.set_out(true);
+    thread::sleep(Duration::from_millis(500));
+    between.set_out(false);
+    let said = assert_verified(running);
+    assert!(!said.contains("interrupted"), "{said}");
+    // What was changed on the way ends the connection, and the next one goes on.
+    let between = Outage::losing(place, u64::MAX);
+    let through = url(&between.address.to_string(), &keys.far);
+    let running = load(&through, &host, &["--runtime", "3s"]);
+    far.wait_for("link up");
+    between.flip_one_in(500);
+    assert_verified(running);
+    assert!(between.flipped() > 5, "{}", between.flipped());
+}
+
+#[test]
+fn bare_frames_want_no_insecurity_where_hosts_prove_keys() {
+    const PAIR: &str = "ip link set lo up && ip link add near type veth peer name far && \
+                        ip link set near up && ip link set far up && exec \"$@\"";
+    let name = "bare_frames_want_no_insecurity_where_hosts_prove_keys";
+    if !is_within(name, "a pair of interfaces", PAIR) {
+        return;
+    }
+    let keys = Keys::new();
+    let far = keys.export(&["--eth", "far", "--allow", &keys.host]);
+    let mac = far.announcement["eth"].as_str().unwrap().rsplit('/').next().unwrap();
+    let (host, other) = (keys.path("host"), keys.path("other"));
+    let url = format!("eth:near/{mac}?key={}", keys.far);
+    assert_verified(load(&url, &host, &["--runtime", "500ms"]));
+    let said = fail(&["ping", &url, "--key", &other]);
+    assert!(said.contains("is not admitted"), "{said}");
+    let said = fail(&["ping", &format!("eth:near/{mac}")]);
+    assert!(said.contains("prove a key"), "{said}");
 }
 
 /// Passes one connection on to `far`, and returns what came from the host.

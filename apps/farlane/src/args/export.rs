@@ -35,20 +35,21 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) shm: Option<PathBuf>,
 
-    /// Also listen for datagrams in the clear, on this address and UDP port.
+    /// Also listen for datagrams on this address and UDP port.
     ///
-    /// A near end names this far end udp://HOST:PORT. An address off loopback needs --insecure:
-    /// --quic is what encrypts. docs/datagrams.md says what this is for
+    /// A near end names this far end udp://HOST:PORT. An address off loopback needs --allow, which
+    /// encrypts, or --insecure. docs/datagrams.md says what this is for
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) udp: Option<SocketAddr>,
 
     /// Also listen for bare Ethernet frames at this interface: IFACE[+IFACE][,vlan=N][,pcp=N].
     ///
     /// A near end names this far end eth:IFACE/MAC, with its own interface and the address that is
-    /// printed. It wants the capability CAP_NET_RAW, and --insecure: whoever is in the same network
-    /// reaches the device. Over two interfaces, joined by +, each frame is sent twice and the first
-    /// copy counts (802.1CB); the near end does likewise. IFACE,xdp takes packets around the
-    /// kernel's network stack (AF_XDP), or says why not; docs/datagrams.md has what it costs others
+    /// printed. It wants the capability CAP_NET_RAW, and --allow or --insecure: whoever is in the
+    /// same network reaches the device. Over two interfaces, joined by +, each frame is sent twice
+    /// and the first copy counts (802.1CB); the near end does likewise. IFACE,xdp takes packets
+    /// around the kernel's network stack (AF_XDP), or says why not; docs/datagrams.md has what it
+    /// costs others
     #[arg(long, value_name = "IFACE")]
     pub(crate) eth: Option<Ethernet>,
     #[command(flatten)]

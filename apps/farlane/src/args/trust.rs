@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use live::carrier::Acceptor;
 use live::carrier::identity::{Admission, Fingerprint, Grant, Identity};
-use live::carrier::tcp::Acceptor;
 use live::sys::sandbox::Needs;
 
 use super::Output;

@@ -26,7 +26,9 @@ pub(crate) enum CarrierError {
     #[error(
         "{option} {place}: whoever is in its network reaches the device, and nobody is asked who they are"
     )]
-    #[diagnostic(help("--insecure says that this network is trusted; --quic asks hosts for their keys"))]
+    #[diagnostic(help(
+        "--allow FINGERPRINT admits hosts by their keys, and encrypts; --insecure says that this network is trusted"
+    ))]
     Exposed { option: &'static str, place: String },
 
     #[error("{option} with --allow or --allow-file: a host that comes this way proves no key")]

@@ -1,5 +1,5 @@
-//! A stretch of network for datagrams. It loses some of them, loses all of them for a while, or
-//! changes the address that they come from.
+//! A stretch of network for datagrams. It loses some of them, loses all of them for a while, flips
+//! bits, or changes the address that they come from.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -22,6 +22,10 @@ struct State {
     one_in: u64,
     out: AtomicBool,
     passed: AtomicU64,
+    /// One long datagram in this many has a flipped bit; none if it is 0.
+    flip_one_in: AtomicU64,
+    /// Number of bits that have flipped.
+    flipped: AtomicU64,
 }
 
 /// Passes datagrams of one near end on to a far end and back, as long as the test lives.
@@ -43,6 +47,8 @@ impl Outage {
             one_in,
             out: AtomicBool::new(false),
             passed: AtomicU64::new(0),
+            flip_one_in: AtomicU64::new(0),
+            flipped: AtomicU64::new(0),
         });
         let address = outer.local_addr().unwrap();
         let (there, back) = (Arc::clone(&state), Arc::clone(&state));
@@ -55,6 +61,16 @@ impl Outage {
     /// Loses every datagram while `out` is true.
     pub(crate) fn set_out(&self, out: bool) {
         self.state.out.store(out, Ordering::SeqCst);
+    }
+
+    /// Flips a bit in one of `count` datagrams with data from now on, in either direction.
+    pub(crate) fn flip_one_in(&self, count: u64) {
+        self.state.flip_one_in.store(count, Ordering::SeqCst);
+    }
+
+    /// Number of bits that have flipped.
+    pub(crate) fn flipped(&self) -> u64 {
+        self.state.flipped.load(Ordering::SeqCst)
     }
 
     /// Changes the port that the near end's datagrams come from, as an address translation does.
@@ -85,13 +101,28 @@ impl State {
         !self.out.load(Ordering::SeqCst) && count % self.one_in != self.one_in - 1
     }
 
+    /// Flips a bit of the data that a datagram ends with, now and then.
+    fn change(&self, datagram: &mut [u8]) {
+        let one_in = self.flip_one_in.load(Ordering::SeqCst);
+        let is_its_turn = one_in > 0 && self.passed.load(Ordering::SeqCst).is_multiple_of(one_in);
+        if let Some(last) = datagram.last_mut().filter(|_| is_its_turn) {
+            *last ^= 0x10;
+            self.flipped.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     fn carry_there(&self, outer: &UdpSocket) {
         let mut bytes = vec![0; DATAGRAM_MAX];
         loop {
             let Ok((count, near)) = outer.recv_from(&mut bytes) else { continue };
-            // The first sender is the near end. Datagrams of others pass, but are not answered.
+            // The first sender is the near end. Datagrams of others pass, but are not answered. While
+            // bits flip, the near end dials anew, and the latest sender is it.
+            if self.flip_one_in.load(Ordering::SeqCst) > 0 {
+                *self.near.lock().unwrap() = Some(near);
+            }
             self.near.lock().unwrap().get_or_insert(near);
             if self.passes() {
+                self.change(&mut bytes[..count]);
                 // A datagram that is refused is lost.
                 let _ = self.inner().send(&bytes[..count]);
             }
@@ -105,6 +136,7 @@ impl State {
                 Ok(count) => {
                     let near = *self.near.lock().unwrap();
                     if let Some(near) = near.filter(|_| self.passes()) {
+                        self.change(&mut bytes[..count]);
                         let _ = outer.send_to(&bytes[..count], near);
                     }
                 }

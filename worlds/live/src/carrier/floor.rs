@@ -1,5 +1,5 @@
-//! The cost of the machine's own TCP without any of our code: the floor to compare our figures
-//! with.
+//! The cost of the machine's own TCP without any of our code: the floor to compare our
+//! figures with.
 //!
 //! A server and a client, in two processes or threads, each spin on their end of a connection. The
 //! client begins with a fixed [`Plan`], and the server follows it.
@@ -231,8 +231,8 @@ fn spin(mut call: impl FnMut() -> io::Result<usize>, none: io::ErrorKind) -> io:
         if start.get_or_insert_with(Wall::now).elapsed() > PATIENCE {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        // Where processors are scarce, the peer needs this one. The reactor yields for the same
-        // reason.
+        // Where processors are scarce, the peer needs this one. The reactor yields for the
+        // same reason.
         std::thread::yield_now();
     }
 }

@@ -75,8 +75,9 @@ impl Link {
             self.transport = Transport::Greeting(Box::new(dialer));
             return;
         }
-        if let Some((place, options)) = self.route.datagrams.clone() {
-            let dialer = datagrams::Dialer::new(place, self.route.addresses.clone(), options, now);
+        if let Some(datagrams) = self.route.datagrams.clone() {
+            let (trust, addresses) = (self.route.trust.clone(), self.route.addresses.clone());
+            let dialer = datagrams::Dialer::new(datagrams, addresses, trust, now);
             self.transport = Transport::Asking(Box::new(dialer));
             return;
         }

@@ -18,6 +18,7 @@ pub mod route;
 pub mod shm;
 mod stream;
 pub mod tcp;
+mod tls;
 
 use engine::Buffer;
 
@@ -26,6 +27,7 @@ pub(crate) use multipath::JoinedPaths;
 pub(crate) use outbox::Outbox;
 pub use outbox::{OUTBOX_BYTES_MAX, OutboxFull};
 pub(crate) use stream::Stream;
+pub use tls::Acceptor;
 
 /// How often a spinning loop with nothing else to wait for looks at its connections in one turn. A
 /// turn with one look takes almost twice as long as the look, and arriving bytes wait on average

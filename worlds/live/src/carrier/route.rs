@@ -31,7 +31,7 @@ pub enum Way {
     Quic,
     /// Memory that both ends share, on one machine.
     Shm,
-    /// Datagrams of UDP, in the clear.
+    /// Datagrams of UDP.
     Udp,
     /// Bare Ethernet frames.
     Eth,
@@ -50,11 +50,10 @@ impl Way {
     }
 }
 
-/// The name of a far end: `HOST:PORT` where it listens for TCP, or `quic://HOST:PORT`. Behind
-/// either, `?key=FINGERPRINT` names the key that the far end must prove; `?key=any` takes any key.
-/// `shm:PATH` is a far end of this machine. `udp://HOST:PORT` and
-/// `eth:IFACE[+IFACE][,vlan=N][,pcp=N]/MAC` are reached by datagrams in the clear. But for these
-/// two ways of a machine's own, `priority=N` and `dscp=NAME` go where `key=` does.
+/// The name of a far end: `HOST:PORT` where it listens for TCP, `quic://HOST:PORT`,
+/// `udp://HOST:PORT`, or `eth:IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`. Behind each, `?key=FINGERPRINT`
+/// names the key that the far end must prove, and `?key=any` takes any key; `priority=N` and
+/// `dscp=NAME` may stand beside it. `shm:PATH` is a far end of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// `HOST:PORT`, not resolved yet; for shared memory, the path of the socket; for Ethernet, the
@@ -84,26 +83,29 @@ impl Name {
 
     fn of(text: &str, way: Way) -> Result<Self, String> {
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
-        let authority = authority(place.trim_end_matches('/'))?;
-        let (mut pin, mut precedence) = (None, Precedence::default());
+        Self::at(&authority(place.trim_end_matches('/'))?, way).with(query)
+    }
+
+    /// Adds what stands behind the place.
+    fn with(mut self, query: &str) -> Result<Self, String> {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            if let Some(set) = precedence.set(pair) {
+            if let Some(set) = self.precedence.set(pair) {
                 set?;
                 continue;
             }
             match pair.split_once('=') {
-                Some(("key", _)) if pin.is_some() => {
+                Some(("key", _)) if self.pin.is_some() => {
                     return Err(format!("key= is given twice; {EXPECTED}"));
                 }
-                Some(("key", "any")) => pin = Some(Pin::Any),
+                Some(("key", "any")) => self.pin = Some(Pin::Any),
                 Some(("key", value)) => {
                     let key = value.parse().map_err(|error| format!("key={value}: {error}"))?;
-                    pin = Some(Pin::Key(key));
+                    self.pin = Some(Pin::Key(key));
                 }
                 _ => return Err(format!("'{pair}' is not one of: {KEYS}; {EXPECTED}")),
             }
         }
-        Ok(Self { authority, way, pin, precedence })
+        Ok(self)
     }
 }
 
@@ -119,14 +121,12 @@ impl FromStr for Name {
             None => {}
         }
         if let Some(place) = text.strip_prefix(ETH) {
+            let (place, query) = place.split_once('?').unwrap_or((place, ""));
             Ethernet::with_station(place)?;
-            return Ok(Self::at(place, Way::Eth));
+            return Self::at(place, Way::Eth).with(query);
         }
         if let Some(rest) = text.strip_prefix(UDP) {
-            return match Self::of(rest, Way::Udp) {
-                Ok(Self { pin: Some(_), .. }) => Err(format!("{UDP} proves no key; {QUIC} does")),
-                result => result.map_err(|error| format!("{error}; expected {UDP}HOST:PORT")),
-            };
+            return Self::of(rest, Way::Udp).map_err(|error| format!("{error}; expected {UDP}HOST:PORT"));
         }
         match text.strip_prefix(QUIC) {
             None => Self::tcp(text),
@@ -206,9 +206,6 @@ impl Transport {
         if name.way == Way::Shm {
             return Ok(Self::within_this_machine(name.authority.into(), tcp));
         }
-        if matches!(name.way, Way::Udp | Way::Eth) {
-            return self.by_datagrams(&name, tcp);
-        }
         let known = match name.pin {
             Some(_) => None,
             None => KnownEnds::of_user().find(&name.authority).map_err(invalid)?,
@@ -226,6 +223,9 @@ impl Transport {
         };
         // TLS authenticates everything that it carries.
         let digests = trust.is_none() && !self.without_digests;
+        if matches!(name.way, Way::Udp | Way::Eth) {
+            return self.by_datagrams(&name, tcp, trust, digests);
+        }
         let others = self.second_paths.iter().map(|name| tcp::resolve(name)).collect::<io::Result<_>>()?;
         let addresses = tcp::resolve(&name.authority)?;
         let quic = is_quic.then_some(quic::Options { precedence, ..self.quic });
@@ -242,9 +242,14 @@ impl Transport {
         Route { addresses, others, tcp, quic, trust, digests, shm, datagrams }
     }
 
-    /// The route by datagrams, by which nobody proves a key. A far end whose key is known is not
-    /// reached so.
-    fn by_datagrams(&self, name: &Name, tcp: tcp::Options) -> io::Result<Route> {
+    /// The route by datagrams.
+    fn by_datagrams(
+        &self,
+        name: &Name,
+        tcp: tcp::Options,
+        trust: Option<Trust>,
+        digests: bool,
+    ) -> io::Result<Route> {
         let (place, addresses) = match name.way {
             Way::Eth => {
                 let (place, station) = Ethernet::with_station(&name.authority).map_err(invalid)?;
@@ -252,15 +257,9 @@ impl Transport {
             }
             _ => (None, tcp::resolve(&name.authority)?),
         };
-        if KnownEnds::of_user().find(&name.authority).map_err(invalid)?.is_some() {
-            return Err(invalid(format!(
-                "the key of {} is remembered, and {name} proves none; {QUIC}{} does",
-                name.authority, name.authority
-            )));
-        }
-        let (others, quic, trust, shm) = (Vec::new(), None, None, None);
+        let (others, quic, shm) = (Vec::new(), None, None);
         let options = datagrams::Options { precedence: tcp.precedence, launch: self.launch };
-        let (digests, datagrams) = (!self.without_digests, Some((place, options)));
+        let datagrams = Some((place, options));
         Ok(Route { addresses, others, tcp, quic, trust, digests, shm, datagrams })
     }
 
@@ -358,6 +357,8 @@ mod tests {
             &format!("quic://[::1]:2?key={KEY}"),
             "shm:/run/far?key=any",
             "udp://far:4430",
+            "udp://far:4430?key=any&priority=5",
+            &format!("eth:eth0/02:00:5e:00:53:01?key={KEY}"),
             "udp://far:4430?priority=5&dscp=EF",
             "far:4430?key=any&dscp=AF41",
             "eth:eth0+eth1/02:00:5e:00:53:01",
@@ -378,7 +379,8 @@ mod tests {
             ("far", "HOST:PORT"),
             ("shm:", "shm:PATH"),
             ("udp://far", "udp://HOST:PORT"),
-            ("udp://far:1?key=any", "proves no key"),
+            ("udp://far:1?key=1", "43 characters of base64"),
+            ("eth:eth0/02:00:5e:00:53:01?dscp", "'dscp'"),
             ("eth:eth0", "/MAC"),
             ("quic://far?key=any", "HOST:PORT"),
             ("quic://far:0?key=any", "1 to 65535"),

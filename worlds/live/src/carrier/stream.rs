@@ -61,7 +61,8 @@ impl Stream {
             Self::Tcp(connection) => connection.key(),
             Self::Quic(stream) => stream.key(),
             Self::Paths(bundle) => bundle.key(),
-            Self::Shared(_) | Self::Datagrams(_) => None,
+            Self::Datagrams(stream) => stream.key(),
+            Self::Shared(_) => None,
         }
     }
 
@@ -166,7 +167,7 @@ impl Stream {
         match self {
             Self::Tcp(connection) => connection.receive(pool),
             Self::Quic(stream) => stream.receive(pool),
-            Self::Datagrams(stream) => stream.receive(),
+            Self::Datagrams(stream) => stream.receive(pool),
             Self::Paths(joined) => Ok(joined.receive(pool)),
             Self::Shared(connection) => connection.receive(pool),
         }

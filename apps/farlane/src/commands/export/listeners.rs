@@ -26,27 +26,31 @@ impl Listeners {
         let precedence = args.tcp.options()?.precedence;
         let options = datagrams::Options { precedence, launch: args.launch.launch()? };
         let quic = args.quic.listen(args.listen.len(), trusted.identity.as_ref(), precedence, now)?;
-        let may = |option, place: String| {
-            if trusted.admission.has_list() {
-                return Err(CarrierError::NoKeys { option });
-            }
-            match args.listen.len() {
-                0 | 1 => Ok(()),
-                count => Err(CarrierError::One { option, place, count }),
-            }
+        let may = |option, place: String| match args.listen.len() {
+            0 | 1 => Ok(()),
+            count => Err(CarrierError::One { option, place, count }),
+        };
+        let acceptor = trusted.acceptor()?;
+        let secured = |listener: datagrams::Listener| match acceptor.clone() {
+            Some(acceptor) => listener.with_tls(acceptor),
+            None => listener,
         };
         let shm = args.shm.as_ref().map(|path| {
+            if trusted.admission.has_list() {
+                return Err(CarrierError::NoKeys { option: "--shm" }.into());
+            }
             may("--shm", path.display().to_string())?;
             shm::Listener::bind(path).map_err(|error| Error::Bind { path: path.clone(), error })
         });
         let udp = args.udp.map(|address| {
             may("--udp", address.to_string())?;
             let failed = |error| CarrierError::Listen { option: "--udp", address, error };
-            datagrams::Listener::bind(address, &options, now).map_err(failed)
+            datagrams::Listener::bind(address, &options, now).map(secured).map_err(failed)
         });
         let eth = args.eth.as_ref().map(|place| {
             may("--eth", place.to_string())?;
-            datagrams::Listener::at(place.clone(), &options, now).map_err(CarrierError::Frames)
+            let listener = datagrams::Listener::at(place.clone(), &options, now);
+            listener.map(secured).map_err(CarrierError::Frames)
         });
         Ok(Self { quic, shm: shm.transpose()?, udp: udp.transpose()?, eth: eth.transpose()? })
     }

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 use assemblies::far::Far;
 use clap::ArgMatches;
 use engine::{Entropy, Nanos};
+use live::carrier::Acceptor;
 use live::carrier::identity::{Fingerprint, Identity};
-use live::carrier::tcp::{Acceptor, Listener, Options};
+use live::carrier::tcp::{Listener, Options};
 use live::carrier::{datagrams, quic};
 use live::drivers::far::{Event, FarDriver};
 use live::media::state::Store;
@@ -257,11 +258,12 @@ impl Places {
     /// The URLs for people.
     fn urls(&self) -> String {
         let key = self.key.map(|key| format!("?key={key}")).unwrap_or_default();
-        let tcp = format!("tcp://{}{}", self.tcp, if self.is_closed { &key } else { "" });
+        let asked = if self.is_closed { &key } else { "" };
+        let tcp = format!("tcp://{}{asked}", self.tcp);
         let quic = self.quic.map(|address| format!(" and quic://{address}{key}"));
         let others = self.others.iter().map(|(scheme, place)| {
             let slashes = if *scheme == "udp" { "//" } else { "" };
-            format!(" and {scheme}:{slashes}{place}")
+            format!(" and {scheme}:{slashes}{place}{asked}")
         });
         let by = self.frames_by.as_ref().map(|by| format!(" ({by})"));
         core::iter::once(tcp).chain(quic).chain(others).chain(by).collect()

@@ -10,9 +10,11 @@ use engine::Instant;
 
 use super::ethernet::Ethernet;
 use super::options::Options;
+use super::plain::Plain;
 use super::port::{Port, Shared};
 use super::stream::Stream;
 use super::wire::Wire;
+use crate::carrier::tls::{Acceptor, Tls};
 
 /// The most looks at the socket in one call.
 const LOOKS_MAX: usize = 64;
@@ -25,6 +27,8 @@ pub struct Listener {
     descriptor: RawFd,
     address: SocketAddr,
     name: String,
+    /// What is needed for connections with TLS, if there are any.
+    acceptor: Option<Acceptor>,
 }
 
 impl Listener {
@@ -47,7 +51,16 @@ impl Listener {
     fn over(mut wire: Wire, now: Instant) -> io::Result<Self> {
         wire.open_lane(None);
         let (descriptor, address, name) = (wire.as_raw_fd(), wire.address()?, wire.name()?);
-        Ok(Self { port: Rc::new(RefCell::new(Port::new(wire, true, now))), descriptor, address, name })
+        let port = Rc::new(RefCell::new(Port::new(wire, true, now)));
+        Ok(Self { port, descriptor, address, name, acceptor: None })
+    }
+
+    /// Has all connections accepted from now on speak TLS as `acceptor` says, if they begin with
+    /// it. A connection that begins otherwise goes on without TLS, and its peer proves no key.
+    #[must_use]
+    pub fn with_tls(mut self, acceptor: Acceptor) -> Self {
+        self.acceptor = Some(acceptor);
+        self
     }
 
     /// The address where it listens; at an interface, the station's own of IPv6.
@@ -82,7 +95,12 @@ impl Listener {
         port.transmit();
         let accepted = port.endpoint.accept();
         drop(port);
-        Ok(accepted.map(|(id, peer)| Stream::new(Rc::clone(&self.port), id, peer, None)))
+        let Some((id, peer)) = accepted else { return Ok(None) };
+        let stream = Stream::new(Plain::new(Rc::clone(&self.port), id, peer, None));
+        Ok(Some(match &self.acceptor {
+            Some(acceptor) => stream.with_tls(Tls::server(acceptor)?),
+            None => stream,
+        }))
     }
 
     /// Whether [`Listener::accept`] has a connection already, without a look at the socket.

@@ -3,7 +3,7 @@
 //! [`datagrams`] is the engine: what gets lost is sent again, what comes twice is dropped, and the
 //! network is not filled beyond what it carries. A `Port` joins the engine to a socket; a far end's
 //! port has all its connections, in a [`Listener`], a near end has one port for each connection,
-//! made by a [`Dialer`]. Nobody proves a key.
+//! made by a [`Dialer`]. Where keys are to be proved, TLS passes over the stream as over TCP's.
 
 mod dial;
 pub mod ethernet;
@@ -11,6 +11,7 @@ mod frames;
 mod launching;
 mod listen;
 mod options;
+mod plain;
 mod port;
 mod stream;
 #[cfg(test)]

@@ -1,61 +1,100 @@
 //! A connection's stream, with the interface of [`crate::carrier::tcp::Connection`].
 
-use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-use datagrams::{Ended, Id};
-use engine::{Buffer, Instant};
+use engine::{Buffer, Instant, Pool};
 
-use super::port::Shared;
-use crate::carrier::outbox::OUTBOX_BYTES_MAX;
-use crate::carrier::{OutboxFull, Received};
+use super::plain::Plain;
+use crate::carrier::identity::Fingerprint;
+use crate::carrier::tls::{Opened, Tls};
+use crate::carrier::{Outbox, OutboxFull, Received};
 
-/// This many waiting bytes are sent without waiting for a flush.
-const FLUSH_BYTES: u64 = 32 << 10;
-/// The most looks at the socket in one receive, so that a flood of useless datagrams can't keep
-/// the loop.
-const LOOKS_MAX: usize = 16;
+/// Once this many bytes wait to be sealed, they are, without waiting for a flush.
+const FLUSH_BYTES: usize = 32 << 10;
+/// The most sealed bytes that wait for their first datagram. The rest waits unsealed.
+const WAITING_MAX: u64 = 256 << 10;
+/// Length in bytes of a block for what has come in records.
+const BLOCK_BYTES: usize = 64 << 10;
+/// The most blocks of one receive, so that records without data can't keep the loop.
+const BLOCKS_MAX: usize = 4;
 
 /// The stream of one connection. Dropping the stream ends the connection.
+#[derive(Debug)]
 pub struct Stream {
-    port: Shared,
-    id: Id,
-    peer: SocketAddr,
-    /// The near end's own socket; `None` at a far end.
-    descriptor: Option<RawFd>,
+    plain: Plain,
+    /// Seals and opens what passes, if the connection is encrypted.
+    secured: Option<Box<Secured>>,
+    /// What has come and did not fit a block of records.
+    rest: Option<Buffer>,
+}
+
+#[derive(Debug)]
+struct Secured {
+    tls: Tls,
+    /// What waits to be sealed.
+    outbox: Outbox,
 }
 
 impl Stream {
-    pub(super) const fn new(port: Shared, id: Id, peer: SocketAddr, descriptor: Option<RawFd>) -> Self {
-        Self { port, id, peer, descriptor }
+    pub(super) const fn new(plain: Plain) -> Self {
+        Self { plain, secured: None, rest: None }
+    }
+
+    /// Has everything pass through `tls`.
+    pub(super) fn with_tls(mut self, tls: Tls) -> Self {
+        self.secured = Some(Box::new(Secured { tls, outbox: Outbox::default() }));
+        self
+    }
+
+    /// Goes on with proving who both ends are. Returns whether that is done; without TLS, it is.
+    ///
+    /// # Errors
+    /// When the connection has failed, or the far end is not the one that was meant.
+    pub(super) fn is_proved(&mut self) -> io::Result<bool> {
+        let is_proved = |secured: &Option<Box<Secured>>| match secured {
+            None => true,
+            Some(secured) => secured.tls.is_proved(),
+        };
+        self.flush()?;
+        if is_proved(&self.secured) {
+            return Ok(true);
+        }
+        match self.receive(&mut Pool::default())? {
+            Received::Closed => Err(io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                "it has closed the connection before it had proved its key",
+            )),
+            _ => Ok(is_proved(&self.secured)),
+        }
+    }
+
+    /// The key that the peer has proved, if the connection is encrypted.
+    pub fn key(&self) -> Option<Fingerprint> {
+        self.secured.as_ref()?.tls.key()
     }
 
     /// The address of the other end.
     pub const fn peer(&self) -> SocketAddr {
-        self.peer
+        self.plain.peer()
     }
 
     /// The descriptor that ends a sleep. `None` at a far end, where all connections share the
     /// listener's descriptor.
     pub const fn descriptor(&self) -> Option<RawFd> {
-        self.descriptor
+        self.plain.descriptor()
     }
 
     /// When the stream wants to be looked at even though nothing has come.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.port.borrow().poll_timeout()
+        self.plain.poll_timeout()
     }
 
     /// The number of bytes that the other end has not acknowledged.
     pub fn unsent(&self) -> usize {
-        let mut port = self.port.borrow_mut();
-        let connection = port.connection(self.id);
-        match connection.ended() {
-            Some(_) => 0,
-            None => usize::try_from(connection.unacknowledged()).unwrap_or(usize::MAX),
-        }
+        let sealed = |secured: &Secured| secured.outbox.bytes() + secured.tls.unsent();
+        self.plain.unsent() + self.secured.as_deref().map_or(0, sealed)
     }
 
     /// Appends `data` to the bytes that wait to be sent. They are sent by [`Stream::flush`], or at
@@ -64,94 +103,114 @@ impl Stream {
     /// # Errors
     /// When too much waits; the connection must then be given up.
     pub fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
-        let mut port = self.port.borrow_mut();
-        let connection = port.connection(self.id);
-        if connection.unacknowledged() + data.len() as u64 > OUTBOX_BYTES_MAX as u64 {
-            return Err(OutboxFull);
-        }
-        connection.send(data);
-        if connection.unsent() >= FLUSH_BYTES {
-            port.transmit();
+        let Some(secured) = &mut self.secured else { return self.plain.send(data) };
+        secured.outbox.push(data)?;
+        if secured.outbox.bytes() >= FLUSH_BYTES {
+            // A failure shows with the next receive.
+            let _ = self.flush();
         }
         Ok(())
     }
 
     /// Sends as much as the other end and the network take, with acknowledgements and whatever else
-    /// is due. Returns how many bytes of the stream were sent for the first time.
+    /// is due. Returns how many bytes were taken of those that waited.
     ///
     /// # Errors
     /// When the connection has failed.
     pub fn flush(&mut self) -> io::Result<usize> {
-        let mut port = self.port.borrow_mut();
-        let before = port.connection(self.id).unsent();
-        port.transmit();
-        let connection = port.connection(self.id);
-        match connection.ended() {
-            None | Some(Ended::Here | Ended::There) => {
-                Ok(usize::try_from(before - connection.unsent()).unwrap_or(usize::MAX))
-            }
-            Some(ended) => Err(failure(ended)),
-        }
+        let Some(Secured { tls, outbox }) = self.secured.as_deref_mut() else {
+            return self.plain.flush();
+        };
+        let taken = tls.send(outbox, &mut Writer(&self.plain))?;
+        self.plain.flush()?;
+        Ok(taken)
     }
 
     /// Takes what has arrived, without waiting.
     ///
     /// # Errors
-    /// When the connection has failed.
-    pub fn receive(&mut self) -> io::Result<Received> {
-        let mut port = self.port.borrow_mut();
-        for _ in 0..LOOKS_MAX {
-            let connection = port.connection(self.id);
-            if let Some(bytes) = connection.receive() {
-                return Ok(Received::Data(bytes));
+    /// When the connection has failed, or the peer is not the one that was meant.
+    pub fn receive(&mut self, pool: &mut Pool) -> io::Result<Received> {
+        for _ in 0..BLOCKS_MAX {
+            let Self { plain, secured, rest } = self;
+            let Some(Secured { tls, .. }) = secured.as_deref_mut() else {
+                return rest.take().map_or_else(|| plain.receive(), |rest| Ok(Received::Data(rest)));
+            };
+            let mut has_come = false;
+            let read = |block: &mut [u8]| {
+                let count = fill(block, rest, plain)?;
+                has_come = count > 0;
+                Ok(count)
+            };
+            let opened = tls.receive(&mut Writer(plain), pool, BLOCK_BYTES, read);
+            if has_come {
+                // What TLS answers by itself leaves at once.
+                let _ = plain.flush();
             }
-            match connection.ended() {
-                None => {}
-                Some(Ended::Here | Ended::There) => return Ok(Received::Closed),
-                Some(ended) => return Err(failure(ended)),
-            }
-            if !port.pump()? {
-                return Ok(Received::Nothing);
+            match opened? {
+                Opened::Data(bytes) => return Ok(Received::Data(bytes)),
+                Opened::Closed => return Ok(Received::Closed),
+                Opened::Plain(bytes) => {
+                    self.secured = None;
+                    return Ok(Received::Data(bytes));
+                }
+                Opened::Nothing if !has_come => return Ok(Received::Nothing),
+                Opened::Nothing => {}
             }
         }
-        port.look_again();
+        self.plain.look_again();
         Ok(Received::Nothing)
     }
 
     /// Does what can't wait until somebody receives: acknowledgements, and what got lost.
     pub fn keep_up(&mut self) {
-        // A failure shows with the next receive.
-        let _ = self.port.borrow_mut().pump();
+        self.plain.keep_up();
     }
 
     /// Ends the connection, and tells the other end. What was not acknowledged may be lost.
     pub fn close(&mut self) {
-        let mut port = self.port.borrow_mut();
-        port.connection(self.id).end();
-        port.transmit();
+        if let Some(secured) = &mut self.secured {
+            secured.tls.close(&mut Writer(&self.plain));
+        }
+        self.plain.close();
     }
 }
 
-/// Why a connection has failed, as an error of the world.
-pub(super) fn failure(ended: Ended) -> io::Error {
-    let kind = match ended {
-        Ended::Refused => io::ErrorKind::ConnectionRefused,
-        Ended::Silence => io::ErrorKind::TimedOut,
-        Ended::Nonsense => io::ErrorKind::InvalidData,
-        Ended::Here | Ended::There | Ended::Forgotten => io::ErrorKind::ConnectionReset,
-    };
-    io::Error::new(kind, ended)
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.close();
-        self.port.borrow_mut().endpoint.remove(self.id);
+/// Fills `block` with what has come, beginning with `rest`, as far as that goes. Returns 0 when the
+/// peer has ended the stream.
+fn fill(block: &mut [u8], rest: &mut Option<Buffer>, plain: &Plain) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < block.len() {
+        let bytes = match rest.take().map_or_else(|| plain.receive(), |rest| Ok(Received::Data(rest))) {
+            Ok(Received::Data(bytes)) => bytes,
+            Ok(Received::Closed) => break,
+            Ok(Received::Nothing) if filled == 0 => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(error) if filled == 0 => return Err(error),
+            // A failure shows with the next receive.
+            Ok(Received::Nothing) | Err(_) => break,
+        };
+        let count = bytes.len().min(block.len() - filled);
+        block[filled..filled + count].copy_from_slice(&bytes[..count]);
+        filled += count;
+        if count < bytes.len() {
+            *rest = Some(bytes.slice(count..bytes.len()));
+        }
     }
+    Ok(filled)
 }
 
-impl fmt::Debug for Stream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Stream({}, {} B unsent)", self.peer, self.unsent())
+/// Takes sealed bytes into a stream.
+struct Writer<'a>(&'a Plain);
+
+impl Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.waiting() >= WAITING_MAX {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.0.send(Buffer::from(bytes.to_vec())).map_err(io::Error::other)?;
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

@@ -1,11 +1,14 @@
 //! Two ends in one process, over loopback UDP.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use engine::{Buffer, Pool};
 
 use super::*;
-use crate::carrier::Received;
+use crate::carrier::identity::{Identity, Pin};
+use crate::carrier::route::Trust;
+use crate::carrier::{Acceptor, Received};
 use crate::sys::clock::Clock;
 
 struct Both {
@@ -15,8 +18,13 @@ struct Both {
     far: Stream,
 }
 
-fn dial(clock: Clock, listener: Option<&Listener>, address: std::net::SocketAddr) -> Result<Stream, String> {
-    let mut dialer = Dialer::new(None, vec![address], Options::default(), clock.now());
+fn dial(
+    clock: Clock,
+    listener: Option<&Listener>,
+    address: SocketAddr,
+    trust: Option<Trust>,
+) -> Result<Stream, String> {
+    let mut dialer = Dialer::new((None, Options::default()), vec![address], trust, clock.now());
     loop {
         if let Some(listener) = listener {
             assert!(listener.accept().unwrap().is_none(), "a peer that has not answered was accepted");
@@ -29,18 +37,53 @@ fn dial(clock: Clock, listener: Option<&Listener>, address: std::net::SocketAddr
     }
 }
 
+fn listen(clock: Clock) -> Listener {
+    Listener::bind("127.0.0.1:0".parse().unwrap(), &Options::default(), clock.now()).unwrap()
+}
+
 fn both() -> Both {
     let clock = Clock::start();
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &Options::default(), clock.now()).unwrap();
-    let mut near = dial(clock, Some(&listener), listener.address()).unwrap();
+    let listener = listen(clock);
+    let mut near = dial(clock, Some(&listener), listener.address(), None).unwrap();
     near.flush().unwrap();
     let far = loop {
         if let Some(far) = listener.accept().unwrap() {
             break far;
         }
-        near.receive().unwrap();
+        near.receive(&mut Pool::default()).unwrap();
     };
     Both { clock, listener, near, far }
+}
+
+/// Two ends, of which each proves its key, if the far end's is `pin`.
+fn both_with_keys(identities: [&Arc<Identity>; 2], pin: Pin) -> Result<Both, String> {
+    let clock = Clock::start();
+    let listener = listen(clock).with_tls(Acceptor::new(identities[1]).unwrap());
+    let trust = Some(Trust { identity: Arc::clone(identities[0]), pin });
+    let dialled = (None, Options::default());
+    let mut dialer = Dialer::new(dialled, vec![listener.address()], trust, clock.now());
+    let (mut far, mut pool): (Option<Stream>, _) = (None, Pool::default());
+    loop {
+        if far.is_none() {
+            far = listener.accept().unwrap();
+        }
+        if let Some(far) = &mut far {
+            let _ = far.receive(&mut pool);
+            let _ = far.flush();
+        }
+        match dialer.poll(clock.now()) {
+            Dialled::Waiting | Dialled::Began(_) => {}
+            Dialled::Failed(_, error) => return Err(error.to_string()),
+            Dialled::Connected(mut near) => {
+                let mut far = far.expect("somebody has answered");
+                while far.key().is_none() {
+                    near.flush().unwrap();
+                    far.receive(&mut pool).unwrap();
+                }
+                return Ok(Both { clock, listener, near, far });
+            }
+        }
+    }
 }
 
 fn pass(from: &mut Stream, to: &mut Stream, length: usize) {
@@ -49,11 +92,11 @@ fn pass(from: &mut Stream, to: &mut Stream, length: usize) {
     let mut came = Vec::new();
     while came.len() < length || from.unsent() > 0 {
         from.flush().unwrap();
-        if let Received::Data(bytes) = to.receive().unwrap() {
+        if let Received::Data(bytes) = to.receive(&mut Pool::default()).unwrap() {
             came.extend_from_slice(&bytes);
         }
         to.flush().unwrap();
-        assert_eq!(from.receive().unwrap(), Received::Nothing);
+        assert_eq!(from.receive(&mut Pool::default()).unwrap(), Received::Nothing);
     }
     assert!(came == sent, "{length} B");
 }
@@ -68,13 +111,53 @@ fn bytes_of_any_length_pass_both_ways() {
     assert_eq!(near.peer(), listener.address());
     assert!(near.descriptor().is_some() && far.descriptor().is_none());
     near.close();
-    while far.receive().unwrap() != Received::Closed {}
+    while far.receive(&mut Pool::default()).unwrap() != Received::Closed {}
+}
+
+#[test]
+fn bytes_of_any_length_pass_sealed_between_ends_that_know_each_other() {
+    let [near_key, far_key] = [0, 1].map(|_| Arc::new(Identity::generate().unwrap()));
+    let pin = Pin::Key(far_key.fingerprint());
+    let Both { mut near, mut far, .. } = both_with_keys([&near_key, &far_key], pin).unwrap();
+    assert_eq!((near.key(), far.key()), (Some(far_key.fingerprint()), Some(near_key.fingerprint())));
+    for length in [1, 1000, 16_384, 70_000, 3 << 20] {
+        pass(&mut near, &mut far, length);
+        pass(&mut far, &mut near, length);
+    }
+    near.close();
+    while far.receive(&mut Pool::default()).unwrap() != Received::Closed {}
+    let error = both_with_keys([&near_key, &far_key], Pin::Key(near_key.fingerprint())).err().unwrap();
+    assert!(error.contains(&far_key.fingerprint().to_string()), "{error}");
+}
+
+#[test]
+fn who_speaks_without_tls_is_heard_and_has_no_key() {
+    let (clock, key) = (Clock::start(), Identity::generate().unwrap());
+    let listener = listen(clock).with_tls(Acceptor::new(&key).unwrap());
+    let mut near = dial(clock, Some(&listener), listener.address(), None).unwrap();
+    let (mut pool, sent) = (Pool::default(), vec![7; 200_000]);
+    near.send(Buffer::from(sent.clone())).unwrap();
+    let (mut far, mut came): (Option<Stream>, _) = (None, Vec::new());
+    while came.len() < sent.len() {
+        near.flush().unwrap();
+        near.receive(&mut pool).unwrap();
+        match &mut far {
+            None => far = listener.accept().unwrap(),
+            Some(far) => {
+                if let Received::Data(bytes) = far.receive(&mut pool).unwrap() {
+                    came.extend_from_slice(&bytes);
+                }
+                far.flush().unwrap();
+            }
+        }
+    }
+    assert!(came == sent && far.unwrap().key().is_none());
 }
 
 #[test]
 fn one_listener_has_several_streams() {
     let Both { clock, listener, mut near, mut far } = both();
-    let mut other = dial(clock, Some(&listener), listener.address()).unwrap();
+    let mut other = dial(clock, Some(&listener), listener.address(), None).unwrap();
     other.send(Buffer::from(vec![7])).unwrap();
     other.flush().unwrap();
     let mut its = loop {
@@ -85,9 +168,9 @@ fn one_listener_has_several_streams() {
     pass(&mut near, &mut far, 5000);
     let mut pool = Pool::default();
     assert!(!pool.copy(b"x").is_empty());
-    while its.receive().unwrap() == Received::Nothing {}
+    while its.receive(&mut Pool::default()).unwrap() == Received::Nothing {}
     drop(near);
-    while far.receive().unwrap() != Received::Closed {}
+    while far.receive(&mut Pool::default()).unwrap() != Received::Closed {}
     drop(far);
     pass(&mut its, &mut other, 5000);
 }
@@ -96,7 +179,7 @@ fn one_listener_has_several_streams() {
 fn who_does_not_answer_is_said() {
     let clock = Clock::start();
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = dial(clock, None, nobody).unwrap_err();
+    let error = dial(clock, None, nobody, None).unwrap_err();
     assert!(error.contains("nobody listens there"), "{error}");
     let error = Listener::at("no-such-one".parse().unwrap(), &Options::default(), clock.now())
         .unwrap_err()

@@ -1,5 +1,5 @@
-//! Whom a far end admits: a list that is given at the start, and a file that is read again when it
-//! changes.
+//! Whom a far end admits: a list that is given at the start, and a file that is read again when
+//! it changes.
 
 use std::fmt;
 use std::fs;
@@ -125,8 +125,8 @@ impl Admission {
         Ok(admission)
     }
 
-    /// Lets no host have a part of the device, now or when the file changes: the device can't tell
-    /// parts.
+    /// Lets no host have a part of the device, now or when the file changes: the device can't
+    /// tell parts.
     ///
     /// # Errors
     /// When a host is granted a part.

@@ -48,8 +48,8 @@ impl From<ConnectionError> for Loss {
 }
 
 impl Loss {
-    /// The error that the application gets. At a near end `verifier` tells which key was
-    /// shown.
+    /// The error that the application gets. At a near end `verifier` tells which key
+    /// was shown.
     pub(super) fn explain(&self, verifier: Option<&Verifier>) -> io::Error {
         if let Some(text) = verifier.and_then(Verifier::mismatch) {
             return io::Error::new(io::ErrorKind::PermissionDenied, text);

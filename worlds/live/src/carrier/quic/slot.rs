@@ -1,5 +1,5 @@
-//! One connection: QUIC's state machine, and what the connection's endpoint and stream tell each
-//! other.
+//! One connection: QUIC's state machine, and what the connection's endpoint and stream tell
+//! each other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

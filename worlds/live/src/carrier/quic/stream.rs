@@ -27,8 +27,8 @@ const WRITE_MAX: usize = 64 << 10;
 const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 /// How many bytes must come from a new peer before it may send as much as any other.
 const STRANGER_BYTES: usize = 64 << 10;
-/// The most looks at the socket in one receive, so that a flood of useless datagrams can't keep the
-/// loop.
+/// The most looks at the socket in one receive, so that a flood of useless datagrams can't keep
+/// the loop.
 const LOOKS_MAX: usize = 64;
 
 /// The stream of one QUIC connection. Dropping the stream ends the connection.
@@ -91,8 +91,8 @@ impl Stream {
     pub fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
         self.outbox.push(data)?;
         if self.outbox.bytes() >= FLUSH_BYTES {
-            // The peer works on these bytes while we prepare more. The next receive reports a
-            // failure.
+            // The peer works on these bytes while we prepare more. The next receive reports
+            // a failure.
             let _ = self.flush();
         }
         Ok(())
@@ -138,8 +138,8 @@ impl Stream {
         Ok(Received::Nothing)
     }
 
-    /// Sends acknowledgements and whatever else the connection needs while nobody takes what has
-    /// come.
+    /// Sends acknowledgements and whatever else the connection needs while nobody takes what
+    /// has come.
     pub fn keep_up(&mut self) {
         for _ in 0..LOOKS_MAX {
             // The next receive reports a socket that fails.
@@ -188,8 +188,8 @@ impl Stream {
         }
     }
 
-    /// Ends both directions at once: waiting bytes are not sent, and [`Stream::receive`] returns
-    /// `Closed`.
+    /// Ends both directions at once: waiting bytes are not sent, and [`Stream::receive`]
+    /// returns `Closed`.
     pub fn abort(&mut self) {
         self.outbox = Outbox::default();
         self.ended = true;

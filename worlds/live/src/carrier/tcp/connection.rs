@@ -9,8 +9,8 @@ use engine::{Buffer, BufferMut, Instant, Nanos, Pool};
 use super::block::BlockLength;
 use super::stamp;
 use super::system::Direct;
-use super::tls::{Opened, Tls};
 use crate::carrier::identity::Fingerprint;
+use crate::carrier::tls::{Opened, Tls};
 use crate::carrier::{Outbox, OutboxFull, Received};
 use crate::sys::tcp_info::TcpInfo;
 

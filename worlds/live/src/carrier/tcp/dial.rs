@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use engine::{Instant, Nanos};
 use socket2::Socket;
 
-use super::tls::Tls;
 use super::{Connection, Options, connect};
 use crate::carrier::dialer::{self, Made, Way};
 use crate::carrier::route::{Route, Trust};
+use crate::carrier::tls::Tls;
 
 /// How often an attempt is looked at when no event wakes the loop.
 const LOOK_EVERY: Nanos = Nanos::from_millis(1);
@@ -29,8 +29,8 @@ pub type Dialer = dialer::Dialer<Tcp>;
 pub type Dialled = dialer::Dialled<Connection>;
 
 impl Dialer {
-    /// Dials `addresses` in turn, beginning at `now`. Each connection asks the kernel for
-    /// `options`.
+    /// Dials `addresses` in turn, beginning at `now`. Each connection asks the kernel
+    /// for `options`.
     ///
     /// # Panics
     /// When `addresses` is empty.

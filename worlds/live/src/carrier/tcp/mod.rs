@@ -12,12 +12,12 @@ mod stamp;
 mod system;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 
+use crate::carrier::tls::{Acceptor, Tls};
 use crate::sys::descriptors::{Door, HEADROOM};
 use crate::sys::service;
 pub(crate) use block::BlockLength;
@@ -26,8 +26,6 @@ pub use dial::{Dialer, Dialled};
 pub(crate) use options::keep_short;
 pub use options::{Options, SILENCE_MAX, Unavailable};
 pub(crate) use system::Direct;
-pub use tls::Acceptor;
-use tls::Tls;
 
 /// Length of the queue of connections to be accepted, as far as the system allows it. When many
 /// hosts come back at once, a host that finds the queue full tries again only after a second.

@@ -1,5 +1,5 @@
-//! When bytes arrived, by the kernel's own clock: a thread that slept meanwhile still learns the
-//! time.
+//! When bytes arrived, by the kernel's own clock: a thread that slept meanwhile still learns
+//! the time.
 
 use std::io;
 use std::net::TcpStream;
@@ -36,8 +36,8 @@ pub(super) fn read(socket: &TcpStream, bytes: &mut [u8]) -> io::Result<(usize, N
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
     let count = loop {
-        // SAFETY: the header names `bytes` and `control` with their lengths, and both outlive the
-        // call.
+        // SAFETY: the header names `bytes` and `control` with their lengths, and both outlive
+        // the call.
         let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
         match usize::try_from(count) {
             Ok(count) => break count,
@@ -57,8 +57,8 @@ pub(super) fn read(socket: &TcpStream, bytes: &mut [u8]) -> io::Result<(usize, N
 fn stamp(message: &libc::msghdr) -> Option<Nanos> {
     // SAFETY: the kernel has filled the control buffer that `message` names, and set its length.
     let header = unsafe { libc::CMSG_FIRSTHDR(message) };
-    // SAFETY: the pointer is null, or points to a header within the control buffer, which is
-    // aligned.
+    // SAFETY: the pointer is null, or points to a header within the control buffer, which
+    // is aligned.
     let header = unsafe { header.as_ref() }?;
     if (header.cmsg_level, header.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
         return None;

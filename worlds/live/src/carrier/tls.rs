@@ -1,4 +1,4 @@
-//! TLS 1.3 around a TCP connection: what is sent is sealed, what arrives is opened.
+//! TLS 1.3 around a stream of bytes: what is sent is sealed, what arrives is opened.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -8,7 +8,6 @@ use engine::{Buffer, BufferMut, Pool};
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConnection, Connection, Error, ServerConfig, ServerConnection};
 
-use super::system::Direct;
 use crate::carrier::Outbox;
 use crate::carrier::identity::{self, Fingerprint, Identity, Verifier};
 use crate::carrier::route::Trust;
@@ -19,7 +18,7 @@ const PROTOCOL: &[u8] = b"farlane/2";
 const NAME: &str = "farlane";
 /// The first byte of a TLS handshake (RFC 8446, ContentType handshake).
 const HANDSHAKE: u8 = 22;
-/// The most bytes that are sealed and not yet taken by the kernel. The rest waits unsealed.
+/// The most bytes that are sealed and that the socket has not taken. The rest waits unsealed.
 const SEALED_MAX: usize = 256 << 10;
 /// The largest block that a connection keeps while nothing comes.
 const IDLE_BYTES_MAX: usize = 16 << 10;
@@ -52,12 +51,12 @@ impl fmt::Debug for Acceptor {
 }
 
 /// One end of a TLS connection, between plain bytes and records.
-pub(super) struct Tls {
+pub(crate) struct Tls {
     session: Connection,
     /// What the socket has brought: a block, and where the bytes that are not opened yet begin and
     /// end in it.
     raw: Option<(BufferMut, usize, usize)>,
-    /// About how many sealed bytes the kernel has not taken.
+    /// About how many sealed bytes the socket has not taken.
     sealed: usize,
     /// At a near end: what saw the far end's key.
     verifier: Option<Arc<Verifier>>,
@@ -66,7 +65,7 @@ pub(super) struct Tls {
 }
 
 /// What opening has come to.
-pub(super) enum Opened {
+pub(crate) enum Opened {
     /// Plain bytes.
     Data(Buffer),
     /// Nothing has come, or nothing but TLS's own messages.
@@ -79,7 +78,7 @@ pub(super) enum Opened {
 
 impl Tls {
     /// The near end of a connection to a far end that must prove the key of `trust`.
-    pub(super) fn client(trust: &Trust) -> io::Result<Self> {
+    pub(crate) fn client(trust: &Trust) -> io::Result<Self> {
         let (settings, verifier) = identity::client(&trust.identity, trust.pin, PROTOCOL)?;
         let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
         let session = ClientConnection::new(Arc::new(settings), name).map_err(io::Error::other)?;
@@ -87,7 +86,7 @@ impl Tls {
     }
 
     /// The far end of an accepted connection.
-    pub(super) fn server(acceptor: &Acceptor) -> io::Result<Self> {
+    pub(crate) fn server(acceptor: &Acceptor) -> io::Result<Self> {
         let session = ServerConnection::new(Arc::clone(&acceptor.0)).map_err(io::Error::other)?;
         Ok(Self { is_fresh: true, ..Self::around(session.into(), None) })
     }
@@ -99,22 +98,22 @@ impl Tls {
     }
 
     #[cfg(test)]
-    pub(super) fn into_session(self) -> Connection {
+    pub(crate) fn into_session(self) -> Connection {
         self.session
     }
 
     /// Whether the peer has proved its key.
-    pub(super) fn is_proved(&self) -> bool {
+    pub(crate) fn is_proved(&self) -> bool {
         !self.session.is_handshaking()
     }
 
     /// The key that the peer has proved.
-    pub(super) fn key(&self) -> Option<Fingerprint> {
+    pub(crate) fn key(&self) -> Option<Fingerprint> {
         if self.is_proved() { identity::proved(self.session.peer_certificates()?) } else { None }
     }
 
-    /// About how many sealed bytes the kernel has not taken.
-    pub(super) const fn unsent(&self) -> usize {
+    /// About how many sealed bytes the socket has not taken.
+    pub(crate) const fn unsent(&self) -> usize {
         self.sealed
     }
 
@@ -122,9 +121,9 @@ impl Tls {
     ///
     /// # Errors
     /// When the connection has failed, or the peer has broken the protocol or is somebody else.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
-        socket: &mut Direct<'_>,
+        socket: &mut impl Write,
         pool: &mut Pool,
         length: usize,
         read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
@@ -202,12 +201,12 @@ impl Tls {
         })
     }
 
-    /// Seals what waits in `outbox` and sends it, as much as the kernel takes. Returns the number
+    /// Seals what waits in `outbox` and sends it, as much as the socket takes. Returns the number
     /// of bytes taken from the outbox.
     ///
     /// # Errors
     /// When the connection has failed.
-    pub(super) fn send(&mut self, outbox: &mut Outbox, socket: &mut Direct<'_>) -> io::Result<usize> {
+    pub(crate) fn send(&mut self, outbox: &mut Outbox, socket: &mut impl Write) -> io::Result<usize> {
         let mut total = 0;
         loop {
             if self.session.wants_write() && !self.transmit(socket)? {
@@ -220,8 +219,8 @@ impl Tls {
         }
     }
 
-    /// Sends sealed bytes. Returns whether the kernel has taken them all.
-    fn transmit(&mut self, socket: &mut Direct<'_>) -> io::Result<bool> {
+    /// Sends sealed bytes. Returns whether the socket has taken them all.
+    fn transmit(&mut self, socket: &mut impl Write) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(socket) {
                 Ok(count) => self.sealed = self.sealed.saturating_sub(count),
@@ -234,7 +233,7 @@ impl Tls {
     }
 
     /// Tells the peer that nothing more comes.
-    pub(super) fn close(&mut self, socket: &mut Direct<'_>) {
+    pub(crate) fn close(&mut self, socket: &mut impl Write) {
         self.session.send_close_notify();
         // A connection that is already gone needs no closing.
         let _ = self.transmit(socket);
@@ -268,7 +267,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Seals what is written, as long as the kernel keeps up.
+/// Seals what is written, as long as the socket keeps up.
 struct Sealer<'a>(&'a mut Tls);
 
 impl Sealer<'_> {
