@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use assemblies::near::{Chain, Hop, Near, Trace, read_chains};
+use distribution::Distribution;
 use engine::Nanos;
 use nvme::host::Namespace;
 use tunnel::session::ClockAlignment;
 use tunnel::upstream::PortIndex;
 
 use crate::args::Workload;
-use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::picture;
 use crate::session::Session;

@@ -16,7 +16,6 @@ mod capture;
 mod columns;
 mod commands;
 mod config_file;
-mod distribution;
 mod drawing;
 mod error;
 mod exit;

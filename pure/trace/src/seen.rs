@@ -61,7 +61,7 @@ impl Seen<'_> {
     }
 
     /// The address and the number of bytes of a memory read.
-    pub(crate) fn read(&self) -> Option<(u64, u32)> {
+    pub fn read(&self) -> Option<(u64, u32)> {
         self.memory(MemoryOperation::Read)
     }
 

@@ -121,7 +121,7 @@ pub(crate) use status::{Control, ListArgs, StatusArgs};
 pub(crate) use target::{AccessState, HostSpec, OfferArgs, TargetAction};
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{
-    CaptureArgs, ChainArgs, CompareArgs, DissectorArgs, Form, Level, Out, ShowArgs, Source, TraceAction,
+    CaptureArgs, ChainArgs, CompareArgs, DissectorArgs, Form, Level, Out, ShowArgs, TraceAction,
     TraceExportArgs,
 };
 pub(crate) use transport::{Tcp, Transport};

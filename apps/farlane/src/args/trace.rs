@@ -1,11 +1,11 @@
 //! The options of `farlane trace`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use captures::{Columns, Source};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::Output;
-use crate::capture::Columns;
 
 pub(crate) const EXAMPLES: &str = "Examples:\n  \
     farlane bench tcp://127.0.0.1:4430 --runtime 1s --trace bench.pcapng\n  \
@@ -62,13 +62,6 @@ impl CaptureArgs {
     pub(crate) fn source(&self) -> Source<'_> {
         Source { file: &self.file, columns: self.columns.as_ref() }
     }
-}
-
-/// A capture: a file, and what its columns are if it is a table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a> {
-    pub(crate) file: &'a Path,
-    pub(crate) columns: Option<&'a Columns>,
 }
 
 #[derive(Debug, Args)]

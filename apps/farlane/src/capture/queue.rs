@@ -4,6 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use assemblies::watch::Ends;
+use captures::Tally;
 use engine::Instant;
 use trace::Direction;
 
@@ -37,22 +38,6 @@ pub(super) struct Streamed {
     /// The number of the first byte of the piece, and of the next one of the opposite direction.
     pub(super) sequence: u32,
     pub(super) acknowledged: u32,
-}
-
-/// What a capture has had so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// Packets that passed, the lost ones among them.
-    pub(crate) seen: u64,
-    /// Packets that found no room.
-    pub(crate) lost: u64,
-}
-
-impl Tally {
-    /// Packets that were not lost.
-    pub(crate) const fn written(&self) -> u64 {
-        self.seen - self.lost
-    }
 }
 
 /// Packets that wait, in the order in which they passed.

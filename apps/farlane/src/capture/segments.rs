@@ -117,11 +117,18 @@ fn folded(mut sum: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use assemblies::watch::Ends;
+    use captures::{Frame, Held, Place, held};
     use engine::Instant;
+    use trace::fabric::Segment;
 
     use super::*;
-    use crate::capture::framing::segment_of;
-    use crate::capture::{Frame, Place};
+
+    fn segment_of<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
+        match held(frame) {
+            Held::Segment(segment) => Some(segment),
+            _ => None,
+        }
+    }
 
     fn ethernet(bytes: &[u8]) -> Frame<'_> {
         let (place, at, original) = (Place::default(), Instant::ZERO, bytes.len());

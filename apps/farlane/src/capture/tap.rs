@@ -130,7 +130,7 @@ impl Drop for Tap {
 }
 
 /// The direction as captures have it.
-pub(super) const fn way(direction: watch::Direction) -> Direction {
+const fn way(direction: watch::Direction) -> Direction {
     match direction {
         watch::Direction::Down => Direction::Down,
         watch::Direction::Up => Direction::Up,

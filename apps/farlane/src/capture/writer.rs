@@ -8,25 +8,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime};
 
-use assemblies::watch;
+use captures::{ETHERNET, LINK, Sink, Tally, header};
 use engine::Instant;
 use live::sys::clock::Clock;
 
-use super::framing::{ETHERNET, HEADER, LINK, header};
-use super::queue::{Batch, Head, Queue, Streamed, Tally};
+use super::queue::{Batch, Head, Queue, Streamed};
 use super::segments::frames;
-use super::sink::Sink;
-use super::tap::{Taps, What, way};
+use super::tap::{Taps, What};
 use crate::error::Error;
-
-/// A packet as a capture has it, with its header.
-pub(super) fn framed(direction: watch::Direction, packet: &pcie::wire::Packet) -> Vec<u8> {
-    let start = header(way(direction), 0);
-    let mut bytes = vec![0; start.len() + packet.encoded_len()];
-    bytes[..start.len()].copy_from_slice(&start);
-    packet.emit(&mut bytes[start.len()..]);
-    bytes
-}
 
 /// What a capture is to have.
 #[derive(Clone, Debug)]
@@ -169,10 +158,11 @@ fn put<W: Write>(
         let show = |frame: &[u8], length| sink.put(at, frame, length);
         return frames(head.direction, stream, (bytes, original), frame, show);
     }
+    let header = header(head.direction, head.port);
     frame.clear();
-    frame.extend(header(head.direction, head.port));
+    frame.extend(header);
     frame.extend_from_slice(bytes);
-    sink.put(at, frame, HEADER + original)
+    sink.put(at, frame, header.len() + original)
 }
 
 #[cfg(test)]
@@ -250,7 +240,8 @@ mod tests {
 
     #[test]
     fn a_medium_that_is_full_ends_the_capture_and_its_watchers() {
-        let captured = capture(Full(4096), Times::OfEngines(Instant::ZERO), Wanted::PACKETS).unwrap();
+        let captured =
+            capture(Full(4096), Times::OfEngines(Instant::ZERO), Wanted::PACKETS).unwrap();
         let tap = captured.taps().tap(0);
         for _ in 0..64 {
             put_packet(&captured, &[0; 512]);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::PingArgs;
 use crate::commands::{print, print_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::hops;
 use crate::session::{Needs, Session};

@@ -4,7 +4,19 @@ use live::drivers::attached::WaitError;
 use live::drivers::controller::{AttachError, Failure};
 use nvme_fabrics::host;
 
-use super::Error;
+use super::{CaptureError, Error};
+
+impl From<captures::Error> for Error {
+    fn from(error: captures::Error) -> Self {
+        match error {
+            captures::Error::File { path, error } => Self::File { path, error },
+            captures::Error::Broken { path, offset, what } => Self::BrokenCapture { path, offset, what },
+            captures::Error::NoColumn { path, name, there } => {
+                CaptureError::NoColumn { path, name, there }.into()
+            }
+        }
+    }
+}
 
 impl From<WaitError> for Error {
     fn from(error: WaitError) -> Self {

@@ -9,6 +9,7 @@ mod sizes;
 
 use std::collections::VecDeque;
 
+use distribution::Distribution;
 use engine::{Instant, Nanos, Rng};
 use live::drivers::controller::Completed;
 use nvme::host::Mismatch;
@@ -16,7 +17,6 @@ use nvme::wire::IoOpcode;
 use nvme_pcie::host::{Data, QueueId, Submission};
 
 use crate::args::Workload;
-use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::session::Session;
 

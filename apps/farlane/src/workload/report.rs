@@ -1,8 +1,8 @@
 //! The result of a load.
 
+use distribution::Distribution;
 use engine::Nanos;
 
-use crate::distribution::Distribution;
 use crate::error::Error;
 
 /// What operations of one kind did.

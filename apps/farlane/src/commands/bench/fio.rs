@@ -5,11 +5,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use distribution::Distribution;
 use engine::Nanos;
 use serde_json::{Map, Value, json};
 
 use crate::args::{BenchArgs, Percentiles};
-use crate::distribution::Distribution;
 use crate::workload::{Sums, rate};
 
 /// The percentiles that fio tells unless it is told which.

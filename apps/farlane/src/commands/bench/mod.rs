@@ -5,6 +5,7 @@ mod job_file;
 
 use std::time::Duration;
 
+use distribution::Distribution;
 use engine::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 use live::sys::telling;
@@ -14,7 +15,6 @@ use crate::args::{
     Ahead, BenchArgs, Carried, ConfigCacheCounters, FarReads, Percentiles, ReportNames, Workload,
 };
 use crate::commands::{print, print_json, report_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::protected::Protected;
 use crate::session::{Needs, Session};

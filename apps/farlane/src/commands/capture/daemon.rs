@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::time::Duration;
 
+use captures::note_of;
 use engine::Instant;
 use live::drivers::control;
 use live::drivers::far::{self, FarDriver, Server};
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trace::known::{Ring, Told};
 
-use crate::capture::{Captured, Taps, Times, Wanted, What, capture, note_of};
+use crate::capture::{Captured, Taps, Times, Wanted, What, capture};
 use crate::commands::control::answer;
 
 /// The most captures of a daemon at once: each has a thread and up to 16 MiB of memory.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::capture::{Frame, Sink, Tally};
+use captures::{Frame, Sink, Tally};
 
 /// A frame that waits in the ring.
 struct Held {

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use captures::{ETHERNET, Item, LINK, Reader, Tally, name};
 use engine::{Instant, Nanos};
 use indicatif::ProgressBar;
 use live::drivers::control::pipe;
@@ -18,8 +19,7 @@ use serde_json::{Value, json};
 use trace::Command;
 
 use crate::args::{CaptureDaemonArgs, Trigger};
-use crate::capture::{ETHERNET, Item, LINK, Reader, Tally};
-use crate::commands::{control, print, print_json, status, trace as traced};
+use crate::commands::{control, print, print_json, status};
 use crate::error::{CaptureError, Error};
 use daemon::Request;
 use ender::Ender;
@@ -122,7 +122,7 @@ fn read(
     taken: &mut Taken,
     args: &CaptureDaemonArgs,
     ender: &Ender,
-) -> Result<(), Error> {
+) -> Result<(), captures::Error> {
     let bar = ProgressBar::new_spinner();
     let result = Reader::of(reader, Path::new("the capture")).and_then(|mut reader| {
         reader.each_item(|item| {
@@ -165,7 +165,7 @@ fn read(
 fn report(out: &Path, keeper: &Keeper, tally: Tally, slow: Option<&Command>) -> Value {
     let slow = slow.map(|command| {
         json!({
-            "command": traced::name(command.kind), "queue": command.queue, "id": command.id,
+            "command": name(command.kind), "queue": command.queue, "id": command.id,
             "lba": command.lba, "latency_ns": command.latency().get(),
         })
     });

@@ -1,12 +1,12 @@
 //! Which frames of a capture are kept, and which command ends it.
 
+use captures::{Frame, Held, held, note_of, told_by};
 use engine::Nanos;
 use pcie::wire::{Header, Kind, MemoryOperation};
 use trace::fabric::Fabric;
 use trace::{Analyser, Command, Kind as CommandKind, Place, Seen, Transactions};
 
 use crate::args::{Filters, PacketKind};
-use crate::capture::{Frame, Held, held, note_of, told_by};
 
 /// Looks at each frame as `farlane trace` does.
 pub(super) struct Sieve {

@@ -1,11 +1,11 @@
 //! Raw TCP with the sizes and the round trips of the operations that are measured, both sides
 //! spinning.
 
+use distribution::Distribution;
 use engine::Nanos;
 use live::carrier::floor::Client;
 
 use super::measure::{Slices, Subjects};
-use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::session::Session;
 use crate::workload::rate;

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use nvme::host::Namespace;
@@ -10,7 +11,6 @@ use serde::Serialize;
 
 use super::floor;
 use crate::args::Workload;
-use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::session::Session;
 use crate::workload::{self, Job};

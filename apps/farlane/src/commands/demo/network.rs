@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
+use distribution::Distribution;
 use engine::{Nanos, Rng};
 use live::carrier::tcp::Listener;
 use live::drivers::emulate::relay::{Counters, Event, Relay};
@@ -16,7 +17,6 @@ use scenarios::file::scenario::Scenario;
 use scenarios::test_bench::{Kind, Task};
 use serde::Serialize;
 
-use crate::distribution::Distribution;
 use crate::error::Error;
 
 /// How long the emulator spins after it last had something to do.

@@ -1,5 +1,6 @@
 //! The demo's report: figures side by side, and a picture of where the time went.
 
+use distribution::Distribution;
 use engine::Nanos;
 use serde::Serialize;
 
@@ -7,7 +8,6 @@ use super::measure::{All, Figures};
 use super::network::{Carried, Described, Simulated};
 use crate::args::Carrier;
 use crate::commands::{print, print_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::hops::Hops;
 use crate::picture;

@@ -6,6 +6,7 @@ mod relay;
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
 
+use distribution::Distribution;
 use engine::Nanos;
 use live::drivers::emulate::Direction;
 use live::reactor::{Driver, Outcome, Reactor};
@@ -16,7 +17,6 @@ use serde::Serialize;
 
 use crate::args::EmulateArgs;
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, report_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 
 pub(crate) fn run(args: &EmulateArgs) -> Result<(), Error> {

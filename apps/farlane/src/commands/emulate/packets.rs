@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
+use distribution::Distribution;
 use engine::{Nanos, Rng};
 use live::drivers::emulate::packets::{Counters, Event, Namespace, Packets, Settings, Tun};
 use live::sys::clock::Clock;
@@ -13,7 +14,6 @@ use serde::Serialize;
 use super::{Told, Way, reactor, watch};
 use crate::args::EmulateArgs;
 use crate::commands::{print, print_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 
 pub(super) fn run(args: &EmulateArgs, between: [&str; 2], link: &Link) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use distribution::Distribution;
 use engine::{Nanos, Rng};
 use live::carrier::tcp::{Listener, resolve};
 use live::drivers::emulate::relay::{Counters, Event, Relay};
@@ -12,7 +13,6 @@ use serde::Serialize;
 use super::{Told, Way, reactor, watch};
 use crate::args::EmulateArgs;
 use crate::commands::{print, print_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 
 pub(super) fn run(args: &EmulateArgs, connect: &str, link: &Link) -> Result<(), Error> {

@@ -6,6 +6,7 @@ mod picture;
 mod report;
 mod table;
 
+use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use live::drivers::controller::Url;
@@ -13,7 +14,6 @@ use nvme::host::Namespace;
 
 use crate::args::{Direction, MeasureArgs, ReportForm, Workload};
 use crate::commands::{print, print_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::hops::{self, Hops};
 use crate::session::{Needs, Session};

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::SystemTime;
 
+use distribution::Distribution;
 use engine::Nanos;
 use live::drivers::controller::Url;
 use serde_json::{Value, json};
 
 use super::filtered;
 use crate::args::MeasureArgs;
-use crate::distribution::Distribution;
 use crate::hops::Hops;
 use crate::picture;
 use crate::workload::rate;

@@ -1,11 +1,11 @@
 //! A row for each point of each device.
 
+use distribution::Distribution;
 use parquet::data_type::ByteArray;
 
 use super::filtered;
 use super::report::{Report, Sampled, What};
 use crate::columns::{Column, to_parquet};
-use crate::distribution::Distribution;
 
 /// A column of numbers: its name and its value.
 type Figure = (&'static str, fn(What, &Sampled, &Distribution) -> u64);

@@ -30,7 +30,7 @@ pub(super) fn text(card: &str, sizes: &[Latency], floor: &Floor) -> String {
     let medians = sizes.iter().map(|one| one.one_way_ns.median());
     let kernel = floor.kernel_udp_one_way_ns.median();
     let longest = medians.chain([kernel]).max().unwrap_or(Nanos::new(1));
-    let mut line = |name: String, path: &str, of: &crate::distribution::Distribution| {
+    let mut line = |name: String, path: &str, of: &distribution::Distribution| {
         let (p50, p99) = (of.median(), of.quantile(0.99));
         let _ = writeln!(
             text,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use live::drivers::nic::floor;
@@ -11,7 +12,6 @@ use serde::Serialize;
 use super::{Bench, crossover, packet};
 use crate::args::NicMeasureArgs;
 use crate::commands::{print, print_json};
-use crate::distribution::Distribution;
 use crate::drawing::Form;
 use crate::error::Error;
 

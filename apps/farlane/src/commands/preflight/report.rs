@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use distribution::Distribution;
 use engine::Nanos;
 use indicatif::{BinaryBytes, DecimalBytes};
 use record::BUFFER_MAX;
@@ -14,7 +15,6 @@ use super::answer::{Forecast, Verdict, Wish, bytes_in, space_of, time_of};
 use super::kept::Kept;
 use crate::args::PreflightArgs;
 use crate::commands::{print, print_json};
-use crate::distribution::Distribution;
 use crate::error::Error;
 
 /// Times from this many seconds on are told without their fractions.

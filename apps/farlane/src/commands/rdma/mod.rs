@@ -2,6 +2,7 @@
 
 mod table;
 
+use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use live::drivers::attached::Attached;
@@ -12,7 +13,6 @@ use live::sys::telling;
 
 use crate::args::{RdmaAction, RdmaMeasureArgs, ServeArgs};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, print, print_json, report_json, stay_on};
-use crate::distribution::Distribution;
 use crate::error::Error;
 use table::Row;
 

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use distribution::Distribution;
 use engine::Nanos;
 use live::drivers::measure::{Step, Test, Verb};
 use serde::Serialize;
-
-use crate::distribution::Distribution;
 
 const LATENCY: &str = " #bytes  #iterations  t_min[usec]  t_max[usec]  t_typical[usec]  t_avg[usec]  \
     t_stdev[usec]  99% percentile[usec]  99.9% percentile[usec]\n";

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
+use captures::Simulated;
 use engine::Nanos;
 use scenarios::file::scenario::{Done, Played};
 use scenarios::summary::Summary;
@@ -11,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::{read_scenario, timeline, write};
 use crate::args::PlayArgs;
-use crate::capture::Simulated;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 

@@ -1,8 +1,7 @@
 //! What takes most of a kind of command's time, in words, and what would shorten it.
 
+use captures::Population;
 use trace::Step;
-
-use super::population::Population;
 
 /// A step with less of the time than this dominates nothing.
 const LEAST: f64 = 0.25;

@@ -1,11 +1,11 @@
 //! `farlane trace chain`: where the time of a command went.
 
+use captures::{Population, Times, each_command, name, populations};
 use engine::Nanos;
 use serde_json::{Value, json};
 use trace::{Command, Kind, Step};
 
-use super::population::{Population, Times, populations};
-use super::{advice, each_command, name};
+use super::advice;
 use crate::args::ChainArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;

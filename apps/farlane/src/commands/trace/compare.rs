@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use captures::{Population, Source, Times, populations};
+use distribution::{Distribution, Ranks};
 use serde_json::{Value, json};
 use trace::Step;
 
-use super::population::{Population, Times, populations};
-use crate::args::{CompareArgs, Source};
+use crate::args::CompareArgs;
 use crate::commands::{print, print_json};
-use crate::distribution::{Distribution, Ranks};
 use crate::error::Error;
 
 /// A difference counts as one that chance explains less often than this, shared among all rows.

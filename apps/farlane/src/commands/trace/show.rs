@@ -2,11 +2,11 @@
 
 use std::io::{self, BufWriter, Write};
 
+use captures::{each_command, each_packet, name};
 use engine::{Instant, Nanos};
 use serde_json::json;
 use trace::{Direction, Seen, Transactions};
 
-use super::{each_command, each_packet, name};
 use crate::args::{Level, ShowArgs};
 use crate::error::Error;
 

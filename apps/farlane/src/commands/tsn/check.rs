@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use captures::Reader;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use live::drivers::tap::Tap;
@@ -14,7 +15,6 @@ use serde::Serialize;
 
 use super::PlanFile;
 use crate::args::CheckPlanArgs;
-use crate::capture::Reader;
 use crate::commands::{print, print_json};
 use crate::error::{Error, TsnError};
 

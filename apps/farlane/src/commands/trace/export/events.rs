@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
+use captures::name;
 use engine::Instant;
 use serde_json::{Value, json};
 use trace::Command;
 
 use super::Writer;
-use crate::commands::trace::name;
 
 /// A day in nanoseconds.
 const DAY: u64 = 86_400_000_000_000;

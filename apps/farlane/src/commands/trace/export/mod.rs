@@ -8,12 +8,11 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use captures::{Source, each_command, populations};
 use serde_json::json;
 use trace::Command;
 
-use super::each_command;
-use super::population::populations;
-use crate::args::{Form, Out, Source, TraceExportArgs};
+use crate::args::{Form, Out, TraceExportArgs};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 

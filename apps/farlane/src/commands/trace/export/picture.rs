@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use captures::Population;
 use trace::Step;
 
-use crate::commands::trace::population::Population;
 use crate::drawing::{COLOURS, Colour, Drawing, GREY, Style, pixels};
 
 /// Width of the longest bar, and height of each, in pixels.

@@ -1,5 +1,6 @@
 //! One frame for a person: its fields, where in the packet each is, and what its payload means.
 
+use captures::{Held, Packet};
 use nvme::wire::{AdminOpcode, CompletionQueueEntry, DataTransfer, IoOpcode, SubmissionQueueEntry};
 use pcie::wire::{Completion, ConfigRequest, IoRequest, Kind, MemoryRequest, Message, Tlp, Width};
 use serde_json::{Value, json};
@@ -8,7 +9,6 @@ use trace::fields::{self, Entry};
 use trace::{Direction, Step};
 
 use super::frames::Part;
-use crate::capture::{Held, Packet};
 
 /// The most bytes of a frame that are shown.
 const BYTES_MAX: usize = 8192;

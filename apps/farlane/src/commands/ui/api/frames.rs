@@ -1,5 +1,6 @@
 //! Frames of a capture, read again from the file.
 
+use captures::{Frame, Held, held};
 use engine::Instant;
 use serde_json::{Value, json};
 use trace::{Step, fields};
@@ -7,7 +8,6 @@ use trace::{Step, fields};
 use super::commands::way;
 use super::decode;
 use super::query::{Query, Refusal};
-use crate::capture::{Frame, Held, held};
 use crate::commands::ui::index::Index;
 
 /// The most frames of an answer.

@@ -1,10 +1,10 @@
 //! Distributions as histograms with a logarithmic scale.
 
+use distribution::Distribution;
 use serde_json::{Value, json};
 
 use super::query::{Query, Refusal};
 use crate::commands::ui::index::Index;
-use crate::distribution::Distribution;
 
 /// The most bins of a histogram.
 const BINS: u32 = 72;

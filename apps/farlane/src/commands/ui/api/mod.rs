@@ -9,13 +9,14 @@ mod series;
 
 use std::sync::Arc;
 
+use captures::Times;
 use serde_json::{Value, json};
 
 use super::captures::Capture;
 use super::index::{Index, Kind};
 use super::live::Live;
 use super::simulator::Simulator;
-use crate::commands::trace::{Times, advice, compared};
+use crate::commands::trace::{advice, compared};
 use query::{Query, Refusal};
 
 /// The most captures of one answer.

@@ -1,11 +1,11 @@
 //! What happened over time: packets, bytes, commands and their depth, in as many bins as a chart
 //! has columns.
 
+use captures::held;
 use engine::{Instant, Nanos};
 use serde_json::{Map, Value, json};
 
 use super::query::{Query, Refusal};
-use crate::capture::held;
 use crate::commands::ui::index::{Class, Counts, Index, Row};
 
 /// The most bins of an answer.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use captures::{Frame, Held, Place, Reader};
 use engine::Instant;
 use pcie::wire::{Kind, MemoryOperation};
 use trace::Direction;
 
-use crate::capture::{Frame, Held, Place, Reader};
 use crate::error::Error;
 
 /// Frames of a block, as long as there are not too many blocks.
@@ -206,7 +206,8 @@ impl Blocks {
         let mut reader = Reader::resume(path, &self.preambles, block.number, block.place)?;
         // Behind the last frame that is known, the file may be cut, or have grown meanwhile.
         let last = self.frames.saturating_sub(1);
-        reader.each_while(|frame| (frame.number < number || show(frame)) && frame.number < last)
+        reader.each_while(|frame| (frame.number < number || show(frame)) && frame.number < last)?;
+        Ok(())
     }
 }
 

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use captures::statistics::as_json;
+use captures::{Analysis, Groups, Population, Reader, Reading, Source, each_command, held, name};
 use engine::Instant;
 use serde_json::{Value, json};
 use trace::Command;
 
-use crate::capture::{Reader, held};
-use crate::commands::trace::{Analysis, Groups, Population, Reading, each_told, name, stats_json};
 use crate::error::Error;
 
 pub(crate) use blocks::{Blocks, Class, Counts};
@@ -66,12 +66,13 @@ impl Index {
         let (mut making, mut reading) = (Making::default(), Reading::remembering());
         let mut reader = match Reader::open(path) {
             Ok(reader) => reader,
-            Err(Error::BrokenCapture { path: of, offset: 0, what }) => {
-                let analysis = each_told(path, |command| making.add(&command))?;
-                let analysis = analysis.ok_or(Error::BrokenCapture { path: of, offset: 0, what })?;
+            Err(captures::Error::Broken { .. }) => {
+                // What begins as no capture may be words.
+                let words = Source { file: path, columns: None };
+                let analysis = each_command(words, |command| making.add(&command))?;
                 return Ok(making.finish(path, &analysis, None));
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let whole = reader.each(|frame| {
             let held = held(&frame);
@@ -159,7 +160,7 @@ impl Making {
         let (first, last) = self.span.unwrap_or((Instant::ZERO, Instant::ZERO));
         Index {
             path: path.to_owned(),
-            statistics: stats_json(analysis, &self.groups),
+            statistics: as_json(analysis, &self.groups),
             kinds: self.kinds,
             commands: self.commands,
             blocks: self.blocks,

@@ -34,7 +34,7 @@ struct Controller {
 }
 
 /// The comment that tells of a controller; none of one that has too many queues for a comment.
-pub(crate) fn note_of(told: &Told) -> Option<String> {
+pub fn note_of(told: &Told) -> Option<String> {
     let rings = |of: &[Ring]| of.iter().map(|one| (one.id, one.base, one.entries)).collect();
     let controller = Controller {
         function: told.function.bits(),
@@ -49,7 +49,7 @@ pub(crate) fn note_of(told: &Told) -> Option<String> {
 }
 
 /// The controller that a comment tells of, if it is one of ours.
-pub(crate) fn told_by(note: &str) -> Option<Told> {
+pub fn told_by(note: &str) -> Option<Told> {
     let Note { farlane: of } = serde_json::from_str(note).ok()?;
     let rings = |of: &[(u16, u64, u32)]| {
         let ring = |&(id, base, entries): &(u16, u64, u32)| Ring { id, base, entries };

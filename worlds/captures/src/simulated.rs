@@ -6,14 +6,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use assemblies::watch::{Port, Seen};
+use assemblies::watch::{self, Port, Seen};
 use engine::{Instant, Watcher};
+use trace::Direction;
 
-use super::framing::LINK;
-use super::queue::Tally;
-use super::sink::Sink;
-use super::writer::framed;
-use crate::error::Error;
+use crate::Error;
+use crate::framing::{LINK, header};
+use crate::reader::Tally;
+use crate::sink::Sink;
 
 /// Packets that are held until they are written, so that they are written in the order of their
 /// times. Packets of the two directions are seen within a link's latency of each other.
@@ -21,7 +21,7 @@ const HELD: usize = 4_096;
 
 /// A capture of a simulation. Its time stamps count from the simulation's beginning, which stands
 /// for 1970.
-pub(crate) struct Simulated {
+pub struct Simulated {
     path: PathBuf,
     sink: Option<Sink<File>>,
     /// By time, and by the order in which they were seen.
@@ -31,9 +31,11 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
+    /// Begins a new file at `path`.
+    ///
     /// # Errors
     /// When the file can't be made.
-    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+    pub fn create(path: &Path) -> Result<Self, Error> {
         let fail = |error| Error::File { path: path.to_owned(), error };
         let sink = Sink::begin(File::create(path).map_err(fail)?, LINK, &[]).map_err(fail)?;
         Ok(Self { path: path.to_owned(), sink: Some(sink), held: BTreeMap::new(), seen: 0, result: Ok(()) })
@@ -51,7 +53,7 @@ impl Simulated {
     ///
     /// # Errors
     /// When the file can't be written.
-    pub(crate) fn finish(&mut self) -> Result<u64, Error> {
+    pub fn finish(&mut self) -> Result<u64, Error> {
         while !self.held.is_empty() {
             self.write_first();
         }
@@ -73,4 +75,17 @@ impl Watcher<Port> for Simulated {
             self.write_first();
         }
     }
+}
+
+/// A packet as a capture has it, with its header.
+fn framed(direction: watch::Direction, packet: &pcie::wire::Packet) -> Vec<u8> {
+    let direction = match direction {
+        watch::Direction::Down => Direction::Down,
+        watch::Direction::Up => Direction::Up,
+    };
+    let start = header(direction, 0);
+    let mut bytes = vec![0; start.len() + packet.encoded_len()];
+    bytes[..start.len()].copy_from_slice(&start);
+    packet.emit(&mut bytes[start.len()..]);
+    bytes
 }

@@ -4,12 +4,12 @@ use pcie::wire::Head;
 use trace::fabric::{Datagram, Segment};
 use trace::{Direction, Seen};
 
-use super::reader::Frame;
+use crate::reader::Frame;
 
 /// The link type of our frames: the first of those that are reserved for private use.
-pub(crate) const LINK: u32 = 147;
+pub const LINK: u32 = 147;
 /// The link type of Ethernet frames.
-pub(crate) const ETHERNET: u32 = 1;
+pub const ETHERNET: u32 = 1;
 /// The link types of IP packets without a header before them, and of Linux' cooked captures.
 const RAW_IP: u32 = 101;
 const RAW_IPV4: u32 = 228;
@@ -24,7 +24,7 @@ const UDP_HEADER: usize = 8;
 const ROCE_PORT: u16 = 4791;
 /// The version of our header, and its length in bytes.
 const VERSION: u8 = 1;
-pub(super) const HEADER: usize = 8;
+const HEADER: usize = 8;
 
 /// NetTLP's UDP ports: 0x3000 and, for each tag modulo 16, one of those after it.
 const NETTLP_PORTS: std::ops::Range<u16> = 0x3000..0x3010;
@@ -42,7 +42,7 @@ struct Framed<'a> {
 
 /// What a frame turns out to hold.
 #[derive(Debug)]
-pub(crate) enum Held<'a> {
+pub enum Held<'a> {
     /// A PCIe packet.
     Packet(Packet<'a>),
     /// A TCP segment, of whatever protocol.
@@ -57,25 +57,25 @@ pub(crate) enum Held<'a> {
 
 /// A PCIe packet that a frame holds.
 #[derive(Debug)]
-pub(crate) struct Packet<'a> {
+pub struct Packet<'a> {
     /// What precedes the payload.
-    pub(crate) head: Head,
+    pub head: Head,
     /// Which way it passed, as the frame tells, or else as a packet of its kind would.
-    pub(crate) direction: Direction,
+    pub direction: Direction,
     /// The payload, or as much of it as was captured.
-    pub(crate) payload: &'a [u8],
+    pub payload: &'a [u8],
 }
 
 impl Packet<'_> {
     /// The packet as `frame` shows it.
-    pub(crate) const fn seen(&self, frame: &Frame<'_>) -> Seen<'_> {
+    pub const fn seen(&self, frame: &Frame<'_>) -> Seen<'_> {
         let Self { head, direction, payload } = self;
         Seen { number: frame.number, at: frame.at, direction: *direction, header: &head.header, payload }
     }
 }
 
 /// What `frame` holds.
-pub(crate) fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
+pub fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
     let Some(Framed { direction, tlp }) = packet_of(frame.link, frame.bytes) else {
         let segment = segment_of(frame).map(Held::Segment);
         return segment.or_else(|| datagram_of(frame).map(Held::Datagram)).unwrap_or(Held::Foreign);
@@ -88,7 +88,7 @@ pub(crate) fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
 }
 
 /// The TCP segment in a frame; none if it holds something else.
-pub(super) fn segment_of<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
+fn segment_of<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
     let Frame { number, at, link, bytes: frame, .. } = *frame;
     let Carried { ends: [from, to], bytes: segment, length } = carried(link, frame, TCP)?;
     let word = |at: usize| segment.get(at..at + 4)?.first_chunk().map(|word| u32::from_be_bytes(*word));
@@ -190,8 +190,8 @@ fn ipv6(packet: &[u8], protocol: u8) -> Option<Routed> {
     Some(([address(8)?, address(24)?], 40, length))
 }
 
-/// The header of our frames.
-pub(super) fn header(direction: Direction, port: u8) -> [u8; HEADER] {
+/// The header of our frames: which way the packet behind it passed, and the number of the port.
+pub fn header(direction: Direction, port: u8) -> [u8; 8] {
     let length = u8::try_from(HEADER).unwrap_or(u8::MAX);
     // The error of the clock is 0 where all stamps are of one clock.
     [VERSION, length, u8::from(direction == Direction::Up), port, 0, 0, 0, 0]
@@ -240,8 +240,8 @@ fn nettlp(frame: &[u8]) -> Option<Framed<'_>> {
 mod tests {
     use engine::Instant;
 
-    use super::super::reader::Place;
     use super::*;
+    use crate::reader::Place;
 
     #[test]
     fn our_frames_tell_the_direction_and_no_cut_of_them_is_misread() {

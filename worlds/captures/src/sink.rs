@@ -11,14 +11,14 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::blocks::interface_statistics::{InterfaceStatisticsBlock, InterfaceStatisticsOption};
 use pcap_file::{DataLink, Endianness, PcapError};
 
-use super::framing::ETHERNET;
-use super::queue::Tally;
+use crate::framing::ETHERNET;
+use crate::reader::Tally;
 
 /// Time stamps count in units of 10 to the minus 9 seconds.
 const NANOSECONDS: u8 = 9;
 
 /// A pcapng file whose frames are of one interface.
-pub(crate) struct Sink<W: Write> {
+pub struct Sink<W: Write> {
     writer: PcapNgWriter<BufWriter<W>>,
     link: u32,
     /// The time of the latest frame, since 1970.
@@ -28,7 +28,10 @@ pub(crate) struct Sink<W: Write> {
 impl<W: Write> Sink<W> {
     /// Begins a file whose frames have the link type `link`. `notes` tell a reader what the frames
     /// do not.
-    pub(crate) fn begin(out: W, link: u32, notes: &[String]) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(out: W, link: u32, notes: &[String]) -> io::Result<Self> {
         let out = BufWriter::new(out);
         let writer = PcapNgWriter::with_endianness(out, Endianness::Little).map_err(failed)?;
         let mut sink = Self { writer, link, latest: Duration::ZERO };
@@ -39,9 +42,12 @@ impl<W: Write> Sink<W> {
 
     /// Tells a reader what the frames from now on do not, by the description of an interface.
     /// Frames are those of the first one all the same.
-    pub(crate) fn note(&mut self, notes: &[String]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn note(&mut self, notes: &[String]) -> io::Result<()> {
         let (name, description) = match self.link {
-            ETHERNET => ("target", "connections of NVMe over fabrics, with headers made by farlane"),
+            ETHERNET => ("fabric", "connections of NVMe over fabrics, with headers made by farlane"),
             _ => ("port", "PCIe packets, docs/trace.md"),
         };
         let mut options = vec![
@@ -56,7 +62,10 @@ impl<W: Write> Sink<W> {
     }
 
     /// Appends a frame that passed at `at` since 1970 and had `original` bytes.
-    pub(crate) fn put(&mut self, at: Duration, bytes: &[u8], original: usize) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn put(&mut self, at: Duration, bytes: &[u8], original: usize) -> io::Result<()> {
         self.latest = self.latest.max(at);
         let block = EnhancedPacketBlock {
             interface_id: 0,
@@ -69,12 +78,18 @@ impl<W: Write> Sink<W> {
     }
 
     /// Hands on all that was put.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn flush(&mut self) -> io::Result<()> {
         self.writer.get_mut().flush()
     }
 
     /// Ends the file with what passed and what was lost of it.
-    pub(crate) fn finish(mut self, tally: Tally) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn finish(mut self, tally: Tally) -> io::Result<()> {
         let block = InterfaceStatisticsBlock {
             interface_id: 0,
             // The upper half of a time stamp comes first, which the writer does not know.

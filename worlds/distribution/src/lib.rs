@@ -1,4 +1,16 @@
-//! Distributions of latency: recorded in bounded memory, printed with count, median and tail.
+//! Distributions of latency: recorded in bounded memory, printed with count, median and tail,
+//! compared by ranks.
+//!
+//! ```
+//! use distribution::Distribution;
+//! use engine::Nanos;
+//!
+//! let latencies: Distribution = (1..=100).map(Nanos::from_micros).collect();
+//! assert_eq!(latencies.count(), 100);
+//! assert!(latencies.median() < latencies.quantile(0.99));
+//! ```
+
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,34 +21,47 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 /// Latencies in nanoseconds, to three significant digits.
 #[derive(Clone, Debug)]
-pub(crate) struct Distribution(Histogram<u64>);
+pub struct Distribution(Histogram<u64>);
 
 impl Distribution {
-    pub(crate) fn new() -> Self {
+    /// A distribution of nothing.
+    pub fn new() -> Self {
         Self(Histogram::new(3).expect("three significant digits are within the histogram's range"))
     }
-    pub(crate) fn record(&mut self, latency: Nanos) {
+
+    /// Adds a latency.
+    pub fn record(&mut self, latency: Nanos) {
         self.0.record(latency.get()).expect("a histogram that resizes itself takes every value");
     }
-    pub(crate) fn count(&self) -> u64 {
+
+    /// How many latencies there are.
+    pub fn count(&self) -> u64 {
         self.0.len()
     }
-    pub(crate) fn median(&self) -> Nanos {
+
+    /// The latency that half of them do not exceed; zero if there are none.
+    pub fn median(&self) -> Nanos {
         self.quantile(0.5)
     }
-    pub(crate) fn quantile(&self, quantile: f64) -> Nanos {
+
+    /// The latency that the share `quantile` of them, from 0 to 1, does not exceed.
+    pub fn quantile(&self, quantile: f64) -> Nanos {
         Nanos::new(self.0.value_at_quantile(quantile))
     }
-    pub(crate) fn min(&self) -> Nanos {
+
+    /// The shortest.
+    pub fn min(&self) -> Nanos {
         Nanos::new(self.0.min())
     }
+
     /// How many latencies were at least `from` nanoseconds and below `to`.
-    pub(crate) fn count_between(&self, from: u64, to: u64) -> u64 {
+    pub fn count_between(&self, from: u64, to: u64) -> u64 {
         self.0.count_between(from, to.saturating_sub(1))
     }
+
     /// How many latencies are from each of `bounds` to the next, in nanoseconds. Those outside are
     /// left out.
-    pub(crate) fn counts_within(&self, bounds: &[u64]) -> Vec<u64> {
+    pub fn counts_within(&self, bounds: &[u64]) -> Vec<u64> {
         let mut counts = vec![0; bounds.len().saturating_sub(1)];
         for bin in self.0.iter_recorded() {
             let value = self.0.lowest_equivalent(bin.value_iterated_to());
@@ -47,16 +72,19 @@ impl Distribution {
         }
         counts
     }
+
     /// The mean in nanoseconds.
-    pub(crate) fn mean(&self) -> f64 {
+    pub fn mean(&self) -> f64 {
         self.0.mean()
     }
+
     /// The standard deviation in nanoseconds.
-    pub(crate) fn deviation(&self) -> f64 {
+    pub fn deviation(&self) -> f64 {
         self.0.stdev()
     }
+
     /// The values that are within so many standard deviations of the mean.
-    pub(crate) fn within_deviations(&self, deviations: f64) -> Self {
+    pub fn within_deviations(&self, deviations: f64) -> Self {
         // The mean of equal values is not quite one of them.
         let (mean, reach) = (self.mean(), self.deviation() * deviations + self.mean() * 1e-9);
         let mut within = Self::new();
@@ -73,7 +101,7 @@ impl Distribution {
     /// Whether `other`'s values are greater than these, by the sums of their ranks: the test of
     /// Mann and Whitney by the normal distribution, corrected for equal values. Values of one bin
     /// of the histograms (three significant digits) count as equal.
-    pub(crate) fn ranks(&self, other: &Self) -> Ranks {
+    pub fn ranks(&self, other: &Self) -> Ranks {
         let (first, second) = (self.count() as f64, other.count() as f64);
         let total = first + second;
         if first == 0.0 || second == 0.0 {
@@ -101,18 +129,20 @@ impl Distribution {
         };
         Ranks { greater, chance }
     }
-    pub(crate) fn merge(&mut self, other: &Self) {
+
+    /// Adds all latencies of another one.
+    pub fn merge(&mut self, other: &Self) {
         self.0 += &other.0;
     }
 }
 
 /// How two distributions differ.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ranks {
+pub struct Ranks {
     /// How often a value of the second one is greater than one of the first, from 0 to 1.
-    pub(crate) greater: f64,
+    pub greater: f64,
     /// How often chance alone makes such a difference, from 0 to 1.
-    pub(crate) chance: f64,
+    pub chance: f64,
 }
 
 /// How often a value of the normal distribution is further from its mean than `deviations`.

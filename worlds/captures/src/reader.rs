@@ -1,5 +1,6 @@
 //! Frames of pcap and pcapng files, one after the other: a file may be larger than memory.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -8,9 +9,7 @@ use engine::Instant;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, OptionCode, PcapBlockOwned, PcapError};
 
-use super::queue::Tally;
-
-use crate::error::Error;
+use crate::Error;
 
 /// Bytes of a file that are held at once; no block may be longer.
 const BUFFER: usize = 1 << 20;
@@ -19,26 +18,42 @@ const INTERFACES_MAX: usize = 4096;
 /// The most bytes of a file that describe its sections and interfaces.
 const PREAMBLES_MAX: usize = 16 << 20;
 
+/// What of a port was captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets that passed, the lost ones among them.
+    pub seen: u64,
+    /// Packets that found no room.
+    pub lost: u64,
+}
+
+impl Tally {
+    /// Packets that were not lost.
+    pub const fn written(&self) -> u64 {
+        self.seen.saturating_sub(self.lost)
+    }
+}
+
 /// A frame of a capture.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Frame<'a> {
+pub struct Frame<'a> {
     /// Its number in the file, from 0.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Where it is.
-    pub(crate) place: Place,
+    pub place: Place,
     /// When it was captured, since 1970.
-    pub(crate) at: Instant,
+    pub at: Instant,
     /// The link type of the interface.
-    pub(crate) link: u32,
+    pub link: u32,
     /// The bytes that were captured.
-    pub(crate) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// Bytes that the frame had.
-    pub(crate) original: usize,
+    pub original: usize,
 }
 
 /// Something that a capture has.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Item<'a> {
+pub enum Item<'a> {
     /// A frame.
     Frame(Frame<'a>),
     /// A comment of an interface: what is known beside the frames.
@@ -51,17 +66,17 @@ pub(crate) enum Item<'a> {
 
 /// Where in a file a frame is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// Bytes of the file before its block.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// From where to where the file's preambles hold what it takes to understand the block.
     preamble: (u32, u32),
 }
 
 /// The frames of a file.
-pub(crate) struct Reader {
+pub struct Reader {
     path: PathBuf,
-    parser: Box<dyn PcapReaderIterator>,
+    parser: Box<dyn PcapReaderIterator + Send>,
     /// The link type of a pcap file, and the nanoseconds of a unit of its fractions.
     pcap: (u32, u64),
     /// Link type, units a second and offset in seconds of each interface of a pcapng file.
@@ -81,7 +96,7 @@ impl Reader {
     ///
     /// # Errors
     /// When there is no such file, or it is neither pcap nor pcapng.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, Error> {
         let file = File::open(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
         if file.metadata().is_ok_and(|it| it.is_file() && it.len() == 0) {
             return Err(broken(path, 0, "the file is empty"));
@@ -93,13 +108,13 @@ impl Reader {
     ///
     /// # Errors
     /// When it is neither pcap nor pcapng.
-    pub(crate) fn of(file: impl Read + Send + 'static, path: &Path) -> Result<Self, Error> {
+    pub fn of(file: impl Read + Send + 'static, path: &Path) -> Result<Self, Error> {
         let parser = pcap_parser::create_reader(BUFFER, file)
             .map_err(|_| broken(path, 0, "it begins neither as pcap nor as pcapng"))?;
         Ok(Self::new(path, parser))
     }
 
-    fn new(path: &Path, parser: Box<dyn PcapReaderIterator>) -> Self {
+    fn new(path: &Path, parser: Box<dyn PcapReaderIterator + Send>) -> Self {
         Self {
             path: path.to_owned(),
             parser,
@@ -117,7 +132,7 @@ impl Reader {
     ///
     /// # Errors
     /// When the file is not there any more, or not what it was.
-    pub(crate) fn resume(path: &Path, preambles: &[u8], number: u64, place: Place) -> Result<Self, Error> {
+    pub fn resume(path: &Path, preambles: &[u8], number: u64, place: Place) -> Result<Self, Error> {
         let fail = |error| Error::File { path: path.to_owned(), error };
         let mut file = File::open(path).map_err(fail)?;
         file.seek(SeekFrom::Start(place.offset)).map_err(fail)?;
@@ -132,7 +147,7 @@ impl Reader {
     }
 
     /// The blocks so far that describe sections and interfaces, for [`Reader::resume`].
-    pub(crate) fn into_preambles(self) -> Vec<u8> {
+    pub fn into_preambles(self) -> Vec<u8> {
         self.preambles
     }
 
@@ -140,7 +155,7 @@ impl Reader {
     ///
     /// # Errors
     /// When the file is malformed or ends within a block, with the offset where that is.
-    pub(crate) fn each(&mut self, mut show: impl FnMut(Frame<'_>)) -> Result<(), Error> {
+    pub fn each(&mut self, mut show: impl FnMut(Frame<'_>)) -> Result<(), Error> {
         self.each_while(|frame| {
             show(frame);
             true
@@ -151,7 +166,7 @@ impl Reader {
     ///
     /// # Errors
     /// Those of [`Reader::each`].
-    pub(crate) fn each_while(&mut self, mut show: impl FnMut(Frame<'_>) -> bool) -> Result<(), Error> {
+    pub fn each_while(&mut self, mut show: impl FnMut(Frame<'_>) -> bool) -> Result<(), Error> {
         self.each_item(|item| match item {
             Item::Frame(frame) => show(frame),
             Item::Note(_) | Item::Waits | Item::Tally(_) => true,
@@ -162,67 +177,76 @@ impl Reader {
     ///
     /// # Errors
     /// Those of [`Reader::each`].
-    pub(crate) fn each_item(&mut self, mut show: impl FnMut(Item<'_>) -> bool) -> Result<(), Error> {
-        loop {
-            let end = u32::try_from(self.preambles.len()).unwrap_or(u32::MAX);
-            let start = u32::try_from(self.section).unwrap_or(u32::MAX);
-            let place = Place { offset: self.offset, preamble: (start, end) };
-            let next = match self.parser.next() {
-                Ok((length, block)) => match on_block(&block, &mut self.pcap, &mut self.interfaces) {
-                    Found::Frame(at, link, bytes, original) => {
-                        let number = self.number;
-                        self.number += 1;
-                        if !show(Item::Frame(Frame { number, place, at, link, bytes, original })) {
-                            return Ok(());
-                        }
-                        Next::Consume(length)
+    pub fn each_item(&mut self, mut show: impl FnMut(Item<'_>) -> bool) -> Result<(), Error> {
+        while self.read_on(&mut show)? {}
+        Ok(())
+    }
+
+    /// Reads the next block, and shows to `show` what it has. Returns false at the end of the file,
+    /// or when `show` has returned false of a frame.
+    ///
+    /// # Errors
+    /// Those of [`Reader::each`].
+    pub fn read_on(&mut self, mut show: impl FnMut(Item<'_>) -> bool) -> Result<bool, Error> {
+        let end = u32::try_from(self.preambles.len()).unwrap_or(u32::MAX);
+        let start = u32::try_from(self.section).unwrap_or(u32::MAX);
+        let place = Place { offset: self.offset, preamble: (start, end) };
+        let next = match self.parser.next() {
+            Ok((length, block)) => match on_block(&block, &mut self.pcap, &mut self.interfaces) {
+                Found::Frame(at, link, bytes, original) => {
+                    let number = self.number;
+                    self.number += 1;
+                    if !show(Item::Frame(Frame { number, place, at, link, bytes, original })) {
+                        return Ok(false);
                     }
-                    Found::Section => Next::Keep(length, true),
-                    Found::Interface => {
-                        for note in notes_of(&block) {
-                            show(Item::Note(note));
-                        }
-                        Next::Keep(length, false)
-                    }
-                    Found::Tally(tally) => {
-                        show(Item::Tally(tally));
-                        Next::Consume(length)
-                    }
-                    Found::Nothing => Next::Consume(length),
-                },
-                Err(PcapError::Eof) => return Ok(()),
-                Err(PcapError::Incomplete(_)) => Next::Refill,
-                Err(PcapError::UnexpectedEof) => return Err(self.broken(CUT)),
-                Err(_) => return Err(self.broken("a block is malformed")),
-            };
-            match next {
-                Next::Keep(length, is_section) => {
-                    let block = self.parser.data().get(..length).unwrap_or_default();
-                    if self.preambles.len() + block.len() > PREAMBLES_MAX {
-                        return Err(self.broken("more than 16 MiB describe sections and interfaces"));
-                    }
-                    self.section = if is_section { self.preambles.len() } else { self.section };
-                    self.preambles.extend_from_slice(block);
-                    self.parser.consume(length);
-                    self.offset += length as u64;
+                    Next::Consume(length)
                 }
-                Next::Consume(length) => {
-                    self.parser.consume(length);
-                    self.offset += length as u64;
+                Found::Section => Next::Keep(length, true),
+                Found::Interface => {
+                    for note in notes_of(&block) {
+                        show(Item::Note(note));
+                    }
+                    Next::Keep(length, false)
                 }
-                Next::Refill if self.parser.reader_exhausted() => return Err(self.broken(CUT)),
-                Next::Refill => {
-                    show(Item::Waits);
-                    let before = self.parser.data().len();
-                    if self.parser.refill().is_err() {
-                        return Err(self.broken("it can't be read on"));
-                    }
-                    if self.parser.data().len() == before && !self.parser.reader_exhausted() {
-                        return Err(self.broken("a block is longer than 1 MiB"));
-                    }
+                Found::Tally(tally) => {
+                    show(Item::Tally(tally));
+                    Next::Consume(length)
+                }
+                Found::Nothing => Next::Consume(length),
+            },
+            Err(PcapError::Eof) => return Ok(false),
+            Err(PcapError::Incomplete(_)) => Next::Refill,
+            Err(PcapError::UnexpectedEof) => return Err(self.broken(CUT)),
+            Err(_) => return Err(self.broken("a block is malformed")),
+        };
+        match next {
+            Next::Keep(length, is_section) => {
+                let block = self.parser.data().get(..length).unwrap_or_default();
+                if self.preambles.len() + block.len() > PREAMBLES_MAX {
+                    return Err(self.broken("more than 16 MiB describe sections and interfaces"));
+                }
+                self.section = if is_section { self.preambles.len() } else { self.section };
+                self.preambles.extend_from_slice(block);
+                self.parser.consume(length);
+                self.offset += length as u64;
+            }
+            Next::Consume(length) => {
+                self.parser.consume(length);
+                self.offset += length as u64;
+            }
+            Next::Refill if self.parser.reader_exhausted() => return Err(self.broken(CUT)),
+            Next::Refill => {
+                show(Item::Waits);
+                let before = self.parser.data().len();
+                if self.parser.refill().is_err() {
+                    return Err(self.broken("it can't be read on"));
+                }
+                if self.parser.data().len() == before && !self.parser.reader_exhausted() {
+                    return Err(self.broken("a block is longer than 1 MiB"));
                 }
             }
         }
+        Ok(true)
     }
 
     fn broken(&self, what: &'static str) -> Error {
@@ -232,6 +256,17 @@ impl Reader {
 
 /// Why a file that ends too early is malformed.
 const CUT: &str = "the file ends within a block";
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, offset, number, .. } = self;
+        f.debug_struct("Reader")
+            .field("path", path)
+            .field("offset", offset)
+            .field("number", number)
+            .finish_non_exhaustive()
+    }
+}
 
 /// What is to be done before the next block.
 enum Next {
@@ -245,7 +280,7 @@ enum Next {
 }
 
 fn broken(path: &Path, offset: u64, what: &'static str) -> Error {
-    Error::BrokenCapture { path: path.to_owned(), offset, what }
+    Error::Broken { path: path.to_owned(), offset, what }
 }
 
 /// What a block is.

@@ -1,8 +1,6 @@
 //! Packets in the rows of a table, as hardware analysers export them (CSV). Each vendor has columns
 //! of its own, so whoever has the table says which is which.
 
-use std::io;
-use std::path::Path;
 use std::str::FromStr;
 
 use engine::Instant;
@@ -11,8 +9,11 @@ use pcie::wire::{
 };
 use trace::{Direction, Seen};
 
-use super::words::each_line;
+use crate::Error;
+use crate::lines::Lines;
 
+/// The most characters of a table's first line that an error shows.
+const FIRST_MAX: usize = 300;
 /// The bytes of a page, which no memory request crosses.
 const PAGE: u64 = 4096;
 /// What a column can be.
@@ -33,7 +34,7 @@ const KEYS: [&str; 12] = [
 
 /// Which column of a table has what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Columns {
+pub struct Columns {
     /// The name of the column of each of [`KEYS`], if it is there.
     names: [Option<String>; KEYS.len()],
     /// Picoseconds of a unit of time, where a time does not tell.
@@ -88,47 +89,62 @@ pub(crate) enum Row<'a> {
     Malformed,
 }
 
-/// Why a table can't be read.
+/// The places of [`KEYS`] in a row.
+type Places = [Option<usize>; KEYS.len()];
+
+/// The rows of a table.
 #[derive(Debug)]
-pub(crate) enum TableError {
-    Io(io::Error),
-    /// The table has no column of this name, but these.
-    NoColumn(String, String),
+pub(crate) struct Rows {
+    lines: Lines,
+    columns: Columns,
+    /// Where the columns are, once the head was found.
+    places: Option<Places>,
+    /// The first line, for whoever wonders why there is no head.
+    first: Option<String>,
 }
 
-/// Shows each row of the table at `path` to `show`. The first line that has all the named columns
-/// is the head; what vendors write before it is skipped.
-pub(crate) fn each_row(
-    path: &Path,
-    columns: &Columns,
-    mut show: impl FnMut(Row<'_>),
-) -> Result<(), TableError> {
-    let mut places: Option<[Option<usize>; KEYS.len()]> = None;
-    let mut first = None;
-    each_line(path, |line| {
-        let cells = cells(line);
-        let Some(places) = &places else {
-            first.get_or_insert_with(|| cells.join(", "));
-            places = find(columns, &cells).ok();
-            return;
+impl Rows {
+    /// The rows of a table with these lines.
+    pub(crate) fn of(lines: Lines, columns: &Columns) -> Self {
+        Self { lines, columns: columns.clone(), places: None, first: None }
+    }
+
+    /// Reads the next line, and shows to `show` what it holds. The first line that has all the
+    /// named columns is the head; what vendors write before it is skipped. Returns false at the
+    /// end.
+    ///
+    /// # Errors
+    /// The system's; at the end, that there was no head.
+    pub(crate) fn read_on(&mut self, mut show: impl FnMut(Row<'_>)) -> Result<bool, Error> {
+        let Some(line) = self.lines.read_on()? else {
+            return if self.places.is_some() { Ok(false) } else { Err(self.no_column()) };
         };
-        if !line.trim().is_empty() {
-            row(columns, places, &cells, &mut show);
+        let cells = cells(&line);
+        match &self.places {
+            Some(_) if line.is_empty() => {}
+            Some(places) => row(&self.columns, places, &cells, &mut show),
+            None => {
+                self.first.get_or_insert_with(|| cells.join(", "));
+                self.places = find(&self.columns, &cells).ok();
+            }
         }
-    })
-    .map_err(TableError::Io)?;
-    match places {
-        Some(_) => Ok(()),
-        None => {
-            let there = first.unwrap_or_default();
-            let wanted = columns.names.iter().flatten().find(|name| !there.contains(name.as_str()));
-            Err(TableError::NoColumn(wanted.cloned().unwrap_or_default(), there.chars().take(300).collect()))
+        Ok(true)
+    }
+
+    /// The error that no line has all the columns.
+    fn no_column(&self) -> Error {
+        let there = self.first.as_deref().unwrap_or_default();
+        let name = self.columns.names.iter().flatten().find(|name| !there.contains(name.as_str()));
+        Error::NoColumn {
+            path: self.lines.path().to_owned(),
+            name: name.cloned().unwrap_or_default(),
+            there: there.chars().take(FIRST_MAX).collect(),
         }
     }
 }
 
 /// The place of each column in the table's head.
-fn find(columns: &Columns, head: &[String]) -> Result<[Option<usize>; KEYS.len()], ()> {
+fn find(columns: &Columns, head: &[String]) -> Result<Places, ()> {
     let mut places = [None; KEYS.len()];
     for (place, name) in places.iter_mut().zip(&columns.names) {
         if let Some(name) = name {
@@ -157,12 +173,7 @@ fn cells(line: &str) -> Vec<String> {
     cells
 }
 
-fn row(
-    columns: &Columns,
-    places: &[Option<usize>; KEYS.len()],
-    cells: &[String],
-    show: &mut impl FnMut(Row<'_>),
-) {
+fn row(columns: &Columns, places: &Places, cells: &[String], show: &mut impl FnMut(Row<'_>)) {
     let cell = |key: &str| {
         let index = KEYS.iter().position(|known| *known == key)?;
         cells.get(places[index]?).map(String::as_str).filter(|cell| !cell.is_empty())
@@ -346,19 +357,27 @@ fn function(text: &str) -> Option<Bdf> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::fmt::Write;
+    use std::io::Cursor;
+    use std::path::Path;
 
     use super::*;
+
+    /// Shows each row of a table to `show`.
+    fn each_row(table: &str, columns: &Columns, mut show: impl FnMut(Row<'_>)) -> Result<(), Error> {
+        let lines = Lines::of(Cursor::new(table.to_owned()), Path::new("table.csv"));
+        let mut rows = Rows::of(lines, columns);
+        while rows.read_on(&mut show)? {}
+        Ok(())
+    }
 
     /// A packet: its text, direction, time in nanoseconds, and bytes of payload.
     type Shown = (String, Direction, u64, usize);
 
     /// The packets of a table, and how many rows were foreign and malformed.
     fn read(table: &str, columns: &str) -> (Vec<Shown>, [u32; 2]) {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(table.as_bytes()).unwrap();
         let (mut packets, mut others) = (Vec::new(), [0; 2]);
-        let read = each_row(file.path(), &columns.parse().unwrap(), |row| match row {
+        let read = each_row(table, &columns.parse().unwrap(), |row| match row {
             Row::Packet(seen) => {
                 let bare = pcie::wire::Tlp::<&[u8]>::new(*seen.header, &[]).to_string();
                 packets.push((bare, seen.direction, seen.at.as_nanos(), seen.payload.len()));
@@ -397,25 +416,24 @@ mod tests {
         let map: Columns = "time=t,type=k,address=a,length=l,data=d,requester=r,tag=g".parse().unwrap();
         let words =
             ["", "0", "ffff", "99999999999999999999", "0xfff", "1.5.5", "MRd", "CfgWr0", "é", "\"", "-"];
-        let (mut file, mut count) = (tempfile::NamedTempFile::new().unwrap(), 0);
-        writeln!(file, "t,k,a,l,d,r,g").unwrap();
+        let (mut table, mut count) = ("t,k,a,l,d,r,g\n".to_owned(), 0);
         for kind in ["MRd", "MWr", "Cpl", "CplD", "CfgRd1", "CfgWr0", "é"] {
             for one in words {
                 for other in words {
-                    writeln!(file, "1,{kind},{one},{other},{one},{other},{one}").unwrap();
+                    writeln!(table, "1,{kind},{one},{other},{one},{other},{one}").unwrap();
                     count += 1;
                 }
             }
         }
         let mut seen = 0;
-        assert!(each_row(file.path(), &map, |_| seen += 1).is_ok());
+        assert!(each_row(&table, &map, |_| seen += 1).is_ok());
         assert_eq!(seen, count);
         for wrong in ["", "time", "time=x", "type=x", "time=x:fortnights,tlp=y", "colour=x"] {
             assert!(wrong.parse::<Columns>().is_err(), "{wrong}");
         }
         assert!(matches!(
-            each_row(file.path(), &"time=t,tlp=raw".parse().unwrap(), |_| {}),
-            Err(TableError::NoColumn(name, _)) if name == "raw"
+            each_row(&table, &"time=t,tlp=raw".parse().unwrap(), |_| {}),
+            Err(Error::NoColumn { name, .. }) if name == "raw"
         ));
     }
 }

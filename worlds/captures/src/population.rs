@@ -2,34 +2,38 @@
 
 use std::collections::BTreeMap;
 
+use distribution::Distribution;
 use trace::{Command, Step};
 
-use super::{each_command, name};
-use crate::args::Source;
-use crate::distribution::Distribution;
-use crate::error::Error;
+use crate::{Error, Source, each_command, name};
 
 /// One step of the commands that take it.
 #[derive(Clone, Debug, Default)]
-pub(in crate::commands) struct Times {
-    pub(in crate::commands) times: Distribution,
+pub struct Times {
+    /// How long it took, from the end of the step before it.
+    pub times: Distribution,
     /// Packets of all these commands.
-    pub(in crate::commands) packets: u64,
+    pub packets: u64,
 }
 
 /// The commands of one kind.
 #[derive(Clone, Debug, Default)]
-pub(in crate::commands) struct Population {
-    pub(in crate::commands) count: u64,
+pub struct Population {
+    /// How many there are.
+    pub count: u64,
     /// Bytes of data of all these commands.
-    pub(in crate::commands) bytes: u64,
-    pub(in crate::commands) latency: Distribution,
-    pub(in crate::commands) whole: Distribution,
-    pub(in crate::commands) steps: BTreeMap<Step, Times>,
+    pub bytes: u64,
+    /// The times until the device posted the completion.
+    pub latency: Distribution,
+    /// The times until the last packet.
+    pub whole: Distribution,
+    /// The steps that they take.
+    pub steps: BTreeMap<Step, Times>,
 }
 
 impl Population {
-    pub(in crate::commands) fn add(&mut self, command: &Command) {
+    /// Adds a command.
+    pub fn add(&mut self, command: &Command) {
         self.count += 1;
         self.bytes += command.bytes;
         self.latency.record(command.latency());
@@ -45,7 +49,7 @@ impl Population {
 
     /// The share of a step in the time of all commands, from 0 to 1. A step that not all commands
     /// take has its share of all.
-    pub(in crate::commands) fn share(&self, step: Step) -> f64 {
+    pub fn share(&self, step: Step) -> f64 {
         let whole = self.whole.mean() * self.whole.count() as f64;
         let part = self.steps.get(&step).map_or(0.0, |of| of.times.mean() * of.times.count() as f64);
         if whole > 0.0 { part / whole } else { 0.0 }
@@ -53,7 +57,7 @@ impl Population {
 
     /// Leaves out, of each distribution, what is further from the mean than three
     /// standard deviations.
-    pub(in crate::commands) fn filter(&mut self) {
+    pub fn filter(&mut self) {
         let steps = self.steps.values_mut().map(|of| &mut of.times);
         for times in steps.chain([&mut self.latency, &mut self.whole]) {
             *times = times.within_deviations(3.0);
@@ -63,10 +67,10 @@ impl Population {
 
 /// The commands of a capture, by the names of their kinds; with `three_sigma` without
 /// outliers, as published measurements have them.
-pub(super) fn populations(
-    from: Source<'_>,
-    three_sigma: bool,
-) -> Result<BTreeMap<String, Population>, Error> {
+///
+/// # Errors
+/// Those of [`Commands`](crate::Commands).
+pub fn populations(from: Source<'_>, three_sigma: bool) -> Result<BTreeMap<String, Population>, Error> {
     let mut kinds = BTreeMap::<String, Population>::new();
     each_command(from, |command| kinds.entry(name(command.kind)).or_default().add(&command))?;
     if three_sigma {

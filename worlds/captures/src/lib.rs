@@ -1,0 +1,55 @@
+//! Captures as files: reading those of anybody, understanding what they hold, writing our own.
+//!
+//! [`Commands`] gives the NVMe commands of a file one after the other, [`Packets`] its PCIe
+//! packets: a file may be larger than memory. [`Reader`] gives frames, whatever they hold. What
+//! makes commands of them is `trace`'s to know. This crate reads files for it, and makes tables of
+//! what comes.
+//!
+//! | file | what is read |
+//! |---|---|
+//! | pcap, pcapng | frames of ours, of NetTLP, and of networks with NVMe over fabrics |
+//! | CSV | tables of hardware analysers, whose columns are named ([`Columns`]) |
+//! | text | Linux's trace events of nvme and block, and blkparse |
+//!
+//! # What a file can do
+//! A file comes from anybody. What is no capture, or is malformed, is an [`Error`] that names the
+//! byte; what is before it was read. A block has at most 1 MiB, a line is read up to 64 KiB, and
+//! each table of the analysis has a limit of its own.
+//!
+//! ```
+//! use captures::{Commands, Error, Source};
+//!
+//! let source = Source { file: "nowhere.pcapng".as_ref(), columns: None };
+//! assert!(matches!(Commands::open(source), Err(Error::File { .. })));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod commands;
+mod error;
+mod framing;
+pub mod fuzz;
+mod lines;
+mod names;
+mod notes;
+mod population;
+mod reader;
+mod reading;
+mod rows;
+mod simulated;
+mod sink;
+pub mod statistics;
+pub mod table;
+
+pub use commands::{Commands, Packets, Source, each_command, each_packet};
+pub use error::Error;
+pub use framing::{ETHERNET, Held, LINK, Packet, header, held};
+pub use names::name;
+pub use notes::{note_of, told_by};
+pub use population::{Population, Times, populations};
+pub use reader::{Frame, Item, Place, Reader, Tally};
+pub use reading::{Analysis, Flaws, Reading};
+pub use rows::Columns;
+pub use simulated::Simulated;
+pub use sink::Sink;
+pub use statistics::{Group, Groups};

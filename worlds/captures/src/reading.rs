@@ -1,0 +1,153 @@
+//! Understanding a capture frame by frame, row by row or line by line.
+
+use engine::Instant;
+use trace::events::Events;
+use trace::fabric::{Counts, Fabric};
+use trace::{Analyser, Command, Seen, Statistics};
+
+use crate::framing::{Held, held};
+use crate::notes::told_by;
+use crate::reader::{Frame, Item};
+use crate::rows::Row;
+
+/// What is wrong with frames of a capture.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flaws {
+    /// Frames of other protocols, and lines that are no event.
+    pub foreign: u64,
+    /// Frames whose packet is malformed.
+    pub malformed: u64,
+    /// Packets with an earlier time than the one before. Spans that would be negative count as 0.
+    pub backwards: u64,
+    /// Packets that passed and are not in the capture, as it says itself.
+    pub lost: u64,
+}
+
+/// What a whole capture has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Analysis {
+    /// What PCIe packets tell.
+    pub statistics: Statistics,
+    /// What PDUs and messages of NVMe over fabrics tell.
+    pub fabric: Counts,
+    /// Of the words of tracers: completions without their command, commands without their
+    /// completion, and commands that had no room.
+    pub words: (u64, u64, u64),
+    /// What is wrong with the capture.
+    pub flaws: Flaws,
+}
+
+/// Understands what it is shown of a capture.
+#[derive(Debug, Default)]
+pub struct Reading {
+    analyser: Analyser,
+    fabric: Fabric,
+    events: Events,
+    flaws: Flaws,
+    /// The time of the last packet.
+    before: Instant,
+}
+
+impl Reading {
+    /// A reading whose commands remember the numbers of their frames.
+    pub fn remembering() -> Self {
+        Self { analyser: Analyser::remembering(), fabric: Fabric::remembering(), ..Self::default() }
+    }
+
+    /// Shows the next frame, and what it holds. Returns whether it is a PCIe packet or a segment
+    /// of NVMe/TCP.
+    pub fn see(&mut self, frame: &Frame<'_>, held: &Held<'_>) -> bool {
+        let is_ours = match held {
+            Held::Packet(packet) => {
+                self.analyser.see(&packet.seen(frame));
+                true
+            }
+            Held::Segment(segment) => self.fabric.see(segment),
+            Held::Datagram(datagram) => self.fabric.see_datagram(datagram),
+            Held::Malformed | Held::Foreign => false,
+        };
+        self.flaws.note(frame.at, held, is_ours, &mut self.before);
+        is_ours
+    }
+
+    /// Shows whatever a file has next.
+    pub(crate) fn see_item(&mut self, item: &Item<'_>) {
+        match item {
+            Item::Frame(frame) => {
+                self.see(frame, &held(frame));
+            }
+            Item::Note(note) => self.learn(note),
+            Item::Tally(tally) => self.flaws.lost = self.flaws.lost.saturating_add(tally.lost),
+            Item::Waits => {}
+        }
+    }
+
+    /// Takes what a capture says beside its frames, if it is a note about a controller.
+    fn learn(&mut self, note: &str) {
+        if let Some(told) = told_by(note) {
+            self.analyser.learn(&told);
+        }
+    }
+
+    /// Shows a row of a table.
+    pub(crate) fn see_row(&mut self, row: &Row<'_>) {
+        match row {
+            Row::Packet(seen) => self.see_packet(seen),
+            Row::Foreign => self.flaws.foreign += 1,
+            Row::Malformed => self.flaws.malformed += 1,
+        }
+    }
+
+    fn see_packet(&mut self, seen: &Seen<'_>) {
+        self.analyser.see(seen);
+        self.flaws.in_order(seen.at, &mut self.before);
+    }
+
+    /// Shows a line of a tracer. Returns whether it is one of those that are understood.
+    pub(crate) fn see_line(&mut self, line: &str) -> bool {
+        let is_event = self.events.see(line);
+        self.flaws.foreign += u64::from(!is_event);
+        is_event
+    }
+
+    /// The next command that has ended.
+    pub fn poll_command(&mut self) -> Option<Command> {
+        let packets = self.analyser.poll_command().or_else(|| self.fabric.poll_command());
+        packets.or_else(|| self.events.poll_command())
+    }
+
+    /// Ends the capture.
+    pub fn finish(&mut self) {
+        self.analyser.finish();
+        self.fabric.finish();
+        self.events.finish();
+    }
+
+    /// What the capture has had so far.
+    pub fn analysis(&self) -> Analysis {
+        let (statistics, fabric) = (self.analyser.statistics(), self.fabric.counts());
+        let backwards = self.flaws.backwards + self.events.backwards();
+        let flaws = Flaws { backwards, ..self.flaws };
+        Analysis { statistics, fabric, words: self.events.counts(), flaws }
+    }
+}
+
+impl Flaws {
+    /// Notes whether a packet is earlier than the one `before`.
+    fn in_order(&mut self, at: Instant, before: &mut Instant) {
+        self.backwards += u64::from(at < *before);
+        *before = at;
+    }
+
+    /// Notes what is wrong with a frame, and whether it is earlier than the one `before`.
+    fn note(&mut self, at: Instant, held: &Held<'_>, is_ours: bool, before: &mut Instant) {
+        if is_ours {
+            self.in_order(at, before);
+        } else {
+            match held {
+                Held::Malformed => self.malformed += 1,
+                _ => self.foreign += 1,
+            }
+        }
+    }
+}
