@@ -2,7 +2,7 @@
 //! it commands.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use assemblies::near::Near;
 use engine::{Instant, Nanos};
@@ -19,7 +19,7 @@ use tunnel::frame::Tally;
 use tunnel::upstream::PortIndex;
 
 use crate::args::{Ahead, Carried, ConfigCacheCounters, Root, Target};
-use crate::capture::{Captured, to_file};
+use crate::capture::{Tracing, What};
 use crate::commands::stay_on;
 use crate::error::Error;
 
@@ -64,8 +64,8 @@ pub(crate) struct Session {
     controller: Controller,
     /// Commands that ended while something else was waited for.
     ended: VecDeque<Completed>,
-    /// The capture that is being written, and where.
-    captured: Option<(PathBuf, Captured)>,
+    /// The capture that is being written.
+    tracing: Option<Tracing>,
 }
 
 /// The settings of a host that spins for `spin` and waits for its far end for `timeout`.
@@ -133,11 +133,8 @@ impl Session {
         target.secrets.check(url)?;
         options.secrets = target.secrets.files();
         let mut controller = Controller::open(&url.resolve()?, &options)?;
-        let captured = match &target.trace {
-            Some(path) => Some((path.clone(), tap(&mut controller, path, url)?)),
-            None => None,
-        };
-        Self::of(wait(controller, timeout)?, captured)
+        let tracing = target.trace.as_deref().map(|path| trace(&mut controller, path, url)).transpose()?;
+        Self::of(wait(controller, timeout)?, tracing)
     }
 
     /// Brings up a controller in this process, with no tunnel.
@@ -152,8 +149,8 @@ impl Session {
         Self::of(wait(Controller::direct(config, media, &options)?, timeout)?, None)
     }
 
-    fn of(controller: Controller, captured: Option<(PathBuf, Captured)>) -> Result<Self, Error> {
-        let mut session = Self { controller, ended: VecDeque::new(), captured };
+    fn of(controller: Controller, tracing: Option<Tracing>) -> Result<Self, Error> {
+        let mut session = Self { controller, ended: VecDeque::new(), tracing };
         // What a person should know before anything else is done.
         while let Some(event) = session.controller.poll_event() {
             act_on(event)?;
@@ -388,22 +385,16 @@ impl Session {
     /// Ends the session in an orderly way.
     pub(crate) fn close(self) -> Result<(), Error> {
         self.controller.close().map_err(AttachError::Io)?;
-        let Some((path, captured)) = self.captured else { return Ok(()) };
-        let tally = captured.finish(None).map_err(|error| Error::File { path: path.clone(), error })?;
-        info!("{} packets are in {}, {} were lost", tally.written(), path.display(), tally.lost);
-        Ok(())
+        self.tracing.map_or(Ok(()), Tracing::finish)
     }
 }
 
-/// Writes what passes the host's port to a file from now on.
-fn tap(controller: &mut Controller, path: &Path, url: &Url) -> Result<Captured, Error> {
+/// Writes what passes between host and controller to a file from now on.
+fn trace(controller: &mut Controller, path: &Path, url: &Url) -> Result<Tracing, Error> {
     let now = controller.now();
-    let Some(near) = controller.near_mut() else {
-        return Err(Error::NothingToTrace { url: url.to_string() });
-    };
-    let captured = to_file(path, now)?;
-    near.watch().add(captured.taps().tap(0));
-    Ok(captured)
+    let what = if controller.is_fabric() { What::Streams } else { What::Packets };
+    let watch = controller.watch().ok_or_else(|| Error::NothingToTrace { url: url.to_string() })?;
+    Tracing::begin(path, what, now, watch)
 }
 
 /// The command that has ended, if that is what happened. What concerns only a person goes to

@@ -6,11 +6,13 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
-use support::{Export, fail, json, succeed};
+use support::running::{Running, wait_until};
+use support::{Export, FARLANE, fail, json, succeed};
 
 /// The captures of an SSD, as files; none where they are not there.
 fn captures() -> Vec<PathBuf> {
@@ -132,7 +134,7 @@ fn lines_are_packets_transactions_or_commands() {
 }
 
 #[test]
-fn malformed_files_are_refused_with_the_place_and_a_fabric_has_no_packets() {
+fn malformed_files_are_refused_with_the_place_and_vfio_user_has_no_packets() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _) = captured(folder.path(), &["--rw", "randread", "--bs", "4k", "--iodepth", "1"]);
     let whole = std::fs::read(&path).unwrap();
@@ -146,9 +148,60 @@ fn malformed_files_are_refused_with_the_place_and_a_fabric_has_no_packets() {
     fail(&["trace", "show", text(&broken)]);
     let missing = fail(&["trace", "stats", "/nonexistent/capture"]);
     assert!(missing.contains("/nonexistent/capture"), "{missing}");
-    let fabric = ["bench", "nvme-tcp://127.0.0.1:1/nqn.2024-01.io.farlane:x", "--trace", text(&broken)];
-    let refused = fail(&[&fabric[..], &["--timeout", "1s"]].concat());
-    assert!(refused.contains("do not pass here") || refused.contains("127.0.0.1:1"), "{refused}");
+    let socket = folder.path().join("ssd.sock");
+    let device = ["device", "--vfio-user", text(&socket), "--ram", "16MiB"];
+    let device = Running::start(&device);
+    wait_until("the device", || socket.exists());
+    let url = format!("vfio-user:{}", socket.display());
+    let refused = fail(&["ping", &url, "--count", "1", "--trace", text(&broken)]);
+    assert!(refused.contains("neither PCIe packets nor a fabric's bytes"), "{refused}");
+    device.signal("INT");
+}
+
+#[test]
+fn a_hosts_capture_of_a_fabric_has_each_command_with_its_steps() {
+    const NQN: &str = "nqn.2026-01.io.farlane:traced";
+    let folder = tempfile::tempdir().unwrap();
+    let rdma = ["--rdma", "iwarp,127.0.0.1:0"];
+    for (scheme, listen) in [("nvme-tcp", ["--listen", "127.0.0.1:0"]), ("nvme-rdma", rdma)] {
+        let mut command = Command::new(FARLANE);
+        command.args(["target", "--json", "--nqn", NQN, "--ram", "16MiB"]).args(listen);
+        command.arg("--control").arg(folder.path().join(scheme));
+        let target = Export::of(command);
+        let provider = if scheme == "nvme-rdma" { "?provider=iwarp" } else { "" };
+        let url = format!("{scheme}://{}/{NQN}{provider}", target.address);
+        let path = folder.path().join(format!("{scheme}.pcapng"));
+        let load = ["bench", &url, "--rw", "randrw", "--bs", "16k", "--iodepth", "4", "--rate", "200"];
+        let further = ["--size", "4MiB", "--runtime", "300ms", "--json", "--trace", text(&path)];
+        let report = json(&[&load[..], &further].concat());
+        assert_eq!(report["errors"], 0, "{report}");
+        let stats = json(&["trace", "stats", text(&path), "--json"]);
+        let commands = &stats["commands"];
+        let count = |kind: &str| commands[kind]["count"].as_u64().unwrap_or_default();
+        assert_eq!(count("read") + count("write"), report["commands"], "{scheme}: {stats} {report}");
+        for kind in ["read", "write"] {
+            assert_eq!(commands[kind]["bytes"], count(kind) * 16_384, "{scheme}, {kind}: {stats}");
+        }
+        assert_eq!(count("fabrics: connect"), 2, "{scheme}: {stats}");
+        for nothing in ["gaps", "unexpected_completions", "lost", "dropped"] {
+            assert_eq!(stats[nothing], 0, "{scheme}: {stats}");
+        }
+        let shown = succeed(&["trace", "show", text(&path), "--level", "command", "--json"]);
+        let kinds = shown.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let read = kinds.enumerate().find(|(_, one)| one["command"] == "Read").unwrap().0 + 1;
+        let steps: Vec<_> = steps_of(&path, read).into_iter().map(|(step, _)| step).collect();
+        assert_eq!(steps[..2], ["command capsule", "data"], "{scheme}: {steps:?}");
+    }
+}
+
+#[test]
+fn enumeration_alone_is_captured_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let far = Export::start(&["--ram", "16MiB"]);
+    let path = folder.path().join("lspci.pcapng");
+    succeed(&["lspci", &far.url(), "--trace", text(&path)]);
+    let shown = succeed(&["trace", "show", text(&path)]);
+    assert!(shown.contains("CfgRd") && shown.contains("CfgWr") && !shown.contains("MWr"), "{shown}");
 }
 
 #[test]

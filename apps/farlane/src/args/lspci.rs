@@ -1,5 +1,6 @@
 //! The options of `farlane lspci`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -22,6 +23,9 @@ pub(crate) struct LspciArgs {
     /// Give up if the far end is not there, or not back after a loss, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
+    /// Write the PCIe packets that pass the host's port to this file, for farlane trace
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) config_cache: ConfigCacheOption,
     #[command(flatten)]

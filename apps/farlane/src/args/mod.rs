@@ -502,9 +502,11 @@ pub(crate) struct Target {
     /// Give up if the far end is not there, or not back after a loss, within this time
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
     pub(crate) timeout: Duration,
-    /// Write the PCIe packets that pass the host's port to this file, for farlane trace.
+
+    /// Write the packets that pass between host and controller to this file, for farlane trace.
     ///
-    /// The capture is pcapng. Nothing is sent ahead meanwhile, so that each step is seen
+    /// The capture is pcapng: PCIe packets or, of a fabric, its bytes as segments of TCP. Nothing
+    /// is sent ahead meanwhile, so that each step is seen
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     #[command(flatten)]

@@ -3,7 +3,9 @@
 mod queue;
 mod segments;
 mod tap;
+mod tracing;
 mod writer;
 
 pub(crate) use tap::{Taps, What};
-pub(crate) use writer::{Captured, Times, Wanted, capture, to_file};
+pub(crate) use tracing::Tracing;
+pub(crate) use writer::{Captured, Times, Wanted, capture};

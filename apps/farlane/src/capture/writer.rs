@@ -1,9 +1,7 @@
 //! The thread that writes what passes a port of ours to a pcapng file or pipe, while commands run.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, SystemTime};
@@ -15,7 +13,6 @@ use live::sys::clock::Clock;
 use super::queue::{Batch, Head, Queue, Streamed};
 use super::segments::frames;
 use super::tap::{Taps, What};
-use crate::error::Error;
 
 /// What a capture is to have.
 #[derive(Clone, Debug)]
@@ -30,9 +27,10 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Every packet, whole.
-    pub(crate) const PACKETS: Self =
-        Self { what: What::Packets, snap: usize::MAX, queues: Vec::new(), notes: Vec::new() };
+    /// All of it, whole.
+    pub(crate) const fn all(what: What) -> Self {
+        Self { what, snap: usize::MAX, queues: Vec::new(), notes: Vec::new() }
+    }
 }
 
 /// A capture that is being written.
@@ -84,15 +82,6 @@ impl fmt::Debug for Captured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Captured({:?})", self.tally())
     }
-}
-
-/// Begins a capture to a new file at `path`; `now` is the time of the clock of what is captured.
-///
-/// # Errors
-/// When the file can't be made.
-pub(crate) fn to_file(path: &Path, now: Instant) -> Result<Captured, Error> {
-    let fail = |error| Error::File { path: path.to_owned(), error };
-    capture(File::create(path).map_err(fail)?, Times::OfEngines(now), Wanted::PACKETS).map_err(fail)
 }
 
 /// Whence the times of packets come.
@@ -212,7 +201,7 @@ mod tests {
     #[test]
     fn a_capture_has_its_notes_its_frames_and_at_the_end_what_was_lost() {
         let out = Shared::default();
-        let wanted = Wanted { notes: vec!["one".into(), "two".into()], ..Wanted::PACKETS };
+        let wanted = Wanted { notes: vec!["one".into(), "two".into()], ..Wanted::all(What::Packets) };
         let captured = capture(out.clone(), Times::OfEngines(Instant::ZERO), wanted).unwrap();
         let tap = captured.taps().tap(7);
         put_packet(&captured, &[1, 2, 3]);
@@ -241,7 +230,7 @@ mod tests {
     #[test]
     fn a_medium_that_is_full_ends_the_capture_and_its_watchers() {
         let captured =
-            capture(Full(4096), Times::OfEngines(Instant::ZERO), Wanted::PACKETS).unwrap();
+            capture(Full(4096), Times::OfEngines(Instant::ZERO), Wanted::all(What::Packets)).unwrap();
         let tap = captured.taps().tap(0);
         for _ in 0..64 {
             put_packet(&captured, &[0; 512]);

@@ -1,5 +1,7 @@
 //! `farlane lspci`: the functions that a host finds at its far ends.
 
+use std::path::PathBuf;
+
 use engine::Nanos;
 use live::drivers::controller::{AttachError, Hierarchy};
 use pcie::lspci;
@@ -7,6 +9,7 @@ use pcie::root_complex::{BarRegister, Bridge, CapabilityId, Express, Function, S
 use serde_json::{Value, json};
 
 use crate::args::{ConfigCacheCounters, LspciArgs};
+use crate::capture::{Tracing, What};
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::session::{self, Needs};
@@ -16,13 +19,16 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     let needs = Needs { data_bytes: 0, ..Needs::default() };
     let timeout = args.timeout.into();
     let mut options = session::options(needs, Nanos::ZERO, timeout);
-    options.session.config_cache = args.config_cache.is_on();
+    options.session.config_cache = args.config_cache.is_on() && args.trace.is_none();
     let names: Vec<_> = args.urls.iter().map(|url| url.name()).collect();
     options.transport = args.transport.checked_for(args.urls.len())?;
     if let Some((_, twice)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         return Err(Error::GivenTwice { url: format!("tcp://{twice}") });
     }
     let mut hierarchy = Hierarchy::over_tunnels(&names, &options)?;
+    let now = hierarchy.now();
+    let begin = |path: &PathBuf| Tracing::begin(path, What::Packets, now, hierarchy.watch());
+    let tracing = args.trace.as_ref().map(begin).transpose()?;
     hierarchy.stop().on_signals().map_err(AttachError::Io)?;
     hierarchy.wait_enumerated(timeout)?;
     let topology = hierarchy.near().topology().cloned().unwrap_or_default();
@@ -32,6 +38,7 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
         .and_then(assemblies::Upstream::config_cache)
         .map(ConfigCacheCounters::from);
     hierarchy.close().map_err(AttachError::Io)?;
+    tracing.map_or(Ok(()), Tracing::finish)?;
     tell_missing(args, &topology);
     if args.output.json {
         let mut root = function_json(&topology.root, &topology);

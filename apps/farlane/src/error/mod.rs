@@ -457,9 +457,9 @@ pub(crate) enum Error {
     #[diagnostic(help("farlane trace reads pcap and pcapng files; what is before that byte is good"))]
     BrokenCapture { path: PathBuf, offset: u64, what: &'static str },
 
-    #[error("--trace: the PCIe packets of {url} do not pass here")]
+    #[error("--trace: neither PCIe packets nor a fabric's bytes of {url} pass here")]
     #[diagnostic(help(
-        "name a far end, tcp://HOST:PORT, quic://HOST:PORT or shm:PATH; tcpdump captures fabrics"
+        "farlane capture shows the packets of a farlane device behind vfio-user; tcpdump and ibdump capture RDMA's"
     ))]
     NothingToTrace { url: String },
 

@@ -25,7 +25,7 @@ pub use types::{Config, ConnectionId, Input, Output};
 
 use crate::fabric::Pair;
 use crate::fabric::host::{self as end, Connection};
-use crate::watch::{Direction, Port};
+use crate::watch::{Direction, Ends, Port};
 
 /// One queue's connection.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ struct QueueConnection {
     /// The connection; `None` while it is being dialled.
     connection: Option<Box<Connection>>,
     config: end::Config,
+    /// Who is at its ends, once the world has told.
+    ends: Option<Ends>,
     /// The agreed parameters, once the connection is initialised.
     parameters: Option<end::Parameters>,
 }
@@ -232,7 +234,8 @@ impl Initiator {
         if connections.len() <= index {
             connections.resize_with(index + 1, || None);
         }
-        connections[index] = Some(QueueConnection { id, connection: None, config, parameters: None });
+        connections[index] =
+            Some(QueueConnection { id, connection: None, config, ends: None, parameters: None });
         self.outputs.push_back(Output::Dial(id));
     }
 

@@ -1,5 +1,7 @@
 //! What an initiator does only while somebody watches it.
 
+use core::net::SocketAddr;
+
 use engine::{Instant, Watch};
 use nvme::wire::{CompletionQueueEntry, SubmissionQueueEntry};
 use nvme_fabrics::host::multipath::PathIndex;
@@ -7,7 +9,7 @@ use nvme_fabrics::wire::QueueId;
 
 use super::{ConnectionId, Initiator};
 use crate::fabric::first_bytes;
-use crate::watch::{Connection, Direction, Port, Seen};
+use crate::watch::{Connection, Direction, Ends, Port, Seen};
 
 impl Initiator {
     /// Whoever watches the bytes of the connections, the commands that they carry, and
@@ -16,11 +18,21 @@ impl Initiator {
         &mut self.watch
     }
 
+    /// Tells who is at the ends of a connection that is about to be open: the host at its own
+    /// address, and the controller. Whoever watches is told.
+    pub fn set_ends(&mut self, id: ConnectionId, host: SocketAddr, controller: SocketAddr) {
+        let ends = Ends { host, controller, queue: Some(id.queue) };
+        if let Some(one) = self.connection_of(id) {
+            one.ends = Some(ends);
+        }
+    }
+
     /// Shows a piece of a connection's byte stream.
     #[cold]
     pub(super) fn show_bytes(&mut self, now: Instant, direction: Direction, id: ConnectionId, bytes: &[u8]) {
         let connection = Connection::Initiator(id);
-        self.watch.show(now, || Seen::Bytes { direction, connection, ends: None, bytes });
+        let ends = self.connection_of(id).and_then(|one| one.ends);
+        self.watch.show(now, || Seen::Bytes { direction, connection, ends, bytes });
     }
 
     /// Shows the first `count` bytes of a connection's outbox, which were sent.

@@ -4,7 +4,8 @@
 use std::io;
 
 use assemblies::near::{ControllerIndex, Event, Near};
-use engine::Nanos;
+use assemblies::watch::Port;
+use engine::{Nanos, Watch};
 use nvme_pcie::function::{self, Function};
 use tunnel::session::HandshakeError;
 
@@ -69,6 +70,11 @@ impl Attached<NearDriver> {
     /// The engines of the host, for commands.
     pub(super) const fn near_mut(&mut self) -> &mut Near {
         self.driver.near_mut()
+    }
+
+    /// Whoever watches the packets that pass the host's port.
+    pub const fn watch(&mut self) -> &mut Watch<Port> {
+        self.near_mut().watch()
     }
 
     /// Waits until the hierarchy is enumerated.

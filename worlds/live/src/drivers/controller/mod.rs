@@ -27,7 +27,8 @@ use std::io;
 use std::os::fd::RawFd;
 
 use assemblies::near::Near;
-use engine::{Buffer, Instant, Nanos};
+use assemblies::watch::Port;
+use engine::{Buffer, Instant, Nanos, Watch};
 use nvme::host::command::on_blocks;
 use nvme::host::{Command, Data};
 use nvme::wire::{IoOpcode, NamespaceId, SubmissionQueueEntry};
@@ -158,6 +159,17 @@ impl Controller {
         match &mut self.reached {
             Reached::Pcie(pcie) => Some(pcie.near_mut()),
             _ => None,
+        }
+    }
+
+    /// Whoever watches what passes: the packets of a host on PCI Express, or the bytes of a fabric's
+    /// connections ([`Controller::is_fabric`]). `None` where neither passes here: by vfio-user, and
+    /// where queue pairs carry a fabric.
+    pub fn watch(&mut self) -> Option<&mut Watch<Port>> {
+        match &mut self.reached {
+            Reached::Pcie(pcie) => Some(pcie.near_mut().watch()),
+            Reached::VfioUser(_) => None,
+            Reached::Fabric(fabric) => fabric.attached_mut().driver.watch(),
         }
     }
 

@@ -89,6 +89,11 @@ impl Socket {
         Self { stream, peer, block: None, block_length: BlockLength::new(), secure, proved: None }
     }
 
+    /// The addresses of this end and of the other one, if the socket is still connected.
+    pub(super) fn ends(&self) -> Option<[SocketAddr; 2]> {
+        Some([self.stream.local_addr().ok()?, self.peer])
+    }
+
     /// Has a host's end speak TLS, with `psk`.
     ///
     /// # Errors

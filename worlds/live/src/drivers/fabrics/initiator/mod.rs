@@ -11,7 +11,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
 use assemblies::initiator::{ConnectionId, Initiator, Input, Output};
-use engine::{Engine, Instant, Nanos, Pool};
+use assemblies::watch::Port;
+use engine::{Engine, Instant, Nanos, Pool, Watch};
 use nvme_fabrics::tls::Psk;
 use nvme_tcp::SharedPool;
 
@@ -178,6 +179,12 @@ impl InitiatorDriver {
         self.initiator.engine_mut()
     }
 
+    /// Whoever watches the bytes of the connections; `None` where a path is reached by queue pairs,
+    /// whose messages are no bytes.
+    pub fn watch(&mut self) -> Option<&mut Watch<Port>> {
+        self.world.devices.is_none().then(|| self.initiator.engine_mut().watch())
+    }
+
     /// Why the path of this index could not be reached at the last attempt, if it failed.
     pub fn failure(&self, path: usize) -> Option<&io::Error> {
         self.world.failures.get(path)?.as_ref()
@@ -261,6 +268,9 @@ impl InitiatorDriver {
     fn begin(&mut self, now: Instant, established: Established) {
         let id = established.id;
         self.world.failures[usize::from(id.path.0)] = None;
+        if let Some([host, controller]) = established.socket.ends() {
+            self.initiator.engine_mut().set_ends(id, host, controller);
+        }
         self.world.connections.push(Connection::Established(established));
         self.initiator.engine_mut().handle_input(now, Input::Connected(id));
     }
