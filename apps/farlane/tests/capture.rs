@@ -171,17 +171,29 @@ fn several_captures_run_at_once_and_one_too_many_is_refused() {
 #[test]
 fn a_reader_that_is_killed_or_stopped_harms_no_host() {
     let daemon = Daemon::export();
-    let (killed, asleep) = (daemon.capture(&daemon.file("a"), &[]), daemon.capture(&daemon.file("b"), &[]));
-    daemon.wait_for(2);
+    // The daemon itself writes what nothing is chosen from, so a reader that sleeps holds up nothing.
+    let choosing = ["--count", "1000000000"];
+    let (killed, asleep) =
+        (daemon.capture(&daemon.file("a"), &[]), daemon.capture(&daemon.file("b"), &choosing));
+    let (reader, idle) =
+        (daemon.capture(&daemon.file("c"), &choosing), daemon.capture(&daemon.file("d"), &[]));
+    daemon.wait_for(4);
     asleep.signal("STOP");
+    idle.signal("STOP");
     let url = daemon.daemon.url();
     let load =
         Running::start(&["bench", &url, "--iodepth", "8", "--runtime", "2s", "--rate", "4000", "--json"]);
     killed.signal("KILL");
-    daemon.wait_for(1);
+    reader.signal("KILL");
+    daemon.wait_for(2);
     // What does not fit is counted, and the load goes on.
     wait_until("losses", || daemon.status()[0]["lost"].as_u64().unwrap() > 0);
     assert_eq!(load.json().0["errors"], 0);
+    let of_idle = &daemon.status()[1];
+    assert!(of_idle["packets"].as_u64().unwrap() > 1_000 && of_idle["lost"] == 0, "{of_idle}");
+    idle.signal("CONT");
+    idle.signal("INT");
+    assert_eq!(idle.json().0["lost"], 0);
     asleep.signal("CONT");
     let (report, stats) = end(&daemon, asleep, &daemon.file("b"));
     assert!(report["lost"].as_u64().unwrap() > 0, "{report}");
@@ -191,12 +203,14 @@ fn a_reader_that_is_killed_or_stopped_harms_no_host() {
 #[test]
 fn a_full_disk_and_a_daemon_that_ends_are_said() {
     let mut daemon = Daemon::export();
-    let capture = daemon.capture(Path::new("/dev/full"), &[]);
-    daemon.wait_for(1);
-    assert_verified(load(&daemon.daemon.url(), "300ms", &[]));
-    let said = capture.fail();
-    assert!(said.contains("No space left"), "{said}");
-    daemon.wait_for(0);
+    for further in [&[][..], &["--count", "1000000000"]] {
+        let capture = daemon.capture(Path::new("/dev/full"), further);
+        daemon.wait_for(1);
+        assert_verified(load(&daemon.daemon.url(), "300ms", &[]));
+        let said = capture.fail();
+        assert!(said.contains("No space left"), "{said}");
+        daemon.wait_for(0);
+    }
     let (ended, cut) = (daemon.file("ended"), daemon.file("cut"));
     let capture = daemon.capture(&ended, &[]);
     daemon.wait_for(1);

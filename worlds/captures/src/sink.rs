@@ -23,6 +23,7 @@ pub struct Sink<W: Write> {
     link: u32,
     /// The time of the latest frame, since 1970.
     latest: Duration,
+    bytes: u64,
 }
 
 impl<W: Write> Sink<W> {
@@ -34,7 +35,7 @@ impl<W: Write> Sink<W> {
     pub fn begin(out: W, link: u32, notes: &[String]) -> io::Result<Self> {
         let out = BufWriter::new(out);
         let writer = PcapNgWriter::with_endianness(out, Endianness::Little).map_err(failed)?;
-        let mut sink = Self { writer, link, latest: Duration::ZERO };
+        let mut sink = Self { writer, link, latest: Duration::ZERO, bytes: 0 };
         sink.note(notes)?;
         sink.flush()?;
         Ok(sink)
@@ -67,6 +68,7 @@ impl<W: Write> Sink<W> {
     /// The system's.
     pub fn put(&mut self, at: Duration, bytes: &[u8], original: usize) -> io::Result<()> {
         self.latest = self.latest.max(at);
+        self.bytes += bytes.len() as u64;
         let block = EnhancedPacketBlock {
             interface_id: 0,
             timestamp: at,
@@ -75,6 +77,11 @@ impl<W: Write> Sink<W> {
             options: Vec::new(),
         };
         self.writer.write_pcapng_block(block).map(drop).map_err(failed)
+    }
+
+    /// Bytes of the frames that were put.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Hands on all that was put.

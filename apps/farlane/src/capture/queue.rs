@@ -1,5 +1,6 @@
 //! What passes a port, on its way from the loop that moves data to the thread that writes it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -77,8 +78,6 @@ struct State {
     tally: Tally,
     /// Who still puts packets here.
     taps: usize,
-    /// No further packet is wanted.
-    is_over: bool,
 }
 
 /// A queue of packets with a bound.
@@ -86,6 +85,8 @@ struct State {
 pub(crate) struct Queue {
     state: Mutex<State>,
     news: Condvar,
+    /// No further packet is wanted. It is set while the state is held, and looked at for each packet.
+    is_over: AtomicBool,
 }
 
 impl Queue {
@@ -104,20 +105,22 @@ impl Queue {
         let mut state = self.state();
         state.taps -= 1;
         if state.taps == 0 {
-            state.is_over = true;
+            self.is_over.store(true, Ordering::Release);
             self.news.notify_one();
         }
     }
 
     /// Ends the capture: what waits is still written.
     pub(crate) fn stop(&self) {
-        self.state().is_over = true;
+        let state = self.state();
+        self.is_over.store(true, Ordering::Release);
         self.news.notify_one();
+        drop(state);
     }
 
     /// Whether the capture has ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.state().is_over
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// What has passed so far.
@@ -151,12 +154,12 @@ impl Queue {
         batch.clear();
         let mut state = self.state();
         while state.waiting.heads.is_empty() {
-            if state.is_over {
+            if self.is_over() {
                 return false;
             }
             state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.waiting.size() < BATCH && !state.is_over {
+        if state.waiting.size() < BATCH && !self.is_over() {
             let waited = self.news.wait_timeout(state, MOMENT);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -10,6 +10,7 @@ use captures::{ETHERNET, LINK, Sink, Tally, header};
 use engine::Instant;
 use live::sys::clock::Clock;
 
+use super::outcome::Outcome;
 use super::queue::{Batch, Head, Queue, Streamed};
 use super::segments::frames;
 use super::tap::{Taps, What};
@@ -37,7 +38,7 @@ impl Wanted {
 pub(crate) struct Captured {
     taps: Taps,
     /// The end of the thread that writes, and how that went.
-    ended: Receiver<io::Result<()>>,
+    ended: Receiver<io::Result<u64>>,
 }
 
 impl Captured {
@@ -72,7 +73,7 @@ impl Captured {
             None => self.ended.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match ended {
-            Ok(result) => result.map(|()| self.taps.queue.tally()),
+            Ok(result) => result.map(|_| self.taps.queue.tally()),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "its reader does not read on")),
         }
     }
@@ -102,6 +103,19 @@ pub(crate) fn capture(
     times: Times,
     wanted: Wanted,
 ) -> io::Result<Captured> {
+    capture_telling(out, times, wanted, |_| {})
+}
+
+/// The same; `tell` is called with what it has come to, by the thread that writes.
+///
+/// # Errors
+/// When the system has no thread left.
+pub(crate) fn capture_telling(
+    out: impl Write + Send + 'static,
+    times: Times,
+    wanted: Wanted,
+    tell: impl FnOnce(Outcome) + Send + 'static,
+) -> io::Result<Captured> {
     let (now, clock) = match times {
         Times::OfEngines(now) => (now, None),
         Times::OfClock(clock) => (clock.now(), Some(clock)),
@@ -110,19 +124,21 @@ pub(crate) fn capture(
     let day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let start = day.saturating_sub(Duration::from_nanos(now.as_nanos()));
     let queue = Arc::new(Queue::default());
-    let (tell, ended) = channel();
+    let (end, ended) = channel();
     let (own, Wanted { what, snap, queues, notes }) = (Arc::clone(&queue), wanted);
     std::thread::Builder::new().name("capture".into()).spawn(move || {
         let result = write(&own, out, what, &notes, start);
         // Nobody reads any more, or the medium is full: the watchers go.
         own.stop();
+        tell(Outcome::of(&result, own.tally()));
         // Whoever began the capture may not wait for its end.
-        let _ = tell.send(result);
+        let _ = end.send(result);
     })?;
     Ok(Captured { taps: Taps { queue, what, snap, queues: queues.into(), clock }, ended })
 }
 
-fn write(queue: &Queue, out: impl Write, what: What, notes: &[String], start: Duration) -> io::Result<()> {
+/// Writes what comes by `queue` to its end. Returns the bytes of all frames.
+fn write(queue: &Queue, out: impl Write, what: What, notes: &[String], start: Duration) -> io::Result<u64> {
     let link = if what == What::Packets { LINK } else { ETHERNET };
     let mut sink = Sink::begin(out, link, notes)?;
     let (mut batch, mut frame) = (Batch::default(), Vec::new());
@@ -132,7 +148,8 @@ fn write(queue: &Queue, out: impl Write, what: What, notes: &[String], start: Du
         }
         sink.flush()?;
     }
-    sink.finish(queue.tally())
+    let bytes = sink.bytes();
+    sink.finish(queue.tally()).map(|()| bytes)
 }
 
 fn put<W: Write>(
@@ -156,12 +173,13 @@ fn put<W: Write>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::Mutex;
 
     use trace::Direction;
 
-    use super::super::reader::{Item, Reader};
     use super::*;
+    use captures::{Item, Reader};
 
     /// Bytes that several can look at.
     #[derive(Clone, Default)]

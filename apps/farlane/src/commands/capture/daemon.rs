@@ -1,10 +1,11 @@
 //! The captures of a running daemon, as its control socket is asked for them.
 //!
-//! A client sends the writing end of a pipe with its request. A thread of the daemon writes
-//! the capture there. A client that goes away ends its capture, and one that does not read on
-//! loses packets.
+//! A client sends a descriptor with its request: of its file, or the writing end of a pipe if it
+//! wants to choose. A thread of the daemon writes the capture there. A client that goes away ends
+//! its capture, and one that does not read on loses packets.
 
 use std::fs::File;
+use std::io::Write;
 use std::time::Duration;
 
 use captures::note_of;
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use trace::known::{Ring, Told};
 
-use crate::capture::{Captured, Taps, Times, Wanted, What, capture};
+use crate::capture::{Captured, Lent, Taps, Times, Wanted, What, capture, capture_telling};
 use crate::commands::control::answer;
 
 /// The most captures of a daemon at once: each has a thread and up to 16 MiB of memory.
@@ -37,7 +38,8 @@ const STRIDE: u32 = 4;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
-    /// Begins a capture, which goes to the descriptor that comes with the request.
+    /// Begins a capture, which goes to the descriptor that comes with the request. Where a second
+    /// one comes, a pipe's, whoever reads there is told how the capture ended (an `Outcome` as JSON).
     Capture {
         /// The most bytes that are kept of a packet's data.
         snap: Option<u64>,
@@ -107,7 +109,7 @@ impl Captures {
         mut descriptors: impl Iterator<Item = std::os::fd::OwnedFd>,
         what: &mut C,
     ) -> Result<Value, String> {
-        let pipe = descriptors.next().ok_or("a capture needs a descriptor to which it is written")?;
+        let out = descriptors.next().ok_or("a capture needs a descriptor to which it is written")?;
         if self.running.len() >= CAPTURES_MAX {
             return Err(format!(
                 "{CAPTURES_MAX} captures are running, which is the most: farlane capture --stop ends them"
@@ -115,7 +117,17 @@ impl Captures {
         }
         let snap = snap.map_or(usize::MAX, |snap| usize::try_from(snap).unwrap_or(usize::MAX));
         let wanted = Wanted { what: C::WHAT, snap, queues, notes: what.notes() };
-        let captured = capture(File::from(pipe), Times::OfClock(self.clock), wanted);
+        let (out, times) = (File::from(out), Times::OfClock(self.clock));
+        let captured = match descriptors.next().map(File::from) {
+            None => capture(out, times, wanted),
+            Some(listener) => Lent::new(out, &listener).and_then(|out| {
+                capture_telling(out, times, wanted, move |outcome| {
+                    let line = serde_json::to_string(&outcome).unwrap_or_default();
+                    // Whoever has gone wants to know nothing.
+                    let _ = writeln!(&listener, "{line}");
+                })
+            }),
+        };
         let captured = captured.map_err(|error| format!("no thread can write it: {error}"))?;
         what.tap(captured.taps());
         self.begun += 1;

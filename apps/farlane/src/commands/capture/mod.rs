@@ -1,6 +1,7 @@
 //! `farlane capture`: what passes a running daemon, as a file or a stream that Wireshark reads.
 
 mod daemon;
+mod direct;
 mod ender;
 mod keeper;
 mod sieve;
@@ -78,13 +79,18 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     if let Some(option) = args.filters.of_packets().filter(|_| is_fabric) {
         return Err(CaptureError::Streams { option }.into());
     }
+    let queues = if is_fabric { args.filters.queue.clone() } else { Vec::new() };
+    let request = Request::Capture { snap: args.snap, queues };
+    if !is_stream && direct::suits(args, is_fabric) {
+        let outcome = direct::capture(args, socket, out, &request)?;
+        let tally = outcome.tally();
+        return tell(args, &report(out, (tally.written(), outcome.bytes), tally, None));
+    }
     let fail = |error| Error::File { path: out.to_owned(), error };
     let ring = args.ring.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     // Before the daemon is asked: what can't be written is not captured.
     let keeper = Keeper::open(out, ring, if is_fabric { ETHERNET } else { LINK }).map_err(fail)?;
     let (reader, writer) = pipe().map_err(Error::Output)?;
-    let queues = if is_fabric { args.filters.queue.clone() } else { Vec::new() };
-    let request = Request::Capture { snap: args.snap, queues };
     let answer = control::ask_with(socket, &request, &[writer.as_fd()])?;
     // The daemon alone has the writing end from now on: when it ends, so does the capture.
     drop(writer);
@@ -105,15 +111,16 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     if whole.is_err() || taken.tally.is_none() {
         return Err(CaptureError::Cut { packets }.into());
     }
-    let report = report(out, &taken.keeper, tally, taken.sieve.slow());
-    match (args.output.json, is_stream) {
-        (true, _) => print_json(&report),
-        (false, true) => {
-            info!("{}", told(&report).trim_end());
-            Ok(())
-        }
-        (false, false) => print(&told(&report)),
+    let report = report(out, (packets, taken.keeper.bytes), tally, taken.sieve.slow());
+    if is_stream {
+        info!("{}", told(&report).trim_end());
+        return Ok(());
     }
+    tell(args, &report)
+}
+
+fn tell(args: &CaptureDaemonArgs, report: &Value) -> Result<(), Error> {
+    if args.output.json { print_json(report) } else { print(&told(report)) }
 }
 
 /// Takes all that the daemon sends.
@@ -161,8 +168,8 @@ fn read(
     result
 }
 
-/// What was captured, for machines.
-fn report(out: &Path, keeper: &Keeper, tally: Tally, slow: Option<&Command>) -> Value {
+/// What was captured, for machines: so many packets and bytes of frames are at `out`.
+fn report(out: &Path, (packets, bytes): (u64, u64), tally: Tally, slow: Option<&Command>) -> Value {
     let slow = slow.map(|command| {
         json!({
             "command": name(command.kind), "queue": command.queue, "id": command.id,
@@ -170,7 +177,7 @@ fn report(out: &Path, keeper: &Keeper, tally: Tally, slow: Option<&Command>) -> 
         })
     });
     json!({
-        "out": out, "packets": keeper.frames, "bytes": keeper.bytes,
+        "out": out, "packets": packets, "bytes": bytes,
         "passed": tally.seen, "lost": tally.lost, "trigger": slow,
     })
 }

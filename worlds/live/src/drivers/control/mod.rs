@@ -9,13 +9,14 @@ pub use answering::Answering;
 use std::fmt;
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use engine::Pool;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use crate::reactor::{Attention, Sources};
@@ -222,6 +223,14 @@ pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     // With less room, the same bytes pass in more turns.
     let _ = rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES);
     Ok((reader, writer))
+}
+
+/// Whether somebody still has the reading end of a pipe, by its writing end.
+pub fn is_read(writer: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(writer, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let has_news = matches!(poll(&mut polled, Some(&now)), Ok(1..));
+    !(has_news && polled[0].revents().contains(PollFlags::ERR))
 }
 
 /// Asks the program that listens at `path`; returns its answer without the newline.

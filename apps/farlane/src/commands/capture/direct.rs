@@ -1,0 +1,72 @@
+//! A capture of which everything is kept: the daemon writes it to the file itself.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+use captures::Reader;
+use indicatif::ProgressBar;
+use live::drivers::control::pipe;
+
+use super::daemon::Request;
+use super::ender::Ender;
+use crate::args::CaptureDaemonArgs;
+use crate::capture::Outcome;
+use crate::commands::control;
+use crate::error::{CaptureError, Error};
+
+/// How often a person sees that the capture goes on.
+const TICK: Duration = Duration::from_millis(200);
+/// The most bytes of an outcome.
+const LINE_MAX: u64 = 4 << 10;
+
+/// Whether nothing of a capture has to be looked at here.
+pub(super) fn suits(args: &CaptureDaemonArgs, is_fabric: bool) -> bool {
+    let filters = &args.filters;
+    let chooses = filters.of_packets().is_some() || (!is_fabric && !filters.queue.is_empty());
+    !chooses && args.ring.is_none() && args.trigger.is_none() && args.count.is_none()
+}
+
+/// Has the daemon at `socket` write what `request` asks for to the file at `out`, until it ends.
+pub(super) fn capture(
+    args: &CaptureDaemonArgs,
+    socket: &Path,
+    out: &Path,
+    request: &Request,
+) -> Result<Outcome, Error> {
+    let fail = |error| Error::File { path: out.to_owned(), error };
+    // Before the daemon is asked: what can't be written is not captured.
+    let file = File::create(out).map_err(fail)?;
+    let (reader, writer) = pipe().map_err(Error::Output)?;
+    let answer = control::ask_with(socket, request, &[file.as_fd(), writer.as_fd()])?;
+    // The daemon alone has the writing end from now on: when it ends, so does the capture.
+    drop(writer);
+    let ender = Ender::start(socket, answer["id"].as_u64().unwrap_or_default(), args.time)?;
+    let bar = ProgressBar::new_spinner();
+    bar.set_message(format!("what passes is written to {}", out.display()));
+    bar.enable_steady_tick(TICK);
+    let mut line = String::new();
+    // A daemon that ends without a word has been killed.
+    let _ = BufReader::new(reader.take(LINE_MAX)).read_line(&mut line);
+    bar.finish_and_clear();
+    ender.end();
+    let Ok(outcome) = serde_json::from_str::<Outcome>(&line) else {
+        return Err(CaptureError::Cut { packets: packets(out) }.into());
+    };
+    match outcome.error {
+        Some(error) => Err(fail(io::Error::from_raw_os_error(error))),
+        None => Ok(outcome),
+    }
+}
+
+/// Packets in a file that may be cut.
+fn packets(path: &Path) -> u64 {
+    let mut count = 0;
+    if let Ok(mut reader) = Reader::open(path) {
+        // Where it is cut, it ends.
+        let _ = reader.each(|_| count += 1);
+    }
+    count
+}
