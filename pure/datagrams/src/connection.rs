@@ -96,6 +96,8 @@ enum State {
 pub struct Connection {
     own: Name,
     peer: Name,
+    /// The port of the end that was dialled.
+    port: u16,
     state: State,
     ended: Option<Ended>,
     incoming: Incoming,
@@ -133,10 +135,10 @@ struct Due {
 }
 
 impl Connection {
-    pub(crate) fn dialling(now: Instant, own: Name, datagram_max: usize) -> Self {
+    pub(crate) fn dialling(now: Instant, own: Name, port: u16, datagram_max: usize) -> Self {
         let asking = State::Asking { again_at: now + HELLO_AGAIN, pause: HELLO_AGAIN };
         let due = Due { hello: true, ..Due::default() };
-        Self { state: asking, due, ..Self::accepted(now, own, own, datagram_max) }
+        Self { port, state: asking, due, ..Self::accepted(now, own, own, datagram_max) }
     }
 
     pub(crate) fn accepted(now: Instant, own: Name, peer: Name, datagram_max: usize) -> Self {
@@ -144,6 +146,7 @@ impl Connection {
         Self {
             own,
             peer,
+            port: 0,
             state: State::Established,
             ended: None,
             incoming: Incoming::default(),
@@ -179,6 +182,21 @@ impl Connection {
         self.counters
     }
 
+    /// The smoothed round trip; 100 ms before one was measured.
+    pub fn round_trip(&self) -> Nanos {
+        self.recovery.round_trip()
+    }
+
+    /// Bytes that may be under way, as congestion control has it.
+    pub const fn window(&self) -> u64 {
+        self.congestion.window()
+    }
+
+    /// Bytes of packets that are under way.
+    pub const fn under_way(&self) -> u64 {
+        self.recovery.bytes()
+    }
+
     /// The longest datagrams that are known to pass, in bytes.
     pub const fn datagram_bytes(&self) -> usize {
         self.mtu.current()
@@ -201,7 +219,7 @@ impl Connection {
 
     /// The next bytes that have come.
     pub fn receive(&mut self) -> Option<Buffer> {
-        let (bytes, has_room) = self.incoming.pop()?;
+        let (bytes, has_room) = self.incoming.pop(&mut self.pool)?;
         self.due.ack |= has_room && self.ended.is_none();
         Some(bytes)
     }
@@ -331,7 +349,7 @@ impl Connection {
     fn poll_meeting(&mut self, room: &mut Vec<u8>) -> bool {
         let take = core::mem::take::<bool>;
         let datagram = if take(&mut self.due.hello) {
-            Datagram::Hello { from: self.own }
+            Datagram::Hello { from: self.own, port: self.port }
         } else if take(&mut self.due.welcome) {
             Datagram::Welcome { to: self.peer, from: self.own }
         } else if take(&mut self.due.end) {

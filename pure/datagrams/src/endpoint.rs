@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use engine::{Entropy, Instant, Nanos};
 
 use crate::connection::Connection;
-use crate::packet::{Datagram, MEETING_BYTES, Name};
+use crate::packet::{Datagram, MEETING_BYTES, Name, PORT_MAX};
 
 /// The most connections that were accepted, at once. Further hosts are not answered.
 const CONNECTIONS_MAX: usize = 64;
@@ -46,42 +46,41 @@ pub struct Endpoint<A> {
     answers: VecDeque<(A, Name)>,
     entropy: Entropy,
     datagram_max: usize,
-    /// Whether others may dial.
-    is_open: bool,
+    /// Where others may dial, if they may.
+    port: Option<u16>,
     dropped: u64,
 }
 
 impl<A: Copy + PartialEq> Endpoint<A> {
     /// An endpoint without connections. Datagrams have `datagram_max` bytes at most; a path need
-    /// not carry more than [`MEETING_BYTES`]. Others may dial it if `is_open`.
-    pub fn new(entropy: Entropy, datagram_max: usize, is_open: bool) -> Self {
+    /// not carry more than [`MEETING_BYTES`]. Others may dial it at `port`, if one is given, of at
+    /// most [`PORT_MAX`]: several processes may share an address, each with a port of its own.
+    pub fn new(entropy: Entropy, datagram_max: usize, port: Option<u16>) -> Self {
         Self {
             slots: BTreeMap::new(),
             arrived: VecDeque::new(),
             answers: VecDeque::new(),
             entropy,
             datagram_max: datagram_max.clamp(MEETING_BYTES, 65_507),
-            is_open,
+            port: port.map(|port| port.min(PORT_MAX)),
             dropped: 0,
         }
     }
 
-    /// A name that no connection has. Names of connections that others dialled begin with a set
-    /// bit, by which a world can tell them from those of its other processes.
-    fn name(&mut self, is_dialled: bool) -> Name {
-        let first = u64::from(is_dialled) << 63;
+    /// A name that no connection has, of random bits.
+    fn name(&mut self, of: impl Fn(u64) -> Name) -> Name {
         loop {
-            let name = Name(self.entropy.next_u64() & (u64::MAX >> 1) | first);
+            let name = of(self.entropy.next_u64());
             if !self.slots.contains_key(&name) {
                 return name;
             }
         }
     }
 
-    /// Dials the endpoint at `address`.
-    pub fn connect(&mut self, now: Instant, address: A) -> Id {
-        let name = self.name(false);
-        let connection = Connection::dialling(now, name, self.datagram_max);
+    /// Dials the endpoint at `address` that has this port.
+    pub fn connect(&mut self, now: Instant, address: A, port: u16) -> Id {
+        let name = self.name(Name::dialling);
+        let connection = Connection::dialling(now, name, port, self.datagram_max);
         self.slots.insert(name, Slot { connection, address, asked: None });
         Id(name)
     }
@@ -119,7 +118,7 @@ impl<A: Copy + PartialEq> Endpoint<A> {
             Err(_) => return self.drop_one(),
         };
         match datagram {
-            Datagram::Hello { from: name } => self.on_hello(now, from, name),
+            Datagram::Hello { from: name, port } => self.on_hello(now, from, (name, port)),
             Datagram::Welcome { to, from: name } => {
                 if let Some(slot) = self.slot(to, from) {
                     slot.connection.on_welcome(now, name);
@@ -138,9 +137,10 @@ impl<A: Copy + PartialEq> Endpoint<A> {
             }
             Datagram::Packet { to, purpose, number, ack, offset, bytes } => {
                 let Some(slot) = self.slot(to, from) else {
-                    // An end that only dials may share its address with others whose packets these
-                    // are: several processes of one station.
-                    let is_mine = self.is_open && !self.slots.contains_key(&to);
+                    // Several processes of one station share its address: packets for others are
+                    // none of this one's business.
+                    let is_mine =
+                        self.port.is_some_and(|port| to.is_of(port)) && !self.slots.contains_key(&to);
                     if is_mine && self.answers.len() < ANSWERS_MAX {
                         self.answers.push_back((from, to));
                     }
@@ -173,11 +173,9 @@ impl<A: Copy + PartialEq> Endpoint<A> {
         found
     }
 
-    /// A host asks for a connection.
-    fn on_hello(&mut self, now: Instant, address: A, peer: Name) {
-        if !self.is_open {
-            return self.drop_one();
-        }
+    /// A host asks for a connection at `dialled`.
+    fn on_hello(&mut self, now: Instant, address: A, (peer, dialled): (Name, u16)) {
+        let Some(port) = self.port.filter(|port| *port == dialled) else { return self.drop_one() };
         let known = |slot: &&mut Slot<A>| {
             slot.address == address && slot.asked.is_some_and(|(asked, _)| asked == peer)
         };
@@ -194,7 +192,7 @@ impl<A: Copy + PartialEq> Endpoint<A> {
         {
             self.slots.remove(&first);
         }
-        let name = self.name(true);
+        let name = self.name(|bits| Name::dialled(port, bits));
         let connection = Connection::accepted(now, name, peer, self.datagram_max);
         self.slots.insert(name, Slot { connection, address, asked: Some((peer, now + ASKING_FOR)) });
     }

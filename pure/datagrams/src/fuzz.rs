@@ -18,10 +18,10 @@ pub fn datagrams(data: &[u8]) {
         datagram.emit(&mut again);
         assert_eq!(Datagram::parse(&again), Ok(datagram));
     }
-    let mut far = Endpoint::new(Entropy::Seeded(Rng::from_seed(1)), 9000, true);
-    let mut near = Endpoint::new(Entropy::Seeded(Rng::from_seed(2)), 9000, false);
+    let mut far = Endpoint::new(Entropy::Seeded(Rng::from_seed(1)), 9000, Some(0));
+    let mut near = Endpoint::new(Entropy::Seeded(Rng::from_seed(2)), 9000, None);
     let (mut now, mut room) = (Instant::ZERO, Vec::new());
-    let id = near.connect(now, ());
+    let id = near.connect(now, (), 0);
     for step in data.chunks(16) {
         let [length, at, value, kind, ..] = *step else { return };
         if let Some(connection) = near.get(id) {

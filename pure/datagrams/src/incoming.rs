@@ -2,7 +2,7 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use engine::{Buffer, Instant, Pool};
+use engine::{Buffer, BufferMut, Instant, Pool};
 
 use crate::packet::{Ack, TOLD};
 
@@ -11,13 +11,11 @@ const WINDOW: u64 = 8 << 20;
 /// The most pieces that are kept for want of earlier ones. Datagrams beyond count as lost.
 const PIECES_MAX: usize = 4096;
 
-/// A piece that waits for the user takes at least so much of the window, because its block and its
-/// place in the queue take memory too.
-const PIECE_BYTES: u64 = 512;
-
-fn cost(piece: &Buffer) -> u64 {
-    PIECE_BYTES.max(piece.len() as u64)
-}
+/// Bytes of a block, in which the bytes of many packets stand one behind the other. What handles
+/// them has so much to do for each piece that a piece for each packet would be most of the work.
+const BLOCK: usize = 64 << 10;
+/// A block with no more than this many bytes is copied for the user, and filled further.
+const COPY_MAX: usize = 4 << 10;
 
 /// What one end has received.
 #[derive(Debug, Default)]
@@ -32,8 +30,11 @@ pub(crate) struct Incoming {
     /// Pieces that came before an earlier one, by their offset.
     early: BTreeMap<u64, Buffer>,
     early_bytes: u64,
+    /// Full blocks that wait for the user.
     ready: VecDeque<Buffer>,
-    ready_bytes: u64,
+    /// The block behind them, and how many of its bytes are there.
+    filling: Option<BufferMut>,
+    filled: usize,
 }
 
 /// What became of a packet.
@@ -88,7 +89,9 @@ impl Incoming {
     /// Keeps what is new of the bytes at `offset`; returns whether there is room for all of it.
     fn keep(&mut self, offset: u64, bytes: &[u8], pool: &mut Pool) -> bool {
         let Some(end) = offset.checked_add(bytes.len() as u64) else { return false };
-        if end > self.whole + self.window() || self.early.len() >= PIECES_MAX {
+        // What the others wait for has room however many they are.
+        let is_crowd = offset > self.whole && self.early.len() >= PIECES_MAX;
+        if end > self.whole + self.window() || is_crowd {
             return end <= self.whole;
         }
         let start = offset.max(self.whole);
@@ -105,7 +108,7 @@ impl Incoming {
             }
             return self.early_bytes <= 2 * WINDOW;
         }
-        self.append(pool.copy(fresh));
+        self.append(fresh, pool);
         while let Some(first) = self.early.first_entry() {
             if *first.key() > self.whole {
                 break;
@@ -113,30 +116,53 @@ impl Incoming {
             let (offset, piece) = first.remove_entry();
             self.early_bytes -= piece.len() as u64;
             let known = usize::try_from(self.whole - offset).unwrap_or(usize::MAX);
-            if known < piece.len() {
-                self.append(piece.slice(known..piece.len()));
-            }
+            self.append(piece.get(known..).unwrap_or_default(), pool);
         }
         true
     }
 
-    fn append(&mut self, piece: Buffer) {
-        self.whole += piece.len() as u64;
-        self.ready_bytes += cost(&piece);
-        self.ready.push_back(piece);
+    /// Appends bytes of the stream to what the user can have.
+    fn append(&mut self, mut bytes: &[u8], pool: &mut Pool) {
+        self.whole += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let block = self.filling.get_or_insert_with(|| pool.take(BLOCK));
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK - self.filled));
+            block[self.filled..][..now.len()].copy_from_slice(now);
+            (self.filled, bytes) = (self.filled + now.len(), later);
+            if self.filled == BLOCK {
+                let full = self.filling.take().map(|block| pool.seal(block));
+                self.ready.extend(full);
+                self.filled = 0;
+            }
+        }
     }
 
     /// How many bytes from the first missing one on may come.
     fn window(&self) -> u64 {
-        WINDOW.saturating_sub(self.ready_bytes)
+        WINDOW.saturating_sub((self.ready.len() * BLOCK + self.filled) as u64)
     }
 
     /// The next bytes of the stream, and whether the peer should hear that there is room again.
-    pub(crate) fn pop(&mut self) -> Option<(Buffer, bool)> {
-        let piece = self.ready.pop_front()?;
+    pub(crate) fn pop(&mut self, pool: &mut Pool) -> Option<(Buffer, bool)> {
         let before = self.window();
-        self.ready_bytes -= cost(&piece);
+        let piece = match self.ready.pop_front() {
+            Some(full) => full,
+            None => self.pop_filled(pool)?,
+        };
         Some((piece, before < WINDOW / 2 && self.window() >= WINDOW / 2))
+    }
+
+    /// What is there of the block that is being filled.
+    fn pop_filled(&mut self, pool: &mut Pool) -> Option<Buffer> {
+        let filled = core::mem::take(&mut self.filled);
+        match &self.filling {
+            _ if filled == 0 => None,
+            Some(block) if filled <= COPY_MAX => Some(pool.copy(&block[..filled])),
+            _ => self.filling.take().map(|mut block| {
+                block.truncate(filled);
+                pool.seal(block)
+            }),
+        }
     }
 
     /// Whether any packet has come.

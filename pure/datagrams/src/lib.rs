@@ -15,9 +15,9 @@
 //! use farlane_datagrams::Endpoint;
 //!
 //! let (now, mut datagram) = (Instant::ZERO, Vec::new());
-//! let endpoint = |seed| Endpoint::new(Entropy::Seeded(Rng::from_seed(seed)), 1472, seed == 2);
-//! let (mut near, mut far) = (endpoint(1), endpoint(2));
-//! let id = near.connect(now, "far");
+//! let endpoint = |seed, port| Endpoint::new(Entropy::Seeded(Rng::from_seed(seed)), 1472, port);
+//! let (mut near, mut far) = (endpoint(1, None), endpoint(2, Some(0)));
+//! let id = near.connect(now, "far", 0);
 //! near.get(id).expect("it was just made").send(Buffer::copy_from_slice(b"hello"));
 //! let accepted = loop {
 //!     while near.poll_transmit(now, &mut datagram).is_some() {
@@ -41,8 +41,9 @@
 //! ```
 //!
 //! # What a peer may do
-//! Send any bytes at any time. Whoever does not know a connection's name, 64 random bits, and its
-//! peer's address cannot touch it. Who can read the network can: nothing is encrypted.
+//! Send any bytes at any time. Whoever does not know a connection's name, of which 48 bits or more
+//! are random, and its peer's address cannot touch it. Who can read the network can: nothing is
+//! encrypted.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -64,4 +65,4 @@ mod tests;
 
 pub use connection::{Connection, Counters, Ended, SILENCE_MAX};
 pub use endpoint::{Endpoint, Id};
-pub use packet::{MEETING_BYTES, Malformed, PACKET_KINDS};
+pub use packet::{MEETING_BYTES, Malformed, PACKET_KINDS, PORT_MAX, names_of};

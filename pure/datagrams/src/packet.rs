@@ -7,8 +7,8 @@ use engine::Nanos;
 
 /// The version of the format.
 const VERSION: u8 = 1;
-/// Bytes of every datagram's beginning: version, kind, length, and the receiver's name for
-/// the connection.
+/// Bytes of every datagram's beginning: version, kind, length, and the receiver's name for the
+/// connection.
 const START: usize = 12;
 /// Bytes of a packet before its bytes of the stream.
 pub(crate) const HEAD: usize = 68;
@@ -29,9 +29,45 @@ const UNKNOWN: u8 = 7;
 /// connections that are made or forgotten.
 pub const PACKET_KINDS: RangeInclusive<u8> = DATA..=PROBE;
 
-/// One end's name for a connection: 64 random bits, which only the two ends know.
+/// One end's name for a connection. 48 bits or more are random: only the two ends know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name(pub(crate) u64);
+
+impl Name {
+    /// The bits that tell of which end the name is: a far end's port behind a bit that is set, or a
+    /// bit that is not.
+    const DIALLED: u64 = 1 << 63;
+    const PORT_AT: u32 = 48;
+
+    /// A name of an end that dials, of random `bits`.
+    pub(crate) const fn dialling(bits: u64) -> Self {
+        Self(bits & !Self::DIALLED)
+    }
+
+    /// A name of an end that was dialled at `port`, of random `bits`.
+    pub(crate) const fn dialled(port: u16, bits: u64) -> Self {
+        Self(Self::begins(port) | bits & ((1 << Self::PORT_AT) - 1))
+    }
+
+    /// Whether this is a name of an end that was dialled at `port`.
+    pub(crate) const fn is_of(self, port: u16) -> bool {
+        self.0 >> Self::PORT_AT == Self::begins(port) >> Self::PORT_AT
+    }
+
+    const fn begins(port: u16) -> u64 {
+        Self::DIALLED | (port as u64) << Self::PORT_AT
+    }
+}
+
+/// The largest port at which an [`Endpoint`](crate::Endpoint) may be dialled.
+pub const PORT_MAX: u16 = 0x7fff;
+
+/// What the receiver's name begins with in packets for whoever was dialled at `port`. A program in
+/// the kernel can tell them from others by it.
+pub const fn names_of(port: u16) -> [u8; 2] {
+    let [a, b, ..] = Name::begins(port).to_be_bytes();
+    [a, b]
+}
 
 /// What an end tells of what it has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,8 +113,8 @@ pub(crate) enum Purpose {
 /// A datagram that was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Datagram<'a> {
-    /// The dialling end's first, with its name for the connection.
-    Hello { from: Name },
+    /// The dialling end's first, with its name for the connection, and the port that it dials.
+    Hello { from: Name, port: u16 },
     /// The answer, with the name of the end that was dialled.
     Welcome { to: Name, from: Name },
     /// A packet of an established connection.
@@ -142,7 +178,7 @@ impl<'a> Datagram<'a> {
             return Err(Malformed::Length(told));
         }
         Ok(match *kind {
-            HELLO => Self::Hello { from: to },
+            HELLO => Self::Hello { from: to, port: u16::from_be_bytes([bytes[START], bytes[START + 1]]) },
             WELCOME => Self::Welcome { to, from: Name(word(bytes, START)) },
             END => Self::End { to },
             UNKNOWN => Self::Unknown { name: to },
@@ -166,8 +202,9 @@ impl<'a> Datagram<'a> {
     pub(crate) fn emit(&self, room: &mut alloc::vec::Vec<u8>) {
         let begin = room.len();
         match *self {
-            Self::Hello { from } => {
+            Self::Hello { from, port } => {
                 start(room, HELLO, MEETING_BYTES, from);
+                room.extend(port.to_be_bytes());
                 room.resize(begin + MEETING_BYTES, 0);
             }
             Self::Welcome { to, from } => {

@@ -1,6 +1,7 @@
 //! Which packets came, which got lost, and when to ask (RFC 9002, sections 5 and 6).
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use engine::{Instant, Nanos};
@@ -47,6 +48,8 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 pub(crate) struct Recovery {
     under_way: VecDeque<Sent>,
+    /// Room for those that are missing while packets are judged.
+    missing: Vec<Sent>,
     /// Bytes of the packets under way.
     bytes: u64,
     smoothed: Option<Nanos>,
@@ -60,12 +63,16 @@ pub(crate) struct Recovery {
     probe_from: Instant,
     /// The largest number that was acknowledged.
     largest: u64,
+    /// How often a packet was looked at to judge it.
+    #[cfg(test)]
+    pub(crate) looks: u64,
 }
 
 impl Recovery {
     pub(crate) const fn new(now: Instant) -> Self {
         Self {
             under_way: VecDeque::new(),
+            missing: Vec::new(),
             bytes: 0,
             smoothed: None,
             variation: Nanos::new(0),
@@ -75,6 +82,8 @@ impl Recovery {
             probes: 0,
             probe_from: now,
             largest: 0,
+            #[cfg(test)]
+            looks: 0,
         }
     }
 
@@ -125,7 +134,8 @@ impl Recovery {
         if ack.largest > sent {
             return false;
         }
-        if let Some(newest) = self.under_way.iter().find(|packet| packet.number == ack.largest) {
+        let at = self.under_way.partition_point(|packet| packet.number < ack.largest);
+        if let Some(newest) = self.under_way.get(at).filter(|packet| packet.number == ack.largest) {
             let length = now - newest.at;
             self.measure(length, ack.delay());
         }
@@ -134,34 +144,37 @@ impl Recovery {
         true
     }
 
-    /// Judges the packets under way by what is acknowledged, and by the time.
+    /// Judges the packets under way by what is acknowledged, and by the time. Those behind the
+    /// largest one that came stay as they are, and are not looked at: there may be thousands.
     fn judge(&mut self, now: Instant, ack: Option<&Ack>, mut tell: impl FnMut(&Sent, Fate)) {
         let patience = (self.round_trip().max(self.latest) * 9 / 8).max(GRANULARITY);
-        let (largest, mut loss_at, mut gone, mut came) = (self.largest, None, 0, false);
-        let judge = |packet: &Sent| {
-            if packet.number > largest {
-                return true;
+        let (mut gone, mut came) = (0, false);
+        self.loss_at = None;
+        let is_passed = |packet: &Sent| packet.number <= self.largest;
+        while self.under_way.front().is_some_and(is_passed)
+            && let Some(packet) = self.under_way.pop_front()
+        {
+            #[cfg(test)]
+            {
+                self.looks += 1;
             }
             let has = ack.is_some_and(|ack| {
                 ack.has(packet.number) || !packet.part.is_empty() && packet.part.end <= ack.whole
             });
-            let is_lost = packet.number + PACKETS <= largest || packet.at + patience <= now;
+            let is_lost = packet.number + PACKETS <= self.largest || packet.at + patience <= now;
             if !has && !is_lost {
-                loss_at = Instant::earlier(loss_at, Some(packet.at + patience));
-                return true;
+                self.loss_at = Instant::earlier(self.loss_at, Some(packet.at + patience));
+                self.missing.push(packet);
+                continue;
             }
             came |= has;
             gone += packet.bytes;
-            tell(packet, if has { Fate::Came } else { Fate::Lost });
-            false
-        };
-        // Packets behind the largest one that came stay as they are.
-        let split = self.under_way.partition_point(|packet| packet.number <= largest);
-        let rest = self.under_way.split_off(split);
-        self.under_way.retain(judge);
-        self.under_way.extend(rest);
+            tell(&packet, if has { Fate::Came } else { Fate::Lost });
+        }
+        while let Some(packet) = self.missing.pop() {
+            self.under_way.push_front(packet);
+        }
         self.bytes -= gone;
-        self.loss_at = loss_at;
         if gone > 0 {
             self.probe_from = now;
         }

@@ -45,14 +45,13 @@ struct World {
 
 impl World {
     fn new(seed: u64, network: Network) -> Self {
-        let end = |number: u64, is_open| {
-            Endpoint::new(Entropy::Seeded(Rng::from_seed(seed * 2 + number)), 9000, is_open)
-        };
+        let end =
+            |number: u64, port| Endpoint::new(Entropy::Seeded(Rng::from_seed(seed * 2 + number)), 9000, port);
         Self {
             now: Instant::from_nanos(1),
             rng: Rng::from_seed(seed),
             network,
-            ends: [end(0, false), end(1, true)],
+            ends: [end(0, None), end(1, Some(0))],
             under_way: BTreeMap::new(),
             passed: 0,
         }
@@ -113,7 +112,7 @@ impl World {
     }
 
     fn meet(&mut self) -> [Id; 2] {
-        let near = self.ends[0].connect(self.now, 1);
+        let near = self.ends[0].connect(self.now, 1, 0);
         self.ends[0].get(near).unwrap().send(Buffer::copy_from_slice(b"!"));
         loop {
             assert!(self.step(), "the ends never met");
@@ -269,7 +268,7 @@ fn an_end_that_was_started_again_says_so() {
 #[test]
 fn a_refusal_ends_what_is_being_made_and_several_what_was() {
     let mut world = World::new(11, GOOD);
-    let id = world.ends[0].connect(world.now, 1);
+    let id = world.ends[0].connect(world.now, 1, 0);
     world.ends[0].handle_refusal(world.now, 1);
     assert_eq!(world.ends[0].get(id).unwrap().ended(), Some(Ended::Refused));
     let ids = world.meet();
@@ -325,8 +324,86 @@ fn bytes_that_come_one_by_one_take_bounded_memory() {
         world.ends[1].handle_datagram(world.now, 0, &bytes);
     }
     let far = world.ends[1].get(ids[1]).unwrap();
-    let pieces = core::iter::from_fn(|| far.receive()).count();
-    assert!((8_000..20_000).contains(&pieces), "{pieces} pieces");
+    let pieces: Vec<usize> = core::iter::from_fn(|| far.receive()).map(|piece| piece.len()).collect();
+    assert_eq!((pieces.len(), pieces.iter().sum()), (1, 50_000), "they share a block");
+}
+
+#[test]
+fn work_for_an_acknowledgement_does_not_grow_with_what_is_under_way() {
+    use packet::Ack;
+    use recovery::{Fate, Recovery, Sent};
+    for (window, every) in [(10, 1), (1_000, 1), (10_000, 1), (10_000, 8), (10_000, 100)] {
+        let (mut recovery, mut came) = (Recovery::new(Instant::ZERO), 0_u64);
+        for number in 1..=100_000_u64 {
+            let part = number * 1000..number * 1000 + 1000;
+            recovery.on_sent(Sent { number, at: Instant::ZERO, part, bytes: 1068, is_probe: false });
+            let Some(largest) = number.checked_sub(window).filter(|one| *one > 0 && one % every == 0) else {
+                continue;
+            };
+            // One packet in a hundred is missing until the next comes.
+            let before = if largest % 100 == 0 { u128::MAX - 1 } else { u128::MAX };
+            let ack = Ack { largest, before, ..Ack::default() };
+            assert!(recovery.on_ack(Instant::ZERO, &ack, number, |_, fate| {
+                assert_eq!(fate, Fate::Came);
+                came += 1;
+            }));
+        }
+        let most = 100_000 + 2_000;
+        assert!(came > 80_000 && recovery.looks <= most, "{} looks, {came} packets came", recovery.looks);
+    }
+}
+
+#[test]
+fn a_missing_packet_is_taken_however_many_wait_for_it() {
+    let mut world = World::new(13, GOOD);
+    let ids = world.meet();
+    let packets = 6_000;
+    let near = world.ends[0].get(ids[0]).unwrap();
+    near.send(Buffer::copy_from_slice(b"first"));
+    let mut first = Vec::new();
+    world.ends[0].poll_transmit(world.now, &mut first).unwrap();
+    let [number, offset] = [12, 60].map(|at| u64::from_be_bytes(*first[at..].first_chunk().unwrap()));
+    for more in 1..packets {
+        let mut next = first.clone();
+        next[12..20].copy_from_slice(&(number + more).to_be_bytes());
+        next[60..68].copy_from_slice(&(offset + 5 * more).to_be_bytes());
+        world.ends[1].handle_datagram(world.now, 0, &next);
+    }
+    assert!(world.receive(1, ids[1]).is_empty());
+    // The lost part is sent again in a new packet.
+    first[12..20].copy_from_slice(&(number + packets).to_be_bytes());
+    world.ends[1].handle_datagram(world.now, 0, &first);
+    assert!(world.receive(1, ids[1]).len() > 4_000 * 5);
+}
+
+#[test]
+fn ends_that_share_an_address_leave_each_other_alone() {
+    let mut world = World::new(14, GOOD);
+    let mut other = Endpoint::new(Entropy::Seeded(Rng::from_seed(1)), 9000, Some(1));
+    let mut room = Vec::new();
+    // What is sent to the far end at port 0 comes to that at port 1, too.
+    let id = world.ends[0].connect(world.now, 1, 0);
+    world.ends[0].get(id).unwrap().send(Buffer::copy_from_slice(b"for port 0"));
+    for _ in 0..100 {
+        while world.ends[0].poll_transmit(world.now, &mut room).is_some() {
+            other.handle_datagram(world.now, 0, &room);
+            world.pass(1, core::mem::take(&mut room));
+        }
+        world.step();
+        assert!(other.poll_transmit(world.now, &mut room).is_none() && !other.has_arrivals());
+    }
+    let (far, _) = world.ends[1].accept().unwrap();
+    assert_eq!(world.receive(1, far), b"for port 0");
+    // A far end that shares its address with an end that dials answers for itself only.
+    for (name, answers) in [(names_of(0), false), (names_of(1), true), ([0, 1], false)] {
+        let ack = packet::Ack { largest: 1, ..packet::Ack::default() };
+        let to = packet::Name(u64::from(u16::from_be_bytes(name)) << 48 | 7);
+        let (purpose, number, offset, bytes) = (packet::Purpose::Data, 1, 0, &b"?"[..]);
+        room.clear();
+        packet::Datagram::Packet { to, purpose, number, ack, offset, bytes }.emit(&mut room);
+        other.handle_datagram(world.now, 0, &room);
+        assert_eq!(other.poll_transmit(world.now, &mut room).is_some(), answers, "{name:?}");
+    }
 }
 
 #[test]
@@ -360,13 +437,13 @@ fn floods_of_questions_use_little_and_keep_nobody_out() {
     let mut world = World::new(9, GOOD);
     for name in 0..10_000_u64 {
         let mut question = Vec::new();
-        packet::Datagram::Hello { from: packet::Name(name) }.emit(&mut question);
+        packet::Datagram::Hello { from: packet::Name(name), port: 0 }.emit(&mut question);
         world.ends[1].handle_datagram(world.now, 0, &question);
     }
     world.under_way.clear();
     let ids = world.meet();
     world.exchange(ids, 10_000);
-    let end = Endpoint::<usize>::new(Entropy::Seeded(Rng::from_seed(1)), 1200, false);
+    let end = Endpoint::<usize>::new(Entropy::Seeded(Rng::from_seed(1)), 1200, None);
     assert!(!end.has_arrivals());
 }
 
@@ -377,7 +454,7 @@ fn what_is_emitted_is_parsed_and_the_rest_is_refused() {
     let packet =
         |purpose, bytes| Datagram::Packet { to: Name(3), purpose, number: 8, ack, offset: 1 << 40, bytes };
     let all = [
-        Datagram::Hello { from: Name(1) },
+        Datagram::Hello { from: Name(1), port: 0x1234 },
         Datagram::Welcome { to: Name(1), from: Name(2) },
         packet(Purpose::Data, b"bytes"),
         packet(Purpose::Ack, b""),

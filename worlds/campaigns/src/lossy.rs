@@ -34,7 +34,7 @@ impl Lossy {
         Self {
             port,
             is_dialling,
-            endpoint: Endpoint::new(Entropy::from(rng.fork("names")), TRIED, !is_dialling),
+            endpoint: Endpoint::new(Entropy::from(rng.fork("names")), TRIED, (!is_dialling).then_some(0)),
             id: None,
             is_connected: false,
             weather: Weather::new(rng, false),
@@ -60,7 +60,7 @@ impl Lossy {
     pub(crate) fn connect(&mut self, now: Instant) {
         self.leave();
         assert!(self.is_dialling, "only the upstream end dials");
-        self.id = Some(self.endpoint.connect(now, ()));
+        self.id = Some(self.endpoint.connect(now, (), 0));
     }
 
     pub(crate) fn send(&mut self, bytes: Buffer) {

@@ -64,7 +64,7 @@ pub struct Counters {
     pub out_of_order: u64,
     /// Frames whose number is beyond what is remembered (frerCpsSeqRcvyRoguePackets).
     pub rogue: u64,
-    /// Numbers that were forgotten without a frame (frerCpsSeqRcvyLostPackets).
+    /// Numbers that were forgotten or skipped without a frame (frerCpsSeqRcvyLostPackets).
     pub lost: u64,
     /// How often any number was taken, because no new frame had come for long
     /// (frerCpsSeqRcvyResets).
@@ -152,6 +152,7 @@ impl Recovery {
         // refusing it, although a path that repeats itself can't leap ahead.
         if self.is_individual && delta >= self.history.cast_signed() {
             self.counters.out_of_order += 1;
+            self.counters.lost += u64::from(delta.unsigned_abs()) - 1;
             return self.begin_at(sequence);
         }
         if delta.unsigned_abs() >= self.history {

@@ -102,6 +102,8 @@ fn a_path_that_was_away_for_a_moment_counts_at_once() {
         assert_eq!(passed, 1, "{number}");
     }
     assert_eq!((merge.counters().rogue, merge.counters().lost), (0, 0));
+    // What the paths missed while they were away.
+    assert!(merge.paths().map(|path| path.lost).eq([8_000, 7_800]));
 }
 
 #[test]

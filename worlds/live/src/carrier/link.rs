@@ -68,6 +68,14 @@ impl Link {
         }
     }
 
+    /// What has become of the link's datagrams, if these carry it.
+    pub(crate) fn datagrams(&self) -> Option<datagrams::Info> {
+        match &self.transport {
+            Transport::Connected(stream) => stream.datagrams(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn connect(&mut self, now: Instant) {
         self.closing = false;
         if let (Some(options), Some(Trust { identity, pin })) = (self.route.quic, self.route.trust.clone()) {

@@ -51,9 +51,9 @@ impl Way {
 }
 
 /// The name of a far end: `HOST:PORT` where it listens for TCP, `quic://HOST:PORT`,
-/// `udp://HOST:PORT`, or `eth:IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`. Behind each, `?key=FINGERPRINT`
-/// names the key that the far end must prove, and `?key=any` takes any key; `priority=N` and
-/// `dscp=NAME` may stand beside it. `shm:PATH` is a far end of this machine.
+/// `udp://HOST:PORT`, or `eth:IFACE[+IFACE][,vlan=N][,pcp=N][,port=N]/MAC`. Behind each,
+/// `?key=FINGERPRINT` names the key that the far end must prove, and `?key=any` takes any key;
+/// `priority=N` and `dscp=NAME` may stand beside it. `shm:PATH` is a far end of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// `HOST:PORT`, not resolved yet; for shared memory, the path of the socket; for Ethernet, the
@@ -362,7 +362,7 @@ mod tests {
             "udp://far:4430?priority=5&dscp=EF",
             "far:4430?key=any&dscp=AF41",
             "eth:eth0+eth1/02:00:5e:00:53:01",
-            "eth:eth0,vlan=3,pcp=5/02:00:5e:00:53:01",
+            "eth:eth0,vlan=3,pcp=5,port=2/02:00:5e:00:53:01",
         ] {
             let name: Name = text.parse().unwrap();
             assert_eq!(name.to_string(), *text);

@@ -55,6 +55,14 @@ impl Stream {
         }
     }
 
+    /// What has become of the stream's datagrams, if these carry it.
+    pub(crate) fn datagrams(&self) -> Option<datagrams::Info> {
+        match self {
+            Self::Datagrams(stream) => Some(stream.info()),
+            Self::Tcp(_) | Self::Quic(_) | Self::Paths(_) | Self::Shared(_) => None,
+        }
+    }
+
     /// The key that the other end has proved, if the stream is encrypted.
     pub(crate) fn key(&self) -> Option<Fingerprint> {
         match self {

@@ -72,8 +72,9 @@ impl Way for Datagrams {
         let (wire, address) = match &self.place {
             None => (Wire::udp(address, true, &self.options)?, address),
             Some(place) => {
-                let wire = Wire::at(place.clone(), &self.options)?;
+                let mut wire = Wire::at(place.clone(), &self.options)?;
                 let at = wire.reached(address);
+                wire.claim(Some(at))?;
                 (wire, at)
             }
         };

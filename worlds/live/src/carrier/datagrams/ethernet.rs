@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::str::FromStr;
 
+use datagrams::PORT_MAX;
+
 use crate::sys::precedence::{Precedence, Priority};
 use crate::sys::station::{Mac, Tag};
 
@@ -15,8 +17,8 @@ const VLAN_MAX: u16 = 4094;
 const PRIORITY_MAX: u8 = 7;
 /// The most interfaces over which the same frames are sent.
 const INTERFACES_MAX: usize = 4;
-const EXPECTED: &str =
-    "expected IFACE[+IFACE][,vlan=N][,pcp=N] or IFACE,xdp, for example eth0,vlan=10,pcp=5 or eth0+eth1";
+const EXPECTED: &str = "expected IFACE[+IFACE][,vlan=N][,pcp=N][,port=N] or IFACE,xdp[,port=N], for example \
+                        eth0,vlan=10,pcp=5 or eth0+eth1";
 
 /// One interface or several, and the tag of the frames that are sent there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct Ethernet {
     pub vlan: Option<u16>,
     /// The priority of frames (PCP), if they are tagged with one.
     pub priority: Option<Priority>,
+    /// Which of the far ends at one station: each has a port of its own, 0 if none is given.
+    pub port: u16,
     /// Whether packets go around the network stack of the kernel (AF_XDP), if they can.
     pub xdp: bool,
 }
@@ -51,7 +55,8 @@ impl Ethernet {
         vlan.unwrap_or(0) == self.vlan.unwrap_or(0)
     }
 
-    /// Parses `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC` or `IFACE,xdp/MAC`, which is a far end's name.
+    /// Parses `IFACE[+IFACE][,vlan=N][,pcp=N][,port=N]/MAC` or `IFACE,xdp[,port=N]/MAC`, which is a
+    /// far end's name.
     ///
     /// # Errors
     /// When `text` is not of that form; the error says so in words.
@@ -76,7 +81,7 @@ impl FromStr for Ethernet {
         if interfaces.len() > INTERFACES_MAX || interfaces.iter().enumerate().any(is_twice) {
             return Err(format!("'{text}': expected at most {INTERFACES_MAX} interfaces, each of them once"));
         }
-        let mut ethernet = Self { interfaces, vlan: None, priority: None, xdp: false };
+        let mut ethernet = Self { interfaces, vlan: None, priority: None, port: 0, xdp: false };
         for part in parts {
             match part.split_once('=') {
                 Some(("vlan", number)) => {
@@ -90,8 +95,13 @@ impl FromStr for Ethernet {
                     let wrong = || format!("pcp={number}: expected a number from 0 to {PRIORITY_MAX}");
                     ethernet.priority = Some(priority.ok_or_else(wrong)?);
                 }
+                Some(("port", number)) => {
+                    let port = number.parse().ok().filter(|port| *port <= PORT_MAX);
+                    let wrong = || format!("port={number}: expected a number from 0 to {PORT_MAX}");
+                    ethernet.port = port.ok_or_else(wrong)?;
+                }
                 None if part == "xdp" => ethernet.xdp = true,
-                _ => return Err(format!("'{part}' is not one of: vlan=N, pcp=N, xdp; {EXPECTED}")),
+                _ => return Err(format!("'{part}' is not one of: vlan=N, pcp=N, port=N, xdp; {EXPECTED}")),
             }
         }
         if ethernet.xdp
@@ -111,6 +121,9 @@ impl fmt::Display for Ethernet {
         f.write_str(&self.names())?;
         self.vlan.map_or(Ok(()), |vlan| write!(f, ",vlan={vlan}"))?;
         self.priority.map_or(Ok(()), |priority| write!(f, ",pcp={priority}"))?;
+        if self.port > 0 {
+            write!(f, ",port={}", self.port)?;
+        }
         if self.xdp { f.write_str(",xdp") } else { Ok(()) }
     }
 }
@@ -175,13 +188,19 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for text in
-            ["eth0", "eth0,vlan=10", "eth0,pcp=5", "enp1s0,vlan=4094,pcp=7", "eth0+eth1,vlan=2", "eth0,xdp"]
-        {
+        for text in [
+            "eth0",
+            "eth0,vlan=10",
+            "eth0,pcp=5",
+            "enp1s0,vlan=4094,pcp=7,port=32767",
+            "eth0+eth1,vlan=2",
+            "eth0,port=1,xdp",
+        ] {
             let ethernet: Ethernet = text.parse().unwrap();
             assert_eq!(ethernet.to_string(), text);
             assert!(ethernet.admits(ethernet.vlan) && !ethernet.admits(Some(99)));
-            assert_eq!(ethernet.tag(Precedence::default()).is_some(), text.contains('='));
+            let is_tagged = text.contains("vlan=") || text.contains("pcp=");
+            assert_eq!(ethernet.tag(Precedence::default()).is_some(), is_tagged);
             assert_eq!(ethernet.xdp, text.contains("xdp"));
             let (again, address) = Ethernet::with_station(&format!("{text}/02:00:5e:00:53:01")).unwrap();
             assert_eq!((again, station(address)), (ethernet, Some([2, 0, 0x5e, 0, 0x53, 1])));
@@ -195,6 +214,7 @@ mod tests {
             ("eth0/ff:ff:ff:ff:ff:ff", "six bytes"),
             ("eth0,vlan=4095/02:00:5e:00:53:01", "1 to 4094"),
             ("eth0,pcp=8/02:00:5e:00:53:01", "0 to 7"),
+            ("eth0,port=32768/02:00:5e:00:53:01", "0 to 32767"),
             ("eth0+/02:00:5e:00:53:01", "no interface"),
             ("eth0+eth0/02:00:5e:00:53:01", "each of them once"),
             ("a+b+c+d+e/02:00:5e:00:53:01", "at most 4"),

@@ -10,12 +10,13 @@ use engine::Instant;
 use rustix::event::epoll;
 
 use super::ethernet::{self, Ethernet};
+use super::info::{self, Path};
 use super::launching::Launching;
 use super::options::Options;
 use crate::sys::clock::Clock;
 use crate::sys::precedence::set_priority;
-use crate::sys::station::{Departing, Head, Mac, Station, Tag};
-use crate::sys::xdp::{self, Lane, Wanted};
+use crate::sys::station::{Claim, Departing, Head, Mac, Station, Tag};
+use crate::sys::xdp::{self, Lane, Receiver, Wanted};
 
 /// The most datagrams of one send.
 const SEND_MAX: usize = 64;
@@ -36,6 +37,8 @@ pub(super) struct Frames {
     lane: Option<Lane>,
     /// Wakes whoever waits for any of several sockets.
     any: Option<OwnedFd>,
+    /// What keeps other far ends from this one's port.
+    claims: Vec<Claim>,
 }
 
 /// What is needed to send and receive each frame several times.
@@ -113,8 +116,8 @@ impl Frames {
         let copies = is_several.then(Copies::new);
         let any = is_several.then(|| any_of(stations.iter().map(Station::as_fd))).transpose()?;
         let tag = place.tag(options.precedence);
-        let (launching, heads, lane) = (None, Vec::new(), None);
-        let mut frames = Self { stations, place, tag, launching, heads, copies, lane, any };
+        let (launching, heads, lane, claims) = (None, Vec::new(), None, Vec::new());
+        let mut frames = Self { stations, place, tag, launching, heads, copies, lane, any, claims };
         let longest = frames.datagram_max();
         if let Some(launch) = &options.launch {
             let head = if is_several { TAG_BYTES as u64 } else { 0 };
@@ -124,14 +127,16 @@ impl Frames {
         Ok(frames)
     }
 
-    /// Has packets for `receiver`, or for all that others dialled, go around the network stack,
-    /// if the place says so. Greetings and what this lane does not take go as before; so does
+    /// Has packets for `receiver`, or for whoever was dialled here, go around the network stack, if
+    /// the place says so. Greetings and what this lane does not take go as before; so does
     /// everything where it can't be opened, and this is said.
     pub(super) fn open_lane(&mut self, receiver: Option<[u8; 8]>) {
         if !self.place.xdp {
             return;
         }
         let (mac, ether_type, kinds) = (self.first().mac(), ethernet::ETHER_TYPE, datagrams::PACKET_KINDS);
+        let dialled = Receiver::Begins(datagrams::names_of(self.place.port));
+        let receiver = receiver.map_or(dialled, Receiver::Named);
         let wanted = Wanted { mac, ether_type, kinds, receiver };
         let opened = match self.launching {
             Some(_) => Err(io::Error::other("times of launch need a queueing discipline")),
@@ -171,7 +176,49 @@ impl Frames {
         ethernet::station(address).map_or(address, |mac| ethernet::link_local(mac, self.first().index()))
     }
 
-    /// Where this end is: `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`.
+    /// The port of the far end.
+    pub(super) const fn port(&self) -> u16 {
+        self.place.port
+    }
+
+    /// Keeps other processes of this network from this end's place: its port if it is to be
+    /// dialled, and the numbers of copies, to `peer` or to all. Whoever receives copies knows their
+    /// sender by its address only: the frames of two processes with the same numbers would
+    /// eliminate each other.
+    ///
+    /// # Errors
+    /// When another process has the place.
+    pub(super) fn claim(&mut self, peer: Option<SocketAddr>) -> io::Result<()> {
+        let Ethernet { port, vlan, .. } = self.place;
+        let vlan = vlan.unwrap_or(0);
+        if peer.is_none() {
+            let free = u16::from(port == 0);
+            let other =
+                format!("another far end has port {port} there; give this one its own, such as port={free}");
+            self.claim_each(&format!("{vlan}-{port}"), &other)?;
+        }
+        if self.copies.is_some() {
+            let to = peer.and_then(ethernet::station).map(ethernet::mac_text).unwrap_or_default();
+            let other =
+                "another process sends copies over several paths there; give this one a VLAN of its own";
+            self.claim_each(&format!("{vlan}-copies-{to}"), other)?;
+        }
+        Ok(())
+    }
+
+    /// Claims `what` at each interface. Where another process has it, the error says so by `other`.
+    fn claim_each(&mut self, what: &str, other: &str) -> io::Result<()> {
+        let Self { stations, place, claims, .. } = self;
+        for (station, interface) in stations.iter().zip(&place.interfaces) {
+            claims.push(station.claim(what).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => io::Error::new(error.kind(), format!("{interface}: {other}")),
+                _ => explain(interface, &error),
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Where this end is: `IFACE[+IFACE][,vlan=N][,pcp=N][,port=N]/MAC`.
     pub(super) fn name(&self) -> String {
         format!("{}/{}", self.place, ethernet::mac_text(self.first().mac()))
     }
@@ -179,6 +226,25 @@ impl Frames {
     /// What carries the frames, in words.
     pub(super) fn carried_by(&self) -> String {
         self.lane.as_ref().map_or_else(|| "AF_PACKET".to_owned(), Lane::to_string)
+    }
+
+    /// The interfaces, with what has become of the frames of `peer`, and the frames of all of them
+    /// together where there are several.
+    pub(super) fn paths(&self, peer: SocketAddr) -> (Vec<Path>, Option<info::Copies>) {
+        let merge = self.copies.as_ref().and_then(|all| all.received.get(&ethernet::station(peer)?));
+        let mut each = merge.into_iter().flat_map(Merge::paths);
+        let path = |(station, interface): (&Station, &String)| Path {
+            interface: interface.clone(),
+            dropped: station.dropped(),
+            copies: each.next(),
+        };
+        let paths = self.stations.iter().zip(&self.place.interfaces).map(path).collect();
+        (paths, merge.map(Merge::counters))
+    }
+
+    /// How many frames have missed their times of launch.
+    pub(super) fn missed(&self) -> u64 {
+        self.launching.as_ref().map_or(0, Launching::missed)
     }
 
     fn first(&self) -> &Station {

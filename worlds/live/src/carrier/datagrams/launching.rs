@@ -53,6 +53,11 @@ impl Launching {
         self.launcher.next(clock::network(), length as u64 + self.headers + AROUND)
     }
 
+    /// How many datagrams have missed their times of launch.
+    pub(super) const fn missed(&self) -> u64 {
+        self.missed.get()
+    }
+
     /// Counts what `socket` reports to have missed its time.
     pub(super) fn heed(&self, socket: &impl AsRawFd) {
         let missed = outgoing::take_missed(socket, REPORTS_MAX);

@@ -43,12 +43,14 @@ impl Listener {
     /// Listens at an interface, or at several.
     ///
     /// # Errors
-    /// When there is no such interface, or this process may not send bare frames.
+    /// When there is no such interface, this process may not send bare frames, or another far end
+    /// of this network has the port there.
     pub fn at(place: Ethernet, options: &Options, now: Instant) -> io::Result<Self> {
         Self::over(Wire::at(place, options)?, now)
     }
 
     fn over(mut wire: Wire, now: Instant) -> io::Result<Self> {
+        wire.claim(None)?;
         wire.open_lane(None);
         let (descriptor, address, name) = (wire.as_raw_fd(), wire.address()?, wire.name()?);
         let port = Rc::new(RefCell::new(Port::new(wire, true, now)));
@@ -68,7 +70,7 @@ impl Listener {
         self.address
     }
 
-    /// Where it listens: `HOST:PORT`, or `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`.
+    /// Where it listens: `HOST:PORT`, or `IFACE[+IFACE][,vlan=N][,pcp=N][,port=N]/MAC`.
     pub fn name(&self) -> &str {
         &self.name
     }

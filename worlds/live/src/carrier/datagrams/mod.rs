@@ -7,7 +7,9 @@
 
 mod dial;
 pub mod ethernet;
+pub mod floor;
 mod frames;
+mod info;
 mod launching;
 mod listen;
 mod options;
@@ -20,6 +22,7 @@ mod wire;
 
 pub use dial::{Dialer, Dialled};
 pub use ethernet::Ethernet;
+pub use info::{Copies, Info, Path};
 pub use listen::Listener;
 pub use options::{Launch, Options, quiet};
 pub use stream::Stream;

@@ -8,6 +8,7 @@ use std::os::fd::RawFd;
 use datagrams::{Ended, Id};
 use engine::{Buffer, Instant};
 
+use super::info::Info;
 use super::port::Shared;
 use crate::carrier::outbox::OUTBOX_BYTES_MAX;
 use crate::carrier::{OutboxFull, Received};
@@ -45,6 +46,11 @@ impl Plain {
     /// The address of the other end.
     pub(super) const fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// What has become of its datagrams.
+    pub(super) fn info(&self) -> Info {
+        self.port.borrow_mut().info(self.id, self.peer)
     }
 
     /// The descriptor that ends a sleep. `None` at a far end, where all connections share the

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use datagrams::{Connection, Endpoint, Id};
 use engine::{Instant, Nanos};
 
+use super::info::Info;
 use super::wire::{Seen, Wire};
 use crate::sys::entropy;
 
@@ -48,7 +49,7 @@ impl Port {
     /// A port without connections. Others may dial it if `is_open`.
     pub(super) fn new(wire: Wire, is_open: bool, now: Instant) -> Self {
         Self {
-            endpoint: Endpoint::new(entropy::system(), wire.datagram_max(), is_open),
+            endpoint: Endpoint::new(entropy::system(), wire.datagram_max(), is_open.then_some(wire.port())),
             wire,
             unsent: VecDeque::new(),
             room: Vec::new(),
@@ -65,7 +66,7 @@ impl Port {
     /// Dials `address`.
     pub(super) fn dial(&mut self, address: SocketAddr) -> Id {
         let now = self.now();
-        let id = self.endpoint.connect(now, address);
+        let id = self.endpoint.connect(now, address, self.wire.port());
         self.wire.open_lane(Some(id.name()));
         self.transmit();
         id
@@ -83,6 +84,22 @@ impl Port {
     /// When it was removed.
     pub(super) fn connection(&mut self, id: Id) -> &mut Connection {
         self.endpoint.get(id).expect("a connection is kept as long as its stream")
+    }
+
+    /// What has become of the datagrams of the connection `id` to `peer`.
+    pub(super) fn info(&mut self, id: Id, peer: SocketAddr) -> Info {
+        let (late, (paths, copies)) = (self.wire.missed(), self.wire.paths(peer));
+        let connection = self.connection(id);
+        Info {
+            datagrams: connection.counters(),
+            round_trip: connection.round_trip(),
+            window: connection.window(),
+            under_way: connection.under_way(),
+            datagram_bytes: connection.datagram_bytes(),
+            late,
+            paths,
+            copies,
+        }
     }
 
     /// Takes what has come and fires what is due; returns whether anything had come.

@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 
 use engine::{Buffer, Instant, Pool};
 
+use super::info::Info;
 use super::plain::Plain;
 use crate::carrier::identity::Fingerprint;
 use crate::carrier::tls::{Opened, Tls};
@@ -78,6 +79,11 @@ impl Stream {
     /// The address of the other end.
     pub const fn peer(&self) -> SocketAddr {
         self.plain.peer()
+    }
+
+    /// What has become of its datagrams.
+    pub fn info(&self) -> Info {
+        self.plain.info()
     }
 
     /// The descriptor that ends a sleep. `None` at a far end, where all connections share the

@@ -8,6 +8,7 @@ use quinn_proto::Transmit;
 
 use super::ethernet::Ethernet;
 use super::frames::Frames;
+use super::info::{Copies, Path};
 use super::launching::Launching;
 use super::options::Options;
 use crate::carrier::quic::socket::{Look, Socket};
@@ -56,7 +57,7 @@ impl Wire {
         Ok(Self::Ethernet(Box::new(Frames::open(place, options)?)))
     }
 
-    /// Has packets for `receiver`, or for all that others dialled, go around the network stack,
+    /// Has packets for `receiver`, or for whoever was dialled here, go around the network stack,
     /// where that is wanted and can be.
     pub(super) fn open_lane(&mut self, receiver: Option<[u8; 8]>) {
         if let Self::Ethernet(frames) = self {
@@ -80,7 +81,26 @@ impl Wire {
         }
     }
 
-    /// Where this end is: `HOST:PORT`, or `IFACE[+IFACE][,vlan=N][,pcp=N]/MAC`.
+    /// Which far end at an address: UDP has ports of its own for that.
+    pub(super) const fn port(&self) -> u16 {
+        match self {
+            Self::Udp { .. } => 0,
+            Self::Ethernet(frames) => frames.port(),
+        }
+    }
+
+    /// Keeps other processes from this end's place, which dials `peer` or is to be dialled.
+    ///
+    /// # Errors
+    /// When another process has it.
+    pub(super) fn claim(&mut self, peer: Option<SocketAddr>) -> io::Result<()> {
+        match self {
+            Self::Udp { .. } => Ok(()),
+            Self::Ethernet(frames) => frames.claim(peer),
+        }
+    }
+
+    /// Where this end is: `HOST:PORT`, or `IFACE[+IFACE][,vlan=N][,pcp=N][,port=N]/MAC`.
     pub(super) fn name(&self) -> io::Result<String> {
         Ok(match self {
             Self::Udp { socket, .. } => socket.address()?.to_string(),
@@ -93,6 +113,23 @@ impl Wire {
         match self {
             Self::Udp { .. } => "UDP".to_owned(),
             Self::Ethernet(frames) => frames.carried_by(),
+        }
+    }
+
+    /// The interfaces of bare frames, with what has become of those of `peer`, and those of all
+    /// together where there are several.
+    pub(super) fn paths(&self, peer: SocketAddr) -> (Vec<Path>, Option<Copies>) {
+        match self {
+            Self::Udp { .. } => (Vec::new(), None),
+            Self::Ethernet(frames) => frames.paths(peer),
+        }
+    }
+
+    /// How many datagrams have missed their times of launch.
+    pub(super) fn missed(&self) -> u64 {
+        match self {
+            Self::Udp { launching, .. } => launching.as_ref().map_or(0, Launching::missed),
+            Self::Ethernet(frames) => frames.missed(),
         }
     }
 

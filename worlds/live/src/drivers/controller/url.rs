@@ -59,7 +59,7 @@ impl fmt::Display for Url {
 }
 
 /// The URL of a far end: `tcp://HOST:PORT`, `quic://HOST:PORT?key=FINGERPRINT`, `shm:PATH`,
-/// `udp://HOST:PORT` or `eth:IFACE[,vlan=N][,pcp=N]/MAC`.
+/// `udp://HOST:PORT` or `eth:IFACE[,vlan=N][,pcp=N][,port=N]/MAC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarUrl(Name);
 

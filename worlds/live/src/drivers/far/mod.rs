@@ -210,6 +210,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.world.peers.iter().flat_map(|peer| peer.stream.tcp_info())
     }
 
+    /// What has become of the datagrams of each connection of the hosts that these carry.
+    pub fn datagrams(&self) -> impl Iterator<Item = datagrams::Info> {
+        self.world.peers.iter().filter_map(|peer| peer.stream.datagrams())
+    }
+
     /// The address of the TCP listener.
     pub const fn address(&self) -> SocketAddr {
         self.listener.address()

@@ -26,6 +26,7 @@ use nvme_pcie::function::Function;
 use pcie::endpoint::Endpoint;
 use tunnel::upstream::ConnectionIndex;
 
+use crate::carrier::datagrams;
 use crate::carrier::route::Route;
 use crate::carrier::{Dial, Link};
 use crate::media::Media;
@@ -142,11 +143,19 @@ impl<F: FnMut(Event)> GuestDriver<F> {
 
     /// What the kernel knows of each TCP connection to the far end.
     pub fn tcp_info(&self) -> impl Iterator<Item = TcpInfo> {
-        let links = match &self.world.side {
+        self.links().iter().flat_map(Link::tcp_info)
+    }
+
+    /// What has become of the datagrams of each connection to the far end that these carry.
+    pub fn datagrams(&self) -> impl Iterator<Item = datagrams::Info> {
+        self.links().iter().filter_map(Link::datagrams)
+    }
+
+    fn links(&self) -> &[Link] {
+        match &self.world.side {
             Side::Far(links) => links.as_slice(),
             Side::Local(_) | Side::Recorder(_) => &[],
-        };
-        links.iter().flat_map(Link::tcp_info)
+        }
     }
 
     /// The controller, if the function is in this process.

@@ -2,8 +2,11 @@
 
 mod ring;
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
 use engine::Nanos;
@@ -100,6 +103,12 @@ pub(crate) struct Frame<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
+/// What one process of a network has at an interface, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    _socket: UnixDatagram,
+}
+
 /// A socket for the frames of one EtherType at one interface.
 #[derive(Debug)]
 pub(crate) struct Station {
@@ -108,6 +117,8 @@ pub(crate) struct Station {
     index: u32,
     mtu: usize,
     ring: Ring,
+    /// Frames that found the ring full.
+    dropped: Cell<u64>,
     checked_at: Instant,
 }
 
@@ -137,7 +148,15 @@ impl Station {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the interface is not Ethernet's"));
         }
         let [a, b, c, d, e, f, ..] = address.sll_addr;
-        Ok(Self { socket, mac: [a, b, c, d, e, f], index, mtu, ring, checked_at: Instant::now() })
+        Ok(Self {
+            socket,
+            mac: [a, b, c, d, e, f],
+            index,
+            mtu,
+            ring,
+            dropped: Cell::new(0),
+            checked_at: Instant::now(),
+        })
     }
 
     /// Takes frames for the station `mac`, and no longer those for its own address.
@@ -164,6 +183,17 @@ impl Station {
         Ok(())
     }
 
+    /// Claims `what` at the interface. The kernel keeps no second socket from the same frames.
+    /// Names of sockets in its abstract name space belong to a network, too, and go with their
+    /// process.
+    ///
+    /// # Errors
+    /// `AddrInUse` when another process of this network has it.
+    pub(crate) fn claim(&self, what: &str) -> io::Result<Claim> {
+        let name = SocketAddr::from_abstract_name(format!("farlane-station-{}-{what}", self.index))?;
+        Ok(Claim { _socket: UnixDatagram::bind_addr(&name)? })
+    }
+
     /// The station's own address.
     pub(crate) const fn mac(&self) -> Mac {
         self.mac
@@ -177,6 +207,21 @@ impl Station {
     /// The most bytes of a frame behind its head, when the socket was opened.
     pub(crate) const fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// How many frames the kernel dropped because the ring was full.
+    pub(crate) fn dropped(&self) -> u64 {
+        let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut length = libc::socklen_t::try_from(size_of_val(&statistics)).unwrap_or(0);
+        // SAFETY: the option's value is at most as long as `statistics`, which outlive the call.
+        let result = unsafe {
+            let (value, option) = ((&raw mut statistics).cast(), libc::PACKET_STATISTICS);
+            libc::getsockopt(self.socket.as_raw_fd(), libc::SOL_PACKET, option, value, &raw mut length)
+        };
+        // The kernel begins anew with each answer.
+        let more = if result == 0 { u64::from(statistics.tp_drops) } else { 0 };
+        self.dropped.set(self.dropped.get() + more);
+        self.dropped.get()
     }
 
     /// Sends `bytes` behind `head`, at `launch` if a time is given, for which

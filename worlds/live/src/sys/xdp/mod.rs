@@ -51,8 +51,17 @@ pub(crate) struct Wanted {
     pub(crate) ether_type: u16,
     /// Kinds of datagrams in them.
     pub(crate) kinds: RangeInclusive<u8>,
-    /// The name by which a datagram calls its receiver; any that begins with a set bit if `None`.
-    pub(crate) receiver: Option<[u8; 8]>,
+    /// The names by which a datagram calls its receiver.
+    pub(crate) receiver: Receiver,
+}
+
+/// Whom a datagram is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    /// Who has this name.
+    Named([u8; 8]),
+    /// Who has any name that begins so.
+    Begins([u8; 2]),
 }
 
 /// An AF_XDP socket.

@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::Wanted;
+use super::{Receiver, Wanted};
 
 /// Commands of `bpf(2)`, and kinds of maps, programs and places (`linux/bpf.h`).
 const MAP_CREATE: libc::c_int = 0;
@@ -44,12 +44,11 @@ const ADD_NUMBER: u8 = 0x07;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 /// Jump if a register is greater than another; and, for the lower 32 bits of one, if it is not
-/// equal to a number, is less, is greater, or has any bit of it.
+/// equal to a number, is less, or is greater.
 const IF_GREATER: u8 = 0x2d;
 const IF_NOT: u8 = 0x56;
 const IF_LESS_NUMBER: u8 = 0xa6;
 const IF_GREATER_NUMBER: u8 = 0x26;
-const IF_ANY_BIT: u8 = 0x46;
 
 /// One instruction (`struct bpf_insn`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,18 +153,15 @@ fn steps(wanted: &Wanted, map: i32, lost: i32) -> Vec<Step> {
         unless(IF_GREATER_NUMBER, i32::from(*wanted.kinds.end())),
     ];
     match wanted.receiver {
-        Some([a, b, c, d, e, f, g, h]) => steps.extend([
+        Receiver::Named([a, b, c, d, e, f, g, h]) => steps.extend([
             step(LOAD_32, 5, 2, RECEIVER, 0),
             unless(IF_NOT, whole([a, b, c, d])),
             step(LOAD_32, 5, 2, RECEIVER + 4, 0),
             unless(IF_NOT, whole([e, f, g, h])),
         ]),
-        None => steps.extend([
-            step(LOAD_8, 5, 2, RECEIVER, 0),
-            // Jumps over the next.
-            step(IF_ANY_BIT, 5, 0, 1, 0x80),
-            step(0x05, 0, 0, i16::MAX, 0),
-        ]),
+        Receiver::Begins(names) => {
+            steps.extend([step(LOAD_16, 5, 2, RECEIVER, 0), unless(IF_NOT, half(names))]);
+        }
     }
     steps.extend([
         // The map's descriptor becomes its address when the program is loaded.
@@ -288,8 +284,8 @@ mod tests {
     #[test]
     fn the_kernel_runs_the_program_as_it_is_meant() {
         let (mac, ether_type) = ([2, 0xff, 0x80, 0x81, 0xfe, 0x7f], 0x88b5);
-        let (near, far) = ([0x7f, 0xff, 0, 0x80, 1, 2, 3, 0x84], [0x80, 0, 0, 0, 0, 0, 0, 0]);
-        for receiver in [Some(near), None] {
+        let (near, far) = ([0x7f, 0xff, 0, 0x80, 1, 2, 3, 0x84], [0x81, 0xff, 0, 0, 0, 0, 0, 0]);
+        for receiver in [Receiver::Named(near), Receiver::Begins([far[0], far[1]])] {
             let wanted = Wanted { mac, ether_type, kinds: 3..=5, receiver };
             let loaded = map().and_then(|map| load(&steps(&wanted, map.as_raw_fd(), WANTED)));
             let program = match loaded {
@@ -300,7 +296,7 @@ mod tests {
                     return;
                 }
             };
-            let own = receiver.unwrap_or(far);
+            let own = if receiver == Receiver::Named(near) { near } else { far };
             let expect =
                 |frame: &[u8], expected| assert_eq!(answer(&program, frame), expected, "{frame:02x?}");
             for kind in 0..=255 {
@@ -318,8 +314,8 @@ mod tests {
             for place in 0..8 {
                 let mut other = own;
                 other[place] ^= 0x80;
-                // A far end has many names, and only their first bit is known.
-                let is_ours = receiver.is_none() && place > 0;
+                // A far end has many names, of which only the beginning is known.
+                let is_ours = own == far && place > 1;
                 expect(&frame(mac, ether_type, 3, other), if is_ours { WANTED } else { PASS });
             }
             let whole = frame(mac, ether_type, 4, own);

@@ -7,6 +7,8 @@ use super::*;
 use crate::sys::station::{Departing, Station};
 
 const ETHER_TYPE: u16 = 0x88b5;
+/// The names of a far end.
+const FAR: Receiver = Receiver::Begins([0x80, 0x80]);
 
 /// Gives this thread a network with the interfaces `near` and `far`, and opens a station at each.
 /// `None` where that can't be.
@@ -26,7 +28,7 @@ fn stations() -> Option<[Station; 2]> {
     Some(["near", "far"].map(|interface| Station::open(interface, ETHER_TYPE).unwrap()))
 }
 
-fn lane(station: &Station, receiver: Option<[u8; 8]>) -> io::Result<Lane> {
+fn lane(station: &Station, receiver: Receiver) -> io::Result<Lane> {
     let wanted = Wanted { mac: station.mac(), ether_type: ETHER_TYPE, kinds: 3..=5, receiver };
     Lane::open(station.index(), &wanted)
 }
@@ -55,8 +57,8 @@ fn until(count: usize, came: &mut Vec<Vec<u8>>, mut look: impl FnMut(&mut Vec<Ve
 #[test]
 fn a_lane_carries_what_is_wanted_and_leaves_the_rest() {
     let Some([near, mut far]) = stations() else { return };
-    let (own, other) = ([0x80, 1, 2, 3, 4, 5, 6, 7], [0x70, 1, 2, 3, 4, 5, 6, 7]);
-    let mut lanes = match lane(&near, Some(other)).and_then(|near| Ok([near, lane(&far, None)?])) {
+    let (own, other) = ([0x80, 0x80, 2, 3, 4, 5, 6, 7], [0x70, 1, 2, 3, 4, 5, 6, 7]);
+    let mut lanes = match lane(&near, Receiver::Named(other)).and_then(|near| Ok([near, lane(&far, FAR)?])) {
         Ok(lanes) => lanes,
         Err(error) => {
             eprintln!("SKIPPED: AF_XDP can't be used here: {error}");
@@ -89,7 +91,7 @@ fn a_lane_carries_what_is_wanted_and_leaves_the_rest() {
     });
     assert!(came == rest && !to.look(|_, _| ()));
     // The queue has one user.
-    assert_eq!(lane(&far, None).unwrap_err().raw_os_error(), Some(libc::EBUSY));
+    assert_eq!(lane(&far, FAR).unwrap_err().raw_os_error(), Some(libc::EBUSY));
     // Without the lane, the station has all frames.
     let [mut from, to] = lanes;
     drop(to);
@@ -106,8 +108,8 @@ fn a_lane_carries_what_is_wanted_and_leaves_the_rest() {
 fn a_receiver_that_does_not_look_loses_frames_and_nothing_else() {
     let Some([near, far]) = stations() else { return };
     let own = [0x80; 8];
-    let Ok(mut to) = lane(&far, None) else { return };
-    let Ok(mut from) = lane(&near, Some([1; 8])) else { return };
+    let Ok(mut to) = lane(&far, FAR) else { return };
+    let Ok(mut from) = lane(&near, Receiver::Named([1; 8])) else { return };
     let head = head(&near, &far);
     let piece = datagram(3, own, 1000, 0);
     let mut sent = 0;
