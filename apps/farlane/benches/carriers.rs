@@ -11,10 +11,12 @@ mod support;
 
 use std::hint::{black_box, spin_loop};
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use live::carrier::datagrams::Ethernet;
+use live::carrier::datagrams::floor::Rally;
 use serde_json::Value;
 
 use support::{farlane, median};
@@ -34,6 +36,9 @@ const PAGES: usize = 32;
 struct Line(AtomicU64);
 
 fn main() {
+    if let Ok(place) = std::env::var(FAR_PLACE) {
+        return answer(&place);
+    }
     if let Some(far) = std::env::var_os(FAR_NETWORK) {
         return over_one_pair(&far.to_string_lossy());
     }
@@ -77,40 +82,67 @@ fn main() {
     }
 }
 
-/// Tunnels over TCP, frames and frames by AF_XDP, all over one pair of interfaces between two
+/// What carries a tunnel over the pair of interfaces: its name, what the far end's `--eth` says,
+/// and the URL for the far end's address.
+struct Way {
+    name: &'static str,
+    place: &'static str,
+    url: fn(&str) -> String,
+}
+
+const TCP_THERE: Way = Way { name: "TCP", place: "far", url: |_| format!("tcp://{TCP}") };
+const UDP_THERE: Way = Way { name: "udp", place: "far", url: |_| format!("udp://{UDP}") };
+const ETH: Way = Way { name: "eth", place: "far", url: |mac| format!("eth:near/{mac}") };
+// A program at an interface changes how the kernel's TCP goes there.
+const ETH_XDP: Way = Way { name: "eth,xdp", place: "far,xdp", url: |mac| format!("eth:near,xdp/{mac}") };
+
+/// Tunnels over TCP, UDP, frames and frames by AF_XDP, all over one pair of interfaces between two
 /// network namespaces. The far end is in that of the process `far`.
 fn over_one_pair(far: &str) {
-    let runs: Vec<[[f64; 3]; 3]> = (0..RUNS)
-        .map(|_| {
-            let (tcp, frames) =
-                (beside(far, "far", |_| TCP.to_owned()), |mac: &str| format!("eth:near/{mac}"));
-            // A program at an interface changes how the kernel's TCP goes there.
-            [tcp, beside(far, "far", frames), beside(far, "far,xdp", |mac| format!("eth:near,xdp/{mac}"))]
-        })
-        .collect();
-    let of = |way: usize, index: usize| median(runs.iter().map(|run| run[way][index]));
-    for (way, name) in [(1, "eth"), (2, "eth,xdp")] {
-        row(&format!("config read, {name}; TCP, same pair"), of(0, 0), of(way, 0), "0.8");
-        row(&format!("4 KiB read, {name}; TCP, same pair"), of(0, 1), of(way, 1), "0.8");
-        row(&format!("4 KiB reads/s 32 deep, {name}; TCP"), of(0, 2), of(way, 2), "");
+    for (mtu, ways) in
+        [("1500", &[TCP_THERE, UDP_THERE, ETH, ETH_XDP][..]), ("9000", &[TCP_THERE, UDP_THERE, ETH])]
+    {
+        ip(far, mtu);
+        let runs: Vec<Vec<[f64; 3]>> =
+            (0..RUNS).map(|_| ways.iter().map(|way| beside(far, way)).collect()).collect();
+        let of = |way: usize, index: usize| median(runs.iter().map(|run| run[way][index]));
+        println!("an MTU of {mtu} bytes, one pair of interfaces");
+        for (way, Way { name, .. }) in ways.iter().enumerate().skip(1) {
+            row(&format!("config read, {name}, ns; TCP"), of(0, 0), of(way, 0), "0.8");
+            row(&format!("4 KiB read, {name}, ns; TCP"), of(0, 1), of(way, 1), "0.8");
+            row(&format!("4 KiB reads/s 32 deep, {name}; TCP"), of(0, 2), of(way, 2), "");
+        }
+        for (way, Way { name, place, .. }) in ways.iter().enumerate().skip(2) {
+            let floor = median((0..RUNS).map(|_| rally(far, place)));
+            row(&format!("config read, {name}, ns; frames there and back"), floor, of(way, 0), "1.25");
+        }
     }
 }
 
-/// Where the far end listens for TCP in its own network.
-const TCP: &str = "tcp://10.77.0.2:4430";
+/// Gives both interfaces an MTU of `mtu` bytes.
+fn ip(far: &str, mtu: &str) {
+    let set = |program: &str, before: &[&str], interface: &str| {
+        let status =
+            Command::new(program).args(before).args(["link", "set", interface, "mtu", mtu]).status().unwrap();
+        assert!(status.success(), "{interface} has no MTU of {mtu}");
+    };
+    set("ip", &[], "near");
+    set("nsenter", &["-t", far, "-n", "ip"], "far");
+}
 
-/// A configuration read and a 4 KiB read in nanoseconds, and reads a second 32 deep, through a far
-/// end at the interface `place`; `url` makes its URL from its address.
-fn beside(far: &str, place: &str, url: impl Fn(&str) -> String) -> [f64; 3] {
+/// Where the far end listens for TCP and UDP in its own network.
+const TCP: &str = "10.77.0.2:4430";
+const UDP: &str = "10.77.0.2:4432";
+
+/// A configuration read and a 4 KiB read in nanoseconds, and reads a second 32 deep, by `way`.
+fn beside(far: &str, way: &Way) -> [f64; 3] {
     let mut export = Command::new("nsenter");
     export.args(["-t", far, "-n"]).arg(farlane().get_program());
     export.args(["export", "--insecure", "--json", "--ram", "64MiB", "--cpu", "1"]);
-    export.args(["--listen", &TCP["tcp://".len()..], "--eth", place]);
+    export.args(["--listen", TCP, "--udp", UDP, "--eth", way.place]);
     let mut export = export.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(export.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let said: Value = serde_json::from_str(&line).unwrap();
-    let url = url(said["eth"].as_str().unwrap().rsplit('/').next().unwrap());
+    let said: Value = serde_json::from_str(&first_line(&mut export)).unwrap();
+    let url = (way.url)(said["eth"].as_str().unwrap().rsplit('/').next().unwrap());
     let report = |arguments: &[&str]| -> Value {
         let output = farlane().args(arguments).args([&url, "--json", "--cpu", "0"]).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
@@ -124,6 +156,44 @@ fn beside(far: &str, place: &str, url: impl Fn(&str) -> String) -> [f64; 3] {
     figures
 }
 
+fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line
+}
+
+/// Nanoseconds in which a frame goes to the far end's `place` and back, without our protocol.
+fn rally(far: &str, place: &str) -> f64 {
+    let mut other = Command::new("nsenter");
+    other.args(["-t", far, "-n"]).arg(std::env::current_exe().unwrap()).env(FAR_PLACE, place);
+    let mut other = other.stdout(Stdio::piped()).spawn().unwrap();
+    let name = first_line(&mut other);
+    let near = Ethernet { interfaces: vec!["near".to_owned()], ..place.parse().unwrap() };
+    // A thread of its own, so that this one's children may use every processor.
+    let took = std::thread::spawn(move || {
+        let _ = live::reactor::pin(0);
+        let mut rally = Rally::open(near, true).unwrap();
+        rally.round_trips(name.trim(), FRAME, RALLIES).unwrap()
+    });
+    let took = took.join().unwrap();
+    let _ = other.wait();
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    median(took.iter().map(|one| one.get() as f64))
+}
+
+/// Answers what [`rally`] sends to the interface `place`.
+fn answer(place: &str) {
+    let _ = live::reactor::pin(1);
+    let mut rally = Rally::open(place.parse().unwrap(), false).unwrap();
+    println!("{}", rally.name());
+    rally.answer(RALLIES).unwrap();
+}
+
+/// Frames that go there and back, and the bytes of each: about those of a configuration read.
+const RALLIES: u32 = 20_000;
+const FRAME: usize = 128;
+/// In the environment: the interface where this process answers frames.
+const FAR_PLACE: &str = "FARLANE_BENCH_FAR_PLACE";
 /// In the environment: a process whose network is that of the far end.
 const FAR_NETWORK: &str = "FARLANE_BENCH_FAR_NETWORK";
 /// Makes two networks with a pair of interfaces between them, and runs what follows in one of them.

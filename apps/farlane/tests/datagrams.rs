@@ -9,6 +9,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
+use support::figures::Figures;
 use support::load::{assert_serves, assert_verified, verified};
 use support::outage::Outage;
 use support::own_network::is_within;
@@ -240,6 +241,36 @@ fn packets_go_around_the_network_stack() {
     assert!(!load.fail().is_empty());
 }
 
+#[test]
+fn far_ends_and_hosts_share_an_interface() {
+    if !is_within("far_ends_and_hosts_share_an_interface", "a pair of interfaces", PAIR) {
+        return;
+    }
+    let ram = ["--ram", "16MiB"];
+    let (far, url) = station("", &ram);
+    let (other, _) = station(",port=9", &ram);
+    // Also with a program of its own at the interface, which takes no packets of the others.
+    let (third, _) = station(",port=32767,xdp", &ram);
+    // And a far end where the hosts are.
+    let (mac, near) =
+        (url.rsplit('/').next().unwrap(), Export::start(&["--insecure", "--eth", "near", "--ram", "1MiB"]));
+    let urls = ["", ",port=9", ",port=32767"].map(|port| format!("eth:near{port}/{mac}"));
+    let loads = urls.each_ref().map(|url| verified(url, "2s", &[]));
+    for load in loads {
+        assert!(!assert_verified(load).contains("interrupted"));
+    }
+    let said =
+        fail(&["export", "--listen", "127.0.0.1:0", "--insecure", "--eth", "far,port=9", "--ram", "1MiB"]);
+    assert!(said.contains("another far end has port 9 there") && said.contains("port=0"), "{said}");
+    let said = fail(&["ping", &format!("eth:near,port=8/{mac}"), "--timeout", "300ms"]);
+    assert!(said.contains("was not ready within"), "{said}");
+    // A port is free when its far end has gone.
+    drop(other);
+    let (_again, url) = station(",port=9", &ram);
+    assert_serves(&url);
+    drop((far, third, near));
+}
+
 /// Two pairs of interfaces, so that frames take two paths.
 const TWO_PAIRS: &str = "ip link set lo up && for i in 1 2; do ip link add near$i type veth peer name far$i && \
                          ip link set near$i up && ip link set far$i up || exit 1; done && exec \"$@\"";
@@ -249,8 +280,12 @@ fn two_paths_are_one_link_as_long_as_either_works() {
     if !is_within("two_paths_are_one_link_as_long_as_either_works", "two pairs of interfaces", TWO_PAIRS) {
         return;
     }
-    let far =
-        Export::start(&["--insecure", "--eth", "far1+far2,vlan=7,pcp=5", "--ram", "16MiB", "--hold", "1s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let control = folder.path().join("control").to_str().unwrap().to_owned();
+    let watched = ["--control", &control, "--metrics", "127.0.0.1:0"];
+    let far = ["--insecure", "--eth", "far1+far2,vlan=7,pcp=5", "--ram", "16MiB", "--hold", "1s"];
+    let far = Export::start(&[&far, &watched[..]].concat());
+    let figures = Figures::of(|| far.said());
     let (places, mac) = said(&far, "eth").rsplit_once('/').unwrap();
     assert_eq!(places, "far1+far2,vlan=7,pcp=5");
     let url = format!("eth:near1+near2,vlan=7,pcp=5/{mac}");
@@ -263,6 +298,25 @@ fn two_paths_are_one_link_as_long_as_either_works() {
         ip(&format!("link set {gone} up"));
     }
     sleep(Duration::from_millis(400));
+    // What became of the frames is told.
+    let status = json(&["status", &control, "--json"]);
+    let told = &status["far_ends"][0]["datagrams"][0];
+    assert!(
+        told["copies"]["passed"].as_u64() > Some(1_000) && told["received"].as_u64() > Some(1_000),
+        "{told}"
+    );
+    assert!(told["copies"]["eliminated"].as_u64() > Some(100), "{told}");
+    let lost: u64 = (0..2).map(|path| told["paths"][path]["copies"]["lost"].as_u64().unwrap()).sum();
+    assert!(lost > 0 && told["paths"][1]["interface"] == "far2", "{told}");
+    let text = succeed(&["status", &control]);
+    assert!(text.contains("far1: ") && text.contains("all paths: "), "{text}");
+    for path in ["far1", "far2", "all"] {
+        assert!(figures.sum("farlane_frames_passed_total", &[&format!("path=\"{path}\"")]) > 0.0);
+    }
+    assert!(figures.sum("farlane_datagrams_received_total", &[]) > 1_000.0);
+    // Numbers of another process would eliminate these.
+    let said = fail(&["ping", &url, "--timeout", "300ms"]);
+    assert!(said.contains("another process sends copies"), "{said}");
     // One path goes away for good, in the middle of everything.
     ip("link del near2");
     assert!(!assert_verified(load).contains("interrupted"));

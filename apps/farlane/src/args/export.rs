@@ -42,14 +42,14 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(crate) udp: Option<SocketAddr>,
 
-    /// Also listen for bare Ethernet frames at this interface: IFACE[+IFACE][,vlan=N][,pcp=N].
+    /// Also listen for bare Ethernet frames at IFACE[+IFACE][,vlan=N][,pcp=N][,port=N].
     ///
     /// A near end names this far end eth:IFACE/MAC, with its own interface and the address that is
     /// printed. It wants the capability CAP_NET_RAW, and --allow or --insecure: whoever is in the
     /// same network reaches the device. Over two interfaces, joined by +, each frame is sent twice
-    /// and the first copy counts (802.1CB); the near end does likewise. IFACE,xdp takes packets
-    /// around the kernel's network stack (AF_XDP), or says why not; docs/datagrams.md has what it
-    /// costs others
+    /// and the first copy counts (802.1CB); the near end does likewise. Each far end of an
+    /// interface has a port of its own, 0 if none is given. IFACE,xdp takes packets around the
+    /// kernel's network stack (AF_XDP), or says why not; docs/datagrams.md has what it costs others
     #[arg(long, value_name = "IFACE")]
     pub(crate) eth: Option<Ethernet>,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use engine::Instant;
+use live::carrier::datagrams::{Copies, Info};
 use live::drivers::far::{self, Backing, FarDriver};
 use live::drivers::guest::{self, GuestDriver};
 use nvme::subsystem::NamespaceConfig;
@@ -69,6 +70,7 @@ pub(crate) fn of_guest<F: FnMut(guest::Event)>(
         "client": guest.has_client(),
         "link": session.map(|session| link(now, session)),
         "connections": Carried::by(upstream.into_iter().flat_map(|upstream| upstream.strands(PortIndex(0)))),
+        "datagrams": driver.datagrams().map(datagrams).collect::<Vec<_>>(),
         "commands": commands,
         "round_trips": commands.zip(far_reads).and_then(|(commands, reads)| reads.round_trips(commands)),
         "lookahead": lookahead,
@@ -99,6 +101,7 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         "host": downstream.owner().map(|key| host(driver, key)),
         "link": link(now, downstream.session()),
         "connections": Carried::by(downstream.strands()),
+        "datagrams": driver.datagrams().map(datagrams).collect::<Vec<_>>(),
         "commands": controller.map(|of| of.statistics().commands),
         "namespaces": controller.map(|of| of.core().namespaces().map(namespace).collect::<Vec<_>>()),
         "activity": controller.map(|of| activity::of_namespaces(of.tallies())),
@@ -140,6 +143,42 @@ fn link(now: Instant, session: &Session) -> Value {
     })
 }
 
+/// What became of the datagrams of a connection.
+fn datagrams(info: Info) -> Value {
+    let path = |path: &live::carrier::datagrams::Path| {
+        json!({
+            "interface": path.interface,
+            "dropped": path.dropped,
+            "copies": path.copies.as_ref().map(copies),
+        })
+    };
+    json!({
+        "sent": info.datagrams.sent,
+        "received": info.datagrams.received,
+        "lost": info.datagrams.lost,
+        "again": info.datagrams.again,
+        "late": info.late,
+        "round_trip_ns": info.round_trip.get(),
+        "window_bytes": info.window,
+        "under_way_bytes": info.under_way,
+        "datagram_bytes": info.datagram_bytes,
+        "paths": info.paths.iter().map(path).collect::<Vec<_>>(),
+        "copies": info.copies.as_ref().map(copies),
+    })
+}
+
+/// What became of frames that were sent over several paths (IEEE 802.1CB).
+fn copies(copies: &Copies) -> Value {
+    json!({
+        "passed": copies.passed,
+        "eliminated": copies.discarded,
+        "out_of_order": copies.out_of_order,
+        "rogue": copies.rogue,
+        "lost": copies.lost,
+        "resets": copies.resets,
+    })
+}
+
 /// Whom a far end admits, and who has its device.
 fn admission_text(far: &Value) -> String {
     let admits = far["admits"].as_str().unwrap_or_default();
@@ -160,6 +199,7 @@ pub(crate) fn text(status: &Value) -> String {
                 false => format!("vfio-user:{}\n", status["vfio_user"].as_str().unwrap_or_default()),
             };
             text += &connections_text(&status["connections"]);
+            text += &datagrams_text(&status["datagrams"]);
             text += &reads_text(status);
             let dma = &status["dma"];
             if dma.is_object() {
@@ -208,6 +248,7 @@ pub(crate) fn text(status: &Value) -> String {
                 link_text(&name, &one["link"])
                     + &admission_text(one)
                     + &connections_text(&one["connections"])
+                    + &datagrams_text(&one["datagrams"])
                     + &reads_text(one)
             };
             far_ends.iter().map(one).collect()
@@ -251,6 +292,50 @@ fn connections_text(connections: &Value) -> String {
         )
     };
     connections.iter().enumerate().map(one).collect()
+}
+
+/// A line for the datagrams of each connection, and one for each path where there are several.
+fn datagrams_text(connections: &Value) -> String {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut text = String::new();
+    for one in list(connections) {
+        text += &format!(
+            "  datagrams of up to {} B: {} sent, {} received, {} lost, {} came again, {} missed their launch; \
+             {} of {} B under way\n",
+            one["datagram_bytes"],
+            one["sent"],
+            one["received"],
+            one["lost"],
+            one["again"],
+            one["late"],
+            one["under_way_bytes"],
+            one["window_bytes"]
+        );
+        for path in list(&one["paths"]) {
+            let name = path["interface"].as_str().unwrap_or_default();
+            text += &copies_text(name, &path["copies"]);
+            if path["dropped"] != json!(0) {
+                text += &format!("    {name}: {} frames found no room\n", path["dropped"]);
+            }
+        }
+        text += &copies_text("all paths", &one["copies"]);
+    }
+    text
+}
+
+fn copies_text(of: &str, copies: &Value) -> String {
+    if !copies.is_object() {
+        return String::new();
+    }
+    format!(
+        "    {of}: {} frames passed, {} copies eliminated, {} out of order, {} lost, {} unknown; {} times begun anew\n",
+        copies["passed"],
+        copies["eliminated"],
+        copies["out_of_order"],
+        copies["lost"],
+        copies["rogue"],
+        copies["resets"]
+    )
 }
 
 fn reads_text(status: &Value) -> String {

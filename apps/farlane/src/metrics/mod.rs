@@ -4,6 +4,7 @@
 //! small jobs, so that a request never holds up the data path.
 
 mod controller;
+mod datagrams;
 mod link;
 mod namespaces;
 mod page;
@@ -11,6 +12,7 @@ mod process;
 mod server;
 
 pub(crate) use controller::ControllerFigures;
+pub(crate) use datagrams::add_datagrams;
 pub(crate) use link::{Link, add_connections, add_reads};
 pub(crate) use namespaces::{add_all_namespaces, add_health, add_host, next_namespaces};
 pub(crate) use page::{Kind, Labels, Page, seconds};

@@ -1,5 +1,6 @@
 //! The figures of far ends.
 
+use live::carrier::datagrams::Info;
 use live::drivers::far::{Backing, Event, FarDriver, Ssd};
 use live::reactor::{Hirer, Several};
 use live::sys::clock::Clock;
@@ -7,8 +8,8 @@ use live::sys::tcp_info::TcpInfo;
 use tunnel::frame::Tally;
 
 use crate::metrics::{
-    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_connections, add_reads,
-    next_namespaces,
+    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_connections, add_datagrams,
+    add_reads, next_namespaces,
 };
 
 /// What a far end tells of itself.
@@ -16,6 +17,7 @@ pub(super) struct Told {
     labels: Labels,
     link: Link,
     connections: Vec<TcpInfo>,
+    datagrams: Vec<Info>,
     reads: Tally,
     is_owned: bool,
 }
@@ -27,6 +29,7 @@ impl Told {
             labels: vec![("far_end", format!("tcp://{}", driver.address()))],
             link: Link::of(clock.now(), downstream.session()),
             connections: driver.tcp_info().collect(),
+            datagrams: driver.datagrams().collect(),
             reads: *downstream.store().tally(),
             is_owned: downstream.owner().is_some(),
         }
@@ -38,6 +41,7 @@ impl Told {
             .add(&self.labels, f64::from(u8::from(self.is_owned)));
         self.link.add(page, &self.labels);
         add_connections(page, &self.labels, &self.connections);
+        add_datagrams(page, &self.labels, &self.datagrams);
         add_reads(page, &self.labels, &self.reads);
     }
 }

@@ -1,6 +1,7 @@
 //! The figures of a guest's slot, and of the tunnel or the controller behind it.
 
 use assemblies::guest::Statistics;
+use live::carrier::datagrams::Info;
 use live::drivers::guest::{Event, GuestDriver};
 use live::reactor::Hirer;
 use live::sys::clock::Clock;
@@ -11,8 +12,8 @@ use tunnel::session::Session;
 use tunnel::upstream::PortIndex;
 
 use crate::metrics::{
-    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_connections, add_reads,
-    next_namespaces,
+    ControllerFigures, Kind, Labels, Link, Page, add_all_namespaces, add_connections, add_datagrams,
+    add_reads, next_namespaces,
 };
 
 /// What a slot tells of itself.
@@ -20,6 +21,7 @@ struct Told {
     statistics: Statistics,
     link: Option<Link>,
     connections: Vec<TcpInfo>,
+    datagrams: Vec<Info>,
     reads: Option<Tally>,
     ahead: Option<Ahead>,
     controller: Option<ControllerFigures>,
@@ -47,6 +49,7 @@ pub(crate) fn add<F: FnMut(Event) + 'static>(
         link.add(page, &none);
     }
     add_connections(page, &none, &told.connections);
+    add_datagrams(page, &none, &told.datagrams);
     if let Some(reads) = told.reads {
         add_reads(page, &none, &reads);
     }
@@ -79,6 +82,7 @@ fn tell<F: FnMut(Event)>(clock: Clock, driver: &GuestDriver<F>) -> Told {
     Told {
         statistics: *guest.statistics(),
         connections: driver.tcp_info().collect(),
+        datagrams: driver.datagrams().collect(),
         link: session.map(|session| Link::of(clock.now(), session)),
         reads: session.and_then(Session::tally).map(|(_, tally)| *tally),
         ahead: interposer.map(|interposer| *interposer.statistics()),
