@@ -162,9 +162,9 @@ impl Controller {
         }
     }
 
-    /// Whoever watches what passes: the packets of a host on PCI Express, or the bytes of a fabric's
-    /// connections ([`Controller::is_fabric`]). `None` where neither passes here: by vfio-user, and
-    /// where queue pairs carry a fabric.
+    /// Whoever watches what passes: the packets of a host on PCI Express, or the bytes of a
+    /// fabric's connections ([`Controller::is_fabric`]). `None` where neither passes here: by
+    /// vfio-user, and where queue pairs carry a fabric.
     pub fn watch(&mut self) -> Option<&mut Watch<Port>> {
         match &mut self.reached {
             Reached::Pcie(pcie) => Some(pcie.near_mut().watch()),
