@@ -106,7 +106,7 @@ python: setup ## the Python package: a wheel in target/wheels, installed and tes
 	@scripts/setup --python
 	$(CARGO) build --package farlane
 	python3 -m venv target/python
-	target/python/bin/pip install --quiet maturin pytest pyarrow pandas polars distributed nbclient ipykernel
+	target/python/bin/pip install --quiet maturin pytest pyarrow pandas polars distributed nbclient ipykernel mypy
 	target/python/bin/maturin build --quiet --manifest-path apps/python/Cargo.toml --out target/wheels
 	target/python/bin/pip install --quiet --force-reinstall --no-deps --no-index --find-links target/wheels farlane
 	target/python/bin/pytest -q -p no:cacheprovider apps/python/tests

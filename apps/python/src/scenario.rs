@@ -1,14 +1,18 @@
 //! Scenarios that are played, and what came of them.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use captures::Simulated;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use scenarios::file::scenario::{self, Played};
 use scenarios::file::sweep::{Axis, apply, scenario_at};
 use scenarios::summary::Summary;
 
+use crate::capture::failed;
 use crate::table::{Table, numbers, words};
 
 /// A scenario: the text of a file as `farlane sim` reads it, checked.
@@ -49,13 +53,17 @@ impl Scenario {
         Ok(Self { text, folder: self.folder.clone(), seed: scenario.seed })
     }
 
-    /// Plays the scenario once. Other threads of Python run meanwhile.
-    #[pyo3(signature = (*, seed=None))]
-    fn play(&self, py: Python<'_>, seed: Option<u64>) -> PyResult<Run> {
+    /// Plays the scenario once. Other threads of Python run meanwhile. With `trace`, the packets
+    /// that pass the root port's link go to this file (pcapng).
+    #[pyo3(signature = (*, seed=None, trace=None))]
+    fn play(&self, py: Python<'_>, seed: Option<u64>, trace: Option<PathBuf>) -> PyResult<Run> {
         let seed = seed.unwrap_or(self.seed);
         let scenario =
             scenario::Scenario::parse_in(&self.text, &self.folder).map_err(PyValueError::new_err)?;
-        let played = py.detach(|| scenario.play(seed, false)).map_err(PyRuntimeError::new_err)?;
+        let played = match trace {
+            Some(path) => py.detach(|| play_to(&scenario, seed, &path)),
+            None => py.detach(|| scenario.play(seed, false)).map_err(PyRuntimeError::new_err),
+        }?;
         Ok(Run { seed, played })
     }
 
@@ -63,6 +71,14 @@ impl Scenario {
         let own = this.get();
         (this.get_type().into_any(), (own.text.clone(), own.folder.clone()))
     }
+}
+
+/// Plays a scenario, and writes the packets of its root port's link to a new file at `path`.
+fn play_to(scenario: &scenario::Scenario, seed: u64, path: &Path) -> PyResult<Played> {
+    let capture = Rc::new(RefCell::new(Simulated::create(path).map_err(failed)?));
+    let played = scenario.play_watched(seed, capture.clone()).map_err(PyRuntimeError::new_err)?;
+    capture.borrow_mut().finish().map_err(failed)?;
+    Ok(played)
 }
 
 /// What came of a scenario that was played.

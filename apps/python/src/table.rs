@@ -9,6 +9,7 @@ use arrow_array::{
     Array as _, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
 };
 use arrow_schema::DataType;
+use captures::table::number;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,6 +20,11 @@ use pyo3::types::{PyCapsule, PyDict};
 pub(crate) struct Table(RecordBatch);
 
 impl Table {
+    /// The rows of a batch as a table.
+    pub(crate) const fn of(batch: RecordBatch) -> Self {
+        Self(batch)
+    }
+
     /// A table of these columns.
     ///
     /// # Errors
@@ -32,8 +38,7 @@ impl Table {
 
 /// A column of whole numbers; what is larger than a column can hold is the largest that it can.
 pub(crate) fn numbers(values: impl IntoIterator<Item = u64>) -> ArrayRef {
-    let values = values.into_iter().map(|value| i64::try_from(value).unwrap_or(i64::MAX));
-    Arc::new(Int64Array::from_iter_values(values))
+    Arc::new(Int64Array::from_iter_values(values.into_iter().map(number)))
 }
 
 /// A column of words.

@@ -35,7 +35,7 @@ def csv(*words):
     return list(DictReader(printed.splitlines()))
 
 
-@pytest.mark.parametrize("module", [farlane, farlane._sweep])
+@pytest.mark.parametrize("module", [farlane, farlane._measure, farlane._sweep])
 def test_examples_of_the_documentation(module):
     tried = doctest.testmod(module)
     assert tried.failed == 0 and tried.attempted > 0

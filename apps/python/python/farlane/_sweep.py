@@ -1,11 +1,13 @@
 """Scenarios with every combination of some values, played by any pool of workers."""
 
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
+from typing import Any
 
 from ._farlane import Scenario
 
 
-def play_point(point):
+def play_point(point: tuple[Scenario, dict[str, str], int | None]) -> list[dict[str, Any]]:
     """Plays one point of a sweep: a scenario, its values and a seed. Returns a row for each task."""
     scenario, values, seed = point
     run = scenario.with_values(values).play(seed=seed)
@@ -13,7 +15,13 @@ def play_point(point):
     return [{**run_row, **task} for task in run.tasks.to_pylist()]
 
 
-def sweep(scenario: Scenario, values, *, seed=None, map=map):
+def sweep(
+    scenario: Scenario,
+    values: Mapping[str, Iterable[object]],
+    *,
+    seed: int | None = None,
+    map: Callable[..., Iterable[Any]] = map,
+) -> list[dict[str, Any]]:
     """Plays `scenario` with every combination of `values`; returns a row for each task of each.
 
     `values` has lists of values by path, as `farlane sim sweep --set` names them. The last path
