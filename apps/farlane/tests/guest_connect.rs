@@ -22,11 +22,12 @@ const SCRIPT: &str = include_str!("guest_scripts/connect.sh");
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Lines that [`SCRIPT`] prints when all goes well.
-const SAID: [&str; 28] = [
+const SAID: [&str; 29] = [
     "nothing at first",
     "connected",
     "listed",
     "discards are offered",
+    "captured",
     "idle sleeps",
     "files are as they were written",
     "fio verified",

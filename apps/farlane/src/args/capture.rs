@@ -21,7 +21,7 @@ pub(crate) const EXAMPLES: &str = "Examples:\n  \
 pub(crate) struct CaptureDaemonArgs {
     /// The daemon: its control socket, its process identifier, or its kind if there is one of it.
     ///
-    /// A kind is export, attach, device or target. Without a DAEMON, the only one there is
+    /// A kind is export, attach, device, target or connect. Without a DAEMON, the only one there is
     #[arg(value_name = "DAEMON")]
     pub(crate) daemon: Option<String>,
     /// Write the capture (pcapng) to this file, or with - to standard output

@@ -277,7 +277,7 @@ pub(crate) enum Command {
     #[command(after_help = sim::EXAMPLES)]
     Sim(SimArgs),
 
-    /// Capture what passes a running daemon: PCIe packets, or the connections of a target.
+    /// Capture what passes a running daemon: PCIe packets, or the connections of a fabric.
     ///
     /// Nothing is copied in the daemon until then. Wireshark reads the capture, farlane trace
     /// understands it

@@ -35,6 +35,14 @@ echo "limits $(limit logical_block_size) $(limit max_hw_sectors_kb) $(limit writ
 FIO=$(fio --name=one --filename=$DISK --rw=randread --bs=4k --iodepth=1 --ioengine=libaio --direct=1 --time_based \
     --runtime=2 --percentile_list=50 --output-format=json | sed -n 's/.*"50.000000" : \([0-9]*\).*/\1/p' | head -1)
 echo "latency of 4 KiB reads, depth 1: $BENCH ns by bench, $FIO ns by the block device"
+farlane capture connect --out /tmp/block.pcapng --time 60s >/tmp/captured 2>&1 &
+for i in $(seq 100); do farlane capture connect --status | grep -q "^capture" && break; sleep 0.1; done
+dd if=$DISK of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null
+farlane capture connect --stop >/dev/null
+wait $! || cat /tmp/captured
+STATS=$(farlane trace stats /tmp/block.pcapng --json)
+echo "$STATS" | grep -q '"read":{"blocks":64,"bytes":262144,"count":64,.*"inferred":0,' && echo "captured" ||
+    echo "captured only $STATS"
 PID=$(pid)
 sleep 1
 BEFORE=$(wakes $PID)

@@ -40,6 +40,7 @@ pub use types::{
     Completed, Config, Input, Output, RegisterBytes, ResetReason, Statistics, Submission, SubmitError,
 };
 
+use crate::controller::QueuePlace;
 use crate::registers::{DOORBELL_BYTES, low_16, offset};
 use initialise::{Answer, Question};
 use layout::{Layout, PAGE};
@@ -207,6 +208,12 @@ impl Host {
     /// Number of callers' commands that have not completed.
     pub fn outstanding(&self) -> u32 {
         self.queues[1..].iter().map(|queue| queue.outstanding).sum()
+    }
+
+    /// Where the queue pairs that exist on the controller are in host memory: the submission queue
+    /// and the completion queue of each, the Admin Queues first.
+    pub fn queues(&self) -> impl Iterator<Item = [QueuePlace; 2]> {
+        (0..).zip(&self.queues[..self.active]).map(|(id, queue)| queue.places(id))
     }
 
     /// The counters since the driver's creation.

@@ -7,6 +7,7 @@ use nvme::wire::{CommandId, CompletionQueueEntry, SubmissionQueueEntry};
 use pcie::memory::{Memory, Unmapped};
 
 use super::layout::{PAGE, QueueLayout};
+use crate::controller::QueuePlace;
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 
 /// Bits of a Command Identifier that are an index. The other bits distinguish successive uses of an
@@ -203,6 +204,13 @@ impl Queue {
     pub(super) const fn hush(&mut self) {
         self.rung = self.tail;
         self.consumed = 0;
+    }
+
+    /// Where the submission queue and the completion queue are, which have this identifier.
+    pub(super) const fn places(&self, id: u16) -> [QueuePlace; 2] {
+        let QueueLayout { submission, completion, .. } = self.layout;
+        let entries = self.entries;
+        [QueuePlace { id, base: submission, entries }, QueuePlace { id, base: completion, entries }]
     }
 
     /// The tail for the submission queue's doorbell, if there are new entries.

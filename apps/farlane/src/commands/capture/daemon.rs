@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
+use assemblies::near::Near;
 use captures::note_of;
 use engine::Instant;
 use live::drivers::control;
@@ -31,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Configuration space: Base Address Register 0, and its bits that are no address.
 const BAR0: u16 = 0x10;
 const BAR_FLAGS: u64 = 0xf;
-/// Bytes from a doorbell to the next: CAP.DSTRD of our controllers is 0.
+/// Bytes from a doorbell to the next: CAP.DSTRD of our controllers is 0, and our host drives no
+/// others.
 const STRIDE: u32 = 4;
 
 /// What a daemon may be asked about captures.
@@ -58,11 +60,15 @@ pub(crate) enum Request {
 /// Something whose ports can be captured.
 pub(crate) trait Capturable {
     /// What passes there.
-    const WHAT: What;
+    fn what(&self) -> What;
     /// What a capture's reader should know that a capture from now on does not tell.
     fn notes(&self) -> Vec<String>;
+
     /// Gives each port a tap, which shows what passes from now on.
-    fn tap(&mut self, taps: &Taps);
+    ///
+    /// # Errors
+    /// Why nothing that passes can be shown, as a sentence.
+    fn tap(&mut self, taps: &Taps) -> Result<(), String>;
 }
 
 /// A capture that is running.
@@ -97,7 +103,7 @@ impl Captures {
             Request::Capture { snap, queues } => {
                 self.begin((snap, queues), request.descriptors.into_iter(), what)
             }
-            Request::Captures => Ok(self.status()),
+            Request::Captures => Ok(self.status(what.what())),
             Request::StopCapture { id } => Ok(self.stop(id)),
         };
         answer(result).into()
@@ -116,7 +122,7 @@ impl Captures {
             ));
         }
         let snap = snap.map_or(usize::MAX, |snap| usize::try_from(snap).unwrap_or(usize::MAX));
-        let wanted = Wanted { what: C::WHAT, snap, queues, notes: what.notes() };
+        let wanted = Wanted { what: what.what(), snap, queues, notes: what.notes() };
         let (out, times) = (File::from(out), Times::OfClock(self.clock));
         let captured = match descriptors.next().map(File::from) {
             None => capture(out, times, wanted),
@@ -129,7 +135,7 @@ impl Captures {
             }),
         };
         let captured = captured.map_err(|error| format!("no thread can write it: {error}"))?;
-        what.tap(captured.taps());
+        what.tap(captured.taps()).inspect_err(|_| captured.stop())?;
         self.begun += 1;
         let id = self.begun;
         info!(capture = id, "capture {id} begins");
@@ -137,14 +143,15 @@ impl Captures {
         Ok(json!({ "id": id }))
     }
 
-    fn status(&self) -> Value {
+    fn status(&self, what: What) -> Value {
         let now = self.clock.now();
         let one = |one: &Running| {
             let tally = one.captured.tally();
             let seconds = Duration::from(now - one.since).as_secs_f64();
             json!({ "id": one.id, "for_s": seconds, "packets": tally.seen, "lost": tally.lost })
         };
-        json!({ "captures": self.running.iter().map(one).collect::<Vec<_>>() })
+        let passes = if what == What::Streams { "streams" } else { "packets" };
+        json!({ "passes": passes, "captures": self.running.iter().map(one).collect::<Vec<_>>() })
     }
 
     fn stop(&mut self, id: Option<u32>) -> Value {
@@ -185,8 +192,25 @@ fn note(endpoint: &Endpoint, controller: &Controller) -> Option<String> {
     })
 }
 
+/// What a reader should know of the controllers that a host of ours drives.
+pub(crate) fn notes_of_host(near: &Near) -> Vec<String> {
+    let ring = |of: QueuePlace| Ring { id: of.id, base: of.base, entries: of.entries };
+    let note = |(index, function)| {
+        let host = near.driver(index)?;
+        let found = near.topology()?.functions().find(|one| one.bdf == function)?;
+        let bar = found.bars.iter().find(|bar| bar.index == 0)?.address?;
+        let (submissions, completions) = host.queues().map(|pair| (ring(pair[0]), ring(pair[1]))).unzip();
+        let namespaces = host.identity()?.namespaces.iter();
+        let blocks = namespaces.map(|one| (one.id.0, one.block_bytes)).collect();
+        note_of(&Told { function, bar, stride: STRIDE, submissions, completions, blocks })
+    };
+    near.controllers().filter_map(note).collect()
+}
+
 impl<F: FnMut(far::Event)> Capturable for Working<Several<FarDriver<F>>> {
-    const WHAT: What = What::Packets;
+    fn what(&self) -> What {
+        What::Packets
+    }
 
     fn notes(&self) -> Vec<String> {
         let function = |driver: &FarDriver<F>| {
@@ -196,28 +220,34 @@ impl<F: FnMut(far::Event)> Capturable for Working<Several<FarDriver<F>>> {
         self.driver().iter().filter_map(function).collect()
     }
 
-    fn tap(&mut self, taps: &Taps) {
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
         for (port, driver) in (0..).zip(self.driver_mut().iter_mut()) {
             driver.watch().add(taps.tap(port));
         }
+        Ok(())
     }
 }
 
 impl<F: FnMut(far::Event)> Capturable for Working<FarDriver<F, Server>> {
-    const WHAT: What = What::Packets;
+    fn what(&self) -> What {
+        What::Packets
+    }
 
     /// Where the queues of another process' device are, nobody here knows.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    fn tap(&mut self, taps: &Taps) {
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
         self.driver_mut().watch().add(taps.tap(0));
+        Ok(())
     }
 }
 
 impl<F: FnMut(guest::Event)> Capturable for Working<GuestDriver<F>> {
-    const WHAT: What = What::Packets;
+    fn what(&self) -> What {
+        What::Packets
+    }
 
     fn notes(&self) -> Vec<String> {
         let driver = self.driver();
@@ -229,7 +259,8 @@ impl<F: FnMut(guest::Event)> Capturable for Working<GuestDriver<F>> {
             .collect()
     }
 
-    fn tap(&mut self, taps: &Taps) {
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
         self.driver_mut().watch().add(taps.tap(0));
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ mod ender;
 mod keeper;
 mod sieve;
 
-pub(crate) use daemon::{Capturable, Captures};
+pub(crate) use daemon::{Capturable, Captures, notes_of_host};
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use trace::Command;
 
 use crate::args::{CaptureDaemonArgs, Trigger};
-use crate::commands::{control, print, print_json, status};
+use crate::commands::{control, print, print_json};
 use crate::error::{CaptureError, Error};
 use daemon::Request;
 use ender::Ender;
@@ -74,8 +74,7 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     if is_stream && args.output.json {
         return Err(CaptureError::TwoOutputs.into());
     }
-    let kind = control::ask(socket, &status::Request::Status)?["kind"].as_str().map(str::to_owned);
-    let is_fabric = kind.as_deref() == Some("target");
+    let is_fabric = control::ask(socket, &Request::Captures)?["passes"] == "streams";
     if let Some(option) = args.filters.of_packets().filter(|_| is_fabric) {
         return Err(CaptureError::Streams { option }.into());
     }

@@ -25,6 +25,8 @@ use serde_json::json;
 use super::kernel::{self, Terms};
 use super::{About, Request, announce, identity, metrics, status};
 use crate::args::ConnectArgs;
+use crate::capture::{Taps, What};
+use crate::commands::capture::{Capturable, Captures};
 use crate::commands::control;
 use crate::error::{BlockError, Error};
 
@@ -132,6 +134,22 @@ impl Driver for Served {
     }
 }
 
+/// What passes between the kernel's initiator and the target of this process.
+impl Capturable for Working<Served> {
+    fn what(&self) -> What {
+        What::Streams
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
+        self.driver_mut().target.watch().add(taps.tap(0));
+        Ok(())
+    }
+}
+
 /// Serves the kernel's initiator until its block device is removed, or this process is to end.
 pub(super) fn serve(
     args: &ConnectArgs,
@@ -160,12 +178,12 @@ pub(super) fn serve(
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| metrics::of_target(page, &hirer))?;
     let control = control::bind("connect", args.control.control.as_ref())?;
-    let (stop, shown) = (reactor.stop(), about.clone());
+    let (stop, shown, mut captures) = (reactor.stop(), about.clone(), Captures::new(clock));
     let mut driver = Answering::new(
         Working::new(served, jobs),
         control,
         move |driver: &mut Working<Served>, asked: Asked<'_>| {
-            answer(asked.line, driver.driver(), &shown, &stop)
+            captures.answer(asked, driver, |driver, line| answer(line, driver.driver(), &shown, &stop))
         },
     );
     let is_settled = |served: &Served| served.connected.is_some() || served.failed.is_some();

@@ -11,6 +11,8 @@ use serde_json::json;
 
 use super::{About, Request, announce, identity, metrics, status};
 use crate::args::ConnectArgs;
+use crate::capture::{Taps, What};
+use crate::commands::capture::{Capturable, Captures, notes_of_host};
 use crate::commands::control;
 use crate::error::{BlockError, Error};
 
@@ -37,12 +39,12 @@ pub(super) fn serve(
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| metrics::of_requests(page, &hirer))?;
     let control = control::bind("connect", args.control.control.as_ref())?;
-    let (stop, told) = (reactor.stop(), about.clone());
+    let (stop, told, mut captures) = (reactor.stop(), about.clone(), Captures::new(clock));
     let mut driver = Answering::new(
         Working::new(driver, jobs),
         control,
         move |driver: &mut Working<Served>, asked: Asked<'_>| {
-            answer(asked.line, driver.driver(), &told, &stop)
+            captures.answer(asked, driver, |driver, line| answer(line, driver.driver(), &told, &stop))
         },
     );
     let served = |driver: &Answering<Working<Served>, _>| driver.driver().driver().is_live();
@@ -60,6 +62,22 @@ pub(super) fn serve(
     reactor.serve();
     reactor.run(&mut driver).map_err(fail)?;
     Ok(())
+}
+
+impl Capturable for Working<Served> {
+    fn what(&self) -> What {
+        if self.driver().medium().is_fabric() { What::Streams } else { What::Packets }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.driver().medium().near().map(notes_of_host).unwrap_or_default()
+    }
+
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
+        let passing = self.driver_mut().passing();
+        passing.ok_or("the device is away, or nothing of it passes that can be shown")?.add(taps.tap(0));
+        Ok(())
+    }
 }
 
 fn answer(line: &str, driver: &Served, about: &About, stop: &Stop) -> String {

@@ -196,14 +196,16 @@ impl Server {
 }
 
 impl Capturable for Server {
-    const WHAT: What = What::Packets;
+    fn what(&self) -> What {
+        What::Packets
+    }
 
     fn notes(&self) -> Vec<String> {
         self.far_ends.notes()
     }
 
-    fn tap(&mut self, taps: &Taps) {
-        self.far_ends.tap(taps);
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
+        self.far_ends.tap(taps)
     }
 }
 

@@ -12,7 +12,8 @@ mod tally;
 use std::cell::Cell;
 use std::io;
 
-use engine::{Instant, Pool};
+use assemblies::watch::Port;
+use engine::{Instant, Pool, Watch};
 use nvme::media::{Completion, IoId, MediaError, MediumId, Operation as Wanted, Request};
 
 use crate::media::RemoteMedium;
@@ -130,6 +131,12 @@ impl<F: FnMut(Event)> UblkDriver<F> {
     /// The medium behind the block device.
     pub const fn medium(&self) -> &RemoteMedium {
         &self.medium
+    }
+
+    /// Whoever watches what passes between this process and the medium's device, as
+    /// [`RemoteMedium::passing`] has it.
+    pub fn passing(&mut self) -> Option<&mut Watch<Port>> {
+        self.medium.passing()
     }
 
     /// What requests did.

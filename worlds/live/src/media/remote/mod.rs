@@ -9,6 +9,9 @@ mod open;
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
 
+use assemblies::near::Near;
+use assemblies::watch::Port;
+use engine::Watch;
 use engine::{Instant, Nanos};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
@@ -17,7 +20,7 @@ use nvme::wire::NamespaceId;
 use nvme_fabrics::host::multipath::Request as Submission;
 
 use super::commands::{Commands, Extent, Lost, Refused};
-use crate::drivers::controller::{Completed, Controller, Event, Identity, News, SubmitError};
+use crate::drivers::controller::{Address, Completed, Controller, Event, Identity, News, SubmitError};
 use crate::reactor::Turn;
 use crate::sys::clock::Clock;
 
@@ -138,6 +141,22 @@ impl RemoteMedium {
     /// The number of requests that have not ended.
     pub fn in_flight(&self) -> usize {
         self.commands.in_flight()
+    }
+
+    /// Whether the device is behind a fabric, rather than on PCI Express.
+    pub const fn is_fabric(&self) -> bool {
+        matches!(self.place.address, Address::Subsystem(_))
+    }
+
+    /// The engines of the host on PCI Express; `None` of any other host, and while there is none.
+    pub fn near(&self) -> Option<&Near> {
+        self.controller.as_ref()?.near()
+    }
+
+    /// Whoever watches what passes between host and device, as [`Controller::watch`] has it. They
+    /// are gone with the host, when the device is away for longer than the host waits.
+    pub fn passing(&mut self) -> Option<&mut Watch<Port>> {
+        self.controller.as_mut()?.watch()
     }
 
     /// The descriptor that becomes readable when `reap` has something to do.

@@ -372,16 +372,19 @@ impl Server {
 }
 
 impl Capturable for Server {
-    const WHAT: What = What::Streams;
+    fn what(&self) -> What {
+        What::Streams
+    }
 
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    fn tap(&mut self, taps: &Taps) {
+    fn tap(&mut self, taps: &Taps) -> Result<(), String> {
         if let Err(error) = self.cores.watch(taps) {
             warn!("not all cores are captured: {error}");
         }
+        Ok(())
     }
 }
 
