@@ -151,8 +151,7 @@ fn perform(to: &mut Side, pool: &SharedPool, operation: Operation) -> Result<Don
             Ok(Done::Sent)
         }
         Operation::Write { data, remote } => {
-            let length = u32::try_from(data.len()).map_err(|_| AccessError::Bounds)?;
-            to.domain.place(owner, Remote { length, ..remote })?.copy_from_slice(&data);
+            to.domain.write(owner, remote, &data)?;
             Ok(Done::Written)
         }
         Operation::Read { remote } => Ok(Done::Read(to.domain.read(owner, remote)?)),

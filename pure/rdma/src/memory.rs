@@ -92,19 +92,48 @@ impl core::error::Error for RegisterError {}
 #[derive(Debug)]
 enum Memory {
     Read(Buffer),
-    /// Memory to write, and how many bytes from its beginning have contents. Bytes behind them are
-    /// those of an earlier user of the block.
-    Write {
-        place: BufferMut,
-        filled: usize,
-    },
+    /// Memory to write, of so many bytes.
+    Write(u32, Contents),
 }
 
 impl Memory {
     fn len(&self) -> usize {
         match self {
             Self::Read(data) => data.len(),
-            Self::Write { place, .. } => place.len(),
+            Self::Write(length, _) => *length as usize,
+        }
+    }
+}
+
+/// What a peer has written to a region. No block is taken from the pool before a part of the region
+/// is written, and none if one write brings all of it.
+#[derive(Debug)]
+enum Contents {
+    Nothing,
+    /// All of the region, which one write has brought: the bytes stay where they came.
+    Whole(Buffer),
+    /// Parts, and how many bytes from the beginning have contents. Bytes behind them are those of
+    /// an earlier user of the block.
+    Parts { place: BufferMut, filled: usize },
+    /// The block is elsewhere while bytes come to it; so many from the beginning have contents.
+    Lifted { filled: usize },
+}
+
+impl Contents {
+    /// The place of a region of `length` bytes, and how many of them have contents.
+    fn place(&mut self, length: usize, pool: &SharedPool) -> (&mut BufferMut, &mut usize) {
+        if !matches!(self, Self::Parts { .. }) {
+            let mut place = pool.borrow_mut().take(length);
+            let mut filled = 0;
+            if let Self::Whole(data) = self {
+                place.copy_from_slice(data);
+                filled = length;
+            }
+            *self = Self::Parts { place, filled };
+        }
+        match self {
+            Self::Parts { place, filled } => (place, filled),
+            _ => unreachable!("the contents were just made parts"),
         }
     }
 }
@@ -116,6 +145,13 @@ struct Region {
     /// A peer has invalidated the key: only the owner may still use it, to get the memory back.
     is_invalid: bool,
     memory: Memory,
+}
+
+impl Region {
+    /// Whether its key names it.
+    const fn is_named(&self) -> bool {
+        !self.is_invalid && !matches!(self.memory, Memory::Write(_, Contents::Lifted { .. }))
+    }
 }
 
 /// Regions of memory and the keys that name them.
@@ -160,9 +196,7 @@ impl ProtectionDomain {
             Exposure::Write(length) if length as usize > Pool::LENGTH_MAX => {
                 return Err(RegisterError::TooLong);
             }
-            Exposure::Write(length) => {
-                Memory::Write { place: self.pool.borrow_mut().take(length as usize), filled: 0 }
-            }
+            Exposure::Write(length) => Memory::Write(length, Contents::Nothing),
         };
         let index = self.free.pop_front().unwrap_or_else(|| {
             self.regions.push(None);
@@ -190,7 +224,7 @@ impl ProtectionDomain {
         owner: QueuePairId,
         remote: Remote,
     ) -> Result<(&mut Region, core::ops::Range<usize>), AccessError> {
-        let region = self.find(owner, remote.key).filter(|region| !region.is_invalid);
+        let region = self.find(owner, remote.key).filter(|region| region.is_named());
         let region = region.ok_or(AccessError::Key)?;
         let start = remote.address.checked_sub(Self::base(remote.key)).ok_or(AccessError::Bounds)?;
         let end = start.checked_add(u64::from(remote.length)).ok_or(AccessError::Bounds)?;
@@ -209,8 +243,29 @@ impl ProtectionDomain {
         let (region, range) = self.access(owner, remote)?;
         match &region.memory {
             Memory::Read(data) => Ok(data.slice(range)),
-            Memory::Write { .. } => Err(AccessError::Right),
+            Memory::Write(..) => Err(AccessError::Right),
         }
+    }
+
+    /// The peer of `owner` writes `data`. If they are the whole region, nothing is copied: the
+    /// region holds on to them, and gives them back as they are.
+    ///
+    /// # Errors
+    /// When it may not.
+    pub fn write(&mut self, owner: QueuePairId, remote: Remote, data: &Buffer) -> Result<(), AccessError> {
+        let length = u32::try_from(data.len()).map_err(|_| AccessError::Bounds)?;
+        let remote = Remote { length, ..remote };
+        let (region, range) = self.access(owner, remote)?;
+        match &mut region.memory {
+            Memory::Read(_) => return Err(AccessError::Right),
+            Memory::Write(all, contents) if range == (0..*all as usize) && !range.is_empty() => {
+                *contents = Contents::Whole(data.clone());
+                return Ok(());
+            }
+            Memory::Write(..) => {}
+        }
+        self.place(owner, remote)?.copy_from_slice(data);
+        Ok(())
     }
 
     /// The place of the bytes that the peer of `owner` writes. All of it must be written at once.
@@ -219,17 +274,72 @@ impl ProtectionDomain {
     /// # Errors
     /// When it may not.
     pub fn place(&mut self, owner: QueuePairId, remote: Remote) -> Result<&mut [u8], AccessError> {
+        let pool = SharedPool::clone(&self.pool);
         let (region, range) = self.access(owner, remote)?;
-        let Memory::Write { place, filled } = &mut region.memory else {
+        let Memory::Write(length, contents) = &mut region.memory else {
             return Err(AccessError::Right);
         };
+        if range.is_empty() {
+            return Ok(&mut []);
+        }
+        let (place, filled) = contents.place(*length as usize, &pool);
         if range.start > *filled {
             place[*filled..range.start].fill(0);
         }
-        if !range.is_empty() {
-            *filled = range.end.max(*filled);
-        }
+        *filled = range.end.max(*filled);
         Ok(&mut place[range])
+    }
+
+    /// Takes the block of a region out, for bytes of the peer of `owner` that are coming to the
+    /// range that is returned. Until [`Self::put_back`], the key names nothing, and the region gives
+    /// no bytes back.
+    ///
+    /// # Errors
+    /// When the peer may not write there.
+    pub fn lift(
+        &mut self,
+        owner: QueuePairId,
+        remote: Remote,
+    ) -> Result<(BufferMut, core::ops::Range<usize>), AccessError> {
+        let pool = SharedPool::clone(&self.pool);
+        let (region, range) = self.access(owner, remote)?;
+        let Memory::Write(length, contents) = &mut region.memory else {
+            return Err(AccessError::Right);
+        };
+        let (_, filled) = contents.place(*length as usize, &pool);
+        let lifted = Contents::Lifted { filled: *filled };
+        match core::mem::replace(contents, lifted) {
+            Contents::Parts { place, .. } => Ok((place, range)),
+            _ => unreachable!("the contents were just made parts"),
+        }
+    }
+
+    /// Puts the block back that [`Self::lift`] has taken out. The bytes in `written` have come.
+    ///
+    /// # Errors
+    /// When the key no longer names the region. The block is dropped then.
+    pub fn put_back(
+        &mut self,
+        owner: QueuePairId,
+        key: Key,
+        mut place: BufferMut,
+        written: core::ops::Range<usize>,
+    ) -> Result<(), AccessError> {
+        let region = self.find(owner, key).ok_or(AccessError::Key)?;
+        let is_named = !region.is_invalid || written.is_empty();
+        let Memory::Write(_, contents @ Contents::Lifted { .. }) = &mut region.memory else {
+            return Err(AccessError::Key);
+        };
+        let Contents::Lifted { filled } = *contents else { return Err(AccessError::Key) };
+        let mut filled = filled;
+        if is_named && !written.is_empty() {
+            if written.start > filled {
+                place[filled..written.start].fill(0);
+            }
+            filled = written.end.max(filled);
+        }
+        *contents = Contents::Parts { place, filled };
+        if is_named { Ok(()) } else { Err(AccessError::Key) }
     }
 
     /// Whether the peer of `owner` may write there. It says so before the bytes have come.
@@ -238,7 +348,7 @@ impl ProtectionDomain {
     /// When it may not.
     pub fn check_write(&mut self, owner: QueuePairId, remote: Remote) -> Result<(), AccessError> {
         match &self.access(owner, remote)?.0.memory {
-            Memory::Write { .. } => Ok(()),
+            Memory::Write(..) => Ok(()),
             Memory::Read(_) => Err(AccessError::Right),
         }
     }
@@ -263,7 +373,9 @@ impl ProtectionDomain {
         self.free.push_back(index);
         Some(match region.memory {
             Memory::Read(data) => data,
-            Memory::Write { mut place, filled } => {
+            Memory::Write(_, Contents::Nothing | Contents::Lifted { .. }) => Buffer::EMPTY,
+            Memory::Write(_, Contents::Whole(data)) => data,
+            Memory::Write(_, Contents::Parts { mut place, filled }) => {
                 place.truncate(filled);
                 self.pool.borrow_mut().seal(place)
             }
@@ -354,19 +466,73 @@ mod tests {
         assert!(domain.register(OTHER, Exposure::Write(1)).is_ok());
     }
 
+    /// Parts of a region of 400 bytes, and often all of it.
+    fn parts() -> impl Strategy<Value = (u32, u32)> {
+        prop_oneof![4 => (0_u32..300, 0_u32..100), 1 => Just((0, 400))]
+    }
+
+    #[test]
+    fn what_is_written_whole_stays_where_it_came() {
+        let mut domain = domain();
+        let lent = domain.register(OURS, Exposure::Write(4)).unwrap();
+        let read = domain.register(OURS, Exposure::Read(Buffer::copy_from_slice(b"read"))).unwrap();
+        let came = Buffer::copy_from_slice(b"--data--").slice(2..6);
+        domain.write(OURS, lent, &came).unwrap();
+        assert_eq!(domain.write(OURS, read, &came), Err(AccessError::Right));
+        assert_eq!(domain.write(OURS, part(lent, 1, 4), &came), Err(AccessError::Bounds));
+        assert_eq!(domain.write(OTHER, lent, &came), Err(AccessError::Key));
+        assert_eq!(domain.deregister(OURS, lent.key).unwrap().as_ptr(), came.as_ptr());
+    }
+
+    #[test]
+    fn a_block_that_is_out_returns_to_its_region_or_nowhere() {
+        let mut domain = domain();
+        let lent = domain.register(OURS, Exposure::Write(8)).unwrap();
+        domain.write(OURS, part(lent, 0, 2), &Buffer::copy_from_slice(b"ab")).unwrap();
+        let (mut block, range) = domain.lift(OURS, part(lent, 4, 4)).unwrap();
+        assert_eq!(range, 4..8);
+        assert_eq!(domain.check_write(OURS, lent), Err(AccessError::Key));
+        block[range].fill(0xff);
+        // What has come was wrong.
+        domain.put_back(OURS, lent.key, block, 0..0).unwrap();
+        let (block, range) = domain.lift(OURS, part(lent, 4, 4)).unwrap();
+        domain.invalidate(OURS, lent.key).unwrap();
+        assert_eq!(domain.put_back(OURS, lent.key, block, range), Err(AccessError::Key));
+        assert_eq!(domain.deregister(OURS, lent.key).unwrap()[..], *b"ab");
+        let lent = domain.register(OURS, Exposure::Write(8)).unwrap();
+        let (block, range) = domain.lift(OURS, lent).unwrap();
+        assert_eq!(domain.deregister(OURS, lent.key).unwrap()[..], *b"");
+        assert_eq!(domain.put_back(OURS, lent.key, block, range), Err(AccessError::Key));
+    }
+
     proptest! {
         /// Whatever a peer writes in whatever order, the memory has its bytes, and zeroes between
         /// them: never what an earlier user of the block has left.
         #[test]
-        fn memory_has_what_was_written(writes in prop::collection::vec((0_u32..300, 0_u32..100), 0..12)) {
+        fn memory_has_what_was_written(
+            writes in prop::collection::vec((parts(), 0_usize..3), 0..12),
+        ) {
             let mut domain = domain();
             let earlier = domain.register(OTHER, Exposure::Write(400)).unwrap();
             domain.place(OTHER, earlier).unwrap().fill(0xee);
             drop(domain.deregister(OTHER, earlier.key));
             let lent = domain.register(OURS, Exposure::Write(400)).unwrap();
             let mut expected = Vec::new();
-            for (number, (offset, length)) in (1_u8..).zip(writes) {
-                domain.place(OURS, part(lent, offset.into(), length)).unwrap().fill(number);
+            for (number, ((offset, length), way)) in (1_u8..).zip(writes) {
+                let place = part(lent, offset.into(), length);
+                match way {
+                    0 => domain.place(OURS, place).unwrap().fill(number),
+                    1 => {
+                        let data = Buffer::from(vec![number; length as usize]);
+                        domain.write(OURS, place, &data).unwrap();
+                    }
+                    _ => {
+                        let (mut block, range) = domain.lift(OURS, place).unwrap();
+                        prop_assert_eq!(domain.write(OURS, lent, &Buffer::EMPTY), Err(AccessError::Key));
+                        block[range.clone()].fill(number);
+                        domain.put_back(OURS, lent.key, block, range).unwrap();
+                    }
+                }
                 let end = (offset + length) as usize;
                 if length > 0 && expected.len() < end {
                     expected.resize(end, 0);

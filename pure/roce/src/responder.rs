@@ -364,10 +364,7 @@ impl Responder {
         };
         if !payload.is_empty() {
             // The key may have gone since the first packet.
-            let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-            let mut domain = self.domain.borrow_mut();
-            let place = domain.place(pair.id(), Remote { length, ..rest }).map_err(Fault::Access)?;
-            place.copy_from_slice(&payload);
+            self.domain.borrow_mut().write(pair.id(), rest, &payload).map_err(Fault::Access)?;
         }
         let address = rest.address.wrapping_add(payload.len() as u64);
         let rest = Remote { address, length: u32::try_from(left).unwrap_or(u32::MAX), ..rest };

@@ -369,8 +369,7 @@ impl Link {
         let owner = half.pair.id();
         match operation {
             Operation::Write { data, remote } => {
-                let length = u32::try_from(data.len()).map_err(|_| rdma::AccessError::Bounds)?;
-                half.domain.place(owner, Remote { length, ..remote })?.copy_from_slice(&data);
+                half.domain.write(owner, remote, &data)?;
             }
             Operation::Read { remote } => {
                 let data = half.domain.read(owner, remote)?;
