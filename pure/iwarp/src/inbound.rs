@@ -1,31 +1,111 @@
 //! Received bytes, cut into FPDUs.
 
+use core::ops::Range;
+
 use engine::{Buffer, BufferMut, Pool};
+use rdma::SharedPool;
 
-use crate::wire::fpdu_length;
+use crate::wire::{CRC_LENGTH, Header, LENGTH_FIELD, fpdu_length, padding};
 
-/// An FPDU that does not come in one block.
+/// Bytes of an FPDU before the data of a tagged segment.
+pub(crate) const HEAD_LENGTH: usize = LENGTH_FIELD + Header::TAGGED_LENGTH;
+/// Bytes behind the data at most: padding and CRC.
+const TAIL_MAX: usize = 3 + CRC_LENGTH;
+
+/// Where the data of a tagged segment belong: a range of a block.
+pub(crate) type Place = (BufferMut, Range<usize>);
+
+/// A tagged segment whose data come straight to where they belong.
 #[derive(Debug)]
-struct Assembly {
-    block: BufferMut,
+pub(crate) struct Placed {
+    /// Length field and header.
+    pub(crate) head: [u8; HEAD_LENGTH],
+    pub(crate) block: BufferMut,
+    /// Where in the block the data belong.
+    pub(crate) range: Range<usize>,
+    tail: [u8; TAIL_MAX],
+    /// Bytes of data and tail that have come.
     filled: usize,
 }
 
-/// What of an FPDU has come. An FPDU that is in one received block is a slice of it; any other is
-/// put together once. So at most one FPDU waits here.
+impl Placed {
+    fn begin(head: &[u8; HEAD_LENGTH], (block, range): Place) -> Self {
+        Self { head: *head, block, range, tail: [0; TAIL_MAX], filled: 0 }
+    }
+
+    /// Bytes of padding and CRC.
+    fn tail_length(&self) -> usize {
+        padding(u16::from_be_bytes([self.head[0], self.head[1]])) + CRC_LENGTH
+    }
+
+    /// Padding and CRC.
+    pub(crate) fn tail(&self) -> &[u8] {
+        &self.tail[..self.tail_length()]
+    }
+
+    /// The data.
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.block[self.range.clone()]
+    }
+
+    /// Where the next bytes belong.
+    fn landing(&mut self) -> &mut [u8] {
+        let length = self.range.len();
+        match self.filled < length {
+            true => &mut self.block[self.range.start + self.filled..self.range.end],
+            false => {
+                let end = self.tail_length();
+                &mut self.tail[self.filled - length..end]
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.filled == self.range.len() + self.tail_length()
+    }
+}
+
+/// An FPDU that does not come in one block.
+#[derive(Debug)]
+enum Partial {
+    /// It is put together.
+    Assembly { block: BufferMut, filled: usize },
+    /// Its data are not even that.
+    Placed(Placed),
+}
+
+/// An FPDU that has come whole.
+#[derive(Debug)]
+pub(crate) enum Fpdu {
+    /// In one piece.
+    Whole(Buffer),
+    /// Its data are where they belong.
+    Placed(Placed),
+}
+
+/// What of an FPDU has come. An FPDU that is in one received block is a slice of it. Of any other
+/// that is a tagged segment, the data come straight to their place; what has no place is put
+/// together once. So at most one FPDU waits here.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
-    assembly: Option<Assembly>,
+    partial: Option<Partial>,
     /// The first byte of an FPDU, when nothing else of it has come.
     first: Option<u8>,
 }
 
 impl Inbound {
     /// The next FPDU, if the rest of it is in `block` from `at` on. Moves `at` behind the bytes
-    /// that were taken.
+    /// that were taken. `place` says of the head of a tagged segment where its data belong, if
+    /// they may be put there before the CRC is known.
     #[inline]
-    pub(crate) fn next(&mut self, block: &Buffer, at: &mut usize, pool: &mut Pool) -> Option<Buffer> {
-        if self.assembly.is_none() {
+    pub(crate) fn next(
+        &mut self,
+        block: &Buffer,
+        at: &mut usize,
+        pool: &SharedPool,
+        place: impl FnOnce(&[u8; HEAD_LENGTH]) -> Option<Place>,
+    ) -> Option<Fpdu> {
+        if self.partial.is_none() {
             let rest = &block[*at..];
             let (skip, length) = match (self.first, rest) {
                 (None, [high, low, ..]) => (0, u16::from_be_bytes([*high, *low])),
@@ -41,43 +121,95 @@ impl Inbound {
             if skip == 0 && rest.len() >= total {
                 let start = *at;
                 *at += total;
-                return Some(block.slice(start..*at));
+                return Some(Fpdu::Whole(block.slice(start..*at)));
             }
-            let mut assembly = Assembly { block: pool.take(total), filled: skip };
-            if let Some(high) = self.first.take() {
-                assembly.block[0] = high;
-            }
-            self.assembly = Some(assembly);
+            let head = rest.first_chunk().filter(|_| skip == 0);
+            self.partial = Some(match head.and_then(|head| Some((head, place(head)?))) {
+                Some((head, place)) => {
+                    *at += HEAD_LENGTH;
+                    Partial::Placed(Placed::begin(head, place))
+                }
+                None => {
+                    let mut block = pool.borrow_mut().take(total);
+                    if let Some(high) = self.first.take() {
+                        block[0] = high;
+                    }
+                    Partial::Assembly { block, filled: skip }
+                }
+            });
         }
-        let place = self.landing()?;
-        let count = place.len().min(block.len() - *at);
-        place[..count].copy_from_slice(&block[*at..*at + count]);
-        *at += count;
-        self.landed(count, pool)
+        // Data and what is behind them are two pieces.
+        while let Some(landing) = self.awaited().filter(|_| *at < block.len()) {
+            let count = landing.len().min(block.len() - *at);
+            landing[..count].copy_from_slice(&block[*at..*at + count]);
+            *at += count;
+            if let Some(fpdu) = self.landed(count, &mut pool.borrow_mut()) {
+                return Some(fpdu);
+            }
+        }
+        None
     }
 
-    /// Where the next received bytes belong, if an FPDU has begun.
+    fn awaited(&mut self) -> Option<&mut [u8]> {
+        match self.partial.as_mut()? {
+            Partial::Assembly { block, filled } => Some(&mut block[*filled..]),
+            Partial::Placed(placed) => Some(placed.landing()),
+        }
+    }
+
+    /// Where the next received bytes belong, if an FPDU has begun, and it lacks more than the few
+    /// bytes behind its data.
     pub(crate) fn landing(&mut self) -> Option<&mut [u8]> {
-        let Assembly { block, filled } = self.assembly.as_mut()?;
-        Some(&mut block[*filled..])
+        self.awaited().filter(|place| place.len() > TAIL_MAX)
     }
 
     /// The first `count` bytes of [`Self::landing`] have come. Returns the FPDU if it is complete.
     ///
     /// # Panics
     /// When fewer bytes were to come.
-    pub(crate) fn landed(&mut self, count: usize, pool: &mut Pool) -> Option<Buffer> {
-        let assembly = self.assembly.as_mut()?;
-        let room = assembly.block.len() - assembly.filled;
+    pub(crate) fn landed(&mut self, count: usize, pool: &mut Pool) -> Option<Fpdu> {
+        let room = self.awaited()?.len();
         assert!(count <= room, "{count} B landed where {room} had room");
-        assembly.filled += count;
-        let whole = self.assembly.take_if(|assembly| assembly.filled == assembly.block.len())?;
-        Some(pool.seal(whole.block))
+        let is_whole = match self.partial.as_mut()? {
+            Partial::Assembly { block, filled } => {
+                *filled += count;
+                *filled == block.len()
+            }
+            Partial::Placed(placed) => {
+                placed.filled += count;
+                placed.is_whole()
+            }
+        };
+        match self.partial.take_if(|_| is_whole)? {
+            Partial::Assembly { block, .. } => Some(Fpdu::Whole(pool.seal(block))),
+            Partial::Placed(placed) => Some(Fpdu::Placed(placed)),
+        }
+    }
+
+    /// Gives up the place of a segment whose data have not all come, if it is one that `is_it`
+    /// wants. The segment is put together instead.
+    pub(crate) fn displace(
+        &mut self,
+        pool: &SharedPool,
+        is_it: impl FnOnce(&[u8; HEAD_LENGTH]) -> bool,
+    ) -> Option<Placed> {
+        let is_placed = |partial: &mut Partial| match partial {
+            Partial::Placed(placed) => is_it(&placed.head),
+            Partial::Assembly { .. } => false,
+        };
+        let Partial::Placed(placed) = self.partial.take_if(is_placed)? else { return None };
+        let length = placed.range.len();
+        let mut block = pool.borrow_mut().take(HEAD_LENGTH + length + placed.tail_length());
+        block[..HEAD_LENGTH].copy_from_slice(&placed.head);
+        block[HEAD_LENGTH..HEAD_LENGTH + length].copy_from_slice(placed.data());
+        block[HEAD_LENGTH + length..].copy_from_slice(placed.tail());
+        self.partial = Some(Partial::Assembly { block, filled: HEAD_LENGTH + placed.filled });
+        Some(placed)
     }
 
     /// Whether an FPDU has begun and is not complete.
     pub(crate) const fn is_within(&self) -> bool {
-        self.assembly.is_some() || self.first.is_some()
+        self.partial.is_some() || self.first.is_some()
     }
 }
 
@@ -87,12 +219,20 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
+    fn bytes_of(fpdu: Fpdu) -> Vec<u8> {
+        match fpdu {
+            Fpdu::Whole(bytes) => bytes.to_vec(),
+            Fpdu::Placed(placed) => [&placed.head, placed.data(), placed.tail()].concat(),
+        }
+    }
+
     proptest! {
-        /// However the stream is cut, and whether bytes land or come in blocks, every FPDU comes
-        /// whole and in order.
+        /// However the stream is cut, whether bytes land or come in blocks, and whether data have
+        /// a place: every FPDU comes whole and in order.
         #[test]
         fn fpdus_come_whole(lengths in prop::collection::vec(0_u16..300, 1..20),
-                            cuts in prop::collection::vec((1_usize..400, any::<bool>()), 1..60)) {
+                            cuts in prop::collection::vec((1_usize..400, any::<bool>()), 1..60),
+                            is_placed in any::<bool>(), displaces in any::<bool>()) {
             let mut stream = Vec::new();
             let mut expected = Vec::new();
             for length in lengths {
@@ -101,7 +241,7 @@ mod tests {
                 stream.extend_from_slice(&fpdu);
                 expected.push(fpdu);
             }
-            let (mut inbound, mut pool, mut seen) = (Inbound::default(), Pool::default(), Vec::new());
+            let (mut inbound, pool, mut seen) = (Inbound::default(), SharedPool::default(), Vec::new());
             let mut rest = &stream[..];
             for (cut, lands) in cuts.into_iter().cycle() {
                 if rest.is_empty() {
@@ -113,13 +253,22 @@ mod tests {
                         let count = place.len().min(cut).min(rest.len());
                         (piece, rest) = rest.split_at(count);
                         place[..count].copy_from_slice(piece);
-                        seen.extend(inbound.landed(count, &mut pool).map(|fpdu| fpdu.to_vec()));
+                        seen.extend(inbound.landed(count, &mut pool.borrow_mut()).map(bytes_of));
                     }
                     None => {
                         (piece, rest) = rest.split_at(cut.min(rest.len()));
                         let (block, mut at) = (Buffer::copy_from_slice(piece), 0);
-                        while let Some(fpdu) = inbound.next(&block, &mut at, &mut pool) {
-                            seen.push(fpdu.to_vec());
+                        let place = |head: &[u8; HEAD_LENGTH]| {
+                            let length = usize::from(u16::from_be_bytes([head[0], head[1]]));
+                            let length = length.checked_sub(HEAD_LENGTH - LENGTH_FIELD)?;
+                            let block = pool.borrow_mut().take(length + 9);
+                            is_placed.then_some((block, 9..length + 9))
+                        };
+                        while let Some(fpdu) = inbound.next(&block, &mut at, &pool, place) {
+                            seen.push(bytes_of(fpdu));
+                        }
+                        if displaces {
+                            inbound.displace(&pool, |_| true);
                         }
                         prop_assert_eq!(at, block.len());
                     }

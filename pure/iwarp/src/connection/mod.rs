@@ -1,5 +1,6 @@
 //! One end of a connection.
 
+mod placing;
 mod receive;
 mod startup;
 mod transmit;
@@ -12,7 +13,7 @@ use rdma::{
     ReceiveRequest, RegisterError, Remote, SendRequest, WorkCompletion, WorkError,
 };
 
-use crate::inbound::Inbound;
+use crate::inbound::{Fpdu, HEAD_LENGTH, Inbound};
 use crate::wire::{Fault, FrameKind, Shown};
 use crate::{Config, MESSAGE_BYTES_MAX};
 use receive::Receiving;
@@ -178,7 +179,7 @@ impl Connection {
     pub fn landed(&mut self, count: usize) {
         let whole = self.inbound.landed(count, &mut self.config.pool.borrow_mut());
         if let Some(fpdu) = whole {
-            self.on_fpdu(&fpdu);
+            self.on_whole(fpdu);
             self.pump();
         }
     }
@@ -206,10 +207,20 @@ impl Connection {
                 at += self.on_startup(now, &block[at..]);
                 continue;
             }
-            let next = self.inbound.next(block, &mut at, &mut self.config.pool.borrow_mut());
-            if let Some(fpdu) = next {
-                self.on_fpdu(&fpdu);
+            let Self { inbound, config, reads, .. } = self;
+            let place = |head: &[u8; HEAD_LENGTH]| placing::place(config, reads, head);
+            if let Some(fpdu) = inbound.next(block, &mut at, &config.pool, place) {
+                self.on_whole(fpdu);
             }
+        }
+    }
+
+    /// An FPDU has come whole.
+    #[inline]
+    fn on_whole(&mut self, fpdu: Fpdu) {
+        match fpdu {
+            Fpdu::Whole(fpdu) => self.on_fpdu(&fpdu),
+            Fpdu::Placed(placed) => self.on_placed(placed),
         }
     }
 
@@ -251,6 +262,7 @@ impl Connection {
             self.pair.fail_receive(receiving.request, WorkError::Flushed);
         }
         self.pair.fail(request);
+        self.displace(None);
         self.inbound = Inbound::default();
         self.in_flight.clear();
         self.reads.clear();
@@ -323,6 +335,7 @@ impl Endpoint for Connection {
     }
 
     fn deregister(&mut self, key: Key) -> Option<Buffer> {
+        self.displace(Some(key));
         self.config.domain.borrow_mut().deregister(self.config.queue_pair, key)
     }
 }

@@ -25,11 +25,11 @@ pub(super) struct Receiving {
 }
 
 /// What is wrong with a segment.
-struct Refusal {
-    fault: Fault,
-    why: Disconnected,
+pub(super) struct Refusal {
+    pub(super) fault: Fault,
+    pub(super) why: Disconnected,
     /// How the oldest send request ends.
-    request: WorkError,
+    pub(super) request: WorkError,
     /// The header of the read request is shown.
     shows_request: bool,
 }
@@ -47,7 +47,7 @@ impl Refusal {
         Self { request: WorkError::BadResponse, ..fault.into() }
     }
 
-    fn access(fault: Fault, error: AccessError) -> Self {
+    pub(super) fn access(fault: Fault, error: AccessError) -> Self {
         Self { why: Disconnected::Access(error), ..fault.into() }
     }
 }
@@ -117,7 +117,7 @@ impl Connection {
         }
     }
 
-    fn on_write(&mut self, key: Key, address: u64, data: &[u8]) -> Result<(), Refusal> {
+    fn on_write(&mut self, key: Key, address: u64, data: &Buffer) -> Result<(), Refusal> {
         // No key and no address is looked at if there is nothing to write (RFC 5040, section 5.2).
         if data.is_empty() {
             return Ok(());
@@ -127,23 +127,15 @@ impl Connection {
         }
         let remote = Remote { key, address, length: narrow(data.len()) };
         let mut domain = self.config.domain.borrow_mut();
-        let place = domain.place(self.config.queue_pair, remote);
-        let place = place.map_err(|error| Refusal::access(Fault::of_write(error), error))?;
-        place.copy_from_slice(data);
-        Ok(())
+        let written = domain.write(self.config.queue_pair, remote, data);
+        written.map_err(|error| Refusal::access(Fault::of_write(error), error))
     }
 
     /// A segment of the response to the oldest read.
     fn on_response(&mut self, last: bool, key: Key, address: u64, data: Buffer) -> Result<(), Refusal> {
         let reading = self.reads.front_mut().ok_or_else(|| Refusal::response(Fault::TAGGED_KEY))?;
-        if key != reading.sink {
-            return Err(Refusal::response(Fault::TAGGED_KEY));
-        }
         let bytes = narrow(data.len());
-        let ends = bytes == reading.length - reading.filled;
-        if address != u64::from(reading.filled) || bytes > reading.length - reading.filled || last != ends {
-            return Err(Refusal::response(Fault::TAGGED_BOUNDS));
-        }
+        let ends = reading.judge(last, key, address, bytes).map_err(Refusal::response)?;
         let mut pool = self.config.pool.borrow_mut();
         if ends && reading.filled == 0 {
             drop(pool);
@@ -163,7 +155,7 @@ impl Connection {
     }
 
     /// The response to the oldest read has come whole.
-    fn finish_read(&mut self, data: Buffer) {
+    pub(super) fn finish_read(&mut self, data: Buffer) {
         if let Some(number) = self.reads.pop_front().and_then(|reading| reading.number) {
             self.complete_read(number, data);
         }

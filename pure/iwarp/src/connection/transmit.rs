@@ -1,10 +1,20 @@
 //! Sending: work requests, read responses and Terminate messages become FPDUs.
 
 use engine::{Buffer, BufferMut, Instant, Nanos};
-use rdma::{Done, Key, Operation, Remote};
+use rdma::{Done, Inline, Key, Operation, Remote};
 
 use super::{Connection, State, done_of};
-use crate::wire::{Fault, Header, Opcode, ReadRequest, Shown, Terminate, padding};
+use crate::wire::{
+    CRC_LENGTH, Fault, Header, LENGTH_FIELD, Opcode, ReadRequest, Shown, Terminate, padding,
+};
+
+/// Bytes of an FPDU that are copied, at most: length field, header, and the bytes of a work request
+/// itself or a Terminate message.
+const HEAD_MAX: usize = LENGTH_FIELD + Header::UNTAGGED_LENGTH + Inline::LENGTH_MAX;
+/// Bytes of the longest Terminate message: it shows a read request.
+const TERMINATE_MAX: usize =
+    Terminate::LENGTH + LENGTH_FIELD + Header::UNTAGGED_LENGTH + ReadRequest::LENGTH;
+const _: () = assert!(TERMINATE_MAX <= Inline::LENGTH_MAX);
 
 /// A send request that was taken and is not complete.
 #[derive(Debug)]
@@ -28,6 +38,24 @@ pub(super) struct Reading {
     /// The number of the request, counted over all that were taken. `None` for the message by which
     /// the peer may send.
     pub(super) number: Option<u64>,
+}
+
+impl Reading {
+    /// Whether a segment of so many `bytes` is the last of the response.
+    ///
+    /// # Errors
+    /// The fault, if the segment is not what the response has next.
+    pub(super) fn judge(&self, last: bool, key: Key, address: u64, bytes: u32) -> Result<bool, Fault> {
+        if key != self.sink {
+            return Err(Fault::TAGGED_KEY);
+        }
+        let rest = self.length - self.filled;
+        let ends = bytes == rest;
+        if address != u64::from(self.filled) || bytes > rest || last != ends {
+            return Err(Fault::TAGGED_BOUNDS);
+        }
+        Ok(ends)
+    }
 }
 
 /// The empty message by which the other end may send (RTR).
@@ -214,23 +242,32 @@ impl Connection {
     /// Sends one FPDU: `before` is copied, `data` stays where it is.
     #[inline]
     fn send_segment(&mut self, header: Header, before: &[u8], data: Buffer, crc: bool) {
-        let bytes = header.emit();
-        let header = &bytes[..header.length()];
-        let length = u16::try_from(header.len() + before.len() + data.len());
+        let length = u16::try_from(header.length() + before.len() + data.len());
         let length = length.expect("a segment fits into an FPDU");
-        let mut trailer = [0; 3 + 4];
+        // What is copied is one piece, for the outbox and for the CRC.
+        let mut head = [0; HEAD_MAX];
+        let mut end = 0;
+        for part in [&length.to_be_bytes(), &header.emit()[..header.length()], before] {
+            head[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+        let head = &head[..end];
+        let mut trailer = [0; 3 + CRC_LENGTH];
         let padding = padding(length);
         if crc {
-            let zeroes = &trailer[..padding];
-            let parts = [&length.to_be_bytes(), header, before, &data, zeroes];
-            let sum = parts.iter().fold(0, |sum, part| (self.config.crc32c)(sum, part));
-            trailer[padding..padding + 4].copy_from_slice(&sum.to_le_bytes());
+            let crc32c = self.config.crc32c;
+            let mut sum = crc32c(0, head);
+            if !data.is_empty() {
+                sum = crc32c(sum, &data);
+            }
+            if padding > 0 {
+                sum = crc32c(sum, &trailer[..padding]);
+            }
+            trailer[padding..padding + CRC_LENGTH].copy_from_slice(&sum.to_le_bytes());
         }
-        self.outbox.write(&length.to_be_bytes());
-        self.outbox.write(header);
-        self.outbox.write(before);
+        self.outbox.write(head);
         self.outbox.gather(data);
-        self.outbox.write(&trailer[..padding + 4]);
+        self.outbox.write(&trailer[..padding + CRC_LENGTH]);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod faults;
 mod flips;
+mod placing;
 mod session;
 mod startup;
 

@@ -1,0 +1,141 @@
+//! Data of long segments, which come straight to where they belong, before their CRC is known.
+//!
+//! Nobody sees them there before it is: memory that was lent tells only how much of it was written,
+//! and an end whose CRC is wrong is over.
+
+use alloc::collections::VecDeque;
+
+use engine::BufferMut;
+use rdma::{AccessError, Disconnected, Key, Remote, WorkError};
+
+use super::receive::Refusal;
+use super::transmit::{Reading, narrow};
+use super::{Connection, State};
+use crate::Config;
+use crate::inbound::{HEAD_LENGTH, Place, Placed};
+use crate::wire::{CRC_LENGTH, Fault, Header, LENGTH_FIELD, Opcode, Shown};
+
+/// Shorter data are put together with the rest of their FPDU.
+const PLACED_MIN: usize = 512;
+
+/// A tagged segment, as its head says.
+#[derive(Clone, Copy, Debug)]
+struct Tagged {
+    opcode: Opcode,
+    last: bool,
+    key: Key,
+    address: u64,
+    /// Bytes of its data.
+    length: usize,
+}
+
+impl Tagged {
+    /// What a head says, if it is one of a tagged segment.
+    fn parse(head: &[u8; HEAD_LENGTH]) -> Option<Self> {
+        let length = usize::from(u16::from_be_bytes([head[0], head[1]]));
+        let length = length.checked_sub(Header::TAGGED_LENGTH)?;
+        match Header::parse(&head[LENGTH_FIELD..]) {
+            Ok(Header::Tagged { opcode, last, key, address }) => {
+                Some(Self { opcode, last, key, address, length })
+            }
+            _ => None,
+        }
+    }
+
+    /// The memory that it names.
+    const fn remote(&self) -> Remote {
+        #[expect(clippy::cast_possible_truncation, reason = "a segment is shorter than 64 KiB")]
+        let length = self.length as u32;
+        Remote { key: self.key, address: self.address, length }
+    }
+}
+
+/// Where the data of a segment belong. `None` of a segment that is wrong, or that has no place of
+/// its own: it is looked at when it has come whole.
+pub(super) fn place(
+    config: &Config,
+    reads: &mut VecDeque<Reading>,
+    head: &[u8; HEAD_LENGTH],
+) -> Option<Place> {
+    let tagged = Tagged::parse(head).filter(|tagged| tagged.length >= PLACED_MIN)?;
+    if tagged.opcode == Opcode::Write {
+        return config.domain.borrow_mut().lift(config.queue_pair, tagged.remote()).ok();
+    }
+    let reading = reads.front_mut()?;
+    let bytes = narrow(tagged.length);
+    if reading.judge(tagged.last, tagged.key, tagged.address, bytes).is_err() {
+        return None;
+    }
+    let block = reading.block.take();
+    let block = block.unwrap_or_else(|| config.pool.borrow_mut().take(reading.length as usize));
+    let start = reading.filled as usize;
+    Some((block, start..start + tagged.length))
+}
+
+impl Connection {
+    /// A segment has come whole whose data are where they belong.
+    pub(super) fn on_placed(&mut self, placed: Placed) {
+        if !matches!(self.state, State::Ready) {
+            return;
+        }
+        let (padding, crc) = placed.tail().split_at(placed.tail().len() - CRC_LENGTH);
+        let parts: [&[u8]; 3] = [&placed.head, placed.data(), padding];
+        let sum = parts.iter().fold(0, |sum, part| (self.config.crc32c)(sum, part));
+        if self.crc && sum.to_le_bytes() != *crc {
+            self.put_back(placed);
+            let why = Disconnected::PeerFault(Fault::CRC.describe());
+            self.terminate(Fault::CRC, Shown::Nothing, why, WorkError::Flushed);
+            return;
+        }
+        self.may_send = true;
+        self.wake = None;
+        let Placed { head, block, range, .. } = placed;
+        let Some(tagged) = Tagged::parse(&head) else { return };
+        if tagged.opcode != Opcode::Write {
+            self.on_part(narrow(tagged.length), block);
+            return;
+        }
+        let mut domain = self.config.domain.borrow_mut();
+        let written = domain.put_back(self.config.queue_pair, tagged.key, block, range);
+        drop(domain);
+        if let Err(error) = written {
+            let Refusal { fault, why, request, .. } = Refusal::access(Fault::of_write(error), error);
+            self.terminate(fault, Shown::Segment(&head), why, request);
+        }
+    }
+
+    /// A part of the response to the oldest read is in `block`.
+    fn on_part(&mut self, bytes: u32, block: BufferMut) {
+        let Some(reading) = self.reads.front_mut() else { return };
+        reading.filled += bytes;
+        if reading.filled < reading.length {
+            reading.block = Some(block);
+            return;
+        }
+        let data = self.config.pool.borrow_mut().seal(block);
+        self.finish_read(data);
+    }
+
+    /// Gives the place of a segment back, without what has come of it.
+    fn put_back(&mut self, placed: Placed) {
+        let Some(tagged) = Tagged::parse(&placed.head) else { return };
+        if tagged.opcode == Opcode::Write {
+            let mut domain = self.config.domain.borrow_mut();
+            // A region that is gone needs no memory.
+            let _: Result<(), AccessError> =
+                domain.put_back(self.config.queue_pair, tagged.key, placed.block, 0..0);
+        }
+    }
+
+    /// The user wants the memory of `key` back, or the connection is over: what is still coming to
+    /// that memory, or to any, has no place any more.
+    pub(super) fn displace(&mut self, key: Option<Key>) {
+        let is_it = |head: &[u8; HEAD_LENGTH]| {
+            let named = Tagged::parse(head).filter(|tagged| tagged.opcode == Opcode::Write);
+            named.is_some_and(|tagged| key.is_none_or(|key| tagged.key == key))
+        };
+        if let Some(placed) = self.inbound.displace(&self.config.pool, is_it) {
+            self.put_back(placed);
+        }
+    }
+}
