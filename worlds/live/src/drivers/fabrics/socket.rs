@@ -23,6 +23,9 @@ const SHRINK_AFTER: u32 = 64;
 /// Up to this many bytes are copied out of the block in which they arrived, so that the block is
 /// used again.
 const COPY_MAX: usize = 2 << 10;
+/// Behind a place of this length, no more than [`COPY_MAX`] bytes are received: what follows long
+/// data is the header of more, whose place is known once the header is.
+const LONG: usize = 16 << 10;
 
 /// What a socket has received.
 #[derive(Debug, PartialEq, Eq)]
@@ -159,12 +162,16 @@ impl Socket {
             Some(block) => block,
             None => pool.take(self.block_length.get()),
         };
+        let mut room = block.len();
         let (wanted, result) = match place {
             // The system has a shorter path for one slice than for two.
             None => (0, Direct(&self.stream).read(&mut block)),
             Some(place) => {
                 let wanted = place.len();
-                let mut slices = [IoSliceMut::new(place), IoSliceMut::new(&mut block)];
+                if wanted >= LONG {
+                    room = COPY_MAX;
+                }
+                let mut slices = [IoSliceMut::new(place), IoSliceMut::new(&mut block[..room])];
                 (wanted, Direct(&self.stream).read_vectored(&mut slices))
             }
         };
@@ -181,7 +188,7 @@ impl Socket {
         };
         let landed = count.min(wanted);
         let behind = count - landed;
-        let is_all = behind < block.len();
+        let is_all = behind < room;
         if behind <= COPY_MAX {
             let bytes = pool.copy(&block[..behind]);
             self.block = Some(block);
