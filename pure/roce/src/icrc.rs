@@ -8,8 +8,11 @@ const POLYNOMIAL: u32 = 0xedb8_8320;
 const START: u32 = 0xdebb_20e3;
 /// Bytes of the longest headers before the UDP payload: IPv6 and UDP.
 const PSEUDO_MAX: usize = 48;
-/// Bytes of the base transport header.
-const BASE: usize = 12;
+/// Bytes of the first piece of a packet that are put behind those headers, so that the CRC passes
+/// over one block: transport headers and a short message.
+const FIRST_MAX: usize = 80;
+/// Where the base transport header has a byte that routers change.
+const CHANGED: usize = 4;
 /// Bytes between the identification of an IPv4 header and the UDP payload.
 const AFTER_IDENTIFICATION: usize = 14 + 8;
 /// IPv4 flags: don't fragment.
@@ -84,9 +87,9 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The register after the headers before a UDP payload of `length` bytes.
-    fn start(&self, crc: fn(u32, &[u8]) -> u32, length: usize) -> u32 {
-        let mut block = [0xff; PSEUDO_MAX];
+    /// Puts the headers before a UDP payload of `length` bytes into `block`. Returns how many bytes
+    /// they have. Bytes that routers change are ones, as they are before.
+    fn put(&self, block: &mut [u8; PSEUDO_MAX + FIRST_MAX], length: usize) -> usize {
         let udp = short(8 + length);
         let ports = match (self.from.ip(), self.to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -111,21 +114,22 @@ impl Route {
         block[ports..ports + 2].copy_from_slice(&self.from.port().to_be_bytes());
         block[ports + 2..ports + 4].copy_from_slice(&self.to.port().to_be_bytes());
         block[ports + 4..ports + 6].copy_from_slice(&udp.to_be_bytes());
-        crc(START, &block[..ports + 8])
+        ports + 8
     }
 
     /// The CRC of a packet in pieces, as it is on the wire. The first piece has the base transport
     /// header.
     pub(crate) fn icrc(&self, crc: fn(u32, &[u8]) -> u32, pieces: [&[u8]; 3]) -> [u8; 4] {
         let length = pieces.iter().map(|piece| piece.len()).sum::<usize>() + 4;
-        let mut register = self.start(crc, length);
+        let mut block = [0xff; PSEUDO_MAX + FIRST_MAX];
+        let start = self.put(&mut block, length);
         let [first, rest @ ..] = pieces;
-        if let Some((base, rest)) = first.split_first_chunk::<BASE>() {
-            let mut base = *base;
-            base[4] = 0xff;
-            register = crc(crc(register, &base), rest);
-        }
-        for piece in rest {
+        let (first, behind) = first.split_at(first.len().min(FIRST_MAX));
+        let end = start + first.len();
+        block[start..end].copy_from_slice(first);
+        block[start + CHANGED] = 0xff;
+        let mut register = crc(START, &block[..end]);
+        for piece in [behind].into_iter().chain(rest).filter(|piece| !piece.is_empty()) {
             register = crc(register, piece);
         }
         (!register).to_le_bytes()

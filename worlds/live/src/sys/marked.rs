@@ -48,17 +48,29 @@ pub(crate) fn receive(
     places: &mut [impl DerefMut<Target = [u8]>],
     arrived: &mut Vec<Marked>,
 ) -> io::Result<()> {
+    // Whoever polls asks for one, most often in vain: it does not prepare a table for many.
+    match places.len() {
+        0 | 1 => receive_up_to::<1>(socket, places, arrived),
+        _ => receive_up_to::<BATCH_MAX>(socket, places, arrived),
+    }
+}
+
+fn receive_up_to<const MAX: usize>(
+    socket: &impl AsRawFd,
+    places: &mut [impl DerefMut<Target = [u8]>],
+    arrived: &mut Vec<Marked>,
+) -> io::Result<()> {
     arrived.clear();
-    let mut names = [[0_u64; size_of::<libc::sockaddr_in6>().div_ceil(8)]; BATCH_MAX];
-    let mut controls = [[0_u64; CONTROL_WORDS]; BATCH_MAX];
-    let count = places.len().min(BATCH_MAX);
-    let mut pieces: [libc::iovec; BATCH_MAX] =
+    let mut names = [[0_u64; size_of::<libc::sockaddr_in6>().div_ceil(8)]; MAX];
+    let mut controls = [[0_u64; CONTROL_WORDS]; MAX];
+    let count = places.len().min(MAX);
+    let mut pieces: [libc::iovec; MAX] =
         std::array::from_fn(|_| libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 });
     for (piece, place) in pieces.iter_mut().zip(places) {
         let place = place.deref_mut();
         *piece = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
     }
-    let mut headers: [libc::mmsghdr; BATCH_MAX] = std::array::from_fn(|index| {
+    let mut headers: [libc::mmsghdr; MAX] = std::array::from_fn(|index| {
         // SAFETY: a message header of all zeroes is valid and names no buffers.
         let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
         header.msg_hdr.msg_iov = &raw mut pieces[index];

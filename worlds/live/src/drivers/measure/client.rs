@@ -103,10 +103,12 @@ impl Driver for Measurement {
             }
             Carried::Roce(world, client) => {
                 busy |= world.receive(now);
-                while let Some(output) = client.poll(context.clock.now()) {
+                // What was received has its time from when it was.
+                let now = if busy { context.clock.now() } else { now };
+                while let Some(output) = client.poll(now) {
                     self.news.push_back(output);
                 }
-                busy |= world.flush(context.clock.now());
+                busy |= world.flush(now);
                 if let Some(Change::Failed(error)) = world.take_change() {
                     return Err(error);
                 }

@@ -89,7 +89,13 @@ pub(super) fn send(
         if waiting.is_empty() {
             return Ok((busy, false));
         }
-        match send_batch(socket, waiting) {
+        // Nearly always there is one datagram, or one and an acknowledgement.
+        let sent = match waiting.len() {
+            1 => send_up_to::<1>(socket, waiting),
+            2 => send_up_to::<2>(socket, waiting),
+            _ => send_up_to::<BATCH_MAX>(socket, waiting),
+        };
+        match sent {
             Ok(count) => {
                 busy = true;
                 waiting.drain(..count);
@@ -105,13 +111,13 @@ pub(super) fn send(
 }
 
 /// Sends the first of the datagrams by one call. Returns how many have left.
-fn send_batch(socket: &Socket, waiting: &VecDeque<roce::Datagram>) -> io::Result<usize> {
-    let pieces: [_; BATCH_MAX] = std::array::from_fn(|index| {
+fn send_up_to<const MAX: usize>(socket: &Socket, waiting: &VecDeque<roce::Datagram>) -> io::Result<usize> {
+    let pieces: [_; MAX] = std::array::from_fn(|index| {
         let slices = waiting.get(index).map_or([&[][..]; 3], roce::Datagram::slices);
         slices.map(IoSlice::new)
     });
-    let to: [_; BATCH_MAX] = std::array::from_fn(|index| waiting.get(index).map(|one| one.to.as_any()));
-    let mut controls: [_; BATCH_MAX] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+    let to: [_; MAX] = std::array::from_fn(|index| waiting.get(index).map(|one| one.to.as_any()));
+    let mut controls: [_; MAX] = std::array::from_fn(|_| SendAncillaryBuffer::default());
     let mut index = 0;
     let mut messages = controls.each_mut().map(|control| {
         let at = index;
@@ -121,7 +127,7 @@ fn send_batch(socket: &Socket, waiting: &VecDeque<roce::Datagram>) -> io::Result
             None => MMsgHdr::new(&[], control),
         }
     });
-    let count = waiting.len().min(BATCH_MAX);
+    let count = waiting.len().min(MAX);
     Ok(sendmmsg(socket, &mut messages[..count], SendFlags::empty())?)
 }
 
