@@ -197,6 +197,11 @@ impl QueuePair {
         }
     }
 
+    /// Whether half of the places of the send queue are taken.
+    pub fn is_half_full(&self) -> bool {
+        2 * (self.posted.len() + self.taken.len()) >= self.send_depth
+    }
+
     /// The send request that the wire protocol would take next.
     pub fn next_send(&self) -> Option<&SendRequest> {
         self.posted.front().filter(|_| self.state == State::ReadyToSend)

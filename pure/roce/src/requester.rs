@@ -17,6 +17,9 @@ pub(crate) const WINDOW_BYTES: usize = 256 << 10;
 pub(crate) const READ_BYTES: u32 = 32 << 10;
 /// Every so many packets, an acknowledgement is asked for.
 const ACKNOWLEDGE_EVERY: u64 = 16;
+/// When nobody waits for what was sent, an acknowledgement is asked for after this part of the
+/// time-out at the latest.
+const ASK_WITHIN: u64 = 4;
 /// The time-out doubles with each repetition, up to this many times.
 const BACKOFF_MAX: u32 = 4;
 /// A retry count that means: without end.
@@ -61,6 +64,8 @@ struct Segment {
     total: usize,
     /// The number of the message (SSN).
     number: u32,
+    /// Nobody waits for the completion of the request.
+    is_quiet: bool,
 }
 
 impl Segment {
@@ -104,6 +109,10 @@ pub(crate) struct Requester {
     /// Packets were repeated, and nothing was acknowledged since.
     is_recovering: bool,
     timer: Option<Instant>,
+    /// When an acknowledgement is to be asked for, of packets that have not asked for one.
+    ask_at: Option<Instant>,
+    /// It is time to: the next packet asks, or if there is none, the last is sent again.
+    must_ask: bool,
     /// The peer was not ready: nothing is sent before.
     blocked: Option<Instant>,
     repeated: u64,
@@ -127,6 +136,8 @@ impl Requester {
             rnr_retries: 0,
             is_recovering: false,
             timer: None,
+            ask_at: None,
+            must_ask: false,
             blocked: None,
             repeated: 0,
         }
@@ -134,7 +145,7 @@ impl Requester {
 
     /// When [`Self::on_time`] is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        Instant::earlier(self.timer, self.blocked)
+        Instant::earlier(Instant::earlier(self.timer, self.blocked), self.ask_at)
     }
 
     /// The number of packets that were sent again.
@@ -153,6 +164,10 @@ impl Requester {
             return None;
         }
         self.blocked = None;
+        self.poll_next(now, pair).or_else(|| self.ask())
+    }
+
+    fn poll_next(&mut self, now: Instant, pair: &mut QueuePair) -> Option<(Head, Buffer)> {
         if self.next == self.end {
             self.take(pair)?;
         }
@@ -182,7 +197,20 @@ impl Requester {
             && under_way + count + ACKNOWLEDGE_EVERY <= self.window()
             && matches!(segment.work, Work::Write { .. })
             && self.segments.get(index + 1).is_some_and(|next| !next.is_read() && !self.is_limited(next));
-        let packet = self.packet(segment, at, is_full, is_carried);
+        let is_patient =
+            is_carried || segment.is_quiet && self.next >= self.sent && !self.is_scarce(segment, pair);
+        let wants_answer = self.must_ask
+            || at + 1 == segment.count && !is_patient
+            || is_full
+            || self.is_limited(segment)
+            || self.next % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1;
+        let packet = self.packet(segment, self.next, wants_answer);
+        if wants_answer || segment.is_read() {
+            self.ask_at = None;
+            self.must_ask = false;
+        } else {
+            self.ask_at.get_or_insert(now + self.settings.ack_timeout / ASK_WITHIN);
+        }
         if self.next < self.sent {
             self.repeated += 1;
         }
@@ -192,6 +220,27 @@ impl Requester {
             self.timer = Some(now + self.timeout());
         }
         Some(packet)
+    }
+
+    /// Sends the last packet again, if it is time to ask for an acknowledgement and nothing else is
+    /// to be sent. The peer answers that it has it, or what it lacks.
+    fn ask(&mut self) -> Option<(Head, Buffer)> {
+        if !self.must_ask || self.next < self.sent {
+            return None;
+        }
+        self.must_ask = false;
+        let last = self.sent.checked_sub(1).filter(|last| *last >= self.unacknowledged)?;
+        let index = self.segments.partition_point(|segment| segment.end() <= last);
+        let segment = self.segments.get(index)?;
+        self.repeated += 1;
+        Some(self.packet(segment, last, true))
+    }
+
+    /// Whether this end is about to run out of places in its send queue, or the peer of receive
+    /// requests: only an acknowledgement frees the former, and tells of more of the latter.
+    fn is_scarce(&self, segment: &Segment, pair: &QueuePair) -> bool {
+        let next = segment.number.wrapping_add(1) & 0x00ff_ffff;
+        pair.is_half_full() || self.limit.is_some_and(|limit| !is_within(next, limit))
     }
 
     /// Whether the peer has told that it has no receive request for a message.
@@ -207,14 +256,16 @@ impl Requester {
     /// Takes the next request from the queue pair, and divides it into segments.
     fn take(&mut self, pair: &mut QueuePair) -> Option<()> {
         let request = pair.take_send()?;
+        let is_quiet = !request.signalled;
         match request.operation {
             Operation::Send { inline, data, invalidate, immediate } => {
                 let total = inline.len() + data.len();
-                self.push(Work::Send { inline, data, invalidate, immediate }, (0, total, total));
+                let work = Work::Send { inline, data, invalidate, immediate };
+                self.push(work, (0, total, total), is_quiet);
             }
             Operation::Write { data, remote } => {
                 let total = data.len();
-                self.push(Work::Write { data, remote }, (0, total, total));
+                self.push(Work::Write { data, remote }, (0, total, total), is_quiet);
             }
             Operation::Read { remote } => {
                 let total = remote.length as usize;
@@ -223,7 +274,7 @@ impl Requester {
                     let length = (remote.length - offset).min(READ_BYTES);
                     let address = remote.address.wrapping_add(offset.into());
                     let work = Work::Read(Remote { address, length, ..remote });
-                    self.push(work, (offset as usize, length as usize, total));
+                    self.push(work, (offset as usize, length as usize, total), false);
                     offset += length;
                     if offset >= remote.length {
                         break;
@@ -234,24 +285,21 @@ impl Requester {
         Some(())
     }
 
-    fn push(&mut self, work: Work, (offset, length, total): (usize, usize, usize)) {
+    fn push(&mut self, work: Work, (offset, length, total): (usize, usize, usize), is_quiet: bool) {
         let count = length.div_ceil(self.settings.mtu).max(1) as u64;
         let number = self.message;
         self.message = self.message.wrapping_add(1) & 0x00ff_ffff;
-        self.segments.push_back(Segment { work, first: self.end, count, offset, length, total, number });
+        let first = self.end;
+        self.segments.push_back(Segment { work, first, count, offset, length, total, number, is_quiet });
         self.end += count;
     }
 
-    /// The packet of `segment` at `at`. `is_full` says that no other may follow it without an
-    /// acknowledgement, `is_carried` that the acknowledgement of the next message stands for
-    /// this one.
-    fn packet(&self, segment: &Segment, at: u64, is_full: bool, is_carried: bool) -> (Head, Buffer) {
+    /// The packet of `segment` at `position`. `wants_answer` says that it asks for an
+    /// acknowledgement.
+    fn packet(&self, segment: &Segment, position: u64, wants_answer: bool) -> (Head, Buffer) {
         let mtu = self.settings.mtu;
+        let at = position - segment.first;
         let part = Part::of(at == 0, at + 1 == segment.count);
-        let wants_answer = part.is_last() && !is_carried
-            || is_full
-            || self.is_limited(segment)
-            || self.next % ACKNOWLEDGE_EVERY == ACKNOWLEDGE_EVERY - 1;
         let start = usize::try_from(at).unwrap_or(usize::MAX).saturating_mul(mtu);
         let mut before: &[u8] = &[];
         let (header, payload) = match &segment.work {
@@ -280,7 +328,7 @@ impl Requester {
                 (Header::ReadRequest(rest), Buffer::EMPTY)
             }
         };
-        let number = self.sequence.number(self.next);
+        let number = self.sequence.number(position);
         let mut head = Head::new(header.base(self.settings.peer, number, wants_answer), &header);
         head.put(before);
         (head, payload)
@@ -330,6 +378,10 @@ impl Requester {
         self.rnr_retries = 0;
         self.is_recovering = false;
         self.timer = (self.unacknowledged < self.sent).then(|| now + self.timeout());
+        if self.timer.is_none() {
+            self.ask_at = None;
+            self.must_ask = false;
+        }
     }
 
     /// The peer acknowledges, or does not.
@@ -440,6 +492,8 @@ impl Requester {
     /// The connection is over: nothing is due any more.
     pub(crate) fn stop(&mut self) {
         self.timer = None;
+        self.ask_at = None;
+        self.must_ask = false;
         self.blocked = None;
         self.segments.clear();
         self.place = None;
@@ -452,6 +506,7 @@ impl Requester {
     /// When that was done often enough.
     pub(crate) fn on_time(&mut self, now: Instant) -> Result<(), WorkError> {
         self.blocked.take_if(|until| *until <= now);
+        self.must_ask |= self.ask_at.take_if(|at| *at <= now).is_some();
         if self.timer.take_if(|at| *at <= now).is_none() {
             return Ok(());
         }

@@ -169,8 +169,9 @@ impl<E: Endpoint> Server<E> {
     }
 
     fn post(&mut self, id: u64, operation: Operation) -> Option<()> {
-        // Completions free the send queue's places; nobody waits for them.
-        self.endpoint.post_send(SendRequest { id, operation, signalled: true }).ok()
+        // Nobody waits for completions. In a latency test, they might cost packets.
+        let is_latency = self.running.as_ref().is_some_and(|one| one.test.mode == Mode::Latency);
+        self.endpoint.post_send(SendRequest { id, operation, signalled: !is_latency }).ok()
     }
 
     /// Answers a message of the client. `None` if it has no place in the test, or no answer can

@@ -123,7 +123,9 @@ fn campaign(seed: u64, faults: Faults, configure: impl Fn(&mut Config)) -> u64 {
                         message(id, data).operation
                     }
                 };
-                ends[side].post_send(SendRequest { id, operation, signalled: true }).unwrap();
+                // In every other session, some requests have no completion.
+                let signalled = seed.is_multiple_of(2) || id == REQUESTS || rng.one_in(2);
+                ends[side].post_send(SendRequest { id, operation, signalled }).unwrap();
             }
             assert_eq!(ends[side].poll_event(), None);
             for completion in completions(&mut ends[side]) {
@@ -133,8 +135,10 @@ fn campaign(seed: u64, faults: Faults, configure: impl Fn(&mut Config)) -> u64 {
                     expected.seen += 1;
                     continue;
                 }
-                done[side] += 1;
-                assert_eq!(completion.id, done[side], "completions are in order");
+                let skips = if seed.is_multiple_of(2) { 1 } else { REQUESTS };
+                let next = done[side] + 1..=done[side] + skips;
+                assert!(next.contains(&completion.id), "completions are in order");
+                done[side] = completion.id;
                 if let Ok(Done::Read(data)) = &completion.result {
                     let (id, offset, length) = reads[side].remove(0);
                     assert_eq!(id, completion.id);
@@ -436,4 +440,101 @@ fn a_write_and_the_message_behind_it_are_acknowledged_at_once() {
     here.post_send(SendRequest { id: 3, operation, signalled: true }).unwrap();
     net.run("the write", |_| !completions(&mut here).is_empty());
     assert_eq!(codes(&net, 1, from), [ACKNOWLEDGE; 2]);
+}
+
+/// A message of which nobody waits for the completion.
+fn quiet(id: u64, data: Buffer) -> SendRequest {
+    SendRequest { signalled: false, ..message(id, data) }
+}
+
+/// Acknowledgements that were sent since `from`.
+fn acknowledgements(net: &Net, from: usize) -> usize {
+    let code = crate::wire::opcode::ACKNOWLEDGE;
+    net.seen[from..].iter().filter(|(_, datagram)| datagram.slices()[0][0] == code).count()
+}
+
+#[test]
+fn what_nobody_waits_for_is_acknowledged_now_and_then() {
+    let mut net = Net::new(0, |_| ());
+    let [mut here, mut there] = net.connect();
+    let mut come = 0;
+    for id in 0..100 {
+        there.post_receive(receive(id, 64)).unwrap();
+    }
+    let mut exchange = |net: &mut Net, request: SendRequest| {
+        here.post_send(request).unwrap();
+        net.pass(Nanos::from_micros(100));
+        come += completions(&mut there).len();
+        assert_eq!(completions(&mut here).len(), 0);
+        come
+    };
+    let before = net.seen.len();
+    for id in 1..=64 {
+        assert_eq!(exchange(&mut net, quiet(id, Buffer::copy_from_slice(b"a command"))), come_of(id));
+    }
+    assert_eq!(acknowledgements(&net, before), 4, "each sixteenth packet asks");
+    // Then nobody sends any more. The last is sent again, and asks.
+    let id = 65;
+    assert_eq!(exchange(&mut net, quiet(id, Buffer::copy_from_slice(b"the last"))), come_of(id));
+    let repeated = |net: &Net| net.devices[0].borrow().counters().repeated;
+    assert_eq!((acknowledgements(&net, before), repeated(&net)), (4, 0));
+    net.pass(Nanos::from_millis(20));
+    assert_eq!((acknowledgements(&net, before), repeated(&net)), (5, 1));
+    net.pass(Nanos::from_secs(1));
+    assert_eq!((acknowledgements(&net, before), repeated(&net)), (5, 1), "once is enough");
+    assert!(there.poll_event().is_none() && here.poll_event().is_none());
+}
+
+const fn come_of(id: u64) -> usize {
+    #[expect(clippy::cast_possible_truncation, reason = "a small number")]
+    let come = id as usize;
+    come
+}
+
+#[test]
+fn a_lost_message_that_nobody_waits_for_arrives_before_the_time_out() {
+    let mut net = Net::new(0, |_| ());
+    let [mut here, mut there] = net.connect();
+    for id in 0..10 {
+        there.post_receive(receive(id, 64)).unwrap();
+    }
+    for lost in [1, 2] {
+        for id in 0..lost {
+            here.post_send(quiet(id, Buffer::copy_from_slice(b"a command"))).unwrap();
+        }
+        net.faults.lost = 1;
+        net.pass(Nanos::from_micros(100));
+        net.faults.lost = 0;
+        assert_eq!(completions(&mut there).len(), 0);
+        net.pass(Nanos::from_millis(20));
+        assert_eq!(completions(&mut there).len() as u64, lost);
+    }
+}
+
+/// Places of a short send queue come back, and credits of a peer with few receive requests.
+#[test]
+fn whoever_is_about_to_run_out_asks() {
+    for (send_depth, receives) in [(2, 64), (5, 64), (64, 1), (64, 3)] {
+        let mut net = Net::new(0, |config| config.send_depth = send_depth);
+        let [mut here, mut there] = net.connect();
+        for _ in 0..receives {
+            there.post_receive(receive(0, 64)).unwrap();
+        }
+        let (mut posted, mut come) = (0, 0);
+        net.run("the messages", |_| {
+            while posted < 200
+                && posted - come < receives
+                && here.post_send(quiet(posted, Buffer::copy_from_slice(b"a command"))).is_ok()
+            {
+                posted += 1;
+            }
+            for _ in completions(&mut there) {
+                come += 1;
+                there.post_receive(receive(0, 64)).unwrap();
+            }
+            come == 200
+        });
+        let repeated = net.devices[0].borrow().counters().repeated;
+        assert_eq!(repeated, 0, "{send_depth}, {receives}: nothing waits until it is time to ask");
+    }
 }
