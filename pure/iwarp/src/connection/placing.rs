@@ -1,7 +1,7 @@
 //! Data of long segments, which come straight to where they belong, before their CRC is known.
 //!
-//! Nobody sees them there before it is: memory that was lent tells only how much of it was written,
-//! and an end whose CRC is wrong is over.
+//! Until it is, they do not count as written, and an end that finds a wrong CRC is over. Bytes that
+//! an earlier write had left at that place may be ruined then.
 
 use alloc::collections::VecDeque;
 
