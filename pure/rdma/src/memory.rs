@@ -114,9 +114,14 @@ enum Contents {
     Whole(Buffer),
     /// Parts, and how many bytes from the beginning have contents. Bytes behind them are those of
     /// an earlier user of the block.
-    Parts { place: BufferMut, filled: usize },
+    Parts {
+        place: BufferMut,
+        filled: usize,
+    },
     /// The block is elsewhere while bytes come to it; so many from the beginning have contents.
-    Lifted { filled: usize },
+    Lifted {
+        filled: usize,
+    },
 }
 
 impl Contents {

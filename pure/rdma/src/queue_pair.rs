@@ -89,6 +89,13 @@ struct Taken {
     signalled: bool,
 }
 
+impl From<&SendRequest> for Taken {
+    fn from(request: &SendRequest) -> Self {
+        let signalled = request.signalled || matches!(request.operation, Operation::Read { .. });
+        Self { id: request.id, signalled }
+    }
+}
+
 /// A queue pair without its wire protocol. The wire protocol takes send requests in order and says
 /// in the same order how they ended.
 #[derive(Debug)]
@@ -197,6 +204,17 @@ impl QueuePair {
         }
     }
 
+    /// Takes a send request without its being posted, for a wire protocol that can do it at once.
+    /// Returns whether it was taken; otherwise it is to be posted.
+    pub fn pass(&mut self, request: &SendRequest) -> bool {
+        let is_next =
+            self.state == State::ReadyToSend && self.posted.is_empty() && self.taken.len() < self.send_depth;
+        if is_next {
+            self.taken.push_back(Taken::from(request));
+        }
+        is_next
+    }
+
     /// Whether half of the places of the send queue are taken.
     pub fn is_half_full(&self) -> bool {
         2 * (self.posted.len() + self.taken.len()) >= self.send_depth
@@ -212,8 +230,7 @@ impl QueuePair {
     pub fn take_send(&mut self) -> Option<SendRequest> {
         self.next_send()?;
         let request = self.posted.pop_front()?;
-        let signalled = request.signalled || matches!(request.operation, Operation::Read { .. });
-        self.taken.push_back(Taken { id: request.id, signalled });
+        self.taken.push_back(Taken::from(&request));
         Some(request)
     }
 

@@ -45,6 +45,22 @@ cd /
 use $HERE:4420 $kernel
 echo "the kernel's target was used"
 
+# Reads of 4 KiB a second: our host and the kernel's in turn, with the same target over the same device.
+nvme connect -t rdma -a $HERE -s 4420 -n $kernel --nr-io-queues=1 --queue-size=128
+appears /dev/nvme0n1
+for depth in 1 32; do
+    for round in 1 2 3 4 5; do
+        run bench "nvme-rdma://$HERE:4420/$kernel?provider=verbs&queues=1" --rw randread --bs 4k --iodepth $depth \
+            --runtime 500ms --json
+        ours=$(tr -d ' \n' </tmp/out | sed 's/.*"iops":\([0-9.]*\).*/\1/')
+        theirs=$(fio --name=beside --filename=/dev/nvme0n1 --rw=randread --bs=4k --iodepth=$depth --ioengine=libaio \
+            --direct=1 --time_based --runtime=500ms --minimal | cut -d';' -f8)
+        echo "beside: $depth $ours $theirs"
+    done
+done
+nvme disconnect -n $kernel >/dev/null
+for i in $(seq 100); do [ -e /dev/nvme0 ] || break; sleep 0.1; done
+
 # Our target.
 ours=nqn.2026-01.io.farlane:verbs
 offer() {

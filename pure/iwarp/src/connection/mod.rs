@@ -9,8 +9,8 @@ use alloc::collections::VecDeque;
 
 use engine::{Buffer, Engine, Instant, Outbox};
 use rdma::{
-    Disconnected, Done, Endpoint, Event, Exposure, Key, Limits, Operation, PostError, QueuePair,
-    ReceiveRequest, RegisterError, Remote, SendRequest, WorkCompletion, WorkError,
+    Disconnected, Endpoint, Event, Exposure, Key, Limits, Operation, PostError, QueuePair, ReceiveRequest,
+    RegisterError, Remote, SendRequest, WorkCompletion, WorkError,
 };
 
 use crate::inbound::{Fpdu, HEAD_LENGTH, Inbound};
@@ -317,9 +317,7 @@ impl Endpoint for Connection {
 
     fn post_send(&mut self, request: SendRequest) -> Result<(), PostError> {
         self.check(&request.operation)?;
-        self.pair.post_send(request)?;
-        self.pump();
-        Ok(())
+        self.post(request)
     }
 
     fn post_receive(&mut self, request: ReceiveRequest) -> Result<(), PostError> {
@@ -384,13 +382,5 @@ impl Drop for Connection {
     /// Gives up what the peer may access.
     fn drop(&mut self) {
         self.config.domain.borrow_mut().release(self.config.queue_pair);
-    }
-}
-
-/// What a request has done, other than a read.
-const fn done_of(operation: &Operation) -> Done {
-    match operation {
-        Operation::Write { .. } => Done::Written,
-        Operation::Send { .. } | Operation::Read { .. } => Done::Sent,
     }
 }

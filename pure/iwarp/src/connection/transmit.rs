@@ -1,26 +1,23 @@
 //! Sending: work requests, read responses and Terminate messages become FPDUs.
 
 use engine::{Buffer, BufferMut, Instant, Nanos};
-use rdma::{Done, Inline, Key, Operation, Remote};
+use rdma::{Done, Inline, Key, Operation, PostError, Remote, SendRequest};
 
-use super::{Connection, State, done_of};
-use crate::wire::{
-    CRC_LENGTH, Fault, Header, LENGTH_FIELD, Opcode, ReadRequest, Shown, Terminate, padding,
-};
+use super::{Connection, State};
+use crate::wire::{CRC_LENGTH, Fault, Header, LENGTH_FIELD, Opcode, ReadRequest, Shown, Terminate, padding};
 
 /// Bytes of an FPDU that are copied, at most: length field, header, and the bytes of a work request
 /// itself or a Terminate message.
 const HEAD_MAX: usize = LENGTH_FIELD + Header::UNTAGGED_LENGTH + Inline::LENGTH_MAX;
 /// Bytes of the longest Terminate message: it shows a read request.
-const TERMINATE_MAX: usize =
-    Terminate::LENGTH + LENGTH_FIELD + Header::UNTAGGED_LENGTH + ReadRequest::LENGTH;
+const TERMINATE_MAX: usize = Terminate::LENGTH + LENGTH_FIELD + Header::UNTAGGED_LENGTH + ReadRequest::LENGTH;
 const _: () = assert!(TERMINATE_MAX <= Inline::LENGTH_MAX);
 
 /// A send request that was taken and is not complete.
 #[derive(Debug)]
 pub(super) enum InFlight {
     /// It is done once the outbox has sent everything before `end`.
-    Sending { end: u64, done: Done },
+    Sending { end: u64, writes: bool },
     /// It is done once the response has come whole, which is then here.
     Reading(Option<Buffer>),
 }
@@ -110,10 +107,15 @@ pub(super) fn narrow(length: usize) -> u32 {
 }
 
 impl Connection {
+    /// Whether requests may be sent.
+    const fn may_pump(&self) -> bool {
+        self.may_send && matches!(self.state, State::Ready)
+    }
+
     /// Sends what may be sent: requests in order, but no read beyond ORD, and nothing past such a
     /// read.
     pub(super) fn pump(&mut self) {
-        if !self.may_send || !matches!(self.state, State::Ready) {
+        if !self.may_pump() {
             return;
         }
         while let Some(next) = self.pair.next_send() {
@@ -122,21 +124,43 @@ impl Connection {
                 return;
             }
             let Some(request) = self.pair.take_send() else { return };
-            let done = done_of(&request.operation);
-            match request.operation {
-                Operation::Read { remote } => {
-                    let number = self.retired + self.in_flight.len() as u64;
-                    self.send_read(remote, Some(number));
-                    self.in_flight.push_back(InFlight::Reading(None));
-                    continue;
-                }
-                Operation::Write { data, remote } => self.send_tagged(Opcode::Write, remote, &data),
-                Operation::Send { inline, data, invalidate, .. } => {
-                    self.send_message(&inline, &data, invalidate);
-                }
-            }
-            self.in_flight.push_back(InFlight::Sending { end: self.outbox.end(), done });
+            self.transmit(request.operation);
         }
+    }
+
+    /// Posts a request. One that may be sent at once does not pass through the send queue.
+    #[inline]
+    pub(super) fn post(&mut self, request: SendRequest) -> Result<(), PostError> {
+        let is_read = matches!(request.operation, Operation::Read { .. });
+        if self.may_pump() && !is_read && self.pair.pass(&request) {
+            self.transmit(request.operation);
+            return Ok(());
+        }
+        self.pair.post_send(request)?;
+        self.pump();
+        Ok(())
+    }
+
+    /// Sends a request that was taken.
+    #[inline]
+    fn transmit(&mut self, operation: Operation) {
+        let writes = match operation {
+            Operation::Read { remote } => {
+                let number = self.retired + self.in_flight.len() as u64;
+                self.send_read(remote, Some(number));
+                self.in_flight.push_back(InFlight::Reading(None));
+                return;
+            }
+            Operation::Write { data, remote } => {
+                self.send_tagged(Opcode::Write, remote, &data);
+                true
+            }
+            Operation::Send { inline, data, invalidate, .. } => {
+                self.send_message(&inline, &data, invalidate);
+                false
+            }
+        };
+        self.in_flight.push_back(InFlight::Sending { end: self.outbox.end(), writes });
     }
 
     /// Completes the requests that are done, in order.
@@ -144,9 +168,11 @@ impl Connection {
         let sent = self.outbox.sent();
         while let Some(first) = self.in_flight.front_mut() {
             let done = match first {
-                InFlight::Sending { end, done } if *end <= sent => done.clone(),
+                InFlight::Sending { end, .. } if *end > sent => break,
+                InFlight::Sending { writes: true, .. } => Done::Written,
+                InFlight::Sending { writes: false, .. } => Done::Sent,
                 InFlight::Reading(Some(data)) => Done::Read(core::mem::take(data)),
-                InFlight::Sending { .. } | InFlight::Reading(None) => break,
+                InFlight::Reading(None) => break,
             };
             self.in_flight.pop_front();
             self.retired += 1;

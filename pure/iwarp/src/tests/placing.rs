@@ -5,9 +5,7 @@ use alloc::vec::Vec;
 use engine::{Buffer, Engine};
 use rdma::{AccessError, Disconnected, Done, Endpoint, Event, Exposure, Key, Operation, Remote};
 
-use super::{
-    NOW, carry, completions, config, connected, events, give, part, post, take, terminate_of,
-};
+use super::{NOW, carry, completions, config, connected, events, give, part, post, take, terminate_of};
 use crate::wire::Fault;
 use crate::{Config, Connection, Input};
 
@@ -88,7 +86,11 @@ fn responses_come_straight_to_their_place() {
 fn data_with_a_wrong_crc_are_never_shown() {
     for at in [20, 1999, 2016, 2017] {
         let (mut near, mut far, lent) = ends();
-        post(&mut near, 9, Operation::Write { data: Buffer::from(std::vec![7; 40]), remote: part(lent, 0, 40) });
+        post(
+            &mut near,
+            9,
+            Operation::Write { data: Buffer::from(std::vec![7; 40]), remote: part(lent, 0, 40) },
+        );
         carry(&mut near, &mut far);
         let mut bytes = write(&mut near, lent);
         bytes[at] ^= 1;

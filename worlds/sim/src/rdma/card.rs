@@ -6,9 +6,7 @@ use engine::{Instant, Nanos};
 use network_models::Frame;
 use network_models::network::Side;
 use network_models::trail::{self, Part};
-use rdma::{
-    Disconnected, Done, Event, Operation, PostError, Remote, SendRequest, State, WorkCompletion, WorkError,
-};
+use rdma::{Disconnected, Done, Event, Operation, PostError, SendRequest, State, WorkCompletion, WorkError};
 
 use super::Link;
 use super::half::{Kind, Outstanding, gather};
