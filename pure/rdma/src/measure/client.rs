@@ -111,7 +111,8 @@ impl<E: Endpoint> Client<E> {
         let length_max = test.size.max(NOTICE_LENGTH);
         // The connection cannot be made without them, and then it is over.
         let request = ReceiveRequest { id: DATA, length_max };
-        let posted = (0..RECEIVES).try_for_each(|_| endpoint.post_receive(request));
+        let receives = RECEIVES.min(limits.receive_requests);
+        let posted = (0..receives).try_for_each(|_| endpoint.post_receive(request));
         Self {
             endpoint,
             test,
@@ -336,7 +337,9 @@ fn parse_count(data: &[u8]) -> Option<u32> {
 }
 
 /// Messages of the server that may wait for the client. A server tells a count for each half of
-/// what may be under way, rounded down, and one more at the end.
-const RECEIVES: u16 = 4;
+/// what may be under way, rounded down, and one more at the end: four messages. With as many
+/// receive requests as this, no end of a latency test of RoCE asks for acknowledgements because it
+/// may run out of them.
+pub(super) const RECEIVES: u16 = 24;
 /// How many times a bandwidth test tells its progress.
 const PARTS: u32 = 16;

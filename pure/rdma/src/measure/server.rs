@@ -2,6 +2,7 @@
 
 use engine::{Buffer, Instant};
 
+use super::client::RECEIVES;
 use super::rping::{Rping, is_rping};
 use super::wire::{Answer, parse_region};
 use super::{
@@ -137,10 +138,11 @@ impl<E: Endpoint> Server<E> {
             return Err(Refusal::Size);
         }
         let deep = test.mode == Mode::Bandwidth && test.verb == Verb::Send;
-        let receives = if deep { test.depth } else { 2 };
-        if receives > self.limits.depth.min(limits.receive_requests) {
+        let least = if deep { test.depth } else { 2 };
+        if least > self.limits.depth.min(limits.receive_requests) {
             return Err(Refusal::Depth);
         }
+        let receives = least.max(RECEIVES.min(limits.receive_requests));
         if self.limits.busy {
             return Err(Refusal::Busy);
         }

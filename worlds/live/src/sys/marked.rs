@@ -86,7 +86,17 @@ fn receive_up_to<const MAX: usize>(
     // with their lengths. All of them outlive the call, and nothing else uses them meanwhile.
     let count = unsafe {
         let (flags, forever) = (libc::MSG_DONTWAIT, std::ptr::null_mut());
-        libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), wanted, flags as _, forever)
+        match &mut headers[..count] {
+            // The call for one datagram is the shorter one.
+            [one] => match libc::recvmsg(socket.as_raw_fd(), &raw mut one.msg_hdr, flags) {
+                -1 => -1,
+                length => {
+                    one.msg_len = u32::try_from(length).unwrap_or(0);
+                    1
+                }
+            },
+            _ => libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), wanted, flags as _, forever),
+        }
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     for (header, name) in headers[..count].iter().zip(&names) {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use engine::Engine;
 use rustix::net::addr::SocketAddrArg;
-use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sockopt};
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg, sendmsg_addr, sendto, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Device, PORT};
@@ -17,6 +17,10 @@ use crate::sys::precedence::{Precedence, set_priority};
 /// How many bytes of datagrams may wait in the kernel. The system limits this
 /// (`net.core.rmem_max`).
 const KERNEL_BYTES: usize = 8 << 20;
+/// So many datagrams leave one by one: the first is under way before the next is looked at.
+const FEW: usize = 2;
+/// The pieces of a datagram of this length are put together: the kernel takes one piece sooner.
+const SHORT: usize = 256;
 /// `setsockopt` of UDP: take datagrams over IPv6 that have no checksum, as `rdma_rxe` sends them.
 const UDP_NO_CHECK6_RX: libc::c_int = 102;
 /// What the kernel says when a datagram did not leave: then it is lost, as any may be.
@@ -90,10 +94,9 @@ pub(super) fn send(
             return Ok((busy, false));
         }
         // Nearly always there is one datagram, or one and an acknowledgement.
-        let sent = match waiting.len() {
-            1 => send_up_to::<1>(socket, waiting),
-            2 => send_up_to::<2>(socket, waiting),
-            _ => send_up_to::<BATCH_MAX>(socket, waiting),
+        let sent = match waiting.front().filter(|_| waiting.len() <= FEW) {
+            Some(first) => send_one(socket, first),
+            None => send_batch(socket, waiting),
         };
         match sent {
             Ok(count) => {
@@ -110,14 +113,34 @@ pub(super) fn send(
     }
 }
 
+/// Sends a datagram. Returns that one has left.
+fn send_one(socket: &Socket, datagram: &roce::Datagram) -> io::Result<usize> {
+    let pieces = datagram.slices();
+    let length = datagram.len();
+    if length <= SHORT {
+        let mut bytes = [0; SHORT];
+        let mut at = 0;
+        for piece in pieces {
+            bytes[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        }
+        sendto(socket, &bytes[..length], SendFlags::empty(), &datagram.to)?;
+    } else {
+        let pieces = pieces.map(IoSlice::new);
+        let mut control = SendAncillaryBuffer::default();
+        sendmsg_addr(socket, &datagram.to, &pieces, &mut control, SendFlags::empty())?;
+    }
+    Ok(1)
+}
+
 /// Sends the first of the datagrams by one call. Returns how many have left.
-fn send_up_to<const MAX: usize>(socket: &Socket, waiting: &VecDeque<roce::Datagram>) -> io::Result<usize> {
-    let pieces: [_; MAX] = std::array::from_fn(|index| {
+fn send_batch(socket: &Socket, waiting: &VecDeque<roce::Datagram>) -> io::Result<usize> {
+    let pieces: [_; BATCH_MAX] = std::array::from_fn(|index| {
         let slices = waiting.get(index).map_or([&[][..]; 3], roce::Datagram::slices);
         slices.map(IoSlice::new)
     });
-    let to: [_; MAX] = std::array::from_fn(|index| waiting.get(index).map(|one| one.to.as_any()));
-    let mut controls: [_; MAX] = std::array::from_fn(|_| SendAncillaryBuffer::default());
+    let to: [_; BATCH_MAX] = std::array::from_fn(|index| waiting.get(index).map(|one| one.to.as_any()));
+    let mut controls: [_; BATCH_MAX] = std::array::from_fn(|_| SendAncillaryBuffer::default());
     let mut index = 0;
     let mut messages = controls.each_mut().map(|control| {
         let at = index;
@@ -127,7 +150,7 @@ fn send_up_to<const MAX: usize>(socket: &Socket, waiting: &VecDeque<roce::Datagr
             None => MMsgHdr::new(&[], control),
         }
     });
-    let count = waiting.len().min(MAX);
+    let count = waiting.len().min(BATCH_MAX);
     Ok(sendmmsg(socket, &mut messages[..count], SendFlags::empty())?)
 }
 
