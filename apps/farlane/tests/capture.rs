@@ -205,7 +205,6 @@ fn a_full_disk_and_a_daemon_that_ends_are_said() {
     let mut daemon = Daemon::export();
     for further in [&[][..], &["--count", "1000000000"]] {
         let capture = daemon.capture(Path::new("/dev/full"), further);
-        daemon.wait_for(1);
         assert_verified(load(&daemon.daemon.url(), "300ms", &[]));
         let said = capture.fail();
         assert!(said.contains("No space left"), "{said}");
