@@ -217,7 +217,7 @@ fn roce() {
         let mut command = near.farlane();
         command.args(["rdma", "ping", &measured, "--provider", "roce", "--verb", verb, "--json"]);
         command.args(["--size", &bytes.to_string(), "--iters", &TRIPS.to_string()]);
-        median_us(&told(command_on(command))[0])
+        median_us(&told(command_on(command))["rows"][0])
     };
     let nvme = || {
         let port = format!("roce,{offered}");

@@ -125,7 +125,9 @@ fn beside(link: &str, depth: &str, output: &str) -> String {
     figures.sort_by(|one, other| one.0.total_cmp(&other.0));
     assert_eq!(figures.len(), 5, "five measurements at depth {depth} in {output}");
     let (ratio, ours, theirs) = figures[2];
-    format!("{link}: 4 KiB reads {depth} deep: {ours:.0} a second by our host, {theirs:.0} by the kernel's: {ratio:.2}")
+    format!(
+        "{link}: 4 KiB reads {depth} deep: {ours:.0} a second by our host, {theirs:.0} by the kernel's: {ratio:.2}"
+    )
 }
 
 #[test]
