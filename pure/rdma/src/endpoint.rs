@@ -54,6 +54,13 @@ pub trait Endpoint {
     /// When there are too many regions.
     fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError>;
 
+    /// Copies what the peer has written at `offset` of memory that is lent to it for writing, while
+    /// the loan goes on. What it has not written is zeros. Returns false if `key` names no such
+    /// memory, the bytes do not lie within it, or more is just coming to it.
+    ///
+    /// A peer that writes and says nothing, as perftest's does, shows itself in this way only.
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool;
+
     /// Ends a loan, and returns the memory: of a region to write, the bytes from its beginning up
     /// to the last that was written. `None` if the key names nothing.
     fn deregister(&mut self, key: Key) -> Option<Buffer>;
@@ -95,6 +102,10 @@ impl<E: Endpoint + ?Sized> Endpoint for Box<E> {
 
     fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError> {
         (**self).register(exposure)
+    }
+
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        (**self).peek(key, offset, into)
     }
 
     fn deregister(&mut self, key: Key) -> Option<Buffer> {

@@ -339,6 +339,14 @@ impl Endpoint for LocalEndpoint {
         side.domain.register(side.pair.id(), exposure)
     }
 
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        if self.delays.is_some() {
+            self.carry();
+        }
+        let side = &mut self.link.borrow_mut().sides[self.index];
+        side.domain.peek(side.pair.id(), key, offset, into)
+    }
+
     fn deregister(&mut self, key: Key) -> Option<Buffer> {
         let side = &mut self.link.borrow_mut().sides[self.index];
         side.domain.deregister(side.pair.id(), key)

@@ -378,6 +378,31 @@ impl ProtectionDomain {
         if is_named { Ok(()) } else { Err(AccessError::Key) }
     }
 
+    /// Copies what the peer of `owner` has written at `offset` of memory that is lent to it for
+    /// writing. What it has not written is zeros. Returns false if `key` names no such memory, the
+    /// bytes do not lie within it, or more is just coming to it.
+    pub fn peek(&mut self, owner: QueuePairId, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        let Some(Region { memory: Memory::Write(length, contents), .. }) = self.find(owner, key) else {
+            return false;
+        };
+        let written = match contents {
+            Contents::Nothing => &[],
+            Contents::Whole(data) => &data[..],
+            Contents::Parts { place, filled } => &place[..*filled],
+            Contents::Lifted { .. } => return false,
+        };
+        let start = offset as usize;
+        let end = start.saturating_add(into.len());
+        if end > *length as usize {
+            return false;
+        }
+        let known = &written[start.min(written.len())..end.min(written.len())];
+        let (seen, rest) = into.split_at_mut(known.len());
+        seen.copy_from_slice(known);
+        rest.fill(0);
+        true
+    }
+
     /// Whether the peer of `owner` may write there. It says so before the bytes have come.
     ///
     /// # Errors
@@ -486,6 +511,26 @@ mod tests {
         assert_eq!(domain.deregister(OURS, lent.key), None);
         let next = domain.register(OURS, Exposure::Write(8)).unwrap();
         assert_eq!(domain.check_write(OURS, lent), Err(AccessError::Key), "{next:?}");
+    }
+
+    #[test]
+    fn an_owner_sees_what_was_written_and_zeros_elsewhere() {
+        let mut domain = domain();
+        let earlier = domain.register(OURS, Exposure::Write(8)).unwrap();
+        domain.place(OURS, earlier).unwrap().fill(0xee);
+        drop(domain.deregister(OURS, earlier.key));
+        let lent = domain.register(OURS, Exposure::Write(8)).unwrap();
+        domain.place(OURS, part(lent, 2, 2)).unwrap().copy_from_slice(b"ab");
+        let mut seen = [1; 8];
+        assert!(domain.peek(OURS, lent.key, 0, &mut seen));
+        assert_eq!(seen, *b"\0\0ab\0\0\0\0");
+        assert!(domain.peek(OURS, lent.key, 3, &mut seen[..2]) && seen[..2] == *b"b\0");
+        assert!(domain.peek(OURS, lent.key, 7, &mut seen[..1]) && seen[0] == 0);
+        assert!(!domain.peek(OURS, lent.key, 7, &mut seen[..2]), "beyond the end");
+        assert!(!domain.peek(OURS, lent.key, u32::MAX, &mut seen), "far beyond");
+        assert!(!domain.peek(OTHER, lent.key, 0, &mut seen), "of another");
+        let read = domain.register(OURS, Exposure::Read(Buffer::copy_from_slice(b"read"))).unwrap();
+        assert!(!domain.peek(OURS, read.key, 0, &mut seen[..1]), "not for writing");
     }
 
     #[test]

@@ -125,6 +125,12 @@ impl Endpoint for RoceEndpoint {
         device.domain().borrow_mut().register(owner, exposure)
     }
 
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        let mut device = self.device.borrow_mut();
+        let Some(owner) = device.peek(self.slot).map(|connection| connection.pair.id()) else { return false };
+        device.domain().borrow_mut().peek(owner, key, offset, into)
+    }
+
     fn deregister(&mut self, key: Key) -> Option<Buffer> {
         self.device.borrow_mut().deregister(self.slot, key)
     }

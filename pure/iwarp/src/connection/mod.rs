@@ -332,6 +332,10 @@ impl Endpoint for Connection {
         self.config.domain.borrow_mut().register(self.config.queue_pair, exposure)
     }
 
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        self.config.domain.borrow_mut().peek(self.config.queue_pair, key, offset, into)
+    }
+
     fn deregister(&mut self, key: Key) -> Option<Buffer> {
         self.displace(Some(key));
         self.config.domain.borrow_mut().deregister(self.config.queue_pair, key)

@@ -65,6 +65,9 @@ impl Endpoint for Wired {
     fn register(&mut self, exposure: rdma::Exposure) -> Result<Remote, rdma::RegisterError> {
         self.end.register(exposure)
     }
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        self.end.peek(key, offset, into)
+    }
     fn deregister(&mut self, key: Key) -> Option<Buffer> {
         self.end.deregister(key)
     }

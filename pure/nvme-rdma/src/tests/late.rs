@@ -67,6 +67,9 @@ impl Endpoint for Late {
     fn register(&mut self, exposure: Exposure) -> Result<Remote, RegisterError> {
         self.inner.register(exposure)
     }
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        self.inner.peek(key, offset, into)
+    }
     fn deregister(&mut self, key: Key) -> Option<Buffer> {
         self.inner.deregister(key)
     }

@@ -341,6 +341,12 @@ impl Endpoint for ModelledEndpoint {
         Ok(remote)
     }
 
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        let link = &mut *self.link.borrow_mut();
+        let half = link.half(self.side);
+        half.domain.peek(half.pair.id(), key, offset, into)
+    }
+
     fn deregister(&mut self, key: Key) -> Option<Buffer> {
         let link = &mut *self.link.borrow_mut();
         let half = link.half(self.side);

@@ -66,6 +66,10 @@ impl Endpoint for VerbsEndpoint {
         self.link.borrow_mut().register(exposure)
     }
 
+    fn peek(&mut self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        self.link.borrow().peek(key, offset, into)
+    }
+
     fn deregister(&mut self, key: Key) -> Option<Buffer> {
         self.link.borrow_mut().deregister(key)
     }

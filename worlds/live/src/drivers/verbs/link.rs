@@ -472,6 +472,17 @@ impl Link {
         Ok(remote)
     }
 
+    /// Copies what the memory behind `key` holds, which the peer may be writing right now.
+    pub(super) fn peek(&self, key: Key, offset: u32, into: &mut [u8]) -> bool {
+        let Some(Loan::Write(block, length)) = self.loans.get(&key) else { return false };
+        let offset = offset as usize;
+        let fits = offset.saturating_add(into.len()) <= *length as usize;
+        if fits {
+            block.read(offset, into);
+        }
+        fits
+    }
+
     pub(super) fn deregister(&mut self, key: Key) -> Option<Buffer> {
         let loan = self.loans.remove(&key)?;
         let (block, data) = match loan {
@@ -551,7 +562,7 @@ fn copy_of(block: &Block, length: u32, pool: &SharedPool) -> Buffer {
     }
     let mut pool = pool.borrow_mut();
     let mut data = pool.take(length as usize);
-    block.read(&mut data);
+    block.read(0, &mut data);
     pool.seal(data)
 }
 

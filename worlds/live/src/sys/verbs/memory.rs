@@ -90,14 +90,14 @@ impl Block {
         unsafe { volatile::write(bytes, self.place.add(offset)) };
     }
 
-    /// Copies the first bytes to `bytes`.
+    /// Copies the bytes at `offset` to `bytes`.
     ///
     /// # Panics
-    /// When the block does not hold as many.
-    pub(crate) fn read(&self, bytes: &mut [u8]) {
-        assert!(bytes.len() <= self.len(), "{} B of {} B", bytes.len(), self.len());
+    /// When the block does not hold them.
+    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) {
+        assert!(offset + bytes.len() <= self.len(), "{} B at {offset} of {} B", bytes.len(), self.len());
         // SAFETY: as above.
-        unsafe { volatile::read(self.place, bytes) };
+        unsafe { volatile::read(self.place.add(offset), bytes) };
     }
 
     /// Makes the first `length` bytes zeros.
