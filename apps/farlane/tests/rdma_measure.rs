@@ -11,8 +11,13 @@ use std::process::Command;
 use support::{Export, FARLANE, fail, json, succeed};
 
 fn serve(provider: &str, address: &str) -> Export {
+    serve_with(provider, address, &[])
+}
+
+fn serve_with(provider: &str, address: &str, options: &[&str]) -> Export {
     let mut command = Command::new(FARLANE);
     command.args(["rdma", "serve", "--json", "--provider", provider, "--listen", address]);
+    command.args(options);
     Export::of(command)
 }
 
@@ -61,6 +66,69 @@ fn roce_is_measured() {
     let [server, local] = [111, 112].map(|net| format!("127.{net}.{high}.{}", low.max(1)));
     let server = serve("roce", &format!("{server}:18515"));
     measure(&address(&server), &["--provider", "roce", "--local", &local]);
+}
+
+/// Measures with a server of perftest's protocol, for each test that `programs` names.
+fn measure_as_perftest(provider: &str, at: &str, programs: &[&str], options: &[&str]) {
+    for program in programs {
+        let server = serve_with(provider, at, &["--perftest", program, "--size", "5000", "--iters", "300"]);
+        let mut words = program.split('_').skip(1);
+        let (verb, mode) = (words.next().unwrap(), words.next().unwrap());
+        let action = if mode == "lat" { "ping" } else { "bench" };
+        let test = ["--peer", "perftest", "--verb", verb, "--size", "5000", "--iters", "300", "--json"];
+        for _ in 0..2 {
+            let found = json(&[&["rdma", action, &address(&server)], &test[..], options].concat());
+            let row = &found["rows"][0];
+            assert_eq!((&row["verb"], &row["bytes"]), (&verb.into(), &5000.into()), "{found}");
+        }
+        // The same server still serves ours.
+        let found =
+            json(&[&["rdma", "ping", &address(&server), "--iters", "20", "--json"], options].concat());
+        assert_eq!(found["rows"][0]["iterations"], 20, "{found}");
+    }
+}
+
+#[test]
+fn both_ends_speak_as_perftest_does() {
+    let programs = ["ib_send_lat", "ib_send_bw", "ib_write_bw", "ib_read_lat", "ib_read_bw"];
+    measure_as_perftest("iwarp", "127.0.0.1:0", &programs, &[]);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let [at, local] = [113, 114].map(|net| format!("127.{net}.{high}.{}", low.max(1)));
+    let programs = [&programs[..], &["ib_write_lat"]].concat();
+    measure_as_perftest(
+        "roce",
+        &format!("{at}:18515"),
+        &programs,
+        &["--provider", "roce", "--local", &local],
+    );
+}
+
+#[test]
+fn our_server_answers_our_rping() {
+    let server = serve("iwarp", "127.0.0.1:0");
+    let at = address(&server);
+    let found = json(&["rdma", "ping", &at, "--peer", "rping", "--size", "60000", "--iters", "50", "--json"]);
+    let row = &found["rows"][0];
+    assert_eq!((&row["verb"], &row["iterations"]), (&"rping".into(), &50.into()), "{found}");
+}
+
+#[test]
+fn what_other_peoples_programs_do_not_do_is_refused_with_a_reason() {
+    let at = "127.0.0.1:1";
+    for (given, why) in [
+        (&["bench", at, "--peer", "rping"][..], "no bandwidth"),
+        (&["ping", at, "--peer", "rping", "--verb", "read"], "no --verb"),
+        (&["ping", at, "--peer", "perftest", "--all"], "after one test"),
+        (&["serve", "--listen", "127.0.0.1:0", "--perftest", "ib_write_lat"], "RFC 5044"),
+        (&["serve", "--listen", "127.0.0.1:0", "--size", "4"], "--perftest"),
+    ] {
+        let said = fail(&[&["rdma"], given].concat());
+        assert!(said.contains(why), "{given:?}: {said}");
+    }
+    // A server of ours that was not told of perftest takes its client for rping, and ends it.
+    let server = serve("iwarp", "127.0.0.1:0");
+    let said = fail(&["rdma", "ping", &address(&server), "--peer", "perftest", "--timeout", "5s"]);
+    assert!(said.contains("with -R"), "{said}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ extern crate alloc;
 
 mod completion_queue;
 mod endpoint;
+pub mod fuzz;
 mod local;
 pub mod measure;
 mod memory;

@@ -103,7 +103,7 @@ pub(crate) use packets::{SOCKET_BUFFER_DEFAULT, UdpUrl};
 pub(crate) use precedence::{LaunchArgs, PrecedenceArgs, PtpArgs};
 pub(crate) use preflight::PreflightArgs;
 pub(crate) use quic::{QuicListen, QuicOptions};
-pub(crate) use rdma::{RdmaAction, RdmaMeasureArgs, ServeArgs};
+pub(crate) use rdma::{PeerArg, ProgramArg, ProviderArg, RdmaAction, RdmaMeasureArgs, ServeArgs};
 pub(crate) use record::{
     Destination, Moment, OnFullArg, RangeArgs, RecordArgs, RecordingArgs, ReplayArgs, SourceUrl,
 };

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use live::drivers::measure::{DEPTH_MAX, Provider, SIZE_MAX, Verb};
+use live::drivers::measure::{DEPTH_MAX, Mode, Peer, Provider, SIZE_MAX, Verb};
 
 use super::{Output, Spin, parse_address, parse_size, parse_time};
 
@@ -13,7 +13,14 @@ pub(crate) const EXAMPLES: &str = "Examples:\n  \
     farlane rdma ping 127.0.0.1:18515 --verb write --size 2\n  \
     farlane rdma bench 127.0.0.1:18515 --verb read --all\n  \
     farlane rdma serve --provider roce --listen 127.0.0.1:18515\n  \
-    farlane rdma ping --provider roce --local 127.0.0.2 127.0.0.1:18515";
+    farlane rdma ping --provider roce --local 127.0.0.2 127.0.0.1:18515\n\n\
+    With perftest's programs, and with rping, of 192.0.2.2:\n  \
+    farlane rdma serve --provider roce --listen 192.0.2.1:18515 --perftest ib_send_lat\n  \
+    ib_send_lat -R 192.0.2.1\n\n  \
+    ib_read_bw -R\n  \
+    farlane rdma bench --provider roce 192.0.2.2:18515 --peer perftest --verb read\n\n  \
+    rping -s -S 64\n  \
+    farlane rdma ping --provider roce 192.0.2.2:7174 --peer rping --size 64";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RdmaAction {
@@ -71,6 +78,59 @@ impl From<VerbArg> for Verb {
     }
 }
 
+/// Who the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeerArg {
+    /// A farlane rdma serve
+    Farlane,
+    /// The program of perftest for this test, such as ib_send_lat, started with -R and with the
+    /// same -s and -n
+    Perftest,
+    /// rping -s of rdma-core, started with the same -S
+    Rping,
+}
+
+impl From<PeerArg> for Peer {
+    fn from(arg: PeerArg) -> Self {
+        match arg {
+            PeerArg::Farlane => Self::Farlane,
+            PeerArg::Perftest => Self::Perftest,
+            PeerArg::Rping => Self::Rping,
+        }
+    }
+}
+
+/// A program of perftest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProgramArg {
+    #[value(name = "ib_send_lat")]
+    SendLat,
+    #[value(name = "ib_send_bw")]
+    SendBw,
+    #[value(name = "ib_write_lat")]
+    WriteLat,
+    #[value(name = "ib_write_bw")]
+    WriteBw,
+    #[value(name = "ib_read_lat")]
+    ReadLat,
+    #[value(name = "ib_read_bw")]
+    ReadBw,
+}
+
+impl ProgramArg {
+    /// What the program measures.
+    pub(crate) const fn test(self) -> (Verb, Mode) {
+        match self {
+            Self::SendLat => (Verb::Send, Mode::Latency),
+            Self::SendBw => (Verb::Send, Mode::Bandwidth),
+            Self::WriteLat => (Verb::Write, Mode::Latency),
+            Self::WriteBw => (Verb::Write, Mode::Bandwidth),
+            Self::ReadLat => (Verb::Read, Mode::Latency),
+            Self::ReadBw => (Verb::Read, Mode::Bandwidth),
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Listen at this address
@@ -79,6 +139,21 @@ pub(crate) struct ServeArgs {
     /// Carry RDMA in this way
     #[arg(long, value_enum, default_value = "iwarp")]
     pub(crate) provider: ProviderArg,
+
+    /// Serve also clients that are this program of perftest, started with -R: one at a time.
+    ///
+    /// Give --size and --iters as the client has -s and -n
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    pub(crate) perftest: Option<ProgramArg>,
+
+    /// Take so many bytes at a time from perftest's client [default: 2 for latency, 64 KiB for
+    /// bandwidth]
+    #[arg(long, short = 's', value_name = "SIZE", value_parser = parse_message, requires = "perftest")]
+    pub(crate) size: Option<u32>,
+    /// Expect perftest's client to do it this many times
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 1000, requires = "perftest",
+          value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    pub(crate) iters: u32,
     #[command(flatten)]
     pub(crate) spin: Spin,
     #[command(flatten)]
@@ -87,15 +162,18 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RdmaMeasureArgs {
-    /// The address of a farlane rdma serve
+    /// The address of the server, a farlane rdma serve if --peer says nothing else
     #[arg(value_name = "HOST:PORT", value_parser = parse_address)]
     pub(crate) server: SocketAddr,
+    /// Speak with this kind of server
+    #[arg(long, value_enum, default_value = "farlane")]
+    pub(crate) peer: PeerArg,
     /// Carry RDMA in this way, as the server does
     #[arg(long, value_enum, default_value = "iwarp")]
     pub(crate) provider: ProviderArg,
-    /// Measure this verb
-    #[arg(long, value_enum, default_value = "send")]
-    pub(crate) verb: VerbArg,
+    /// Measure this verb [default: send]
+    #[arg(long, value_enum)]
+    pub(crate) verb: Option<VerbArg>,
     /// Move this many bytes at a time, up to 1 MiB [default: 2 for ping, 64 KiB for bench]
     #[arg(long, short = 's', value_name = "SIZE", value_parser = parse_message, conflicts_with = "all")]
     pub(crate) size: Option<u32>,

@@ -71,6 +71,7 @@ impl Error {
             | Self::Each { .. }
             | Self::Raw { .. }
             | Self::WhichDaemon { .. }
+            | Self::NoSuchMeasurement { .. }
             | Self::NoFileToSave
             | Self::WithoutForce { .. }
             | Self::NothingToTrace { .. }

@@ -77,10 +77,12 @@ pub(crate) enum Error {
     Fabrics(AttachError),
 
     #[error("{server}: {why}")]
-    #[diagnostic(help(
-        "does farlane rdma serve run there, with the same --provider? see farlane rdma --help"
-    ))]
-    Measurement { server: std::net::SocketAddr, why: String },
+    #[diagnostic(help("{remedy}"))]
+    Measurement { server: std::net::SocketAddr, why: String, remedy: &'static str },
+
+    #[error("{why}")]
+    #[diagnostic(help("{remedy}"))]
+    NoSuchMeasurement { why: &'static str, remedy: &'static str },
 
     #[error("there is no card at {place}: {why}")]
     #[diagnostic(help(

@@ -11,10 +11,11 @@
 //! | write | a write to and fro; half of the time counts | writes, then an empty message |
 //! | read | a read; the whole time counts | reads |
 //!
-//! perftest's ends see a write in their memory. Memory that is lent is not looked at here, so an
-//! empty message behind the write announces it. That message is part of what is measured.
+//! perftest's ends see a write in their memory, and poll it. Here an empty message behind the write
+//! announces it, and an end may sleep. That message is part of what is measured.
 //!
-//! A server also answers rdma-core's `rping -c`, which asks for no test.
+//! A server also answers rdma-core's `rping -c`, which asks for no test, or with a [`Desk`] clients
+//! of perftest. A client also measures with `rping -s` and with perftest's servers ([`Peer`]).
 //!
 //! # Trust
 //!
@@ -22,7 +23,10 @@
 //! what its test does not have in this place loses its connection, and nothing else.
 
 mod client;
+mod own;
+mod perftest;
 mod rping;
+mod run;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -33,7 +37,8 @@ use alloc::vec;
 
 use engine::{Buffer, Nanos};
 
-pub use client::{Client, Failure, Output, Step};
+pub use client::{Client, Failure, Output, Peer, Step};
+pub use perftest::{Desk, Version};
 pub use server::{Limits, Server};
 pub use wire::{MESSAGE_LENGTH, Mode, Refusal, Test, Verb};
 

@@ -2,8 +2,9 @@
 
 use engine::{Buffer, Instant};
 
-use super::client::RECEIVES;
+use super::perftest::{Control, Data, Desk};
 use super::rping::{Rping, is_rping};
+use super::run::RECEIVES;
 use super::wire::{Answer, parse_region};
 use super::{
     DATA, Mode, NOTICE, NOTICE_LENGTH, Refusal, SILENCE_MAX, Test, Verb, message, notice, pattern, zeros,
@@ -36,25 +37,42 @@ struct Running {
     told: u32,
 }
 
+/// Why a client cannot be served whose endpoint takes no receive requests.
+pub(super) const NO_RECEIVES: &str = "no receive request is taken";
+
+/// Who the client is.
+#[derive(Debug)]
+enum Role {
+    /// It has not asked yet.
+    Unknown,
+    Farlane(Running),
+    Rping(Rping),
+    /// The first and the second connection of a client of perftest.
+    Control(Control),
+    Data(Data),
+}
+
 /// The end of a connection that others measure with.
 #[derive(Debug)]
 pub struct Server<E> {
     endpoint: E,
     limits: Limits,
     pool: SharedPool,
-    running: Option<Running>,
-    /// The client is rdma-core's `rping`.
-    rping: Option<Rping>,
+    desk: Option<Desk>,
+    role: Role,
     /// Until when the client has to say something.
     deadline: Instant,
     is_over: bool,
+    fault: Option<&'static str>,
 }
 
 impl<E: Endpoint> Server<E> {
-    /// An end whose `endpoint` a client is asking for. What it sends are blocks of `pool`.
-    pub fn new(now: Instant, endpoint: E, limits: Limits, pool: SharedPool) -> Self {
+    /// An end whose `endpoint` a client is asking for. What it sends are blocks of `pool`. With a
+    /// `desk`, a client that says nothing in its private data is one of perftest, otherwise rping.
+    pub fn new(now: Instant, endpoint: E, limits: Limits, pool: SharedPool, desk: Option<Desk>) -> Self {
         let deadline = now + SILENCE_MAX;
-        Self { endpoint, limits, pool, running: None, rping: None, deadline, is_over: false }
+        let role = Role::Unknown;
+        Self { endpoint, limits, pool, desk, role, deadline, is_over: false, fault: None }
     }
 
     /// The endpoint, for whoever looks at it.
@@ -72,37 +90,42 @@ impl<E: Endpoint> Server<E> {
         self.deadline
     }
 
+    /// Why a client of perftest or rping was turned away, told once.
+    pub const fn take_fault(&mut self) -> Option<&'static str> {
+        self.fault.take()
+    }
+
+    /// Whether the owner is to settle without a pause: what the client does shows in memory only.
+    pub fn is_watching(&self) -> bool {
+        matches!(&self.role, Role::Data(data) if data.is_watching())
+    }
+
     /// Does what the endpoint's news ask for. Returns whether the connection goes on. If not, the
     /// owner drops it, after the endpoint has said what it still has to say.
     pub fn settle(&mut self, now: Instant) -> bool {
         while !self.is_over {
             if let Some(completion) = self.endpoint.poll_completion() {
                 match completion.result {
-                    Ok(Done::Received { data, .. }) => {
-                        self.deadline = now + SILENCE_MAX;
-                        if self.on_message(&data).is_none() {
-                            self.end();
-                        }
-                    }
-                    Ok(Done::Read(data)) => {
-                        let rping = self.rping.as_mut();
-                        if rping.and_then(|rping| rping.on_read(&mut self.endpoint, data)).is_none() {
-                            self.end();
-                        }
-                    }
-                    Ok(Done::Sent | Done::Written) => {}
+                    Ok(done) => self.on_done(now, done),
                     Err(_) => self.end(),
                 }
                 continue;
             }
             match self.endpoint.poll_event() {
-                Some(Event::Requested { private_data }) => self.on_request(&private_data),
+                Some(Event::Requested { private_data }) => self.on_request(now, &private_data),
                 Some(Event::Established { .. }) => self.deadline = now + SILENCE_MAX,
                 Some(Event::Rejected { .. } | Event::Disconnected(_)) => self.is_over = true,
                 // Reads and writes of the client do not show here, so they have their time.
                 None if self.deadline <= now => self.end(),
-                None => break,
+                None => {
+                    self.go_on(now);
+                    break;
+                }
             }
+        }
+        if self.is_over {
+            // Its other connection hears of it.
+            self.role = Role::Unknown;
         }
         !self.is_over
     }
@@ -112,23 +135,97 @@ impl<E: Endpoint> Server<E> {
         self.endpoint.disconnect();
     }
 
-    fn on_request(&mut self, private_data: &[u8]) {
+    fn fail(&mut self, fault: &'static str) {
+        self.fault = Some(fault);
+        self.end();
+    }
+
+    /// A request has ended well.
+    fn on_done(&mut self, now: Instant, done: Done) {
+        if let Done::Received { .. } = done {
+            self.deadline = now + SILENCE_MAX;
+        }
+        let outcome = match (&mut self.role, done) {
+            (Role::Control(control), Done::Received { data, .. }) => {
+                control.on_word(&mut self.endpoint, now, &data)
+            }
+            (Role::Data(data), done) => data.on_done(&mut self.endpoint, &done),
+            (_, Done::Sent | Done::Written) => Ok(()),
+            (_, done) => {
+                if self.on_our_done(done).is_none() {
+                    self.end();
+                }
+                Ok(())
+            }
+        };
+        if let Err(fault) = outcome {
+            self.fail(fault);
+        }
+    }
+
+    /// The same, for clients other than those of perftest.
+    fn on_our_done(&mut self, done: Done) -> Option<()> {
+        match (done, &mut self.role) {
+            (Done::Received { data, .. }, Role::Rping(rping)) => rping.on_message(&mut self.endpoint, &data),
+            (Done::Received { data, .. }, _) => self.on_message(&data),
+            (Done::Read(data), Role::Rping(rping)) => rping.on_read(&mut self.endpoint, data),
+            _ => None,
+        }
+    }
+
+    /// Does what is due although nothing has come.
+    fn go_on(&mut self, now: Instant) {
+        match &mut self.role {
+            Role::Control(control) => match control.check(now) {
+                Ok(until) => self.deadline = until.map_or(self.deadline, |until| self.deadline.min(until)),
+                Err(fault) => self.fail(fault),
+            },
+            Role::Data(data) => match data.go_on(&mut self.endpoint) {
+                Ok(true) => {}
+                Ok(false) => self.end(),
+                Err(fault) => self.fail(fault),
+            },
+            Role::Unknown | Role::Farlane(_) | Role::Rping(_) => {}
+        }
+    }
+
+    fn on_request(&mut self, now: Instant, private_data: &[u8]) {
         if is_rping(private_data) && !self.limits.busy {
-            self.rping = Rping::begin(&mut self.endpoint, self.limits.size);
-            return match self.rping {
-                Some(_) => self.endpoint.accept(&[]),
-                None => self.end(),
-            };
+            return self.on_silent_request(now);
         }
         let answer = match self.take(private_data) {
             Ok((running, remote)) => {
-                self.running = Some(running);
+                self.role = Role::Farlane(running);
                 return self.endpoint.accept(&Answer::Taken(remote).emit());
             }
             Err(why) => Answer::Refused(why),
         };
         self.endpoint.reject(&answer.emit());
         self.is_over = true;
+    }
+
+    /// A client has said nothing in its private data.
+    fn on_silent_request(&mut self, now: Instant) {
+        let end = &mut self.endpoint;
+        let role = match &self.desk {
+            None => Rping::begin(end, self.limits.size).map(Role::Rping).ok_or(NO_RECEIVES),
+            Some(desk) if desk.awaits() => Data::begin(desk, end, &self.pool).map(Role::Data),
+            Some(desk) if desk.is_free() => {
+                Control::begin(desk, end, now).map(Role::Control).ok_or(NO_RECEIVES)
+            }
+            Some(_) => Err("one client of perftest is served at a time"),
+        };
+        match role {
+            Ok(role) => {
+                self.role = role;
+                self.endpoint.accept(&[]);
+            }
+            Err(fault) => {
+                self.fault = Some(fault);
+                self.endpoint.reject(&[]);
+                self.is_over = true;
+            }
+        }
     }
 
     fn take(&mut self, private_data: &[u8]) -> Result<(Running, Remote), Refusal> {
@@ -172,17 +269,14 @@ impl<E: Endpoint> Server<E> {
 
     fn post(&mut self, id: u64, operation: Operation) -> Option<()> {
         // Nobody waits for completions. In a latency test, they might cost packets.
-        let is_latency = self.running.as_ref().is_some_and(|one| one.test.mode == Mode::Latency);
+        let is_latency = matches!(&self.role, Role::Farlane(one) if one.test.mode == Mode::Latency);
         self.endpoint.post_send(SendRequest { id, operation, signalled: !is_latency }).ok()
     }
 
     /// Answers a message of the client. `None` if it has no place in the test, or no answer can
     /// be sent.
     fn on_message(&mut self, message_of_client: &[u8]) -> Option<()> {
-        if let Some(rping) = &mut self.rping {
-            return rping.on_message(&mut self.endpoint, message_of_client);
-        }
-        let running = self.running.as_mut()?;
+        let Role::Farlane(running) = &mut self.role else { return None };
         let test = running.test;
         running.come = running.come.checked_add(1)?;
         let (come, data) = (running.come, running.data.clone());

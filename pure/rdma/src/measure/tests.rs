@@ -19,9 +19,9 @@ fn test(verb: Verb, mode: Mode) -> Test {
 fn run(test: Test, config: &LocalConfig, limits: Limits) -> Vec<Output> {
     let pool = SharedPool::default();
     let [near, far] = LocalEndpoint::pair(config, &pool, &test.emit());
-    let mut client = Client::new(near, test, &pool);
+    let mut client = Client::new(near, test, Peer::Farlane, &pool);
     let mut now = Instant::ZERO;
-    let mut server = Some(Server::new(now, far, limits, pool));
+    let mut server = Some(Server::new(now, far, limits, pool, None));
     let mut told = Vec::new();
     for _ in 0..1_000_000 {
         now = now + Nanos::from_micros(1);
@@ -102,7 +102,7 @@ fn a_server_refuses_what_it_does_not_take() {
 fn whoever_is_no_client_is_refused() {
     for garbage in [&b"FlRm"[..], &[0xff; 56], &head_of_another_version()] {
         let [mut near, far] = pair(garbage);
-        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
         assert!(!server.settle(Instant::ZERO), "{garbage:?}");
         let Some(crate::Event::Rejected { private_data }) = near.poll_event() else {
             panic!("{garbage:?} was not rejected");
@@ -138,7 +138,7 @@ fn pings_of_rping_come_back() {
     // InfiniBand fills private data up with zeros.
     for nothing in [&b""[..], &[0; 56]] {
         let [mut near, far] = pair(nothing);
-        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
         assert!(server.settle(Instant::ZERO));
         for round in 1..6_u8 {
             let sent = Buffer::from(std::vec![round; 60_000]);
@@ -157,11 +157,30 @@ fn pings_of_rping_come_back() {
 }
 
 #[test]
+fn our_client_pings_as_rping_does_and_looks_at_what_comes_back() {
+    for size in [1, 2, 60_000] {
+        let pool = SharedPool::default();
+        let asked = Test { size, iterations: 5, ..test(Verb::Read, Mode::Latency) };
+        let [near, far] = pair(&Peer::Rping.private_data(&asked));
+        let mut client = Client::new(near, asked, Peer::Rping, &pool);
+        let mut server = Server::new(Instant::ZERO, far, LIMITS, pool, None);
+        let mut told = Vec::new();
+        for step in 0..100 {
+            let now = Instant::ZERO + Nanos::from_micros(step);
+            server.settle(now);
+            told.extend(std::iter::from_fn(|| client.poll(now)));
+        }
+        let samples = told.iter().filter(|output| matches!(output, Output::Sample(_))).count();
+        assert!(samples == 5 && matches!(told.last(), Some(Output::Finished(_))), "{told:?}");
+    }
+}
+
+#[test]
 fn an_rping_that_names_too_much_or_too_little_loses_its_connection() {
     let remote = |length| Remote { key: Key(7), address: 0, length };
     for word in [&named(remote(0))[..], &named(remote(LIMITS.size + 1)), b"short"] {
         let [mut near, far] = pair(b"");
-        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+        let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
         assert!(server.settle(Instant::ZERO));
         let operation = message(Buffer::copy_from_slice(word));
         near.post_send(SendRequest { id: 2, operation, signalled: true }).unwrap();
@@ -178,7 +197,7 @@ fn head_of_another_version() -> [u8; MESSAGE_LENGTH] {
 /// A server with a client that says what it likes, and whether the server goes on after `words`.
 fn survives(test: Test, words: &[&[u8]]) -> bool {
     let [mut near, far] = pair(&test.emit());
-    let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+    let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
     assert!(server.settle(Instant::ZERO));
     for (id, word) in (0..).zip(words) {
         let operation = message(Buffer::copy_from_slice(word));
@@ -207,11 +226,12 @@ fn what_has_no_place_in_a_test_ends_the_connection() {
 #[test]
 fn a_silent_client_loses_its_connection_and_is_told() {
     let [near, far] = pair(&test(Verb::Read, Mode::Latency).emit());
-    let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default());
+    let mut server = Server::new(Instant::ZERO, far, LIMITS, SharedPool::default(), None);
     assert!(server.settle(Instant::ZERO));
     assert!(server.settle(Instant::ZERO + Nanos::new(SILENCE_MAX.get() - 1)));
     assert!(!server.settle(Instant::ZERO + SILENCE_MAX));
-    let mut client = Client::new(near, test(Verb::Read, Mode::Latency), &SharedPool::default());
+    let mut client =
+        Client::new(near, test(Verb::Read, Mode::Latency), Peer::Farlane, &SharedPool::default());
     let told = client.poll(Instant::ZERO);
     assert!(matches!(told, Some(Output::Failed(Failure::Disconnected(_)))), "{told:?}");
     assert_eq!(client.poll(Instant::ZERO), None);

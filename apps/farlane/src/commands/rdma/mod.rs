@@ -6,12 +6,14 @@ use distribution::Distribution;
 use engine::Nanos;
 use indicatif::ProgressBar;
 use live::drivers::attached::Attached;
-use live::drivers::measure::{Failure, Measured, Measurement, Mode, Output, SIZE_MAX, Step, Test};
+use live::drivers::measure::{
+    Failure, Measured, Measurement, Mode, Output, Provider, SIZE_MAX, Step, Test, Verb, Way,
+};
 use live::reactor::Reactor;
 use live::sys::clock::Clock;
 use live::sys::telling;
 
-use crate::args::{RdmaAction, RdmaMeasureArgs, ServeArgs};
+use crate::args::{PeerArg, ProviderArg, RdmaAction, RdmaMeasureArgs, ServeArgs};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, print, print_json, report_json, stay_on};
 use crate::error::Error;
 use table::Row;
@@ -28,12 +30,37 @@ pub(crate) fn run(action: &RdmaAction) -> Result<(), Error> {
     }
 }
 
+/// Bytes of an iteration where none are given.
+const fn usual_size(mode: Mode) -> u32 {
+    match mode {
+        Mode::Latency => PING_BYTES,
+        Mode::Bandwidth => BENCH_BYTES,
+    }
+}
+
+/// What clients of perftest measure, if they are served.
+fn perftest(args: &ServeArgs) -> Result<Option<Test>, Error> {
+    let Some((verb, mode)) = args.perftest.map(crate::args::ProgramArg::test) else { return Ok(None) };
+    if let (Verb::Write, Mode::Latency, ProviderArg::Iwarp) = (verb, mode, args.provider) {
+        return Err(Error::NoSuchMeasurement {
+            why: "ib_write_lat waits for its server's first write, but over iWARP whoever accepts a \
+                  connection may not be the first to send (RFC 5044)",
+            remedy: "let ib_write_lat -R serve, and measure with farlane rdma ping --verb write --peer \
+                     perftest; or use --provider roce",
+        });
+    }
+    let size = args.size.unwrap_or(usual_size(mode));
+    Ok(Some(Test { verb, mode, size, iterations: args.iters, depth: 1 }))
+}
+
 fn serve(args: &ServeArgs) -> Result<(), Error> {
+    let perftest = perftest(args)?;
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
     let mut reactor = Reactor::new(Clock::start(), args.spin.spin.into()).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     let listen = |error| Error::Listen { address: args.listen, error };
-    let mut server = Measured::open(args.provider.into(), args.listen, reactor.sources()).map_err(listen)?;
+    let server = Measured::open(args.provider.into(), args.listen, perftest, reactor.sources());
+    let mut server = server.map_err(listen)?;
     let address = server.address().to_string();
     if args.output.json {
         report_json(&serde_json::json!({ "listening": address }))?;
@@ -44,16 +71,49 @@ fn serve(args: &ServeArgs) -> Result<(), Error> {
     outcome.map(|_| ()).map_err(|error| Error::Child { what: "the server of measurements", error })
 }
 
+/// Whether the server has such a test at all.
+fn check(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
+    let (why, remedy) = match (args.peer, mode) {
+        (PeerArg::Rping, Mode::Bandwidth) => {
+            ("rping measures no bandwidth", "farlane rdma ping --peer rping times its pings")
+        }
+        (PeerArg::Rping, Mode::Latency) if args.verb.is_some() => (
+            "a ping of rping is a read, a write and messages, so it takes no --verb",
+            "leave --verb out; --peer perftest measures each of them",
+        ),
+        (PeerArg::Perftest, _) if args.all => (
+            "perftest's servers end after one test, and --all is one test for each size",
+            "give one --size, and start the server with the same -s",
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::NoSuchMeasurement { why, remedy })
+}
+
+/// What to try when a server of this kind cannot be measured with.
+const fn remedy(peer: PeerArg) -> &'static str {
+    match peer {
+        PeerArg::Farlane => {
+            "does farlane rdma serve run there, with the same --provider? see farlane rdma --help"
+        }
+        PeerArg::Perftest => {
+            "does the program of perftest for this test run there, with -R and the same -s and -n? see \
+             farlane rdma --help"
+        }
+        PeerArg::Rping => "does rping -s run there, with -S of the same size? see farlane rdma --help",
+    }
+}
+
 fn measure(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
+    check(args, mode)?;
     stay_on(args.spin.cpu)?;
     if args.server.ip().is_loopback() && args.spin.cpu.is_none() {
         // Medians of one processor and of two differ by three times and more.
         warn!("both ends run here, so times depend on where the system puts them: give each --cpu");
     }
-    let usual = if mode == Mode::Latency { PING_BYTES } else { BENCH_BYTES };
     let sizes: Vec<u32> = match args.all {
         true => (1..=SIZE_MAX.ilog2()).map(|power| 1 << power).collect(),
-        false => vec![args.size.unwrap_or(usual)],
+        false => vec![args.size.unwrap_or(usual_size(mode))],
     };
     let mut rows = Vec::new();
     for size in sizes {
@@ -74,13 +134,17 @@ fn measure(args: &RdmaMeasureArgs, mode: Mode) -> Result<(), Error> {
 
 /// Measures one size.
 fn one(args: &RdmaMeasureArgs, mode: Mode, size: u32) -> Result<Row, Error> {
-    // The first of a latency test warms up, and does not count.
-    let iterations = args.iters + u32::from(mode == Mode::Latency);
-    let verb = args.verb.into();
+    // The first of a latency test warms up, and does not count. perftest's servers have been told
+    // how many there are.
+    let iterations = args.iters + u32::from(mode == Mode::Latency && args.peer != PeerArg::Perftest);
+    // All that is done with rping counts, as with a read.
+    let verb =
+        if args.peer == PeerArg::Rping { Verb::Read } else { args.verb.map_or(Verb::Send, Verb::from) };
     let test = Test { verb, mode, size, iterations, depth: args.tx_depth };
-    let failed = |why: String| Error::Measurement { server: args.server, why };
-    let times = (args.timeout, Nanos::from(args.spin.spin));
-    let measurement = Measurement::begin(args.provider.into(), args.server, args.local, test, times);
+    let failed = |why: String| Error::Measurement { server: args.server, why, remedy: remedy(args.peer) };
+    let provider = Provider::from(args.provider);
+    let way = Way { provider, server: args.server, local: args.local, timeout: args.timeout };
+    let measurement = Measurement::begin(way, args.peer.into(), test, args.spin.spin.into());
     let mut measurement = measurement.map_err(|error| failed(error.to_string()))?;
     let bar = ProgressBar::new(iterations.into());
     let told = follow(&mut measurement, args, test, &bar);
@@ -100,7 +164,7 @@ fn follow(
         let deadline = measurement.now() + Nanos::from(args.timeout);
         let Some(output) = measurement.next_event(Some(deadline))? else {
             let why = format!("nothing has come for {}", humantime::format_duration(args.timeout));
-            return Err(Error::Measurement { server: args.server, why });
+            return Err(Error::Measurement { server: args.server, why, remedy: remedy(args.peer) });
         };
         match output {
             Output::Sample(length) => {
@@ -118,11 +182,13 @@ fn follow(
             }
             Output::Finished(elapsed) => {
                 return Ok(Ok(match test.mode {
-                    Mode::Latency => Row::latency(test, latency),
+                    Mode::Latency => Row::latency(test, args.peer, latency),
                     Mode::Bandwidth => Row::bandwidth(test, &steps, elapsed),
                 }));
             }
             Output::Failed(failure) => return Ok(Err(failure)),
+            // The driver makes connections.
+            Output::Connect => {}
         }
     }
 }

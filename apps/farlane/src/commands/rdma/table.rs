@@ -7,6 +7,8 @@ use engine::Nanos;
 use live::drivers::measure::{Step, Test, Verb};
 use serde::Serialize;
 
+use crate::args::PeerArg;
+
 const LATENCY: &str = " #bytes  #iterations  t_min[usec]  t_max[usec]  t_typical[usec]  t_avg[usec]  \
     t_stdev[usec]  99% percentile[usec]  99.9% percentile[usec]\n";
 const BANDWIDTH: &str = " #bytes  #iterations  BW peak[MiB/sec]  BW average[MiB/sec]  MsgRate[Mpps]\n";
@@ -60,11 +62,13 @@ fn rate(count: u32, elapsed: Nanos) -> f64 {
 }
 
 impl Row {
-    pub(super) fn latency(test: Test, latency: Distribution) -> Self {
+    /// Of messages, writes or reads; or of the pings of rping.
+    pub(super) fn latency(test: Test, peer: PeerArg, latency: Distribution) -> Self {
         let (t_min_ns, t_stdev_ns) = (latency.min().get(), latency.deviation());
         let iterations = latency.count();
         let result = Measured::Latency { t_min_ns, t_stdev_ns, latency_ns: latency };
-        Self { verb: name(test.verb), bytes: test.size, iterations, result }
+        let verb = if peer == PeerArg::Rping { "rping" } else { name(test.verb) };
+        Self { verb, bytes: test.size, iterations, result }
     }
 
     pub(super) fn bandwidth(test: Test, steps: &[Step], elapsed: Nanos) -> Self {

@@ -7,8 +7,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos};
-use rdma::SharedPool;
-use rdma::measure::{Client, Output, Test};
+use rdma::measure::{Client, Output, Peer, Test};
 
 use super::stream::Stream;
 use super::{Memory, Provider};
@@ -21,133 +20,199 @@ use crate::sys::clock::Clock;
 
 #[derive(Debug)]
 enum Carried {
-    Iwarp(Stream, Box<Client<iwarp::Connection>>),
+    /// The connections of the client, in their order.
+    Iwarp(Vec<Stream>, Box<Client<iwarp::Connection>>),
     Roce(Box<Roce>, Box<Client<RoceEndpoint>>),
     Verbs(Box<Verbs>, Box<Client<VerbsEndpoint>>),
+}
+
+/// Where the server is, and how it is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// What carries the connection.
+    pub provider: Provider,
+    /// The address of the server.
+    pub server: SocketAddr,
+    /// The address of this machine that RoCE and devices use [the one from which packets to the
+    /// server go].
+    pub local: Option<IpAddr>,
+    /// How long a TCP connection may take.
+    pub timeout: Duration,
 }
 
 /// A measurement of a connection to a server.
 #[derive(Debug)]
 pub struct Measurement {
+    way: Way,
     carried: Carried,
-    pool: SharedPool,
+    memory: Memory,
     news: VecDeque<Output>,
     is_stopping: bool,
 }
 
 impl Measurement {
-    /// Connects to `server` and asks for `test`. The loop polls for `spin` before it sleeps. RoCE
-    /// and devices use the address `local` of this machine [the one from which packets to the
-    /// server go].
+    /// Connects to the server, who is a `peer`, and asks for `test`. The loop polls for `spin`
+    /// before it sleeps.
     ///
     /// # Errors
-    /// When the server cannot be reached within `timeout`, or the system refuses a socket.
-    pub fn begin(
-        provider: Provider,
-        server: SocketAddr,
-        local: Option<IpAddr>,
-        test: Test,
-        (timeout, spin): (Duration, Nanos),
-    ) -> io::Result<Attached<Self>> {
+    /// When the server cannot be reached in time, or the system refuses a socket.
+    pub fn begin(way: Way, peer: Peer, test: Test, spin: Nanos) -> io::Result<Attached<Self>> {
         let memory = Memory::new();
         let clock = Clock::start();
         let reactor = Reactor::new(clock, spin)?;
-        let now = clock.now();
+        let private_data = &peer.private_data(&test)[..];
+        let Way { provider, server, local, .. } = way;
         let carried = match provider {
             Provider::Iwarp => {
-                let socket = Socket::new(TcpStream::connect_timeout(&server, timeout)?)?;
-                reactor.sources().add(socket.as_raw_fd(), Attention::EachTurn)?;
-                let end = iwarp::Connection::connect(now, memory.iwarp(), &test.emit());
-                let client = Client::new(end, test, &memory.pool);
-                Carried::Iwarp(Stream::new(socket), Box::new(client))
+                let (stream, end) = connect(&way, &memory, clock.now(), private_data)?;
+                reactor.sources().add(stream.socket.as_raw_fd(), Attention::EachTurn)?;
+                let client = Client::new(end, test, peer, &memory.pool);
+                Carried::Iwarp(vec![stream], Box::new(client))
             }
             Provider::Roce => {
                 let route = Route::to(server.ip(), local)?;
                 let mut world = memory.roce(route.local, route.mtu)?;
                 world.register(reactor.sources())?;
-                let end = RoceEndpoint::connect(world.device(), server.ip(), server.port(), &test.emit());
+                let end = RoceEndpoint::connect(world.device(), server.ip(), server.port(), private_data);
                 let end = end.map_err(io::Error::other)?;
-                Carried::Roce(Box::new(world), Box::new(Client::new(end, test, &memory.pool)))
+                Carried::Roce(Box::new(world), Box::new(Client::new(end, test, peer, &memory.pool)))
             }
             Provider::Verbs => {
                 let mut world = memory.verbs()?;
                 world.register(reactor.sources())?;
-                let end = world.connect(server, local, &test.emit())?;
-                Carried::Verbs(Box::new(world), Box::new(Client::new(end, test, &memory.pool)))
+                let end = world.connect(server, local, private_data)?;
+                Carried::Verbs(Box::new(world), Box::new(Client::new(end, test, peer, &memory.pool)))
             }
         };
-        let driver = Self { carried, pool: memory.pool, news: VecDeque::new(), is_stopping: false };
+        let driver = Self { way, carried, memory, news: VecDeque::new(), is_stopping: false };
         Ok(Attached::new(reactor, driver))
     }
+
+    /// Gets the client the second connection that it wants.
+    fn join(&mut self, context: &Context<'_>) -> io::Result<()> {
+        let Way { server, local, .. } = self.way;
+        match &mut self.carried {
+            Carried::Iwarp(streams, client) => match connect(&self.way, &self.memory, context.now, &[]) {
+                Ok((stream, end)) => {
+                    context.sources().add(stream.socket.as_raw_fd(), Attention::EachTurn)?;
+                    streams.truncate(1);
+                    streams.push(stream);
+                    client.join(end);
+                }
+                // The server may listen again soon.
+                Err(_) => client.refused(context.now),
+            },
+            Carried::Roce(world, client) => {
+                let end = RoceEndpoint::connect(world.device(), server.ip(), server.port(), &[]);
+                client.join(end.map_err(io::Error::other)?);
+            }
+            Carried::Verbs(world, client) => client.join(world.connect(server, local, &[])?),
+        }
+        Ok(())
+    }
+
+    /// Takes what the client tells of what has come until `now`. Returns whether it told anything.
+    fn take_news(&mut self, context: &Context<'_>, now: Instant) -> io::Result<bool> {
+        let mut told = false;
+        loop {
+            let output = match &mut self.carried {
+                Carried::Iwarp(_, client) => client.poll(now),
+                Carried::Roce(_, client) => client.poll(now),
+                Carried::Verbs(_, client) => client.poll(now),
+            };
+            match output {
+                None => return Ok(told),
+                Some(Output::Connect) => self.join(context)?,
+                Some(output) => self.news.push_back(output),
+            }
+            told = true;
+        }
+    }
+}
+
+/// A TCP connection to the server, and an end that asks for a connection over it.
+fn connect(
+    way: &Way,
+    memory: &Memory,
+    now: Instant,
+    private_data: &[u8],
+) -> io::Result<(Stream, iwarp::Connection)> {
+    let socket = Socket::new(TcpStream::connect_timeout(&way.server, way.timeout)?)?;
+    Ok((Stream::new(socket), iwarp::Connection::connect(now, memory.iwarp(), private_data)))
 }
 
 impl Driver for Measurement {
     fn turn(&mut self, context: &Context<'_>) -> io::Result<Turn> {
         let now = context.now;
-        let mut busy = false;
+        let mut busy = match &mut self.carried {
+            Carried::Iwarp(streams, client) => {
+                let mut busy = false;
+                for (stream, end) in streams.iter_mut().zip(client.endpoints_mut()) {
+                    if end.poll_timeout().is_some_and(|at| at <= now) {
+                        end.handle_timeout(now);
+                    }
+                    busy |= stream.receive(end, &self.memory.pool, now);
+                }
+                busy
+            }
+            Carried::Roce(world, _) => world.receive(now),
+            Carried::Verbs(world, _) => {
+                world.register(context.sources())?;
+                world.receive(now, context.news)
+            }
+        };
+        // What was received has its time from when it was.
+        let heard = if busy { context.clock.now() } else { now };
+        busy |= self.take_news(context, heard)?;
         match &mut self.carried {
-            Carried::Iwarp(stream, client) => {
-                let end = client.endpoint_mut();
-                if end.poll_timeout().is_some_and(|at| at <= now) {
-                    end.handle_timeout(now);
+            Carried::Iwarp(streams, client) => {
+                for (stream, end) in streams.iter_mut().zip(client.endpoints_mut()) {
+                    busy |= stream.send(end, now);
                 }
-                busy |= stream.receive(end, &self.pool, now);
-                // What was received has its time from when it was.
-                while let Some(output) = client.poll(context.clock.now()) {
-                    self.news.push_back(output);
-                }
-                busy |= stream.send(client.endpoint_mut(), now);
-                if self.is_stopping && stream.is_over(client.endpoint_mut()) {
+                let mut ends = streams.iter().zip(client.endpoints());
+                if self.is_stopping && ends.all(|(stream, end)| stream.is_over(end)) {
                     return Ok(Turn::Done);
                 }
             }
-            Carried::Roce(world, client) => {
-                busy |= world.receive(now);
-                // What was received has its time from when it was.
-                let now = if busy { context.clock.now() } else { now };
-                while let Some(output) = client.poll(now) {
-                    self.news.push_back(output);
-                }
-                busy |= world.flush(now);
+            Carried::Roce(world, _) => {
+                busy |= world.flush(heard);
                 if let Some(Change::Failed(error)) = world.take_change() {
                     return Err(error);
                 }
-                if self.is_stopping && !busy {
-                    return Ok(Turn::Done);
-                }
             }
             Carried::Verbs(world, client) => {
-                world.register(context.sources())?;
-                busy |= world.receive(now, context.news);
-                while let Some(output) = client.poll(context.clock.now()) {
-                    self.news.push_back(output);
-                }
                 busy |= world.flush(context.clock.now());
                 if let Some(verbs::Change::Failed(error)) = world.take_change() {
                     return Err(error);
                 }
-                if self.is_stopping && !busy {
-                    return Ok(Turn::Done);
-                }
+                // A device does not tell of what a peer writes.
+                busy |= client.is_watching();
             }
         }
-        Ok(if busy { Turn::Busy } else { Turn::Idle })
+        Ok(match (self.is_stopping, busy) {
+            (_, true) => Turn::Busy,
+            (true, false) if !matches!(self.carried, Carried::Iwarp(..)) => Turn::Done,
+            _ => Turn::Idle,
+        })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
         match &self.carried {
-            Carried::Iwarp(_, client) => client.endpoint().poll_timeout(),
-            Carried::Roce(world, _) => world.poll_timeout(),
-            Carried::Verbs(world, _) => world.poll_timeout(),
+            Carried::Iwarp(_, client) => {
+                let ends = client.endpoints().iter().filter_map(Engine::poll_timeout);
+                ends.chain(client.deadline()).min()
+            }
+            Carried::Roce(world, client) => world.poll_timeout().into_iter().chain(client.deadline()).min(),
+            Carried::Verbs(world, client) => world.poll_timeout().into_iter().chain(client.deadline()).min(),
         }
     }
 
     fn on_stop(&mut self, _now: Instant) {
         self.is_stopping = true;
         match &mut self.carried {
-            Carried::Iwarp(_, client) => rdma::Endpoint::disconnect(client.endpoint_mut()),
-            Carried::Roce(_, client) => rdma::Endpoint::disconnect(client.endpoint_mut()),
-            Carried::Verbs(_, client) => rdma::Endpoint::disconnect(client.endpoint_mut()),
+            Carried::Iwarp(_, client) => client.stop(),
+            Carried::Roce(_, client) => client.stop(),
+            Carried::Verbs(_, client) => client.stop(),
         }
     }
 }

@@ -12,8 +12,8 @@ use engine::Pool;
 use rdma::measure::Limits;
 use rdma::{ProtectionDomain, QueuePairId, SharedDomain, SharedPool};
 
-pub use client::Measurement;
-pub use rdma::measure::{Failure, Mode, Output, Step, Test, Verb};
+pub use client::{Measurement, Way};
+pub use rdma::measure::{Failure, Mode, Output, Peer, Step, Test, Verb};
 pub use server::Measured;
 
 use super::roce::PathMtu;

@@ -6,7 +6,9 @@ use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 use engine::{Engine, Instant, Nanos};
-use rdma::measure::Server;
+use rdma::Endpoint;
+use rdma::measure::{Desk, Limits, Server, Test};
+use tracing::warn;
 
 use super::stream::Stream;
 use super::{CONNECTIONS_MAX, Memory, Provider, limits};
@@ -39,17 +41,48 @@ enum Carried {
 #[derive(Debug)]
 pub struct Measured {
     carried: Carried,
-    memory: Memory,
+    makes: Makes,
     address: SocketAddr,
     is_over: bool,
 }
 
+/// What ends of connections are made with.
+#[derive(Debug)]
+struct Makes {
+    memory: Memory,
+    /// Where clients of perftest find both of their connections, if they are served.
+    desk: Option<Desk>,
+}
+
+impl Makes {
+    fn server<E: Endpoint>(&self, now: Instant, end: E, connections: usize) -> Server<E> {
+        let limits: Limits = limits(connections);
+        Server::new(now, end, limits, Rc::clone(&self.memory.pool), self.desk.clone())
+    }
+}
+
+/// Lets a server do what is due. Returns whether its connection goes on.
+fn settle<E: Endpoint>(server: &mut Server<E>, now: Instant) -> bool {
+    let goes_on = server.settle(now);
+    if let Some(fault) = server.take_fault() {
+        warn!("a client was turned away: {fault}");
+    }
+    goes_on
+}
+
 impl Measured {
-    /// A server at `address`, whose news end the sleep of the loop with `sources`.
+    /// A server at `address`, whose news end the sleep of the loop with `sources`. A client that
+    /// says nothing in its private data is rping; or a program of perftest that measures
+    /// `perftest`, if that is given.
     ///
     /// # Errors
     /// When the system refuses the address. RoCE needs UDP port 4791 there, and verbs a device.
-    pub fn open(provider: Provider, address: SocketAddr, sources: &Sources) -> io::Result<Self> {
+    pub fn open(
+        provider: Provider,
+        address: SocketAddr,
+        perftest: Option<Test>,
+        sources: &Sources,
+    ) -> io::Result<Self> {
         let memory = Memory::new();
         let mut bound = address;
         let carried = match provider {
@@ -72,7 +105,8 @@ impl Measured {
                 Carried::Verbs(Box::new(world), Vec::new())
             }
         };
-        Ok(Self { carried, memory, address: bound, is_over: false })
+        let makes = Makes { memory, desk: perftest.map(Desk::new) };
+        Ok(Self { carried, makes, address: bound, is_over: false })
     }
 
     /// The address of the server.
@@ -82,7 +116,7 @@ impl Measured {
 }
 
 /// Takes the connections that wait. What cannot be taken is closed.
-fn accept(listener: &Listener, connections: &mut Vec<Connection>, memory: &Memory, context: &Context<'_>) {
+fn accept(listener: &Listener, connections: &mut Vec<Connection>, makes: &Makes, context: &Context<'_>) {
     // Too few descriptors are no reason to end: the connection was turned away.
     while let Ok(Some(connection)) = listener.accept() {
         let socket = Socket::from(connection);
@@ -90,8 +124,8 @@ fn accept(listener: &Listener, connections: &mut Vec<Connection>, memory: &Memor
         if added.is_err() || connections.len() >= CONNECTIONS_MAX {
             continue;
         }
-        let end = iwarp::Connection::accept(context.now, memory.iwarp());
-        let server = Server::new(context.now, end, limits(connections.len()), Rc::clone(&memory.pool));
+        let end = iwarp::Connection::accept(context.now, makes.memory.iwarp());
+        let server = makes.server(context.now, end, connections.len());
         connections.push(Connection { stream: Stream::new(socket), server, until: None });
     }
 }
@@ -104,7 +138,7 @@ impl Connection {
             end.handle_timeout(now);
         }
         let received = self.stream.receive(end, &memory.pool, now);
-        if !self.server.settle(now) && self.until.is_none() {
+        if !settle(&mut self.server, now) && self.until.is_none() {
             self.until = Some(now + LAST_WORDS);
         }
         let end = self.server.endpoint_mut();
@@ -126,10 +160,10 @@ impl Driver for Measured {
         match &mut self.carried {
             Carried::Iwarp(listener, connections) => {
                 if context.news && !self.is_over {
-                    accept(listener, connections, &self.memory, context);
+                    accept(listener, connections, &self.makes, context);
                 }
                 connections.retain_mut(|connection| {
-                    let (moved, is_there) = connection.turn(&self.memory, now);
+                    let (moved, is_there) = connection.turn(&self.makes.memory, now);
                     busy |= moved;
                     is_there
                 });
@@ -137,10 +171,9 @@ impl Driver for Measured {
             Carried::Roce(world, servers) => {
                 busy |= world.receive(now);
                 while let Some(end) = RoceEndpoint::next_requested(world.device()) {
-                    let limits = limits(servers.len());
-                    servers.push(Server::new(now, end, limits, Rc::clone(&self.memory.pool)));
+                    servers.push(self.makes.server(now, end, servers.len()));
                 }
-                servers.retain_mut(|server| server.settle(now));
+                servers.retain_mut(|server| settle(server, now));
                 busy |= world.flush(now);
                 if let Some(Change::Failed(error)) = world.take_change() {
                     return Err(error);
@@ -150,14 +183,15 @@ impl Driver for Measured {
                 world.register(context.sources())?;
                 busy |= world.receive(now, context.news);
                 while let Some((end, _)) = world.next_requested() {
-                    let limits = limits(servers.len());
-                    servers.push(Server::new(now, end, limits, Rc::clone(&self.memory.pool)));
+                    servers.push(self.makes.server(now, end, servers.len()));
                 }
-                servers.retain_mut(|server| server.settle(now));
+                servers.retain_mut(|server| settle(server, now));
                 busy |= world.flush(now);
                 if let Some(verbs::Change::Failed(error)) = world.take_change() {
                     return Err(error);
                 }
+                // A device does not tell of what a peer writes.
+                busy |= servers.iter().any(Server::is_watching);
             }
         }
         Ok(match (self.is_over, busy) {

@@ -1,40 +1,38 @@
-//! rdma-core's `rping` as the client of a server of measurements.
-//!
-//! `rping -c` says nothing in its private data. For each ping it names memory of its own, which the
-//! server reads, and then other memory, to which the server writes back what it has read. Each step
-//! of the server ends with a message, whose contents do not count.
+//! Answers to `rping -c`.
 
 use engine::Buffer;
 
-use super::{DATA, NOTICE, NOTICE_LENGTH, notice};
-use crate::{Endpoint, Key, Operation, ReceiveRequest, Remote, SendRequest};
-
-/// Length in bytes of a message: address, key and length of memory, big endian.
-const MESSAGE_BYTES: usize = NOTICE_LENGTH as usize;
+use super::{MESSAGE_BYTES, parse};
+use crate::measure::{DATA, NOTICE, NOTICE_LENGTH, notice};
+use crate::{Endpoint, Operation, ReceiveRequest, SendRequest};
 
 /// What a server has of a client that is `rping`.
 #[derive(Debug)]
-pub(super) struct Rping {
+pub(in crate::measure) struct Rping {
     size_max: u32,
     /// What was read, and is to be written back.
     data: Option<Buffer>,
 }
 
 /// Whether private data are those of `rping`: none, which InfiniBand and RoCE fill up with zeros.
-pub(super) fn is_rping(private_data: &[u8]) -> bool {
+pub(in crate::measure) fn is_rping(private_data: &[u8]) -> bool {
     private_data.iter().all(|byte| *byte == 0)
 }
 
 impl Rping {
     /// A client whose pings have at most `size_max` bytes; `None` if the endpoint takes no
     /// receive request.
-    pub(super) fn begin(endpoint: &mut impl Endpoint, size_max: u32) -> Option<Self> {
+    pub(in crate::measure) fn begin(endpoint: &mut impl Endpoint, size_max: u32) -> Option<Self> {
         post_receive(endpoint)?;
         Some(Self { size_max, data: None })
     }
 
     /// Answers a message; `None` if it is not one of `rping`, or no answer can be sent.
-    pub(super) fn on_message(&mut self, endpoint: &mut impl Endpoint, message: &[u8]) -> Option<()> {
+    pub(in crate::measure) fn on_message(
+        &mut self,
+        endpoint: &mut impl Endpoint,
+        message: &[u8],
+    ) -> Option<()> {
         let remote = parse(message)?;
         let Some(data) = self.data.take() else {
             if remote.length == 0 || remote.length > self.size_max {
@@ -50,7 +48,7 @@ impl Rping {
     }
 
     /// Tells the client that its memory was read.
-    pub(super) fn on_read(&mut self, endpoint: &mut impl Endpoint, data: Buffer) -> Option<()> {
+    pub(in crate::measure) fn on_read(&mut self, endpoint: &mut impl Endpoint, data: Buffer) -> Option<()> {
         self.data = Some(data);
         go_on(endpoint)
     }
@@ -69,15 +67,4 @@ fn post_receive(endpoint: &mut impl Endpoint) -> Option<()> {
 
 fn post(endpoint: &mut impl Endpoint, id: u64, operation: Operation) -> Option<()> {
     endpoint.post_send(SendRequest { id, operation, signalled: true }).ok()
-}
-
-fn parse(message: &[u8]) -> Option<Remote> {
-    let message: &[u8; MESSAGE_BYTES] = message.try_into().ok()?;
-    let (address, rest) = message.split_first_chunk()?;
-    let (key, rest) = rest.split_first_chunk()?;
-    Some(Remote {
-        address: u64::from_be_bytes(*address),
-        key: Key(u32::from_be_bytes(*key)),
-        length: u32::from_be_bytes(rest.try_into().ok()?),
-    })
 }

@@ -1,0 +1,296 @@
+//! Answers to clients of perftest.
+
+use alloc::collections::VecDeque;
+use alloc::rc::{Rc, Weak};
+use core::cell::RefCell;
+
+use engine::{Buffer, Instant, Nanos};
+
+use super::counts_receives;
+use super::wire::{CYCLE, Place, Report, Step, Version, WORD_MAX, Word, steps};
+use crate::measure::run::{has_come, numbered};
+use crate::measure::server::NO_RECEIVES;
+use crate::measure::{DATA, Mode, NOTICE, Test, Verb, message, pattern, zeros};
+use crate::{Done, Endpoint, Exposure, Operation, ReceiveRequest, Remote, SendRequest, SharedPool};
+
+/// How long a client may take for its next word, or for its second connection, while its test does
+/// not run: others wait meanwhile.
+const PATIENCE: Nanos = Nanos::from_secs(30);
+/// How long a client may take to end its first connection after its test.
+const FAREWELL: Nanos = Nanos::from_secs(10);
+/// Receive requests for messages of a test: as many as perftest's servers have.
+const RECEIVES: u16 = 512;
+
+/// Why the connections of a client are over before their end.
+pub(in crate::measure) type Fault = &'static str;
+
+/// How far a client is.
+#[derive(Debug)]
+struct Session {
+    /// The bytes in which the client's accesses go round.
+    cycle: u32,
+    /// It may ask for its second connection.
+    is_awaited: bool,
+    /// What this end lends there.
+    lent: Option<Remote>,
+    /// What the client has said of its memory last.
+    client: Place,
+    is_running: bool,
+    /// The test has ended, so the second connection is to end.
+    is_done: bool,
+    /// The second connection is over.
+    is_left: bool,
+}
+
+/// Where clients of perftest find a server: one after the other, for one test.
+///
+/// Connections of one server have clones of the desk, and clients meet there with both of theirs.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    test: Test,
+    session: Rc<RefCell<Weak<RefCell<Session>>>>,
+}
+
+impl Desk {
+    /// A desk for clients that measure this. Of tests of latency, writes are the only ones whose
+    /// end nobody tells: they have so many `iterations`. `depth` does not count.
+    pub fn new(test: Test) -> Self {
+        Self { test, session: Rc::default() }
+    }
+
+    fn session(&self) -> Option<Rc<RefCell<Session>>> {
+        self.session.borrow().upgrade()
+    }
+
+    /// Whether a client that has its first connection asks for the second.
+    pub(in crate::measure) fn awaits(&self) -> bool {
+        self.session().is_some_and(|session| session.borrow().is_awaited)
+    }
+
+    /// Whether nobody is served, or whoever was has only to leave.
+    pub(in crate::measure) fn is_free(&self) -> bool {
+        self.session().is_none_or(|session| session.borrow().is_done)
+    }
+}
+
+/// The first connection of a client.
+#[derive(Debug)]
+pub(in crate::measure) struct Control {
+    test: Test,
+    steps: VecDeque<Step>,
+    version: Version,
+    session: Rc<RefCell<Session>>,
+    /// When the client has said something last.
+    heard: Instant,
+    /// Until when the client has to end the connection, once the test has ended.
+    farewell: Option<Instant>,
+}
+
+impl Control {
+    /// Serves the client that has asked for this connection.
+    pub(in crate::measure) fn begin(desk: &Desk, end: &mut impl Endpoint, now: Instant) -> Option<Self> {
+        let session = Rc::new(RefCell::new(Session {
+            cycle: CYCLE,
+            is_awaited: false,
+            lent: None,
+            client: Place::NONE,
+            is_running: false,
+            is_done: false,
+            is_left: false,
+        }));
+        desk.session.replace(Rc::downgrade(&session));
+        // The client's next word may come before this end has taken note of its last.
+        receive(end, WORD_MAX)?;
+        receive(end, WORD_MAX)?;
+        let steps = steps(&desk.test);
+        let version = Version::OWN;
+        Some(Self { test: desk.test, steps, version, session, heard: now, farewell: None })
+    }
+
+    /// The client has said something.
+    pub(in crate::measure) fn on_word(
+        &mut self,
+        end: &mut impl Endpoint,
+        now: Instant,
+        word: &[u8],
+    ) -> Result<(), Fault> {
+        self.heard = now;
+        let session = &mut *self.session.borrow_mut();
+        // The client has its second connection, and has run its test: it says so by going on.
+        while let Some(Step::Join | Step::Run) = self.steps.front() {
+            if session.lent.is_none() {
+                return Err("a client that goes on without its second connection");
+            }
+            self.steps.pop_front();
+        }
+        let step = self.steps.pop_front().ok_or("a word after the last")?;
+        let known = step.parse(word, self.version).ok_or("a word that is none of this place in the test")?;
+        match known {
+            Word::Version(version) if version < Version::OLDEST => {
+                return Err("a version of perftest that is too old");
+            }
+            Word::Version(version) => self.version = version,
+            Word::Cycle(cycle) => session.cycle = session.cycle.max(cycle),
+            Word::Place(place) if session.lent.is_none() && place.pair != 0 => {
+                return Err("a program of perftest without -R");
+            }
+            Word::Place(place) => session.client = place,
+            Word::Other => {}
+        }
+        receive(end, WORD_MAX).ok_or(NO_RECEIVES)?;
+        let own =
+            session.lent.map_or(Place::NONE, |lent| Place { pair: 1, key: lent.key, address: lent.address });
+        let report = Report { test: self.test, elapsed: Nanos::ZERO };
+        let answer = step.emit(self.version, own, report);
+        let operation =
+            Operation::Send { inline: answer, data: Buffer::EMPTY, invalidate: None, immediate: None };
+        post(end, NOTICE, operation).ok_or("no answer is taken")?;
+        session.is_awaited = self.steps.front() == Some(&Step::Join);
+        session.is_running |= self.steps.front() == Some(&Step::Run);
+        session.is_done |= self.steps.is_empty();
+        Ok(())
+    }
+
+    /// Until when the client has to go on, if that is not up to its test.
+    ///
+    /// # Errors
+    /// When its other connection has gone.
+    pub(in crate::measure) fn check(&mut self, now: Instant) -> Result<Option<Instant>, Fault> {
+        let session = self.session.borrow();
+        if session.is_left && !session.is_done {
+            return Err("a client whose second connection is over before its test");
+        }
+        Ok(match self.steps.front() {
+            _ if session.is_done => Some(*self.farewell.get_or_insert(now + FAREWELL)),
+            Some(Step::Run) => None,
+            _ => Some(self.heard + PATIENCE),
+        })
+    }
+}
+
+/// The second connection of a client.
+#[derive(Debug)]
+pub(in crate::measure) struct Data {
+    test: Test,
+    pool: SharedPool,
+    data: Buffer,
+    session: Weak<RefCell<Session>>,
+    lent: Remote,
+    counts: bool,
+    /// Messages or writes that have come.
+    come: u32,
+    /// Messages of which the client was told; writes of this end.
+    told: u32,
+}
+
+impl Data {
+    /// Serves the client that awaits this connection.
+    ///
+    /// # Errors
+    /// When it does not, or the endpoint lacks something.
+    pub(in crate::measure) fn begin(
+        desk: &Desk,
+        end: &mut impl Endpoint,
+        pool: &SharedPool,
+    ) -> Result<Self, Fault> {
+        let test = desk.test;
+        let session = desk.session().ok_or("a connection that nobody awaits")?;
+        let limits = end.limits();
+        let length = test.size.max(session.borrow().cycle);
+        if length > limits.message_bytes {
+            return Err("a client whose accesses go round in too much memory");
+        }
+        let exposure = match test.verb {
+            // Messages name no memory.
+            Verb::Send | Verb::Write => Exposure::Write(length),
+            Verb::Read => Exposure::Read(zeros(length)),
+        };
+        let lent = end.register(exposure).map_err(|_| "no memory can be lent")?;
+        for _ in 0..RECEIVES.min(limits.receive_requests) {
+            receive(end, test.size).ok_or(NO_RECEIVES)?;
+        }
+        let mut awaiting = session.borrow_mut();
+        awaiting.is_awaited = false;
+        awaiting.lent = Some(lent);
+        let counts = counts_receives(&limits) && (test.verb, test.mode) == (Verb::Send, Mode::Bandwidth);
+        let (data, pool) = (pattern(pool, test.size), SharedPool::clone(pool));
+        let session = Rc::downgrade(&session);
+        Ok(Self { test, pool, data, session, lent, counts, come: 0, told: 0 })
+    }
+
+    /// A request has ended well.
+    pub(in crate::measure) fn on_done(&mut self, end: &mut impl Endpoint, done: &Done) -> Result<(), Fault> {
+        let Done::Received { data, .. } = done else { return Ok(()) };
+        if self.test.verb != Verb::Send {
+            return Err("a message in a test without messages");
+        }
+        self.come = self.come.wrapping_add(1);
+        receive(end, self.test.size).ok_or(NO_RECEIVES)?;
+        match self.test.mode {
+            // As long as the client's, whose memory may be for less than ours.
+            Mode::Latency => {
+                post(end, DATA, message(self.data.slice(0..data.len()))).ok_or("no answer is taken")
+            }
+            Mode::Bandwidth => Ok(()),
+        }
+    }
+
+    /// Does what is due when nothing more has come. Returns whether the test goes on.
+    pub(in crate::measure) fn go_on(&mut self, end: &mut impl Endpoint) -> Result<bool, Fault> {
+        let Some(session) = self.session.upgrade() else { return Ok(false) };
+        let mut session = session.borrow_mut();
+        if session.is_done || !session.is_running {
+            return Ok(!session.is_done);
+        }
+        let Place { key, address, .. } = session.client;
+        if self.counts && self.come != self.told {
+            let remote = Remote { key, address, length: 4 };
+            let count = self.pool.borrow_mut().copy(&self.come.to_le_bytes());
+            post(end, DATA, Operation::Write { data: count, remote }).ok_or("no write is taken")?;
+            self.told = self.come;
+        }
+        if (self.test.verb, self.test.mode) == (Verb::Write, Mode::Latency) {
+            let remote = Remote { key, address, length: self.test.size };
+            session.is_done = self.answer_writes(end, remote)?;
+        }
+        Ok(true)
+    }
+
+    /// Answers a write that has come. Returns whether it was the last.
+    fn answer_writes(&mut self, end: &mut impl Endpoint, remote: Remote) -> Result<bool, Fault> {
+        if self.told > 0 && self.told == self.come + 1 {
+            self.come += u32::from(has_come(end, self.lent.key, self.test.size, self.told));
+        }
+        let Test { iterations, .. } = self.test;
+        if self.come == self.told && self.told < iterations {
+            self.told += 1;
+            let data = numbered(&self.pool, &self.data, self.told);
+            post(end, DATA, Operation::Write { data, remote }).ok_or("no write is taken")?;
+        }
+        Ok(self.come == iterations)
+    }
+
+    /// Whether the client shows itself in memory only.
+    pub(in crate::measure) fn is_watching(&self) -> bool {
+        let is_running = |session: Rc<RefCell<Session>>| session.borrow().is_running;
+        (self.test.verb, self.test.mode) == (Verb::Write, Mode::Latency)
+            && self.session.upgrade().is_some_and(is_running)
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.upgrade() {
+            session.borrow_mut().is_left = true;
+        }
+    }
+}
+
+fn receive(end: &mut impl Endpoint, length_max: u32) -> Option<()> {
+    end.post_receive(ReceiveRequest { id: DATA, length_max }).ok()
+}
+
+fn post(end: &mut impl Endpoint, id: u64, operation: Operation) -> Option<()> {
+    // Completions free the send queue's places; nobody waits for them.
+    end.post_send(SendRequest { id, operation, signalled: true }).ok()
+}

@@ -1,0 +1,319 @@
+//! The iterations of a test, at the end that measures.
+
+use engine::{Buffer, Instant};
+
+use super::{DATA, Failure, Mode, NOTICE, NOTICE_LENGTH, Output, Step, Test, Verb, message, pattern};
+use crate::{
+    Done, Endpoint, Key, Limits, Operation, PostError, ReceiveRequest, Remote, SendRequest, SharedPool,
+};
+
+/// Messages of the server that may wait for the client. A server tells a count for each half of
+/// what may be under way, rounded down, and one more at the end: four messages. With as many
+/// receive requests as this, no end of a latency test of RoCE asks for acknowledgements because it
+/// may run out of them.
+pub(super) const RECEIVES: u16 = 24;
+/// How many times a bandwidth test tells its progress.
+const PARTS: u32 = 16;
+
+/// What shows how far a server is that tells nothing: its writes into memory of ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watched {
+    /// Where it writes, and how much.
+    pub(super) memory: Remote,
+    /// Its receive requests, of which it writes how many messages it has received.
+    pub(super) receives: u32,
+}
+
+/// What ends an iteration.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// A word of the server, which counts messages and answers writes.
+    Told,
+    /// The completion of the client's own request, as in perftest. The number is what was seen: of
+    /// writes, how many have come; of sends, how many the server has received.
+    Seen(Option<Watched>, u32),
+}
+
+/// The iterations of a test: which of them are under way, and what each has taken.
+#[derive(Debug)]
+pub(super) struct Run {
+    test: Test,
+    manner: Manner,
+    pool: SharedPool,
+    data: Buffer,
+    /// Memory that the server lends, once the test has begun.
+    remote: Option<Remote>,
+    /// Iterations that were begun; those whose own request has ended; those that have ended.
+    begun: u32,
+    completed: u32,
+    done: u32,
+    /// Iterations at a time, and receive requests.
+    window: u32,
+    receives: u16,
+    started: Instant,
+    /// When the current iteration of a latency test began.
+    began: Instant,
+    /// How much of the progress was told.
+    told: u32,
+}
+
+impl Run {
+    /// Iterations over an endpoint with `limits`, of which the server tells each end. What is sent
+    /// is a block of `pool`.
+    pub(super) fn told(test: Test, limits: Limits, pool: &SharedPool) -> Self {
+        // A write may have a message behind it, so the send queue has room for one more.
+        let room = limits.send_requests.saturating_sub(1).min(limits.receive_requests);
+        let window = match test.mode {
+            Mode::Latency => 1,
+            Mode::Bandwidth => test.depth.min(room).max(1).into(),
+        };
+        Self {
+            test,
+            manner: Manner::Told,
+            pool: SharedPool::clone(pool),
+            data: pattern(pool, test.size),
+            remote: None,
+            begun: 0,
+            completed: 0,
+            done: 0,
+            window,
+            receives: RECEIVES.min(limits.receive_requests),
+            started: Instant::ZERO,
+            began: Instant::ZERO,
+            told: 0,
+        }
+    }
+
+    /// Iterations that end when the client's own requests do.
+    pub(super) fn seen(test: Test, limits: Limits, watched: Option<Watched>, pool: &SharedPool) -> Self {
+        Self { manner: Manner::Seen(watched, 0), ..Self::told(test, limits, pool) }
+    }
+
+    /// Posts requests for the messages of the server.
+    pub(super) fn post_receives(&self, end: &mut impl Endpoint) -> Result<(), PostError> {
+        (0..self.receives).try_for_each(|_| end.post_receive(self.receive()))
+    }
+
+    fn receive(&self) -> ReceiveRequest {
+        ReceiveRequest { id: DATA, length_max: self.test.size.max(NOTICE_LENGTH) }
+    }
+
+    /// Begins with the first iteration. `remote` is memory that the server lends.
+    pub(super) fn begin(
+        &mut self,
+        end: &mut impl Endpoint,
+        now: Instant,
+        remote: Remote,
+    ) -> Result<(), Failure> {
+        self.remote = Some(Remote { length: self.test.size, ..remote });
+        self.started = now;
+        self.go_on(end, now)
+    }
+
+    /// Begins as many iterations as may be under way.
+    fn go_on(&mut self, end: &mut impl Endpoint, now: Instant) -> Result<(), Failure> {
+        let Some(remote) = self.remote else { return Ok(()) };
+        while self.begun < self.test.iterations
+            && self.begun - self.completed.min(self.done) < self.window
+            && self.is_answered()
+        {
+            self.begun += 1;
+            self.began = now;
+            let operation = match self.test.verb {
+                Verb::Send => message(self.data.clone()),
+                Verb::Write => Operation::Write { data: self.next_data(), remote },
+                Verb::Read => Operation::Read { remote },
+            };
+            self.post(end, DATA, operation)?;
+            if self.announces() {
+                self.post(end, NOTICE, message(Buffer::EMPTY))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn post(&self, end: &mut impl Endpoint, id: u64, operation: Operation) -> Result<(), Failure> {
+        // The answer of a latency test says more than a completion, which might cost a packet. Of a
+        // last write that is only seen, the completion is the end.
+        let signalled = self.test.mode == Mode::Bandwidth
+            || matches!((self.manner, self.test.verb), (Manner::Seen(..), Verb::Write));
+        end.post_send(SendRequest { id, operation, signalled }).map_err(Failure::Post)
+    }
+
+    /// Whether a server that tells nothing is as far as the next iteration needs it.
+    const fn is_answered(&self) -> bool {
+        match (self.test.verb, self.test.mode, self.manner) {
+            // Each write answers one of the server.
+            (Verb::Write, Mode::Latency, Manner::Seen(Some(_), come)) => self.begun < come,
+            (Verb::Send, Mode::Bandwidth, Manner::Seen(Some(watched), received)) => {
+                self.begun + 1 - received < watched.receives
+            }
+            _ => true,
+        }
+    }
+
+    /// What the next write writes. Whoever looks at its memory waits for the last byte, a number.
+    fn next_data(&self) -> Buffer {
+        match (self.test.mode, self.manner) {
+            (Mode::Latency, Manner::Seen(..)) => numbered(&self.pool, &self.data, self.begun),
+            _ => self.data.clone(),
+        }
+    }
+
+    /// Whether an empty message goes behind the latest request.
+    const fn announces(&self) -> bool {
+        match (self.test.verb, self.test.mode, self.manner) {
+            (Verb::Write, Mode::Latency, Manner::Told) => true,
+            (Verb::Write, Mode::Bandwidth, Manner::Told) => self.begun == self.test.iterations,
+            _ => false,
+        }
+    }
+
+    /// Whether the memory must be looked at again and again, since nothing tells of its news.
+    pub(super) const fn is_watching(&self) -> bool {
+        self.remote.is_some() && matches!(self.manner, Manner::Seen(Some(_), _))
+    }
+
+    /// Looks at what the server has written.
+    pub(super) fn look(&mut self, end: &mut impl Endpoint, now: Instant) -> Result<Option<Output>, Failure> {
+        let Manner::Seen(Some(watched), seen) = self.manner else { return Ok(None) };
+        if self.remote.is_none() || self.is_answered() {
+            return Ok(None);
+        }
+        let Remote { key, length, .. } = watched.memory;
+        let (seen, output) = match self.test.verb {
+            Verb::Send => (received(end, key, seen..=self.begun)?, None),
+            _ if !has_come(end, key, length, seen + 1) => return Ok(None),
+            // The first write of the server answers nothing.
+            _ => (seen + 1, (seen > 0).then(|| Output::Sample(now - self.began))),
+        };
+        self.manner = Manner::Seen(Some(watched), seen);
+        self.go_on(end, now)?;
+        Ok(output)
+    }
+
+    /// A request has ended well.
+    pub(super) fn on_done(
+        &mut self,
+        end: &mut impl Endpoint,
+        now: Instant,
+        (id, done): (u64, Done),
+    ) -> Result<Option<Output>, Failure> {
+        match done {
+            Done::Received { data, .. } => self.on_message(end, now, &data),
+            Done::Read(data) if data.len() != self.test.size as usize => Err(Failure::Nonsense),
+            Done::Read(_) => {
+                self.completed += 1;
+                self.on_ended(end, now, 1)
+            }
+            Done::Sent | Done::Written if id == DATA => {
+                self.completed += 1;
+                match (self.manner, self.test.verb, self.test.mode) {
+                    // The server's word ends a write of the last iteration, or of a latency test.
+                    (Manner::Told, Verb::Write, Mode::Bandwidth) if self.completed < self.test.iterations => {
+                        self.on_ended(end, now, 1)
+                    }
+                    (Manner::Seen(..), _, Mode::Bandwidth) => self.on_ended(end, now, 1),
+                    (Manner::Seen(..), Verb::Write, Mode::Latency) => {
+                        self.done += 1;
+                        self.go_on(end, now).map(|()| None)
+                    }
+                    _ => self.go_on(end, now).map(|()| None),
+                }
+            }
+            Done::Sent | Done::Written => Ok(None),
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        end: &mut impl Endpoint,
+        now: Instant,
+        data: &[u8],
+    ) -> Result<Option<Output>, Failure> {
+        end.post_receive(self.receive()).map_err(Failure::Post)?;
+        let more = match (self.test.verb, self.test.mode, self.manner) {
+            (Verb::Send, Mode::Latency, _) if data.len() == self.test.size as usize => Some(1),
+            (Verb::Write, Mode::Latency, Manner::Told) if data.is_empty() => Some(1),
+            // The server counts what has come.
+            (Verb::Send, Mode::Bandwidth, Manner::Told) => {
+                parse_count(data).and_then(|all| all.checked_sub(self.done))
+            }
+            (Verb::Write, Mode::Bandwidth, Manner::Told) if data.is_empty() => Some(self.begun - self.done),
+            _ => None,
+        };
+        match more.filter(|more| *more > 0 && self.begun - self.done >= *more) {
+            Some(more) => self.on_ended(end, now, more),
+            None => Err(Failure::Nonsense),
+        }
+    }
+
+    /// So many iterations have ended.
+    fn on_ended(
+        &mut self,
+        end: &mut impl Endpoint,
+        now: Instant,
+        count: u32,
+    ) -> Result<Option<Output>, Failure> {
+        self.done += count;
+        if self.test.mode == Mode::Latency {
+            self.completed = self.done;
+        }
+        let length = now - self.began;
+        self.go_on(end, now)?;
+        Ok((self.test.mode == Mode::Latency).then_some(Output::Sample(length)))
+    }
+
+    /// Tells how far a bandwidth test is, once for each part of it; and that the test has ended.
+    pub(super) fn progress(&mut self, now: Instant) -> Option<Output> {
+        let Test { iterations, mode, .. } = self.test;
+        self.remote?;
+        let elapsed = now - self.started;
+        let is_due = self.done - self.told >= (iterations / PARTS).max(1) || self.done == iterations;
+        if mode == Mode::Bandwidth && is_due && self.done > self.told {
+            self.told = self.done;
+            return Some(Output::Progress(Step { done: self.done, elapsed }));
+        }
+        if self.done < iterations {
+            return None;
+        }
+        self.remote = None;
+        Some(Output::Finished(elapsed))
+    }
+}
+
+/// The count that a server tells.
+fn parse_count(data: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(data.try_into().ok()?))
+}
+
+/// A copy of `data` whose last byte is the low byte of `number`: perftest's mark of a write.
+pub(super) fn numbered(pool: &SharedPool, data: &[u8], number: u32) -> Buffer {
+    let mut place = pool.borrow_mut().take(data.len());
+    place.copy_from_slice(data);
+    if let Some(last) = place.last_mut() {
+        *last = number.to_le_bytes()[0];
+    }
+    pool.borrow_mut().seal(place)
+}
+
+/// Whether the write with this number has come as a whole into the `length` bytes behind `key`.
+pub(super) fn has_come(end: &mut impl Endpoint, key: Key, length: u32, number: u32) -> bool {
+    let mut last = [0];
+    end.peek(key, length.saturating_sub(1), &mut last) && last == [number.to_le_bytes()[0]]
+}
+
+/// How many messages the server has written that it has received: between those it has told of and
+/// those it was sent.
+fn received(
+    end: &mut impl Endpoint,
+    key: Key,
+    known: core::ops::RangeInclusive<u32>,
+) -> Result<u32, Failure> {
+    let mut count = [0; 4];
+    if !end.peek(key, 0, &mut count) {
+        return Ok(*known.start());
+    }
+    let count = u32::from_le_bytes(count);
+    if known.contains(&count) { Ok(count) } else { Err(Failure::Nonsense) }
+}
