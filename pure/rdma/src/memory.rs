@@ -327,8 +327,8 @@ impl ProtectionDomain {
     }
 
     /// Takes the block of a region out, for bytes of the peer of `owner` that are coming to the
-    /// range that is returned. Until [`Self::put_back`], the key names nothing, and the region gives
-    /// no bytes back.
+    /// range that is returned. Until [`Self::put_back`], the key names nothing, and the region
+    /// gives no bytes back.
     ///
     /// # Errors
     /// When the peer may not write there.
