@@ -171,7 +171,8 @@ fn several_captures_run_at_once_and_one_too_many_is_refused() {
 #[test]
 fn a_reader_that_is_killed_or_stopped_harms_no_host() {
     let daemon = Daemon::export();
-    // The daemon itself writes what nothing is chosen from, so a reader that sleeps holds up nothing.
+    // The daemon itself writes what nothing is chosen from, so a reader that sleeps holds
+    // up nothing.
     let choosing = ["--count", "1000000000"];
     let (killed, asleep) =
         (daemon.capture(&daemon.file("a"), &[]), daemon.capture(&daemon.file("b"), &choosing));

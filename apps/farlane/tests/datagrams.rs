@@ -306,8 +306,10 @@ fn two_paths_are_one_link_as_long_as_either_works() {
         "{told}"
     );
     assert!(told["copies"]["eliminated"].as_u64() > Some(100), "{told}");
-    let lost: u64 = (0..2).map(|path| told["paths"][path]["copies"]["lost"].as_u64().unwrap()).sum();
-    assert!(lost > 0 && told["paths"][1]["interface"] == "far2", "{told}");
+    // A path that missed more than half of all numbers seems to be behind: its frames are rogue.
+    let of = |path: usize, key: &str| told["paths"][path]["copies"][key].as_u64().unwrap();
+    let missed: u64 = (0..2).map(|path| of(path, "lost") + of(path, "rogue")).sum();
+    assert!(missed > 0 && told["paths"][1]["interface"] == "far2", "{told}");
     let text = succeed(&["status", &control]);
     assert!(text.contains("far1: ") && text.contains("all paths: "), "{text}");
     for path in ["far1", "far2", "all"] {

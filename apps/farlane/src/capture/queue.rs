@@ -85,7 +85,8 @@ struct State {
 pub(crate) struct Queue {
     state: Mutex<State>,
     news: Condvar,
-    /// No further packet is wanted. It is set while the state is held, and looked at for each packet.
+    /// No further packet is wanted. It is set while the state is held, and looked at for
+    /// each packet.
     is_over: AtomicBool,
 }
 

@@ -115,8 +115,8 @@ impl State {
         let mut bytes = vec![0; DATAGRAM_MAX];
         loop {
             let Ok((count, near)) = outer.recv_from(&mut bytes) else { continue };
-            // The first sender is the near end. Datagrams of others pass, but are not answered. While
-            // bits flip, the near end dials anew, and the latest sender is it.
+            // The first sender is the near end. Datagrams of others pass, but are not answered.
+            // While bits flip, the near end dials anew, and the latest sender is it.
             if self.flip_one_in.load(Ordering::SeqCst) > 0 {
                 *self.near.lock().unwrap() = Some(near);
             }

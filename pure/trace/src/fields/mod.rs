@@ -1,5 +1,5 @@
-//! The fields of what a frame of a network holds: PDUs of NVMe/TCP and frames of iWARP in a segment,
-//! the headers of a datagram of RoCEv2.
+//! The fields of what a frame of a network holds: PDUs of NVMe/TCP and frames of iWARP in a
+//! segment, the headers of a datagram of RoCEv2.
 //!
 //! A segment is looked at on its own, so what began in the one before it is passed over: a chain of
 //! PDUs or frames begins at the first byte, or where the wanted command is found.

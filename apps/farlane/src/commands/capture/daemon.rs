@@ -32,16 +32,17 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Configuration space: Base Address Register 0, and its bits that are no address.
 const BAR0: u16 = 0x10;
 const BAR_FLAGS: u64 = 0xf;
-/// Bytes from a doorbell to the next: CAP.DSTRD of our controllers is 0, and our host drives no
-/// others.
+/// Bytes from a doorbell to the next: CAP.DSTRD of our controllers is 0, and our host drives
+/// no others.
 const STRIDE: u32 = 4;
 
 /// What a daemon may be asked about captures.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Request {
-    /// Begins a capture, which goes to the descriptor that comes with the request. Where a second
-    /// one comes, a pipe's, whoever reads there is told how the capture ended (an `Outcome` as JSON).
+    /// Begins a capture, which goes to the descriptor that comes with the request. Where a
+    /// second one comes, a pipe's, whoever reads there is told how the capture ended (an
+    /// `Outcome` as JSON).
     Capture {
         /// The most bytes that are kept of a packet's data.
         snap: Option<u64>,
