@@ -56,7 +56,7 @@ fn batch(schema: &SchemaRef, rows: impl Gathered) -> Result<RecordBatch, ArrowEr
 
 /// What batches come from.
 enum From {
-    Commands(Commands),
+    Commands(Box<Commands>),
     Packets(Packets),
 }
 
@@ -157,7 +157,7 @@ impl Rows {
     fn batches(&self, py: Python<'_>) -> PyResult<Batches> {
         let source = Source { file: &self.path, columns: self.map.as_ref() };
         let from = py.detach(|| match self.level {
-            Level::Commands => Commands::open(source).map(From::Commands),
+            Level::Commands => Commands::open(source).map(|commands| From::Commands(Box::new(commands))),
             Level::Packets => Packets::open(source).map(From::Packets),
         });
         let (schema, size) = (self.level.schema(), self.batch);
