@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use support::own_network::is_within;
 use support::running::{Running, wait_until};
 use support::{fail, json, succeed};
 
@@ -90,6 +91,33 @@ fn packets_are_measured_over_udp() {
     let wire = format!("udp:127.0.0.1:{port}");
     let _receiver = echo(&wire);
     ping(&wire);
+}
+
+#[test]
+fn packets_are_measured_over_a_pair_of_interfaces() {
+    const PAIR: &str = "ip link set lo up && ip link add near type veth peer name far && \
+                        ip link set near up && ip link set far up && exec \"$@\"";
+    if !is_within("packets_are_measured_over_a_pair_of_interfaces", "a pair of interfaces", PAIR) {
+        return;
+    }
+    let link = |name: &str, to: &str| {
+        let arguments = ["link", "set", name, to];
+        assert!(Command::new("ip").args(arguments).status().unwrap().success(), "{arguments:?}");
+    };
+    let _receiver = echo("eth:far");
+    ping("eth:near");
+    // A served card, too; and an interface that goes down is a link that does.
+    let folder = folder();
+    let socket = folder.path().join("card");
+    let server = serve(&socket, "eth:near");
+    let card = format!("vfio-user:{}", socket.display());
+    ping(&card);
+    link("near", "down");
+    wait_until("the link is down", || server.said().contains("link down"));
+    link("near", "up");
+    ping(&card);
+    let said = fail(&["nic", "ping", "eth:no-such-one", "--timeout", "1s"]);
+    assert!(said.contains("eth:no-such-one"), "{said}");
 }
 
 #[test]

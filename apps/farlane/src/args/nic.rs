@@ -60,9 +60,9 @@ pub(crate) struct NicServeArgs {
     /// Listen on this socket for the process that uses the card
     #[arg(long = "vfio-user", value_name = "SOCKET", required = true)]
     pub(crate) socket: Option<PathBuf>,
-    /// Connect the card to this wire: shm:PATH or udp:ADDRESS:PORT.
+    /// Connect the card to this wire: shm:PATH, udp:ADDRESS:PORT or eth:IFACE.
     ///
-    /// Both ends of a wire name the same place
+    /// Both ends of a wire name the same place; over Ethernet, each names its own interface
     #[arg(long, value_name = "WIRE", required = true)]
     pub(crate) wire: Option<WireUrl>,
     #[command(flatten)]
@@ -77,7 +77,7 @@ pub(crate) struct NicServeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CardOptions {
     /// A card that another process serves (vfio-user:SOCKET), or the wire of a card of its own
-    /// (shm:PATH, udp:ADDRESS:PORT)
+    /// (shm:PATH, udp:ADDRESS:PORT, eth:IFACE)
     #[arg(value_name = "CARD")]
     pub(crate) card: Place,
     /// Give up if nothing comes for this long

@@ -26,6 +26,7 @@ pub(super) fn run(args: &NicServeArgs) -> Result<(), Error> {
     if let WireUrl::Shm(path) = url {
         needs.change_beside(path);
     }
+    needs.sends_frames = matches!(url, WireUrl::Eth(_));
     args.sandbox.confine(needs)?;
     let listener = listen(socket)?;
     let wire =

@@ -5,6 +5,7 @@
 //! another process, which a [`CardDriver`] serves. [`floor`] measures what no card can beat.
 
 mod client;
+mod eth;
 pub mod floor;
 mod served;
 mod shm;

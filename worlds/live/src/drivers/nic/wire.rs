@@ -1,4 +1,4 @@
-//! What is between two cards: shared memory of one machine, or UDP.
+//! What is between two cards: shared memory of one machine, UDP, or Ethernet.
 
 use std::fmt;
 use std::io;
@@ -8,17 +8,20 @@ use std::str::FromStr;
 
 use engine::Instant;
 
+use super::eth::Eth;
 use super::shm::Shm;
 use super::udp::Udp;
 use crate::sys::unix::BindError;
 
-/// Where a wire is. Both ends name the same place.
+/// Where a wire is. Both ends name the same place; over Ethernet, each names its own interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WireUrl {
     /// Memory that two processes of this machine share; they meet at this Unix socket.
     Shm(PathBuf),
     /// UDP. The end whose address this is waits for the other.
     Udp(SocketAddr),
+    /// The cable of this interface.
+    Eth(String),
 }
 
 impl FromStr for WireUrl {
@@ -31,7 +34,10 @@ impl FromStr for WireUrl {
                 let wrong = |_| format!("{address:?} is no address; expected one such as udp:127.0.0.1:4440");
                 address.parse().map(Self::Udp).map_err(wrong)
             }
-            _ => Err("expected a wire: shm:PATH or udp:ADDRESS:PORT".to_owned()),
+            Some(("eth", name)) if !name.is_empty() && !name.contains(['/', ',', '+']) => {
+                Ok(Self::Eth(name.to_owned()))
+            }
+            _ => Err("expected a wire: shm:PATH, udp:ADDRESS:PORT or eth:IFACE".to_owned()),
         }
     }
 }
@@ -41,6 +47,7 @@ impl fmt::Display for WireUrl {
         match self {
             Self::Shm(path) => write!(f, "shm:{}", path.display()),
             Self::Udp(address) => write!(f, "udp:{address}"),
+            Self::Eth(interface) => write!(f, "eth:{interface}"),
         }
     }
 }
@@ -79,6 +86,7 @@ pub struct Wire(Kind);
 enum Kind {
     Shm(Box<Shm>),
     Udp(Udp),
+    Eth(Eth),
 }
 
 impl Wire {
@@ -90,6 +98,7 @@ impl Wire {
         Ok(Self(match url {
             WireUrl::Shm(path) => Kind::Shm(Box::new(Shm::open(path.clone())?)),
             WireUrl::Udp(address) => Kind::Udp(Udp::open(*address)?),
+            WireUrl::Eth(interface) => Kind::Eth(Eth::open(interface)?),
         }))
     }
 
@@ -98,6 +107,7 @@ impl Wire {
         match &self.0 {
             Kind::Shm(shm) => shm.is_up(),
             Kind::Udp(udp) => udp.is_up(),
+            Kind::Eth(eth) => eth.is_up(),
         }
     }
 
@@ -109,6 +119,7 @@ impl Wire {
         match &mut self.0 {
             Kind::Shm(shm) => shm.tend(now),
             Kind::Udp(udp) => Ok(udp.tend(now)?),
+            Kind::Eth(eth) => Ok(eth.tend(now)?),
         }
     }
 
@@ -117,7 +128,7 @@ impl Wire {
     pub fn has_room(&mut self) -> bool {
         match &mut self.0 {
             Kind::Shm(shm) => shm.has_room(),
-            Kind::Udp(_) => true,
+            Kind::Udp(_) | Kind::Eth(_) => true,
         }
     }
 
@@ -127,6 +138,7 @@ impl Wire {
         match &mut self.0 {
             Kind::Shm(shm) => shm.send(packet),
             Kind::Udp(udp) => udp.send(packet),
+            Kind::Eth(eth) => eth.send(packet),
         }
     }
 
@@ -137,6 +149,7 @@ impl Wire {
         match &mut self.0 {
             Kind::Shm(shm) => shm.receive(packet),
             Kind::Udp(udp) => udp.receive(packet),
+            Kind::Eth(eth) => eth.receive(packet),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Frames of one EtherType, sent and received at an interface (packet(7)).
 
+mod cable;
 mod ring;
 
 use std::cell::Cell;
@@ -14,6 +15,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::option::set_option;
 use super::outgoing::{self, About};
+pub(crate) use cable::Cable;
 use ring::{Ring, Slot};
 
 /// The most frames received in one look.
@@ -128,17 +130,9 @@ impl Station {
     /// # Errors
     /// When there is no such interface, or `PermissionDenied` without the capability `CAP_NET_RAW`.
     pub(crate) fn open(interface: &str, ether_type: u16) -> io::Result<Self> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // No frames until it is bound.
-        // SAFETY: the call has no pointers.
-        let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if socket < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just opened, and nobody else has it.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        let index = rustix::net::netdevice::name_to_index(&socket, interface)?;
-        let mtu = mtu(&socket, interface)?;
+        let socket = socket()?;
+        let index = interface_of(&socket, interface)?;
+        let mtu = mtu_of(&socket, interface)?;
         filter(&socket, ether_type)?;
         // Without this, the kernel makes a copy of each frame that is sent, for the filter to drop.
         set_option(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
@@ -164,28 +158,14 @@ impl Station {
     /// # Errors
     /// When the interface does not take frames for others.
     pub(crate) fn answer_as(&mut self, mac: Mac) -> io::Result<()> {
-        // SAFETY: a request of all zeroes is valid.
-        let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
-        request.mr_ifindex = self.index.cast_signed();
-        request.mr_type = MEMBER_UNICAST;
-        request.mr_alen = 6;
-        request.mr_address[..6].copy_from_slice(&mac);
-        let length = libc::socklen_t::try_from(size_of_val(&request)).unwrap_or(0);
-        // SAFETY: the option's value is the request that outlives the call.
-        let result = unsafe {
-            let (level, option) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
-            libc::setsockopt(self.socket.as_raw_fd(), level, option, (&raw const request).cast(), length)
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        join(&self.socket, self.index, MEMBER_UNICAST, mac)?;
         self.mac = mac;
         Ok(())
     }
 
-    /// Claims `what` at the interface. The kernel keeps no second socket from the same frames.
-    /// Names of sockets in its abstract name space belong to a network, too, and go with their
-    /// process.
+    /// Claims `what` at the interface. The kernel keeps no second socket from the same
+    /// frames. Names of sockets in its abstract name space belong to a network, too, and go
+    /// with their process.
     ///
     /// # Errors
     /// `AddrInUse` when another process of this network has it.
@@ -246,12 +226,12 @@ impl Station {
     /// When the interface is gone.
     pub(crate) fn look(&mut self, mut each: impl FnMut(Frame<'_>)) -> io::Result<bool> {
         let Self { ring, mac, .. } = self;
-        let mut handle = |Slot { bytes, vlan, is_cut }: Slot<'_>| {
+        let mut handle = |Slot { bytes, tag, is_cut }: Slot<'_>| {
             let Some((to, rest)) = bytes.split_first_chunk() else { return };
             let Some((from, rest)) = rest.split_first_chunk() else { return };
             let Some((_, bytes)) = rest.split_first_chunk::<TYPE>() else { return };
             if to == mac && !is_cut {
-                each(Frame { from: *from, vlan, bytes });
+                each(Frame { from: *from, vlan: tag.map(|tag| tag & 0xfff), bytes });
             }
         };
         let seen = (0..FRAMES_MAX).take_while(|_| ring.take(&mut handle).is_some()).count();
@@ -285,6 +265,40 @@ impl AsRawFd for Station {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
+}
+
+/// A socket to which no frames come before it is bound.
+fn socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: the call has no pointers.
+    let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+}
+
+/// The number of the interface with this name.
+fn interface_of(socket: &OwnedFd, interface: &str) -> io::Result<u32> {
+    Ok(rustix::net::netdevice::name_to_index(socket, interface)?)
+}
+
+/// Has an interface take frames of one more kind, as long as the socket lives.
+fn join(socket: &OwnedFd, index: u32, kind: libc::c_ushort, mac: Mac) -> io::Result<()> {
+    // SAFETY: a request of all zeroes is valid.
+    let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
+    request.mr_ifindex = index.cast_signed();
+    request.mr_type = kind;
+    request.mr_alen = 6;
+    request.mr_address[..6].copy_from_slice(&mac);
+    let length = libc::socklen_t::try_from(size_of_val(&request)).unwrap_or(0);
+    // SAFETY: the option's value is the request that outlives the call.
+    let result = unsafe {
+        let (level, option) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const request).cast(), length)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Lets only frames of a type come that others have sent (`linux/filter.h`).
@@ -337,17 +351,23 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<libc::sockaddr_ll> {
 }
 
 /// The most bytes of a frame of the interface.
-fn mtu(socket: &OwnedFd, interface: &str) -> io::Result<usize> {
+fn mtu_of(socket: &OwnedFd, interface: &str) -> io::Result<usize> {
+    let answer = request(socket, interface, libc::SIOCGIFMTU)?;
+    // SAFETY: the kernel has written the number.
+    let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
+    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Asks the kernel for something about an interface (netdevice(7)).
+fn request(socket: &OwnedFd, interface: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
     // SAFETY: a request of all zeroes is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (place, byte) in request.ifr_name.iter_mut().zip(interface.bytes()) {
         *place = byte.cast_signed();
     }
-    // SAFETY: the request outlives the call, and the kernel writes a number into its union.
-    if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) } != 0 {
+    // SAFETY: the request outlives the call, and the kernel writes into its union.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has written the number.
-    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+    Ok(request)
 }

@@ -23,8 +23,8 @@ const BEFORE: usize = 128;
 pub(super) struct Slot<'a> {
     /// Its bytes from the addresses on, without a tag that the adapter or the kernel took out.
     pub(super) bytes: &'a [u8],
-    /// The number of the VLAN in that tag.
-    pub(super) vlan: Option<u16>,
+    /// What is in that tag: priority, and the number of the VLAN.
+    pub(super) tag: Option<u16>,
     /// Whether the frame was longer than its slot.
     pub(super) is_cut: bool,
 }
@@ -96,8 +96,8 @@ impl Ring {
             None => &[],
         };
         let is_tagged = header.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
-        let vlan = is_tagged.then_some(header.tp_vlan_tci & 0xfff);
-        let result = each(Slot { bytes, vlan, is_cut: header.tp_len > header.tp_snaplen });
+        let tag = is_tagged.then_some(header.tp_vlan_tci);
+        let result = each(Slot { bytes, tag, is_cut: header.tp_len > header.tp_snaplen });
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.slots;
         Some(result)
