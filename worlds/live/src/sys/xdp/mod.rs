@@ -74,6 +74,9 @@ pub(crate) struct Lane {
     received: Ring<libc::xdp_desc>,
     /// Chunks for what comes.
     empty: Ring<u64>,
+    /// Chunks that go back to that ring once it has room: the kernel shows what has come before it
+    /// gives up the place of its chunk.
+    emptied: Vec<u64>,
     sending: Ring<libc::xdp_desc>,
     /// Chunks of what was sent.
     sent: Ring<u64>,
@@ -120,7 +123,19 @@ impl Lane {
         let is_copied = options.flags & libc::XDP_OPTIONS_ZEROCOPY == 0;
         let program = Program::attach(index, wanted, &socket)?;
         let free = chunks(ENTRIES..2 * ENTRIES).collect();
-        Ok(Self { _program: program, socket, memory, received, empty, sending, sent, free, is_copied })
+        let emptied = Vec::new();
+        Ok(Self {
+            _program: program,
+            socket,
+            memory,
+            received,
+            empty,
+            emptied,
+            sending,
+            sent,
+            free,
+            is_copied,
+        })
     }
 
     /// Hands who sent a frame, and what is behind its EtherType, to `each`, for frames that have
@@ -142,10 +157,14 @@ impl Lane {
                     each([a, b, c, d, e, f], bytes);
                 }
             }
-            self.empty.produce(came.addr - came.addr % CHUNK as u64);
+            self.emptied.push(came.addr - came.addr % CHUNK as u64);
         }
         if seen > 0 {
             self.received.release();
+        }
+        if !self.emptied.is_empty() {
+            let room = usize::try_from(self.empty.room()).unwrap_or(0).min(self.emptied.len());
+            self.emptied.drain(..room).for_each(|chunk| self.empty.produce(chunk));
             self.empty.publish();
         }
         if self.empty.wants_call() {
