@@ -63,7 +63,8 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     assert!(std::fs::metadata(&path).unwrap().len() <= 16 << 20, "the ring has its size");
     let proof = json(&["verify", &path, "--json"]);
     assert_eq!(proof["ok"], true, "{proof}");
-    assert!(number(&proof, "bytes_overwritten") > 30_000_000, "{proof}");
+    // What was to be written over when the recorder was killed is still there.
+    assert!(number(&proof, "bytes_overwritten") > 25_000_000, "{proof}");
     assert!(number(&proof, "bytes") > 10_000_000, "{proof}");
     // What is pinned is there, and what was between it and the ring is not.
     let part = ["--from-offset", "1000000", "--bytes", "500000", "--speed", "max"];
