@@ -5,7 +5,7 @@ use core::fmt;
 
 use engine::{Entropy, Nanos};
 use nvme::host::{Completed, Data};
-use nvme::wire::{Status, SubmissionQueueEntry};
+use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
 
 use crate::authentication::{self, Credentials};
 use crate::host::ImpactedController;
@@ -172,14 +172,16 @@ impl Failure {
     }
 
     /// Whether an I/O queue reached a controller that has ended this host's association, because
-    /// the controller saw the admin connection go before the host did. Linux's target sets Do Not
-    /// Retry in that answer. The bit is about this Connect, not about a new association.
+    /// the controller saw the admin connection go before the host did, or another controller of the
+    /// same number: a target that was started again has given the number to another path of this
+    /// host, whose queues are connected. Linux's target sets Do Not Retry in these answers. The bit
+    /// is about this Connect, not about a new association.
     fn is_of_an_ended_association(self) -> bool {
         let Self::Connect { queue, status, dw0 } = self else { return false };
         let of_ours = [Parameter::CONTROLLER, Parameter::HOST, Parameter::HOST_ID];
-        !queue.is_admin()
-            && FabricsStatus::of(status) == Some(FabricsStatus::InvalidParameters)
-            && of_ours.contains(&Parameter::from_dw0(dw0))
+        let is_unknown = FabricsStatus::of(status) == Some(FabricsStatus::InvalidParameters)
+            && of_ours.contains(&Parameter::from_dw0(dw0));
+        !queue.is_admin() && (is_unknown || status.code() == StatusCode::CommandSequenceError)
     }
 }
 
@@ -291,3 +293,19 @@ impl fmt::Display for SubmitError {
 }
 
 impl core::error::Error for SubmitError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_io_queue_that_meets_another_association_ends_this_one_and_not_the_path() {
+        let refused = |queue, code: StatusCode| {
+            let status = Status::new(code).with_do_not_retry(true);
+            Failure::Connect { queue: QueueId(queue), status, dw0: 0 }
+        };
+        assert!(refused(2, StatusCode::CommandSequenceError).may_retry());
+        assert!(!refused(0, StatusCode::CommandSequenceError).may_retry());
+        assert!(!refused(2, StatusCode::InvalidField).may_retry());
+    }
+}
