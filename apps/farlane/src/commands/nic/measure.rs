@@ -180,8 +180,8 @@ fn round_trips(
     Ok(Latency { size, path: name(by_dma), one_way_ns, round_trip_ns, lost })
 }
 
-/// Whether `bytes` are the packet `sent`, but for its addresses, and for zeros behind it: an adapter
-/// for Ethernet makes short frames longer.
+/// Whether `bytes` are the packet `sent`, but for its addresses, and for zeros behind it: an
+/// adapter for Ethernet makes short frames longer.
 fn is_answer(bytes: &[u8], sent: &[u8]) -> bool {
     let padding = |padding: &[u8]| padding.iter().all(|byte| *byte == 0);
     bytes
