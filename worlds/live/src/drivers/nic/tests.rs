@@ -266,10 +266,10 @@ fn the_floors_are_measured() {
 
 #[test]
 fn places_are_read_as_they_are_written() {
-    for text in ["vfio-user:/run/card", "shm:/run/wire", "udp:127.0.0.1:4440", "udp:[::1]:4440"] {
+    for text in ["vfio-user:/run/card", "shm:/run/wire", "udp:127.0.0.1:4440", "udp:[::1]:4440", "eth:lo"] {
         assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
     }
-    for text in ["shm:", "udp:nowhere", "eth:lo", "vfio-user:", "tcp://a:1", ""] {
+    for text in ["shm:", "udp:nowhere", "eth:", "eth:lo+eth0", "vfio-user:", "tcp://a:1", ""] {
         assert!(text.parse::<Place>().is_err(), "{text}");
     }
 }
