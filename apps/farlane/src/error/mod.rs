@@ -86,7 +86,7 @@ pub(crate) enum Error {
 
     #[error("there is no card at {place}: {why}")]
     #[diagnostic(help(
-        "farlane nic serve --vfio-user SOCKET --wire WIRE serves a card at vfio-user:SOCKET; a wire (shm:PATH, udp:ADDRESS:PORT) needs no server"
+        "farlane nic serve --vfio-user SOCKET --wire WIRE serves a card at vfio-user:SOCKET; a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE) needs no server"
     ))]
     NoCard { place: String, why: String },
 

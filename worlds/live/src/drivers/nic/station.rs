@@ -40,7 +40,8 @@ impl FromStr for Place {
         match text.strip_prefix("vfio-user:") {
             Some(path) if !path.is_empty() => Ok(Self::Socket(path.into())),
             _ => text.parse().map(Self::Wire).map_err(|_| {
-                "expected a card's socket (vfio-user:PATH) or a wire (shm:PATH, udp:ADDRESS:PORT)".to_owned()
+                "expected a card's socket (vfio-user:PATH) or a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE)"
+                    .to_owned()
             }),
         }
     }
