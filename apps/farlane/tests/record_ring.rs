@@ -51,7 +51,8 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     let pinned = ask(&pin)["pinned"][0].clone();
     let (from, bytes) = (number(&pinned, "from"), number(&pinned, "bytes"));
     assert!(from <= 1_000_000 && from + bytes >= 1_500_000 && bytes < 800_000, "{pinned}");
-    wait_until("the ring has turned", || number(&ask(&["status"]), "bytes_overwritten") > 30_000_000);
+    // What is told to be overwritten may not be yet when the recorder is killed.
+    wait_until("the ring has turned", || number(&ask(&["status"]), "bytes_overwritten") > 33_000_000);
     let refused = fail(&["record", "ctl", &control, "pin", "--from-offset", "3000000", "--bytes", "1000000"]);
     assert!(refused.contains("nothing of it is held"), "{refused}");
     let refused = fail(&["record", "ctl", &control, "pin", "--last", "1h"]);
@@ -63,8 +64,7 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     assert!(std::fs::metadata(&path).unwrap().len() <= 16 << 20, "the ring has its size");
     let proof = json(&["verify", &path, "--json"]);
     assert_eq!(proof["ok"], true, "{proof}");
-    // What was to be written over when the recorder was killed is still there.
-    assert!(number(&proof, "bytes_overwritten") > 25_000_000, "{proof}");
+    assert!(number(&proof, "bytes_overwritten") > 30_000_000, "{proof}");
     assert!(number(&proof, "bytes") > 10_000_000, "{proof}");
     // What is pinned is there, and what was between it and the ring is not.
     let part = ["--from-offset", "1000000", "--bytes", "500000", "--speed", "max"];

@@ -1,5 +1,5 @@
-//! The native part of the Python package `farlane`: captures, simulations and measurements as Arrow
-//! tables.
+//! The native part of the Python package `farlane`: captures, simulations and measurements as
+//! Arrow tables.
 
 #![forbid(unsafe_code)]
 

@@ -41,9 +41,9 @@
 //! ```
 //!
 //! # What a peer may do
-//! Send any bytes at any time. Whoever does not know a connection's name, of which 48 bits or more
-//! are random, and its peer's address cannot touch it. Who can read the network can: nothing is
-//! encrypted.
+//! Send any bytes at any time. Whoever does not know a connection's name, of which 48 bits or
+//! more are random, and its peer's address cannot touch it. Who can read the network can: nothing
+//! is encrypted.
 
 #![no_std]
 #![forbid(unsafe_code)]

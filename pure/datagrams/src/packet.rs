@@ -7,8 +7,8 @@ use engine::Nanos;
 
 /// The version of the format.
 const VERSION: u8 = 1;
-/// Bytes of every datagram's beginning: version, kind, length, and the receiver's name for the
-/// connection.
+/// Bytes of every datagram's beginning: version, kind, length, and the receiver's name for
+/// the connection.
 const START: usize = 12;
 /// Bytes of a packet before its bytes of the stream.
 pub(crate) const HEAD: usize = 68;

@@ -87,8 +87,8 @@ struct Runner<'a> {
 }
 
 /// Runs `job`, and tells `progress` now and then how long the load has been running, and what
-/// reads and writes have done. When the user interrupts, the report says what was measured until
-/// then.
+/// reads and writes have done. When the user interrupts, the report says what was measured
+/// until then.
 pub(crate) fn run(
     session: &mut Session,
     job: Job,

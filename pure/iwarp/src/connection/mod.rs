@@ -25,8 +25,8 @@ use transmit::{InFlight, Reading, Wake};
 pub enum Input {
     /// Bytes from the peer, in order. The block is held as long as data in it are in use.
     Received(Buffer),
-    /// The peer sends nothing any more: it has closed its side of the stream, or the stream is
-    /// lost.
+    /// The peer sends nothing any more: it has closed its side of the stream, or the stream
+    /// is lost.
     Closed,
 }
 

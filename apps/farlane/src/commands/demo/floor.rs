@@ -1,5 +1,5 @@
-//! Raw TCP with the sizes and the round trips of the operations that are measured, both sides
-//! spinning.
+//! Raw TCP with the sizes and the round trips of the operations that are measured, both
+//! sides spinning.
 
 use distribution::Distribution;
 use engine::Nanos;
@@ -88,8 +88,8 @@ impl Floor<'_> {
     }
 }
 
-/// The sums of the round trips that make up an operation, added up in the order in which they were
-/// measured.
+/// The sums of the round trips that make up an operation, added up in the order in which they
+/// were measured.
 fn sums(trips: &[Vec<Nanos>]) -> Distribution {
     let count = trips.iter().map(Vec::len).min().unwrap_or(0);
     (0..count).map(|index| trips.iter().fold(Nanos::ZERO, |sum, trip| sum + trip[index])).collect()
