@@ -138,6 +138,41 @@ fn a_served_card_is_measured_and_goes_on_when_its_user_is_killed() {
     assert!(ended.status.success() && said.contains("link up") && said.contains("has gone"), "{said}");
 }
 
+/// Processor time of a process in ticks of 10 ms (`proc_pid_stat(5)`, utime and stime).
+fn ticks(process: &Running) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.process())).unwrap();
+    let (_, rest) = stat.rsplit_once(')').unwrap();
+    rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn ends_that_sleep_cost_no_processor_and_are_woken() {
+    let folder = folder();
+    let (wire, socket) = (wire(&folder), folder.path().join("card"));
+    let server =
+        Running::start(&["nic", "--vfio-user", socket.to_str().unwrap(), "--wire", &wire, "--spin", "0s"]);
+    wait_until("the card is served", || socket.exists());
+    let card = format!("vfio-user:{}", socket.display());
+    let asleep = Running::start(&["nic", "receive", &card, "--echo", "--spin", "0s"]);
+    wait_until("the receiver is there", || asleep.said().contains("waiting for packets"));
+    let options = ["--sizes", "60,1500", "--count", "50", "--interval", "2ms", "--spin", "0s"];
+    let found = json(&[&["nic", "ping", &wire, "--json"][..], &options].concat());
+    assert_eq!(found["floor"]["wake_ns"]["count"], 50, "{found}");
+    for one in found["sizes"].as_array().unwrap() {
+        // Who is not woken looks again after 100 ms.
+        let p50 = one["round_trip_ns"]["p50"].as_f64().unwrap();
+        assert!(one["lost"] == 0 && p50 < 50e6, "{one}");
+    }
+    // The wire's other end is gone now, and nothing comes.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let before = [&server, &asleep].map(ticks);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let after = [&server, &asleep].map(ticks);
+    for (before, after) in before.into_iter().zip(after) {
+        assert!(after - before <= 4, "{} ms of a processor in 2 s", (after - before) * 10);
+    }
+}
+
 #[test]
 fn packets_that_are_sent_are_counted_where_they_come() {
     let folder = folder();
@@ -167,6 +202,15 @@ fn a_peer_that_is_killed_or_stopped_is_told() {
         assert!(said.contains("packets came back"), "{signal}: {said}");
         receiver.signal("KILL");
     }
+}
+
+#[test]
+fn a_wire_that_leads_back_needs_no_second_card() {
+    ping("loop:");
+    let folder = folder();
+    let socket = folder.path().join("card");
+    let _server = serve(&socket, "loop:");
+    ping(&format!("vfio-user:{}", socket.display()));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The card: what it takes from the window, and what it puts there.
 
 use core::fmt;
+use core::sync::atomic::{Ordering, fence};
 
 use pcie::memory::Memory;
 
 use crate::counts::Counts;
 use crate::filter::{Address, Filters};
-use crate::layout::{QUEUES, SLOTS, credit_at, line_at, slot_at, taken_at};
+use crate::layout::{QUEUES, SLOTS, asleep_at, awaited_at, credit_at, line_at, slot_at, taken_at};
 use crate::line::{HEAD_MAX, INLINE_MAX, LINE, Line, PACKET_MAX, PACKET_MIN, Slot};
 use crate::registers::{self as at, low, queue};
 
@@ -81,6 +82,10 @@ struct Progress {
     filled: u64,
     /// Buffers that the host has returned.
     emptied: u64,
+    /// A line was written since the host was last asked whether it waits for one.
+    has_given: bool,
+    /// The number of lines that the host was last interrupted for.
+    interrupted: u64,
     /// By line: whether it names a buffer.
     has_buffer: [u64; (SLOTS / 64) as usize],
 }
@@ -99,6 +104,22 @@ impl Progress {
             self.filled += 1;
         }
         self.given += 1;
+        self.has_given = true;
+    }
+
+    /// Whether the host waits for a line that is there now, and was not interrupted for it yet.
+    fn is_awaited(&mut self, index: usize, window: &impl Memory) -> Result<bool, Fault> {
+        // The host stores what it waits for and then looks for lines; the card has stored a line
+        // and now looks what the host waits for. Without the fence each could miss the other.
+        fence(Ordering::SeqCst);
+        let mut word = [0; 8];
+        window.read(awaited_at(index), &mut word).map_err(|_| Fault::Window)?;
+        let awaited = u64::from_le_bytes(word);
+        let is_due = awaited > self.interrupted && awaited <= self.given;
+        if is_due {
+            self.interrupted = awaited;
+        }
+        Ok(is_due)
     }
 
     /// Notes that the host has taken all lines before `returned`.
@@ -132,6 +153,8 @@ impl Queue {
             returned: 0,
             filled: 0,
             emptied: 0,
+            has_given: false,
+            interrupted: 0,
             has_buffer: [0; (SLOTS / 64) as usize],
         },
     };
@@ -174,6 +197,7 @@ pub struct Card {
     queues: [Queue; QUEUES],
     /// The queue that is looked at first.
     next: usize,
+    is_asleep: bool,
     counts: Counts,
 }
 
@@ -188,6 +212,7 @@ impl Card {
             filters: Filters::default(),
             queues: [Queue::NEW; QUEUES],
             next: 0,
+            is_asleep: false,
             counts: Counts::default(),
         }
     }
@@ -220,8 +245,8 @@ impl Card {
 
     /// Resets all but the link: queues stop, filters and counters are empty.
     pub fn reset(&mut self) {
-        let (is_link_up, link_changes) = (self.is_link_up, self.link_changes);
-        *self = Self { is_link_up, link_changes, ..Self::new(self.address) };
+        let Self { address, is_link_up, link_changes, is_asleep, .. } = *self;
+        *self = Self { is_link_up, link_changes, is_asleep, ..Self::new(address) };
     }
 
     /// Reads registers into `bytes`; what is no register reads as zero.
@@ -259,6 +284,7 @@ impl Card {
         match register {
             queue::STATUS => queue.status(),
             queue::TAKEN => low(queue.progress.taken),
+            queue::WAKE => 0,
             register => queue.registers.get((register / 4) as usize).copied().unwrap_or(0),
         }
     }
@@ -311,6 +337,51 @@ impl Card {
                 return self.fail(index, Fault::Window);
             }
         }
+        if self.is_asleep {
+            self.tell_asleep(window, index);
+        }
+    }
+
+    /// Says to the hosts of all queues that this card is about to sleep, or sleeps no more. Whoever
+    /// falls asleep must look for slots once more before it waits: a host that stored one before it
+    /// could see this wakes nobody. A card that never sleeps, as in hardware, never says so.
+    pub fn sleep(&mut self, window: &mut impl Memory, asleep: bool) {
+        if core::mem::replace(&mut self.is_asleep, asleep) == asleep {
+            return;
+        }
+        for index in 0..QUEUES {
+            if self.queues[index].is_running() {
+                self.tell_asleep(window, index);
+            }
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether this card has said that it sleeps.
+    pub const fn is_asleep(&self) -> bool {
+        self.is_asleep
+    }
+
+    fn tell_asleep(&mut self, window: &mut impl Memory, index: usize) {
+        if window.write(asleep_at(index), &u64::from(self.is_asleep).to_le_bytes()).is_err() {
+            self.fail(index, Fault::Window);
+        }
+    }
+
+    /// The next queue whose host waits for an interrupt that is due now. The interrupt's vector has
+    /// the queue's number. Ask after packets were received.
+    pub fn poll_interrupt(&mut self, window: &impl Memory) -> Option<usize> {
+        for index in 0..QUEUES {
+            if !core::mem::take(&mut self.queues[index].progress.has_given) {
+                continue;
+            }
+            match self.queues[index].progress.is_awaited(index, window) {
+                Ok(true) => return Some(index),
+                Ok(false) => {}
+                Err(fault) => self.fail(index, fault),
+            }
+        }
+        None
     }
 
     fn fail(&mut self, index: usize, fault: Fault) {

@@ -49,6 +49,10 @@ pub fn card(bytes: &[u8]) {
                 let mut word = [0; 8];
                 card.register_read(source.half().into(), &mut word);
             }
+            13 => {
+                card.sleep(&mut window, step & 0x10 != 0);
+                assert!(card.poll_interrupt(&window).is_none_or(|vector| vector < QUEUES));
+            }
             _ => {
                 if let Some(length) = card.poll_transmit(&mut window, &mut memory, &mut packet) {
                     assert!((PACKET_MIN..=PACKET_MAX).contains(&length), "{length} B");
@@ -87,6 +91,7 @@ pub fn host(bytes: &[u8]) {
             }
         }
         let _ = host.poll_completed(&window, &memory);
+        let _ = host.poll_wake(&window);
     }
 }
 

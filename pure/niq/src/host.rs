@@ -1,10 +1,11 @@
 //! The host: stores packets into the card's window, and polls the lines of those that come.
 
 use core::fmt;
+use core::sync::atomic::{Ordering, fence};
 
 use pcie::memory::{Memory, Unmapped};
 
-use crate::layout::{QUEUES, SLOTS, credit_at, line_at, slot_at, taken_at};
+use crate::layout::{QUEUES, SLOTS, asleep_at, awaited_at, credit_at, line_at, slot_at, taken_at};
 use crate::line::{HEAD_MAX, INLINE_MAX, LINE, Line, PACKET_MAX, PACKET_MIN, Slot};
 use crate::registers::{self as at, low, queue};
 
@@ -163,6 +164,8 @@ pub struct Host {
     /// The buffer of the next packet that comes by DMA.
     next_in: usize,
     told: u64,
+    /// A slot was stored since the card was last asked whether it sleeps.
+    has_stored: bool,
 }
 
 impl Host {
@@ -183,6 +186,7 @@ impl Host {
             received: 0,
             next_in: 0,
             told: 0,
+            has_stored: false,
         }
     }
 
@@ -193,7 +197,7 @@ impl Host {
     pub fn start(&self, memory: &mut impl Memory) -> Result<[(u32, u32); 6], HostFault> {
         // Credits of a queue that ran before are none of this one's.
         memory.write(self.config.memory, &[0; LINE])?;
-        let base = at::QUEUE + at::QUEUE_STRIDE * u32::try_from(self.config.queue).unwrap_or(0);
+        let base = self.register(0);
         let halves = |address: u64| [low(address), low(address >> 32)];
         let [credit_low, credit_high] = halves(self.config.memory);
         let [buffers_low, buffers_high] = halves(self.config.memory.wrapping_add(RECEIVE));
@@ -250,6 +254,7 @@ impl Host {
         };
         window.write(slot_at(self.config.queue, number), &line).map_err(HostFault::from)?;
         self.sent += 1;
+        self.has_stored = true;
         Ok(self.sent)
     }
 
@@ -278,6 +283,39 @@ impl Host {
         }
         (self.taken, self.completed) = (taken, completed);
         Ok(())
+    }
+
+    /// The register to write, with its value, if the card must be woken: something was stored since
+    /// the last call, and the card sleeps.
+    ///
+    /// # Errors
+    /// When the window is gone.
+    pub fn poll_wake(&mut self, window: &impl Memory) -> Result<Option<(u32, u32)>, HostFault> {
+        if !core::mem::take(&mut self.has_stored) {
+            return Ok(None);
+        }
+        // The card says that it sleeps and then looks for slots; this host has stored a slot and
+        // now looks whether the card sleeps. Without the fence each could miss the other.
+        fence(Ordering::SeqCst);
+        let mut asleep = [0; 8];
+        window.read(asleep_at(self.config.queue), &mut asleep)?;
+        Ok((asleep != [0; 8]).then_some((self.register(queue::WAKE), 1)))
+    }
+
+    /// Asks the card for an interrupt with the next packet that comes, once. Look for a packet once
+    /// more before waiting: one that came before the card could see this interrupts nobody.
+    ///
+    /// # Errors
+    /// When the window is gone.
+    pub fn await_interrupt(&self, window: &mut impl Memory) -> Result<(), HostFault> {
+        window.write(awaited_at(self.config.queue), &(self.received + 1).to_le_bytes())?;
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The place of a register of this host's queue.
+    fn register(&self, offset: u32) -> u32 {
+        at::QUEUE + at::QUEUE_STRIDE * u32::try_from(self.config.queue).unwrap_or(0) + offset
     }
 
     /// The number of packets up to the last one that asked for a completion and was taken for

@@ -40,7 +40,18 @@ pub(crate) const fn credit_at(queue: usize) -> u64 {
     base(queue) + CREDIT
 }
 
+/// Offset of the word, 8 bytes of the credit line, that is not 0 while the card sleeps.
+pub(crate) const fn asleep_at(queue: usize) -> u64 {
+    credit_at(queue) + 16
+}
+
 /// Offset of the host's line: how many receive lines it has taken, 8 bytes.
 pub(crate) const fn taken_at(queue: usize) -> u64 {
     base(queue) + TAKEN
+}
+
+/// Offset of the word, 8 bytes of the host's line, that says how many receive lines the host waits
+/// for an interrupt with.
+pub(crate) const fn awaited_at(queue: usize) -> u64 {
+    taken_at(queue) + 8
 }

@@ -51,6 +51,8 @@ pub mod queue {
     pub const STATUS: u32 = 0x04;
     /// How many slots the card has taken, modulo 2^32.
     pub const TAKEN: u32 = 0x08;
+    /// Reads as 0. A write of any value wakes a card that says in its credit line that it sleeps.
+    pub const WAKE: u32 = 0x0c;
     /// Host address of the credit line, 8 bytes.
     pub const CREDIT_ADDRESS: u32 = 0x10;
     /// Host address of the receive buffers, 8 bytes.
@@ -61,6 +63,11 @@ pub mod queue {
     /// Number of registers that a host may write, from [`CONTROL`] on.
     pub(crate) const COUNT: usize = 9;
 }
+
+/// The table of MSI-X, with a vector for each queue.
+pub const MSIX_TABLE: u32 = 0x800;
+/// The pending bits of MSI-X.
+pub const MSIX_PENDING: u32 = 0xc00;
 
 /// Length of the registers in bytes.
 pub const LENGTH: u32 = 0x1000;

@@ -89,6 +89,9 @@ impl Machine {
     }
 }
 
+/// A packet to everybody.
+const PACKET: [u8; 40] = [0xff; 40];
+
 fn packet(to: [u8; 6], length: usize, seed: u8) -> Vec<u8> {
     let rest = (0..=255_u8).cycle().map(|byte| byte.wrapping_mul(31) ^ seed);
     to.into_iter().chain(rest).take(length).collect()
@@ -367,6 +370,109 @@ fn a_link_that_is_down_loses_packets_and_no_credits() {
     machine.card.set_link(true);
     machine.send(&[2; 60]).unwrap();
     assert_eq!(machine.transmit(), Some([2; 60].to_vec()));
+}
+
+/// How far an end has gone on its way to sleep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    Awake,
+    /// It has said that it sleeps and must look once more.
+    Drowsy,
+    Asleep,
+}
+
+/// Both ends of a card and its host fall asleep whenever they find nothing, one step at a time, and
+/// wake only when they are woken. Whoever would miss a wake-up stays asleep for ever.
+fn sleepers(seed: u64) -> (usize, usize) {
+    const PACKETS: usize = 200;
+    let mut rng = Rng::from_seed(seed);
+    let config = HostConfig { queue: 1 + rng.below(QUEUES as u64 - 1) as usize, ..HostConfig::default() };
+    let mut machine = Machine::new(ADDRESSES[0], config);
+    machine.write(at::CONTROL, at::PROMISCUOUS);
+    let config = HostConfig { memory: MEMORY, queue: 0, ..config };
+    let mut other = Host::new(config);
+    for (register, value) in other.start(&mut machine.memory).unwrap() {
+        machine.write(register, value);
+    }
+    let (mut card, mut host) = (Rest::Awake, Rest::Awake);
+    let (mut sent, mut came, mut wakes, mut interrupts) = (0, 0, 0, 0);
+    let mut bytes = [0; PACKET_MAX];
+    while came < PACKETS {
+        let idle = [card, host].map(|rest| rest == Rest::Asleep);
+        assert!(sent < PACKETS || idle != [true; 2], "seed {seed}: both sleep, and {came} of {sent} came");
+        match rng.below(3) {
+            // What leaves the card by one host's slots comes back to the other host's lines.
+            0 if sent < PACKETS && sent - came < 100 => {
+                machine.host.send(&mut machine.window, &mut machine.memory, &PACKET, false).unwrap();
+                sent += 1;
+                if let Some((register, value)) = machine.host.poll_wake(&machine.window).unwrap() {
+                    machine.write(register, value);
+                    (card, wakes) = (Rest::Awake, wakes + 1);
+                }
+            }
+            1 if card != Rest::Asleep => match machine.transmit() {
+                Some(packet) => {
+                    card = Rest::Awake;
+                    machine.card.sleep(&mut machine.window, false);
+                    assert_eq!(machine.arrive(&packet), Arrival::Delivered(0));
+                    if machine.card.poll_interrupt(&machine.window) == Some(0) {
+                        (host, interrupts) = (Rest::Awake, interrupts + 1);
+                    }
+                }
+                None if card == Rest::Drowsy => card = Rest::Asleep,
+                None => {
+                    machine.card.sleep(&mut machine.window, true);
+                    card = Rest::Drowsy;
+                }
+            },
+            2 if host != Rest::Asleep => {
+                if other.receive(&mut machine.window, &mut machine.memory, &mut bytes).unwrap().is_some() {
+                    (host, came) = (Rest::Awake, came + 1);
+                } else if host == Rest::Drowsy {
+                    host = Rest::Asleep;
+                } else {
+                    other.await_interrupt(&mut machine.window).unwrap();
+                    host = Rest::Drowsy;
+                }
+            }
+            _ => {}
+        }
+    }
+    (wakes, interrupts)
+}
+
+#[test]
+fn whoever_sleeps_is_woken_by_what_comes() {
+    let (mut wakes, mut interrupts) = (0, 0);
+    for seed in 0..300 {
+        let (card, host) = sleepers(seed);
+        wakes += card;
+        interrupts += host;
+    }
+    assert!(wakes > 3_000 && interrupts > 3_000, "{wakes} wakes, {interrupts} interrupts");
+}
+
+#[test]
+fn an_interrupt_comes_once_and_only_where_it_was_asked_for() {
+    let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
+    machine.arrive(&PACKET);
+    assert_eq!(machine.card.poll_interrupt(&machine.window), None, "nobody has asked");
+    // The host asks without having seen the packet that is there: it looks once more itself.
+    machine.host.await_interrupt(&mut machine.window).unwrap();
+    assert_eq!(machine.card.poll_interrupt(&machine.window), None);
+    assert!(machine.receive().unwrap().is_some());
+    machine.host.await_interrupt(&mut machine.window).unwrap();
+    for expected in [Some(0), None] {
+        machine.arrive(&PACKET);
+        assert_eq!(machine.card.poll_interrupt(&machine.window), expected);
+    }
+    // A card that is started anew while it sleeps still says so.
+    machine.card.sleep(&mut machine.window, true);
+    machine.start(HostConfig::default());
+    machine.send(&PACKET).unwrap();
+    let wake = machine.host.poll_wake(&machine.window).unwrap();
+    assert_eq!(wake, Some((at::QUEUE + queue::WAKE, 1)));
+    assert_eq!(machine.host.poll_wake(&machine.window).unwrap(), None, "nothing was stored since");
 }
 
 #[test]

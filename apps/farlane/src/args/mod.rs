@@ -91,7 +91,7 @@ pub(crate) use measure::{Direction, MeasureArgs, ReportForm};
 pub(crate) use memory_buffer::MemoryBuffer;
 pub(crate) use metrics::MetricsArgs;
 pub(crate) use nic::{
-    CardOptions, NicAction, NicArgs, NicMeasureArgs, NicReceiveArgs, NicSendArgs, NicServeArgs,
+    CardOptions, NicAction, NicArgs, NicMeasureArgs, NicPingArgs, NicReceiveArgs, NicSendArgs, NicServeArgs,
 };
 pub(crate) use nvme::{
     At, AtArgs, AtNamespaceArgs, AttachNsArgs, BlocksArgs, CreateNsArgs, DsmArgs, ErrorLogArgs, FeatureArgs,

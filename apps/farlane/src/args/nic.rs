@@ -40,7 +40,7 @@ pub(crate) enum NicAction {
     ///
     /// The other end of the wire runs farlane nic receive --echo
     #[command(after_help = "Example:\n  farlane nic ping shm:/run/user/1000/wire --sizes 60,64,1500 --json")]
-    Ping(NicMeasureArgs),
+    Ping(NicPingArgs),
     /// Measure how many packets pass in a second, by their size.
     ///
     /// The other end of the wire runs farlane nic receive --echo
@@ -60,9 +60,11 @@ pub(crate) struct NicServeArgs {
     /// Listen on this socket for the process that uses the card
     #[arg(long = "vfio-user", value_name = "SOCKET", required = true)]
     pub(crate) socket: Option<PathBuf>,
-    /// Connect the card to this wire: shm:PATH, udp:ADDRESS:PORT or eth:IFACE.
+
+    /// Connect the card to this wire: shm:PATH, udp:ADDRESS:PORT, eth:IFACE or loop:.
     ///
-    /// Both ends of a wire name the same place; over Ethernet, each names its own interface
+    /// Both ends of a wire name the same place; over Ethernet, each names its own interface. With
+    /// loop:, the card receives what it sends
     #[arg(long, value_name = "WIRE", required = true)]
     pub(crate) wire: Option<WireUrl>,
     #[command(flatten)]
@@ -77,7 +79,7 @@ pub(crate) struct NicServeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CardOptions {
     /// A card that another process serves (vfio-user:SOCKET), or the wire of a card of its own
-    /// (shm:PATH, udp:ADDRESS:PORT, eth:IFACE)
+    /// (shm:PATH, udp:ADDRESS:PORT, eth:IFACE, loop:)
     #[arg(value_name = "CARD")]
     pub(crate) card: Place,
     /// Give up if nothing comes for this long
@@ -106,6 +108,16 @@ pub(crate) struct NicMeasureArgs {
     pub(crate) draw: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NicPingArgs {
+    #[command(flatten)]
+    pub(crate) measure: NicMeasureArgs,
+    /// Wait this long before each packet. With --spin 0s at both ends, they sleep meanwhile, and
+    /// have to be woken
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_time)]
+    pub(crate) interval: Duration,
 }
 
 #[derive(Debug, Args)]

@@ -43,6 +43,9 @@ pub(super) fn text(card: &str, sizes: &[Latency], floor: &Floor) -> String {
     line("floor: a line crosses".into(), "", &floor.crossing_ns);
     line("floor: two lines cross".into(), "", &floor.round_trip_ns);
     line("the kernel's UDP, 60 B".into(), "", &floor.kernel_udp_one_way_ns);
+    if let Some(wakes) = &floor.wake_ns {
+        line("a thread is woken by an eventfd".into(), "", wakes);
+    }
     for one in sizes {
         line(format!("{} B", one.size), one.path, &one.one_way_ns);
     }

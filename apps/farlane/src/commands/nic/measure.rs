@@ -10,7 +10,7 @@ use niq::{INLINE_MAX, PACKET_MAX};
 use serde::Serialize;
 
 use super::{Bench, crossover, packet};
-use crate::args::NicMeasureArgs;
+use crate::args::{NicMeasureArgs, NicPingArgs};
 use crate::commands::{print, print_json};
 use crate::drawing::Form;
 use crate::error::Error;
@@ -37,6 +37,9 @@ pub(super) struct Floor {
     pub(super) crossing_ns: Distribution,
     /// A datagram of 60 bytes to and fro over loopback, both ends polling: half of the round trip.
     pub(super) kernel_udp_one_way_ns: Distribution,
+    /// How long the system takes to wake a thread by an eventfd, if there is time to sleep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wake_ns: Option<Distribution>,
 }
 
 /// The latency of packets of one size.
@@ -94,30 +97,32 @@ fn halved(round_trips: &[Nanos]) -> Distribution {
     round_trips.iter().map(|length| *length / 2).collect()
 }
 
-fn measure_floor(count: u32) -> Result<Floor, Error> {
+fn measure_floor(count: u32, interval: Duration) -> Result<Floor, Error> {
     let failed = |error| Error::Child { what: "the measurement of the floor", error };
     let count = count.min(FLOOR_MAX);
     let crossings = floor::crossings(count).map_err(failed)?;
     let kernel = floor::kernel_udp(FLOOR_BYTES, count).map_err(failed)?;
+    let wakes = (!interval.is_zero()).then(|| floor::wakes(count, interval)).transpose().map_err(failed)?;
     Ok(Floor {
         crossing_ns: halved(&crossings),
         round_trip_ns: crossings.into_iter().collect(),
         kernel_udp_one_way_ns: halved(&kernel),
+        wake_ns: wakes.map(|wakes| wakes.into_iter().collect()),
     })
 }
 
-pub(super) fn ping(args: &NicMeasureArgs) -> Result<(), Error> {
+pub(super) fn ping(NicPingArgs { measure: args, interval }: &NicPingArgs) -> Result<(), Error> {
     // A name that no picture has is found out before the work.
     args.draw.as_deref().map(Form::of).transpose()?;
     // Nobody else polls yet, and this process may still use every processor.
-    let floor = measure_floor(args.count)?;
+    let floor = measure_floor(args.count, *interval)?;
     let mut bench = Bench::open(&args.card)?;
     bench.meet()?;
     let cases: Vec<_> = cases(&args.sizes).collect();
     let bar = ProgressBar::new(cases.len() as u64 * u64::from(args.count));
     let mut pings = Pings { card: bench.place.clone(), floor, sizes: Vec::new(), interrupted: false };
     for (size, by_dma) in cases {
-        match round_trips(&mut bench, (size, by_dma), args.count, &bar) {
+        match round_trips(&mut bench, (size, by_dma), (args.count, *interval), &bar) {
             Ok(latency) => pings.sizes.push(latency),
             // What was measured until now is worth telling.
             Err(Error::Interrupted) if !pings.sizes.is_empty() => {
@@ -142,7 +147,7 @@ pub(super) fn ping(args: &NicMeasureArgs) -> Result<(), Error> {
 fn round_trips(
     bench: &mut Bench,
     (size, by_dma): (usize, bool),
-    count: u32,
+    (count, interval): (u32, Duration),
     bar: &ProgressBar,
 ) -> Result<Latency, Error> {
     bench.station.set_inline_max(if by_dma { 0 } else { INLINE_MAX });
@@ -152,6 +157,9 @@ fn round_trips(
     let clock = bench.station.clock();
     for number in 0..WARM_UP + count {
         let sent = packet(source, size, number, flags);
+        if !interval.is_zero() {
+            std::thread::sleep(interval);
+        }
         let start = clock.now();
         bench.send(&sent)?;
         let came = loop {

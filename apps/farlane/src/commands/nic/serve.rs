@@ -13,9 +13,6 @@ use crate::commands::guest::{announce, listen};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, report_json};
 use crate::error::Error;
 
-/// A busy client stores again within this time, and nothing else wakes this process.
-const STORE_SPIN: Nanos = Nanos::from_millis(10);
-
 pub(super) fn run(args: &NicServeArgs) -> Result<(), Error> {
     let (Some(socket), Some(url)) = (&args.socket, &args.wire) else {
         unreachable!("the options are required");
@@ -31,12 +28,12 @@ pub(super) fn run(args: &NicServeArgs) -> Result<(), Error> {
     let listener = listen(socket)?;
     let wire =
         Wire::open(url).map_err(|error| Error::NoCard { place: url.to_string(), why: error.to_string() })?;
-    let spin = Nanos::from(args.spin.spin).max(STORE_SPIN);
+    let spin = Nanos::from(args.spin.spin);
     let mut reactor = Reactor::new(Clock::start(), spin).map_err(Error::Output)?;
     reactor.stop().on_signals().map_err(Error::Output)?;
     let text = format!("offering a low-latency network card on {url}");
     announce(args.output.json, listener.path(), &text)?;
-    let mut driver = CardDriver::new(listener, wire, address(), tell).map_err(Error::Output)?;
+    let mut driver = CardDriver::new(listener, wire, address(), spin, tell).map_err(Error::Output)?;
     args.sandbox.renounce()?;
     service::ready(&text);
     reactor.serve();
@@ -75,6 +72,7 @@ fn tell(event: Served) {
         Served::TurnedAway => warn!("another process was turned away: the card is in use"),
         Served::Link(true) => info!("link up"),
         Served::Link(false) => info!("link down: the wire's other end is not there"),
+        Served::SignalFailed(queue, error) => warn!("queue {queue} interrupts nobody any more: {error}"),
         Served::Fault(queue, fault) => warn!("queue {queue} was stopped: {fault}"),
     }
 }

@@ -5,7 +5,7 @@ mod event;
 mod local;
 mod memory;
 mod recorder;
-mod signal;
+pub(super) mod signal;
 mod turned_away;
 mod world;
 

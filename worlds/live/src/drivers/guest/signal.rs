@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 /// The descriptor of one interrupt vector, usually an eventfd.
 #[derive(Debug)]
-pub(super) struct Signaller {
+pub(in crate::drivers) struct Signaller {
     descriptor: OwnedFd,
     /// Whether writes to the descriptor never block. The flag is shared with readers of the
     /// descriptor, which choose it, so it is not changed here.
@@ -17,7 +17,7 @@ pub(super) struct Signaller {
 }
 
 impl Signaller {
-    pub(super) fn new(descriptor: OwnedFd) -> Self {
+    pub(in crate::drivers) fn new(descriptor: OwnedFd) -> Self {
         let flags = rustix::fs::fcntl_getfl(&descriptor);
         Self { descriptor, never_waits: flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) }
     }
@@ -26,7 +26,7 @@ impl Signaller {
     ///
     /// # Errors
     /// When the descriptor cannot be written.
-    pub(super) fn signal(&self) -> io::Result<()> {
+    pub(in crate::drivers) fn signal(&self) -> io::Result<()> {
         if !self.never_waits && !self.has_room()? {
             // The client has been told so often that it will look.
             return Ok(());

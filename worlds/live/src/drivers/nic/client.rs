@@ -2,23 +2,23 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
 
-use engine::{Engine, Pool};
+use engine::{Engine, Nanos, Pool, next_wake};
 use niq::{HOST_MEMORY_BYTES, WINDOW_BYTES, registers};
+use rustix::event::{EventfdFlags, eventfd};
 use vfio_user::client::{Answer, Client, Config, Input, Output, RequestId};
 use vfio_user::wire::DmaMap;
-use vfio_user::{Errno, RegionIndex};
+use vfio_user::{Errno, InterruptAction, InterruptData, InterruptIndex, RegionIndex};
 
-use super::{WINDOW, new_memory, whole};
+use super::{WINDOW, new_memory, wait_for, whole};
 use crate::sys::clock::Clock;
 use crate::sys::shared::SharedMemory;
 use crate::sys::unix::{Connection, Received};
 
-/// How long this process sleeps while it waits for an answer.
-const NAP: Duration = Duration::from_micros(100);
+/// How long this process waits for an answer before it looks at the time again.
+const LOOK: Nanos = Nanos::from_millis(10);
 
 /// A request, and its answer or the error.
 type Answered = (RequestId, Result<Answer<OwnedFd>, Errno>);
@@ -29,6 +29,8 @@ pub(super) struct CardClient {
     client: Client<OwnedFd>,
     clock: Clock,
     pool: Pool,
+    /// Readable after an interrupt.
+    interrupt: OwnedFd,
 }
 
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -40,15 +42,23 @@ fn gone() -> io::Error {
 }
 
 impl CardClient {
-    /// Connects to the card served at `path`; returns its window and the memory that it may reach.
-    pub(super) fn connect(path: &Path, clock: Clock) -> io::Result<(Self, SharedMemory, SharedMemory)> {
+    /// Connects to the card served at `path`, to hear the interrupts of `queue`; returns its window
+    /// and the memory that it may reach.
+    pub(super) fn connect(
+        path: &Path,
+        queue: usize,
+        clock: Clock,
+    ) -> io::Result<(Self, SharedMemory, SharedMemory)> {
         let connection = Connection::connect(path)?;
         let mut client = Client::new(Config::default());
         client.handle_input(clock.now(), Input::Connected);
-        let mut this = Self { connection, client, clock, pool: Pool::default() };
+        let interrupt = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let mut this = Self { connection, client, clock, pool: Pool::default(), interrupt };
         while this.client.negotiated().is_none() {
-            if let Some((_, Err(error))) = this.turn()? {
-                return Err(invalid(format!("it does not greet: {error}")));
+            match this.advance()? {
+                Some((_, Err(error))) => return Err(invalid(format!("it does not greet: {error}"))),
+                Some(_) => {}
+                None => this.wait()?,
             }
         }
         if this.read(registers::ID)? != registers::ID_VALUE {
@@ -59,7 +69,18 @@ impl CardClient {
         let length = HOST_MEMORY_BYTES as u64;
         let map = DmaMap { readable: true, writable: true, offset: 0, address: 0, length };
         this.ask(|client, clock| client.map(clock.now(), map, Some(file)))?;
+        this.listen(queue)?;
         Ok((this, window, memory))
+    }
+
+    /// Has the card signal the interrupts of `queue`.
+    fn listen(&mut self, queue: usize) -> io::Result<()> {
+        let vector = u32::try_from(queue).map_err(invalid)?;
+        let signal = self.interrupt.try_clone()?;
+        let (kind, action) = (InterruptIndex::Msix, InterruptAction::Trigger);
+        let data = InterruptData::Descriptors(vec![signal]);
+        self.ask(|client, clock| client.set_interrupts(clock.now(), kind, action, (vector, 1), data))?;
+        Ok(())
     }
 
     fn map_window(&mut self) -> io::Result<SharedMemory> {
@@ -95,6 +116,30 @@ impl CardClient {
             .map(|_| ())
     }
 
+    /// Writes a register without waiting for the answer.
+    pub(super) fn post(&mut self, register: u32, value: u32) -> io::Result<()> {
+        let bytes = value.to_le_bytes();
+        self.client.write(self.clock.now(), RegionIndex::BAR0, register.into(), &bytes);
+        self.hear()
+    }
+
+    /// Sends what waits, and takes what has come: nobody waits for it.
+    pub(super) fn hear(&mut self) -> io::Result<()> {
+        while self.advance()?.is_some() {}
+        Ok(())
+    }
+
+    /// Forgets the interrupts that have come.
+    pub(super) fn clear_interrupt(&self) {
+        // Nothing has come if this fails.
+        let _ = rustix::io::read(&self.interrupt, &mut [0_u8; 8]);
+    }
+
+    /// The descriptors that have news when an interrupt or a message comes.
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.interrupt.as_fd(), self.connection.as_fd()]
+    }
+
     /// Whether the server is still there.
     pub(super) fn is_alive(&self) -> bool {
         !self.connection.is_closed_by_peer()
@@ -107,17 +152,25 @@ impl CardClient {
     ) -> io::Result<Answer<OwnedFd>> {
         let request = ask(&mut self.client, self.clock);
         loop {
-            match self.turn()? {
+            match self.advance()? {
                 Some((answered, result)) if answered == request => {
                     return result.map_err(|error| invalid(format!("it answers {error}")));
                 }
-                _ => {}
+                Some(_) => {}
+                None => self.wait()?,
             }
         }
     }
 
-    /// Moves messages once; returns an answer if there is one.
-    fn turn(&mut self) -> io::Result<Option<Answered>> {
+    /// Waits for a message, or until the client wants to look at the time.
+    fn wait(&self) -> io::Result<()> {
+        let now = self.clock.now();
+        let length = next_wake(&self.client, now).map_or(LOOK, |at| (at - now).min(LOOK));
+        wait_for(&[self.connection.as_fd()], length)
+    }
+
+    /// Moves the messages that there are; returns the next answer, or `None` once there is none.
+    fn advance(&mut self) -> io::Result<Option<Answered>> {
         loop {
             while let Some(output) = self.client.poll_output() {
                 match output {
@@ -126,7 +179,7 @@ impl CardClient {
                         self.connection.flush()?;
                     }
                     Output::Answered { request, result } => return Ok(Some((request, result))),
-                    Output::Negotiated(_) => return Ok(None),
+                    Output::Negotiated(_) => {}
                     Output::DmaRead { token, .. } => self.client.dma_read_done(token, Err(Errno::EACCES)),
                     Output::DmaWrite { token, .. } => {
                         if let Some(token) = token {
@@ -145,7 +198,7 @@ impl CardClient {
                 Received::Nothing if engine::fire(&mut self.client, now) => {}
                 Received::Nothing => {
                     self.connection.flush()?;
-                    std::thread::sleep(NAP);
+                    return Ok(None);
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! There is a link as long as the interface has one.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use engine::{Instant, Nanos};
 
@@ -54,5 +55,11 @@ impl Eth {
     #[inline]
     pub(super) fn receive(&mut self, packet: &mut [u8]) -> Option<usize> {
         self.cable.receive(packet)
+    }
+}
+
+impl AsFd for Eth {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.cable.as_fd()
     }
 }

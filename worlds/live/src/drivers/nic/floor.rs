@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use engine::Nanos;
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sys::clock::Clock;
 use crate::sys::doorbells::{Doorbells, memory_file};
@@ -95,6 +96,35 @@ pub fn kernel_udp(bytes: usize, count: u32) -> io::Result<Vec<Nanos>> {
             near.send(&packet)?;
             await_it(clock, || near.recv(&mut packet).is_ok())?;
             Ok(clock.now() - start)
+        })
+        .collect();
+    finish(answers, measured)
+}
+
+/// How long the system takes to run a thread that sleeps on an eventfd, from the moment when the
+/// other thread signals it. The signals are `interval` apart.
+///
+/// # Errors
+/// When the system has no descriptors or threads left.
+pub fn wakes(count: u32, interval: Duration) -> io::Result<Vec<Nanos>> {
+    let near = eventfd(0, EventfdFlags::CLOEXEC)?;
+    let (far, clock) = (near.try_clone()?, Clock::start());
+    let (tell, told) = std::sync::mpsc::channel();
+    let answers = thread::Builder::new().name("floor".into()).spawn(move || {
+        for _ in 0..count {
+            rustix::io::read(&far, &mut [0_u8; 8])?;
+            // Nobody listens any more once the other side has given up.
+            let _ = tell.send(clock.now());
+        }
+        Ok(())
+    })?;
+    let measured = (0..count)
+        .map(|_| {
+            thread::sleep(interval);
+            let start = clock.now();
+            rustix::io::write(&near, &1_u64.to_ne_bytes())?;
+            // Signals that are not waited for become one.
+            Ok(told.recv_timeout(PATIENCE).map_err(|_| lost())? - start)
         })
         .collect();
     finish(answers, measured)

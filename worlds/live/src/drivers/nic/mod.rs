@@ -7,12 +7,14 @@
 mod client;
 mod eth;
 pub mod floor;
+mod loopback;
 mod served;
 mod shm;
 mod station;
 #[cfg(test)]
 mod tests;
 mod udp;
+mod vectors;
 mod wire;
 
 pub use served::{CardDriver, Served};
@@ -20,8 +22,12 @@ pub use station::{Place, PlaceError, Station, StationError};
 pub use wire::{Wire, WireError, WireUrl};
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
+use engine::Nanos;
 use niq::WINDOW_BYTES;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use vfio_user::RegionIndex;
 
@@ -30,6 +36,19 @@ use crate::sys::shared::{Mapping, SharedMemory};
 
 /// The region that is a card's window: BAR2.
 const WINDOW: RegionIndex = RegionIndex(2);
+
+/// Waits until one of `descriptors` has news or a signal has come, for `length` at most.
+fn wait_for(descriptors: &[BorrowedFd<'_>], length: Nanos) -> io::Result<()> {
+    let mut polled: Vec<_> = descriptors
+        .iter()
+        .map(|one| PollFd::from_borrowed_fd(*one, PollFlags::IN | PollFlags::RDHUP))
+        .collect();
+    let length = Timespec::try_from(std::time::Duration::from(length)).map_err(io::Error::other)?;
+    match poll(&mut polled, Some(&length)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
 
 /// The whole of a file of `length` bytes, in place of a memory that begins at `address`.
 const fn whole(address: u64, length: usize) -> Mapping {

@@ -2,16 +2,17 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool, next_wake};
 use niq::{Card, Counts, Fault, QUEUES, WINDOW_BYTES, registers};
 use pcie::config::{Bar, BarIndex, Builder, ClassCode, ConfigSpace, Identity, Link, PortType, ids};
-use vfio_user::server::{Config, Output, RegionConfig, Server};
+use vfio_user::server::{Config, InterruptConfig, Output, RegionConfig, Server};
 use vfio_user::wire::DmaMap;
-use vfio_user::{Area, Errno, Input, RegionIndex};
+use vfio_user::{Area, Errno, Input, InterruptIndex, RegionIndex};
 
 use super::shm::ROOM;
+use super::vectors::Vectors;
 use super::wire::{Wire, WireError};
 use super::{WINDOW, window};
 use crate::drivers::guest::errno_of;
@@ -22,10 +23,10 @@ use crate::sys::unix::{Connection, Listener, Received};
 
 /// Bytes of the configuration space.
 const CONFIG_BYTES: u64 = 4096;
-/// How often a card that has a client is looked at while the loop sleeps: a store wakes nobody.
-const LOOK_EVERY: Nanos = Nanos::from_micros(500);
 /// How often the wire is asked whether the other end has come or gone.
 const TEND_EVERY: Nanos = Nanos::from_millis(5);
+/// How long the card sleeps at most before it asks the wire.
+const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 /// Number of pieces taken from the client's connection in a turn.
 const PIECES_PER_TURN: usize = 16;
 /// Most packets moved in each direction at a time.
@@ -44,6 +45,8 @@ pub enum Served {
     Link(bool),
     /// A fault of the client has stopped a queue.
     Fault(usize, Fault),
+    /// The interrupts of a queue can't be signalled; their descriptor is given up.
+    SignalFailed(usize, io::Error),
 }
 
 /// Serves a card: its client's socket, its window, its wire.
@@ -54,6 +57,7 @@ pub struct CardDriver<F> {
     space: ConfigSpace,
     card: Card,
     faults: [Option<Fault>; QUEUES],
+    vectors: Vectors,
     window: SharedMemory,
     window_file: OwnedFd,
     /// The client's memory.
@@ -64,6 +68,13 @@ pub struct CardDriver<F> {
     pool: Pool,
     tended_at: Instant,
     now: Instant,
+    /// How long the card looks for slots and packets before it says that it sleeps. From then on
+    /// its host writes a register for what it sends.
+    spin: Nanos,
+    /// Since when there has been nothing.
+    quiet_since: Option<Instant>,
+    /// Nothing was there since the card has said that it sleeps.
+    has_looked: bool,
     is_registered: bool,
     is_stopping: bool,
     report: F,
@@ -75,6 +86,8 @@ fn config() -> Config {
     let window = RegionConfig::new(WINDOW_BYTES as u64);
     let area = Area { offset: 0, length: WINDOW_BYTES as u64 };
     config.regions[WINDOW.0 as usize] = RegionConfig { areas: vec![area], ..window };
+    config.interrupts[InterruptIndex::Msix.slot()] =
+        InterruptConfig { count: Vectors::COUNT.into(), all_at_once: false };
     config.regions[RegionIndex::CONFIG.0 as usize] = RegionConfig::new(CONFIG_BYTES);
     config
 }
@@ -91,16 +104,18 @@ fn space() -> ConfigSpace {
     Builder::endpoint(identity)
         .bar(BarIndex::ZERO, Bar::memory64(registers::LENGTH.into()))
         .bar(BarIndex::new(2), Bar::memory64(WINDOW_BYTES as u64).prefetchable())
+        .msix(BarIndex::ZERO, Vectors::COUNT, registers::MSIX_TABLE, registers::MSIX_PENDING)
         .express(PortType::Endpoint, Link::default(), None)
         .build()
 }
 
 impl<F: FnMut(Served)> CardDriver<F> {
     /// A card with `address` whose clients come to `listener`, and which is at an end of `wire`.
+    /// It runs in a loop that spins for `spin`.
     ///
     /// # Errors
     /// When the system has no memory or descriptors left.
-    pub fn new(listener: Listener, wire: Wire, address: [u8; 6], report: F) -> io::Result<Self> {
+    pub fn new(listener: Listener, wire: Wire, address: [u8; 6], spin: Nanos, report: F) -> io::Result<Self> {
         let (window, window_file) = window()?;
         Ok(Self {
             listener,
@@ -109,6 +124,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
             space: space(),
             card: Card::new(address),
             faults: [None; QUEUES],
+            vectors: Vectors::default(),
             window,
             window_file,
             memory: SharedMemory::new(),
@@ -118,6 +134,9 @@ impl<F: FnMut(Served)> CardDriver<F> {
             pool: Pool::default(),
             tended_at: Instant::ZERO,
             now: Instant::ZERO,
+            spin,
+            quiet_since: None,
+            has_looked: false,
             is_registered: false,
             is_stopping: false,
             report,
@@ -148,11 +167,47 @@ impl<F: FnMut(Served)> CardDriver<F> {
             self.card.receive(&mut self.window, &mut self.memory, &self.packet[..length]);
             moved = true;
         }
+        if moved {
+            self.wake_others();
+        }
         moved
     }
 
-    fn tend(&mut self, now: Instant) -> Result<(), WireError> {
-        if now - self.tended_at < TEND_EVERY {
+    /// Wakes the wire's other end and the client if they sleep and something has come for them.
+    fn wake_others(&mut self) {
+        self.wire.wake();
+        while let Some(queue) = self.card.poll_interrupt(&self.window) {
+            if let Err(error) = self.vectors.signal(queue) {
+                (self.report)(Served::SignalFailed(queue, error));
+            }
+        }
+    }
+
+    /// Notes that there was something, or nothing. A card that was quiet for a while says that it
+    /// sleeps, and looks once more.
+    fn rest(&mut self, moved: bool) {
+        if moved {
+            self.quiet_since = None;
+            self.say_asleep(false);
+            return;
+        }
+        if self.card.is_asleep() {
+            self.has_looked = true;
+        } else if self.now - *self.quiet_since.get_or_insert(self.now) >= self.spin {
+            self.say_asleep(true);
+        }
+    }
+
+    fn say_asleep(&mut self, asleep: bool) {
+        if self.card.is_asleep() != asleep {
+            self.card.sleep(&mut self.window, asleep);
+            self.wire.sleep(asleep);
+            self.has_looked = false;
+        }
+    }
+
+    fn tend(&mut self, now: Instant, has_news: bool) -> Result<(), WireError> {
+        if !has_news && now - self.tended_at < TEND_EVERY {
             return Ok(());
         }
         self.tended_at = now;
@@ -195,6 +250,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
         sources.remove(connection.as_raw_fd());
         self.memory.clear();
         self.card.reset();
+        self.vectors = Vectors::default();
         if let Ok((memory, file)) = window() {
             (self.window, self.window_file) = (memory, file);
         }
@@ -251,7 +307,10 @@ impl<F: FnMut(Served)> CardDriver<F> {
                     self.server.reset_done(token, Ok(()));
                 }
                 Output::Close { .. } => self.lose_client(sources),
-                // The card interrupts nobody, and reaches memory by its file alone.
+                Output::SetInterrupts { index: InterruptIndex::Msix, action, start, count, data } => {
+                    self.vectors.set(action, (start, count), data);
+                }
+                // There are no other interrupts, and the card reaches memory by its file alone.
                 Output::Negotiated(_)
                 | Output::SetInterrupts { .. }
                 | Output::DmaData { .. }
@@ -284,6 +343,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
 
     fn read(&self, region: RegionIndex, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         match region {
+            RegionIndex::BAR0 if Vectors::has(offset) => self.vectors.read(offset, bytes),
             RegionIndex::BAR0 => self.card.register_read(offset, bytes),
             WINDOW => self.window.read(offset, bytes).map_err(|_| Errno::EINVAL)?,
             _ => {
@@ -298,6 +358,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
 
     fn write(&mut self, region: RegionIndex, offset: u64, data: &[u8]) -> Result<(), Errno> {
         match region {
+            RegionIndex::BAR0 if Vectors::has(offset) => self.vectors.write(offset, data),
             RegionIndex::BAR0 => self.card.register_write(&mut self.window, offset, data),
             WINDOW => self.window.write(offset, data).map_err(|_| Errno::EINVAL)?,
             _ => {
@@ -318,6 +379,7 @@ impl<F: FnMut(Served)> Driver for CardDriver<F> {
         self.now = context.now;
         if !core::mem::replace(&mut self.is_registered, true) {
             sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+            sources.add(self.wire.as_fd().as_raw_fd(), Attention::OnNews)?;
         }
         if self.is_stopping {
             return Ok(Turn::Done);
@@ -334,17 +396,26 @@ impl<F: FnMut(Served)> Driver for CardDriver<F> {
         if engine::fire(&mut self.server, context.now) {
             self.answer(sources);
         }
-        self.tend(context.now).map_err(io::Error::other)?;
-        busy |= self.move_packets();
+        self.tend(context.now, context.news).map_err(io::Error::other)?;
+        let moved = self.move_packets();
+        // A client that writes a register has woken the card, and stores more.
+        self.rest(moved || busy);
+        busy |= moved;
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
     fn glance(&mut self, _: Instant) -> Glance {
-        if self.move_packets() { Glance::Done } else { Glance::Nothing }
+        if self.move_packets() {
+            self.rest(true);
+            return Glance::Done;
+        }
+        Glance::Nothing
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let look = if self.card.is_running() { LOOK_EVERY } else { TEND_EVERY * 10 };
+        // A card that has not said that it sleeps is not woken, so it must not wait.
+        let may_wait = self.card.is_asleep() && self.has_looked;
+        let look = if may_wait { SLEEP_MAX } else { Nanos::ZERO };
         Instant::earlier(Some(self.now + look), next_wake(&self.server, self.now))
     }
 

@@ -1,19 +1,21 @@
 //! A wire of shared memory: rings of cache lines between two processes.
 //!
 //! The first end that comes listens at a Unix socket. The second connects, makes the memory and
-//! passes its descriptor. The socket stays: its end is the death of the peer.
+//! passes its descriptor. The socket stays: a byte on it wakes an end that sleeps, and its end is
+//! the death of the peer.
 //!
 //! A packet of up to 60 bytes is one line of the ring. Before a longer one goes a line with its
 //! length, which is shorter than any packet.
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use engine::{Buffer, Instant, Nanos, Pool};
 use lines::{End, INLINE_MAX, MEMORY_BYTES, Side};
 use niq::{PACKET_MAX, PACKET_MIN};
+use rustix::event::epoll;
 
 use super::wire::WireError;
 use super::{new_memory, whole};
@@ -21,7 +23,11 @@ use crate::sys::shared::SharedMemory;
 use crate::sys::unix::{BindError, Connection, Listener, Received};
 
 /// What goes with the descriptor of the memory: the name and version of what is in it.
-pub(super) const GREETING: &[u8] = b"farlane niq wire 1\n";
+pub(super) const GREETING: &[u8] = b"farlane niq wire 2\n";
+/// What wakes an end that sleeps.
+const WAKE: &[u8] = &[0];
+/// Most pieces that one look takes from the socket: an end is woken by one byte.
+const PIECES_A_LOOK: usize = 16;
 /// Bytes of the line that says how long the next packet is.
 const LENGTH: usize = 4;
 /// Bytes of room that a packet is received into: the largest, and a line that is taken whole.
@@ -42,6 +48,8 @@ pub(super) struct Shm {
     listener: Option<Listener>,
     connection: Option<Connection>,
     rings: Option<Rings>,
+    /// Readable while the listener or the connection has news.
+    news: OwnedFd,
     /// A packet that is not sent whole yet, and how much of it is sent.
     unsent: Vec<u8>,
     sent: usize,
@@ -61,6 +69,7 @@ impl Shm {
             listener: None,
             connection: None,
             rings: None,
+            news: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?,
             unsent: Vec::with_capacity(PACKET_MAX),
             sent: 0,
             owes_length: false,
@@ -83,18 +92,27 @@ impl Shm {
             let (memory, file) = new_memory("farlane-niq-wire", MEMORY_BYTES)?;
             connection.send(Buffer::from(GREETING.to_vec()), vec![file]).map_err(io::Error::other)?;
             if connection.flush().is_ok() {
+                self.watch(&connection)?;
                 self.connection = Some(connection);
                 self.begin(memory, Side::Dialler);
             }
             return Ok(());
         }
         match Listener::bind(&self.path) {
-            Ok(listener) => self.listener = Some(listener),
+            Ok(listener) => {
+                self.watch(&listener)?;
+                self.listener = Some(listener);
+            }
             // Another end came at the same moment; the next look finds it.
             Err(BindError::InUse) => {}
             Err(error) => return Err(WireError::Bind(error)),
         }
         Ok(())
+    }
+
+    /// Has news of `descriptor` end a sleep, until it is closed.
+    fn watch(&self, descriptor: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(&self.news, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
     }
 
     fn begin(&mut self, memory: SharedMemory, side: Side) {
@@ -108,18 +126,15 @@ impl Shm {
     }
 
     pub(super) fn tend(&mut self, now: Instant) -> Result<(), WireError> {
-        let is_lost = self.connection.as_ref().is_some_and(|peer| match self.rings {
-            Some(_) => peer.is_closed_by_peer(),
-            None => false,
-        });
-        if is_lost {
-            self.lose();
+        if self.rings.is_some() {
+            self.heed();
         }
         if let Some(listener) = &self.listener {
             while let Some(connection) = listener.accept()? {
                 // A wire has two ends: whoever else comes is turned away.
                 if self.connection.as_ref().is_none_or(Connection::is_closed_by_peer) && self.rings.is_none()
                 {
+                    self.watch(&connection)?;
                     self.connection = Some(connection);
                 }
             }
@@ -131,6 +146,45 @@ impl Shm {
             self.meet()?;
         }
         Ok(())
+    }
+
+    /// Takes what woke this end from the socket, and finds out whether the peer is there.
+    fn heed(&mut self) {
+        for _ in 0..PIECES_A_LOOK {
+            let Some(connection) = &mut self.connection else { return };
+            match connection.receive(&mut self.pool) {
+                Ok(Received::Data(..)) => {}
+                Ok(Received::Nothing) => return,
+                Ok(Received::Closed) | Err(_) => self.lose(),
+            }
+        }
+    }
+
+    /// Tells the peer whether it has to wake this end.
+    pub(super) fn sleep(&mut self, asleep: bool) {
+        let Some(Rings { memory, end }) = &mut self.rings else { return };
+        if end.sleep(memory, asleep).is_err() {
+            self.lose();
+        }
+    }
+
+    #[inline]
+    pub(super) fn wake(&mut self) {
+        let Some(Rings { memory, end }) = &mut self.rings else { return };
+        match end.poll_wake(memory) {
+            Ok(false) => {}
+            Ok(true) => self.ring(),
+            Err(_) => self.lose(),
+        }
+    }
+
+    #[cold]
+    fn ring(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        // A byte that waits wakes the peer as well. Whether the peer is gone, the next look finds.
+        if connection.unsent() == 0 && connection.send(Buffer::from(WAKE.to_vec()), Vec::new()).is_ok() {
+            let _ = connection.flush();
+        }
     }
 
     /// Takes the memory that the peer passes.
@@ -244,6 +298,12 @@ fn map(mut descriptors: Vec<OwnedFd>) -> Option<SharedMemory> {
     let mut memory = SharedMemory::new();
     memory.map(file, whole(0, MEMORY_BYTES)).ok()?;
     Some(memory)
+}
+
+impl AsFd for Shm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
 }
 
 impl fmt::Debug for Shm {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
 
 use engine::{Instant, Nanos};
 use niq::{Card, HOST_MEMORY_BYTES, Host, HostConfig, HostFault, Received, SendError, registers};
@@ -12,7 +12,7 @@ use niq::{Card, HOST_MEMORY_BYTES, Host, HostConfig, HostFault, Received, SendEr
 use super::client::CardClient;
 use super::shm::ROOM;
 use super::wire::{Wire, WireError, WireUrl};
-use super::{new_memory, window};
+use super::{new_memory, wait_for, window};
 use crate::sys::clock::Clock;
 use crate::sys::shared::SharedMemory;
 
@@ -21,8 +21,8 @@ use crate::sys::shared::SharedMemory;
 const POLLS_A_LOOK: u32 = 512;
 /// How often a waiting station looks whether peer and server are there.
 const TEND_EVERY: Nanos = Nanos::from_millis(5);
-/// How long a station sleeps once it has waited long enough.
-const NAP: Duration = Duration::from_micros(100);
+/// How long a station sleeps at most before it looks whether peer and server are there.
+const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
 /// Where a station's card is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl FromStr for Place {
         match text.strip_prefix("vfio-user:") {
             Some(path) if !path.is_empty() => Ok(Self::Socket(path.into())),
             _ => text.parse().map(Self::Wire).map_err(|_| {
-                "expected a card's socket (vfio-user:PATH) or a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE)"
+                "expected a card's socket (vfio-user:PATH) or a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE, loop:)"
                     .to_owned()
             }),
         }
@@ -121,7 +121,7 @@ pub struct Station {
 
 impl Station {
     /// A station whose card is at `place`. A card of this process has `address`. Whoever waits
-    /// spins for `spin` and then sleeps now and then.
+    /// spins for `spin` and then sleeps until it is woken.
     ///
     /// # Errors
     /// When the card or the wire can't be used.
@@ -142,7 +142,7 @@ impl Station {
             }
             Place::Socket(path) => {
                 let (client, window, memory) =
-                    CardClient::connect(path, clock).map_err(PlaceError::Server)?;
+                    CardClient::connect(path, config.queue, clock).map_err(PlaceError::Server)?;
                 (Reach::Served(Box::new(client)), window, memory)
             }
         };
@@ -217,7 +217,9 @@ impl Station {
                 card.set_link(wire.is_up());
                 Ok(())
             }
-            Reach::Served(client) if client.is_alive() => Ok(()),
+            Reach::Served(client) if client.is_alive() => {
+                client.hear().map_err(|error| StationError::Gone(error.to_string()))
+            }
             Reach::Served(_) => {
                 Err(StationError::Gone("the process that serves the card is gone".to_owned()))
             }
@@ -237,6 +239,11 @@ impl Station {
             Err(error) => return Err(StationError::Send(error)),
         };
         self.push();
+        if let Reach::Served(client) = &mut self.reach
+            && let Some((register, value)) = self.host.poll_wake(&self.window).map_err(StationError::Card)?
+        {
+            client.post(register, value).map_err(|error| StationError::Gone(error.to_string()))?;
+        }
         Ok(sent)
     }
 
@@ -247,10 +254,11 @@ impl Station {
         while wire.has_room() {
             let Some(length) = card.poll_transmit(&mut self.window, &mut self.memory, &mut self.packet)
             else {
-                return;
+                break;
             };
             wire.send(&self.packet[..length]);
         }
+        wire.wake();
     }
 
     /// Takes the next packet, if there is one, into the beginning of `packet`, which has room for
@@ -263,6 +271,7 @@ impl Station {
         if let Reach::Own { card, wire } = &mut self.reach {
             if let Some(length) = wire.receive(&mut self.packet) {
                 card.receive(&mut self.window, &mut self.memory, &self.packet[..length]);
+                wire.wake();
             } else {
                 self.push();
             }
@@ -298,9 +307,31 @@ impl Station {
             // Others may need the processor: the peer, on a small machine.
             if now - *since.get_or_insert(now) < self.spin {
                 std::thread::yield_now();
-            } else {
-                std::thread::sleep(NAP);
+            } else if let Some(received) = self.sleep(packet, (deadline - now).min(SLEEP_MAX))? {
+                return Ok(Some(received));
             }
         }
+    }
+
+    /// Sleeps for `length` at most; returns a packet that came on the way to sleep.
+    #[cold]
+    fn sleep(&mut self, packet: &mut [u8], length: Nanos) -> Result<Option<Received>, StationError> {
+        match &mut self.reach {
+            Reach::Own { wire, .. } => wire.sleep(true),
+            Reach::Served(_) => self.host.await_interrupt(&mut self.window).map_err(StationError::Card)?,
+        }
+        let received = self.poll(packet)?;
+        let slept = match &self.reach {
+            _ if received.is_some() => Ok(()),
+            Reach::Own { wire, .. } => wait_for(&[wire.as_fd()], length),
+            Reach::Served(client) => wait_for(&client.descriptors(), length),
+        };
+        slept.map_err(|error| StationError::Gone(format!("this process can't wait: {error}")))?;
+        match &mut self.reach {
+            Reach::Own { wire, .. } => wire.sleep(false),
+            Reach::Served(client) => client.clear_interrupt(),
+        }
+        self.tend()?;
+        Ok(received)
     }
 }

@@ -213,6 +213,82 @@ fn strangers_on_a_wire_of_udp_are_not_heard() {
     assert!(near.poll(&mut bytes).unwrap().is_none());
 }
 
+/// Opens a station at `place` in a thread that sends back what comes, for `count` packets.
+fn echo(place: Place, count: usize) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let mut far = drowsy(&place, 2);
+        let mut bytes = vec![0; PACKET_MAX];
+        for _ in 0..count {
+            let deadline = far.clock().now() + PATIENCE;
+            let received = far.wait(&mut bytes, deadline, || false).unwrap().expect("a packet comes");
+            assert!(far.send(&bytes[..received.length]).unwrap());
+        }
+        // The card belongs to this thread, so it stays until the last packet was taken.
+        thread::sleep(Duration::from_millis(200));
+    })
+}
+
+/// Packets come so rarely that both ends sleep. An end that missed a wake-up would look again only
+/// after a tenth of a second.
+fn wakes(near: &Place, far: Place) {
+    const COUNT: usize = 60;
+    let answers = echo(far, COUNT);
+    let mut near = drowsy(near, 1);
+    let (mut rng, clock) = (Rng::from_seed(5), near.clock());
+    let start = clock.now();
+    while !near.is_up().unwrap() {
+        assert!(clock.now() - start < PATIENCE, "they do not meet");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut bytes = vec![0; PACKET_MAX];
+    let mut times: Vec<Nanos> = (0..COUNT)
+        .map(|number| {
+            thread::sleep(Duration::from_millis(3));
+            let (sent, start) = (packet(&mut rng, if number % 2 == 0 { 60 } else { 1500 }), clock.now());
+            assert!(near.send(&sent).unwrap());
+            let received = near.wait(&mut bytes, start + PATIENCE, || false).unwrap();
+            assert_eq!(received.map(|one| bytes[..one.length].to_vec()), Some(sent), "{number}");
+            clock.now() - start
+        })
+        .collect();
+    times.sort_unstable();
+    answers.join().unwrap();
+    let slow = times[COUNT * 3 / 4];
+    assert!(slow < Nanos::from_millis(50), "a quarter of the packets take {slow} and more: {times:?}");
+}
+
+fn drowsy(place: &Place, last: u8) -> Station {
+    Station::open(place, [2, 0, 0, 0, 0, last], HostConfig::default(), Nanos::ZERO).unwrap()
+}
+
+#[test]
+fn stations_that_sleep_are_woken_by_their_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for url in [shm_wire(&folder), WireUrl::Udp(port)] {
+        wakes(&Place::Wire(url.clone()), Place::Wire(url));
+    }
+}
+
+#[test]
+fn a_served_card_that_sleeps_is_woken_and_interrupts() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = shm_wire(&folder);
+    let socket = folder.path().join("card");
+    let listener = Listener::bind(&socket).unwrap();
+    let mut reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
+    let stop = reactor.stop();
+    let served_url = url.clone();
+    let server = thread::spawn(move || {
+        let wire = Wire::open(&served_url).unwrap();
+        let mut driver = CardDriver::new(listener, wire, [2, 0, 0, 0, 0, 9], Nanos::ZERO, |_| ()).unwrap();
+        reactor.run(&mut driver).unwrap();
+    });
+    wakes(&Place::Socket(socket), Place::Wire(url));
+    stop.ask();
+    server.join().unwrap();
+}
+
 /// Serves a card until its client has gone.
 #[test]
 fn a_served_card_is_used_through_its_window() {
@@ -221,7 +297,8 @@ fn a_served_card_is_used_through_its_window() {
     let socket = folder.path().join("card");
     let listener = Listener::bind(&socket).unwrap();
     let clock = Clock::start();
-    let mut reactor = Reactor::new(clock, Nanos::from_micros(200)).unwrap();
+    let spin = Nanos::from_micros(200);
+    let mut reactor = Reactor::new(clock, spin).unwrap();
     let stop = reactor.stop();
     let served_url = url.clone();
     let server = thread::spawn(move || {
@@ -229,7 +306,7 @@ fn a_served_card_is_used_through_its_window() {
         let mut told = Vec::new();
         let address = [2, 0, 0, 0, 0, 9];
         let mut driver =
-            CardDriver::new(listener, wire, address, |event| told.push(format!("{event:?}"))).unwrap();
+            CardDriver::new(listener, wire, address, spin, |event| told.push(format!("{event:?}"))).unwrap();
         reactor.run(&mut driver).unwrap();
         drop(driver);
         told
@@ -262,14 +339,17 @@ fn a_served_card_is_used_through_its_window() {
 fn the_floors_are_measured() {
     assert_eq!(floor::crossings(100).unwrap().len(), 100);
     assert_eq!(floor::kernel_udp(60, 100).unwrap().len(), 100);
+    assert_eq!(floor::wakes(100, Duration::from_micros(300)).unwrap().len(), 100);
 }
 
 #[test]
 fn places_are_read_as_they_are_written() {
-    for text in ["vfio-user:/run/card", "shm:/run/wire", "udp:127.0.0.1:4440", "udp:[::1]:4440", "eth:lo"] {
+    for text in
+        ["vfio-user:/run/card", "shm:/run/wire", "udp:127.0.0.1:4440", "udp:[::1]:4440", "eth:lo", "loop:"]
+    {
         assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
     }
-    for text in ["shm:", "udp:nowhere", "eth:", "eth:lo+eth0", "vfio-user:", "tcp://a:1", ""] {
+    for text in ["shm:", "udp:nowhere", "eth:", "eth:lo+eth0", "loop:x", "vfio-user:", "tcp://a:1", ""] {
         assert!(text.parse::<Place>().is_err(), "{text}");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use engine::{Instant, Nanos};
 use niq::{PACKET_MAX, PACKET_MIN};
@@ -114,5 +115,11 @@ impl Udp {
             }
         }
         None
+    }
+}
+
+impl AsFd for Udp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

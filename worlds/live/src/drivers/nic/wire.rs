@@ -1,14 +1,17 @@
-//! What is between two cards: shared memory of one machine, UDP, or Ethernet.
+//! What is between two cards: shared memory of one machine, UDP, Ethernet, or a wire back to the
+//! card itself.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use engine::Instant;
 
 use super::eth::Eth;
+use super::loopback::Loopback;
 use super::shm::Shm;
 use super::udp::Udp;
 use crate::sys::unix::BindError;
@@ -22,6 +25,8 @@ pub enum WireUrl {
     Udp(SocketAddr),
     /// The cable of this interface.
     Eth(String),
+    /// A wire that leads back to the card.
+    Loopback,
 }
 
 impl FromStr for WireUrl {
@@ -37,7 +42,8 @@ impl FromStr for WireUrl {
             Some(("eth", name)) if !name.is_empty() && !name.contains(['/', ',', '+']) => {
                 Ok(Self::Eth(name.to_owned()))
             }
-            _ => Err("expected a wire: shm:PATH, udp:ADDRESS:PORT or eth:IFACE".to_owned()),
+            Some(("loop", "")) => Ok(Self::Loopback),
+            _ => Err("expected a wire: shm:PATH, udp:ADDRESS:PORT, eth:IFACE or loop:".to_owned()),
         }
     }
 }
@@ -48,6 +54,7 @@ impl fmt::Display for WireUrl {
             Self::Shm(path) => write!(f, "shm:{}", path.display()),
             Self::Udp(address) => write!(f, "udp:{address}"),
             Self::Eth(interface) => write!(f, "eth:{interface}"),
+            Self::Loopback => f.write_str("loop:"),
         }
     }
 }
@@ -87,6 +94,7 @@ enum Kind {
     Shm(Box<Shm>),
     Udp(Udp),
     Eth(Eth),
+    Loopback(Loopback),
 }
 
 impl Wire {
@@ -99,6 +107,7 @@ impl Wire {
             WireUrl::Shm(path) => Kind::Shm(Box::new(Shm::open(path.clone())?)),
             WireUrl::Udp(address) => Kind::Udp(Udp::open(*address)?),
             WireUrl::Eth(interface) => Kind::Eth(Eth::open(interface)?),
+            WireUrl::Loopback => Kind::Loopback(Loopback::open()?),
         }))
     }
 
@@ -108,6 +117,7 @@ impl Wire {
             Kind::Shm(shm) => shm.is_up(),
             Kind::Udp(udp) => udp.is_up(),
             Kind::Eth(eth) => eth.is_up(),
+            Kind::Loopback(_) => true,
         }
     }
 
@@ -120,6 +130,7 @@ impl Wire {
             Kind::Shm(shm) => shm.tend(now),
             Kind::Udp(udp) => Ok(udp.tend(now)?),
             Kind::Eth(eth) => Ok(eth.tend(now)?),
+            Kind::Loopback(_) => Ok(()),
         }
     }
 
@@ -129,6 +140,27 @@ impl Wire {
         match &mut self.0 {
             Kind::Shm(shm) => shm.has_room(),
             Kind::Udp(_) | Kind::Eth(_) => true,
+            Kind::Loopback(wire) => wire.has_room(),
+        }
+    }
+
+    /// Says that this end is about to sleep until its descriptor has news, or sleeps no more.
+    /// Whoever falls asleep must look for packets once more before it waits: one that came before
+    /// the other end could see this wakes nobody.
+    pub fn sleep(&mut self, asleep: bool) {
+        match &mut self.0 {
+            Kind::Shm(shm) => shm.sleep(asleep),
+            // The kernel wakes whoever waits for a datagram or a frame.
+            Kind::Udp(_) | Kind::Eth(_) | Kind::Loopback(_) => {}
+        }
+    }
+
+    /// Wakes the other end if it sleeps and something was sent to it.
+    #[inline]
+    pub fn wake(&mut self) {
+        match &mut self.0 {
+            Kind::Shm(shm) => shm.wake(),
+            Kind::Udp(_) | Kind::Eth(_) | Kind::Loopback(_) => {}
         }
     }
 
@@ -139,6 +171,7 @@ impl Wire {
             Kind::Shm(shm) => shm.send(packet),
             Kind::Udp(udp) => udp.send(packet),
             Kind::Eth(eth) => eth.send(packet),
+            Kind::Loopback(wire) => wire.send(packet),
         }
     }
 
@@ -150,6 +183,19 @@ impl Wire {
             Kind::Shm(shm) => shm.receive(packet),
             Kind::Udp(udp) => udp.receive(packet),
             Kind::Eth(eth) => eth.receive(packet),
+            Kind::Loopback(wire) => wire.receive(packet),
+        }
+    }
+}
+
+/// The descriptor that becomes readable when something has come for an end that sleeps.
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.0 {
+            Kind::Shm(shm) => shm.as_fd(),
+            Kind::Udp(udp) => udp.as_fd(),
+            Kind::Eth(eth) => eth.as_fd(),
+            Kind::Loopback(wire) => wire.as_fd(),
         }
     }
 }

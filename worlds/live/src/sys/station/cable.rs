@@ -1,7 +1,7 @@
 //! All frames of one interface, whole, as a card at the other end of its cable has them.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::ring::{Ring, Slot};
 use super::{ADDRESSES, FRAMES_MAX, TAG, TYPE, bind, interface_of, join, mtu_of, request, socket};
@@ -68,6 +68,12 @@ impl Cable {
             Some(None) => None,
             Some(length) => Some(length),
         })?
+    }
+}
+
+impl AsFd for Cable {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
