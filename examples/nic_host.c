@@ -132,6 +132,8 @@ int main(int count, char **arguments) {
         _Atomic uint64_t *slot = (void *)(window + number % LINES * 64);
         for (int word = 0; word < 8; word++)   /* the header last */
             atomic_store_explicit(&slot[word], line[word], memory_order_release);
+        atomic_thread_fence(memory_order_seq_cst);
+        if (atomic_load((_Atomic uint64_t *)(window + 0x8010))) write_register(0x40c, 1);  /* it sleeps: wake it */
         _Atomic uint64_t *came = (void *)(window + RECEIVE + number % LINES * 64);
         for (int looks = 1; atomic_load_explicit(&came[7], memory_order_acquire) >> 48 != header_of(number, 0) >> 16; looks++) {
             if (nanoseconds() - start > 5000000000u) fail("a packet did not come back");
