@@ -3,7 +3,9 @@
 use super::Subsystem;
 use super::controller::ControllerKey;
 use super::errors::{Failure, Location};
-use super::features::{Setting, announcement, capabilities, invalid, key_of, valid_value};
+use super::features::{
+    HOST_BEHAVIOR_BYTES, Setting, announcement, capabilities, invalid, key_of, valid_value,
+};
 use super::flow::{Handled, Step};
 use super::record::SavedFeature;
 use super::slots::HostDataFor;
@@ -38,6 +40,13 @@ impl Subsystem {
                 let features = &self.controllers.of(controller).features;
                 let timestamp = if select == 0 { features.timestamp(self.flow.now) } else { [0; 8] };
                 let data = self.flow.pool.copy(&timestamp);
+                self.flow.push_all(token, data);
+                Ok(Step::Done(0))
+            }
+            FeatureId::HostBehavior => {
+                let features = &self.controllers.of(controller).features;
+                let behavior = if select == 0 { features.host_behavior() } else { [0; HOST_BEHAVIOR_BYTES] };
+                let data = self.flow.pool.copy(&behavior);
                 self.flow.push_all(token, data);
                 Ok(Step::Done(0))
             }
@@ -84,6 +93,10 @@ impl Subsystem {
             }
             FeatureId::WriteProtection => self.set_protection(token, entry),
             FeatureId::Timestamp => Ok(self.flow.pull(token, TIMESTAMP_BYTES, HostDataFor::SetFeatures)),
+            FeatureId::HostBehavior => {
+                let length = u32::try_from(HOST_BEHAVIOR_BYTES).expect("it is 512 bytes");
+                Ok(self.flow.pull(token, length, HostDataFor::SetFeatures))
+            }
             FeatureId::HostIdentifier => {
                 let length = if host_identifier_length(entry) == 16 { 16 } else { 8 };
                 Ok(self.flow.pull(token, length, HostDataFor::SetFeatures))
@@ -106,15 +119,26 @@ impl Subsystem {
         entry: &SubmissionQueueEntry,
         data: &[u8],
     ) -> Handled {
-        if self.feature_of(controller, entry)? == FeatureId::Timestamp {
-            let mut raw = [0; 8];
-            raw[..6].copy_from_slice(&data[..6]);
-            let previous = self.controllers.timestamp(self.flow.now, controller);
-            let features = &mut self.controllers.of_mut(controller).features;
-            features.set_timestamp(self.flow.now, u64::from_le_bytes(raw));
-            self.event_log.record_timestamp(&mut self.flow, &self.controllers, controller, previous);
-            return Ok(Step::Done(0));
+        match self.feature_of(controller, entry)? {
+            FeatureId::Timestamp => self.set_timestamp(controller, data),
+            FeatureId::HostBehavior => {
+                self.controllers.of_mut(controller).features.set_host_behavior(data)?;
+            }
+            _ => self.set_host_identifier(controller, data)?,
         }
+        Ok(Step::Done(0))
+    }
+
+    fn set_timestamp(&mut self, controller: ControllerKey, data: &[u8]) {
+        let mut raw = [0; 8];
+        raw[..6].copy_from_slice(&data[..6]);
+        let previous = self.controllers.timestamp(self.flow.now, controller);
+        let features = &mut self.controllers.of_mut(controller).features;
+        features.set_timestamp(self.flow.now, u64::from_le_bytes(raw));
+        self.event_log.record_timestamp(&mut self.flow, &self.controllers, controller, previous);
+    }
+
+    fn set_host_identifier(&mut self, controller: ControllerKey, data: &[u8]) -> Result<(), Failure> {
         let mut identifier = [0; 16];
         identifier[..data.len()].copy_from_slice(data);
         let present = self.namespaces.host(controller);
@@ -123,7 +147,7 @@ impl Subsystem {
             return Err(Failure::new(StatusCode::CommandSequenceError));
         }
         self.namespaces.set_host(controller, identifier);
-        Ok(Step::Done(0))
+        Ok(())
     }
 
     fn capabilities(&self, controller: ControllerKey, id: FeatureId) -> u32 {

@@ -38,6 +38,11 @@ const EVENTS_SUPPORTED: u32 = feature::EVENT_CRITICAL_WARNINGS.put(0x1f)
 const AGGREGATION_UNIT: Nanos = Nanos::from_micros(100);
 /// Timestamp Origin "set by Set Features", in the byte after the 48 bits of milliseconds.
 const TIMESTAMP_SET_BY_HOST: u8 = 0b001 << 1;
+/// Length in bytes of the Host Behavior Support data structure.
+pub(super) const HOST_BEHAVIOR_BYTES: usize = 512;
+/// Its fields, of a byte each: Advanced Command Retry Enable (ACRE), Extended Telemetry Data Area 4
+/// Supported (ETDAS) and LBA Format Extension Enable (LBAFEE).
+const HOST_BEHAVIOR_FIELDS: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Features {
@@ -46,6 +51,8 @@ pub(super) struct Features {
     queues_max: u32,
     /// The time that was set (in milliseconds of the Unix epoch), when, and whether by a host.
     timestamp: (u64, Instant, bool),
+    /// The fields of Host Behavior Support: what the host says that it can handle.
+    host_behavior: [u8; HOST_BEHAVIOR_FIELDS],
 }
 
 impl Features {
@@ -61,7 +68,13 @@ impl Features {
         }
         let queues = u32::from(controller.io_queues_max) - 1;
         let queues = feature::SUBMISSION_QUEUES.put(queues) | feature::COMPLETION_QUEUES.put(queues);
-        let mut features = Self { settings, queues, queues_max: queues, timestamp: (0, now, false) };
+        let mut features = Self {
+            settings,
+            queues,
+            queues_max: queues,
+            timestamp: (0, now, false),
+            host_behavior: [0; HOST_BEHAVIOR_FIELDS],
+        };
         features.reset(now);
         features
     }
@@ -73,6 +86,24 @@ impl Features {
         }
         self.queues = self.queues_max;
         self.timestamp = (0, now, false);
+        self.host_behavior = [0; HOST_BEHAVIOR_FIELDS];
+    }
+
+    /// The Host Behavior Support data structure.
+    pub(super) fn host_behavior(&self) -> [u8; HOST_BEHAVIOR_BYTES] {
+        let mut data = [0; HOST_BEHAVIOR_BYTES];
+        data[..HOST_BEHAVIOR_FIELDS].copy_from_slice(&self.host_behavior);
+        data
+    }
+
+    /// Sets Host Behavior Support. Fails where a field has a value that means nothing.
+    pub(super) fn set_host_behavior(&mut self, data: &[u8]) -> Result<(), Failure> {
+        let fields = data.first_chunk().ok_or(invalid(Location::CDW10))?;
+        if fields.iter().any(|field| *field > 1) {
+            return Err(invalid(Location::CDW10));
+        }
+        self.host_behavior = *fields;
+        Ok(())
     }
 
     /// Tells the transport the values that differ from its own defaults.
@@ -263,6 +294,7 @@ fn capabilities_anywhere(config: &Config, id: FeatureId) -> u32 {
         | FeatureId::InterruptVectorConfiguration
         | FeatureId::Timestamp
         | FeatureId::KeepAliveTimer
+        | FeatureId::HostBehavior
         | FeatureId::HostIdentifier => capability::CHANGEABLE,
         FeatureId::VolatileWriteCache | FeatureId::Other(_) => 0,
     }

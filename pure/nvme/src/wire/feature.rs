@@ -19,6 +19,7 @@ codes! {
         AsynchronousEventConfiguration = 0x0b, "Asynchronous Event Configuration";
         Timestamp = 0x0e, "Timestamp";
         KeepAliveTimer = 0x0f, "Keep Alive Timer";
+        HostBehavior = 0x16, "Host Behavior Support";
         HostIdentifier = 0x81, "Host Identifier";
         ReservationMask = 0x82, "Reservation Notification Mask";
         ReservationPersistence = 0x83, "Reservation Persistence";

@@ -14,10 +14,10 @@ use crate::error::Error;
 const fn length_of(feature: FeatureId) -> u32 {
     match feature {
         FeatureId::Timestamp => 8,
+        FeatureId::HostBehavior => 512,
         FeatureId::HostIdentifier => 16,
-        // LBA Range Type; Host Memory Buffer; Host Behavior Support.
+        // LBA Range Type; Host Memory Buffer.
         FeatureId::Other(0x03 | 0x0d) => PAGE,
-        FeatureId::Other(0x16) => 512,
         // Autonomous Power State Transition.
         FeatureId::Other(0x0c) => 256,
         _ => 0,

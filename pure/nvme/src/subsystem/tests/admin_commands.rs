@@ -198,6 +198,18 @@ fn features_with_data_and_the_number_of_queues() {
     bench.succeeds(ADMIN, get(FeatureId::Timestamp, 0));
     assert_eq!(u64_at(&bench.pushed, 0), 1_700_000_000_005 | 0b10 << 48);
 
+    // What a host sends whose controller has extended formats: LBAFEE alone.
+    let mut behavior = vec![0; 512];
+    behavior[2] = 1;
+    bench.host_data.clone_from(&behavior);
+    bench.succeeds(ADMIN, set(FeatureId::HostBehavior, 0));
+    bench.succeeds(ADMIN, get(FeatureId::HostBehavior, 0));
+    assert_eq!(bench.pushed, behavior);
+    bench.succeeds(ADMIN, get(FeatureId::HostBehavior, 1));
+    assert_eq!(bench.pushed, [0; 512], "the default");
+    bench.host_data[0] = 2;
+    bench.fails(ADMIN, set(FeatureId::HostBehavior, 0), StatusCode::InvalidField);
+
     bench.host_data = vec![7; 16];
     bench.succeeds(ADMIN, set(FeatureId::HostIdentifier, 1));
     bench.host_data = vec![8; 16];
