@@ -106,6 +106,11 @@ impl<A: Copy + PartialEq> Endpoint<A> {
         self.slots.remove(&id.0);
     }
 
+    /// Whether there is a connection with `address`, or one that is being made.
+    pub fn has_peer(&self, address: A) -> bool {
+        self.slots.values().any(|slot| slot.address == address)
+    }
+
     /// Datagrams that were none of this protocol, or of no connection, or from elsewhere.
     pub const fn dropped(&self) -> u64 {
         self.dropped

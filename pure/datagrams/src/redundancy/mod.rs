@@ -4,6 +4,7 @@
 //! R-TAG. The receiver eliminates what a path repeats by itself, and then what another path has
 //! brought already. Switches that know 802.1CB can split and merge such streams in between.
 
+mod latent;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +12,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
+
+use latent::Latent;
+pub use latent::{BEGIN_EVERY, Change, TEST_EVERY};
 
 /// The EtherType of an R-TAG (IEEE 802.1CB-2017, table 7-1).
 pub const ETHER_TYPE: u16 = 0xf1c1;
@@ -69,6 +73,8 @@ pub struct Counters {
     /// How often any number was taken, because no new frame had come for long
     /// (frerCpsSeqRcvyResets).
     pub resets: u64,
+    /// Comparisons that found a path failing in silence (latent error detection).
+    pub latent_errors: u64,
 }
 
 /// The vector recovery algorithm (IEEE 802.1CB-2017, 7.4.3.4) for one stream.
@@ -208,29 +214,47 @@ impl Recovery {
 pub struct Merge {
     paths: Vec<Recovery>,
     whole: Recovery,
+    latent: Latent,
 }
 
 impl Merge {
     /// Merges `paths` paths, with the usual history and timer.
     pub fn new(paths: usize) -> Self {
         let recovery = Recovery::new(HISTORY, RESET_AFTER);
-        Self { paths: vec![recovery.clone().individual(); paths], whole: recovery }
+        let latent = Latent::new(paths);
+        Self { paths: vec![recovery.clone().individual(); paths], whole: recovery, latent }
     }
 
     /// Whether the frame with the number `sequence`, which has come at `now` over the path of this
     /// index, passes. A path that there is not brings nothing.
     pub fn accept(&mut self, now: Instant, path: usize, sequence: u16) -> bool {
         let passes = self.paths.get_mut(path).is_some_and(|one| one.accept(now, sequence));
-        passes && self.whole.accept(now, sequence)
+        let passes = passes && self.whole.accept(now, sequence);
+        if self.latent.is_due(now) {
+            let brought = self.paths.iter().map(|one| one.counters.passed);
+            self.latent.test(now, self.whole.counters.passed, brought);
+        }
+        passes
+    }
+
+    /// The next path that has failed in silence or works again.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.latent.poll_change()
+    }
+
+    /// Whether each path fails in silence.
+    pub fn failing(&self) -> impl Iterator<Item = bool> {
+        self.latent.paths().map(|(is_failing, _)| is_failing)
     }
 
     /// What has become of the frames of all paths together.
     pub const fn counters(&self) -> Counters {
-        self.whole.counters()
+        Counters { latent_errors: self.latent.errors(), ..self.whole.counters() }
     }
 
     /// What has become of the frames of each path.
     pub fn paths(&self) -> impl Iterator<Item = Counters> {
-        self.paths.iter().map(Recovery::counters)
+        let with = |(one, (_, latent_errors)): (&Recovery, _)| Counters { latent_errors, ..one.counters() };
+        self.paths.iter().zip(self.latent.paths()).map(with)
     }
 }

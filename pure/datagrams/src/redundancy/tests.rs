@@ -159,3 +159,64 @@ fn any_frames_may_come_in_any_order() {
         crate::fuzz::redundancy(&data);
     }
 }
+
+/// Sends `count` frames, one each `every`, over those of three paths that `works` lets through.
+fn send(
+    merge: &mut Merge,
+    now: &mut Instant,
+    (count, every): (u32, Nanos),
+    works: impl Fn(usize, u32) -> bool,
+) {
+    let first = merge.counters().passed;
+    for index in 0..count {
+        *now = *now + every;
+        let number = u16::try_from((first + u64::from(index)) & 0xffff).unwrap();
+        (0..3).filter(|path| works(*path, index)).for_each(|path| {
+            merge.accept(*now, path, number);
+        });
+    }
+}
+
+fn changes(merge: &mut Merge) -> Vec<(usize, bool)> {
+    core::iter::from_fn(|| merge.poll_change()).map(|change| (change.path, change.is_failing)).collect()
+}
+
+#[test]
+fn a_path_that_fails_in_silence_is_told_once_and_again_when_it_works() {
+    // A fast stream, and an idle one on which hardly anything passes.
+    for (every, count) in [(Nanos::from_millis(1), 5_000), (Nanos::from_secs(4), 20)] {
+        let (mut merge, mut now) = (Merge::new(3), Instant::ZERO);
+        send(&mut merge, &mut now, (count, every), |_, _| true);
+        assert_eq!((changes(&mut merge), merge.counters().latent_errors), (vec![], 0));
+        send(&mut merge, &mut now, (count, every), |path, _| path != 1);
+        assert_eq!(changes(&mut merge), [(1, true)], "{every}");
+        assert!(merge.failing().eq([false, true, false]) && changes(&mut merge).is_empty());
+        // It stays told through every new beginning.
+        send(&mut merge, &mut now, (count * 20, every), |path, _| path != 1);
+        assert_eq!(changes(&mut merge), []);
+        let errors = merge.counters().latent_errors;
+        assert!(errors > 3 && merge.paths().map(|path| path.latent_errors).eq([0, errors, 0]));
+        send(&mut merge, &mut now, (count * 20, every), |_, _| true);
+        assert_eq!(changes(&mut merge), [(1, false)], "{every}");
+        assert!(merge.failing().eq([false; 3]));
+    }
+}
+
+#[test]
+fn losses_and_lags_of_working_paths_are_no_latent_errors() {
+    let (mut merge, mut now) = (Merge::new(3), Instant::ZERO);
+    // Each path loses a tenth of the frames, and the last one begins 300 frames later.
+    send(&mut merge, &mut now, (100_000, Nanos::from_millis(1)), |path, index| {
+        (index + u32::try_from(path).unwrap()) % 10 > 0 && (path < 2 || index > 300)
+    });
+    assert_eq!((changes(&mut merge), merge.counters().latent_errors), (vec![], 0));
+}
+
+#[test]
+fn nothing_at_all_is_no_error_of_one_path() {
+    let (mut merge, mut now) = (Merge::new(3), Instant::ZERO);
+    send(&mut merge, &mut now, (5_000, Nanos::from_millis(1)), |_, _| true);
+    now = now + Nanos::from_secs(3600);
+    send(&mut merge, &mut now, (5_000, Nanos::from_millis(1)), |_, _| true);
+    assert_eq!((changes(&mut merge), merge.counters().latent_errors), (vec![], 0));
+}

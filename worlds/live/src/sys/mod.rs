@@ -37,6 +37,8 @@ pub mod shared;
 pub(crate) mod station;
 pub mod tcp_info;
 pub mod telling;
+#[cfg(test)]
+pub(crate) mod test_bench;
 pub mod ublk;
 pub mod unix;
 pub mod urgency;

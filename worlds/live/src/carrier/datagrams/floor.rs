@@ -2,7 +2,6 @@
 //! with.
 
 use std::io;
-use std::time::{Duration, Instant as Wall};
 
 use datagrams::PACKET_KINDS;
 use engine::Nanos;
@@ -10,9 +9,10 @@ use engine::Nanos;
 use super::ethernet::{self, Ethernet};
 use super::frames::Frames;
 use super::options::Options;
+use crate::sys::clock::Clock;
 
 /// How long one side waits for the other before it gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Nanos = Nanos::from_secs(10);
 /// Bytes of a frame's payload before its padding: those by which AF_XDP finds its receiver.
 const HEAD: usize = 12;
 /// The name of the side that begins, by which AF_XDP knows what is for it.
@@ -22,6 +22,7 @@ const FIRST: [u8; 8] = [0, 0, 0, 0, 0, 0, 0, 1];
 #[derive(Debug)]
 pub struct Rally {
     frames: Frames,
+    clock: Clock,
 }
 
 impl Rally {
@@ -32,7 +33,7 @@ impl Rally {
     pub fn open(place: Ethernet, begins: bool) -> io::Result<Self> {
         let mut frames = Frames::open(place, &Options::default())?;
         frames.open_lane(begins.then_some(FIRST));
-        Ok(Self { frames })
+        Ok(Self { frames, clock: Clock::start() })
     }
 
     /// Where this side is: `IFACE/MAC`.
@@ -65,26 +66,27 @@ impl Rally {
         bytes[1] = *PACKET_KINDS.start();
         bytes[4..6].copy_from_slice(&datagrams::names_of(place.port));
         let one = |_| {
-            let since = Wall::now();
+            let since = self.clock.now();
             self.frames.send(to, &bytes, bytes.len());
             self.next()?;
-            Ok(Nanos::from(since.elapsed()))
+            Ok(self.clock.now() - since)
         };
         (0..count).map(one).collect()
     }
 
     /// The next frame, and whose it is.
     fn next(&mut self) -> io::Result<(std::net::SocketAddr, Vec<u8>)> {
-        let (since, mut came) = (Wall::now(), None);
+        let (since, mut came) = (self.clock.now(), None);
         loop {
-            self.frames.look(|from, bytes| {
+            let now = self.clock.now();
+            self.frames.look(now, |from, bytes| {
                 if bytes.len() >= HEAD && ethernet::station(from).is_some() {
                     came = Some((from, bytes.to_vec()));
                 }
             })?;
             match came.take() {
                 Some(came) => return Ok(came),
-                None if since.elapsed() > PATIENCE => return Err(io::ErrorKind::TimedOut.into()),
+                None if now - since > PATIENCE => return Err(io::ErrorKind::TimedOut.into()),
                 None => {}
             }
         }

@@ -1,28 +1,28 @@
 //! Frames at one interface, or the same frames at several (IEEE 802.1CB).
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use datagrams::redundancy::{self, Merge, TAG_BYTES, Tag as Redundancy};
+use datagrams::redundancy::{self, Merge, TAG_BYTES};
 use engine::Instant;
 use rustix::event::epoll;
 
+use super::copies::Copies;
 use super::ethernet::{self, Ethernet};
 use super::info::{self, Path};
 use super::launching::Launching;
 use super::options::Options;
-use crate::sys::clock::Clock;
 use crate::sys::precedence::set_priority;
 use crate::sys::station::{Claim, Departing, Head, Mac, Station, Tag};
 use crate::sys::xdp::{self, Lane, Receiver, Wanted};
 
 /// The most datagrams of one send.
 const SEND_MAX: usize = 64;
-/// The most peers whose numbers are remembered. A new one takes the place of all of them, which
-/// costs each a frame or two.
-const PEERS_MAX: usize = 256;
+
+/// What is told where another process sends copies to the same peer.
+const OTHER_COPIES: &str =
+    "another process sends copies over several paths there; give this one a VLAN of its own";
 
 /// Frames at one interface or several.
 #[derive(Debug)]
@@ -39,58 +39,6 @@ pub(super) struct Frames {
     any: Option<OwnedFd>,
     /// What keeps other far ends from this one's port.
     claims: Vec<Claim>,
-}
-
-/// What is needed to send and receive each frame several times.
-#[derive(Debug)]
-struct Copies {
-    clock: Clock,
-    /// The number of the latest frame to each peer.
-    sent: HashMap<Mac, u16>,
-    received: HashMap<Mac, Merge>,
-}
-
-impl Copies {
-    fn new() -> Self {
-        Self { clock: Clock::start(), sent: HashMap::new(), received: HashMap::new() }
-    }
-
-    /// The number of the next frame to `peer`.
-    fn number(&mut self, peer: Mac) -> u16 {
-        if self.sent.len() >= PEERS_MAX && !self.sent.contains_key(&peer) {
-            self.sent.clear();
-        }
-        let number = self.sent.entry(peer).or_default();
-        *number = number.wrapping_add(1);
-        *number
-    }
-
-    /// What is behind the tag of a frame that `from` has sent over the path of this index, if it is
-    /// ours and new.
-    fn take<'a>(&mut self, path: usize, paths: usize, from: Mac, frame: &'a [u8]) -> Option<&'a [u8]> {
-        let (tag, payload) = Redundancy::parse(frame)?;
-        let is_ours = tag.ether_type == ethernet::ETHER_TYPE;
-        let is_new = is_ours && self.is_new(self.clock.now(), from, path, paths, tag.sequence);
-        is_new.then_some(payload)
-    }
-
-    /// What is before a datagram to `peer` in its frame, which gets the next number.
-    fn before(&mut self, peer: Mac) -> [u8; 2 + TAG_BYTES] {
-        let tag = Redundancy { sequence: self.number(peer), ether_type: ethernet::ETHER_TYPE };
-        let mut numbered = [0; 2 + TAG_BYTES];
-        numbered[..2].copy_from_slice(&redundancy::ETHER_TYPE.to_be_bytes());
-        numbered[2..].copy_from_slice(&tag.emit());
-        numbered
-    }
-
-    /// Whether a frame that `peer` has numbered so, and that came over the path of this index,
-    /// is new.
-    fn is_new(&mut self, now: Instant, peer: Mac, path: usize, paths: usize, number: u16) -> bool {
-        if self.received.len() >= PEERS_MAX && !self.received.contains_key(&peer) {
-            self.received.clear();
-        }
-        self.received.entry(peer).or_insert_with(|| Merge::new(paths)).accept(now, path, number)
-    }
 }
 
 impl Frames {
@@ -113,7 +61,7 @@ impl Frames {
             };
             stations.push(open().map_err(|error| explain(interface, &error))?);
         }
-        let copies = is_several.then(Copies::new);
+        let copies = is_several.then(Copies::default);
         let any = is_several.then(|| any_of(stations.iter().map(Station::as_fd))).transpose()?;
         let tag = place.tag(options.precedence);
         let (launching, heads, lane, claims) = (None, Vec::new(), None, Vec::new());
@@ -195,27 +143,58 @@ impl Frames {
             let free = u16::from(port == 0);
             let other =
                 format!("another far end has port {port} there; give this one its own, such as port={free}");
-            self.claim_each(&format!("{vlan}-{port}"), &other)?;
+            let claims = self.claim_each(&format!("{vlan}-{port}"), &other)?;
+            self.claims.extend(claims);
         }
         if self.copies.is_some() {
-            let to = peer.and_then(ethernet::station).map(ethernet::mac_text).unwrap_or_default();
-            let other =
-                "another process sends copies over several paths there; give this one a VLAN of its own";
-            self.claim_each(&format!("{vlan}-copies-{to}"), other)?;
+            match peer.and_then(ethernet::station) {
+                Some(peer) => self.claim_peer(peer)?,
+                None => self.claims.extend(self.claim_each(&format!("{vlan}-copies"), OTHER_COPIES)?),
+            }
         }
         Ok(())
     }
 
-    /// Claims `what` at each interface. Where another process has it, the error says so by `other`.
-    fn claim_each(&mut self, what: &str, other: &str) -> io::Result<()> {
-        let Self { stations, place, claims, .. } = self;
-        for (station, interface) in stations.iter().zip(&place.interfaces) {
-            claims.push(station.claim(what).map_err(|error| match error.kind() {
-                io::ErrorKind::AddrInUse => io::Error::new(error.kind(), format!("{interface}: {other}")),
-                _ => explain(interface, &error),
-            })?);
+    /// Claims the numbers of copies to `peer`, unless this end has them.
+    fn claim_peer(&mut self, peer: Mac) -> io::Result<()> {
+        if self.copies.as_ref().is_none_or(|copies| copies.has_claimed(peer)) {
+            return Ok(());
+        }
+        let what = format!("{}-copies-{}", self.place.vlan.unwrap_or(0), ethernet::mac_text(peer));
+        let claims = self.claim_each(&what, OTHER_COPIES)?;
+        if let Some(copies) = &mut self.copies {
+            copies.keep(peer, claims);
         }
         Ok(())
+    }
+
+    /// Whether frames may go to `peer`: over several paths, its numbers must be this end's alone.
+    /// A far end learns of its peers only when they dial it.
+    fn may_send_to(&mut self, peer: Mac) -> bool {
+        let Err(error) = self.claim_peer(peer) else { return true };
+        if self.copies.as_mut().is_some_and(|copies| copies.refuse(peer)) {
+            tracing::warn!("{} is not answered: {error}", ethernet::mac_text(peer));
+        }
+        false
+    }
+
+    /// Gives up the numbers of copies to peers that are not `known` any more.
+    pub(super) fn keep_peers(&mut self, known: impl Fn(SocketAddr) -> bool) {
+        let index = self.first().index();
+        if let Some(copies) = &mut self.copies {
+            copies.keep_peers(|peer| known(ethernet::link_local(peer, index)));
+        }
+    }
+
+    /// Claims `what` at each interface. Where another process has it, the error says so by `other`.
+    fn claim_each(&self, what: &str, other: &str) -> io::Result<Vec<Claim>> {
+        let one = |(station, interface): (&Station, &String)| {
+            station.claim(what).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => io::Error::new(error.kind(), format!("{interface}: {other}")),
+                _ => explain(interface, &error),
+            })
+        };
+        self.stations.iter().zip(&self.place.interfaces).map(one).collect()
     }
 
     /// Where this end is: `IFACE[+IFACE][,vlan=N][,pcp=N][,port=N]/MAC`.
@@ -231,12 +210,14 @@ impl Frames {
     /// The interfaces, with what has become of the frames of `peer`, and the frames of all of them
     /// together where there are several.
     pub(super) fn paths(&self, peer: SocketAddr) -> (Vec<Path>, Option<info::Copies>) {
-        let merge = self.copies.as_ref().and_then(|all| all.received.get(&ethernet::station(peer)?));
+        let merge = self.copies.as_ref().and_then(|all| all.merge(ethernet::station(peer)?));
         let mut each = merge.into_iter().flat_map(Merge::paths);
+        let mut failing = merge.into_iter().flat_map(Merge::failing);
         let path = |(station, interface): (&Station, &String)| Path {
             interface: interface.clone(),
             dropped: station.dropped(),
             copies: each.next(),
+            is_failing: failing.next().unwrap_or(false),
         };
         let paths = self.stations.iter().zip(&self.place.interfaces).map(path).collect();
         (paths, merge.map(Merge::counters))
@@ -262,11 +243,11 @@ impl Frames {
         if self.launching.is_some() { 1 } else { SEND_MAX }
     }
 
-    /// Hands what has come to `each`; returns whether there was anything.
+    /// Hands what has come by `now` to `each`; returns whether there was anything.
     ///
     /// # Errors
     /// When no interface is left.
-    pub(super) fn look(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
+    pub(super) fn look(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
         let Self { stations, place, launching, copies, lane, .. } = self;
         let (mut seen, mut failed) = (false, None);
         let (count, index) = (stations.len(), stations[0].index());
@@ -278,12 +259,12 @@ impl Frames {
             if let Some(launching) = launching {
                 launching.heed(station);
             }
-            let looked = station.look(|frame| {
+            let looked = station.look(now, |frame| {
                 let is_ours = place.admits(frame.vlan);
                 let payload = match copies {
                     _ if !is_ours => None,
                     None => Some(frame.bytes),
-                    Some(copies) => copies.take(path, count, frame.from, frame.bytes),
+                    Some(copies) => copies.take(now, (path, &place.interfaces), frame.from, frame.bytes),
                 };
                 if let Some(payload) = payload {
                     each(ethernet::link_local(frame.from, index), payload);
@@ -304,6 +285,9 @@ impl Frames {
     /// many bytes the system took over one of them; what it loses counts as taken.
     pub(super) fn send(&mut self, to: SocketAddr, bytes: &[u8], length: usize) -> usize {
         let Some(to) = ethernet::station(to) else { return bytes.len() };
+        if self.copies.is_some() && !self.may_send_to(to) {
+            return bytes.len();
+        }
         let from = self.first().mac();
         let Self { stations, tag, launching, copies, heads, lane, .. } = self;
         let plain = ethernet::ETHER_TYPE.to_be_bytes();

@@ -34,4 +34,6 @@ pub struct Path {
     pub dropped: u64,
     /// The peer's frames on this path (802.1CB), if there are several paths.
     pub copies: Option<Copies>,
+    /// Whether the path fails in silence: the others bring what it should.
+    pub is_failing: bool,
 }

@@ -5,6 +5,7 @@
 //! port has all its connections, in a [`Listener`], a near end has one port for each connection,
 //! made by a [`Dialer`]. Where keys are to be proved, TLS passes over the stream as over TCP's.
 
+mod copies;
 mod dial;
 pub mod ethernet;
 pub mod floor;

@@ -86,7 +86,9 @@ impl Plain {
             return Err(OutboxFull);
         }
         connection.send(data);
-        if connection.unsent() >= FLUSH_BYTES {
+        let is_much = connection.unsent() >= FLUSH_BYTES;
+        port.touch();
+        if is_much {
             port.transmit();
         }
         Ok(())
@@ -119,6 +121,7 @@ impl Plain {
         for _ in 0..LOOKS_MAX {
             let connection = port.connection(self.id);
             if let Some(bytes) = connection.receive() {
+                port.touch();
                 return Ok(Received::Data(bytes));
             }
             match connection.ended() {
@@ -144,6 +147,7 @@ impl Plain {
     pub(super) fn close(&self) {
         let mut port = self.port.borrow_mut();
         port.connection(self.id).end();
+        port.touch();
         port.transmit();
     }
 }
@@ -162,7 +166,7 @@ pub(super) fn failure(ended: Ended) -> io::Error {
 impl Drop for Plain {
     fn drop(&mut self) {
         self.close();
-        self.port.borrow_mut().endpoint.remove(self.id);
+        self.port.borrow_mut().remove(self.id);
     }
 }
 

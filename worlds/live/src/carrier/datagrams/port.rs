@@ -12,6 +12,7 @@ use engine::{Instant, Nanos};
 
 use super::info::Info;
 use super::wire::{Seen, Wire};
+use crate::sys::clock::Clock;
 use crate::sys::entropy;
 
 /// The most bytes of one send.
@@ -20,6 +21,8 @@ const SEND_BYTES: usize = 64_000;
 const SENDS_MAX: usize = 256;
 /// The pause before what the system did not take is sent again.
 const AGAIN: Nanos = Nanos::from_micros(200);
+/// How often deadlines are looked at while something always comes.
+const SETTLE_EVERY: Nanos = Nanos::from_micros(100);
 
 /// The form in which streams share a port.
 pub(super) type Shared = Rc<RefCell<Port>>;
@@ -41,20 +44,33 @@ pub(super) struct Port {
     /// Blocks for what is sent.
     room: Vec<u8>,
     again_at: Option<Instant>,
-    /// The same moment on both clocks.
-    epoch: (std::time::Instant, Instant),
+    /// Whether there may be something to send: something has come, was given, or was due.
+    has_work: bool,
+    /// When the endpoint wants to be called, and whether that may have changed since `settled_at`.
+    wake: Option<Instant>,
+    is_unsettled: bool,
+    settled_at: Instant,
+    clock: Clock,
+    /// The same moment by that clock and by ours.
+    epoch: (Instant, Instant),
 }
 
 impl Port {
     /// A port without connections. Others may dial it if `is_open`.
     pub(super) fn new(wire: Wire, is_open: bool, now: Instant) -> Self {
+        let clock = Clock::start();
         Self {
             endpoint: Endpoint::new(entropy::system(), wire.datagram_max(), is_open.then_some(wire.port())),
             wire,
             unsent: VecDeque::new(),
             room: Vec::new(),
             again_at: None,
-            epoch: (std::time::Instant::now(), now),
+            has_work: false,
+            wake: None,
+            is_unsettled: true,
+            settled_at: now,
+            clock,
+            epoch: (clock.now(), now),
         }
     }
 
@@ -68,6 +84,7 @@ impl Port {
         let now = self.now();
         let id = self.endpoint.connect(now, address, self.wire.port());
         self.wire.open_lane(Some(id.name()));
+        self.touch();
         self.transmit();
         id
     }
@@ -75,7 +92,12 @@ impl Port {
     /// The time. A turn's own time is not good enough to measure round trips of a few microseconds.
     pub(super) fn now(&self) -> Instant {
         let (real, ours) = self.epoch;
-        ours + Nanos::from(real.elapsed())
+        ours + (self.clock.now() - real)
+    }
+
+    /// A connection was given something, or has given something away: it may have to send.
+    pub(super) const fn touch(&mut self) {
+        (self.has_work, self.is_unsettled) = (true, true);
     }
 
     /// The connection `id`.
@@ -108,21 +130,50 @@ impl Port {
     /// When the socket fails for a reason other than the network.
     pub(super) fn pump(&mut self) -> io::Result<bool> {
         let (now, endpoint) = (self.now(), &mut self.endpoint);
-        let seen = self.wire.look(|from, bytes| endpoint.handle_datagram(now, from, bytes))?;
+        let seen = self.wire.look(now, |from, bytes| endpoint.handle_datagram(now, from, bytes))?;
         if let Seen::Refused(addresses) = &seen {
             addresses.iter().for_each(|address| endpoint.handle_refusal(now, *address));
         }
-        if self.poll_timeout().is_some_and(|at| at <= now) {
+        let has_seen = seen != Seen::Nothing;
+        if has_seen {
+            self.touch();
+        }
+        // Whoever waits for what has come should not also wait for a look at the deadlines.
+        if self.is_unsettled && (!has_seen || now - self.settled_at >= SETTLE_EVERY) {
+            self.settle(now);
+        }
+        if Instant::earlier(self.wake, self.again_at).is_some_and(|at| at <= now) {
             self.again_at = None;
             self.endpoint.handle_timeout(now);
+            self.touch();
             self.transmit();
+            self.settle(now);
         }
-        Ok(seen != Seen::Nothing)
+        Ok(has_seen)
+    }
+
+    /// Asks the endpoint when it wants to be called.
+    fn settle(&mut self, now: Instant) {
+        (self.wake, self.is_unsettled, self.settled_at) = (self.endpoint.poll_timeout(), false, now);
+    }
+
+    /// Forgets a connection, and with the last one of its peer what is kept for that.
+    pub(super) fn remove(&mut self, id: Id) {
+        self.endpoint.remove(id);
+        self.forget_strangers();
+        self.is_unsettled = true;
+    }
+
+    /// Gives up the places at peers that have no connection any more.
+    fn forget_strangers(&mut self) {
+        let endpoint = &self.endpoint;
+        self.wire.keep_peers(|address| endpoint.has_peer(address));
     }
 
     /// When [`Port::pump`] wants to be called even though nothing has come.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        Instant::earlier(self.endpoint.poll_timeout(), self.again_at)
+        let wake = if self.is_unsettled { self.endpoint.poll_timeout() } else { self.wake };
+        Instant::earlier(wake, self.again_at)
     }
 
     /// Calls for another look at the socket, which has more than was looked at.
@@ -132,10 +183,18 @@ impl Port {
 
     /// Sends what there is to be sent.
     pub(super) fn transmit(&mut self) {
+        if !self.has_work {
+            return;
+        }
         let now = self.now();
+        self.is_unsettled = true;
         for _ in 0..SENDS_MAX {
             let next = self.unsent.pop_front().or_else(|| self.gather(now));
-            let Some(mut unsent) = next else { return };
+            let Some(mut unsent) = next else {
+                self.has_work = false;
+                self.forget_strangers();
+                return;
+            };
             let taken = self.wire.send(unsent.to, &unsent.bytes, unsent.length);
             if taken < unsent.bytes.len() {
                 unsent.bytes.drain(..taken);

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 
+use engine::Instant;
 use quinn_proto::Transmit;
 
 use super::ethernet::Ethernet;
@@ -100,6 +101,14 @@ impl Wire {
         }
     }
 
+    /// Gives up the places at peers that are not `known` any more.
+    pub(super) fn keep_peers(&mut self, known: impl Fn(SocketAddr) -> bool) {
+        match self {
+            Self::Udp { .. } => {}
+            Self::Ethernet(frames) => frames.keep_peers(known),
+        }
+    }
+
     /// Where this end is: `HOST:PORT`, or `IFACE[+IFACE][,vlan=N][,pcp=N][,port=N]/MAC`.
     pub(super) fn name(&self) -> io::Result<String> {
         Ok(match self {
@@ -155,7 +164,7 @@ impl Wire {
     }
 
     /// Hands what has come to `each`.
-    pub(super) fn look(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<Seen> {
+    pub(super) fn look(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<Seen> {
         match self {
             Self::Udp { socket, launching } => match socket.look()? {
                 Look::Nothing => {
@@ -177,7 +186,9 @@ impl Wire {
                     None => socket.refused(),
                 })),
             },
-            Self::Ethernet(frames) => Ok(if frames.look(each)? { Seen::Datagrams } else { Seen::Nothing }),
+            Self::Ethernet(frames) => {
+                Ok(if frames.look(now, each)? { Seen::Datagrams } else { Seen::Nothing })
+            }
         }
     }
 

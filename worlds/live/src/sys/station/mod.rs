@@ -8,10 +8,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::{Duration, Instant};
 
-use engine::Nanos;
-use rustix::net::{RecvFlags, recv};
+use engine::{Instant, Nanos};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::option::set_option;
 use super::outgoing::{self, About};
@@ -21,7 +20,7 @@ use ring::{Ring, Slot};
 /// The most frames received in one look.
 const FRAMES_MAX: usize = 64;
 /// How often an idle socket is asked what has become of its interface.
-const CHECK_EVERY: Duration = Duration::from_millis(1);
+const CHECK_EVERY: Nanos = Nanos::from_millis(1);
 /// Bytes of a frame's addresses, and of its EtherType behind them.
 const ADDRESSES: usize = 12;
 const TYPE: usize = 2;
@@ -31,6 +30,9 @@ const TAG: u16 = 0x8100;
 const MEMBER_UNICAST: libc::c_ushort = 3;
 /// The most bytes of a frame's head behind its tag: a tag of redundancy, and the EtherType.
 const BEHIND_MAX: usize = 8;
+/// A frame up to this length is copied into one piece: the kernel takes longer to fetch the list of
+/// two pieces than this program to copy so much.
+const WHOLE_MAX: usize = 2048;
 /// The most bytes of a frame's head.
 const HEAD_MAX: usize = ADDRESSES + 4 + BEHIND_MAX;
 
@@ -122,6 +124,8 @@ pub(crate) struct Station {
     /// Frames that found the ring full.
     dropped: Cell<u64>,
     checked_at: Instant,
+    /// A frame in one piece.
+    whole: Vec<u8>,
 }
 
 impl Station {
@@ -149,7 +153,8 @@ impl Station {
             mtu,
             ring,
             dropped: Cell::new(0),
-            checked_at: Instant::now(),
+            checked_at: Instant::ZERO,
+            whole: Vec::with_capacity(WHOLE_MAX),
         })
     }
 
@@ -209,7 +214,14 @@ impl Station {
     ///
     /// # Errors
     /// When the interface is down or gone, takes no such frame, or takes none now (`WouldBlock`).
-    pub(crate) fn send(&self, head: &Head, bytes: &[u8], launch: Option<Nanos>) -> io::Result<()> {
+    pub(crate) fn send(&mut self, head: &Head, bytes: &[u8], launch: Option<Nanos>) -> io::Result<()> {
+        if launch.is_none() && head.length + bytes.len() <= WHOLE_MAX {
+            self.whole.clear();
+            self.whole.extend_from_slice(head.bytes());
+            self.whole.extend_from_slice(bytes);
+            send(&self.socket, &self.whole, SendFlags::DONTWAIT)?;
+            return Ok(());
+        }
         outgoing::send(&self.socket, &[head.bytes(), bytes], About { launch, ..About::default() })
     }
 
@@ -219,12 +231,12 @@ impl Station {
         outgoing::send_all(&self.socket, pieces.map(|(head, piece)| [head.bytes(), piece]))
     }
 
-    /// Hands frames for this station that have come to `each`, or some of them; returns whether
-    /// there were any frames.
+    /// Hands frames for this station that have come by `now` to `each`, or some of them; returns
+    /// whether there were any frames.
     ///
     /// # Errors
     /// When the interface is gone.
-    pub(crate) fn look(&mut self, mut each: impl FnMut(Frame<'_>)) -> io::Result<bool> {
+    pub(crate) fn look(&mut self, now: Instant, mut each: impl FnMut(Frame<'_>)) -> io::Result<bool> {
         let Self { ring, mac, .. } = self;
         let mut handle = |Slot { bytes, tag, is_cut }: Slot<'_>| {
             let Some((to, rest)) = bytes.split_first_chunk() else { return };
@@ -236,17 +248,17 @@ impl Station {
         };
         let seen = (0..FRAMES_MAX).take_while(|_| ring.take(&mut handle).is_some()).count();
         if seen == 0 {
-            self.check()?;
+            self.check(now)?;
         }
         Ok(seen > 0)
     }
 
     /// Asks the socket, now and then, whether its interface is gone: the ring does not say.
-    fn check(&mut self) -> io::Result<()> {
-        if self.checked_at.elapsed() < CHECK_EVERY {
+    fn check(&mut self, now: Instant) -> io::Result<()> {
+        if now - self.checked_at < CHECK_EVERY {
             return Ok(());
         }
-        self.checked_at = Instant::now();
+        self.checked_at = now;
         match recv(&self.socket, &mut [0; 1][..], RecvFlags::DONTWAIT) {
             // The interface is down, and may come up again.
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NETDOWN) => Ok(()),

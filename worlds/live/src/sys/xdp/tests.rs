@@ -1,10 +1,10 @@
 //! Lanes over a pair of interfaces in a network namespace of the test's own.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::sys::station::{Departing, Station};
+use crate::sys::test_bench::enter_network;
 
 const ETHER_TYPE: u16 = 0x88b5;
 /// The names of a far end.
@@ -13,17 +13,9 @@ const FAR: Receiver = Receiver::Begins([0x80, 0x80]);
 /// Gives this thread a network with the interfaces `near` and `far`, and opens a station at each.
 /// `None` where that can't be.
 fn stations() -> Option<[Station; 2]> {
-    // SAFETY: only this thread leaves its network, and none of its descriptors is touched.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        eprintln!("SKIPPED: no network namespace can be made here: {}", io::Error::last_os_error());
+    let pair = ["link add near type veth peer name far", "link set near up", "link set far up"];
+    if !enter_network(&pair) {
         return None;
-    }
-    for arguments in ["link add near type veth peer name far", "link set near up", "link set far up"] {
-        let done = Command::new("ip").args(arguments.split(' ')).status();
-        if !done.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: ip {arguments}: failed");
-            return None;
-        }
     }
     Some(["near", "far"].map(|interface| Station::open(interface, ETHER_TYPE).unwrap()))
 }
@@ -87,7 +79,7 @@ fn a_lane_carries_what_is_wanted_and_leaves_the_rest() {
     from.send_all(rest.iter().map(|piece| (&head, &piece[..])));
     let mut came = Vec::new();
     until(rest.len(), &mut came, |came| {
-        far.look(|frame| came.push(frame.bytes.to_vec())).unwrap();
+        far.look(engine::Instant::ZERO, |frame| came.push(frame.bytes.to_vec())).unwrap();
     });
     assert!(came == rest && !to.look(|_, _| ()));
     // The queue has one user.
@@ -99,7 +91,7 @@ fn a_lane_carries_what_is_wanted_and_leaves_the_rest() {
     from.send_all([(&head, &piece[..])].into_iter());
     let mut came = Vec::new();
     until(1, &mut came, |came| {
-        far.look(|frame| came.push(frame.bytes.to_vec())).unwrap();
+        far.look(engine::Instant::ZERO, |frame| came.push(frame.bytes.to_vec())).unwrap();
     });
     assert!(came == [piece]);
 }

@@ -1,5 +1,8 @@
 //! Two ends in one process, over loopback UDP.
 
+mod bad_frames;
+mod copies;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 

@@ -1,0 +1,114 @@
+//! The numbers of frames that go over several paths at once, and the copies that come (IEEE
+//! 802.1CB).
+
+use std::collections::{HashMap, HashSet};
+
+use datagrams::redundancy::{self, Change, Merge, TAG_BYTES, Tag};
+use engine::Instant;
+
+use super::ethernet;
+use crate::sys::station::{Claim, Mac};
+
+/// The most peers whose numbers are remembered. A new one takes the place of all of them, which
+/// costs each a frame or two.
+const PEERS_MAX: usize = 256;
+
+/// What is needed to send and receive each frame several times.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    /// The number of the latest frame to each peer.
+    sent: HashMap<Mac, u16>,
+    /// What keeps other processes from numbering frames to the same peers.
+    claims: HashMap<Mac, Vec<Claim>>,
+    received: HashMap<Mac, Merge>,
+    /// Peers to which another process of this station sends copies.
+    refused: HashSet<Mac>,
+}
+
+impl Copies {
+    /// Whether this end has the numbers of frames to `peer`.
+    pub(super) fn has_claimed(&self, peer: Mac) -> bool {
+        self.claims.contains_key(&peer)
+    }
+
+    /// This end has the numbers of frames to `peer` as long as it keeps `claims`.
+    pub(super) fn keep(&mut self, peer: Mac, claims: Vec<Claim>) {
+        if self.claims.len() >= PEERS_MAX {
+            self.claims.clear();
+        }
+        self.refused.remove(&peer);
+        self.claims.insert(peer, claims);
+    }
+
+    /// Another process has the numbers of frames to `peer`. Returns whether that is news.
+    pub(super) fn refuse(&mut self, peer: Mac) -> bool {
+        if self.refused.len() >= PEERS_MAX {
+            self.refused.clear();
+        }
+        self.refused.insert(peer)
+    }
+
+    /// Leaves the numbers of frames to others for peers that are not `known`.
+    pub(super) fn keep_peers(&mut self, known: impl Fn(Mac) -> bool) {
+        self.claims.retain(|peer, _| known(*peer));
+        self.refused.retain(|peer| known(*peer));
+    }
+
+    /// What came from `peer`.
+    pub(super) fn merge(&self, peer: Mac) -> Option<&Merge> {
+        self.received.get(&peer)
+    }
+
+    /// What is before a datagram to `peer` in its frame, which gets the next number.
+    pub(super) fn before(&mut self, peer: Mac) -> [u8; 2 + TAG_BYTES] {
+        if self.sent.len() >= PEERS_MAX && !self.sent.contains_key(&peer) {
+            self.sent.clear();
+        }
+        let number = self.sent.entry(peer).or_default();
+        *number = number.wrapping_add(1);
+        let sequence = *number;
+        let tag = Tag { sequence, ether_type: ethernet::ETHER_TYPE };
+        let mut numbered = [0; 2 + TAG_BYTES];
+        numbered[..2].copy_from_slice(&redundancy::ETHER_TYPE.to_be_bytes());
+        numbered[2..].copy_from_slice(&tag.emit());
+        numbered
+    }
+
+    /// What is behind the tag of a frame that `from` has sent over the path of this index among
+    /// those of these names, if it is ours and new.
+    pub(super) fn take<'a>(
+        &mut self,
+        now: Instant,
+        (path, names): (usize, &[String]),
+        from: Mac,
+        frame: &'a [u8],
+    ) -> Option<&'a [u8]> {
+        let (tag, payload) = Tag::parse(frame)?;
+        if tag.ether_type != ethernet::ETHER_TYPE {
+            return None;
+        }
+        if self.received.len() >= PEERS_MAX && !self.received.contains_key(&from) {
+            self.received.clear();
+        }
+        let merge = self.received.entry(from).or_insert_with(|| Merge::new(names.len()));
+        let is_new = merge.accept(now, path, tag.sequence);
+        while let Some(change) = merge.poll_change() {
+            tell(from, names, change);
+        }
+        is_new.then_some(payload)
+    }
+}
+
+/// Says that a path has failed, or works again. The others bring everything, so nobody notices
+/// otherwise.
+fn tell(from: Mac, names: &[String], Change { path, is_failing, missing, passed }: Change) {
+    let (name, from) = (names.get(path).map_or("", String::as_str), ethernet::mac_text(from));
+    match is_failing {
+        true => tracing::warn!(
+            path = name,
+            "{name}: the path from {from} fails: {missing} of {passed} frames came by other paths alone; look at \
+             its cables and switches while another path still works"
+        ),
+        false => tracing::info!(path = name, "{name}: the path from {from} works again"),
+    }
+}
