@@ -9,7 +9,6 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::figures::Figures;
 use support::load::{assert_serves, assert_verified, verified};
 use support::outage::Outage;
 use support::own_network::is_within;
@@ -241,6 +240,36 @@ fn packets_go_around_the_network_stack() {
     assert!(!load.fail().is_empty());
 }
 
+/// A process that may not load a program into the kernel says so, and its frames take their usual
+/// way.
+#[test]
+fn who_may_not_go_around_the_network_stack_goes_through_it() {
+    let name = "who_may_not_go_around_the_network_stack_goes_through_it";
+    if !is_within(name, "a pair of interfaces", PAIR) {
+        return;
+    }
+    let mut far = Command::new("setpriv");
+    far.env("XDG_CONFIG_HOME", support::CONFIGURATION);
+    let without = "-bpf,-sys_admin";
+    far.args([&format!("--bounding-set={without}"), &format!("--inh-caps={without}"), support::FARLANE]);
+    far.args([
+        "export",
+        "--json",
+        "--listen",
+        "127.0.0.1:0",
+        "--insecure",
+        "--eth",
+        "far,xdp",
+        "--ram",
+        "16MiB",
+    ]);
+    let far = Export::of(far);
+    assert_eq!(said(&far, "frames_by"), "AF_PACKET");
+    far.wait_for("go by AF_PACKET, because AF_XDP can't be used: it takes the capabilities");
+    let mac = said(&far, "eth").rsplit('/').next().unwrap();
+    assert_serves(&format!("eth:near/{mac}"));
+}
+
 #[test]
 fn far_ends_and_hosts_share_an_interface() {
     if !is_within("far_ends_and_hosts_share_an_interface", "a pair of interfaces", PAIR) {
@@ -269,90 +298,6 @@ fn far_ends_and_hosts_share_an_interface() {
     let (_again, url) = station(",port=9", &ram);
     assert_serves(&url);
     drop((far, third, near));
-}
-
-/// Two pairs of interfaces, so that frames take two paths.
-const TWO_PAIRS: &str = "ip link set lo up && for i in 1 2; do ip link add near$i type veth peer name far$i && \
-                         ip link set near$i up && ip link set far$i up || exit 1; done && exec \"$@\"";
-
-#[test]
-fn two_paths_are_one_link_as_long_as_either_works() {
-    if !is_within("two_paths_are_one_link_as_long_as_either_works", "two pairs of interfaces", TWO_PAIRS) {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let control = folder.path().join("control").to_str().unwrap().to_owned();
-    let watched = ["--control", &control, "--metrics", "127.0.0.1:0"];
-    let far = ["--insecure", "--eth", "far1+far2,vlan=7,pcp=5", "--ram", "16MiB", "--hold", "1s"];
-    let far = Export::start(&[&far, &watched[..]].concat());
-    let figures = Figures::of(|| far.said());
-    let (places, mac) = said(&far, "eth").rsplit_once('/').unwrap();
-    assert_eq!(places, "far1+far2,vlan=7,pcp=5");
-    let url = format!("eth:near1+near2,vlan=7,pcp=5/{mac}");
-    let load = verified(&url, "5s", &["--bs", "16k"]);
-    far.wait_for("link up");
-    for gone in ["near1", "far2"] {
-        sleep(Duration::from_millis(400));
-        ip(&format!("link set {gone} down"));
-        sleep(Duration::from_millis(400));
-        ip(&format!("link set {gone} up"));
-    }
-    sleep(Duration::from_millis(400));
-    // What became of the frames is told.
-    let status = json(&["status", &control, "--json"]);
-    let told = &status["far_ends"][0]["datagrams"][0];
-    assert!(
-        told["copies"]["passed"].as_u64() > Some(1_000) && told["received"].as_u64() > Some(1_000),
-        "{told}"
-    );
-    assert!(told["copies"]["eliminated"].as_u64() > Some(100), "{told}");
-    // A path that missed more than half of all numbers seems to be behind: its frames are rogue.
-    let of = |path: usize, key: &str| told["paths"][path]["copies"][key].as_u64().unwrap();
-    let missed: u64 = (0..2).map(|path| of(path, "lost") + of(path, "rogue")).sum();
-    assert!(missed > 0 && told["paths"][1]["interface"] == "far2", "{told}");
-    let text = succeed(&["status", &control]);
-    assert!(text.contains("far1: ") && text.contains("all paths: "), "{text}");
-    for path in ["far1", "far2", "all"] {
-        assert!(figures.sum("farlane_frames_passed_total", &[&format!("path=\"{path}\"")]) > 0.0);
-    }
-    assert!(figures.sum("farlane_datagrams_received_total", &[]) > 1_000.0);
-    // Numbers of another process would eliminate these.
-    let said = fail(&["ping", &url, "--timeout", "300ms"]);
-    assert!(said.contains("another process sends copies"), "{said}");
-    // One path goes away for good, in the middle of everything.
-    ip("link del near2");
-    assert!(!assert_verified(load).contains("interrupted"));
-    // A plain end does not understand numbered frames, and the reverse.
-    let said = fail(&["ping", &format!("eth:near1,vlan=7,pcp=5/{mac}"), "--timeout", "300ms"]);
-    assert!(said.contains("was not ready within"), "{said}");
-    let said = fail(&["ping", &url, "--timeout", "300ms"]);
-    assert!(said.contains("near2"), "{said}");
-}
-
-#[test]
-fn copies_on_two_paths_carry_one_number() {
-    if !is_within("copies_on_two_paths_carry_one_number", "two pairs of interfaces", TWO_PAIRS) {
-        return;
-    }
-    let far = Export::start(&["--insecure", "--eth", "far1+far2", "--ram", "16MiB"]);
-    let mac = said(&far, "eth").rsplit('/').next().unwrap();
-    let mut taps = ["far1", "far2"].map(|interface| live::drivers::tap::Tap::open(interface).unwrap());
-    succeed(&["identify", &format!("eth:near1+near2/{mac}")]);
-    sleep(Duration::from_millis(100));
-    let [first, second] = taps.each_mut().map(|tap| {
-        let mut frames = Vec::new();
-        while let Some(frame) = tap.next_frame() {
-            // The R-TAG of 802.1CB, and the addresses of the first interfaces on both paths.
-            if !frame.is_outgoing && frame.bytes[12..16] == [0xf1, 0xc1, 0, 0] {
-                frames.push(frame.bytes[..20].to_vec());
-            }
-        }
-        frames
-    });
-    assert!(first.len() > 20 && first == second, "{} and {} frames", first.len(), second.len());
-    let numbers: Vec<_> = first.iter().map(|frame| u16::from_be_bytes([frame[16], frame[17]])).collect();
-    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{numbers:?}");
-    assert!(first.iter().all(|frame| frame[18..] == [0x88, 0xb5] && frame[..12] == first[0][..12]));
 }
 
 #[test]

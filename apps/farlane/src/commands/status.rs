@@ -149,6 +149,7 @@ fn datagrams(info: Info) -> Value {
         json!({
             "interface": path.interface,
             "dropped": path.dropped,
+            "failing": path.is_failing,
             "copies": path.copies.as_ref().map(copies),
         })
     };
@@ -176,6 +177,7 @@ fn copies(copies: &Copies) -> Value {
         "rogue": copies.rogue,
         "lost": copies.lost,
         "resets": copies.resets,
+        "latent_errors": copies.latent_errors,
     })
 }
 
@@ -314,6 +316,9 @@ fn datagrams_text(connections: &Value) -> String {
         for path in list(&one["paths"]) {
             let name = path["interface"].as_str().unwrap_or_default();
             text += &copies_text(name, &path["copies"]);
+            if path["failing"] == json!(true) {
+                text += &format!("    {name}: the path fails; other paths bring its frames\n");
+            }
             if path["dropped"] != json!(0) {
                 text += &format!("    {name}: {} frames found no room\n", path["dropped"]);
             }

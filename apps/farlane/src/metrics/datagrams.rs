@@ -37,7 +37,12 @@ pub(crate) fn add_datagrams(page: &mut Page, labels: &Labels, connections: &[Inf
             let labels = on_path(&labels, &path.interface);
             let help = "Frames that came while this end had no room";
             page.family(Kind::Counter, "farlane_frames_dropped", help).add(&labels, path.dropped as f64);
-            path.copies.iter().for_each(|copies| add_copies(page, &labels, copies));
+            if let Some(copies) = &path.copies {
+                add_copies(page, &labels, copies);
+                let help = "1 while the path fails in silence: other paths bring its frames";
+                let failing = f64::from(u8::from(path.is_failing));
+                page.family(Kind::Gauge, "farlane_path_failing", help).add(&labels, failing);
+            }
         }
         info.copies.iter().for_each(|copies| add_copies(page, &on_path(&labels, "all"), copies));
     }
@@ -56,6 +61,11 @@ fn add_copies(page: &mut Page, labels: &Labels, copies: &Copies) {
         ("farlane_frames_rogue", "Frames whose number is beyond what is remembered", copies.rogue),
         ("farlane_frames_lost", "Numbers of which no frame came", copies.lost),
         ("farlane_frames_resets", "Times that any number was taken, after a silence", copies.resets),
+        (
+            "farlane_frames_latent_errors",
+            "Times that a path was found failing in silence",
+            copies.latent_errors,
+        ),
     ];
     page.add_rows(labels, counters.map(|(name, help, value)| (Kind::Counter, name, help, value as f64)));
 }
