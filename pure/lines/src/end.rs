@@ -5,7 +5,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use pcie::memory::{Memory, Unmapped};
 
-use crate::layout::{AREA, INLINE_MAX, LINE, LINES, Line, Side};
+use crate::layout::{AREA, INLINE_MAX, LINE, LINES, Line, Side, WORD};
 
 /// A piece of at most this many bytes is sent in lines; a longer piece goes through the data area,
 /// which takes a line more for each piece and fewer for its bytes.
@@ -158,6 +158,17 @@ impl End {
         self.sent.lines += 1;
         self.has_stored = true;
         Ok(())
+    }
+
+    /// Whether there may be something to receive. Looks at no more than the last word of a line,
+    /// which costs a polling end next to nothing.
+    ///
+    /// # Errors
+    /// When the memory is gone.
+    pub fn has_news(&self, memory: &impl Memory) -> Result<bool, Fault> {
+        let mut word = [0; WORD];
+        memory.read(self.side.peer().word_at(self.taken.lines), &mut word)?;
+        Ok(self.rest.is_some() || !Line::is_empty(word, self.taken.lines))
     }
 
     /// Takes bytes that the other end has sent into `bytes`, as long as [`INLINE_MAX`] more fit;

@@ -2,6 +2,8 @@
 
 /// Bytes of a line: what x86-64 processors pass between caches at once.
 pub(crate) const LINE: usize = 64;
+/// Bytes of a word, the last of which in a line has its mark.
+pub(crate) const WORD: usize = 8;
 /// The largest number of bytes that travel inside a line.
 pub const INLINE_MAX: usize = 60;
 /// Lines of a ring.
@@ -65,6 +67,11 @@ impl Side {
         self.region() + RING_AT + number % LINES * LINE as u64
     }
 
+    /// Where the last word of this side's line number `number` is.
+    pub(crate) const fn word_at(self, number: u64) -> u64 {
+        self.line_at(number) + (LINE - WORD) as u64
+    }
+
     /// Where byte `offset` of this side's data area is.
     pub(crate) const fn area_at(self, offset: u64) -> u64 {
         self.region() + AREA_AT + offset
@@ -97,6 +104,12 @@ const fn lap_before(number: u64) -> u16 {
 }
 
 impl Line {
+    /// Whether `word`, the last of line `number`, is still that of the lap before.
+    pub(crate) const fn is_empty(word: [u8; WORD], number: u64) -> bool {
+        let [.., low, high] = word;
+        u16::from_le_bytes([low, high]) == lap_before(number)
+    }
+
     /// Reads line `number` from its bytes.
     pub(crate) fn parse(bytes: &[u8; LINE], number: u64) -> Self {
         let [.., length, reserved, lap_low, lap_high] = *bytes;

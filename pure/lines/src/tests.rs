@@ -65,6 +65,24 @@ fn a_full_ring_takes_no_more_until_the_peer_has_told() {
 }
 
 #[test]
+fn a_look_tells_whether_there_is_anything() {
+    let (mut memory, mut near, mut far) = both();
+    let mut room = vec![0; 400];
+    // More than a lap, with pieces that are taken in two parts.
+    for round in 0..1500_u32 {
+        assert_eq!(far.has_news(&memory), Ok(false), "round {round}");
+        let length = if round % 3 == 0 { 500 } else { 7 };
+        assert_eq!(near.send(&mut memory, &[1; 500][..length]), Ok(length));
+        let mut taken = 0;
+        while taken < length {
+            assert_eq!(far.has_news(&memory), Ok(true), "{taken} of {length} B in round {round}");
+            taken += far.receive(&mut memory, &mut room).unwrap();
+        }
+    }
+    assert!(far.has_news(&Ram::new(0, 64)).is_err());
+}
+
+#[test]
 fn a_sleeper_is_woken_once_for_what_is_stored() {
     let (mut memory, mut near, mut far) = both();
     near.send(&mut memory, b"a").unwrap();

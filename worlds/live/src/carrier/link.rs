@@ -60,6 +60,12 @@ impl Link {
         matches!(self.transport, Transport::Connected(_))
     }
 
+    /// Whether the link is connected, and what comes over it shows in memory.
+    #[inline]
+    pub(crate) fn is_polled(&self) -> bool {
+        matches!(&self.transport, Transport::Connected(stream) if stream.is_polled())
+    }
+
     /// What the kernel knows of each TCP connection of the link.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
         match &self.transport {

@@ -181,6 +181,15 @@ impl Stream {
         }
     }
 
+    /// Whether what comes shows in memory, so that a glance at it costs next to nothing.
+    #[inline]
+    pub(crate) fn is_polled(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Quic(_) | Self::Datagrams(_) | Self::Paths(_) => false,
+            Self::Shared(connection) => connection.is_polled(),
+        }
+    }
+
     /// Does what the carrier itself can't postpone until the next piece is taken.
     pub(crate) fn keep_up(&mut self) {
         match self {

@@ -101,8 +101,8 @@ impl<D: Driver> Driver for Working<D> {
         Ok(if worked && turn == Turn::Idle { Turn::Busy } else { turn })
     }
 
-    fn glance(&mut self, now: Instant) -> Glance {
-        self.driver.glance(now)
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        self.driver.glance(context)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

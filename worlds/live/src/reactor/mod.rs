@@ -95,10 +95,10 @@ pub trait Driver {
 
     /// Looks at what other processes store in memory shared with this one, and does all of the work
     /// that they ask for, and nothing else. A spinning loop glances many times between two turns,
-    /// so a glance that finds nothing should cost next to nothing. `now` is the time of the last
-    /// turn, because reading the clock would take longer than the glance.
-    fn glance(&mut self, now: Instant) -> Glance {
-        let _ = now;
+    /// so a glance that finds nothing should cost next to nothing. The time in `context` is that of
+    /// the last turn, because reading the clock would take longer than the glance.
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        let _ = context;
         Glance::Blind
     }
 
@@ -390,8 +390,9 @@ impl Reactor {
             self.yielded_at = now;
             std::thread::yield_now();
         }
+        let context = self.context(now);
         for _ in 0..GLANCES {
-            match driver.glance(now) {
+            match driver.glance(&context) {
                 Glance::Nothing => std::hint::spin_loop(),
                 Glance::Done => return Glance::Done,
                 Glance::Blind => break,

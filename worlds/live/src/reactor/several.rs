@@ -45,10 +45,10 @@ impl<D: Driver> Driver for Several<D> {
         Ok(result)
     }
 
-    fn glance(&mut self, now: Instant) -> Glance {
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
         let mut result = Glance::Blind;
         for (driver, _) in self.drivers.iter_mut().filter(|(_, ended)| !ended) {
-            match driver.glance(now) {
+            match driver.glance(context) {
                 Glance::Blind => {}
                 Glance::Nothing if result == Glance::Done => {}
                 glance => result = glance,

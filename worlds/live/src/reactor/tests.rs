@@ -312,7 +312,7 @@ impl Driver for Watch {
         self.turns += 1;
         Ok(Turn::Idle)
     }
-    fn glance(&mut self, _now: Instant) -> Glance {
+    fn glance(&mut self, _context: &Context<'_>) -> Glance {
         self.glances += 1;
         self.seen = self.place.load(Ordering::Acquire) > 0;
         if self.seen { Glance::Done } else { Glance::Nothing }

@@ -235,8 +235,8 @@ impl Driver for Server {
         Ok(turn)
     }
 
-    fn glance(&mut self, now: Instant) -> Glance {
-        self.far_ends.glance(now)
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        self.far_ends.glance(context)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

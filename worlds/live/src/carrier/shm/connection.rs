@@ -23,8 +23,6 @@ const WAKE: &[u8] = &[0];
 const SLEEP_AFTER: Nanos = Nanos::from_micros(100);
 /// A received piece of up to this many bytes is copied out, so that its block can be used again.
 const COPY_MAX: usize = 4 << 10;
-/// Once this many bytes wait, they are stored without waiting for a flush.
-const FLUSH_BYTES: usize = 32 << 10;
 /// Number of blocks in a row that would have fitted the next smaller size before the block shrinks.
 const SHRINK_AFTER: u32 = 16;
 
@@ -139,23 +137,29 @@ impl Connection {
         (!may_wait).then(|| self.quiet_since.map_or(self.now, |since| since + SLEEP_AFTER))
     }
 
+    /// Whether what comes shows in memory: a look costs no system call.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.rings.as_ref().is_some_and(|rings| !rings.end.is_asleep()) && !self.has_ended
+    }
+
     /// Number of bytes that wait to be stored.
     pub(crate) const fn unsent(&self) -> usize {
         self.outbox.bytes()
     }
 
-    /// Queues `data` behind the bytes that wait. [`Connection::flush`] stores the queue; a queue of
-    /// 32 KiB or more is stored at once.
+    /// Stores `data` for the peer at once: no system call is spared by waiting for more. What has
+    /// no room waits for [`Connection::flush`], which also wakes the peer.
     ///
     /// # Errors
-    /// When too much waits in the queue. The connection must then be given up.
+    /// When too much waits, or the peer has written nonsense. The connection must then be given up.
     pub(crate) fn send(&mut self, data: Buffer) -> Result<(), OutboxFull> {
-        self.outbox.push(data)?;
-        if self.outbox.bytes() >= FLUSH_BYTES {
-            // A failure shows with the next receive.
-            let _ = self.flush();
-        }
-        Ok(())
+        let sent = match &mut self.rings {
+            Some(rings) if self.outbox.bytes() == 0 => {
+                rings.end.send(&mut rings.memory, &data).map_err(|_| OutboxFull)?
+            }
+            _ => 0,
+        };
+        if sent < data.len() { self.outbox.push(data.slice(sent..data.len())) } else { Ok(()) }
     }
 
     /// Stores as many bytes as there is room for, and returns their number.
@@ -204,6 +208,9 @@ impl Connection {
     /// Takes what is in the ring.
     fn take(&mut self, pool: &mut Pool) -> io::Result<Option<Buffer>> {
         let Some(rings) = &mut self.rings else { return Ok(None) };
+        if !rings.end.has_news(&rings.memory).map_err(fault)? {
+            return Ok(None);
+        }
         let mut block = self.block.take().unwrap_or_else(|| pool.take(self.block_length.get()));
         let count = rings.end.receive(&mut rings.memory, &mut block).map_err(fault)?;
         if count == 0 {

@@ -66,12 +66,15 @@ fn bytes_of_any_length_pass_both_ways() {
 #[test]
 fn a_sleeping_end_is_woken_through_its_socket() {
     let Both { mut near, mut far, mut pool, .. } = both();
+    assert!(!far.is_polled(), "the memory comes through the socket");
     assert_eq!(far.receive(&mut pool).unwrap(), Received::Nothing);
     near.send(Buffer::from(vec![1])).unwrap();
     near.flush().unwrap();
     assert_eq!(data(far.receive(&mut pool)), [1]);
     assert!(!far.socket().has_news(), "an end that polls costs no system call");
+    assert!(far.is_polled());
     to_sleep(&mut far, &mut pool);
+    assert!(!far.is_polled(), "a look at an end that sleeps is a system call");
     near.send(Buffer::from(vec![2])).unwrap();
     near.flush().unwrap();
     assert!(far.socket().has_news());

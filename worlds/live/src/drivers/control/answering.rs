@@ -39,8 +39,8 @@ impl<D: Driver, A: FnMut(&mut D, Request<'_>) -> String> Driver for Answering<D,
         })
     }
 
-    fn glance(&mut self, now: Instant) -> Glance {
-        self.driver.glance(now)
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        self.driver.glance(context)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

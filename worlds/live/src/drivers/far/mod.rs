@@ -6,6 +6,8 @@ mod backing;
 mod opening;
 mod server;
 mod ssd;
+#[cfg(test)]
+mod tests;
 
 use admission::Doorkeeper;
 pub use backing::{Backing, Reaping};
@@ -34,7 +36,7 @@ use crate::carrier::tcp::Listener;
 use crate::carrier::{ACCEPTS_PER_TURN, LOOKS, Received};
 use crate::media::Media;
 use crate::media::state;
-use crate::reactor::{Attention, Context, Driver, Pump, Shell, Sources, Turn};
+use crate::reactor::{Attention, Context, Driver, Glance, Pump, Shell, Sources, Turn};
 use crate::sys::tcp_info::TcpInfo;
 
 /// Number of pieces taken from one connection in a turn, so that none starves the others or
@@ -427,6 +429,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     }
 }
 
+impl<F, B: Backing> World<F, B> {
+    /// Whether there are hosts, and everything that can come from them shows in memory.
+    fn is_polled(&self) -> bool {
+        !self.peers.is_empty() && self.peers.iter().all(|peer| !peer.closing && peer.stream.is_polled())
+    }
+}
+
 impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for World<F, B> {
     fn pass(&mut self, _: Instant, output: Output<<B::Device as Device>::Output>, _: &mut Far<B::Device>) {
         let Self { peers, backing, inputs, report } = self;
@@ -473,7 +482,8 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             busy |= peer.stream.turn(context.now, sources);
         }
         // Further looks pay only when nothing else is likely to happen soon.
-        let looks = if busy || self.world.backing.is_busy() { 1 } else { LOOKS };
+        let waits = busy || self.world.backing.is_busy() || self.world.is_polled();
+        let looks = if waits { 1 } else { LOOKS };
         busy |= (0..looks).any(|_| self.receive(context));
         // The engines were given later times during the turn, and their time never goes back.
         let now = if busy { context.clock.now() } else { context.now };
@@ -491,6 +501,14 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             return Ok(Turn::Done);
         }
         Ok(if busy || !self.world.inputs.is_empty() { Turn::Busy } else { Turn::Idle })
+    }
+
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        // Whoever records when things happen reads the clock, which a glance does not.
+        if self.world.backing.is_busy() || !self.world.is_polled() || self.far().is_timed() {
+            return Glance::Blind;
+        }
+        if self.receive(context) { Glance::Done } else { Glance::Nothing }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

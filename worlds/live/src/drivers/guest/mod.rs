@@ -387,8 +387,8 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
-    fn glance(&mut self, now: Instant) -> Glance {
-        match (self.world.shared, self.look_at_doorbells(now, Look::Usual)) {
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        match (self.world.shared, self.look_at_doorbells(context.now, Look::Usual)) {
             (false, _) => Glance::Blind,
             (true, false) => Glance::Nothing,
             (true, true) => Glance::Done,

@@ -404,7 +404,7 @@ impl<F: FnMut(Served)> Driver for CardDriver<F> {
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
-    fn glance(&mut self, _: Instant) -> Glance {
+    fn glance(&mut self, _: &Context<'_>) -> Glance {
         if self.move_packets() {
             self.rest(true);
             return Glance::Done;

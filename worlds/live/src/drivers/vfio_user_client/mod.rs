@@ -305,7 +305,8 @@ impl Driver for UserDriver {
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
-    fn glance(&mut self, now: Instant) -> Glance {
+    fn glance(&mut self, context: &Context<'_>) -> Glance {
+        let now = context.now;
         // Where doorbells are messages, a completion is worth no more than a message: a turn looks
         // for both.
         if self.world.doorbells.is_none() || self.world.under_way == 0 {
