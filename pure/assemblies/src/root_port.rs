@@ -78,6 +78,12 @@ impl RootPort {
             upstream.advance(now);
         }
     }
+    /// Says how long segments of a connection may be; see [`tunnel::Upstream::set_segment_max`].
+    pub(crate) fn set_segment_max(&mut self, connection: ConnectionIndex, bytes: usize) {
+        if let Some(upstream) = &mut self.below.upstream {
+            upstream.set_segment_max(connection, bytes);
+        }
+    }
     /// Asks all far ends how they are now.
     pub(crate) fn ping(&mut self, now: Instant) {
         self.each_port(|upstream, port| upstream.ping(now, port));

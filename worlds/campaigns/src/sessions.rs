@@ -8,7 +8,7 @@ use sim::media::MediaProfile;
 use sim::stream::{ConnectionId, Lane, LinkProfile, StreamEvent};
 use sim::{Context, Event, Node, NodeId, World};
 use tunnel::Session;
-use tunnel::session::{Config, Input, Output};
+use tunnel::session::{Config, Input, Output, SEGMENT_LIMIT};
 
 use crate::campaign::{Limits, Outcome, Subject, trial};
 use crate::chaos::{self, ChaosConfig, Trouble};
@@ -261,6 +261,14 @@ impl End {
         self.drop_connection(context);
     }
 
+    fn connected(&mut self, now: Instant) {
+        self.session.handle_input(now, Input::Connected);
+        // After every other link, connections take long segments.
+        if self.links % 2 == 1 {
+            self.session.set_segment_max(SEGMENT_LIMIT);
+        }
+    }
+
     fn drop_connection(&mut self, context: &mut Context<'_, Vec<u8>>) {
         for connection in self.connection.take().into_iter().chain(self.dialled.take()) {
             context.close(connection);
@@ -300,11 +308,11 @@ impl Node for End {
                     self.session.handle_input(now, Input::Disconnected);
                 }
                 self.connection = Some(connection);
-                self.session.handle_input(now, Input::Connected);
+                self.connected(now);
             }
             StreamEvent::Opened if self.dialled == Some(connection) => {
                 self.connection = self.dialled.take();
-                self.session.handle_input(now, Input::Connected);
+                self.connected(now);
             }
             StreamEvent::Data(bytes) if self.connection == Some(connection) => {
                 self.session.handle_input(now, Input::Received(bytes));

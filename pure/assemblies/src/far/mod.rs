@@ -139,6 +139,10 @@ impl<F: Device> Far<F> {
         self.tell(now);
         self.downstream.advance(now);
     }
+    /// Says how long segments of a connection may be; see [`Downstream::set_segment_max`].
+    pub fn set_segment_max(&mut self, connection: ConnectionId, bytes: usize) {
+        self.downstream.set_segment_max(connection, bytes);
+    }
     /// Whether durations are measured here, by a watcher or by time stamps on frames, so that
     /// [`Far::advance`] matters.
     pub fn is_timed(&self) -> bool {

@@ -380,6 +380,12 @@ impl<D: 'static> Guest<D> {
         self.port.advance(now);
     }
 
+    /// Says how long segments of a connection that was just made may be; see
+    /// [`tunnel::Upstream::set_segment_max`].
+    pub fn set_segment_max(&mut self, connection: ConnectionIndex, bytes: usize) {
+        self.port.set_segment_max(connection, bytes);
+    }
+
     /// Asks the far end how it is now; see [`tunnel::session::Session::ping`].
     pub fn ping(&mut self, now: Instant) {
         self.tell(now);

@@ -228,6 +228,12 @@ impl Near {
         self.port.advance(now);
     }
 
+    /// Says how long segments of a connection that was just made may be; see
+    /// [`tunnel::Upstream::set_segment_max`].
+    pub fn set_segment_max(&mut self, connection: ConnectionIndex, bytes: usize) {
+        self.port.set_segment_max(connection, bytes);
+    }
+
     /// Asks all far ends how they are now; see [`tunnel::session::Session::ping`].
     pub fn ping(&mut self, now: Instant) {
         self.tell(now);

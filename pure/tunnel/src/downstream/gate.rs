@@ -11,7 +11,7 @@ use crate::frame::{
     Frame, FrameError, FrameHeader, FrameKind, HEADER_LENGTH, HELLO_BODY_MAX, InstanceId, Member, RefuseCode,
     Role, Secret, Sequence, sign,
 };
-use crate::session::{Ungreeted, greeting};
+use crate::session::{SEGMENT_MAX, Ungreeted, greeting};
 
 /// How many connections may be waiting for their Hello to arrive.
 pub const WAITING_MAX: usize = 64;
@@ -52,6 +52,8 @@ pub(super) struct Caller {
     pub(super) origin: Origin,
     /// The key that the caller has proved, if any.
     pub(super) key: Option<Fingerprint>,
+    /// The longest segment that the connection takes, in bytes.
+    pub(super) segment_max: usize,
 }
 
 /// The state of a connection at the gate.
@@ -68,6 +70,7 @@ struct Waiting {
     connection: ConnectionId,
     origin: Origin,
     key: Option<Fingerprint>,
+    segment_max: usize,
     deadline: Instant,
     /// The bytes of the Hello's frame that have arrived.
     bytes: Vec<u8>,
@@ -108,7 +111,8 @@ impl Gate {
             None
         };
         let victim = victim.map(|index| self.waiting.remove(index).connection);
-        self.waiting.push(Waiting { connection, origin, key: None, deadline, bytes: Vec::new() });
+        let (key, segment_max, bytes) = (None, SEGMENT_MAX, Vec::new());
+        self.waiting.push(Waiting { connection, origin, key, segment_max, deadline, bytes });
         victim
     }
 
@@ -127,10 +131,20 @@ impl Gate {
 
     /// Takes note that the host of a connection has proved `key`.
     pub(super) fn identify(&mut self, connection: ConnectionId, key: Fingerprint) {
-        let mut waiting = self.waiting.iter_mut();
-        if let Some(waiting) = waiting.find(|waiting| waiting.connection == connection) {
+        if let Some(waiting) = self.of(connection) {
             waiting.key = Some(key);
         }
+    }
+
+    /// Takes note of the longest segment that a connection takes.
+    pub(super) fn set_segment_max(&mut self, connection: ConnectionId, bytes: usize) {
+        if let Some(waiting) = self.of(connection) {
+            waiting.segment_max = bytes;
+        }
+    }
+
+    fn of(&mut self, connection: ConnectionId) -> Option<&mut Waiting> {
+        self.waiting.iter_mut().find(|waiting| waiting.connection == connection)
     }
 
     pub(super) fn forget(&mut self, connection: ConnectionId) {
@@ -185,7 +199,8 @@ impl Waiting {
             Ok((_, hello)) => {
                 let rest = piece.slice(piece.len() - rest.len()..piece.len());
                 let (instance, member, secret) = (hello.instance, hello.member, hello.secret);
-                let caller = Caller { instance, member, secret, origin: self.origin, key: self.key };
+                let Self { origin, key, segment_max, .. } = *self;
+                let caller = Caller { instance, member, secret, origin, key, segment_max };
                 Verdict::Host(caller, [Buffer::copy_from_slice(&self.bytes), rest])
             }
             Err(no) => Verdict::No(no),

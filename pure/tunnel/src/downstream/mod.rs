@@ -182,6 +182,11 @@ impl Downstream {
     pub fn advance(&mut self, now: Instant) {
         self.session.advance(now);
     }
+    /// Says how long segments of a connection may be; see [`Session::set_segment_max`]. To be told
+    /// before the first piece of the stream.
+    pub fn set_segment_max(&mut self, connection: ConnectionId, bytes: usize) {
+        self.gate.set_segment_max(connection, bytes);
+    }
     /// Whether the next output is something received, rather than something to send.
     pub fn has_received(&self) -> bool {
         !self.outputs.is_empty() || self.session.has_received()
@@ -279,6 +284,7 @@ impl Downstream {
         self.drain();
         self.attached[strand.index()] = Some(connection);
         self.session.connect(now, strand);
+        self.session.set_segment_max(strand, caller.segment_max);
         for bytes in bytes {
             if !bytes.is_empty() {
                 self.session.handle_input(now, strand, session::Input::Received(bytes));

@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 
 use engine::Nanos;
 
-use super::{Connection, DownReason, HandshakeError, LossReason, Output, Session, Timer};
+use super::{Connection, DownReason, HandshakeError, LossReason, Output, SEGMENT_MAX, Session, Timer};
 use crate::frame::{CloseCode, Frame, Role};
 
 impl Session {
@@ -16,6 +16,7 @@ impl Session {
         Timer::OF_CONNECTION.into_iter().for_each(|timer| self.timers.disarm(timer));
         (self.ping_due, self.ping_sent_at, self.pong_due, self.tally_due) = (false, None, None, None);
         self.acknowledge_due = false;
+        self.segment_max = SEGMENT_MAX;
         (self.digest, self.incomplete) = (None, None);
     }
 

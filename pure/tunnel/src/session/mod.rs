@@ -25,7 +25,7 @@ pub(crate) use handshake::{Ungreeted, greeting};
 pub use link::{REPLAY_BYTES_MAX, REPLAY_FRAMES_MAX};
 pub(crate) use member::Kept;
 pub use reason::{DownReason, HandshakeError, LossReason, ProtocolError};
-pub use transmit::SEGMENT_MAX;
+pub use transmit::{SEGMENT_LIMIT, SEGMENT_MAX};
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -191,6 +191,8 @@ pub struct Session {
     reader: FrameReader,
     pool: Pool,
     items: VecDeque<Item>,
+    /// The longest segment on the present connection, in bytes.
+    segment_max: usize,
     /// Whether the reader's next frame, behind all `items`, is a complete TLP.
     tlp_waits: bool,
     timers: Timers,
@@ -257,6 +259,7 @@ impl Session {
             reader: FrameReader::default(),
             pool: Pool::default(),
             items: VecDeque::new(),
+            segment_max: SEGMENT_MAX,
             tlp_waits: false,
             timers: Timers::default(),
             clock: Clock::default(),

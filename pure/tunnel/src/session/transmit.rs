@@ -8,8 +8,11 @@ use crate::frame::{
     TALLY_BODY, seal, sign, trailer,
 };
 
-/// The longest piece of the stream that is handed out at once, in bytes.
+/// The longest segment, in bytes: a piece of the stream that is handed out at once. The peer works
+/// on it while the next one is prepared.
 pub const SEGMENT_MAX: usize = 32 << 10;
+/// The longest segment on any connection, in bytes; see [`Session::set_segment_max`].
+pub const SEGMENT_LIMIT: usize = 64 << 10;
 /// The most bytes of a handshake frame or a Close.
 const LAST_MAX: usize = HEADER_LENGTH + HELLO_BODY_MAX + DIGEST_LENGTH;
 
@@ -19,6 +22,12 @@ const fn control_max(digest: Option<Crc32c>) -> usize {
 }
 
 impl Session {
+    /// Says how long a segment may be on the connection that has just begun, in bytes: at least
+    /// [`SEGMENT_MAX`], which applies otherwise, and at most [`SEGMENT_LIMIT`].
+    pub fn set_segment_max(&mut self, bytes: usize) {
+        self.segment_max = bytes.clamp(SEGMENT_MAX, SEGMENT_LIMIT);
+    }
+
     /// The next segment, if there is anything to send.
     pub(super) fn poll_transmit(&mut self) -> Option<Buffer> {
         if self.connection != Connection::Open {
@@ -31,7 +40,7 @@ impl Session {
             return None;
         }
         let control = control_max(self.digest);
-        let room = link.sendable_bytes(SEGMENT_MAX - control);
+        let room = link.sendable_bytes(self.segment_max - control);
         let mut block = self.pool.take(room + control);
         let bytes = &mut block[..];
         let (frames, mut length) = link.emit(self.now, &mut bytes[..room]);

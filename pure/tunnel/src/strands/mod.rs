@@ -110,6 +110,14 @@ impl LinkEnd {
         self.further.as_ref().is_some_and(|further| further.active)
     }
 
+    /// Says how long a segment may be on the connection of a strand; see
+    /// [`Session::set_segment_max`].
+    pub(crate) fn set_segment_max(&mut self, strand: Strand, bytes: usize) {
+        if let Some(session) = self.session(strand) {
+            session.set_segment_max(bytes);
+        }
+    }
+
     /// Whether received items can be passed on without examining them.
     #[inline]
     fn is_direct(&self) -> bool {

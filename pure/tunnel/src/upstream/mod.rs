@@ -222,6 +222,11 @@ impl<I: Interposer> Upstream<I> {
             session.advance(now);
         }
     }
+    /// Says how long segments of a connection may be; see [`Session::set_segment_max`].
+    pub fn set_segment_max(&mut self, connection: ConnectionIndex, bytes: usize) {
+        let (port, strand) = self.strand_of(connection);
+        self.ports[usize::from(port.0)].set_segment_max(strand, bytes);
+    }
     /// Whether the frames of any port carry time stamps, which makes [`Upstream::advance`]
     /// necessary.
     pub fn is_stamped(&self) -> bool {

@@ -66,6 +66,14 @@ impl Link {
         matches!(&self.transport, Transport::Connected(stream) if stream.is_polled())
     }
 
+    /// The longest segment that suits the present connection; see [`Stream::segment_max`].
+    pub(crate) const fn segment_max(&self) -> Option<usize> {
+        match &self.transport {
+            Transport::Connected(stream) => Some(stream.segment_max()),
+            _ => None,
+        }
+    }
+
     /// What the kernel knows of each TCP connection of the link.
     pub(crate) fn tcp_info(&self) -> Vec<TcpInfo> {
         match &self.transport {

@@ -12,9 +12,10 @@ use crate::carrier::datagrams;
 use crate::carrier::identity::Fingerprint;
 use crate::carrier::quic;
 use crate::carrier::shm;
-use crate::carrier::tcp::Connection;
+use crate::carrier::tcp::{self, Connection};
 use crate::reactor::{Attention, Sources};
 use crate::sys::tcp_info::TcpInfo;
+use tunnel::session::SEGMENT_MAX;
 
 /// A reliable stream of bytes. None of its methods waits.
 #[derive(Debug)]
@@ -71,6 +72,15 @@ impl Stream {
             Self::Paths(bundle) => bundle.key(),
             Self::Datagrams(stream) => stream.key(),
             Self::Shared(_) => None,
+        }
+    }
+
+    /// The longest segment of a tunnel that suits the stream, in bytes; see
+    /// [`tunnel::session::Session::set_segment_max`].
+    pub(crate) const fn segment_max(&self) -> usize {
+        match self {
+            Self::Tcp(_) => tcp::SEGMENT_BYTES,
+            Self::Quic(_) | Self::Paths(_) | Self::Datagrams(_) | Self::Shared(_) => SEGMENT_MAX,
         }
     }
 

@@ -128,6 +128,9 @@ impl NearDriver {
             port.failure = failure;
             busy = true;
             self.near.engine_mut().handle_input(now, input);
+            if let Some(bytes) = port.link.segment_max() {
+                self.near.engine_mut().set_segment_max(connection, bytes);
+            }
         }
         busy
     }

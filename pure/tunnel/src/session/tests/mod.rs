@@ -191,6 +191,28 @@ fn an_exchange_takes_two_segments_and_one_acknowledgement_comes_late() {
 }
 
 #[test]
+fn segments_are_as_long_as_the_connection_takes() {
+    for (most, count) in [(0, 6), (SEGMENT_MAX, 6), (48 << 10, 4), (SEGMENT_LIMIT, 3), (usize::MAX, 3)] {
+        let mut pair = Pair::joined(12);
+        pair.run_for(Nanos::from_millis(900));
+        pair.down.session.set_segment_max(most);
+        let sent: Vec<_> = (0..40).map(|number| write(number, 4096)).collect();
+        let segments = |pair: &mut Pair| {
+            let before = pair.down.session.statistics().segments_sent;
+            sent.iter().for_each(|packet| pair.send(DOWN, packet.clone()));
+            pair.run_for(Nanos::from_micros(15));
+            pair.down.session.statistics().segments_sent - before
+        };
+        assert_eq!(segments(&mut pair), count, "segments of {most} B");
+        assert_delivered(&pair.up.packets, &sent);
+        // For the next connection it is said again.
+        pair.cut();
+        pair.run_for(Nanos::from_millis(900));
+        assert_eq!(segments(&mut pair), 6);
+    }
+}
+
+#[test]
 fn what_waits_shares_a_segment() {
     let mut pair = Pair::joined(5);
     pair.run_for(Nanos::from_millis(900));

@@ -16,8 +16,12 @@ use crate::sys::tcp_info::TcpInfo;
 
 /// A received piece of up to this many bytes is copied out, so that its block can be used again.
 const COPY_MAX: usize = 4 << 10;
-/// Once this many bytes wait, they are sent without waiting for a flush.
-const FLUSH_BYTES: usize = 32 << 10;
+/// Once this many bytes wait, they are sent without waiting for a flush: nearly as many as the
+/// kernel puts into one packet of its own (64 KiB with its headers). What is sent by smaller calls
+/// makes more packets, and each costs time at both ends.
+const FLUSH_BYTES: usize = 56 << 10;
+/// The longest segment of a tunnel, in bytes: one packet of the kernel.
+pub(crate) const SEGMENT_BYTES: usize = 63 << 10;
 /// Length in bytes of the block for the messages by which both ends prove their keys.
 const PROOF_BYTES: usize = 4 << 10;
 /// Number of blocks in a row that would have fitted the next smaller size before the block shrinks.
@@ -155,7 +159,7 @@ impl Connection {
     }
 
     /// Queues `data` behind the bytes that wait to be sent. [`Connection::flush`] sends the queue;
-    /// a queue of 32 KiB or more is sent at once.
+    /// a queue of 56 KiB or more is sent at once.
     ///
     /// # Errors
     /// When too much waits in the queue. The connection must then be given up.

@@ -18,7 +18,11 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let collected = peer.opening.get_or_insert_default();
         let had = collected.len();
         collected.extend_from_slice(&bytes[..bytes.len().min(PREAMBLE_LENGTH - had)]);
-        match opening(collected) {
+        let opening = opening(collected);
+        if opening == Opening::Session {
+            self.far.engine_mut().set_segment_max(peer.id, peer.stream.segment_max());
+        }
+        match opening {
             Opening::More => None,
             Opening::Session if had == 0 => {
                 peer.opening = None;

@@ -328,7 +328,11 @@ impl<F: FnMut(Event)> GuestDriver<F> {
                     Input::Disconnected(connection)
                 }
             };
+            let segment_max = far[index].segment_max();
             self.guest.engine_mut().handle_input(clock.now(), input);
+            if let Some(bytes) = segment_max {
+                self.guest.engine_mut().set_segment_max(connection, bytes);
+            }
             self.guest.exchange(clock.now(), &mut self.world);
         }
         for _ in 0..PIECES_PER_TURN {
