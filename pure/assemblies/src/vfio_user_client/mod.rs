@@ -206,12 +206,16 @@ impl<D: 'static, M: Memory> User<D, M> {
         }
     }
 
-    /// Takes the completions that have come to I/O queues, and does nothing else. Returns whether
-    /// there were any. Meant for callers that poll all the time; see [`Host::poll_io_completions`].
+    /// Takes the next completion that has come to an I/O queue, ahead of all outputs. `None` also
+    /// while outputs wait, and while somebody watches what leaves as an output. Meant for callers
+    /// that poll all the time; see [`Host::poll_io_completed`].
     #[inline]
-    pub fn poll_io_completions(&mut self, now: Instant) -> bool {
+    pub fn poll_io_completed(&mut self, now: Instant) -> Option<host::Completed> {
+        if !self.outputs.is_empty() || self.watch.is_on() {
+            return None;
+        }
         self.now = now;
-        self.host.as_mut().is_some_and(|host| host.poll_io_completions(now, &mut self.memory))
+        self.host.as_mut()?.poll_io_completed(now, &mut self.memory)
     }
 
     /// The next doorbell to store, ahead of all outputs: its offset in the mapping in bytes, and

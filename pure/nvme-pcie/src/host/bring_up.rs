@@ -15,6 +15,11 @@ use super::{
     Timer,
 };
 
+/// The bits of SGL Support (SGLS) that say whether SGLs are supported and how they are aligned.
+const SGL_ALIGNMENT: u32 = 0b11;
+/// The value of these bits for SGLs of any alignment.
+const SGL_OF_ANY: u32 = 0b01;
+
 impl Host {
     pub(super) fn on_script_command(
         &mut self,
@@ -121,6 +126,8 @@ impl Host {
     fn on_ready(&mut self, _now: Instant, identity: Identity) {
         self.state = State::Ready;
         self.active = usize::from(identity.io_queues) + 1;
+        // Data begin at double words here, but need not end there.
+        self.takes_sgls = self.config.sgls && identity.controller.sgl_support & SGL_ALIGNMENT == SGL_OF_ANY;
         self.pending.push(Pending::RequestEvents);
         self.pending.push(Pending::Resubmit);
         self.identity = Some(identity.clone());

@@ -100,6 +100,14 @@ enum State {
     Failed,
 }
 
+/// A command that the controller has completed.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    owner: Owner,
+    submitted: Instant,
+    entry: CompletionQueueEntry,
+}
+
 /// The driver of one controller: submits commands and follows each one to its end.
 #[derive(Debug)]
 pub struct Host {
@@ -110,6 +118,8 @@ pub struct Host {
     queues: Vec<Queue>,
     /// Number of queue pairs that exist on the controller, including the admin queues.
     active: usize,
+    /// Whether I/O commands with much data have SGLs.
+    takes_sgls: bool,
     timers: Deadlines<Timer>,
     next_cookie: u64,
     /// Number of resets and failed attempts to bring the controller up since an I/O command last
@@ -163,6 +173,7 @@ impl Host {
             identity: None,
             queues,
             active: 1,
+            takes_sgls: false,
             timers: Deadlines::new(),
             next_cookie: 0,
             resets_in_a_row: 0,
@@ -269,7 +280,9 @@ impl Host {
             return Err(SubmitError::Busy);
         }
         let (owner, on_ring) = (command.owner, command.on_ring);
-        let id = queue.submit(memory, command, data).map_err(SubmitError::Memory)?;
+        // Admin commands have PRP entries, whatever the controller takes.
+        let takes_sgls = self.takes_sgls && number != QueueId::ADMIN;
+        let id = queue.submit(memory, command, data, takes_sgls).map_err(SubmitError::Memory)?;
         self.doorbells = true;
         if on_ring && owner != Owner::Event {
             queue.deadlines.arm(Queue::index_of(id), now + self.config.command_timeout);
@@ -331,61 +344,83 @@ impl Host {
         }
     }
 
-    /// Takes the completions that have come to I/O queues, and nothing else, for a caller that
-    /// polls all the time. Returns whether there were any.
+    /// Takes the next completion that has come to an I/O queue, ahead of all outputs, for a caller
+    /// that polls all the time. `None` also while outputs wait, which must come first.
     #[inline]
-    pub fn poll_io_completions(&mut self, now: Instant, memory: &mut impl Memory) -> bool {
-        let mut came = false;
+    pub fn poll_io_completed(&mut self, now: Instant, memory: &mut impl Memory) -> Option<Completed> {
+        if !self.outputs.is_empty() {
+            return None;
+        }
+        let mut left = COMPLETIONS_PER_POLL_MAX;
         for number in 1..self.active {
-            if self.queues[number].outstanding > 0 && self.queues[number].has_completion(memory) {
-                came = true;
-                self.poll_queue(now, memory, number);
+            if self.queues[number].outstanding > 0
+                && let Some(Ended { owner: Owner::Caller(cookie), submitted, entry }) =
+                    self.next_ended(memory, number, &mut left)
+            {
+                return Some(self.on_callers(now, number, (cookie, submitted), entry));
             }
         }
-        came
+        None
     }
 
     fn poll_queue(&mut self, now: Instant, memory: &mut impl Memory, number: usize) {
-        if !matches!(self.state, State::Ready | State::Initialising { .. }) {
-            return;
-        }
-        for _ in 0..COMPLETIONS_PER_POLL_MAX {
-            let Ok(Some(entry)) = self.queues[number].next_completion(memory) else { break };
-            self.doorbells = true;
-            self.watch.completions += 1;
-            let Some(command) = self.queues[number].retire(entry.command_id) else {
-                self.statistics.unexpected += 1;
-                continue;
-            };
-            self.on_completed(now, memory, number, &command, entry);
+        let mut left = COMPLETIONS_PER_POLL_MAX;
+        while let Some(ended) = self.next_ended(memory, number, &mut left) {
+            self.on_ended(now, memory, number, ended);
         }
     }
 
-    fn on_completed(
+    /// Takes the next completion from a queue that is that of a command, of at most `left` entries.
+    #[inline]
+    fn next_ended(&mut self, memory: &impl Memory, number: usize, left: &mut u32) -> Option<Ended> {
+        if !matches!(self.state, State::Ready | State::Initialising { .. }) {
+            return None;
+        }
+        while *left > 0 {
+            *left -= 1;
+            let entry = self.queues[number].next_completion(memory).ok()??;
+            self.doorbells = true;
+            self.watch.completions += 1;
+            if let Some((owner, submitted)) = self.queues[number].retire(entry.command_id) {
+                return Some(Ended { owner, submitted, entry });
+            }
+            self.statistics.unexpected += 1;
+        }
+        None
+    }
+
+    /// The result of a caller's command, which the caller knows by its cookie.
+    #[inline]
+    fn on_callers(
         &mut self,
         now: Instant,
-        memory: &mut impl Memory,
         number: usize,
-        command: &Command,
+        (cookie, submitted): (u64, Instant),
         entry: CompletionQueueEntry,
-    ) {
-        match command.owner {
+    ) -> Completed {
+        if number != 0 {
+            self.resets_in_a_row = 0;
+        }
+        self.statistics.completed += 1;
+        Completed {
+            cookie,
+            queue: QueueId(u16::try_from(number).expect("queues are numbered by 16 bits")),
+            command: entry.command_id,
+            status: entry.status(),
+            dw0: entry.dw0,
+            dw1: entry.dw1,
+            origin: Origin::Controller,
+            submitted,
+            completed: now,
+        }
+    }
+
+    fn on_ended(&mut self, now: Instant, memory: &mut impl Memory, number: usize, ended: Ended) {
+        let Ended { owner, submitted, entry } = ended;
+        match owner {
             Owner::Caller(cookie) => {
-                if number != 0 {
-                    self.resets_in_a_row = 0;
-                }
-                self.statistics.completed += 1;
-                self.outputs.push_back(Output::Completed(Completed {
-                    cookie,
-                    queue: QueueId(u16::try_from(number).expect("queues are numbered by 16 bits")),
-                    command: entry.command_id,
-                    status: entry.status(),
-                    dw0: entry.dw0,
-                    dw1: entry.dw1,
-                    origin: Origin::Controller,
-                    submitted: command.submitted,
-                    completed: now,
-                }));
+                let completed = self.on_callers(now, number, (cookie, submitted), entry);
+                self.outputs.push_back(Output::Completed(completed));
             }
             Owner::Script => self.on_script_command(now, memory, entry),
             Owner::Event if entry.status().is_success() => {

@@ -50,6 +50,18 @@ pub struct Data {
     pub length: u32,
 }
 
+impl Data {
+    /// The first page boundary behind the beginning of the data.
+    const fn second_page(self) -> u64 {
+        self.address / PAGE * PAGE + PAGE
+    }
+
+    /// Whether the data touch more than two pages, so that PRP entries need a list.
+    pub(super) const fn needs_list(self) -> bool {
+        self.address + self.length as u64 > self.second_page() + PAGE
+    }
+}
+
 /// The state of a queue pair.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -123,19 +135,25 @@ impl Queue {
         !self.free.is_empty() && self.outstanding < self.entries - 1
     }
 
-    /// Accepts `command` and gives it an identifier and PRP entries. Puts the command on the ring
-    /// if `on_ring` is set.
+    /// Accepts `command` and gives it an identifier and a data pointer: PRP entries, or where these
+    /// would need a list and `takes_sgls` allows it, one SGL descriptor. Puts the command on the
+    /// ring if `on_ring` is set.
     pub(super) fn submit(
         &mut self,
         memory: &mut impl Memory,
         mut command: Command,
         data: Option<Data>,
+        takes_sgls: bool,
     ) -> Result<CommandId, Unmapped> {
         let index = *self.free.last().expect("a command is submitted only where there is room");
         let id = self.id_of(index);
         command.entry.command_id = id;
         if let Some(data) = data {
-            command.entry.data_pointer = self.write_prps(memory, index, data)?;
+            if takes_sgls && data.needs_list() {
+                command.entry = command.entry.with_data_block(data.address, data.length);
+            } else {
+                command.entry.data_pointer = self.write_prps(memory, index, data)?;
+            }
         }
         if command.on_ring {
             self.write_entry(memory, &command.entry)?;
@@ -165,11 +183,11 @@ impl Queue {
     /// PRP list.
     fn write_prps(&self, memory: &mut impl Memory, index: u16, data: Data) -> Result<[u64; 2], Unmapped> {
         let end = data.address + u64::from(data.length);
-        let second = data.address / PAGE * PAGE + PAGE;
+        let second = data.second_page();
         if second >= end {
             return Ok([data.address, 0]);
         }
-        if end <= second + PAGE {
+        if !data.needs_list() {
             return Ok([data.address, second]);
         }
         let list = self.layout.lists + u64::from(index) * self.list_bytes;
@@ -234,19 +252,12 @@ impl Queue {
         Some(self.head)
     }
 
-    /// Whether a completion has come.
-    #[inline]
-    pub(super) fn has_completion(&self, memory: &impl Memory) -> bool {
-        let mut bytes = [0; CompletionQueueEntry::LENGTH];
-        let read = memory.read(self.completion_address(), &mut bytes);
-        read.is_ok() && CompletionQueueEntry::parse(&bytes).phase() == self.phase
-    }
-
     fn completion_address(&self) -> u64 {
         self.layout.completion + u64::from(self.head * COMPLETION_ENTRY_BYTES)
     }
 
     /// The next completion, if one has come.
+    #[inline]
     pub(super) fn next_completion(
         &mut self,
         memory: &impl Memory,
@@ -266,24 +277,34 @@ impl Queue {
         Ok(Some(entry))
     }
 
-    /// Ends the command called `id`, if it is on the ring.
-    pub(super) fn retire(&mut self, id: CommandId) -> Option<Command> {
+    /// Ends the command called `id`, if it is on the ring. Returns its owner, and when it was
+    /// submitted.
+    #[inline]
+    pub(super) fn retire(&mut self, id: CommandId) -> Option<(Owner, Instant)> {
         let index = id.0 & ((1 << INDEX_BITS) - 1);
-        let command = self.commands.get(usize::from(index)).copied().flatten()?;
+        let command = self.commands.get(usize::from(index))?.as_ref()?;
         if !command.on_ring || command.entry.command_id != id {
             return None;
         }
-        self.remove(index)
+        let (owner, submitted) = (command.owner, command.submitted);
+        self.commands[usize::from(index)] = None;
+        self.release(index);
+        Some((owner, submitted))
     }
 
     /// Ends the command at `index`, on the ring or not.
     pub(super) fn remove(&mut self, index: u16) -> Option<Command> {
         let command = self.commands[usize::from(index)].take()?;
+        self.release(index);
+        Some(command)
+    }
+
+    /// Makes the identifiers at `index` free for another command.
+    fn release(&mut self, index: u16) {
         self.bump(index);
         self.deadlines.disarm(u32::from(index));
         self.free.push(index);
         self.outstanding -= 1;
-        Some(command)
     }
 
     pub(super) fn command(&mut self, index: u16) -> Option<&mut Command> {

@@ -3,7 +3,8 @@
 use std::vec::Vec;
 
 use engine::{Engine, Nanos, Rng};
-use nvme::wire::{IoOpcode, Status, StatusCode, SubmissionQueueEntry};
+use nvme::host::command;
+use nvme::wire::{DataTransfer, IoOpcode, NamespaceId, Status, StatusCode, SubmissionQueueEntry};
 use pcie::memory::Memory;
 
 use super::{Config, Input, Origin, QueueId, ResetReason, Submission, SubmitError};
@@ -38,7 +39,12 @@ fn a_controller_comes_up_and_tells_who_it_is() {
 
 #[test]
 fn what_was_written_is_read_back_at_every_length_and_offset() {
-    let mut bench = TestBench::ready();
+    for sgls in [false, true] {
+        write_and_read_back(TestBench::up(Config { sgls, ..host_config() }, controller_config()));
+    }
+}
+
+fn write_and_read_back(mut bench: TestBench) {
     let lengths = [512, 4096, 8192, 8704, 12288, 65536, 131_072];
     for (cookie, (length, offset)) in (0..)
         .step_by(2)
@@ -55,6 +61,78 @@ fn what_was_written_is_read_back_at_every_length_and_offset() {
         assert_eq!((read.status, read.origin), (Status::SUCCESS, Origin::Controller));
         assert_eq!(contents(&bench, place + offset, length), bytes, "{length} B at offset {offset}");
     }
+}
+
+/// The submission queue entry that `submission` becomes, the first of its queue.
+fn first_entry(bench: &mut TestBench, submission: Submission) -> SubmissionQueueEntry {
+    let queue = usize::from(submission.queue.0);
+    bench.submit(submission);
+    let base = bench.host.queues().nth(queue).unwrap()[0].base;
+    let bytes = bench.memory.slice(base, SubmissionQueueEntry::LENGTH).unwrap();
+    SubmissionQueueEntry::parse(bytes.first_chunk().unwrap())
+}
+
+#[test]
+fn an_sgl_stands_in_for_a_list_where_it_was_asked_for() {
+    let pages = |pages: u32| pages * 4096;
+    for (sgls, at, length, takes_sgl) in [
+        (true, 0, pages(3), true),
+        (true, 0, pages(32), true),
+        (true, 512, pages(2), true),
+        (true, 0, pages(2), false),
+        (true, 512, pages(1), false),
+        (false, 0, pages(32), false),
+    ] {
+        let mut bench = TestBench::up(Config { sgls, ..host_config() }, controller_config());
+        let data = bench.data(at, length);
+        let read = bench.read_of(1, 0, data, 1);
+        let entry = first_entry(&mut bench, read);
+        let wanted = if takes_sgl { DataTransfer::SglContiguousMetadata } else { DataTransfer::Prp };
+        assert_eq!(entry.data_transfer(), wanted, "{length} B at {at}");
+        assert_eq!(entry.data_pointer[0], data.address);
+        assert_eq!(entry.data_pointer[1] == u64::from(length), takes_sgl);
+    }
+}
+
+#[test]
+fn admin_commands_have_prp_entries() {
+    let mut bench = TestBench::up(Config { sgls: true, ..host_config() }, controller_config());
+    let entry = command::get_log_page(NamespaceId::ALL, 2, 0, 12 << 10);
+    let data = Some(bench.data(0, 12 << 10));
+    let done = bench.run(Submission { queue: QueueId::ADMIN, entry, data, cookie: 1 });
+    assert_eq!(done.status, Status::SUCCESS);
+    let [ring, _] = bench.host.queues().next().unwrap();
+    let length = ring.entries as usize * SubmissionQueueEntry::LENGTH;
+    let bytes = bench.memory.slice(ring.base, length).unwrap();
+    let entries = bytes.as_chunks().0.iter().map(SubmissionQueueEntry::parse);
+    let logs: Vec<_> = entries.filter(|one| one.opcode == entry.opcode).collect();
+    assert_eq!(logs.iter().map(SubmissionQueueEntry::data_transfer).collect::<Vec<_>>(), [DataTransfer::Prp]);
+}
+
+#[test]
+fn a_completion_can_be_taken_ahead_of_what_follows() {
+    let mut bench = TestBench::ready();
+    for cookie in 1..=3 {
+        bench.submit(bench.read_of(1, 0, bench.data(0, 4096), cookie));
+    }
+    // Nobody polls for completions meanwhile.
+    (0..100).for_each(|_| bench.step());
+    let take = |bench: &mut TestBench| bench.host.poll_io_completed(bench.now, &mut bench.memory);
+    for cookie in 1..=2 {
+        let completed = take(&mut bench).unwrap();
+        assert_eq!((completed.cookie, completed.status), (cookie, Status::SUCCESS));
+    }
+    assert_eq!(bench.host.outstanding(), 1);
+    // A doorbell that waits as an output goes first.
+    bench.submit(bench.read_of(1, 0, bench.data(0, 4096), 4));
+    bench.host.ring();
+    assert_eq!(take(&mut bench), None);
+    bench.step();
+    assert_eq!(take(&mut bench).map(|completed| completed.cookie), Some(3));
+    assert_eq!(take(&mut bench), None);
+    bench.settle();
+    assert_eq!(bench.completed.iter().map(|completed| completed.cookie).collect::<Vec<_>>(), [4]);
+    assert_eq!(bench.host.statistics().completed, 4);
 }
 
 #[test]

@@ -32,6 +32,10 @@ pub struct Config {
     /// Otherwise the doorbell is rung when a quarter of the queue, or the room in it, has been used
     /// up.
     pub rings_for_each: bool,
+    /// Whether an I/O command has an SGL where PRP entries would need a list, if the controller
+    /// takes SGLs of any alignment. Such data are one piece to the controller, which need not read
+    /// a list first.
+    pub sgls: bool,
     /// The time-out of a command. An I/O command is aborted after one time-out, and the controller
     /// is reset after a second one. An admin command makes the driver reset the controller after
     /// one time-out.
@@ -62,6 +66,7 @@ impl Config {
             transfer_bytes_max: 128 << 10,
             interrupts: false,
             rings_for_each: false,
+            sgls: false,
             command_timeout: Nanos::from_secs(10),
             register_timeout: Nanos::from_secs(1),
             resets_max: 5,

@@ -112,6 +112,10 @@ const _: () = assert!(size_of::<SubmissionQueueEntry>() == SubmissionQueueEntry:
 
 const FUSE: Bits = Bits::new(1, 0);
 const PSDT: Bits = Bits::new(7, 6);
+/// The bits of PSDT in byte 1.
+const PSDT_MASK: u8 = 0b1100_0000;
+/// PSDT of an SGL with contiguous metadata.
+const PSDT_SGL: u8 = 0b0100_0000;
 
 impl SubmissionQueueEntry {
     /// Length of a submission queue entry in bytes.
@@ -203,6 +207,16 @@ impl SubmissionQueueEntry {
             2 => DataTransfer::SglSegmentMetadata,
             _ => DataTransfer::Reserved,
         }
+    }
+
+    /// The entry with an SGL of one Data Block descriptor as its data pointer: `length` bytes at
+    /// `address` of host memory.
+    #[must_use]
+    pub const fn with_data_block(mut self, address: u64, length: u32) -> Self {
+        // The descriptor's type and subtype, which are its last byte, are 0.
+        self.data_pointer = [address, length as u64];
+        self.flags = self.flags & !PSDT_MASK | PSDT_SGL;
+        self
     }
 
     /// The quad word in CDW10 and CDW11, which is the Starting LBA (SLBA) of most I/O commands.
@@ -309,6 +323,14 @@ mod tests {
         assert_eq!(entry.starting_lba(), 0x2f2e_2d2c_2b2a_2928);
         assert_eq!(entry.cdw15, 0x3f3e_3d3c);
         assert_eq!(entry.fused(), FusedOperation::First);
+    }
+
+    #[test]
+    fn a_data_block_is_an_sgl_of_sixteen_bytes() {
+        let entry = SubmissionQueueEntry { flags: 0b1000_0010, ..SubmissionQueueEntry::default() };
+        let bytes = entry.with_data_block(0x1_2345_6000, 0x2_0000).emit();
+        assert_eq!(bytes[1], 0b0100_0010, "PSDT is 01b, and the rest of the byte stays");
+        assert_eq!(bytes[24..40], [0, 0x60, 0x45, 0x23, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0]);
     }
 
     #[test]

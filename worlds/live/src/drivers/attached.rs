@@ -6,7 +6,11 @@ use std::os::fd::RawFd;
 
 use engine::{Instant, Nanos};
 
-use crate::reactor::{Driver, Outcome, Reactor, Stop, Turn};
+use crate::reactor::{Driver, GLANCES, Glance, Outcome, Reactor, Stop, Turn};
+
+/// How many waits in a row may end without a turn of the driver. What only a turn can find then
+/// waits for some microseconds.
+const GLIMPSES_MAX: u32 = 16;
 
 /// Why a wait has ended without an event.
 #[derive(Debug)]
@@ -45,6 +49,10 @@ pub trait Application: Driver {
     fn has_events(&self) -> bool;
     /// Does what must not be late, because the application is about to wait.
     fn before_wait(&mut self) {}
+    /// Looks for events as [`Driver::glance`] does, before the first turn of a wait.
+    fn glimpse(&mut self) -> Glance {
+        Glance::Blind
+    }
 }
 
 /// A driver with its loop, whose events an application waits for. When dropped, it leaves the other
@@ -53,13 +61,15 @@ pub trait Application: Driver {
 pub struct Attached<D: Application> {
     reactor: Reactor,
     pub(crate) driver: D,
+    /// Waits since the last one with a turn of the driver.
+    glimpses: u32,
     /// The driver's sessions were ended.
     ended: bool,
 }
 
 impl<D: Application> Attached<D> {
     pub(crate) const fn new(reactor: Reactor, driver: D) -> Self {
-        Self { reactor, driver, ended: false }
+        Self { reactor, driver, glimpses: 0, ended: false }
     }
 
     /// The time of the loop's clock.
@@ -80,11 +90,31 @@ impl<D: Application> Attached<D> {
             return Ok(Some(event));
         }
         self.driver.before_wait();
+        if self.glimpse() {
+            return Ok(self.driver.poll_event());
+        }
         match self.reactor.run_until(&mut self.driver, deadline, |driver| driver.has_events())? {
             Outcome::Met => Ok(self.driver.poll_event()),
             Outcome::TimedOut => Ok(None),
             Outcome::Done | Outcome::Abandoned => Err(WaitError::Interrupted),
         }
+    }
+
+    /// Looks for an event where it comes soonest, as long as a turn would find nothing else that is
+    /// urgent. Returns whether there is one.
+    fn glimpse(&mut self) -> bool {
+        if self.glimpses < GLIMPSES_MAX && self.reactor.spins() {
+            self.glimpses += 1;
+            for _ in 0..GLANCES {
+                match self.driver.glimpse() {
+                    Glance::Done => return true,
+                    Glance::Nothing => std::hint::spin_loop(),
+                    Glance::Blind => break,
+                }
+            }
+        }
+        self.glimpses = 0;
+        false
     }
 
     /// Does what there is to do, without waiting. A loop around this one sleeps on
@@ -135,5 +165,66 @@ impl<D: Application> Drop for Attached<D> {
             // The owner's own error may already be on its way, so this one is dropped.
             let _ = self.end();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reactor::Context;
+    use crate::sys::clock::Clock;
+
+    /// A driver to which an event comes whenever somebody looks.
+    #[derive(Default)]
+    struct Eager {
+        turns: u32,
+        events: u32,
+        is_stopping: bool,
+    }
+
+    impl Driver for Eager {
+        fn turn(&mut self, _context: &Context<'_>) -> io::Result<Turn> {
+            self.turns += 1;
+            self.events += 1;
+            Ok(if self.is_stopping { Turn::Done } else { Turn::Busy })
+        }
+        fn poll_timeout(&self) -> Option<Instant> {
+            None
+        }
+        fn on_stop(&mut self, _now: Instant) {
+            self.is_stopping = true;
+        }
+    }
+
+    impl Application for Eager {
+        type Event = ();
+
+        fn poll_event(&mut self) -> Option<()> {
+            self.events = self.events.checked_sub(1)?;
+            Some(())
+        }
+        fn has_events(&self) -> bool {
+            self.events > 0
+        }
+        fn glimpse(&mut self) -> Glance {
+            self.events += 1;
+            Glance::Done
+        }
+    }
+
+    /// The turns that `waits` waits take in a loop that spins for `spin`.
+    fn turns(waits: u32, spin: Nanos) -> u32 {
+        let reactor = Reactor::new(Clock::start(), spin).unwrap();
+        let mut attached = Attached::new(reactor, Eager::default());
+        for _ in 0..waits {
+            attached.next_event(None).unwrap().unwrap();
+        }
+        attached.driver.turns
+    }
+
+    #[test]
+    fn events_that_come_at_a_glance_leave_room_for_turns() {
+        assert_eq!(turns(10 * (GLIMPSES_MAX + 1), Nanos::from_secs(1)), 10);
+        assert_eq!(turns(10, Nanos::ZERO), 10, "a loop that does not spin looks at everything");
     }
 }

@@ -43,7 +43,7 @@ const NEWS_EVERY_BUSY: Nanos = Nanos::from_millis(1);
 const YIELD_EVERY: Nanos = Nanos::from_micros(10);
 /// How many glances a spinning loop makes between two turns. What only a turn can find then waits
 /// for no longer than a few microseconds.
-const GLANCES: u32 = 64;
+pub(crate) const GLANCES: u32 = 64;
 /// Number of news taken from the kernel in one call; more come with the next call.
 pub const NEWS_MAX: usize = 64;
 /// The kernel's timeouts are in milliseconds. The loop spins for a sooner deadline, if it may spin.
@@ -271,6 +271,11 @@ impl Reactor {
     /// A handle by which other threads and signals stop this loop.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
+    }
+
+    /// Whether the loop spins before it sleeps.
+    pub(crate) fn spins(&self) -> bool {
+        self.spin > Nanos::ZERO
     }
 
     /// Tells the service manager of this loop's end, and as long as it turns that it is alive: the

@@ -63,6 +63,8 @@ impl VfioUser {
             // The server may stay while the function behind it was away, for example when a far end
             // was restarted.
             watch: WATCH,
+            // The function reads lists and pieces as its own processor's work.
+            sgls: true,
             ..near.driver
         };
         let config = Config { client: vfio_user::client::Config::default(), driver };

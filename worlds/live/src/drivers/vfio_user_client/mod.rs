@@ -208,6 +208,24 @@ impl UserDriver {
         // A read that finds nothing is harmless.
         let _ = rustix::io::read(&self.world.signal, &mut count);
     }
+
+    /// Looks for completions in memory.
+    fn look(&mut self, now: Instant) -> Glance {
+        // Where doorbells are messages, a completion is worth no more than a message: a turn looks
+        // for both.
+        if self.world.doorbells.is_none() || self.world.under_way == 0 {
+            return Glance::Blind;
+        }
+        let Some(first) = self.user.engine_to_poll().poll_io_completed(now) else { return Glance::Nothing };
+        // Deadlines have changed.
+        let user = self.user.engine_mut();
+        let mut next = Some(first);
+        while let Some(completed) = next {
+            self.world.on_event(now, Event::Completed(completed), user);
+            next = user.poll_io_completed(now);
+        }
+        Glance::Done
+    }
 }
 
 impl World {
@@ -306,17 +324,7 @@ impl Driver for UserDriver {
     }
 
     fn glance(&mut self, context: &Context<'_>) -> Glance {
-        let now = context.now;
-        // Where doorbells are messages, a completion is worth no more than a message: a turn looks
-        // for both.
-        if self.world.doorbells.is_none() || self.world.under_way == 0 {
-            return Glance::Blind;
-        }
-        if !self.user.engine_to_poll().poll_io_completions(now) {
-            return Glance::Nothing;
-        }
-        self.user.exchange(now, &mut self.world);
-        Glance::Done
+        self.look(context.now)
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -348,6 +356,9 @@ impl Application for UserDriver {
         while let Some((offset, value)) = user.poll_doorbell() {
             self.world.ring(self.submitted_at, offset, value, user);
         }
+    }
+    fn glimpse(&mut self) -> Glance {
+        self.look(self.submitted_at)
     }
 }
 
