@@ -19,6 +19,7 @@ use super::error::{AttachError, Failure, SubmitError};
 use super::event::{Completed, Event, News};
 use super::options::{Absence, Options, SecretFiles};
 use super::pcie::length;
+use super::places::Places;
 use super::subsystem::{Fabric, host_id};
 use super::transport::{Identity, Transport};
 use crate::drivers::attached::{Application, Attached};
@@ -101,7 +102,7 @@ struct Pending {
 pub(super) struct Fabrics<D: FabricDriver> {
     attached: Attached<D>,
     /// The data that have a place.
-    memory: Vec<u8>,
+    places: Places,
     pending: Vec<Option<Pending>>,
     free: Vec<usize>,
     pool: Pool,
@@ -208,7 +209,7 @@ impl<D: FabricDriver> Fabrics<D> {
         let length = usize::try_from(options.data_bytes + ADMIN_BYTES).expect("memory is addressable");
         Self {
             attached,
-            memory: vec![0; length],
+            places: Places::new(length),
             pending: Vec::new(),
             free: Vec::new(),
             pool: Pool::default(),
@@ -271,10 +272,9 @@ impl<D: FabricDriver> Fabrics<D> {
             let pending = self.retire(remembered)?;
             (cookie, submitted) = (pending.cookie, pending.submitted);
             if let Some(place) = pending.place {
-                let start = range(place).start;
-                let length = data.len().min(range(place).len());
-                self.memory[start..start + length].copy_from_slice(&data[..length]);
-                data = Buffer::EMPTY;
+                let range = range(place);
+                let data = core::mem::take(&mut data);
+                self.places.put(range.start, data.slice(0..data.len().min(range.len())));
             }
         }
         let (status, is_unheard) = (entry.status(), origin == Origin::Host);
@@ -342,13 +342,13 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
     }
 
     fn data_region(&self) -> DataRegion {
-        DataRegion { base: BASE, length: self.memory.len() as u64 }
+        DataRegion { base: BASE, length: self.places.len() as u64 }
     }
     fn bytes(&mut self, place: Place) -> &[u8] {
-        &self.memory[range(place)]
+        self.places.bytes(range(place))
     }
     fn put<T>(&mut self, place: Place, fill: impl FnOnce(&mut [u8]) -> T) -> T {
-        fill(&mut self.memory[range(place)])
+        fill(self.places.bytes_mut(range(place)))
     }
 
     fn submit(&mut self, now: Instant, submission: Submission) -> Result<(), SubmitError> {
@@ -356,8 +356,11 @@ impl<D: FabricDriver> Transport for Fabrics<D> {
         let data = match place {
             None => Data::None,
             // The two lowest bits of an opcode give the direction of the data.
-            Some(place) if entry.opcode & 0b11 == 0b10 => Data::Read(place.length),
-            Some(place) => Data::Write(self.pool.copy(&self.memory[range(place)])),
+            Some(place) if entry.opcode & 0b11 == 0b10 => {
+                self.places.expect(range(place));
+                Data::Read(place.length)
+            }
+            Some(place) => Data::Write(self.pool.copy(self.places.bytes(range(place)))),
         };
         let pending = Pending { cookie, place, submitted: now };
         if queue == QueueId::ADMIN {

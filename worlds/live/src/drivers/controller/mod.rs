@@ -15,6 +15,7 @@ mod hierarchy;
 mod initiator;
 mod options;
 mod pcie;
+mod places;
 mod slots;
 mod subsystem;
 #[cfg(test)]
