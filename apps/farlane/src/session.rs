@@ -242,7 +242,17 @@ impl Session {
 
     /// Submits `submission` for a caller that waits for its [`Completed`].
     pub(crate) fn submit(&mut self, command: &'static str, submission: Submission) -> Result<(), Error> {
-        let now = self.now();
+        self.submit_at(self.now(), command, submission)
+    }
+
+    /// As [`Session::submit`], for a caller that knows what time it is: not before the end of its
+    /// last wait.
+    pub(crate) fn submit_at(
+        &mut self,
+        now: Instant,
+        command: &'static str,
+        submission: Submission,
+    ) -> Result<(), Error> {
         self.controller.submit(now, submission).map_err(|error| Error::refused(command, error))
     }
 

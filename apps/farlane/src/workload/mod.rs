@@ -182,18 +182,14 @@ impl<'a> Runner<'a> {
         end: Instant,
         progress: &mut impl FnMut(Nanos, &[Sums; 2]),
     ) -> Result<(), Error> {
-        let mut told = start;
-        loop {
-            let now = self.session.now();
-            if now >= end {
-                break;
-            }
+        let (mut told, mut now) = (start, start);
+        while now < end {
             if now - told > Nanos::from_millis(100) {
                 progress(now - start, &self.report.kinds);
                 told = now;
             }
             let wanted = self.fill(now)?;
-            self.reap(Some(wanted.map_or(end, |at| at.min(end))))?;
+            now = self.reap(Some(wanted.map_or(end, |at| at.min(end))))?;
         }
         while self.under_way() > 0 {
             self.reap(None)?;
@@ -315,11 +311,11 @@ impl<'a> Runner<'a> {
             intended,
         });
         self.backlog.push_back(slot);
-        self.advance()
+        self.advance(now)
     }
 
     /// Submits commands of operations that have some left, as far as there is room.
-    fn advance(&mut self) -> Result<(), Error> {
+    fn advance(&mut self, now: Instant) -> Result<(), Error> {
         while self.commands < self.job.commands
             && let Some(slot) = self.backlog.front().copied()
         {
@@ -340,7 +336,8 @@ impl<'a> Runner<'a> {
             };
             let (id, blocks) = (self.job.namespace.id, self.blocks(length));
             let submission = Submission::on_blocks(opcode, queue, id, lba, blocks, place, cookie);
-            self.session.submit(command, self.job.protected.submission(submission, metadata))?;
+            let submission = self.job.protected.submission(submission, metadata);
+            self.session.submit_at(now, command, submission)?;
             self.commands += 1;
             self.slots[slot] =
                 Some(Under { submitted: at + length, outstanding: under.outstanding + 1, ..under });
@@ -355,14 +352,16 @@ impl<'a> Runner<'a> {
     }
 
     /// Waits for a command to end, until `deadline`, then takes every other command that has ended.
-    fn reap(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
+    /// Returns the time at which that was: reading the clock again would delay what is next.
+    fn reap(&mut self, deadline: Option<Instant>) -> Result<Instant, Error> {
         let mut completed = self.session.next_completed(deadline)?;
         let now = self.session.now();
         while let Some(ended) = completed {
             self.on_completed(now, &ended);
             completed = self.session.poll_completed()?;
         }
-        self.advance()
+        self.advance(now)?;
+        Ok(now)
     }
 
     /// Records a command that was seen to end at `now`: its latency is the time that the
