@@ -240,8 +240,8 @@ fn packets_go_around_the_network_stack() {
     assert!(!load.fail().is_empty());
 }
 
-/// A process that may not load a program into the kernel says so, and its frames take their usual
-/// way.
+/// A process that may not load a program into the kernel says so, and its frames go their way as
+/// without one.
 #[test]
 fn who_may_not_go_around_the_network_stack_goes_through_it() {
     let name = "who_may_not_go_around_the_network_stack_goes_through_it";

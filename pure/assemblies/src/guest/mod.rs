@@ -380,8 +380,8 @@ impl<D: 'static> Guest<D> {
         self.port.advance(now);
     }
 
-    /// Says how long segments of a connection that was just made may be; see
-    /// [`tunnel::Upstream::set_segment_max`].
+    /// Says how long segments of a connection that was just made may be, as
+    /// [`tunnel::Upstream::set_segment_max`] does.
     pub fn set_segment_max(&mut self, connection: ConnectionIndex, bytes: usize) {
         self.port.set_segment_max(connection, bytes);
     }

@@ -277,8 +277,8 @@ impl Queue {
         Ok(Some(entry))
     }
 
-    /// Ends the command called `id`, if it is on the ring. Returns its owner, and when it was
-    /// submitted.
+    /// Ends the command called `id`, if it is on the ring. Returns its owner and the time when it
+    /// was submitted.
     #[inline]
     pub(super) fn retire(&mut self, id: CommandId) -> Option<(Owner, Instant)> {
         let index = id.0 & ((1 << INDEX_BITS) - 1);

@@ -110,8 +110,8 @@ impl LinkEnd {
         self.further.as_ref().is_some_and(|further| further.active)
     }
 
-    /// Says how long a segment may be on the connection of a strand; see
-    /// [`Session::set_segment_max`].
+    /// Says how long a segment may be on the connection of a strand, as
+    /// [`Session::set_segment_max`] does.
     pub(crate) fn set_segment_max(&mut self, strand: Strand, bytes: usize) {
         if let Some(session) = self.session(strand) {
             session.set_segment_max(bytes);

@@ -75,8 +75,8 @@ impl Stream {
         }
     }
 
-    /// The longest segment of a tunnel that suits the stream, in bytes; see
-    /// [`tunnel::session::Session::set_segment_max`].
+    /// The longest segment of a tunnel that suits the stream, in bytes, as
+    /// [`tunnel::session::Session::set_segment_max`] takes it.
     pub(crate) const fn segment_max(&self) -> usize {
         match self {
             Self::Tcp(_) => tcp::SEGMENT_BYTES,

@@ -1,5 +1,5 @@
-//! The numbers of frames that go over several paths at once, and the copies that come (IEEE
-//! 802.1CB).
+//! Frames that go over several paths at once (IEEE 802.1CB): the numbers of those that are sent,
+//! and the copies that come.
 
 use std::collections::{HashMap, HashSet};
 
@@ -99,8 +99,8 @@ impl Copies {
     }
 }
 
-/// Says that a path has failed, or works again. The others bring everything, so nobody notices
-/// otherwise.
+/// Says that a path has failed, or works again. The others bring everything, so nothing else
+/// shows it.
 fn tell(from: Mac, names: &[String], Change { path, is_failing, missing, passed }: Change) {
     let (name, from) = (names.get(path).map_or("", String::as_str), ethernet::mac_text(from));
     match is_failing {
