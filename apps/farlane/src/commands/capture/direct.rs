@@ -53,7 +53,7 @@ pub(super) fn capture(
     bar.finish_and_clear();
     ender.end();
     let Ok(outcome) = serde_json::from_str::<Outcome>(&line) else {
-        return Err(CaptureError::Cut { packets: packets(out) }.into());
+        return Err(CaptureError::Cut { packets: cut(out).map_err(fail)? }.into());
     };
     match outcome.error {
         Some(error) => Err(fail(io::Error::from_raw_os_error(error))),
@@ -61,12 +61,43 @@ pub(super) fn capture(
     }
 }
 
-/// Packets in a file that may be cut.
-fn packets(path: &Path) -> u64 {
+/// Cuts a file that may end in the middle of a packet behind the last whole one. Returns the number
+/// of packets in it.
+fn cut(path: &Path) -> io::Result<u64> {
     let mut count = 0;
-    if let Ok(mut reader) = Reader::open(path) {
-        // Where it is cut, it ends.
-        let _ = reader.each(|_| count += 1);
+    let read = Reader::open(path).and_then(|mut reader| reader.each(|_| count += 1));
+    if let Err(captures::Error::Broken { offset, .. }) = read
+        && path.is_file()
+    {
+        File::options().write(true).open(path)?.set_len(offset)?;
     }
-    count
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block of pcapng: its type, its length before and behind it, its body.
+    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 12).unwrap().to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    }
+
+    #[test]
+    fn a_file_that_ends_within_a_packet_ends_before_it_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cut");
+        let section =
+            block(0x0a0d_0d0a, &[&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat());
+        let interface = block(1, &[1, 0, 0, 0, 0, 0, 0, 0]);
+        // The interface, the time, and the packet's length as captured and as it was.
+        let packet = block(6, &[&[0; 12][..], &[4, 0, 0, 0], &[4, 0, 0, 0], b"abcd"].concat());
+        let whole = [&section[..], &interface, &packet, &packet].concat();
+        for (lost, count, left) in [(0, 2, whole.len()), (1, 1, whole.len() - packet.len())] {
+            std::fs::write(&path, &whole[..whole.len() - lost]).unwrap();
+            assert_eq!(cut(&path).unwrap(), count);
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), left as u64);
+        }
+    }
 }
