@@ -219,7 +219,8 @@ fn echo(place: Place, count: usize) -> thread::JoinHandle<()> {
         let mut far = drowsy(&place, 2);
         let mut bytes = vec![0; PACKET_MAX];
         for _ in 0..count {
-            let deadline = far.clock().now() + PATIENCE;
+            // The other end may need all of its patience until it is there.
+            let deadline = far.clock().now() + PATIENCE * 3;
             let received = far.wait(&mut bytes, deadline, || false).unwrap().expect("a packet comes");
             assert!(far.send(&bytes[..received.length]).unwrap());
         }
