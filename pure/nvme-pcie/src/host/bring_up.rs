@@ -1,5 +1,5 @@
-//! Runs the initialisation script: its questions become register accesses, admin commands and
-//! sleeps.
+//! Runs the initialisation script: its questions become register accesses, Admin commands and
+//! waits for a time.
 
 use alloc::boxed::Box;
 

@@ -47,8 +47,8 @@ use layout::{Layout, PAGE};
 use queue::{Command, Owner, Queue};
 use watch::Watch;
 
-/// The most completions to take from one queue at a time, so that a flooded queue can't starve the
-/// others.
+/// The most completions to take from one queue at a time. A flooded queue then can't starve the
+/// other queues.
 const COMPLETIONS_PER_POLL_MAX: u32 = 4096;
 
 /// The deadlines of the driver.
@@ -122,8 +122,8 @@ pub struct Host {
     takes_sgls: bool,
     timers: Deadlines<Timer>,
     next_cookie: u64,
-    /// Number of resets and failed attempts to bring the controller up since an I/O command last
-    /// completed.
+    /// Number of resets and failed attempts to bring the controller up since the last I/O command
+    /// that completed.
     resets_in_a_row: u32,
     /// Finds out whether the controller was reset behind the driver's back.
     watch: Watch,
@@ -185,8 +185,8 @@ impl Host {
         })
     }
 
-    /// Begins to bring the controller up. [`Output::Ready`] or [`Output::Failed`] reports the
-    /// result.
+    /// Begins to bring the controller up. [`Output::Ready`] or [`Output::Failed`] reports how that
+    /// has ended.
     pub fn start(&mut self, now: Instant) {
         self.timers.disarm(Timer::Retry);
         self.timers.disarm(Timer::Hold);
@@ -292,8 +292,8 @@ impl Host {
         Ok(id)
     }
 
-    /// Rings each due doorbell once: for new submission queue entries, and for room in completion
-    /// queues.
+    /// Rings each due doorbell once. Doorbells tell of new submission queue entries, and of room in
+    /// completion queues.
     pub fn ring(&mut self) {
         while let Some((offset, value)) = self.next_doorbell() {
             let bytes = RegisterBytes::new(u64::from(value), DOORBELL_BYTES);

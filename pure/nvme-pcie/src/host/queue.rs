@@ -10,8 +10,8 @@ use super::layout::{PAGE, QueueLayout};
 use crate::controller::QueuePlace;
 use crate::registers::{COMPLETION_ENTRY_BYTES, SUBMISSION_ENTRY_BYTES};
 
-/// Bits of a Command Identifier that are an index. The other bits distinguish successive uses of an
-/// index.
+/// Bits of a Command Identifier that are an index. The other bits distinguish successive uses of
+/// the same index.
 const INDEX_BITS: u32 = 12;
 
 /// The owner of a command, who waits for its completion.
@@ -67,8 +67,8 @@ impl Data {
 pub(super) struct Queue {
     layout: QueueLayout,
     list_bytes: u64,
-    /// Number of ring entries in use, which is less than in the layout if the controller supports
-    /// fewer.
+    /// Number of ring entries in use, which is less than in the layout if the controller does not
+    /// support that many.
     entries: u32,
     tail: u32,
     rung: u32,
@@ -110,8 +110,7 @@ impl Queue {
         self.entries = self.layout.entries.min(entries);
     }
 
-    /// Empties the rings, which is their state for a controller that was just enabled. Commands are
-    /// kept.
+    /// Empties the rings and keeps the commands, for a controller that was just enabled.
     pub(super) fn restart(&mut self, memory: &mut impl Memory) -> Result<(), Unmapped> {
         self.tail = 0;
         self.rung = 0;
