@@ -7,6 +7,8 @@ use sim::Context;
 use sim::stream::{ConnectionId, StreamEvent};
 
 use sim::accepted::AcceptedConnections;
+use tunnel::downstream;
+use tunnel::session::SEGMENT_LIMIT;
 
 /// A far end with its device, and the connections to it.
 #[derive(Debug)]
@@ -26,7 +28,15 @@ impl<F: Device<Input = Completion, Output = Storage>> FarBox<F> {
 
     pub(crate) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {
         if let Some(input) = self.connections.on_event(connection, event) {
+            let long = match &input {
+                // Every other connection takes long segments.
+                downstream::Input::Accepted(name, _) if name.0 % 2 == 0 => Some(*name),
+                _ => None,
+            };
             self.far.handle_input(now, far::Input::Network(input));
+            if let Some(name) = long {
+                self.far.set_segment_max(name, SEGMENT_LIMIT);
+            }
         }
     }
 

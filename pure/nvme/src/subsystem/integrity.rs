@@ -74,15 +74,13 @@ impl Protection {
 
     /// Checks the command's block `index` as PRCHK says.
     fn check(&self, index: u64, data: &[u8], info: &[u8]) -> Result<(), Failure> {
-        let at = |code| Err(Failure::at_lba(code, self.entry.starting_lba().wrapping_add(index)));
+        let at = |code| Err(self.failure_at(index, code));
         let Some(found) = ProtectionInformation::parse(self.guard, info) else {
             return at(StatusCode::InternalError);
         };
         let (flags, tags) = (self.entry.cdw12, self.entry.cdw15);
         if found.is_unchecked() {
-            // A block with data and without information is a write that was torn.
-            let torn = is_blank(info) && data.iter().any(|byte| *byte != 0);
-            return if torn && CHECKS.is_set(flags) { at(StatusCode::GuardCheckError) } else { Ok(()) };
+            return Ok(());
         }
         if CHECK_GUARD.is_set(flags) && found.guard != self.guard.of(data) {
             return at(StatusCode::GuardCheckError);
@@ -101,9 +99,27 @@ impl Protection {
     fn check_stored(&self, first: u64, stored: &[u8]) -> Result<(), Failure> {
         for (index, unit) in (first..).zip(stored.chunks_exact(self.unit())) {
             let (data, kept) = unit.split_at(self.data());
-            self.check(index, data, &self.complement(kept)[..self.guard.length()])?;
+            let info = &self.complement(kept)[..self.guard.length()];
+            if CHECKS.is_set(self.entry.cdw12) && self.is_stray(data, kept, info) {
+                return Err(self.failure_at(index, StatusCode::GuardCheckError));
+            }
+            self.check(index, data, info)?;
         }
         Ok(())
+    }
+
+    /// Whether a stored block that says that it is not to be checked never came here as a block:
+    /// it has data and no information, as a torn write leaves it, or its sector of information
+    /// holds more than that, as a write leaves it that landed within a block.
+    fn is_stray(&self, data: &[u8], kept: &[u8], info: &[u8]) -> bool {
+        let has_bits = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
+        let is_unchecked = ProtectionInformation::parse(self.guard, info).is_some_and(|it| it.is_unchecked());
+        is_unchecked && (is_blank(info) && has_bits(data) || has_bits(&kept[info.len()..]))
+    }
+
+    /// A failed check of the command's block `index`.
+    fn failure_at(&self, index: u64, code: StatusCode) -> Failure {
+        Failure::at_lba(code, self.entry.starting_lba().wrapping_add(index))
     }
 
     /// The stored form of the host's blocks: of `host`, the data and then the metadata.
@@ -127,8 +143,7 @@ impl Protection {
             }
             if is_blank(&info[..length]) && block.iter().any(|byte| *byte != 0) {
                 // These bits are those of a block without contents, and would hide a torn write.
-                let lba = self.entry.starting_lba().wrapping_add(number);
-                return Err(Failure::at_lba(StatusCode::InvalidProtectionInformation, lba));
+                return Err(self.failure_at(number, StatusCode::InvalidProtectionInformation));
             }
             if !self.acts {
                 self.check(number, block, &info[..length])?;

@@ -146,6 +146,23 @@ fn blocks_without_contents_have_information_of_ones() {
 }
 
 #[test]
+fn data_that_land_where_information_belongs_do_not_pass_for_a_wish_not_to_be_checked() {
+    let mut bench = protected(BlockSize::Guarded64);
+    bench.host_data = vec![7; BLOCK];
+    bench.succeeds(IO, command(IoOpcode::Write, 2, 1, ACT));
+    // Zeroes are stored where an application tag is kept: it reads as FFFFh.
+    let mut sector = vec![0x5a; 512];
+    sector[8..10].fill(0);
+    let operation = Operation::Write { offset: 2 * 4608 + 4096, data: Buffer::from(sector), durable: false };
+    let request = Request { id: crate::media::IoId(0), medium: MediumId(0), operation };
+    bench.disks[0].submit(request, &mut |_| ());
+    for flags in [ACT | GUARD, REFERENCE] {
+        bench.fails(IO, command(IoOpcode::Read, 2, 1, flags), StatusCode::GuardCheckError);
+    }
+    bench.succeeds(IO, command(IoOpcode::Read, 2, 1, ACT));
+}
+
+#[test]
 fn a_format_adds_protection() {
     let mut bench = protected(BlockSize::Bytes512);
     let format =
