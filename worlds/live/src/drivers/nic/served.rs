@@ -64,7 +64,10 @@ pub struct CardDriver<F> {
     memory: SharedMemory,
     wire: Wire,
     is_up: bool,
-    packet: Vec<u8>,
+    /// The packet that leaves.
+    leaving: Vec<u8>,
+    /// The packet that comes, perhaps in parts: what leaves meanwhile has no place here.
+    coming: Vec<u8>,
     pool: Pool,
     tended_at: Instant,
     now: Instant,
@@ -130,7 +133,8 @@ impl<F: FnMut(Served)> CardDriver<F> {
             memory: SharedMemory::new(),
             wire,
             is_up: false,
-            packet: vec![0; ROOM],
+            leaving: vec![0; ROOM],
+            coming: vec![0; ROOM],
             pool: Pool::default(),
             tended_at: Instant::ZERO,
             now: Instant::ZERO,
@@ -155,16 +159,16 @@ impl<F: FnMut(Served)> CardDriver<F> {
             if !self.wire.has_room() {
                 break;
             }
-            let Some(length) = self.card.poll_transmit(&mut self.window, &mut self.memory, &mut self.packet)
+            let Some(length) = self.card.poll_transmit(&mut self.window, &mut self.memory, &mut self.leaving)
             else {
                 break;
             };
-            self.wire.send(&self.packet[..length]);
+            self.wire.send(&self.leaving[..length]);
             moved = true;
         }
         for _ in 0..PACKETS_PER_TURN {
-            let Some(length) = self.wire.receive(&mut self.packet) else { break };
-            self.card.receive(&mut self.window, &mut self.memory, &self.packet[..length]);
+            let Some(length) = self.wire.receive(&mut self.coming) else { break };
+            self.card.receive(&mut self.window, &mut self.memory, &self.coming[..length]);
             moved = true;
         }
         if moved {

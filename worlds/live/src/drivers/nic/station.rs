@@ -112,7 +112,10 @@ pub struct Station {
     window: SharedMemory,
     memory: SharedMemory,
     reach: Reach,
-    packet: Vec<u8>,
+    /// The packet that leaves.
+    leaving: Vec<u8>,
+    /// The packet that comes, perhaps in parts: what leaves meanwhile has no place here.
+    coming: Vec<u8>,
     address: [u8; 6],
     clock: Clock,
     spin: Nanos,
@@ -151,7 +154,8 @@ impl Station {
             window,
             memory,
             reach,
-            packet: vec![0; ROOM],
+            leaving: vec![0; ROOM],
+            coming: vec![0; ROOM],
             address,
             clock,
             spin,
@@ -252,11 +256,11 @@ impl Station {
     fn push(&mut self) {
         let Reach::Own { card, wire } = &mut self.reach else { return };
         while wire.has_room() {
-            let Some(length) = card.poll_transmit(&mut self.window, &mut self.memory, &mut self.packet)
+            let Some(length) = card.poll_transmit(&mut self.window, &mut self.memory, &mut self.leaving)
             else {
                 break;
             };
-            wire.send(&self.packet[..length]);
+            wire.send(&self.leaving[..length]);
         }
         wire.wake();
     }
@@ -269,8 +273,8 @@ impl Station {
     #[inline]
     pub fn poll(&mut self, packet: &mut [u8]) -> Result<Option<Received>, StationError> {
         if let Reach::Own { card, wire } = &mut self.reach {
-            if let Some(length) = wire.receive(&mut self.packet) {
-                card.receive(&mut self.window, &mut self.memory, &self.packet[..length]);
+            if let Some(length) = wire.receive(&mut self.coming) {
+                card.receive(&mut self.window, &mut self.memory, &self.coming[..length]);
                 wire.wake();
             } else {
                 self.push();

@@ -103,6 +103,39 @@ fn a_wire_that_is_full_makes_the_sender_wait() {
     exchange(&mut near, &mut far);
 }
 
+/// The last of many packets finds room for its beginning alone. Its receiver sends a packet before
+/// the rest has come.
+#[test]
+fn a_packet_that_comes_in_parts_is_not_mixed_with_one_that_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::Wire(shm_wire(&folder));
+    let (mut near, mut far) = (station(&place, 1), station(&place, 2));
+    meet([&mut near, &mut far]);
+    let mut rng = Rng::from_seed(2);
+    // A ring of 1,024 lines, of which a packet of 60 bytes takes one and one of 100 bytes three.
+    let lengths = [60; 2].into_iter().chain([100; 341]);
+    let sent: Vec<Vec<u8>> = lengths.map(|length| packet(&mut rng, length)).collect();
+    for one in &sent {
+        assert!(near.send(one).unwrap());
+    }
+    let mut bytes = vec![0; PACKET_MAX];
+    let (last, others) = sent.split_last().unwrap();
+    for one in others {
+        let received = far.poll(&mut bytes).unwrap().unwrap();
+        assert!(bytes[..received.length] == one[..]);
+    }
+    assert_eq!(far.poll(&mut bytes).unwrap(), None, "its end has found no room");
+    assert!(far.send(&packet(&mut rng, 300)).unwrap());
+    let deadline = far.clock().now() + PATIENCE;
+    let received = far.wait(&mut bytes, deadline, || {
+        // The sender goes on with the packet.
+        let _ = near.poll(&mut [0; PACKET_MAX]);
+        false
+    });
+    let received = received.unwrap().expect("the rest comes");
+    assert!(bytes[..received.length] == last[..], "its beginning is still there");
+}
+
 #[test]
 fn a_peer_that_goes_is_missed_and_a_new_one_is_met() {
     let folder = tempfile::tempdir().unwrap();

@@ -176,7 +176,8 @@ impl Wire {
     }
 
     /// Takes the next packet, into the beginning of `packet`, which has room for the largest;
-    /// returns its length.
+    /// returns its length. A packet may come in parts: until it is whole, `packet` must be the same
+    /// and keep its bytes.
     #[inline]
     pub fn receive(&mut self, packet: &mut [u8]) -> Option<usize> {
         match &mut self.0 {
