@@ -181,10 +181,12 @@ impl Shm {
     #[cold]
     fn ring(&mut self) {
         let Some(connection) = &mut self.connection else { return };
-        // A byte that waits wakes the peer as well. Whether the peer is gone, the next look finds.
-        if connection.unsent() == 0 && connection.send(Buffer::from(WAKE.to_vec()), Vec::new()).is_ok() {
-            let _ = connection.flush();
+        // A byte that waits wakes the peer as well, once the socket has room for it. Whether the
+        // peer is gone, the next look finds.
+        if connection.unsent() == 0 {
+            let _ = connection.send(Buffer::from(WAKE.to_vec()), Vec::new());
         }
+        let _ = connection.flush();
     }
 
     /// Takes the memory that the peer passes.
