@@ -58,6 +58,8 @@ pub(super) struct Shm {
     /// The length of the long packet that comes now, and how much of it has come.
     coming: Option<usize>,
     came: usize,
+    /// This end sleeps or is about to, whether a peer is there or not.
+    is_asleep: bool,
     look_at: Instant,
     pool: Pool,
 }
@@ -75,6 +77,7 @@ impl Shm {
             owes_length: false,
             coming: None,
             came: 0,
+            is_asleep: false,
             look_at: Instant::ZERO,
             pool: Pool::default(),
         };
@@ -119,6 +122,8 @@ impl Shm {
         self.rings = Some(Rings { memory, end: End::new(side) });
         self.unsent.clear();
         (self.sent, self.owes_length, self.coming, self.came) = (0, false, None, 0);
+        // A peer that comes to an end that sleeps has to wake it.
+        self.sleep(self.is_asleep);
     }
 
     fn lose(&mut self) {
@@ -162,6 +167,7 @@ impl Shm {
 
     /// Tells the peer whether it has to wake this end.
     pub(super) fn sleep(&mut self, asleep: bool) {
+        self.is_asleep = asleep;
         let Some(Rings { memory, end }) = &mut self.rings else { return };
         if end.sleep(memory, asleep).is_err() {
             self.lose();
