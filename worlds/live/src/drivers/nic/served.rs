@@ -171,15 +171,16 @@ impl<F: FnMut(Served)> CardDriver<F> {
             self.card.receive(&mut self.window, &mut self.memory, &self.coming[..length]);
             moved = true;
         }
+        // The rest of an earlier packet may have left although no packet was moved.
+        self.wire.wake();
         if moved {
-            self.wake_others();
+            self.interrupt_client();
         }
         moved
     }
 
-    /// Wakes the wire's other end and the client if they sleep and something has come for them.
-    fn wake_others(&mut self) {
-        self.wire.wake();
+    /// Interrupts the client if it waits for a packet that has come.
+    fn interrupt_client(&mut self) {
         while let Some(queue) = self.card.poll_interrupt(&self.window) {
             if let Err(error) = self.vectors.signal(queue) {
                 (self.report)(Served::SignalFailed(queue, error));
