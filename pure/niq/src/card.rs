@@ -389,7 +389,8 @@ impl Card {
         self.counts.faults += 1;
     }
 
-    /// Takes the next packet that a host has stored, for the wire; returns its length.
+    /// Takes the next packet that a host has stored, for the wire; returns its length. While the
+    /// link is down, all packets that are stored are taken and dropped.
     ///
     /// # Panics
     /// When `packet` is shorter than [`PACKET_MAX`].
@@ -402,21 +403,22 @@ impl Card {
         assert!(packet.len() >= PACKET_MAX, "there must be room for a packet");
         for turn in 0..QUEUES {
             let index = (self.next + turn) % QUEUES;
-            if !self.queues[index].is_running() {
-                continue;
-            }
-            match self.take(index, window, memory, packet) {
-                Ok(None) => {}
-                Ok(Some(length)) => {
-                    self.next = (index + 1) % QUEUES;
-                    if self.is_link_up {
+            // A host that stores all the time keeps the card for no longer than a lap.
+            for _ in 0..SLOTS {
+                if !self.queues[index].is_running() {
+                    break;
+                }
+                match self.take(index, window, memory, packet) {
+                    Ok(None) => break,
+                    Ok(Some(length)) if self.is_link_up => {
+                        self.next = (index + 1) % QUEUES;
                         self.counts.sent += 1;
                         self.counts.sent_bytes += length as u64;
                         return Some(length);
                     }
-                    self.counts.link_down += 1;
+                    Ok(Some(_)) => self.counts.link_down += 1,
+                    Err(fault) => self.fail(index, fault),
                 }
-                Err(fault) => self.fail(index, fault),
             }
         }
         None

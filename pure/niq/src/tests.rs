@@ -366,6 +366,12 @@ fn a_link_that_is_down_loses_packets_and_no_credits() {
         assert_eq!(machine.transmit(), None);
     }
     assert_eq!(machine.card.counts().link_down, 1_000);
+    // None of several waits until the link is up again.
+    for _ in 0..10 {
+        machine.send(&[1; 60]).unwrap();
+    }
+    assert_eq!(machine.transmit(), None);
+    assert_eq!(machine.card.counts().link_down, 1_010);
     assert_eq!((machine.read(at::STATUS), machine.read(at::LINK_CHANGES)), (0, 2));
     machine.card.set_link(true);
     machine.send(&[2; 60]).unwrap();
