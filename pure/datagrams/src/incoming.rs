@@ -10,6 +10,8 @@ use crate::packet::{Ack, TOLD};
 const WINDOW: u64 = 8 << 20;
 /// The most pieces that are kept for want of earlier ones. Datagrams beyond count as lost.
 const PIECES_MAX: usize = 4096;
+/// The most bytes of these pieces.
+const EARLY_MAX: u64 = 2 * WINDOW;
 
 /// Bytes of a block, in which the bytes of many packets stand one behind the other. What handles
 /// them has so much to do for each piece that a piece for each packet would be most of the work.
@@ -101,12 +103,17 @@ impl Incoming {
             return true;
         }
         if start > self.whole {
-            let room = self.early.entry(start).or_default();
-            if room.len() < fresh.len() {
-                self.early_bytes += (fresh.len() - room.len()) as u64;
-                *room = pool.copy(fresh);
+            let known = self.early.get(&start).map_or(0, Buffer::len);
+            let more = fresh.len().saturating_sub(known) as u64;
+            // Pieces may overlap, so that the window does not limit their bytes.
+            if self.early_bytes + more > EARLY_MAX {
+                return false;
             }
-            return self.early_bytes <= 2 * WINDOW;
+            if more > 0 {
+                self.early_bytes += more;
+                self.early.insert(start, pool.copy(fresh));
+            }
+            return true;
         }
         self.append(fresh, pool);
         while let Some(first) = self.early.first_entry() {
