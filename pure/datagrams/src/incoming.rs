@@ -68,7 +68,7 @@ impl Incoming {
         if !bytes.is_empty() && !self.keep(offset, bytes, pool) {
             return Taken::NoRoom;
         }
-        let in_order = number == self.largest + 1;
+        let in_order = number - 1 == self.largest;
         match number.checked_sub(self.largest) {
             Some(ahead) => {
                 // The former largest becomes the one `ahead` before the new one.
