@@ -255,6 +255,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
         sources.remove(connection.as_raw_fd());
         self.memory.clear();
         self.card.reset();
+        self.space = space();
         self.vectors = Vectors::default();
         if let Ok((memory, file)) = window() {
             (self.window, self.window_file) = (memory, file);
