@@ -86,14 +86,12 @@ pub(crate) enum Error {
 
     #[error("there is no card at {place}: {why}")]
     #[diagnostic(help(
-        "farlane nic serve --vfio-user SOCKET --wire WIRE serves a card at vfio-user:SOCKET; a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE) needs no server"
+        "farlane nic serve --vfio-user SOCKET --wire WIRE serves a card at vfio-user:SOCKET; a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE, loop:) needs no server"
     ))]
     NoCard { place: String, why: String },
 
     #[error("{place}: {why}")]
-    #[diagnostic(help(
-        "both ends of a wire name the same place; farlane nic receive WIRE --echo is an end that answers"
-    ))]
+    #[diagnostic(help("{}", card_remedy(place)))]
     Card { place: String, why: String },
 
     #[error("{command}: the command was not taken: {error}")]
@@ -577,6 +575,14 @@ const fn file_remedy(kind: io::ErrorKind) -> &'static str {
         Kind::Unsupported => "name another one",
         Kind::StorageFull | Kind::QuotaExceeded => "make room, or choose another place",
         _ => "check the file and the disk that it is on",
+    }
+}
+
+/// What to do about a card at `place` that does not do what was asked for.
+fn card_remedy(place: &str) -> &'static str {
+    match place.starts_with("vfio-user:") {
+        true => "look whether farlane nic serve, which has this card, runs, and says that its link is up",
+        false => "both ends of a wire name the same place; farlane nic receive WIRE --echo answers there",
     }
 }
 
