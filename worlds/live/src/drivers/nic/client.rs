@@ -41,6 +41,24 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the process that serves the card is gone")
 }
 
+/// An error of the connection. The system has several words for a process that is gone.
+fn failed(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => gone(),
+        _ => error,
+    }
+}
+
+/// An error of a connection over which nothing has come yet.
+fn turned_away(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ io::ErrorKind::ConnectionAborted => {
+            io::Error::new(kind, "it lets nobody in now: one user at a time may have a card")
+        }
+        _ => error,
+    }
+}
+
 impl CardClient {
     /// Connects to the card served at `path`, to hear the interrupts of `queue`; returns its window
     /// and the memory that it may reach.
@@ -55,7 +73,7 @@ impl CardClient {
         let interrupt = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mut this = Self { connection, client, clock, pool: Pool::default(), interrupt };
         while this.client.negotiated().is_none() {
-            match this.advance()? {
+            match this.advance().map_err(turned_away)? {
                 Some((_, Err(error))) => return Err(invalid(format!("it does not greet: {error}"))),
                 Some(_) => {}
                 None => this.wait()?,
@@ -176,7 +194,7 @@ impl CardClient {
                 match output {
                     Output::Transmit { bytes, descriptors } => {
                         self.connection.send(bytes, descriptors).map_err(io::Error::other)?;
-                        self.connection.flush()?;
+                        self.connection.flush().map_err(failed)?;
                     }
                     Output::Answered { request, result } => return Ok(Some((request, result))),
                     Output::Negotiated(_) => {}
@@ -190,14 +208,14 @@ impl CardClient {
                 }
             }
             let now = self.clock.now();
-            match self.connection.receive(&mut self.pool)? {
+            match self.connection.receive(&mut self.pool).map_err(failed)? {
                 Received::Data(bytes, descriptors) => {
                     self.client.handle_input(now, Input::Received { bytes: &bytes, descriptors });
                 }
                 Received::Closed => return Err(gone()),
                 Received::Nothing if engine::fire(&mut self.client, now) => {}
                 Received::Nothing => {
-                    self.connection.flush()?;
+                    self.connection.flush().map_err(failed)?;
                     return Ok(None);
                 }
             }
