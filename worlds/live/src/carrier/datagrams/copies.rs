@@ -9,8 +9,9 @@ use engine::Instant;
 use super::ethernet;
 use crate::sys::station::{Claim, Mac};
 
-/// The most peers whose numbers are remembered. A new one takes the place of all of them, which
-/// costs each a frame or two.
+/// The most peers whose numbers are remembered. A new one takes the place of all of them. Frames to
+/// each of the others then begin at number 1 again, which their receivers refuse until they have
+/// had no new frame for [`redundancy::RESET_AFTER`].
 const PEERS_MAX: usize = 256;
 
 /// What is needed to send and receive each frame several times.

@@ -11,7 +11,7 @@ pub struct Info {
     pub datagrams: Counters,
     /// The smoothed round trip.
     pub round_trip: Nanos,
-    /// Bytes that may be under way, as congestion control has it, and bytes that are.
+    /// Bytes that may be under way, as congestion control has it.
     pub window: u64,
     /// Bytes that are under way.
     pub under_way: u64,
