@@ -17,6 +17,11 @@
 //! assert_eq!(&bytes[..5], b"hello");
 //! ```
 //!
+//! # What shared memory must do
+//! Where the two ends run at once, their [`pcie::memory::Memory`] writes the words of a line from
+//! the first to the last, and reads them from the last to the first. A line whose last word is
+//! right is then whole.
+//!
 //! # What a peer may do
 //! Write any bytes anywhere in the memory, at any time. Everything that is read is copied first and
 //! checked then. What does not fit is a [`Fault`], after which the connection must be given up.

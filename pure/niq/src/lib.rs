@@ -27,6 +27,11 @@
 //! assert_eq!(bytes[..received.length], packet);
 //! ```
 //!
+//! # What shared memory must do
+//! Where the two sides run at once, the window's [`pcie::memory::Memory`] writes the words of a
+//! line from the first to the last, and reads them from the last to the first. A line whose last
+//! word is right is then whole, and of two counts in a line the first is never behind the second.
+//!
 //! # What the other side may do
 //! A host may write anything to any register and any line, and name any memory. The card answers a
 //! nonsensical line by stopping that queue with a [`Fault`], which a register shows until the host
