@@ -100,7 +100,7 @@ impl Udp {
     #[inline]
     pub(super) fn receive(&mut self, packet: &mut [u8]) -> Option<usize> {
         for _ in 0..STRANGERS_MAX {
-            // Errors tell of earlier datagrams that nobody took: the peer is not there yet.
+            // Nothing has come, as a rule. A network that fails is a link that is down.
             let (length, from) = self.socket.recv_from(packet).ok()?;
             if self.peer.is_some_and(|peer| peer != from) {
                 continue;
