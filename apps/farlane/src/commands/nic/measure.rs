@@ -201,8 +201,9 @@ pub(super) fn bench(args: &NicMeasureArgs) -> Result<(), Error> {
     let mut bench = Bench::open(&args.card)?;
     bench.meet()?;
     let mut rates = Rates { card: bench.place.clone(), window: WINDOW, sizes: Vec::new() };
-    let bar = ProgressBar::new(args.sizes.len() as u64 * 2);
-    for (size, by_dma) in cases(&args.sizes) {
+    let cases: Vec<_> = cases(&args.sizes).collect();
+    let bar = ProgressBar::new(cases.len() as u64);
+    for (size, by_dma) in cases {
         let rate = packets(&mut bench, (size, by_dma), args.count)?;
         bar.inc(1);
         if !args.output.json {
