@@ -324,6 +324,11 @@ impl<F: FnMut(Served)> CardDriver<F> {
                 | Output::DmaFailed { .. } => {}
             }
         }
+        self.flush();
+    }
+
+    /// Sends what waits for the client.
+    fn flush(&mut self) {
         if let Some(connection) = &mut self.connection {
             // A client that is gone is found by the next receive.
             let _ = connection.flush();
@@ -394,6 +399,8 @@ impl<F: FnMut(Served)> Driver for CardDriver<F> {
         if context.news {
             busy |= self.accept(context.now, sources)?;
             busy |= self.receive_client(context.clock, sources);
+            // The socket may have room again for answers that found none.
+            self.flush();
         }
         if self.memory.lost().is_some() {
             self.lose_client(sources);
