@@ -188,3 +188,28 @@ impl Incoming {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn pieces_that_overlap_have_a_limit() {
+        const LENGTH: usize = 60_000;
+        let (mut incoming, mut pool, piece) = (Incoming::default(), Pool::default(), vec![0; LENGTH]);
+        let mut take = |number: u64| incoming.take(Instant::ZERO, number, (number, &piece[..]), &mut pool);
+        let kept = (1..=1_000).filter(|number| take(*number) != Taken::NoRoom).count();
+        assert_eq!(kept as u64, EARLY_MAX / LENGTH as u64);
+    }
+
+    #[test]
+    fn numbers_end_with_the_largest() {
+        let (mut incoming, mut pool) = (Incoming::default(), Pool::default());
+        for number in [u64::MAX, u64::MAX - 1] {
+            let taken = incoming.take(Instant::ZERO, number, (0, &[][..]), &mut pool);
+            assert_eq!(taken, Taken::OutOfOrder, "{number:#x}");
+        }
+    }
+}
