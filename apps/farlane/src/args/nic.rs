@@ -103,9 +103,6 @@ pub(crate) struct NicMeasureArgs {
     #[arg(long, short = 'n', value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) count: u32,
-    /// Draw the sizes and their times to this file, .svg or .png
-    #[arg(long, value_name = "FILE")]
-    pub(crate) draw: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -118,6 +115,9 @@ pub(crate) struct NicPingArgs {
     /// have to be woken
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_time)]
     pub(crate) interval: Duration,
+    /// Draw the sizes and their times to this file, .svg or .png
+    #[arg(long, value_name = "FILE")]
+    pub(crate) draw: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

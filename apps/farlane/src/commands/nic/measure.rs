@@ -111,9 +111,9 @@ fn measure_floor(count: u32, interval: Duration) -> Result<Floor, Error> {
     })
 }
 
-pub(super) fn ping(NicPingArgs { measure: args, interval }: &NicPingArgs) -> Result<(), Error> {
+pub(super) fn ping(NicPingArgs { measure: args, interval, draw }: &NicPingArgs) -> Result<(), Error> {
     // A name that no picture has is found out before the work.
-    args.draw.as_deref().map(Form::of).transpose()?;
+    draw.as_deref().map(Form::of).transpose()?;
     // Nobody else polls yet, and this process may still use every processor.
     let floor = measure_floor(args.count, *interval)?;
     let mut bench = Bench::open(&args.card)?;
@@ -133,7 +133,7 @@ pub(super) fn ping(NicPingArgs { measure: args, interval }: &NicPingArgs) -> Res
         }
     }
     bar.finish_and_clear();
-    if let Some(path) = &args.draw {
+    if let Some(path) = draw {
         crossover::drawing(&pings.sizes, &pings.floor).write(path)?;
     }
     if args.output.json {
