@@ -66,12 +66,12 @@ release: setup ## the fastest binary, target/guided/farlane: built twice, guided
 
 test: setup ## every test, the fault campaign of 1,000 seeds included, 200 with lookahead on and off, and all that ever failed
 	@scripts/setup --tests
-	$(CARGO) build --release --package farlane --package farlane-campaigns
+	$(CARGO) build --profile demo --package farlane --package farlane-campaigns
 	$(CARGO) test --workspace --no-fail-fast
 	scripts/deterministic
-	target/release/campaign --seeds 0..1000 $(FAULTS)
-	target/release/campaign --seeds 0..200 $(AHEAD)
-	target/release/campaign --known
+	target/demo/campaign --seeds 0..1000 $(FAULTS)
+	target/demo/campaign --seeds 0..200 $(AHEAD)
+	target/demo/campaign --known
 
 lint: setup ## formatting, lints and links between document comments; warnings are errors
 	$(CARGO) fmt --all --check
