@@ -29,7 +29,7 @@ struct Json {
     bytes: u64,
     elapsed_s: f64,
     mib_s: f64,
-    /// The digest of these bytes; none of a write that was interrupted.
+    /// The digest of these bytes; none where more was digested than was copied.
     sha256: Option<String>,
     /// Whether the user ended the copy early.
     interrupted: bool,
@@ -45,6 +45,8 @@ struct Copied {
 
 /// How long to wait for commands alone while an input or output is blocked.
 const LOOK: Nanos = Nanos::from_millis(1);
+/// How long an output has, after an interrupt, to take what was read for it.
+const SETTLING: Duration = Duration::from_secs(1);
 
 /// A copy to or from a part of a namespace, one chunk per command.
 pub(crate) struct Copy<'a> {
@@ -59,6 +61,8 @@ pub(crate) struct Copy<'a> {
     sha256: Sha256,
     /// Bytes from the start of the part that were copied without a gap.
     done: u64,
+    /// Bytes that were digested and not copied.
+    lost: u64,
     /// Whether to show a person how far the copy is.
     show: bool,
     bar: ProgressBar,
@@ -95,8 +99,9 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
             return Ok(());
         }
         Err(Error::Interrupted) => {
-            let (bytes, goes_on_at) = (copy.done, Some(args.extent.offset + copy.done));
-            let copied = Copied { bytes, sha256: Some(copy.finish()), goes_on_at };
+            let (bytes, is_digested) = (copy.done, copy.lost == 0);
+            let sha256 = Some(copy.finish()).filter(|_| is_digested);
+            let copied = Copied { bytes, sha256, goes_on_at: Some(args.extent.offset + bytes) };
             report("read", session, started, &copied, args.output.json, to_stdout)?;
             return Err(Error::Interrupted);
         }
@@ -235,6 +240,7 @@ impl<'a> Copy<'a> {
             depth,
             sha256: Sha256::new(),
             done: 0,
+            lost: 0,
             show,
             bar,
         })
@@ -300,6 +306,16 @@ impl<'a> Copy<'a> {
 
     /// Reads `length` bytes and hands them in order to `sink`, which is at `path`.
     pub(crate) fn read(&mut self, length: u64, path: &Path, mut sink: impl Sink) -> Result<(), Error> {
+        let copied = self.read_to(length, path, &mut sink);
+        if matches!(copied, Err(Error::Interrupted)) {
+            // Whoever goes on behind what was copied relies on finding it in the output.
+            self.lost = sink.settle(SETTLING).map_err(|error| file_error(path, error))?;
+            self.done = self.done.saturating_sub(self.lost);
+        }
+        copied
+    }
+
+    fn read_to(&mut self, length: u64, path: &Path, sink: &mut impl Sink) -> Result<(), Error> {
         self.start_bar(Some(length));
         let error = |error| file_error(path, error);
         let mut free: Vec<usize> = (0..self.depth).collect();

@@ -1,11 +1,16 @@
 //! Threads of their own for files and pipes, so that one that blocks stalls no session.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Most pieces that wait between a thread and its session.
 const WAITING_MAX: usize = 8;
+/// How often an output is asked whether it has settled.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What an input has for its session at the moment.
 #[derive(Debug)]
@@ -32,6 +37,9 @@ pub(crate) trait Sink {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Whether everything is written. The caller has put its last piece.
     fn is_done(&mut self) -> io::Result<bool>;
+    /// Waits until everything is written, for `patience` at most: an output may be blocked for
+    /// good. Returns how many of the bytes that were put are not written and never will be.
+    fn settle(&mut self, patience: Duration) -> io::Result<u64>;
 }
 
 /// An input that a thread reads ahead.
@@ -82,20 +90,51 @@ pub(crate) struct Behind {
     /// A piece that the thread had no room for yet.
     waiting: Option<Vec<u8>>,
     thread: Option<JoinHandle<io::Result<()>>>,
+    /// Bytes that were put.
+    put: u64,
+    written: Arc<Written>,
+}
+
+/// How far a thread has come.
+#[derive(Debug, Default)]
+struct Written {
+    bytes: AtomicU64,
+    /// Whether nothing more may be written.
+    is_over: AtomicBool,
+}
+
+impl Written {
+    /// Writes `bytes` to `output`, or as many as it takes before nothing more may be written.
+    fn write(&self, output: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() && !self.is_over.load(Ordering::Relaxed) {
+            match output.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.bytes.fetch_add(count as u64, Ordering::Relaxed);
+                    bytes = &bytes[count..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Behind {
     pub(crate) fn start(mut output: impl Write + Send + 'static) -> Self {
         let (sender, pieces) = sync_channel::<Vec<u8>>(WAITING_MAX);
+        let written = Arc::new(Written::default());
+        let progress = Arc::clone(&written);
         let thread = std::thread::spawn(move || {
             loop {
                 match pieces.recv() {
-                    Ok(bytes) => output.write_all(&bytes)?,
+                    Ok(bytes) => progress.write(&mut output, &bytes)?,
                     Err(RecvError) => return output.flush(),
                 }
             }
         });
-        Self { pieces: Some(sender), waiting: None, thread: Some(thread) }
+        Self { pieces: Some(sender), waiting: None, thread: Some(thread), put: 0, written }
     }
 
     /// Waits for the thread to end, and returns its result.
@@ -124,6 +163,7 @@ impl Sink for Behind {
     }
 
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.put += bytes.len() as u64;
         self.waiting = Some(bytes.to_vec());
         self.has_room().map(|_| ())
     }
@@ -137,6 +177,18 @@ impl Sink for Behind {
             return Ok(false);
         }
         self.end().map(|()| true)
+    }
+
+    fn settle(&mut self, patience: Duration) -> io::Result<u64> {
+        let until = Instant::now() + patience;
+        while !self.is_done()? {
+            if Instant::now() >= until {
+                self.written.is_over.store(true, Ordering::Relaxed);
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(self.put.saturating_sub(self.written.bytes.load(Ordering::Relaxed)))
     }
 }
 
@@ -177,5 +229,61 @@ impl Sink for Nowhere {
     }
     fn is_done(&mut self) -> io::Result<bool> {
         Ok(true)
+    }
+    fn settle(&mut self, _: Duration) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// An output that takes bytes while nobody else has its lock.
+    #[derive(Clone, Default)]
+    struct Locked(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Locked {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Puts as many bytes as find room.
+    fn fill(behind: &mut Behind) -> u64 {
+        let mut put = 0;
+        while behind.has_room().unwrap() {
+            behind.put(&[7; 4]).unwrap();
+            put += 4;
+        }
+        put
+    }
+
+    #[test]
+    fn an_output_that_settles_has_written_what_waited() {
+        let output = Locked::default();
+        let held = output.0.lock().unwrap();
+        let mut behind = Behind::start(output.clone());
+        let put = fill(&mut behind);
+        drop(held);
+        assert_eq!(behind.settle(Duration::from_secs(600)).unwrap(), 0);
+        assert_eq!(output.0.lock().unwrap().len() as u64, put);
+    }
+
+    #[test]
+    fn an_output_that_is_blocked_tells_what_it_did_not_write() {
+        let output = Locked::default();
+        let held = output.0.lock().unwrap();
+        let mut behind = Behind::start(output.clone());
+        let put = fill(&mut behind);
+        assert!(put > 0);
+        assert_eq!(behind.settle(Duration::ZERO).unwrap(), put);
+        drop(held);
     }
 }
