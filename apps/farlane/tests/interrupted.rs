@@ -44,6 +44,24 @@ fn bench_tells_what_it_measured_until_it_was_interrupted() {
 }
 
 #[test]
+fn a_later_job_of_a_file_tells_what_it_measured_until_it_was_interrupted() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, jobs] = ["disk.img", "jobs.fio"].map(|name| directory.path().join(name));
+    let text = "[global]\ntime_based\n[first]\nrw=randread\nruntime=100ms\n\
+                [second]\nstonewall\nrw=randwrite\nruntime=60s\n";
+    std::fs::write(&jobs, text).unwrap();
+    let far = Export::start(&["--namespace", &format!("{},size=16MiB", path.display())]);
+    let load = Running::start(&["bench", &far.url(), "--job", jobs.to_str().unwrap(), "--json"]);
+    wait_until("writes", || std::fs::metadata(&path).is_ok_and(|file| file.blocks() > 64));
+    load.signal("INT");
+    let output = load.output(LONGEST);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let report: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    let known = (output.status.code(), &report["rw"], &report["interrupted"]);
+    assert_eq!(known, (Some(130), &"randwrite".into(), &true.into()), "{said}");
+}
+
+#[test]
 fn an_interrupted_load_is_not_called_verified() {
     let (report, code) = interrupted(|url| verified(url, "60s", &[]));
     assert_eq!((code, &report["verified"]), (Some(130), &false.into()), "{report}");

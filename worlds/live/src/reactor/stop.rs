@@ -71,11 +71,17 @@ impl Stop {
         let mut signals = Signals::new(wanted)?;
         let stop = self.clone();
         std::thread::Builder::new().name("signals".into()).spawn(move || {
+            let mut is_first = true;
             for signal in &mut signals {
                 match signal {
                     SIGHUP => on_hang_up(&stop),
-                    _ if stop.is_asked_for() => std::process::exit(128 + signal),
-                    _ => stop.ask(),
+                    _ => {
+                        // A loop that ends by itself is asked, too, while another one may go on.
+                        if !std::mem::take(&mut is_first) {
+                            std::process::exit(128 + signal);
+                        }
+                        stop.ask();
+                    }
                 }
             }
         })?;
