@@ -108,11 +108,17 @@ fn wait(mut controller: Controller, timeout: Nanos) -> Result<Controller, Attach
 impl Session {
     /// Attaches to the controller at `target` and waits until it takes commands.
     pub(crate) fn attach(target: &Target, needs: Needs) -> Result<Self, Error> {
-        Self::attach_to(&target.url, target, needs)
+        Self::attach_to(&target.url, target, target.trace.as_deref(), needs)
     }
 
-    /// Attaches to the controller at `url`, with the options of `target`.
-    pub(crate) fn attach_to(url: &Url, target: &Target, needs: Needs) -> Result<Self, Error> {
+    /// Attaches to the controller at `url`, with the options of `target`. What passes is written to
+    /// the file at `capture`, if there is one: each session needs a file of its own.
+    pub(crate) fn attach_to(
+        url: &Url,
+        target: &Target,
+        capture: Option<&Path>,
+        needs: Needs,
+    ) -> Result<Self, Error> {
         stay_on(target.spin.cpu)?;
         let timeout = target.timeout.into();
         let mut options = options(needs, target.spin.spin.into(), timeout);
@@ -133,7 +139,7 @@ impl Session {
         target.secrets.check(url)?;
         options.secrets = target.secrets.files();
         let mut controller = Controller::open(&url.resolve()?, &options)?;
-        let tracing = target.trace.as_deref().map(|path| trace(&mut controller, path, url)).transpose()?;
+        let tracing = capture.map(|path| trace(&mut controller, path, url)).transpose()?;
         Self::of(wait(controller, timeout)?, tracing)
     }
 

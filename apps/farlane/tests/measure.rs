@@ -88,6 +88,19 @@ fn devices_take_turns_and_the_report_stands_alone() {
 }
 
 #[test]
+fn a_capture_has_the_measurement_and_not_what_follows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("capture");
+    let far = Export::start(&["--ram", "16MiB"]);
+    let short = ["--time", "30ms", "--samples", "50", "--sizes", "8k", "--load", "1"];
+    let trace = ["--trace", path.to_str().unwrap()];
+    json(&[&["measure", &far.url(), "--json"][..], &short, &trace].concat());
+    let shown = succeed(&["trace", "show", path.to_str().unwrap(), "--level", "command", "--json"]);
+    // Reads that are followed hop by hop have 4 KiB.
+    assert!(shown.contains("\"bytes\":8192"), "{shown}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_before_anything_is() {
     let far = Export::start(&["--ram", "16MiB"]);
     let url = far.url();

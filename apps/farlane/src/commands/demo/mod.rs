@@ -140,8 +140,8 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
     let figures = measure::all(&mut subjects, args.runtime.into(), !args.output.json)?;
     tunnel.close()?;
     direct.close()?;
-    // Attach once more, with time stamps on every frame.
-    let mut stamped = Session::attach(&target, Needs { stamps: true, ..needs })?;
+    // Attach once more, with time stamps on every frame. The capture has the session before.
+    let mut stamped = Session::attach_to(&target.url, &target, None, Needs { stamps: true, ..needs })?;
     let namespace = stamped.namespace(2)?;
     let hops = hops::follow(&mut stamped, namespace)?;
     stamped.close()?;

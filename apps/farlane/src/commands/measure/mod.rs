@@ -89,7 +89,9 @@ fn attach(args: &MeasureArgs) -> Result<Vec<Subject>, Error> {
     };
     let mut subjects = Vec::<Subject>::new();
     for url in std::iter::once(&args.target.url).chain(&args.beside) {
-        let session = Session::attach_to(url, &args.target, needs)?;
+        // The capture has the first device.
+        let capture = args.target.trace.as_deref().filter(|_| subjects.is_empty());
+        let session = Session::attach_to(url, &args.target, capture, needs)?;
         let namespace = session.namespace(args.namespace)?;
         subjects.push(Subject { url: url.clone(), session, namespace });
         keep_alive(&mut subjects)?;
@@ -196,21 +198,18 @@ fn devices(args: &MeasureArgs, subjects: Vec<Subject>, interrupted: bool) -> Res
     for Subject { url, session, .. } in subjects {
         let name = session.name();
         let has_tunnel = hops::clock(&session).is_some();
-        if interrupted {
-            devices.push(Device { url, name, hops: None });
-            continue;
-        }
+        // A capture is whole when its session is closed.
         session.close()?;
-        let hops = if has_tunnel { Some(follow(args, &url)?) } else { None };
+        let hops = if has_tunnel && !interrupted { Some(follow(args, &url)?) } else { None };
         devices.push(Device { url, name, hops });
     }
     Ok(devices)
 }
 
-/// Attaches once more, with time stamps on every frame.
+/// Attaches once more, with time stamps on every frame. The capture has the session before.
 fn follow(args: &MeasureArgs, url: &Url) -> Result<Hops, Error> {
     let needs = Needs { stamps: true, ..Needs::default() };
-    let mut session = Session::attach_to(url, &args.target, needs)?;
+    let mut session = Session::attach_to(url, &args.target, None, needs)?;
     let namespace = session.namespace(args.namespace)?;
     let hops = hops::follow(&mut session, namespace)?;
     session.close()?;
