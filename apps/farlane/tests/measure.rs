@@ -109,6 +109,10 @@ fn what_cannot_be_measured_is_refused_before_anything_is() {
         refused.contains("--sizes 1000") && refused.contains("multiples of the block size 512"),
         "{refused}"
     );
+    for huge in ["1TiB", "15EiB"] {
+        let refused = fail(&["measure", &url, "--sizes", huge]);
+        assert!(refused.contains("--sizes times --load") && refused.contains("at most"), "{refused}");
+    }
     let refused = fail(&["measure", &url, "--to", "report.pdf"]);
     assert!(refused.contains("report.pdf") && refused.contains(".html"), "{refused}");
     let refused = fail(&["measure", &url, "--to", "/nonexistent/report.html"]);

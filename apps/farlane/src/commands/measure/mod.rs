@@ -28,6 +28,9 @@ const TURN: (Nanos, Nanos) = (Nanos::from_millis(20), Nanos::from_secs(1));
 /// time of a point.
 const PATIENCE: u64 = 20;
 
+/// The most bytes of data of commands under way at once.
+const DATA_BYTES_MAX: u64 = 1 << 30;
+
 /// A device that is measured.
 struct Subject {
     url: Url,
@@ -81,8 +84,14 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
 
 fn attach(args: &MeasureArgs) -> Result<Vec<Subject>, Error> {
     let longest = args.sizes.iter().max().copied().unwrap_or_default();
+    // Told before memory is taken for them: the machine may have less.
+    let data_bytes = longest.saturating_mul(u64::from(args.load));
+    if data_bytes > DATA_BYTES_MAX {
+        let expected = format!("at most {DATA_BYTES_MAX} B");
+        return Err(Error::Range { what: "--sizes times --load", value: data_bytes, expected });
+    }
     let needs = Needs {
-        data_bytes: longest.saturating_mul(u64::from(args.load)).max(1 << 20),
+        data_bytes: data_bytes.max(1 << 20),
         depth: args.load,
         round_trips: true,
         ..Needs::default()
