@@ -9,7 +9,7 @@ use std::process::Command;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::Value;
-use support::{Export, FARLANE, fail, json, succeed};
+use support::{Export, FARLANE, fail, farlane, json, succeed};
 
 /// Options of a short measurement.
 const SHORT: [&str; 8] = ["--time", "30ms", "--samples", "50", "--sizes", "512,4k", "--load", "4"];
@@ -85,6 +85,21 @@ fn devices_take_turns_and_the_report_stands_alone() {
     assert!(read(&paths[3]).starts_with(b"<svg") && read(&paths[4]).starts_with(b"\x89PNG"));
     let shown = succeed(&[&["measure", &far.url(), "--beside", &fabric][..], &SHORT].concat());
     assert!(shown.contains("doorbell goes down") && shown.contains("of pairs"), "{shown}");
+}
+
+#[test]
+fn a_device_that_fails_costs_nothing_of_what_was_measured_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    std::fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
+    let far = Export::start(&["--namespace", &format!("{},readonly", path.display())]);
+    let output = farlane(&[&["measure", &far.url(), "--json", "--rw", "read,write"][..], &SHORT].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("a command failed"), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Round trips, and reads of two sizes, idle and under load.
+    let points = report["points"].as_array().unwrap().len();
+    assert_eq!((points, &report["interrupted"]), (5, &true.into()), "{report}");
 }
 
 #[test]

@@ -57,20 +57,22 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
         false => ProgressBar::new((points.len() * subjects.len()) as u64 * millis(args.time.into())),
     };
     let mut measured = Vec::new();
-    let mut interrupted = false;
+    let mut ended = None;
     for what in points {
         match point(args, what, &mut subjects, &bar) {
             Ok(samples) => measured.push(Point { what, samples }),
-            Err(Error::Interrupted) if !measured.is_empty() => {
-                interrupted = true;
+            Err(error) if measured.is_empty() => return Err(error),
+            // The points before took hours, perhaps.
+            Err(error) => {
+                ended = Some(error);
                 break;
             }
-            Err(error) => return Err(error),
         }
     }
     bar.finish_and_clear();
-    let devices = devices(args, subjects, interrupted)?;
-    let report = Report::new(args, devices, measured, interrupted);
+    let is_early = ended.is_some();
+    let devices = devices(args, subjects, &mut ended);
+    let report = Report::new(args, devices, measured, is_early);
     // A file that can't be written costs nothing of what was measured.
     match args.output.json {
         true => print_json(&report.json())?,
@@ -79,7 +81,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     for (path, form) in &args.to {
         write(&report, path, *form)?;
     }
-    if interrupted { Err(Error::Interrupted) } else { Ok(()) }
+    ended.map_or(Ok(()), Err)
 }
 
 fn attach(args: &MeasureArgs) -> Result<Vec<Subject>, Error> {
@@ -201,18 +203,25 @@ fn take(what: What, subject: &mut Subject, turn: Nanos, sampled: &mut Sampled) -
     Ok(())
 }
 
-/// Ends the sessions, and follows the reads of those that went through a tunnel hop by hop.
-fn devices(args: &MeasureArgs, subjects: Vec<Subject>, interrupted: bool) -> Result<Vec<Device>, Error> {
+/// Ends the sessions, and follows the reads of those that went through a tunnel hop by hop, until
+/// something has `ended` the measurement. What was measured is told all the same.
+fn devices(args: &MeasureArgs, subjects: Vec<Subject>, ended: &mut Option<Error>) -> Vec<Device> {
     let mut devices = Vec::new();
     for Subject { url, session, .. } in subjects {
         let name = session.name();
         let has_tunnel = hops::clock(&session).is_some();
         // A capture is whole when its session is closed.
-        session.close()?;
-        let hops = if has_tunnel && !interrupted { Some(follow(args, &url)?) } else { None };
+        let hops = session.close().and_then(|()| match has_tunnel && ended.is_none() {
+            true => follow(args, &url).map(Some),
+            false => Ok(None),
+        });
+        let hops = hops.unwrap_or_else(|error| {
+            ended.get_or_insert(error);
+            None
+        });
         devices.push(Device { url, name, hops });
     }
-    Ok(devices)
+    devices
 }
 
 /// Attaches once more, with time stamps on every frame. The capture has the session before.
