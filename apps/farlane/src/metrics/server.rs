@@ -8,7 +8,7 @@ use live::sys::urgency;
 
 /// The most bytes of a request that are read.
 const REQUEST_MAX: usize = 4_096;
-/// How long a request and its answer may take together.
+/// How long a request may take to come, and its answer to be read.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// OpenMetrics 1.0, which every Prometheus since 2.5 reads.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -49,7 +49,6 @@ fn answer(mut stream: &TcpStream, text: impl FnOnce() -> Option<String>) -> io::
             more => length += more,
         }
     }
-    stream.set_write_timeout(Some(PATIENCE))?;
     let is_ours = request.starts_with(b"GET /metrics ") || request.starts_with(b"GET / ");
     let (status, format, body) = match is_ours.then(text) {
         Some(Some(text)) => ("200 OK", FORMAT, text),
@@ -60,5 +59,43 @@ fn answer(mut stream: &TcpStream, text: impl FnOnce() -> Option<String>) -> io::
         "HTTP/1.1 {status}\r\nContent-Type: {format}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    stream.write_all((head + &body).as_bytes())
+    send(stream, (head + &body).as_bytes(), Instant::now() + PATIENCE)
+}
+
+/// Sends all of `bytes` before `until`: whoever reads slowly keeps others waiting no longer.
+fn send(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_given_up_when_its_time_is_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        send(&stream, b"all of it", Instant::now() + Duration::from_secs(600)).unwrap();
+        // Each piece comes in time by itself, but the answer does not.
+        let late = send(&stream, b"too late", Instant::now()).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        drop(stream);
+        let mut said = String::new();
+        reader.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "all of it");
+    }
 }
