@@ -4,9 +4,9 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::SystemTime;
 
 use assemblies::far::Admitted;
 use nvme::subsystem::Permit;
@@ -107,8 +107,31 @@ pub struct Admission {
 struct Listed {
     path: PathBuf,
     grants: Vec<Grant>,
-    /// When the file was changed before it was read.
-    changed: Option<SystemTime>,
+    /// The state that the file had before it was read; `None` if there was no file.
+    state: Option<State>,
+}
+
+/// What tells one state of a file from the next. The time of the last modification alone does not:
+/// another file in its place may have the same, and a change of the permissions leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    /// Device and inode.
+    file: (u64, u64),
+    bytes: u64,
+    /// Seconds and nanoseconds. The second pair is the kernel's own, which nobody sets.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl State {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            file: (metadata.dev(), metadata.ino()),
+            bytes: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
 }
 
 impl Admission {
@@ -119,7 +142,7 @@ impl Admission {
     pub fn new(given: Vec<Grant>, path: Option<PathBuf>) -> Result<Self, AdmissionError> {
         let mut admission = Self { given, is_whole: false, file: None };
         if let Some(path) = path {
-            admission.file = Some(Listed { path, grants: Vec::new(), changed: None });
+            admission.file = Some(Listed { path, grants: Vec::new(), state: None });
             admission.look()?;
         }
         Ok(admission)
@@ -169,12 +192,12 @@ impl Admission {
     pub fn look(&mut self) -> Result<bool, AdmissionError> {
         let Some(file) = &mut self.file else { return Ok(false) };
         let metadata = fs::metadata(&file.path);
-        let changed = metadata.as_ref().ok().and_then(|metadata| metadata.modified().ok());
-        if changed == file.changed && changed.is_some() {
+        let state = metadata.as_ref().ok().map(State::of);
+        if state == file.state && state.is_some() {
             return Ok(false);
         }
-        let is_first_failure = file.changed.is_some() || file.grants.is_empty();
-        file.changed = changed;
+        let is_first_failure = file.state.is_some() || file.grants.is_empty();
+        file.state = state;
         let read = metadata.and_then(|metadata| match metadata.len() {
             0..=FILE_BYTES_MAX => fs::read_to_string(&file.path),
             _ => Err(io::ErrorKind::FileTooLarge.into()),
@@ -205,6 +228,8 @@ fn check_whole(grant: &Grant) -> Result<(), AdmissionError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use nvme::wire::NamespaceId;
 
     use super::*;
@@ -279,6 +304,24 @@ mod tests {
         assert!(admission.look().is_err());
         assert!(!admission.look().unwrap());
         assert_eq!(keys(&admission), [two()]);
+    }
+
+    #[test]
+    fn a_file_that_takes_its_place_is_read_whatever_its_age() {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: String| {
+            let path = directory.path().join(name);
+            fs::write(&path, text).unwrap();
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            path
+        };
+        let path = put("hosts", format!("{ONE}\n"));
+        let mut admission = Admission::new(Vec::new(), Some(path.clone())).unwrap();
+        fs::rename(put("next", format!("{}\n", two())), &path).unwrap();
+        assert!(admission.look().unwrap());
+        assert_eq!(keys(&admission), [two()]);
+        assert!(!admission.look().unwrap());
     }
 
     #[test]
