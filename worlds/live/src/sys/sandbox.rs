@@ -17,6 +17,8 @@ use nix::unistd::{Gid, Uid, User, initgroups, setresgid, setresuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
+use super::secrets;
+
 /// The newest Landlock whose rights are used. An older kernel enforces what it knows of them.
 const NEWEST: ABI = ABI::V5;
 /// What every process may read: names of hosts and users, libraries, and what the system says
@@ -191,10 +193,15 @@ fn become_user(name: &str) -> io::Result<()> {
         return Ok(());
     }
     let name = CString::new(name).map_err(io::Error::other)?;
+    let keeps_secrets = secrets::are_kept();
     // In this order: whoever is no longer root may not change groups.
     initgroups(&name, gid)?;
     setresgid(gid, gid, gid)?;
     setresuid(uid, uid, uid)?;
+    // With the user, the kernel resets who may have dumps, as fs.suid_dumpable says.
+    if keeps_secrets {
+        secrets::keep_from_dumps();
+    }
     Ok(())
 }
 
@@ -336,6 +343,35 @@ mod tests {
                 assert!(kept.permitted.contains(last));
             });
         });
+    }
+
+    /// A user belongs to all threads of a process, so this test has a process of its own.
+    const CHILD: &str = "FARLANE_LIVE_TEST_SANDBOX_CHILD";
+
+    #[test]
+    fn child_that_becomes_another_user() {
+        if std::env::var_os(CHILD).is_none() {
+            return;
+        }
+        secrets::keep_from_dumps();
+        become_user("nobody").unwrap();
+        assert!(secrets::are_kept());
+        println!("\nheld");
+    }
+
+    #[test]
+    fn another_user_keeps_the_secrets_too() {
+        if !Uid::effective().is_root() {
+            eprintln!("SKIPPED: only root may become another user");
+            return;
+        }
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["sys::sandbox::tests::child_that_becomes_another_user", "--exact", "--nocapture"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("\nheld\n"), "{said}{}", String::from_utf8_lossy(&output.stderr));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Secrets in the memory of this process.
 
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 
 /// Keeps the memory of this process out of core dumps and from debuggers of the same user, from now
 /// on. To be called before the process has a secret.
@@ -9,14 +9,18 @@ pub fn keep_from_dumps() {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
+/// Whether this process keeps its memory to itself, since [`keep_from_dumps`].
+pub(crate) fn are_kept() -> bool {
+    dumpable_behavior() == Ok(DumpableBehavior::NotDumpable)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::process::dumpable_behavior;
 
     #[test]
     fn a_process_with_secrets_leaves_no_dump() {
         keep_from_dumps();
-        assert_eq!(dumpable_behavior(), Ok(DumpableBehavior::NotDumpable));
+        assert!(are_kept());
     }
 }
