@@ -10,6 +10,8 @@ use std::str::FromStr;
 use nvme_fabrics::interchange::{KEY_TEXT_MAX, KeyFault, KeyTextError};
 use zeroize::Zeroizing;
 
+use crate::sys::secrets::keep_from_dumps;
+
 /// The permissions of a file that its owner alone may use.
 const NOT_OTHERS: u32 = 0o077;
 /// Most bytes that are read of a file: a secret, and the white space around it.
@@ -58,7 +60,8 @@ impl fmt::Display for SecretFileError {
 impl std::error::Error for SecretFileError {}
 
 /// Reads a secret in the form that `nvme gen-dhchap-key` prints, or a key in the form that `nvme
-/// gen-tls-key` prints. The file may be a pipe or a descriptor (`/dev/fd/3`).
+/// gen-tls-key` prints. The file may be a pipe or a descriptor (`/dev/fd/3`). From then on, the
+/// process leaves no core dump.
 ///
 /// # Errors
 /// When the file can't be read, when its group or others may use it, or when it holds no secret.
@@ -78,6 +81,7 @@ pub fn create(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn parse<T: FromStr<Err = KeyTextError>>(path: &Path) -> Result<T, Why> {
+    keep_from_dumps();
     let mut file = File::open(path).map_err(Why::Io)?;
     // Of the open file: its name may soon belong to another.
     let mode = file.metadata().map_err(Why::Io)?.mode() & 0o7777;
@@ -118,6 +122,7 @@ mod tests {
         };
         let text = b"DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:\n";
         assert!(told(0o600, text).is_ok() && told(0o400, text).is_ok());
+        assert!(crate::sys::secrets::are_kept());
         fs::remove_file(&path).unwrap();
         create(&path, std::str::from_utf8(text).unwrap().trim()).unwrap();
         assert_eq!(create(&path, "another").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
