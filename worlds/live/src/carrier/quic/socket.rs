@@ -58,9 +58,10 @@ pub(in crate::carrier) enum Look {
     },
 }
 
-/// The errors (`icmp_err_convert`) with which the system reports datagrams that the network did
-/// not deliver.
-const UNDELIVERED: [i32; 9] = [
+/// The errors with which the system reports datagrams that the network did not deliver
+/// (`icmp_err_convert`, `icmpv6_err_convert`). Whoever is sent a datagram can bring them about.
+const UNDELIVERED: [i32; 10] = [
+    libc::EACCES,
     libc::ECONNREFUSED,
     libc::EHOSTDOWN,
     libc::EHOSTUNREACH,
@@ -313,4 +314,37 @@ fn refusal(control: &mut [u64], length: usize) -> bool {
         header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_icmp_reports_is_no_failure_of_the_socket() {
+        // Linux, net/ipv4/icmp.c: `icmp_err_convert` and `udp_err`.
+        let of_icmp = [
+            libc::ENETUNREACH,
+            libc::EHOSTUNREACH,
+            libc::ENOPROTOOPT,
+            libc::ECONNREFUSED,
+            libc::EMSGSIZE,
+            libc::EOPNOTSUPP,
+            libc::EHOSTDOWN,
+            libc::ENONET,
+            libc::EPROTO,
+        ];
+        // Linux, net/ipv6/icmp.c: `tab_unreach` and `icmpv6_err_convert`.
+        let of_icmpv6 = [
+            libc::ENETUNREACH,
+            libc::EACCES,
+            libc::EHOSTUNREACH,
+            libc::ECONNREFUSED,
+            libc::EMSGSIZE,
+            libc::EPROTO,
+        ];
+        for error in of_icmp.into_iter().chain(of_icmpv6) {
+            assert!(UNDELIVERED.contains(&error), "{}", io::Error::from_raw_os_error(error));
+        }
+    }
 }
