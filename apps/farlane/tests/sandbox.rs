@@ -105,6 +105,20 @@ fn root_keeps_the_capabilities_that_servers_use() {
 }
 
 #[test]
+fn every_thread_gives_up_the_same() {
+    let export = Export::start(&["--ram", "1MiB", "--metrics", "127.0.0.1:0"]);
+    succeed(&["ping", &export.url(), "--count", "10"]);
+    let of_threads = |key: &str| -> Vec<String> {
+        let threads = fs::read_dir(format!("/proc/{}/task", export.id())).unwrap();
+        let named = threads.map(|thread| thread.unwrap().file_name().into_string().unwrap());
+        named.map(|thread| status(thread.parse().unwrap(), key)).collect()
+    };
+    let own = status(export.id(), "CapPrm");
+    let kept = of_threads("CapPrm");
+    assert!(kept.len() > 2 && kept.iter().all(|one| *one == own), "{own}: {kept:?}");
+}
+
+#[test]
 fn root_becomes_another_user() {
     if status(std::process::id(), "Uid").split_whitespace().nth(1) != Some("0") {
         eprintln!("SKIPPED: only root may become another user");

@@ -19,11 +19,12 @@ mod tests;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fold::Fold;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 pub use line::{Form, Line};
 pub use subscriber::begin;
@@ -37,6 +38,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 static ERRORS: OnceLock<Teller> = OnceLock::new();
 static OUTPUT: OnceLock<Teller> = OnceLock::new();
+/// Where [`begin`] has errors written, until the first is told. Only then does a thread start: one
+/// that ran before its process gave up rights would keep them.
+static CHOSEN: Mutex<Option<Streams>> = Mutex::new(None);
 
 /// Writes `text` to standard error unchanged, for example a display of progress.
 pub fn show(text: String) {
@@ -66,7 +70,10 @@ pub fn tell_last(text: String) {
 }
 
 fn errors() -> &'static Teller {
-    ERRORS.get_or_init(|| Teller::new("errors", Streams::new(Box::new(io::stderr())), |_| {}))
+    ERRORS.get_or_init(|| {
+        let chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Teller::new("errors", chosen.unwrap_or_else(|| Streams::new(Box::new(io::stderr()))), |_| {})
+    })
 }
 
 fn output() -> &'static Teller {
@@ -157,11 +164,20 @@ struct Streams {
     /// Where lines go, if not to where texts go.
     lines: Option<Box<dyn Write + Send>>,
     form: Form,
+    /// The processors of the thread that writes, if not those of the thread that tells first.
+    processors: Option<CpuSet>,
 }
 
 impl Streams {
     fn new(texts: Box<dyn Write + Send>) -> Self {
-        Self { texts, lines: None, form: Form::Text { stamped: false, ranked: false } }
+        Self { texts, lines: None, form: Form::Text { stamped: false, ranked: false }, processors: None }
+    }
+
+    /// Has a thread write on the processors that this one may use now. Later this one may stay on a
+    /// processor where it polls.
+    fn with_these_processors(mut self) -> Self {
+        self.processors = sched_getaffinity(None).ok();
+        self
     }
 }
 
@@ -176,6 +192,10 @@ struct Writer {
 
 impl Writer {
     fn run(mut self) {
+        if let Some(processors) = &self.streams.processors {
+            // On other processors it writes as well.
+            let _ = sched_setaffinity(None, processors);
+        }
         loop {
             let item = self.next();
             let now = Instant::now();

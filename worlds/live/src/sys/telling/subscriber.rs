@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 use std::io;
 use std::path::Path;
+use std::sync::PoisonError;
 use std::time::SystemTime;
 
 use tracing::field::{Field, Visit};
@@ -12,7 +13,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use super::journal::{self, Journal};
-use super::{ERRORS, Form, Item, Line, Streams, Teller, errors};
+use super::{CHOSEN, Form, Item, Line, Streams, errors};
 
 /// The field of an event that says that its line is written even if others are like it.
 const EACH: &str = "each";
@@ -28,8 +29,8 @@ pub fn begin(filter: Targets, form: Form) -> io::Result<()> {
         Form::Journal => Some(Box::new(Journal::open(Path::new(journal::SOCKET))?) as Box<_>),
         Form::Text { .. } | Form::Json => None,
     };
-    let streams = Streams { texts: Box::new(io::stderr()), lines, form };
-    ERRORS.get_or_init(|| Teller::new("errors", streams, |_| {}));
+    let streams = Streams { lines, form, ..Streams::new(Box::new(io::stderr())) };
+    *CHOSEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(streams.with_these_processors());
     let subscriber = tracing_subscriber::registry().with(ToQueue.with_filter(filter));
     // A second call changes nothing.
     let _ = tracing::subscriber::set_global_default(subscriber);
