@@ -271,7 +271,7 @@ impl Transport {
                 Identity::generate()
             }
             (Err(KeyError::File(_, error)), ..) if error.kind() == io::ErrorKind::NotFound => {
-                Identity::create(&path)
+                Identity::keep(&path).map(|(identity, _)| identity)
             }
             (result, ..) => result,
         };

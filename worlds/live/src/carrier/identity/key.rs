@@ -143,9 +143,15 @@ impl Identity {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(explain)?;
         }
         let text = pem::encode(&pem::Pem::new("PRIVATE KEY", identity.secret.secret_der()));
+        // A whole file gets the name: who finds the name finds a key, also after a crash.
+        let mark: String = identity.fingerprint.0[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let new = path.with_extension(format!("new-{mark}"));
         let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(explain)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(explain)?;
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(explain)?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        let named = written.and_then(|()| fs::hard_link(&new, path));
+        let _ = fs::remove_file(&new);
+        named.map_err(explain)?;
         Ok(identity)
     }
 
@@ -157,7 +163,11 @@ impl Identity {
     pub fn keep(path: &Path) -> Result<(Self, bool), KeyError> {
         match Self::read(path) {
             Err(KeyError::File(_, error)) if error.kind() == io::ErrorKind::NotFound => {
-                Self::create(path).map(|identity| (identity, true))
+                match Self::create(path) {
+                    // Another process has made one meanwhile.
+                    Err(KeyError::Exists(_)) => Self::read(path).map(|identity| (identity, false)),
+                    result => result.map(|identity| (identity, true)),
+                }
             }
             result => result.map(|identity| (identity, false)),
         }
@@ -242,6 +252,24 @@ mod tests {
         assert_eq!(first.fingerprint(), second.fingerprint());
         assert!(matches!(Identity::create(&path), Err(KeyError::Exists(_))));
         assert_ne!(Identity::generate().unwrap().fingerprint(), first.fingerprint());
+    }
+
+    #[test]
+    fn who_comes_at_the_same_time_gets_the_same_key() {
+        const COUNT: usize = 8;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        let start = std::sync::Barrier::new(COUNT);
+        let keep = || {
+            start.wait();
+            Identity::keep(&path).unwrap().0.fingerprint()
+        };
+        let found: Vec<Fingerprint> = std::thread::scope(|scope| {
+            let threads = [(); COUNT].map(|()| scope.spawn(keep));
+            threads.map(|thread| thread.join().unwrap()).into()
+        });
+        assert!(found.iter().all(|one| *one == found[0]), "{found:?}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing else is left");
     }
 
     #[test]
