@@ -274,6 +274,17 @@ impl Target {
             }
             self.announce(connection);
             self.count(connection);
+            self.listen_again(connection);
+        }
+    }
+
+    /// Has the world listen to a connection whose bytes were not wanted for a while and are now:
+    /// those that came meanwhile raise no further event.
+    fn listen_again(&mut self, connection: ConnectionId) {
+        let Some(peer) = self.peer(connection) else { return };
+        let wants = peer.connection.wants_input();
+        if core::mem::replace(&mut peer.is_deaf, !wants) && wants {
+            self.outputs.push_back(Output::Listen(connection));
         }
     }
 

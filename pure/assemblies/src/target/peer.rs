@@ -129,6 +129,8 @@ pub(super) struct Peer {
     pub(super) is_waiting: bool,
     /// The connection is among those that wait for their host's ceiling.
     pub(super) is_slowed: bool,
+    /// The connection wants no bytes from its host for now.
+    pub(super) is_deaf: bool,
     /// When the host last took something of what waits for it, or when that began to wait.
     pub(super) taken: Instant,
     /// When the host last sent something.
@@ -159,6 +161,7 @@ impl Peer {
             counted: Held::default(),
             is_waiting: false,
             is_slowed: false,
+            is_deaf: false,
             taken: now,
             given: now,
         }

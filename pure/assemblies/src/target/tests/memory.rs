@@ -104,6 +104,27 @@ fn a_host_that_reads_late_has_all_of_it_and_is_charged_with_nothing_then() {
 }
 
 #[test]
+fn a_connection_that_had_enough_to_do_is_listened_to_again() {
+    let mut bench = TestBench::new(directory());
+    bench.keep_alive = 0;
+    let (_, queue) = host(&mut bench);
+    // Media take long. Room for more than a connection may have under way leaves commands unread.
+    bench.is_held = true;
+    let read = |index: u64| io(IoOpcode::Read, index * 8, 8);
+    let cookies: Vec<_> =
+        (0..12).map(|index| bench.submit(queue, read(index), Data::Read(1 << 20))).collect();
+    bench.run();
+    assert!(!bench.target.wants_input(TestBench::id(queue)));
+    assert!(bench.listened.is_empty());
+    bench.release();
+    assert!(bench.target.wants_input(TestBench::id(queue)));
+    assert_eq!(bench.listened, [TestBench::id(queue)]);
+    for cookie in cookies {
+        assert!(bench.completed(queue, cookie).unwrap().entry.status().is_success());
+    }
+}
+
+#[test]
 fn a_queue_that_is_not_read_ends_without_a_keep_alive_timeout() {
     let mut bench = bench();
     let (admin_queue, queue) = host(&mut bench);

@@ -59,6 +59,8 @@ pub(super) struct TestBench {
     pub(super) is_held: bool,
     /// Connections whose hosts read nothing.
     pub(super) unread: Vec<usize>,
+    /// Connections that the world was told to listen to again.
+    pub(super) listened: Vec<ConnectionId>,
     /// Keep Alive Timeout of the Connects to come, in milliseconds.
     pub(super) keep_alive: u32,
     held: Vec<(SubsystemKey, Request)>,
@@ -93,6 +95,7 @@ impl TestBench {
             moved: None,
             is_held: false,
             unread: Vec::new(),
+            listened: Vec::new(),
             keep_alive: 5000,
             held: Vec::new(),
             disk: RamDisk::new(BYTES),
@@ -102,7 +105,7 @@ impl TestBench {
         }
     }
 
-    fn id(index: usize) -> ConnectionId {
+    pub(super) fn id(index: usize) -> ConnectionId {
         ConnectionId(u32::try_from(index).unwrap())
     }
 
@@ -144,7 +147,7 @@ impl TestBench {
         loop {
             let mut done = Vec::new();
             let mut is_quiet = true;
-            let Self { target, events, moved, disk, hosts, now, is_held, held, .. } = self;
+            let Self { target, events, moved, disk, hosts, now, is_held, held, listened, .. } = self;
             settle(target, *now, |output| {
                 is_quiet = false;
                 match output {
@@ -156,7 +159,7 @@ impl TestBench {
                     }
                     Output::Event(event) => events.push(event),
                     Output::Close(id) => hosts[id.0 as usize].is_closed = true,
-                    Output::Listen(_) => {}
+                    Output::Listen(id) => listened.push(id),
                     Output::HandOver { handover, .. } => *moved = Some(handover),
                     Output::Send(_) | Output::Notify { .. } => {}
                 }
