@@ -492,6 +492,8 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         if self.stopping && self.world.links.iter().all(Option::is_none) && !self.is_media_busy() {
             return Ok(Turn::Done);
         }
+        // Connections that are to be listened to again are looked at in the next turn.
+        busy |= !self.world.wanted.is_empty();
         Ok(if busy { Turn::Busy } else { Turn::Idle })
     }
 
