@@ -255,6 +255,8 @@ impl Multipath {
         } else if spent {
             let command = self.commands.retire(index)?;
             self.statistics.completed += 1;
+            // Others may have waited for the place of this one.
+            self.send_waiting(now);
             let entry = CompletionQueueEntry::default().with_status(code.into(), false);
             return Some(finish(command, entry, Buffer::EMPTY));
         }

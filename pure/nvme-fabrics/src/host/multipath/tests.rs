@@ -32,6 +32,8 @@ struct Controller {
     silent: bool,
     /// Status of every Connect, if the controller refuses.
     refusal: Option<FabricsStatus>,
+    /// Status of every I/O command, if all of them fail.
+    failure: Option<StatusCode>,
     /// Number of Connects of I/O queues that the controller refuses as if their association had
     /// ended.
     forgets: u32,
@@ -183,6 +185,9 @@ impl World {
         }
         assert!(controller.queues.contains(&queue), "a command on a queue that is connected");
         if !queue.is_admin() {
+            if let Some(code) = controller.failure {
+                return Some((good.with_status(code.into(), false), Buffer::EMPTY));
+            }
             if controller.ana != 1 && controller.ana != 2 {
                 let code = StatusCode::AsymmetricAccessInaccessible;
                 return Some((good.with_status(code.into(), false), Buffer::EMPTY));
@@ -417,6 +422,22 @@ fn commands_wait_for_a_lost_controller_and_are_sent_again() {
     assert!(world.done.values().all(|completed| completed.entry.status().is_success()));
     assert_eq!(world.blocks.len(), 9);
     assert_eq!(world.host.statistics().stranded, 8);
+}
+
+#[test]
+fn commands_that_fail_make_room_for_those_that_wait() {
+    let config = Config { retries_max: 0, ..Config::default() };
+    let mut world = World::new(1, config, &association());
+    world.run(Nanos::from_secs(5), |world| world.live() == 1);
+    world.controllers[0].failure = Some(StatusCode::InternalPathError);
+    // The two queues hold 16 commands.
+    for cookie in 0..24 {
+        world.submit(cookie, cookie, None).unwrap();
+    }
+    world.run(Nanos::from_secs(1), |world| world.done.len() == 24);
+    let failed = |completed: &Completed| completed.entry.status().code() == StatusCode::InternalPathError;
+    assert!(world.done.len() == 24 && world.done.values().all(failed), "{} have ended", world.done.len());
+    assert_eq!(world.host.outstanding(), 0);
 }
 
 /// A host with live paths, to controllers that report CQT, and that end each other as `resets`
