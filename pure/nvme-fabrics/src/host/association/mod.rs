@@ -420,10 +420,13 @@ impl Association {
 
     fn arm_keep_alive(&mut self, now: Instant) {
         let wanted = self.config.keep_alive > Nanos::ZERO;
-        if wanted && self.identity.as_ref().is_some_and(|identity| identity.reported.keeps_alive()) {
-            self.traffic = false;
-            self.timers.arm(Timer::KeepAlive, now + self.config.keep_alive / 2);
-        }
+        let identity = self.identity.as_ref().filter(|identity| wanted && identity.reported.keeps_alive());
+        let Some(identity) = identity else { return };
+        // Where commands count, the one that spares a Keep Alive may have been sent before the
+        // timer was armed: nearly two of these times can pass before a Keep Alive follows it.
+        let parts = if identity.reported.counts_traffic() { 4 } else { 2 };
+        self.traffic = false;
+        self.timers.arm(Timer::KeepAlive, now + self.config.keep_alive / parts);
     }
 
     fn on_keep_alive_due(&mut self, now: Instant) {

@@ -58,6 +58,8 @@ struct World {
     latency: Vec<Nanos>,
     /// Whether controllers report how long they go on with their commands (CQT).
     quiesces: bool,
+    /// Whether any command keeps controllers alive (TBKAS).
+    counts_traffic: bool,
     /// Whether controllers can end each other; if so, whether they do so at once.
     resets: Option<bool>,
     /// Controllers that were to be ended, and the paths whose controllers were asked.
@@ -96,6 +98,7 @@ impl World {
             told: Vec::new(),
             rng: Rng::from_seed(paths as u64),
             quiesces: false,
+            counts_traffic: false,
             resets: None,
             ended: Vec::new(),
             latency: core::iter::repeat_n(Nanos::from_micros(50), paths).collect(),
@@ -218,6 +221,7 @@ impl World {
             AdminOpcode::Identify => {
                 let mut page = identify(&entry);
                 if entry.cdw10 == 1 {
+                    page[96] = u8::from(self.counts_traffic) << 6;
                     page[386] = u8::from(self.quiesces);
                     (page[135], page[136], page[1807]) = (7, 9, u8::from(self.resets.is_some()));
                 }
@@ -375,6 +379,23 @@ fn a_controller_is_brought_up_kept_alive_and_shut_down() {
     world.run(Nanos::from_secs(1), |world| world.host.is_over());
     assert!(matches!(world.told.last(), Some(Output::PathEnded(PathIndex(0), None))));
     assert_eq!(world.submit(1, 0, None), Err(SubmitError::NoPath));
+}
+
+#[test]
+fn a_keep_alive_follows_the_last_command_within_half_of_the_timeout() {
+    let mut world = World::idle(1, Config::default(), &association());
+    world.counts_traffic = true;
+    world.host.start(world.now);
+    world.drain();
+    world.run(Nanos::from_secs(5), |world| world.live() == 1);
+    for cookie in 0..127 {
+        world.submit(cookie, cookie, None).unwrap();
+        world.run(Nanos::from_millis(100), |_| false);
+    }
+    assert_eq!(world.controllers[0].keep_alives, 0);
+    let silent = world.now;
+    world.run(Nanos::from_secs(5), |world| world.controllers[0].keep_alives > 0);
+    assert!(world.now - silent <= association().keep_alive / 2, "{}", world.now - silent);
 }
 
 #[test]
