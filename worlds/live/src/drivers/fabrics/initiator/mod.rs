@@ -384,12 +384,21 @@ impl InitiatorDriver {
 }
 
 impl World {
+    /// Where a connection goes next. By queue pairs, the attempt of an Admin Queue is counted when
+    /// it is made, and the other queues go to where the Admin Queue is.
+    fn address(&self, id: ConnectionId, by_pair: bool) -> SocketAddr {
+        let path = usize::from(id.path.0);
+        let counted = usize::from(by_pair && !id.queue.is_admin());
+        let addresses = &self.addresses[path];
+        addresses[self.attempts[path].saturating_sub(counted) % addresses.len()]
+    }
+
     fn dial(&mut self, now: Instant, id: ConnectionId, initiator: &mut Initiator) {
         let path = usize::from(id.path.0);
-        let addresses = &self.addresses[path];
-        let address = addresses[self.attempts[path] % addresses.len()];
+        let private_data = initiator.private_data(id);
+        let address = self.address(id, private_data.is_some());
         if let Some(devices) = &mut self.devices
-            && let Some(private_data) = initiator.private_data(id)
+            && let Some(private_data) = private_data
         {
             match devices.reach(id, address, &private_data) {
                 Ok(pair) => {
@@ -529,5 +538,37 @@ impl Driver for InitiatorDriver {
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
         self.initiator.engine_mut().shut_down(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nvme_fabrics::host::multipath::PathIndex;
+    use nvme_fabrics::wire::QueueId;
+
+    use super::*;
+
+    #[test]
+    fn the_queue_pairs_of_a_path_go_to_one_address() {
+        let addresses = ["192.0.2.1:4420", "192.0.2.2:4420"].map(|text| text.parse::<SocketAddr>().unwrap());
+        let mut world = World {
+            addresses: vec![addresses.to_vec()],
+            attempts: vec![0],
+            connections: Vec::new(),
+            events: VecDeque::new(),
+            failures: vec![None],
+            psks: Vec::new(),
+            devices: None,
+            precedence: Precedence::default(),
+        };
+        let id = |queue| ConnectionId { path: PathIndex(0), queue: QueueId(queue), generation: 1 };
+        for address in [addresses[0], addresses[1], addresses[0]] {
+            assert_eq!(world.address(id(0), true), address);
+            // The attempt is counted when the queue pair is asked for.
+            world.attempts[0] += 1;
+            assert_eq!([1, 2].map(|queue| world.address(id(queue), true)), [address; 2]);
+        }
+        // TCP counts attempts that have failed.
+        assert_eq!([0, 1].map(|queue| world.address(id(queue), false)), [addresses[1]; 2]);
     }
 }
