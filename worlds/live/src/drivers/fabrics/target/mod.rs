@@ -34,6 +34,7 @@ use crate::media::Media;
 use crate::media::state::Notice;
 use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
 use crate::sys::tcp_info::TcpInfo;
+use link::Link;
 use pairs::Pairs;
 use world::World;
 
@@ -170,9 +171,19 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.target.engine()
     }
 
-    /// Stops listening at a port. Connections that came through the port stay.
+    /// Stops listening at a port. Connections that came through the port stay, except those of
+    /// queue pairs: what carries them goes with the port.
     pub fn remove_port(&mut self, id: PortId) {
         self.ports.retain(|port| port.id != id);
+        for index in 0..self.world.links.len() {
+            let is_pair = |link: &mut Link| link.port == id && link.socket.is_none();
+            if self.world.links[index].take_if(is_pair).is_some() {
+                let connection = u32::try_from(index).expect("connections are fewer than 2^32");
+                self.on_gone(self.now, ConnectionId(connection));
+            }
+        }
+        // Hosts are told.
+        self.pairs.flush(self.now);
         self.pairs.remove_port(id);
     }
 
@@ -343,15 +354,20 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Forgets a connection that is gone.
     fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
         if let Some(link) = self.world.links[id.0 as usize].take() {
-            match &link.socket {
-                Some(socket) => sources.remove(socket.as_raw_fd()),
-                None => self.pairs.forget(id),
+            if let Some(socket) = &link.socket {
+                sources.remove(socket.as_raw_fd());
             }
-            self.lively.retain(|one| *one != id);
-            self.world.lingering.retain(|(_, one)| *one != id);
-            self.target.engine_mut().handle_input(now, Input::Closed(id));
-            self.target.exchange(now, &mut self.world);
+            self.on_gone(now, id);
         }
+    }
+
+    /// The link of a connection was taken away.
+    fn on_gone(&mut self, now: Instant, id: ConnectionId) {
+        self.pairs.forget(id);
+        self.lively.retain(|one| *one != id);
+        self.world.lingering.retain(|(_, one)| *one != id);
+        self.target.engine_mut().handle_input(now, Input::Closed(id));
+        self.target.exchange(now, &mut self.world);
     }
 
     /// Sends what waits on a connection; returns whether any of it was taken.

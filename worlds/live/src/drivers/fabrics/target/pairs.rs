@@ -242,3 +242,36 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         self.target.exchange(now, &mut self.world);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nvme_fabrics::target::Directory;
+
+    use super::*;
+    use crate::drivers::roce::Device;
+
+    #[test]
+    fn queue_pairs_end_with_their_port() {
+        let now = Instant::ZERO;
+        let mut driver = TargetDriver::new(now, Directory::default(), |_| {});
+        let address = SocketAddr::from(([127, 0, 0, 1], roce::PORT));
+        let domain = ProtectionDomain::new(16, Rc::clone(&driver.pool), system());
+        let domain = Rc::new(RefCell::new(domain));
+        let device = Device::new(Config::new(address.ip()), domain, Rc::clone(&driver.pool), system());
+        let device = Rc::new(RefCell::new(device));
+        let pair = RoceEndpoint::connect(&device, address.ip(), 4420, &[]).unwrap();
+        let (connection, port, fabric) = (ConnectionId(0), PortId(1), Fabric::Roce);
+        driver.world.links.push(Some(Link::new(None, port, fabric, now)));
+        driver.pairs.connections.push(connection);
+        let (proved, resume, pair) = (None, None, Some(Box::new(pair) as Box<dyn Pair>));
+        let (peer, local) = (address, address);
+        let accepted = Accepted { connection, port, fabric, peer, local, proved, resume, pair };
+        driver.target.engine_mut().handle_input(now, Input::Accepted(accepted));
+        // Another port.
+        driver.remove_port(PortId(2));
+        assert_eq!(driver.target().connection_count(), 1);
+        driver.remove_port(port);
+        assert!(driver.world.links[0].is_none() && driver.pairs.connections.is_empty());
+        assert_eq!((driver.target().connection_count(), device.borrow().connections()), (0, 0));
+    }
+}
