@@ -47,8 +47,8 @@ impl Subsystem {
         self.sanitize_when_quiet();
         if core::mem::take(&mut self.restrictions.draining) {
             self.restrictions.remember();
+            // Nobody is released while a command waits to be alone: that command goes on below.
             self.release_waiting();
-            return;
         }
         let Some(token) = self.restrictions.owner else { return };
         if let State::AwaitingQuiet(what) = self.flow.slots.of(token).state

@@ -346,6 +346,27 @@ fn the_world_adds_and_removes_namespaces() {
     bench.fails(IO, io(IoOpcode::Read, 40, 0, 1), StatusCode::InvalidField);
 }
 
+/// A creation that a lost controller leaves to the medium delays whoever wants to be alone, and
+/// does not make it wait for another command.
+#[test]
+fn a_format_goes_on_once_the_creation_of_a_lost_controller_has_ended() {
+    let (mut bench, first, second) = two();
+    bench.media_stuck = true;
+    bench.host_data = vec![0; 4096];
+    (bench.host_data[0], bench.host_data[8]) = (16, 16);
+    bench.of(second).send(ADMIN, admin(AdminOpcode::NamespaceManagement));
+    let format = SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
+    let format = bench.of(first).send(ADMIN, format);
+    let read = bench.send(IO, io(IoOpcode::Read, 2, 0, 1));
+    bench.subsystem.remove_controller(bench.now, second);
+    bench.drain();
+    assert_eq!(bench.stuck.len(), 1, "the format and the read wait for the creation");
+    bench.release_media();
+    assert_eq!(bench.take(format).status, Status::SUCCESS);
+    assert_eq!(bench.take(read).status, Status::SUCCESS);
+    assert_eq!(bench.subsystem.all_media_outstanding(), 0);
+}
+
 /// A Cross-Controller Reset of controller `id`, in the life with the number `random`.
 fn end(id: u32, uniquifier: u32, random: u32) -> SubmissionQueueEntry {
     SubmissionQueueEntry {
