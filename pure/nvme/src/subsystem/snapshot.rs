@@ -5,10 +5,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Subsystem;
+use super::errors::ERROR_LOG_ENTRIES;
 use super::events::AsynchronousEvent;
 use super::telemetry::{Snapshot, Telemetry};
 use crate::wire::SubmissionQueueEntry;
 use crate::wire::log::{ErrorEntry, SelfTestLog, SmartLog};
+
+/// The most entries of Error Information logs in a snapshot: the whole logs of 64 controllers. The
+/// logs of all controllers together can have more blocks than the header can count.
+const ERRORS_MAX: usize = 64 * ERROR_LOG_ENTRIES;
 
 impl Subsystem {
     /// The Telemetry Host-Initiated log, with a new snapshot if the command asks for one.
@@ -44,7 +49,8 @@ impl Subsystem {
         self.self_test.log().emit(&mut tests);
         snapshot.push(1, &tests);
         let mut errors = Vec::new();
-        for entry in self.controllers.iter().flat_map(|(_, controller)| controller.errors.iter()) {
+        let entries = self.controllers.iter().flat_map(|(_, controller)| controller.errors.iter());
+        for entry in entries.take(ERRORS_MAX) {
             let mut bytes = [0; ErrorEntry::LENGTH];
             entry.emit(&mut bytes);
             errors.extend_from_slice(&bytes);

@@ -166,6 +166,22 @@ fn telemetry_is_a_header_and_blocks() {
 }
 
 #[test]
+fn telemetry_of_many_controllers_has_a_limit() {
+    let mut bench = Bench::new();
+    let (wrong, status) = (io(IoOpcode::Read, 9, 0, 1), Status::from(StatusCode::InvalidField));
+    for id in 2..=70 {
+        let controller = bench.connect(id);
+        for _ in 0..ERROR_LOG_ENTRIES {
+            bench.subsystem.record_error(bench.now, controller, IO, &wrong, status);
+        }
+    }
+    let entry = log(LogPage::TelemetryHost, 512);
+    bench.succeeds(ADMIN, SubmissionQueueEntry { cdw10: entry.cdw10 | 1 << 8, ..entry });
+    // 4096 entries of 64 B are 512 blocks.
+    assert_eq!(u16_at(&bench.pushed, 12) - u16_at(&bench.pushed, 10), 512);
+}
+
+#[test]
 fn a_fault_of_a_medium_leaves_telemetry_and_an_event() {
     let mut bench = Bench::new();
     let page = bench.log(LogPage::TelemetryController, 512);
