@@ -4,6 +4,7 @@ use super::Subsystem;
 use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
 use super::lane::Lane;
+use super::namespace::Namespace;
 use super::slots::MediaFor;
 use super::types::CommandToken;
 use super::view::Touch;
@@ -73,15 +74,20 @@ impl Subsystem {
 
     fn on_flush_of_all(&mut self, token: CommandToken) -> Handled {
         let controller = self.flow.slots.of(token).controller;
-        for namespace in self.namespaces.iter() {
+        for namespace in self.namespaces.iter().filter(|one| self.namespaces.is_active(controller, one)) {
             self.namespaces.check_reservation(controller, namespace, Touch::Writes)?;
         }
         Ok(self.flush_after(token, NamespaceId::NONE))
     }
 
-    /// Flushes the first namespace after `previous`; ends when none is left.
+    /// Flushes the first namespace after `previous` that the command's controller has; ends when
+    /// none is left. A shutdown flushes every namespace.
     pub(super) fn flush_after(&mut self, token: CommandToken, previous: NamespaceId) -> Step {
-        match self.namespaces.after(previous).map(|namespace| (namespace.id, namespace.medium)) {
+        let is_command = self.flow.slots.is_command(token);
+        let controller = self.flow.slots.of(token).controller;
+        let is_meant = |one: &&Namespace| !is_command || self.namespaces.is_active(controller, one);
+        let next = self.namespaces.iter().filter(|one| one.id > previous).find(is_meant);
+        match next.map(|namespace| (namespace.id, namespace.medium)) {
             Some((id, medium)) => {
                 self.flow.ask_medium(token, MediaFor::FlushAll(id), medium, 0, Operation::Flush)
             }

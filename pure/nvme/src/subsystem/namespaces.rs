@@ -111,11 +111,6 @@ impl Namespaces {
         self.iter().filter(|namespace| namespace.is_attached())
     }
 
-    /// The first allocated namespace after `id`.
-    pub(super) fn after(&self, id: NamespaceId) -> Option<&Namespace> {
-        self.iter().find(|namespace| namespace.id > id)
-    }
-
     /// Changes the namespace called `id`, in any state. `None` if there is none.
     pub(super) fn change<T>(
         &mut self,

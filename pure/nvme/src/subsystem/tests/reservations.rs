@@ -276,3 +276,18 @@ fn hosts_say_what_they_want_to_hear_and_what_lasts() {
     pcie.fails(ADMIN, of(1, get(mask, 0)), StatusCode::InvalidField);
     pcie.fails(ADMIN, of(1, set(persistence, 1)), StatusCode::InvalidField);
 }
+
+#[test]
+fn a_flush_of_all_is_of_the_namespaces_that_the_controller_has() {
+    let (mut bench, [first, _, third]) = three();
+    bench.of(first).acquire(2, KEY[0]);
+    let flush = io(IoOpcode::Flush, u32::MAX, 0, 1);
+    bench.of(third).fails(IO, flush, StatusCode::ReservationConflict);
+    bench.host_data = vec![1, 0, 3, 0];
+    bench.of(first).succeeds(ADMIN, detach(NamespaceId(1)));
+    bench.media_stuck = true;
+    let flush = bench.of(third).send(IO, flush);
+    assert!(matches!(bench.stuck[..], [Request { medium: MediumId(1), .. }]));
+    bench.release_media();
+    assert_eq!(bench.take(flush).status, Status::SUCCESS);
+}
