@@ -23,7 +23,8 @@ pub(super) const PIECE_BYTES: u32 = 128 << 10;
 /// The most requests being turned into commands at once; more wait.
 const JOBS_MAX: u32 = 1024;
 /// The most requests under way or waiting at once: every entry of every queue of a controller, and
-/// of many hosts.
+/// of many hosts. While the device does not answer, hosts may give up their commands and send more:
+/// these fail.
 const REQUESTS_MAX: usize = 64 * 4096;
 /// Force Unit Access (FUA) in Command Dword 12.
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
@@ -111,13 +112,12 @@ impl Commands {
         self.jobs.len() - self.free_jobs.len() + self.waiting.len() + self.ended.len()
     }
 
-    /// Takes a request. [`Commands::fill`] passes its commands to the device.
-    ///
-    /// # Panics
-    /// When more requests are under way than hosts can have.
+    /// Takes a request. [`Commands::fill`] passes its commands to the device. With too many
+    /// requests under way, another one fails.
     pub(super) fn submit(&mut self, request: Request) {
-        assert!(self.in_flight() < REQUESTS_MAX, "more requests than queue entries");
+        let is_full = self.in_flight() >= REQUESTS_MAX;
         match self.refusal(&request.operation) {
+            _ if is_full => self.ended.push_back((request.id, Err(MediaError::Unreachable))),
             Some(result) => self.ended.push_back((request.id, result)),
             None if self.waiting.is_empty() && !self.free_jobs.is_empty() => self.begin(request),
             None => self.waiting.push_back(request),

@@ -123,3 +123,20 @@ fn a_discard_is_a_hint_where_that_is_enough() {
         assert_eq!(all.iter().map(|one| one.1).collect::<Vec<_>>(), [u8::from(opcode)]);
     }
 }
+
+#[test]
+fn a_request_beyond_the_limit_fails_and_the_others_stay() {
+    let mut commands = commands();
+    for _ in 0..REQUESTS_MAX {
+        commands.submit(request(1, Operation::Read { offset: 0, length: 4096 }));
+    }
+    commands.submit(request(2, Operation::Flush));
+    let mut ended = Vec::new();
+    commands.take_ended(&mut |one| {
+        if let Completion::Done { id, result } = one {
+            ended.push((id.0, result));
+        }
+    });
+    assert_eq!(ended, [(2, Err(MediaError::Unreachable))]);
+    assert_eq!(commands.in_flight(), REQUESTS_MAX);
+}

@@ -30,6 +30,7 @@ const ZERO_PIECE_MAX: u64 = 1 << 20;
 /// The most bytes of read buffers under way at once; more reads wait their turn.
 const READ_BYTES_MAX: u64 = 16 << 20;
 /// The most requests under way or waiting at once: every entry of every queue of a controller.
+/// While the medium does not answer, hosts may give up their commands and send more: these fail.
 const REQUESTS_MAX: usize = 64 * 4096;
 /// The most ended calls that one `reap` looks at, so that no medium can keep the reactor to itself.
 const REAP_MAX: usize = 256;
@@ -179,13 +180,11 @@ impl FileMedium {
     }
 
     /// Takes a request. The kernel may not see it before the next `reap`, so that several requests
-    /// cost one system call.
-    ///
-    /// # Panics
-    /// When more requests are under way than a controller can have.
+    /// cost one system call. With too many requests under way, another one fails.
     pub fn submit(&mut self, request: Request) {
-        assert!(self.in_flight() < REQUESTS_MAX, "more requests than queue entries");
-        if let Some(result) = self.refusal(&request.operation) {
+        if self.in_flight() >= REQUESTS_MAX {
+            self.ended.push_back((request.id, Err(MediaError::Unreachable)));
+        } else if let Some(result) = self.refusal(&request.operation) {
             self.ended.push_back((request.id, result));
         } else if self.waiting.is_empty() && self.has_room(&request.operation) {
             self.begin(request);

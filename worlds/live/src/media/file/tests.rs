@@ -363,3 +363,25 @@ fn a_ring_that_is_not_asked_for_leaves_nothing_to_wait_on() {
     let medium = open(&scratch.file(), &Options { ring: false, ..sized(4096) }).unwrap();
     assert_eq!((medium.poll_fd(), medium.size(), medium.block()), (None, 4096, 512));
 }
+
+#[test]
+fn a_request_beyond_the_limit_fails_and_the_others_go_on() {
+    let scratch = Scratch::on_disk();
+    let options = Options { ring: false, ..sized(1 << 20) };
+    let mut medium = open(&scratch.file(), &options).unwrap();
+    let mut ask = |id| {
+        let operation = Operation::Read { offset: 0, length: 4096 };
+        medium.submit(Request { id: IoId(id), medium: MediumId(0), operation });
+    };
+    (0..REQUESTS_MAX).for_each(|_| ask(1));
+    ask(2);
+    let mut ended = Vec::new();
+    let mut out = |completion| {
+        if let Completion::Done { id, result } = completion {
+            ended.push((id.0, result));
+        }
+    };
+    medium.reap(&mut out).unwrap();
+    assert_eq!(ended[0], (2, Err(MediaError::Unreachable)));
+    assert!(ended.len() > 1 && ended[1..].iter().all(|one| *one == (1, Ok(()))));
+}

@@ -127,10 +127,7 @@ impl<P: Port> NvmeMedium<P> {
     }
 
     /// Takes a request. The controller sees the request in the next `reap`, so that several
-    /// requests cost one doorbell.
-    ///
-    /// # Panics
-    /// When more requests are under way than a controller can have.
+    /// requests cost one doorbell. With too many requests under way, another one fails.
     pub fn submit(&mut self, request: Request) {
         self.commands.submit(request);
     }

@@ -177,10 +177,8 @@ impl RemoteMedium {
         [wake, again, expiry].into_iter().flatten().min()
     }
 
-    /// Takes a request. The device sees the request in the next `reap`.
-    ///
-    /// # Panics
-    /// When more requests are under way than hosts can have.
+    /// Takes a request. The device sees the request in the next `reap`. With too many requests
+    /// under way, another one fails.
     pub fn submit(&mut self, request: Request) {
         self.commands.submit(request);
     }
