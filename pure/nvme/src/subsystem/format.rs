@@ -59,6 +59,9 @@ impl Subsystem {
             self.namespaces.check_access(controller, namespace)?;
             self.namespaces.check_reservation(controller, namespace, Touch::Writes)?;
         }
+        if chosen().any(|namespace| namespace.bytes < u64::from(block.stored())) {
+            return Err(invalid_format); // Not a single block of this size would fit.
+        }
         if chosen().any(|namespace| namespace.is_write_protected()) {
             return Err(Failure::new(StatusCode::NamespaceWriteProtected));
         }

@@ -252,3 +252,14 @@ fn an_aborted_failed_or_reset_deletion_deletes_nothing() {
     bench.media_error = None;
     assert!(namespace_list(&bench.identify(0x10, 0)).eq([NamespaceId(1), NamespaceId(2)]));
 }
+
+#[test]
+fn a_format_that_leaves_no_block_is_refused() {
+    let mut bench = bench();
+    assert_eq!(created(&mut bench, 7, 0), 2);
+    attach(&mut bench, 2);
+    let format = SubmissionQueueEntry { namespace: NamespaceId(2), ..admin(AdminOpcode::FormatNvm) };
+    bench.fails(ADMIN, SubmissionQueueEntry { cdw10: 1, ..format }, StatusCode::InvalidFormat);
+    assert_eq!(u64_at(&bench.identify(0x00, 2), 0), 7);
+    bench.succeeds(ADMIN, format);
+}
