@@ -284,10 +284,10 @@ impl RemoteMedium {
     }
 
     /// Tries another host where one has ended, and ends requests that have waited too long. Returns
-    /// whether another host has begun: its first step is due.
+    /// whether another host has begun, whose first step is due, or requests have ended.
     fn on_absence(&mut self, out: &mut impl FnMut(Completion)) -> bool {
         let now = self.clock.now();
-        let mut has_begun = false;
+        let mut is_busy = false;
         if let Link::Lost { again } = self.link {
             // What the host had does not come back: another host gets it.
             self.commands.take_back_all();
@@ -295,14 +295,16 @@ impl RemoteMedium {
                 self.link = Link::Lost { again: now + RETRY };
                 if let Ok(controller) = self.place.begin().and_then(|controller| self.watch(controller)) {
                     (self.controller, self.is_told, self.link) = (Some(controller), false, Link::Coming);
-                    has_begun = true;
+                    is_busy = true;
                 }
             }
         }
         if now >= self.expiry() && self.link != Link::Away {
+            let before = self.in_flight();
             self.commands.give_up(out);
+            is_busy |= self.in_flight() < before;
         }
-        has_begun
+        is_busy
     }
 
     /// Makes the descriptor of `controller` end sleeps.
