@@ -216,7 +216,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             (self.world.report)(Event::AcceptFailed(error));
             return true;
         }
-        self.world.client = Some(Client { connection, closing: false, at_rest: false });
+        self.world.client = Some(Client { connection, closing: false, at_rest: false, unread: false });
         self.guest.engine_mut().handle_input(now, Input::ClientConnected);
         self.guest.exchange(now, &mut self.world);
         true
@@ -229,14 +229,15 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             if !client.at_rest {
                 // If the change fails, the socket is looked at in each turn as before.
                 client.at_rest = sources.change(client.connection.as_raw_fd(), Attention::OnNews).is_ok();
-            } else if !news {
+            } else if !news && !client.unread {
                 return false;
             }
         }
         for _ in 0..PIECES_PER_TURN {
             let Some(client) = &mut self.world.client else { break };
             // Bytes that the function does not take yet stay in the socket.
-            if !self.guest.engine().takes_bytes() {
+            client.unread = !self.guest.engine().takes_bytes();
+            if client.unread {
                 break;
             }
             match client.connection.receive(&mut self.world.pool) {

@@ -35,6 +35,8 @@ pub(super) struct Client {
     pub(super) closing: bool,
     /// The client rings by stores and seldom sends bytes: its socket is looked at on news only.
     pub(super) at_rest: bool,
+    /// Bytes may have stayed in the socket. The kernel does not tell of them again.
+    pub(super) unread: bool,
 }
 
 /// The client, its memory, and the function's side.
