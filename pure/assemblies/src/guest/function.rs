@@ -217,6 +217,8 @@ impl<D: 'static> Guest<D> {
         self.by_message.forget_signals();
         if let Some(slot) = &mut self.slot {
             slot.forget();
+            // The next client waits until it is known what is there then.
+            slot.replaced = None;
         }
         self.fail_accesses();
     }

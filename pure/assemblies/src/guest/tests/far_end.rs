@@ -286,6 +286,28 @@ fn another_function_is_kept_from_a_client_that_knows_the_former_one() {
 }
 
 #[test]
+fn another_function_that_has_gone_as_well_is_not_offered_before_it_is_back() {
+    let mut other = function_config();
+    other.identity.device = 0x4242;
+    let mut pair = Pair::new();
+    pair.kill_far();
+    pair.until(|bench| bench.events.iter().any(|event| matches!(event, Event::Gone)));
+    pair.start_far(other.clone());
+    pair.until(|bench| bench.events.iter().any(|event| matches!(event, Event::Changed(_))));
+    pair.kill_far();
+    pair.until(|bench| !bench.guest.link_up);
+    pair.bench.disconnect();
+    for _ in 0..1000 {
+        pair.step();
+    }
+    assert!(!pair.bench.guest.takes_client());
+    pair.start_far(other);
+    pair.until(|bench| bench.guest.takes_client());
+    pair.bench.connect();
+    assert_eq!(pair.read(RegionIndex::CONFIG, 0x00), 0x4242_fa1a);
+}
+
+#[test]
 fn a_client_that_goes_while_the_far_end_is_gone_is_followed_by_another_when_it_is_back() {
     let mut pair = Pair::new();
     pair.write(RegionIndex::CONFIG, 0x10, 0xfebf_8000);
