@@ -145,12 +145,14 @@ impl FurtherStrands {
     }
 
     pub(super) fn tell(&mut self, main: &mut Session, now: Instant, strand: Strand, message: &Message) {
-        if main.id() != self.link {
+        let packet = message.packet(&mut self.pool);
+        // The session drops a message that is too long for the peer. If it counted in the order,
+        // the peer would wait for it for ever.
+        if main.id() != self.link || !main.takes(&packet) {
             return;
         }
         self.keep_order(main, now, strand);
         self.order.send(strand);
-        let packet = message.packet(&mut self.pool);
         self.of(main, strand).send(now, packet);
     }
 

@@ -355,6 +355,23 @@ fn cut_connections_change_nothing_of_that() {
 }
 
 #[test]
+fn a_message_that_is_too_long_for_the_device_holds_nothing_up() {
+    let host = Config { strands: u8::try_from(STRANDS).unwrap(), ..config("host", 1) };
+    let mut net = Net::new(1, host, Config { max_payload: 128, ..config("box", 2) });
+    net.run_for(Nanos::from_millis(200));
+    assert!(net.ends[UP].further.as_ref().unwrap().is_open(Strand(1)));
+    let ranges: Vec<(u64, u32)> = (0..64_u64).map(|number| (number << 12, 512)).collect();
+    let now = net.now;
+    net.ends[UP].lay(now, Strand(1), Strand(1), AheadKey(1), &ranges);
+    // The read comes behind all that was posted before it.
+    net.accounts[UP].sent.push((Strand::MAIN, false));
+    let read = Packet::memory_read(Bdf::new(1, 0, 0), Tag::new(1), 0, 4);
+    net.ends[UP].send_on(now, Strand::MAIN, read);
+    net.run_for(Nanos::from_secs(1));
+    assert!(net.all_has_come());
+}
+
+#[test]
 fn what_is_shown_is_in_order_with_the_main_strand_and_what_has_arrived_has_been_passed_on() {
     for seed in 300..340 {
         let mut net = Net::joined(seed);
