@@ -208,7 +208,8 @@ impl Recorder {
     }
 
     /// Where the next bytes of a stream go; `None` when the buffer is full or the recording ends.
-    /// Whoever cannot wait declares with [`Recorder::lose`] what came meanwhile.
+    /// Whoever cannot wait declares with [`Recorder::lose`] what came meanwhile. When the buffer is
+    /// full, another stream may lose the room into which it has put nothing.
     ///
     /// # Panics
     /// When there is no such stream.
@@ -218,6 +219,9 @@ impl Recorder {
         }
         self.let_go(now);
         if self.streams[stream].filling.is_none() {
+            if self.in_use == self.config.buffer {
+                self.take_back();
+            }
             if self.in_use == self.config.buffer && self.is_armed() {
                 self.let_go_first();
             }
@@ -234,6 +238,16 @@ impl Recorder {
         let filling = self.streams[stream].filling.as_mut()?;
         let start = HEADER_LENGTH + filling.length;
         filling.buffer.try_mut().map(|bytes| &mut bytes[start..])
+    }
+
+    /// Takes back a block into which its stream has put nothing: as many streams may be silent as
+    /// the buffer has chunks.
+    fn take_back(&mut self) {
+        let mut streams = self.streams.iter_mut();
+        let unused = streams.find_map(|stream| stream.filling.take_if(|filling| filling.length == 0));
+        if let Some(filling) = unused {
+            self.release(filling.buffer);
+        }
     }
 
     /// The first `bytes` of what [`Recorder::room`] returned last for this stream are filled,

@@ -199,6 +199,24 @@ fn what_came_is_stored_or_declared_over_many_seeds() {
 }
 
 #[test]
+fn silent_streams_take_no_room_from_one_that_has_bytes() {
+    let names = (0..=crate::BUFFER_MIN).map(|stream| format!("{stream}")).collect();
+    let config = Config { buffer: crate::BUFFER_MIN, ..Config::new([9; 16], names) };
+    let (mut recorder, now) = (Recorder::new(config, Time::NONE), Instant::ZERO);
+    for stream in 0..=crate::BUFFER_MIN {
+        assert!(recorder.room(now, stream).is_some(), "stream {stream}");
+    }
+    recorder.filled(now, crate::BUFFER_MIN, 5, Time::NONE);
+    // What has bytes stays.
+    for stream in 0..crate::BUFFER_MIN - 1 {
+        assert!(recorder.room(now, stream).is_some(), "stream {stream}");
+        recorder.filled(now, stream, 1, Time::NONE);
+    }
+    assert!(recorder.room(now, crate::BUFFER_MIN - 1).is_none(), "every chunk has bytes");
+    assert_eq!(recorder.progress().bytes_in, 5 + crate::BUFFER_MIN as u64 - 1);
+}
+
+#[test]
 fn a_recording_without_digests_says_so() {
     let mut config = Config::new([9; 16], vec!["one".into()]);
     (config.algorithm, config.digests) = (Algorithm::None, Digests::World);
