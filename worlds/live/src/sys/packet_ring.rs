@@ -98,6 +98,9 @@ impl PacketRing {
         }
         if self.open.is_none() {
             if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+                // An interface that goes down leaves an error. Until somebody reads it, the socket
+                // is called readable, and whoever waits for frames would not sleep any more.
+                let _ = rustix::net::sockopt::socket_error(&self.socket);
                 return None;
             }
             let descriptor = self.read::<libc::tpacket_block_desc>(0)?;
