@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use crate::digest::Algorithm;
 use crate::format::{
-    CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, FIRST_SLOT, Gap, HOLDING_SLOTS, Header, Holding,
-    Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, StreamTotals, Superblock, Trigger,
+    CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, FIRST_SLOT, GAP_SLOT, Gap, HOLDING_SLOTS,
+    Header, Holding, Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, StreamTotals, Superblock, Trigger,
 };
 use engine::Crc32c;
 
@@ -427,11 +427,12 @@ impl Survey {
         self.ring.is_some()
     }
 
-    /// Slots for `count` chunks of gap records: behind the last one or, in a ring, where nothing
-    /// is held.
+    /// Slots for `count` chunks of gap records: the one that is kept free for them, so that a full
+    /// medium is made whole, too, then those behind the last one; in a ring, where nothing is held.
     pub fn free_slots(&self, count: usize) -> Vec<u64> {
         if self.ring.is_none() {
-            return (self.end.max(FIRST_SLOT)..).take(count).collect();
+            let kept = Some(GAP_SLOT).filter(|slot| !self.gap_slots.contains(slot));
+            return kept.into_iter().chain(self.end.max(FIRST_SLOT)..).take(count).collect();
         }
         let mut used: Vec<_> =
             self.entries.iter().map(|entry| entry.slot).chain(self.gap_slots.clone()).collect();
@@ -501,6 +502,19 @@ mod tests {
         scan.gaps = vec![gap(0, 0, 1), gap(50, 0, 2), gap(99, 0, 0), gap(150, 20, 1)];
         let survey = scan.finish();
         assert_eq!((survey.entries, survey.gaps.len()), (vec![entry], 4));
+    }
+
+    #[test]
+    fn recovery_writes_gaps_to_the_slot_that_is_kept_for_them_unless_it_has_some() {
+        let entry = Entry { slot: 3, stream: 0, offset: 0, length: 100, time: 7 };
+        let free = |gap_slots: Vec<u64>| {
+            let mut scan = Scan::new(crate::format::CHUNK_MIN, |_, _| 0);
+            scan.on_entries(vec![entry]);
+            scan.gap_slots = gap_slots;
+            scan.finish().free_slots(2)
+        };
+        assert_eq!(free(vec![]), [GAP_SLOT, 4]);
+        assert_eq!(free(vec![GAP_SLOT]), [4, 5]);
     }
 
     #[test]
