@@ -55,7 +55,7 @@ impl Recording {
         // A chunk whose write failed was written again in another slot: only one of both is whole.
         let mut bytes = vec![0; chunk as usize];
         for slot in scan.take_doubled() {
-            let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
+            let length = store.read_slot(&mut bytes, slot * u64::from(chunk))?;
             scan.on_slot(slot, &bytes[..length]);
         }
         Ok(Self { store, survey: scan.finish(), digests: Vec::new(), in_use })
@@ -121,7 +121,7 @@ fn read_heads(store: &Store, slots: impl Iterator<Item = u64>, scan: &mut Scan) 
     failed.map_or(Ok(()), Err)?;
     let mut bytes = vec![0; chunk as usize];
     for slot in others {
-        let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
+        let length = store.read_slot(&mut bytes, slot * u64::from(chunk))?;
         scan.on_slot(slot, &bytes[..length]);
     }
     Ok(())
@@ -143,7 +143,7 @@ impl Listed {
     fn read(store: &Store, chunk: u32, slots: u64) -> io::Result<Option<Self>> {
         let mut bytes = vec![0; chunk as usize];
         let mut read = |slot: u64| -> io::Result<Option<(Header, Vec<u8>)>> {
-            let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
+            let length = store.read_slot(&mut bytes, slot * u64::from(chunk))?;
             let parsed = Header::parse_chunk(slot, &bytes[..length], crc32c).ok();
             Ok(parsed.map(|(header, payload)| (header, payload.to_vec())))
         };

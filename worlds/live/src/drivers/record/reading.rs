@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use record::format::{
-    CERTIFICATE_SLOT, Certificate, Entry, FIRST_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
+    ALIGNMENT, CERTIFICATE_SLOT, Certificate, Entry, FIRST_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
     find_chunk_length,
 };
 use record::{Algorithm, Hasher, Scan, StreamDigest, Survey};
@@ -28,6 +28,8 @@ use crate::sys::lock::lock;
 
 /// How much of a medium is searched for a first chunk, in bytes.
 const SEARCHED_MAX: usize = 64 << 20;
+/// What stands for a byte that a disk can't read: a chunk that needs it is bad.
+pub(super) const UNREADABLE: u8 = 0xff;
 
 /// Why a recording can't be read.
 #[derive(Debug)]
@@ -94,6 +96,47 @@ impl Store {
             Self::File(file) => read_at(file, bytes, offset),
             Self::Far(far) => far.borrow_mut().read_at(bytes, offset),
             Self::Striped(all) => all.read_at(bytes, offset),
+        }
+    }
+
+    /// Reads as much as there is of a part of a recording, and all that can be read: in pages that
+    /// a disk can't read, each byte is [`UNREADABLE`].
+    ///
+    /// # Errors
+    /// The medium's; also when none of the pages can be read.
+    pub(super) fn read_around(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let failed = match self.read_at(bytes, offset) {
+            Err(error) if is_unreadable(&error) => error,
+            result => return result,
+        };
+        let (mut length, mut has_read) = (0, false);
+        for page in bytes.chunks_mut(ALIGNMENT as usize) {
+            match self.read_at(page, offset + length as u64) {
+                Err(error) if is_unreadable(&error) => {
+                    page.fill(UNREADABLE);
+                    length += page.len();
+                }
+                Err(error) => return Err(error),
+                Ok(read) => {
+                    (length, has_read) = (length + read, true);
+                    if read < page.len() {
+                        break;
+                    }
+                }
+            }
+        }
+        if has_read { Ok(length) } else { Err(failed) }
+    }
+
+    /// Reads as much as there is of a slot. Each byte of a page that a disk can't read is
+    /// [`UNREADABLE`], also when that are all pages: what is in the slot is bad then.
+    pub(super) fn read_slot(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self.read_around(bytes, offset) {
+            Err(error) if is_unreadable(&error) => {
+                bytes.fill(UNREADABLE);
+                Ok(bytes.len())
+            }
+            result => result,
         }
     }
 
@@ -227,7 +270,7 @@ impl Recording {
     /// # Errors
     /// When it is not there any more.
     pub fn payload<'a>(&self, entry: &Entry, bytes: &'a mut [u8]) -> Result<&'a [u8], ReadError> {
-        let length = self.store.read_at(bytes, entry.slot * u64::from(self.survey.chunk))?;
+        let length = self.store.read_slot(bytes, entry.slot * u64::from(self.survey.chunk))?;
         let chunk = Header::parse_chunk(entry.slot, &bytes[..length], crc32c);
         chunk.map(|(_, payload)| payload).map_err(|why| io::Error::other(why.to_string()).into())
     }
@@ -385,13 +428,19 @@ pub(super) fn find(store: &Store) -> io::Result<Option<u32>> {
     }
     let mut bytes = vec![0; 1 << 20];
     for at in (0..SEARCHED_MAX).step_by(bytes.len()) {
-        let length = store.read_at(&mut bytes, at as u64)?;
+        let length = store.read_around(&mut bytes, at as u64)?;
         let found = find_chunk_length(&bytes[..length], crc32c);
         if found.is_some() || length < bytes.len() {
             return Ok(found);
         }
     }
     Ok(None)
+}
+
+/// Whether a disk can't read some bytes, while it may read others: a sector is damaged, or a file
+/// system finds that what it reads was changed.
+pub(super) fn is_unreadable(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::ENODATA | libc::EILSEQ))
 }
 
 /// Reads as much as there is.

@@ -13,12 +13,14 @@ use record::format::ALIGNMENT;
 use rustix::fs::OFlags;
 
 use super::far::Far;
-use super::reading::Store;
+use super::reading::{Store, UNREADABLE, is_unreadable};
 use super::source;
 use crate::media::file::kernel::{Call, Kernel};
 
 /// The most reads under way at once.
 const READS_MAX: usize = 64;
+/// After so many reads in a row of which nothing could be read, a medium counts as failed.
+const UNREAD_MAX: usize = 16;
 /// The longest sleep until a read ends.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
@@ -84,13 +86,6 @@ pub(super) fn read(store: &Store, pieces: impl Iterator<Item = Piece>, ends: &mu
             let _ = (ends.take)(Err(error));
         }
     }
-}
-
-/// Reads a piece and waits for it.
-fn again(store: &Store, piece: Piece, mut block: Block) -> io::Result<Block> {
-    let place = block.start..block.start + piece.length;
-    block.length = store.read_at(&mut block.bytes[place], piece.offset)?;
-    Ok(block)
 }
 
 /// A medium that carries out many reads at once.
@@ -195,6 +190,8 @@ struct Reads<'a> {
     pieces: VecDeque<Piece>,
     first: usize,
     ended: Vec<Option<(Block, io::Result<usize>)>>,
+    /// How many pieces in a row could not be read.
+    unread: usize,
 }
 
 impl<'a> Reads<'a> {
@@ -206,7 +203,7 @@ impl<'a> Reads<'a> {
             only => vec![Lane::of(only)?],
         };
         let ended = (0..READS_MAX).map(|_| None).collect();
-        Ok(Self { store, lanes, pieces: VecDeque::new(), first: 0, ended })
+        Ok(Self { store, lanes, pieces: VecDeque::new(), first: 0, ended, unread: 0 })
     }
 
     fn run(mut self, mut pieces: impl Iterator<Item = Piece>, ends: &mut Ends<'_>) {
@@ -229,13 +226,35 @@ impl<'a> Reads<'a> {
             self.first += 1;
             // A read that failed or was cut is carried out again, and then counts.
             let block = match result {
-                Ok(length) if length == piece.length => Ok(Block { length, ..block }),
-                _ => again(self.store, piece, block),
+                Ok(length) if length == piece.length => {
+                    self.unread = 0;
+                    Ok(Block { length, ..block })
+                }
+                _ => self.again(piece, block),
             };
             if (ends.take)(block).is_break() {
                 return;
             }
         }
+    }
+
+    /// Reads a piece and waits for it. What a disk can't read costs the chunks that need it, and no
+    /// others, unless it is so much that the disk has failed.
+    fn again(&mut self, piece: Piece, mut block: Block) -> io::Result<Block> {
+        let place = block.start..block.start + piece.length;
+        let bytes = &mut block.bytes[place];
+        block.length = match self.store.read_around(bytes, piece.offset) {
+            Err(error) if is_unreadable(&error) && self.unread < UNREAD_MAX => {
+                self.unread += 1;
+                bytes.fill(UNREADABLE);
+                piece.length
+            }
+            result => {
+                self.unread = 0;
+                result?
+            }
+        };
+        Ok(block)
     }
 
     fn start(&mut self, piece: Piece, block: Block) {
@@ -303,6 +322,33 @@ mod tests {
         };
         read(&store, (0..).map(piece), &mut Ends { spare: &mut || Block::of(20_480), take });
         assert!(read_bytes == bytes, "{} of {} bytes", read_bytes.len(), bytes.len());
+    }
+
+    /// The memory of a process is a file, which can't be read where there is no memory.
+    #[test]
+    fn what_cannot_be_read_costs_its_own_piece_until_it_is_too_much() {
+        const LENGTH: usize = 4 * 4096;
+        let store = Store::File(std::fs::File::open("/proc/self/mem").unwrap());
+        let known = Block::of(LENGTH);
+        let place = known.bytes[known.start..].as_ptr().addr() as u64;
+        let piece = |offset: u64| Piece { offset, length: LENGTH };
+        let bad = std::iter::repeat_n(piece(0), UNREAD_MAX);
+        let pieces = bad.clone().chain([piece(place)]).chain(bad).chain([piece(0), piece(place)]);
+        let (mut bad, mut good, mut failed) = (0, 0, 0);
+        let take = &mut |block: io::Result<Block>| {
+            match block {
+                Ok(block) if block.iter().all(|byte| *byte == UNREADABLE) => bad += 1,
+                Ok(block) => good += usize::from(*block == [0_u8; LENGTH]),
+                Err(_) => {
+                    failed += 1;
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        read(&store, pieces, &mut Ends { spare: &mut || Block::of(LENGTH), take });
+        assert_eq!((bad, good, failed), (2 * UNREAD_MAX, 1, 1));
+        assert_eq!(known.bytes.len(), LENGTH + ALIGNMENT as usize, "it is there until here");
     }
 
     /// Members that are not equally long, and pieces of any place and length: what comes is what

@@ -59,7 +59,7 @@ impl Part {
     fn of(store: Store, in_use: bool) -> Result<Self, ReadError> {
         let chunk = find(&store)?.ok_or(ReadError::NoRecording)?;
         let mut bytes = vec![0; chunk as usize];
-        let length = store.read_at(&mut bytes, 0)?;
+        let length = store.read_slot(&mut bytes, 0)?;
         let (name, member) = match Header::parse_chunk(MEMBER_SLOT, &bytes[..length], crc32c) {
             Ok((header, payload)) if header.kind == Kind::Member => {
                 (header.recording, Member::parse(payload))
@@ -69,7 +69,7 @@ impl Part {
             Err(_) => {
                 let mut name = None;
                 for slot in 1..=SEARCHED_SLOTS {
-                    let length = store.read_at(&mut bytes, slot * u64::from(chunk))?;
+                    let length = store.read_slot(&mut bytes, slot * u64::from(chunk))?;
                     let header = Header::parse(&bytes[..length], crc32c).ok();
                     name = name.or(header.map(|header| header.recording));
                 }
