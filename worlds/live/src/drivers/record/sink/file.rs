@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek};
 use std::os::fd::RawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use engine::Buffer;
@@ -77,7 +77,6 @@ impl FileSink {
     /// something that was not to be overwritten.
     pub(super) fn create(path: &Path, overwrite: bool, first: u64) -> io::Result<Self> {
         media(path)?;
-        let made = (!path.exists()).then(|| path.to_owned());
         let open = |flags: OFlags| {
             let flags = flags.bits().cast_signed();
             OpenOptions::new()
@@ -88,11 +87,20 @@ impl FileSink {
                 .custom_flags(flags)
                 .open(path)
         };
-        let (file, is_direct): (File, _) = match open(OFlags::DIRECT) {
-            Ok(file) => (file, true),
-            Err(_) => (open(OFlags::empty())?, false),
+        let (made, file, is_direct) = loop {
+            let made = (!path.exists()).then(|| path.to_owned());
+            let (file, is_direct): (File, _) = match open(OFlags::DIRECT) {
+                Ok(file) => (file, true),
+                Err(_) => (open(OFlags::empty())?, false),
+            };
+            lock(&file, false).map_err(io::Error::from)?;
+            // Who had locked it may have removed it since, because nothing was done with it.
+            if !is_removed(&file, path)? {
+                // Or recorded to it.
+                let made = made.filter(|_| file.metadata().is_ok_and(|found| found.len() == 0));
+                break (made, file, is_direct);
+            }
         };
-        lock(&file, false).map_err(io::Error::from)?;
         if !overwrite && holds_something(path, first)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -227,6 +235,13 @@ fn fault(error: &io::Error) -> Fault {
     }
 }
 
+/// Whether nobody finds `file` at `path` any more, or anywhere else.
+fn is_removed(file: &File, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    let named = std::fs::metadata(path);
+    Ok(own.nlink() == 0 && !named.is_ok_and(|named| (named.dev(), named.ino()) == (own.dev(), own.ino())))
+}
+
 /// Whether the file or block device has anything but zeroes from the address `first` on.
 fn holds_something(path: &Path, first: u64) -> io::Result<bool> {
     let mut bytes = Vec::new();
@@ -234,4 +249,22 @@ fn holds_something(path: &Path, first: u64) -> io::Result<bool> {
     file.seek(io::SeekFrom::Start(first))?;
     file.take(LOOKED_AT as u64).read_to_end(&mut bytes)?;
     Ok(bytes.iter().any(|byte| *byte != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_while_its_lock_was_waited_for_is_told_from_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.rec");
+        let file = File::create(&path).unwrap();
+        assert!(!is_removed(&file, &path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(is_removed(&file, &path).unwrap());
+        let other = File::create(&path).unwrap();
+        assert!(is_removed(&file, &path).unwrap(), "another one is there");
+        assert!(!is_removed(&other, &path).unwrap());
+    }
 }
