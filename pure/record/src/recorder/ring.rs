@@ -15,7 +15,7 @@ use crate::format::{
 /// The first slot of a ring's chunks.
 const FIRST: u64 = HOLDING_SLOTS[1] + 1;
 /// How many chunks in a row are left alone because their streams are to be kept for longer. Then
-/// the oldest is given up all the same.
+/// the oldest is given up all the same. Pinned chunks do not count.
 const SKIPS_MAX: usize = 65_536;
 /// The part of a stream that is given up at once where everything is to be kept.
 const RELEASED_PART: u64 = 16;
@@ -190,9 +190,7 @@ impl Ring {
     /// The next slot whose chunk may be overwritten. What it had is not held any more.
     fn take(&mut self, streams: &[Stream], clock: u64) -> Option<Taken> {
         let round = self.slots.len();
-        if let Some(taken) =
-            self.take_within(round.min(SKIPS_MAX), |ring, what| ring.is_kept(what, streams, clock))
-        {
+        if let Some(taken) = self.take_within(SKIPS_MAX, |ring, what| ring.is_kept(what, streams, clock)) {
             return Some(taken);
         }
         // Everything is to be kept: part of it is not.
@@ -201,13 +199,17 @@ impl Ring {
             .or_else(|| self.take_within(round, |_, _| false))
     }
 
-    /// The next slot whose chunk may be overwritten, among the next `steps`.
+    /// The next slot whose chunk may be overwritten, behind fewer than `skips` that are to be kept.
     fn take_within(
         &mut self,
-        steps: usize,
+        skips: usize,
         is_kept: impl Fn(&Self, (u32, u64, u64)) -> bool,
     ) -> Option<Taken> {
-        for _ in 0..steps {
+        let mut skipped = 0;
+        for _ in 0..self.slots.len() {
+            if skipped == skips {
+                return None;
+            }
             let at = self.cursor;
             self.cursor = (at + 1) % self.slots.len();
             let overwrote = match &self.slots[at] {
@@ -218,6 +220,7 @@ impl Ring {
                     let is_above = end > self.holding.floor(stream);
                     let is_pinned = self.holding.is_pinned(stream, held.offset, end);
                     if is_pinned || (is_above && is_kept(self, (stream, end, held.time))) {
+                        skipped += usize::from(!is_pinned);
                         continue;
                     }
                     // What is below the floor was given up before.
@@ -230,6 +233,7 @@ impl Ring {
                             || (is_above && is_kept(self, (*stream, gap.end, *time)))
                     };
                     if gaps.iter().any(stays) {
+                        skipped += 1;
                         continue;
                     }
                     for (stream, gap) in gaps {
@@ -514,3 +518,24 @@ impl Recorder {
 }
 
 const _: () = assert!(capacity(crate::format::CHUNK_MIN) > 8 + 64 * 8 + 256 * 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_pinned_part_costs_no_other_stream_anything() {
+        let pinned = SKIPS_MAX as u64 + 10;
+        let lengths = [pinned, pinned + 20];
+        let mut ring = Ring::new(RingConfig::default(), FIRST + lengths.iter().sum::<u64>());
+        let held = |(stream, offset): (u32, u64)| {
+            Slot::Data(Held { stream, offset, length: 1, time: 0, digest: [0; 32] })
+        };
+        let places = (0..).zip(lengths).flat_map(|(stream, length)| (0..length).map(move |at| (stream, at)));
+        ring.slots = places.map(held).collect();
+        assert!(ring.holding.pin(Pin { stream: 0, from: 0, end: pinned }));
+        let streams = lengths.map(|bytes_in| Stream { bytes_in, ..Stream::new(Algorithm::None) });
+        let taken = ring.take(&streams, 0).expect("what is not pinned may be overwritten");
+        assert_eq!((taken.slot, ring.holding.floor(1)), (FIRST + pinned, 1));
+    }
+}
