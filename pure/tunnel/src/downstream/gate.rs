@@ -22,13 +22,14 @@ pub const WAITING_PER_ADDRESS_MAX: usize = 16;
 /// Low bits of an IPv6 address that every host of its network can choose freely.
 const INTERFACE_BITS: u32 = 64;
 
-/// Where a connection comes from, for the count of its places at the gate: an IPv4 address or an
+/// Where a connection comes from, for the count of the places that it takes: an IPv4 address or an
 /// IPv6 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin(IpAddr);
+pub struct Origin(IpAddr);
 
 impl Origin {
-    pub(super) fn of(address: IpAddr) -> Self {
+    /// The origin of a peer with this address.
+    pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let network = address.to_bits() >> INTERFACE_BITS << INTERFACE_BITS;

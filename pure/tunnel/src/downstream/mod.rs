@@ -10,7 +10,7 @@ pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
-pub use gate::{WAITING_MAX, WAITING_PER_ADDRESS_MAX};
+pub use gate::{Origin, WAITING_MAX, WAITING_PER_ADDRESS_MAX};
 pub use store::{KEPT_FOR, PIECES_MAX, Store};
 
 use alloc::borrow::ToOwned;
@@ -28,7 +28,7 @@ use crate::event::Event;
 use crate::frame::{Keys, RefuseCode, Registers, Tally};
 use crate::session::{self, Arrival, Config, HandshakeError, Session, Ungreeted};
 use crate::strands::{LinkEnd, STRANDS_MAX};
-use gate::{Caller, Gate, Origin, Verdict};
+use gate::{Caller, Gate, Verdict};
 
 /// Names an accepted connection. The world chooses the number and does not use it again while input
 /// of the connection may still come.

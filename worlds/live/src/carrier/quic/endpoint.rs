@@ -15,6 +15,7 @@ use engine::Nanos;
 use quinn_proto::{
     ClientConfig, ConnectionHandle, DatagramEvent, EndpointConfig, Incoming, ServerConfig, Transmit,
 };
+use tunnel::downstream::Origin;
 
 use super::slot::{Happened, Slot};
 use super::socket::{Look, Socket};
@@ -28,6 +29,10 @@ pub(super) const CONNECTIONS_MAX: usize = 64;
 /// The most connections at once that are being opened by peers who have not proved their address.
 /// Further peers must prove theirs first, which takes a round trip.
 const UNPROVEN_MAX: usize = 8;
+/// The most connections at once from one IPv4 address or one IPv6 network whose peers have not
+/// opened their streams. More than [`UNPROVEN_MAX`], so that whoever forges an address can't take
+/// all places of its owner.
+pub(super) const UNOPENED_PER_ORIGIN_MAX: usize = 16;
 /// The time from its first packet within which a peer must have opened its stream.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// The most sends of one connection in a row. More follow in the next turn.
@@ -228,8 +233,10 @@ impl Endpoint {
     fn on_incoming(&mut self, now: Instant, incoming: Incoming) {
         let unproven = self.slots().filter(|slot| slot.borrow().connection.is_handshaking()).count();
         let count = self.slots().count();
+        let origin = Origin::of(incoming.remote_address().ip());
+        let unopened = self.slots().filter(|slot| slot.borrow().is_unopened_from(origin)).count();
         self.scratch.clear();
-        if count >= CONNECTIONS_MAX {
+        if count >= CONNECTIONS_MAX || unopened >= UNOPENED_PER_ORIGIN_MAX {
             let transmit = self.engine.refuse(incoming, &mut self.scratch);
             return self.respond(&transmit);
         }

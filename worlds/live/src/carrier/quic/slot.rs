@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Connection, ConnectionHandle, Dir, Event, Side, StreamEvent, StreamId, VarInt};
+use tunnel::downstream::Origin;
 
 use super::PROTOCOL;
 use super::loss::{CODE_ABORTED, CODE_DONE, Loss};
@@ -78,6 +79,11 @@ impl Slot {
             verifier: None,
             refusals: (0, None),
         }
+    }
+
+    /// Whether the peer comes from `origin` and has not opened its stream.
+    pub(super) fn is_unopened_from(&self, origin: Origin) -> bool {
+        self.stream.is_none() && Origin::of(self.peer.ip()) == origin
     }
 
     /// Takes note of an event; returns it if the endpoint must act on it.

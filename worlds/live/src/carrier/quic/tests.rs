@@ -12,7 +12,7 @@ use engine::{Buffer, Nanos, Pool, Rng};
 use quinn_proto::EndpointConfig;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 
-use super::endpoint::{CONNECTIONS_MAX, Endpoint};
+use super::endpoint::{CONNECTIONS_MAX, Endpoint, UNOPENED_PER_ORIGIN_MAX};
 use super::*;
 use crate::carrier::identity::{self, Fingerprint, Identity, Pin};
 use crate::carrier::{OUTBOX_BYTES_MAX, Received};
@@ -296,13 +296,27 @@ fn garbage_on_the_port_harms_nobody() {
 #[test]
 fn connections_are_bounded() {
     let listener = listen(&Identity::generate().unwrap());
-    let mut streams: Vec<_> = (0..CONNECTIONS_MAX).map(|_| dial(&listener, Pin::Any).unwrap()).collect();
+    let mut streams: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connect(&listener)).collect();
     let error = dial(&listener, Pin::Any).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
     assert!(error.to_string().contains("as many connections"), "{error}");
     // When one connection has gone, there is room again.
     drop(streams.pop());
     until(|| dial(&listener, Pin::Any).ok());
+}
+
+#[test]
+fn peers_that_open_no_stream_leave_places_to_others() {
+    let listener = listen(&Identity::generate().unwrap());
+    let mut silent: Vec<_> =
+        (0..UNOPENED_PER_ORIGIN_MAX).map(|_| dial(&listener, Pin::Any).unwrap()).collect();
+    let error = dial(&listener, Pin::Any).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
+    // Whoever opens its stream no longer counts.
+    silent[0].send(Buffer::copy_from_slice(b"hello")).unwrap();
+    silent[0].flush().unwrap();
+    let _far = until(|| listener.accept().unwrap());
+    dial(&listener, Pin::Any).unwrap();
 }
 
 #[test]
