@@ -139,6 +139,8 @@ impl Control {
             let lasts = client.turn(pool, &mut answer, &mut busy);
             if !lasts {
                 sources.remove(client.connection.as_raw_fd());
+                // Somebody may wait for the place, of whom the kernel tells only once.
+                busy = true;
             }
             lasts
         });

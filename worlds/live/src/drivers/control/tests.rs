@@ -79,6 +79,43 @@ fn an_answer_may_come_later_from_another_thread() {
     assert_eq!(answers.2.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 }
 
+/// A control socket that the test turns by hand, and the reactor whose sources it uses.
+fn by_hand(name: &str) -> (Control, Reactor) {
+    let path = std::env::temp_dir().join(format!("farlane-control-{name}-{}", std::process::id()));
+    (Control::bind(&path).unwrap(), Reactor::new(Clock::start(), Nanos::ZERO).unwrap())
+}
+
+/// Turns `control`, which answers each request with the same line; returns whether it was busy.
+fn turn(control: &mut Control, reactor: &Reactor) -> bool {
+    control.turn(reactor.sources(), |_: Request<'_>| "here".to_owned()).unwrap()
+}
+
+fn connect(control: &Control) -> UnixStream {
+    let client = UnixStream::connect(control.path()).unwrap();
+    client.set_read_timeout(Some(ANSWER_MAX)).unwrap();
+    client
+}
+
+fn heard(client: &mut UnixStream) -> String {
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_client_that_waits_gets_the_place_of_one_that_leaves() {
+    let (mut control, reactor) = by_hand("places");
+    let mut clients: Vec<_> = (0..CLIENTS_MAX).map(|_| connect(&control)).collect();
+    assert!(turn(&mut control, &reactor));
+    let mut waiting = connect(&control);
+    waiting.write_all(b"anybody?\n").unwrap();
+    assert!(!turn(&mut control, &reactor), "nobody has left");
+    drop(clients.pop());
+    assert!(turn(&mut control, &reactor), "there is a place, so there is more to do");
+    assert!(turn(&mut control, &reactor));
+    assert_eq!(heard(&mut waiting), "here\n");
+}
+
 #[test]
 fn a_long_answer_is_sent_in_pieces_of_which_each_takes_a_turn() {
     // At the edges of a piece, too; and the longest that a client takes.
