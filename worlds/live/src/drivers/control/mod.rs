@@ -156,6 +156,7 @@ impl Client {
         answer: &mut impl FnMut(Request<'_>) -> R,
         busy: &mut bool,
     ) -> bool {
+        let mut has_ended = false;
         loop {
             match self.connection.receive(pool) {
                 Ok(Received::Nothing) => break,
@@ -168,10 +169,18 @@ impl Client {
                         return false;
                     }
                 }
-                Ok(Received::Closed) | Err(_) => return false,
+                // A client may end its side once it has asked, and still read the answer.
+                Ok(Received::Closed) => {
+                    has_ended = true;
+                    break;
+                }
+                Err(_) => return false,
             }
         }
         let end = self.request.iter().position(|byte| *byte == b'\n');
+        if end.is_none() && has_ended {
+            return false;
+        }
         if let (Stage::Asking, Some(end)) = (&self.stage, end) {
             let line = String::from_utf8_lossy(&self.request[..end]).into_owned();
             tracing::debug!(request = line, "asked through the control socket");

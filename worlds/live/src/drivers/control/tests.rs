@@ -1,5 +1,6 @@
 //! Clients that ask for what takes long, or for much.
 
+use std::net::Shutdown;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -114,6 +115,19 @@ fn a_client_that_waits_gets_the_place_of_one_that_leaves() {
     assert!(turn(&mut control, &reactor), "there is a place, so there is more to do");
     assert!(turn(&mut control, &reactor));
     assert_eq!(heard(&mut waiting), "here\n");
+}
+
+#[test]
+fn a_client_that_has_said_all_is_answered() {
+    let (mut control, reactor) = by_hand("ended");
+    let (mut whole, mut half) = (connect(&control), connect(&control));
+    whole.write_all(b"anybody?\n").unwrap();
+    half.write_all(b"any").unwrap();
+    for client in [&whole, &half] {
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    assert!(turn(&mut control, &reactor));
+    assert_eq!((heard(&mut whole), heard(&mut half)), ("here\n".to_owned(), String::new()));
 }
 
 #[test]
