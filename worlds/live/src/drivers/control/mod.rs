@@ -13,11 +13,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::Pool;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use crate::reactor::{Attention, Sources};
 use crate::sys::unix::{BindError, Connection, Listener, Received};
@@ -26,6 +29,8 @@ use crate::sys::unix::{BindError, Connection, Listener, Received};
 pub const REQUEST_MAX: usize = 64 << 10;
 /// The most clients at once; further ones wait.
 const CLIENTS_MAX: usize = 8;
+/// The time within which a client must have asked.
+const ASK_WITHIN: Duration = Duration::from_secs(10);
 /// How long a client waits for the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// The most bytes of an answer.
@@ -74,6 +79,8 @@ enum Stage {
 
 struct Client {
     connection: Connection,
+    /// When it was let in.
+    since: Instant,
     request: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     stage: Stage,
@@ -82,6 +89,8 @@ struct Client {
 /// The program's side of a control socket.
 pub struct Control {
     listener: Listener,
+    /// Ends the loop's sleep when the latest client must have asked.
+    timer: OwnedFd,
     is_registered: bool,
     clients: Vec<Client>,
     pool: Pool,
@@ -96,7 +105,9 @@ impl Control {
         let listener = Listener::bind(path)?;
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(path, permissions)?;
-        Ok(Self { listener, is_registered: false, clients: Vec::new(), pool: Pool::new(1 << 20) })
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
+            .map_err(io::Error::from)?;
+        Ok(Self { listener, timer, is_registered: false, clients: Vec::new(), pool: Pool::new(1 << 20) })
     }
 
     /// The path where it listens.
@@ -117,6 +128,7 @@ impl Control {
         let mut busy = false;
         if !self.is_registered {
             sources.add(self.listener.as_raw_fd(), Attention::OnNews)?;
+            sources.add(self.timer.as_raw_fd(), Attention::OnNews)?;
             self.is_registered = true;
         }
         // A client that can't be let in asks again: the program and its other clients go on.
@@ -128,10 +140,13 @@ impl Control {
             }
             self.clients.push(Client {
                 connection,
+                since: Instant::now(),
                 request: Vec::new(),
                 descriptors: Vec::new(),
                 stage: Stage::Asking,
             });
+            // All that came before must have asked by then, too.
+            set_off(&self.timer);
             busy = true;
         }
         let Self { clients, pool, .. } = self;
@@ -146,6 +161,14 @@ impl Control {
         });
         Ok(busy)
     }
+}
+
+/// Has `timer` wake the loop once, when [`ASK_WITHIN`] from now has passed.
+fn set_off(timer: &OwnedFd) {
+    let Ok(it_value) = Timespec::try_from(ASK_WITHIN) else { return };
+    let once = Itimerspec { it_interval: Timespec::default(), it_value };
+    // Of a timer, the kernel refuses only what is no time.
+    let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
 }
 
 impl Client {
@@ -178,7 +201,7 @@ impl Client {
             }
         }
         let end = self.request.iter().position(|byte| *byte == b'\n');
-        if end.is_none() && has_ended {
+        if end.is_none() && (has_ended || self.since.elapsed() >= ASK_WITHIN) {
             return false;
         }
         if let (Stage::Asking, Some(end)) = (&self.stage, end) {

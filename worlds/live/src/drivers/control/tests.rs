@@ -9,6 +9,7 @@ use super::*;
 use crate::reactor::{Context, Driver, Reactor, Stop, Turn};
 use crate::sys::clock::Clock;
 use engine::{Instant, Nanos};
+use rustix::time::timerfd_gettime;
 
 /// Answers `late` by another thread, `never` not at all, and anything else with that many bytes.
 struct Daemon {
@@ -128,6 +129,21 @@ fn a_client_that_has_said_all_is_answered() {
     }
     assert!(turn(&mut control, &reactor));
     assert_eq!((heard(&mut whole), heard(&mut half)), ("here\n".to_owned(), String::new()));
+}
+
+#[test]
+fn a_client_that_asks_nothing_loses_its_place() {
+    let (mut control, reactor) = by_hand("idle");
+    let (mut idle, mut late) = (connect(&control), connect(&control));
+    assert!(turn(&mut control, &reactor));
+    assert!(!turn(&mut control, &reactor), "they may still ask");
+    assert!(timerfd_gettime(&control.timer).unwrap().it_value.tv_sec > 0, "the loop will be woken");
+    for client in &mut control.clients {
+        client.since -= ASK_WITHIN;
+    }
+    late.write_all(b"anybody?\n").unwrap();
+    assert!(turn(&mut control, &reactor));
+    assert_eq!((heard(&mut idle), heard(&mut late)), (String::new(), "here\n".to_owned()));
 }
 
 #[test]
