@@ -15,7 +15,10 @@ use landlock::{
 };
 use nix::unistd::{Gid, Uid, User, initgroups, setresgid, setresuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
 
 use super::secrets;
 
@@ -181,8 +184,10 @@ pub fn renounce(user: Option<&str>, calls: bool) -> io::Result<()> {
     if !calls {
         return Ok(());
     }
-    let filter = filter().map_err(io::Error::other)?;
-    seccompiler::apply_filter_all_threads(&filter).map_err(io::Error::other)
+    for filter in filters().map_err(io::Error::other)? {
+        seccompiler::apply_filter_all_threads(&filter).map_err(io::Error::other)?;
+    }
+    Ok(())
 }
 
 /// Gives this process, all of its threads, the user and the groups of `name`.
@@ -265,6 +270,23 @@ const X32_BIT: libc::c_long = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
 const X32_ONLY: [libc::c_long; 6] = [520, 521, 528, 539, 540, 545];
 
+/// The flags by which `clone` makes a namespace. It has no flag for one of time.
+const NAMESPACES: [libc::c_int; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+
+/// What is added to a call's number, for each way into the kernel.
+#[cfg(target_arch = "x86_64")]
+const WAYS: [libc::c_long; 2] = [0, X32_BIT];
+#[cfg(not(target_arch = "x86_64"))]
+const WAYS: [libc::c_long; 1] = [0];
+
 /// The numbers of all calls that are refused, by every way into the kernel.
 fn refused() -> impl Iterator<Item = libc::c_long> {
     let calls = || REFUSED.iter().chain(REFUSED_HERE).copied();
@@ -273,10 +295,31 @@ fn refused() -> impl Iterator<Item = libc::c_long> {
     calls()
 }
 
-fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        refused().map(|call| (call, Vec::new())).collect();
-    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+/// The filters of system calls, of which each has one answer to what it refuses.
+fn filters() -> Result<[BpfProgram; 2], BackendError> {
+    let mut rules: Rules = refused().map(|call| (call, Vec::new())).collect();
+    let namespaces = NAMESPACES.into_iter().map(has_flag).collect::<Result<Vec<_>, _>>()?;
+    rules.extend(WAYS.into_iter().map(|way| (libc::SYS_clone | way, namespaces.clone())));
+    // A filter does not see the flags of clone3, which are in memory. To libraries the kernel seems
+    // to be too old for it, so they use clone.
+    let unseen: Rules = WAYS.into_iter().map(|way| (libc::SYS_clone3 | way, Vec::new())).collect();
+    Ok([compile(rules, libc::EPERM)?, compile(unseen, libc::ENOSYS)?])
+}
+
+/// System calls by their numbers, each with the arguments that it is refused for: with none, it is
+/// refused always.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// The rule for calls whose first argument has this flag.
+fn has_flag(flag: libc::c_int) -> Result<SeccompRule, BackendError> {
+    let flag = u64::from(flag.unsigned_abs());
+    let is_set = SeccompCmpOp::MaskedEq(flag);
+    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, is_set, flag)?])
+}
+
+/// The filter that answers `error` to the calls of `rules`.
+fn compile(rules: Rules, error: libc::c_int) -> Result<BpfProgram, BackendError> {
+    let refused = SeccompAction::Errno(error.unsigned_abs());
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
     SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture)?.try_into()
 }
@@ -375,8 +418,38 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_makes_threads_and_no_namespaces() {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // The filters bind a thread: the others of this test program stay free.
+                for filter in filters().unwrap() {
+                    seccompiler::apply_filter(&filter).unwrap();
+                }
+                let none: libc::c_long = 0;
+                for flag in NAMESPACES {
+                    let flags = libc::c_long::from(flag | libc::SIGCHLD);
+                    // SAFETY: the call shares no memory with its child, which ends at once.
+                    let child = unsafe {
+                        let child = libc::syscall(libc::SYS_clone, flags, none, none, none, none);
+                        if child == 0 {
+                            libc::_exit(0);
+                        }
+                        child
+                    };
+                    let error = io::Error::last_os_error().raw_os_error();
+                    assert_eq!((child, error), (-1, Some(libc::EPERM)), "{flag:x}");
+                }
+                // SAFETY: arguments of no length are not read.
+                let child = unsafe { libc::syscall(libc::SYS_clone3, none, none) };
+                assert_eq!((child, io::Error::last_os_error().raw_os_error()), (-1, Some(libc::ENOSYS)));
+                assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7);
+            });
+        });
+    }
+
+    #[test]
     fn the_filter_can_be_built() {
-        assert!(filter().unwrap().len() > refused().count());
+        assert!(filters().unwrap()[0].len() > refused().count());
         #[cfg(target_arch = "x86_64")]
         assert!(refused().any(|call| call == X32_BIT | 520), "x32's execve");
         let error = become_user("nobody-of-that-name").unwrap_err();
