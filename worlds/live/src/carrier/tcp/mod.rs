@@ -57,6 +57,17 @@ impl Listener {
             socket.set_nonblocking(true)?;
             return Self::of(socket);
         }
+        let listener = Self::bind_briefly(address)?;
+        service::keep(&listener.socket);
+        Ok(listener)
+    }
+
+    /// Listens like [`Listener::bind`] for what is over before the process ends. The service
+    /// manager has no part in it.
+    ///
+    /// # Errors
+    /// When the address does not belong to this machine or is taken.
+    pub(crate) fn bind_briefly(address: SocketAddr) -> io::Result<Self> {
         let domain = socket2::Domain::for_address(address);
         let socket = socket2::Socket::new(domain, socket2::Type::STREAM, Some(socket2::Protocol::TCP))?;
         socket.set_nonblocking(true)?;
@@ -64,9 +75,7 @@ impl Listener {
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
-        let socket = TcpListener::from(socket);
-        service::keep(&socket);
-        Self::of(socket)
+        Self::of(TcpListener::from(socket))
     }
 
     fn of(socket: TcpListener) -> io::Result<Self> {

@@ -37,7 +37,7 @@ impl Rehearsal {
     /// # Errors
     /// When the system has no loopback addresses or descriptors left.
     pub(super) fn new(now: Instant) -> io::Result<Self> {
-        let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let listener = Listener::bind_briefly(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let ((from, near), (to, far)) = (pair(&listener)?, pair(&listener)?);
         let paths = [(); 2].map(|()| Path::new([AnyHop::from(Wire::new(Nanos::ZERO, None))]));
         let mut model = Model::new(Network::new(Config::default(), paths), now);
