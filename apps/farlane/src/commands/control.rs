@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use live::drivers::control::Control;
 use live::sys::clock::Clock;
@@ -15,6 +16,9 @@ use super::print;
 use super::served::{FAR_PATIENCE, open_far};
 use crate::args::{AddedMedium, MediumSpec};
 use crate::error::{CaptureError, Error};
+
+/// How long a daemon may take from the making of its control socket until it listens there.
+const LISTENS_WITHIN: Duration = Duration::from_millis(50);
 
 /// The answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
@@ -113,16 +117,37 @@ pub(crate) fn daemons() -> Vec<Daemon> {
     let mut sockets: Vec<_> = entries.map(|entry| entry.path()).collect();
     sockets.retain(|path| is_socket(path));
     sockets.sort();
-    let of = |socket: PathBuf| match ask(&socket, &json!({ "command": "status" })) {
-        Ok(status) => Some(Daemon { socket, status }),
-        Err(Error::Control { error, .. }) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            // Nobody can answer there any more. Another user's socket stays.
-            let _ = std::fs::remove_file(&socket);
-            None
+    let mut refused = Vec::new();
+    let mut found = Vec::new();
+    for socket in sockets {
+        match ask(&socket, &json!({ "command": "status" })) {
+            Ok(status) => found.push(Daemon { socket, status }),
+            Err(error) if is_refused(&error) => refused.push(socket),
+            Err(_) => {}
         }
-        Err(_) => None,
-    };
-    sockets.into_iter().filter_map(of).collect()
+    }
+    if refused.is_empty() {
+        return found;
+    }
+    // Until it listens, a daemon that starts refuses like one that is gone.
+    std::thread::sleep(LISTENS_WITHIN);
+    for socket in refused {
+        match ask(&socket, &json!({ "command": "status" })) {
+            Ok(status) => found.push(Daemon { socket, status }),
+            Err(error) if is_refused(&error) => {
+                // Nobody can answer there any more. Another user's socket stays.
+                let _ = std::fs::remove_file(&socket);
+            }
+            Err(_) => {}
+        }
+    }
+    found.sort_by_cached_key(|daemon| daemon.socket.clone());
+    found
+}
+
+/// Whether nobody listened at the control socket.
+fn is_refused(error: &Error) -> bool {
+    matches!(error, Error::Control { error, .. } if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// The control socket of the daemon that `which` names by its socket, its process identifier or its
