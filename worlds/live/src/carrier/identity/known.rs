@@ -1,7 +1,7 @@
 //! The far ends that a near end remembers, as SSH remembers hosts.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -96,54 +96,83 @@ impl KnownEnds {
     /// # Errors
     /// As [`KnownEnds::find`].
     pub fn read(&self) -> Result<Vec<(String, Fingerprint)>, KnownError> {
+        self.parse(&self.text()?)
+    }
+
+    /// What the file has; nothing if there is none.
+    fn text(&self) -> Result<String, KnownError> {
         let text = match fs::metadata(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
             Ok(metadata) if metadata.len() > FILE_BYTES_MAX => Err(io::ErrorKind::FileTooLarge.into()),
             Ok(_) => fs::read_to_string(&self.path),
             Err(error) => Err(error),
         };
-        let text = text.map_err(|error| KnownError::File(self.path.clone(), error))?;
-        let says = |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.starts_with('#');
+        text.map_err(|error| KnownError::File(self.path.clone(), error))
+    }
+
+    fn parse(&self, text: &str) -> Result<Vec<(String, Fingerprint)>, KnownError> {
         let read = |(index, line): (usize, &str)| {
-            let pair = line
-                .trim()
-                .split_once(' ')
-                .and_then(|(name, key)| Some((name.to_owned(), key.trim().parse().ok()?)));
+            let pair = pair(line).and_then(|(name, key)| Some((name.to_owned(), key.trim().parse().ok()?)));
             pair.ok_or_else(|| KnownError::Line(self.path.clone(), index + 1))
         };
-        text.lines().enumerate().filter(says).map(read).collect()
+        text.lines().enumerate().filter(|(_, line)| says(line)).map(read).collect()
     }
 
     /// Remembers `key` for the far end at `name`. A key that is remembered already is replaced only
-    /// if `replace` says so.
+    /// if `replace` says so. All other lines of the file stay as they are.
     ///
     /// # Errors
     /// When another key is remembered, or the file can't be read or written.
     pub fn remember(&self, name: &str, key: Fingerprint, replace: bool) -> Result<(), KnownError> {
-        let mut known = self.read()?;
-        match known.iter_mut().find(|(other, _)| other == name) {
-            Some((_, other)) if *other == key => return Ok(()),
-            Some((name, other)) if !replace => {
-                return Err(KnownError::Other { name: name.clone(), known: *other, given: key });
-            }
-            Some((_, other)) => *other = key,
-            None => known.push((name.to_owned(), key)),
+        if self.find(name)? == Some(key) {
+            return Ok(());
         }
-        let text: String = known.iter().map(|(name, key)| format!("{name} {key}\n")).collect();
+        // Whoever else remembers a key now reads the file after this process has written it.
+        let _lock = self.lock().map_err(|error| KnownError::File(self.path.clone(), error))?;
+        let text = self.text()?;
+        let known = self.parse(&text)?;
+        let known = known.iter().find(|(other, _)| other == name).map(|(_, key)| *key);
+        if let Some(known) = known.filter(|known| *known != key && !replace) {
+            return Err(KnownError::Other { name: name.to_owned(), known, given: key });
+        }
+        let new = format!("{name} {key}");
+        let is_its = |line: &str| says(line) && pair(line).is_some_and(|(other, _)| other == name);
+        let kept = text.lines().map(|line| if is_its(line) { new.as_str() } else { line });
+        let added = known.is_none().then_some(new.as_str());
+        let text: String = kept.chain(added).flat_map(|line| [line, "\n"]).collect();
         self.write(&text).map_err(|error| KnownError::File(self.path.clone(), error))
+    }
+
+    /// Waits until no other process changes the file, and keeps others from changing it until the
+    /// result is dropped. The lock is on a file beside it, because each change replaces the file.
+    fn lock(&self) -> io::Result<File> {
+        if let Some(directory) = self.path.parent() {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        let path = self.path.with_extension("lock");
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        file.lock()?;
+        Ok(file)
     }
 
     /// Writes the whole file anew, so that a crash leaves the former one.
     fn write(&self, text: &str) -> io::Result<()> {
-        if let Some(directory) = self.path.parent() {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        }
         let new = self.path.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &self.path)
     }
+}
+
+/// Whether a line of the file is about a far end.
+fn says(line: &str) -> bool {
+    !line.trim().is_empty() && !line.starts_with('#')
+}
+
+/// The far end's name, and the rest of its line.
+fn pair(line: &str) -> Option<(&str, &str)> {
+    line.trim().split_once(' ')
 }
 
 #[cfg(test)]
@@ -164,6 +193,33 @@ mod tests {
         assert!(error.contains(&one.to_string()) && error.contains(&two.to_string()), "{error}");
         known.remember("far:1", two, true).unwrap();
         assert_eq!(known.read().unwrap(), [("far:1".to_owned(), two), ("other:1".to_owned(), two)]);
+    }
+
+    #[test]
+    fn the_other_lines_stay_as_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = KnownEnds::at(directory.path().join("known-ends"));
+        let (one, two) = (Fingerprint([1; 32]), Fingerprint([2; 32]));
+        fs::write(known.path(), format!("# mine\n\nfar:1  {one}\n# others\nother:1 {one}")).unwrap();
+        known.remember("other:1", two, true).unwrap();
+        known.remember("third:1", two, false).unwrap();
+        let text = format!("# mine\n\nfar:1  {one}\n# others\nother:1 {two}\nthird:1 {two}\n");
+        assert_eq!(fs::read_to_string(known.path()).unwrap(), text);
+    }
+
+    #[test]
+    fn several_remember_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let known = KnownEnds::at(directory.path().join("known-ends"));
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let known = &known;
+                scope.spawn(move || {
+                    known.remember(&format!("far:{number}"), Fingerprint([number; 32]), false).unwrap();
+                });
+            }
+        });
+        assert_eq!(known.read().unwrap().len(), 8);
     }
 
     #[test]
