@@ -3,7 +3,9 @@
 use std::vec::Vec;
 
 use engine::{Buffer, Instant};
-use nvme::wire::{CommandId, CompletionQueueEntry, IoOpcode, NamespaceId, QueueId, SubmissionQueueEntry};
+use nvme::wire::{
+    AdminOpcode, CommandId, CompletionQueueEntry, IoOpcode, NamespaceId, QueueId, SubmissionQueueEntry,
+};
 use pcie::wire::{Bdf, Packet, Tag};
 
 use super::{Ring, Told};
@@ -168,5 +170,41 @@ fn entries_in_the_controllers_memory_need_no_fetch_and_may_come_in_pieces() {
         use Step::{Completion, Data, Doorbell, Entry, HeadDoorbell};
         let expected = [(Entry, 1), (Doorbell, 1), (Data, 1), (Completion, 1), (HeadDoorbell, 1)];
         assert_eq!((steps(&command), command.bytes), (expected.into(), 4096));
+    }
+}
+
+#[test]
+fn an_admin_command_changes_what_is_known_only_if_it_changes_a_queue() {
+    let mut bench = Bench::new(SUBMISSIONS);
+    let admin = Ring { id: 0, base: 0x12_0000, entries: 64 };
+    bench.analyser.learn(&Told {
+        function: DEVICE,
+        bar: BAR,
+        stride: 4,
+        submissions: [admin].into(),
+        completions: Vec::new(),
+        blocks: Vec::new(),
+    });
+    let mut changes_of = |opcode: AdminOpcode| {
+        let entry = SubmissionQueueEntry {
+            opcode: opcode.into(),
+            command_id: CommandId(1),
+            data_pointer: [SUBMISSIONS, 0],
+            cdw10: 63 << 16 | 1,
+            ..SubmissionQueueEntry::EMPTY
+        };
+        let before = bench.analyser.changes();
+        bench.fetch(admin.base, &entry.emit());
+        bench.analyser.changes() - before
+    };
+    for (opcode, changes) in [
+        (AdminOpcode::GetLogPage, 0),
+        (AdminOpcode::CreateIoSubmissionQueue, 1),
+        (AdminOpcode::CreateIoSubmissionQueue, 0),
+        (AdminOpcode::GetLogPage, 0),
+        (AdminOpcode::DeleteIoSubmissionQueue, 1),
+        (AdminOpcode::DeleteIoSubmissionQueue, 0),
+    ] {
+        assert_eq!(changes_of(opcode), changes, "{opcode}");
     }
 }

@@ -49,7 +49,7 @@ const ENTRY: u64 = SubmissionQueueEntry::LENGTH as u64;
 const COMPLETION: u64 = CompletionQueueEntry::LENGTH as u64;
 
 /// A queue in host memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ring {
     base: u64,
     entries: u64,
@@ -353,11 +353,15 @@ impl Controller {
     }
 
     fn learn_block(&mut self, namespace: u32, block: u64) {
-        self.changes += 1;
-        match self.blocks.len() < QUEUES_MAX {
-            true => drop(self.blocks.insert(namespace, block)),
-            false => self.dropped += 1,
+        if self.blocks.get(&namespace) == Some(&block) {
+            return;
         }
+        if self.blocks.len() >= QUEUES_MAX {
+            self.dropped += 1;
+            return;
+        }
+        self.blocks.insert(namespace, block);
+        self.changes += 1;
     }
 
     fn owner_of(&mut self, address: u64) -> Option<&mut UnderWay> {
@@ -493,7 +497,6 @@ impl Controller {
 
     /// Learns of queues from an admin command.
     fn learn(&mut self, entry: &SubmissionQueueEntry) {
-        self.changes += 1;
         let [queue, size] =
             [entry.cdw10 & 0xffff, entry.cdw10 >> 16].map(|half| u16::try_from(half).unwrap_or(0));
         let ring = Ring { base: entry.data_pointer[0], entries: u64::from(size) + 1 };
@@ -501,17 +504,17 @@ impl Controller {
             AdminOpcode::CreateIoSubmissionQueue => &mut self.submissions,
             AdminOpcode::CreateIoCompletionQueue => &mut self.completions,
             AdminOpcode::DeleteIoSubmissionQueue => {
-                self.submissions.remove(&queue);
+                self.changes += u64::from(self.submissions.remove(&queue).is_some());
                 return;
             }
             AdminOpcode::DeleteIoCompletionQueue => {
-                self.completions.remove(&queue);
+                self.changes += u64::from(self.completions.remove(&queue).is_some());
                 return;
             }
             _ => return,
         };
         if rings.len() < QUEUES_MAX {
-            rings.insert(queue, ring);
+            self.changes += u64::from(rings.insert(queue, ring) != Some(ring));
         } else {
             self.dropped += 1;
         }
