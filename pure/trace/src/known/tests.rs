@@ -208,3 +208,13 @@ fn an_admin_command_changes_what_is_known_only_if_it_changes_a_queue() {
         assert_eq!(changes_of(opcode), changes, "{opcode}");
     }
 }
+
+#[test]
+fn a_queue_may_end_where_the_addresses_do() {
+    let base = u64::MAX - 63;
+    let mut bench = Bench::new(base);
+    bench.down(base, &read(1, 0, [0x1000, 0]));
+    bench.up(0x1000, &[0; 512]);
+    bench.complete(1);
+    assert_eq!(bench.commands().len(), 1);
+}

@@ -25,9 +25,11 @@ impl Controller {
     pub(super) fn on_pushed(&mut self, at: Mark, address: u64, bytes: &[u8]) -> bool {
         let Some((queue, base)) = self.ring_at(address) else { return false };
         self.place = Some(Place { queue, kind: None });
-        for (place, byte) in (address..).zip(bytes) {
-            let offset = (place - base) % ENTRY;
-            let entry = place - offset;
+        for (index, byte) in (0_u64..).zip(bytes) {
+            // A capture may say that a queue ends where the addresses do.
+            let place = address.wrapping_add(index);
+            let offset = place.wrapping_sub(base) % ENTRY;
+            let entry = place.wrapping_sub(offset);
             if self.buffered.parts.len() >= COMMANDS_MAX && !self.buffered.parts.contains_key(&entry) {
                 self.dropped += 1;
                 return true;
