@@ -48,7 +48,19 @@ pub(super) fn run(path: &Path, each: impl FnMut(&BenchArgs) -> Result<(), Error>
         let job = |section: &Section| arguments(&given, section);
         sections.iter().map(job).collect::<Result<Vec<_>, _>>()
     });
-    jobs.map_err(wrong)?.iter().try_for_each(each)
+    let jobs = jobs.map_err(wrong)?;
+    one_capture(&jobs).map_err(wrong)?;
+    jobs.iter().try_for_each(each)
+}
+
+/// Checks that no job begins the capture of another one anew: each job attaches for itself.
+fn one_capture(jobs: &[BenchArgs]) -> Result<(), String> {
+    match jobs.iter().filter(|job| job.target.trace.is_some()).count() {
+        0 | 1 => Ok(()),
+        jobs => {
+            Err(format!("{jobs} jobs would write the same --trace file; expected one job, or no --trace"))
+        }
+    }
 }
 
 /// The command line without the name of the file.
@@ -226,6 +238,17 @@ mod tests {
             let why = found.unwrap_err();
             assert!(why.contains(words), "{text}: {why}");
         }
+    }
+
+    #[test]
+    fn only_one_job_has_a_capture() {
+        let given = [given(), ["--trace", "a.pcapng"].map(OsString::from).to_vec()].concat();
+        let sections = sections(FILE).unwrap();
+        let jobs = sections.iter().map(|section| arguments(&given, section)).collect::<Result<Vec<_>, _>>();
+        let jobs = jobs.unwrap();
+        assert_eq!(one_capture(&jobs[..1]), Ok(()));
+        let why = one_capture(&jobs).unwrap_err();
+        assert!(why.starts_with("2 jobs") && why.contains("--trace"), "{why}");
     }
 
     #[test]
