@@ -124,6 +124,17 @@ fn a_mistake_is_told_with_its_place_and_what_was_expected() {
     }
 }
 
+#[test]
+fn a_sweep_tells_what_it_can_not_write_before_it_plays() {
+    let directory = directory();
+    let arguments =
+        ["sweep", "one.toml", "--set", "task.0.count=9", "--csv", "a.csv", "--plot", "none/a.svg"];
+    let output = sim(directory.path(), &arguments);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("none/a.svg"));
+    assert!(std::fs::read(directory.path().join("a.csv")).unwrap().is_empty());
+}
+
 /// A disk of 250 GB in virtual time.
 #[test]
 fn a_time_line_of_a_whole_disk_is_written_in_every_form() {

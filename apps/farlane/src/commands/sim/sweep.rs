@@ -25,22 +25,37 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     for axis in 0..args.set.len() {
         check(args, &text, axis)?;
     }
-    let lines = play_all(args, &text, &points).map_err(Error::Simulation)?;
+    for path in args.csv.iter().chain(&args.parquet).chain(&args.plot) {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        file.map_err(|error| Error::File { path: path.clone(), error })?;
+    }
+    let (lines, failed) = play_all(args, &text, &points);
+    let played = failed.map_or(Ok(()), |why| Err(Error::Simulation(why)));
+    if lines.is_empty() && played.is_err() {
+        return played;
+    }
+    // The points that ended well took hours, perhaps.
+    tell(args, &lines)?;
+    played
+}
+
+/// Writes the table and the pictures that are wanted.
+fn tell(args: &SweepArgs, lines: &[Line]) -> Result<(), Error> {
     match &args.csv {
-        Some(path) => write(path, &table::csv(&args.set, &lines))?,
-        None if args.parquet.is_none() => print(&table::csv(&args.set, &lines))?,
+        Some(path) => write(path, &table::csv(&args.set, lines))?,
+        None if args.parquet.is_none() => print(&table::csv(&args.set, lines))?,
         None => {}
     }
     if let Some(path) = &args.parquet {
         let wrong = |why: String| Error::Simulation(format!("{}: {why}", path.display()));
-        let bytes = table::parquet(&args.set, &lines).map_err(wrong)?;
+        let bytes = table::parquet(&args.set, lines).map_err(wrong)?;
         std::fs::write(path, bytes).map_err(|error| Error::File { path: path.clone(), error })?;
     }
     if args.plot.is_empty() {
         return Ok(());
     }
     let name = args.scenario.file_name().unwrap_or_default().to_string_lossy();
-    let drawing = plot::draw(&args.set, &lines, args.task.as_deref(), &name).map_err(Error::Simulation)?;
+    let drawing = plot::draw(&args.set, lines, args.task.as_deref(), &name).map_err(Error::Simulation)?;
     args.plot.iter().try_for_each(|path| drawing.write(path))
 }
 
@@ -69,8 +84,8 @@ fn scenario(args: &SweepArgs, text: &str, point: &[String]) -> Result<Scenario, 
 }
 
 /// Plays all points on as many threads as are wanted. The results are in the order of the points,
-/// however many threads there are.
-fn play_all(args: &SweepArgs, text: &str, points: &[Vec<String>]) -> Result<Vec<Line>, String> {
+/// however many threads there are. Beside them is why the first point failed that did.
+fn play_all(args: &SweepArgs, text: &str, points: &[Vec<String>]) -> (Vec<Line>, Option<String>) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.unwrap_or(processors).clamp(1, points.len());
     let (next, bar) = (AtomicUsize::new(0), ProgressBar::new(points.len() as u64));
@@ -92,12 +107,47 @@ fn play_all(args: &SweepArgs, text: &str, points: &[Vec<String>]) -> Result<Vec<
     });
     bar.finish_and_clear();
     let results = results.into_inner().expect("no thread panics with the lock");
-    let lines = results.into_iter().flatten().collect::<Result<Vec<_>, _>>()?;
-    Ok(lines.into_iter().flatten().collect())
+    of_all(results.into_iter().flatten())
+}
+
+/// The lines of all points that ended well, and why the first of the others failed.
+fn of_all(results: impl Iterator<Item = Result<Vec<Line>, String>>) -> (Vec<Line>, Option<String>) {
+    let (mut lines, mut failed) = (Vec::new(), None);
+    for result in results {
+        match result {
+            Ok(of_point) => lines.extend(of_point),
+            Err(why) => failed = failed.or(Some(why)),
+        }
+    }
+    (lines, failed)
 }
 
 fn play(args: &SweepArgs, text: &str, point: &[String]) -> Result<Vec<Line>, String> {
     let scenario = scenario(args, text, point)?;
-    let played = scenario.play(args.seed.unwrap_or(scenario.seed), false)?;
+    let wrong = |why: String| {
+        let pairs = args.set.iter().zip(point).map(|(axis, value)| format!("{}={value}", axis.path));
+        format!("{} with {}: {why}", args.scenario.display(), pairs.collect::<Vec<_>>().join(", "))
+    };
+    let played = scenario.play(args.seed.unwrap_or(scenario.seed), false).map_err(wrong)?;
     Ok(played.tasks.iter().map(|task| Line::new(point, task)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::tests::line;
+    use super::*;
+
+    #[test]
+    fn a_point_that_fails_leaves_the_lines_of_the_others() {
+        let results = [
+            Ok(vec![line(&["1"], 10)]),
+            Err("first".to_owned()),
+            Ok(vec![line(&["3"], 30)]),
+            Err("second".to_owned()),
+        ];
+        let (lines, failed) = of_all(results.into_iter());
+        let points: Vec<_> = lines.iter().map(|line| line.point.join(",")).collect();
+        assert_eq!(points, ["1", "3"]);
+        assert_eq!(failed.as_deref(), Some("first"));
+    }
 }
