@@ -18,6 +18,8 @@ use super::text::{Bytes, Text, one_of};
 
 /// Payload in bytes of the longest frame: from RFC 791's least to a jumbo frame's.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=9216;
+/// The least mean time between cuts, and the least mean length of one: each is an event.
+const FLAP_MIN: Nanos = Nanos::from_micros(1);
 /// The largest number of hops of a direction.
 const HOPS_MAX: usize = 64;
 
@@ -156,7 +158,7 @@ pub struct LinkTable {
     jitter: Option<Spanned<Text<Nanos>>>,
     jitter_shape: Option<Spanned<String>>,
     jitter_deviation: Option<Text<Nanos>>,
-    flaps: Option<FlapsTable>,
+    flaps: Option<Spanned<FlapsTable>>,
     fault: Vec<Spanned<FaultTable>>,
     cell: Option<Spanned<CellTable>>,
     core: Option<Spanned<CoreTable>>,
@@ -260,11 +262,20 @@ pub(super) fn hops(table: &Spanned<LinkTable>, around: Surroundings) -> Result<V
     }
     let behaviour = behaviour(way)?;
     let schedule = schedule(way, behaviour)?;
-    let flaps = way.flaps.as_ref().map(|table| Flaps { up: table.up.0, down: table.down.0 });
+    let flaps = way.flaps.as_ref().map(flaps).transpose()?;
     if behaviour != Behaviour::default() || !schedule.is_empty() || flaps.is_some() {
         hops.push(HopModel::Faults { behaviour, schedule, flaps });
     }
     Ok(hops)
+}
+
+fn flaps(table: &Spanned<FlapsTable>) -> Result<Flaps, Wrong> {
+    let FlapsTable { up: Text(up), down: Text(down) } = *table.get_ref();
+    if up.min(down) < FLAP_MIN {
+        let why = format!("expected up and down of {FLAP_MIN} at least, not {}", up.min(down));
+        return Err(Wrong::at(table, "flaps", why));
+    }
+    Ok(Flaps { up, down })
 }
 
 fn behaviour(way: &LinkTable) -> Result<Behaviour, Wrong> {

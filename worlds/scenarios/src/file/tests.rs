@@ -90,6 +90,12 @@ fn a_mistake_is_shown_with_its_line_and_key() {
     }
     let error = Link::parse("[link]\nmtu = 1500\n").map(|_| ()).unwrap_err();
     assert!(error.contains("line 1") && error.contains("expected latency, rate or"), "{error}");
+    for (up, down, shorter) in [("0s", "0s", "0 ns"), ("1s", "999ns", "999 ns")] {
+        let text = format!("[link]\nlatency = \"1ms\"\nflaps = {{ up = \"{up}\", down = \"{down}\" }}\n");
+        let error = Link::parse(&text).map(|_| ()).unwrap_err();
+        let expected = format!("1 µs at least, not {shorter}");
+        assert!(error.contains("line 3, flaps") && error.contains(&expected), "{error}");
+    }
 }
 
 #[test]
