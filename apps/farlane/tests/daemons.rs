@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -127,4 +129,18 @@ fn a_killed_daemons_socket_goes_and_requests_find_the_only_target() {
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(user.folder()).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o700, "the folder is its user's alone");
+}
+
+#[test]
+fn what_answers_with_something_else_is_no_daemon() {
+    let user = Runtime::new();
+    std::fs::create_dir(user.folder()).unwrap();
+    let listener = UnixListener::bind(user.folder().join("other.sock")).unwrap();
+    let other = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        BufReader::new(&socket).read_line(&mut String::new()).unwrap();
+        socket.write_all(b"{\"done\":[]}\n").unwrap();
+    });
+    assert!(user.list().is_empty());
+    other.join().unwrap();
 }

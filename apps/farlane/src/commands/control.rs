@@ -121,9 +121,10 @@ pub(crate) fn daemons() -> Vec<Daemon> {
     let mut found = Vec::new();
     for socket in sockets {
         match ask(&socket, &json!({ "command": "status" })) {
-            Ok(status) => found.push(Daemon { socket, status }),
+            Ok(status) if status.is_object() => found.push(Daemon { socket, status }),
             Err(error) if is_refused(&error) => refused.push(socket),
-            Err(_) => {}
+            // What answers otherwise is no daemon of ours.
+            Ok(_) | Err(_) => {}
         }
     }
     if refused.is_empty() {
@@ -133,12 +134,12 @@ pub(crate) fn daemons() -> Vec<Daemon> {
     std::thread::sleep(LISTENS_WITHIN);
     for socket in refused {
         match ask(&socket, &json!({ "command": "status" })) {
-            Ok(status) => found.push(Daemon { socket, status }),
+            Ok(status) if status.is_object() => found.push(Daemon { socket, status }),
             Err(error) if is_refused(&error) => {
                 // Nobody can answer there any more. Another user's socket stays.
                 let _ = std::fs::remove_file(&socket);
             }
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
     }
     found.sort_by_cached_key(|daemon| daemon.socket.clone());
