@@ -25,8 +25,8 @@ const OWN_CAPACITY_RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 40;
 const PAGE_RANGE: std::ops::RangeInclusive<u64> = PAGE..=1 << 20;
 /// The largest number of rows of a block.
 const ROWS_MAX: u32 = 1 << 16;
-/// The least rate in bytes a second.
-const RATE_MIN: u64 = 1_000_000;
+/// The least and the largest rate in bytes a second.
+const RATE_RANGE: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
 /// Length of a page of the namespace in bytes.
 const PAGE: u64 = 4096;
 
@@ -171,8 +171,8 @@ impl SsdTable {
         ] {
             let Some(given) = given else { continue };
             *value = given.get_ref().0.0;
-            if *value < RATE_MIN {
-                let why = format!("expected bytes a second such as 800MB, 1MB at least, not {value}");
+            if !RATE_RANGE.contains(&given.get_ref().0.0) {
+                let why = format!("expected bytes a second such as 800MB, 1MB to 1000000MB, not {value}");
                 return Err(Wrong::at(given, key, why));
             }
         }

@@ -350,6 +350,7 @@ fn wrong_loads_are_told_with_their_place() {
         ("\"32KiB\"", "\"5000B\"", "page: expected 4KiB to 1MiB"),
         ("block_rows = 128", "block_rows = 0", "block_rows: expected 1 to 65536"),
         ("\"900MB\"", "\"1B\"", "channel_rate: expected bytes a second"),
+        ("\"3000MB\"", "\"1000001MB\"", "read_rate: expected bytes a second"),
         ("\"at-random\"", "\"old\"", "aged: expected 'new'"),
         ("[ssd]", "[link]\nlatency = \"1ms\"\n[ssd]", "link: expected no [link]"),
         ("[[load]]", "[[task]]\nkind = \"read\"\n[[load]]", "load: expected no [[task]]"),

@@ -132,8 +132,9 @@ impl Parameters {
     /// The rate of all dies that program a row in `time`, no more than the controller's.
     fn flash_rate(&self, time: Nanos) -> u64 {
         let time = time + Nanos::new(self.erase.get() / u64::from(self.block_rows.max(1)));
-        let bytes = self.row() * u64::from(self.channels) * u64::from(self.dies);
-        transferred(Nanos::from_secs(1), bytes * 1_000_000_000 / time.get().max(1)).min(self.write_rate)
+        let bytes = u128::from(self.row()) * u128::from(self.channels) * u128::from(self.dies);
+        let rate = bytes * 1_000_000_000 / u128::from(time.get().max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX).min(self.write_rate)
     }
 }
 

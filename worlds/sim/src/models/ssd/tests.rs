@@ -135,3 +135,10 @@ fn a_plan_is_as_the_model() {
     let said = 40_000_000_000_000 / emptied.get();
     assert!(near(ours, said), "{ours} MB/s, {said} planned");
 }
+
+#[test]
+fn the_largest_flash_is_no_faster_than_the_controller() {
+    let base = Parameters::named("tlc").unwrap();
+    let largest = Parameters { page: 1 << 20, planes: 32, channels: 32, dies: 32, ..base };
+    assert!(largest.steps().iter().all(|step| step.rate > 0 && step.rate <= base.write_rate));
+}
