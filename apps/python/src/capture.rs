@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use captures::statistics::as_json;
-use captures::{Columns, Commands, Error, Groups, Population, Source, Times, name};
+use captures::{Columns, Commands, Error, Groups, Population, Source, Times, of_kind};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use trace::{Command, Step};
@@ -105,7 +105,7 @@ impl Capture {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let mut groups = Groups::new();
         let commands = self.each(py, |command| {
-            groups.entry(name(command.kind)).or_default().add(&command);
+            of_kind(&mut groups, command.kind).add(&command);
             true
         })?;
         let text = as_json(&commands.analysis(), &groups).to_string();
@@ -144,7 +144,7 @@ impl Capture {
     fn chains(&self, py: Python<'_>, three_sigma: bool) -> PyResult<Table> {
         let mut kinds = BTreeMap::<String, Population>::new();
         self.each(py, |command| {
-            kinds.entry(name(command.kind)).or_default().add(&command);
+            of_kind(&mut kinds, command.kind).add(&command);
             true
         })?;
         if three_sigma {

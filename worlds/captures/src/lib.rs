@@ -44,7 +44,7 @@ pub mod table;
 pub use commands::{Commands, Packets, Source, each_command, each_packet};
 pub use error::Error;
 pub use framing::{ETHERNET, Held, LINK, Packet, header, held};
-pub use names::name;
+pub use names::{KINDS_MAX, OTHERS, name, of_kind};
 pub use notes::{note_of, told_by};
 pub use population::{Population, Times, populations};
 pub use reader::{Frame, Item, Place, Reader, Tally};

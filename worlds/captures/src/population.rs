@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use distribution::Distribution;
 use trace::{Command, Step};
 
-use crate::{Error, Source, each_command, name};
+use crate::{Error, Source, each_command, of_kind};
 
 /// One step of the commands that take it.
 #[derive(Clone, Debug, Default)]
@@ -65,14 +65,14 @@ impl Population {
     }
 }
 
-/// The commands of a capture, by the names of their kinds; with `three_sigma` without
+/// The commands of a capture, by the names of their kinds ([`of_kind`]); with `three_sigma` without
 /// outliers, as published measurements have them.
 ///
 /// # Errors
 /// Those of [`Commands`](crate::Commands).
 pub fn populations(from: Source<'_>, three_sigma: bool) -> Result<BTreeMap<String, Population>, Error> {
     let mut kinds = BTreeMap::<String, Population>::new();
-    each_command(from, |command| kinds.entry(name(command.kind)).or_default().add(&command))?;
+    each_command(from, |command| of_kind(&mut kinds, command.kind).add(&command))?;
     if three_sigma {
         kinds.values_mut().for_each(Population::filter);
     }

@@ -39,7 +39,7 @@ impl Group {
     }
 }
 
-/// The commands of a capture, by the names of their opcodes.
+/// The commands of a capture, by the names of their kinds ([`of_kind`](crate::of_kind)).
 pub type Groups = BTreeMap<String, Group>;
 
 /// How sure the commands are, from 0 to 1: the share of the devices' packets, and of the PDUs of

@@ -1,7 +1,7 @@
 //! `farlane trace stats`: what a capture has.
 
 use captures::statistics::{as_json, confidence};
-use captures::{Analysis, Groups, each_command, name};
+use captures::{Analysis, Groups, each_command, of_kind};
 
 use crate::args::CaptureArgs;
 use crate::commands::{print, print_json};
@@ -9,8 +9,7 @@ use crate::error::Error;
 
 pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
     let mut groups = Groups::new();
-    let analysis =
-        each_command(args.source(), |command| groups.entry(name(command.kind)).or_default().add(&command))?;
+    let analysis = each_command(args.source(), |command| of_kind(&mut groups, command.kind).add(&command))?;
     if args.output.json { print_json(&as_json(&analysis, &groups)) } else { print(&text(&analysis, &groups)) }
 }
 

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use captures::statistics::as_json;
-use captures::{Analysis, Groups, Population, Reader, Reading, Source, each_command, held, name};
+use captures::{
+    Analysis, Groups, KINDS_MAX, OTHERS, Population, Reader, Reading, Source, each_command, held, name,
+    of_kind,
+};
 use engine::Instant;
 use serde_json::{Value, json};
 use trace::Command;
@@ -18,11 +21,6 @@ use crate::error::Error;
 
 pub(crate) use blocks::{Blocks, Class, Counts};
 pub(crate) use table::{Key, Row, Table};
-
-/// The most kinds of commands that are told apart. Further ones count as one.
-const KINDS_MAX: usize = 64;
-/// The name of these.
-const OTHERS: &str = "other kinds";
 
 /// The commands of a kind.
 #[derive(Debug)]
@@ -130,9 +128,8 @@ impl Making {
     }
 
     fn add(&mut self, command: &Command) {
-        let name = name(command.kind);
-        self.groups.entry(name.clone()).or_default().add(command);
-        let kind = self.kind_of(name);
+        of_kind(&mut self.groups, command.kind).add(command);
+        let kind = self.kind_of(name(command.kind));
         self.kinds[kind].population.add(command);
         self.commands.add(u16::try_from(kind).unwrap_or(u16::MAX), command);
         if self.blocks.frames() == 0 {
