@@ -15,6 +15,8 @@ use crate::Error;
 const BUFFER: usize = 1 << 20;
 /// The most interfaces of a section of a pcapng file.
 const INTERFACES_MAX: usize = 4096;
+/// The type of the obsolete Packet Block, in both orders of bytes.
+const PACKET_BLOCK: [u32; 2] = [2, 2_u32.swap_bytes()];
 /// The most bytes of a file that describe its sections and interfaces.
 const PREAMBLES_MAX: usize = 16 << 20;
 
@@ -56,6 +58,8 @@ pub struct Frame<'a> {
 pub enum Item<'a> {
     /// A frame.
     Frame(Frame<'a>),
+    /// A packet that is no frame here: its block has no time, or its interface is not known.
+    Foreign,
     /// A comment of an interface: what is known beside the frames.
     Note(&'a str),
     /// Nothing more is here yet.
@@ -169,7 +173,7 @@ impl Reader {
     pub fn each_while(&mut self, mut show: impl FnMut(Frame<'_>) -> bool) -> Result<(), Error> {
         self.each_item(|item| match item {
             Item::Frame(frame) => show(frame),
-            Item::Note(_) | Item::Waits | Item::Tally(_) => true,
+            Item::Foreign | Item::Note(_) | Item::Waits | Item::Tally(_) => true,
         })
     }
 
@@ -210,6 +214,10 @@ impl Reader {
                 }
                 Found::Tally(tally) => {
                     show(Item::Tally(tally));
+                    Next::Consume(length)
+                }
+                Found::Foreign => {
+                    show(Item::Foreign);
                     Next::Consume(length)
                 }
                 Found::Nothing => Next::Consume(length),
@@ -287,6 +295,8 @@ fn broken(path: &Path, offset: u64, what: &'static str) -> Error {
 enum Found<'a> {
     /// A frame: its time, the link type of its interface, its bytes, and how many it had.
     Frame(Instant, u32, &'a [u8], usize),
+    /// A packet without a time, or of an interface that is not known.
+    Foreign,
     /// What passed and what was lost.
     Tally(Tally),
     /// The beginning of a section or a file.
@@ -329,7 +339,7 @@ fn on_block<'a>(
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(frame)) => {
             let index = usize::try_from(frame.if_id).unwrap_or(usize::MAX);
-            let Some((link, units, offset)) = interfaces.get(index).copied() else { return Found::Nothing };
+            let Some((link, units, offset)) = interfaces.get(index).copied() else { return Found::Foreign };
             let length = usize::try_from(frame.caplen).unwrap_or(usize::MAX);
             let bytes = frame.data.get(..length).unwrap_or(frame.data);
             let stamp = u64::from(frame.ts_high) << 32 | u64::from(frame.ts_low);
@@ -342,6 +352,10 @@ fn on_block<'a>(
                 let seen = count(statistics.isb_ifrecv()).unwrap_or(lost);
                 Found::Tally(Tally { seen, lost })
             })
+        }
+        PcapBlockOwned::NG(Block::SimplePacket(_)) => Found::Foreign,
+        PcapBlockOwned::NG(Block::Unknown(block)) if PACKET_BLOCK.contains(&block.block_type) => {
+            Found::Foreign
         }
         PcapBlockOwned::NG(_) => Found::Nothing,
     }
@@ -372,12 +386,13 @@ mod tests {
 
     use super::*;
 
+    fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 12).unwrap().to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    }
+
     /// A pcapng file with an interface and three frames.
     fn file() -> Vec<u8> {
-        let block = |kind: u32, body: &[u8]| {
-            let length = u32::try_from(body.len() + 12).unwrap().to_le_bytes();
-            [&kind.to_le_bytes()[..], &length, body, &length].concat()
-        };
         let section = [0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
         let interface = [147, 0, 0, 0, 0, 0, 0, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0];
         let frame = |at: u8| {
@@ -404,6 +419,23 @@ mod tests {
         assert!(well_formed);
         assert_eq!(frames.len(), 3);
         assert_eq!(frames[0], (7, 147, vec![7, 1, 2, 3]));
+    }
+
+    #[test]
+    fn packets_that_are_no_frames_are_told() {
+        let simple = block(3, &[4, 0, 0, 0, 1, 2, 3, 4]);
+        let obsolete = block(2, &[0; 24]);
+        let of_no_interface = block(6, &[&[7_u8][..], &[0; 11], &[4, 0, 0, 0, 4, 0, 0, 0], &[1; 4]].concat());
+        let bytes = [file(), simple, obsolete, of_no_interface].concat();
+        let mut reader = Reader::of(Cursor::new(bytes), Path::new("packets")).unwrap();
+        let (mut frames, mut foreign) = (0, 0);
+        let read = reader.each_item(|item| {
+            frames += u32::from(matches!(item, Item::Frame(_)));
+            foreign += u32::from(matches!(item, Item::Foreign));
+            true
+        });
+        read.unwrap();
+        assert_eq!((frames, foreign), (3, 3));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::rows::Row;
 /// What is wrong with frames of a capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flaws {
-    /// Frames of other protocols, and lines that are no event.
+    /// Frames of other protocols, packets that are no frames, and lines that are no event.
     pub foreign: u64,
     /// Frames whose packet is malformed.
     pub malformed: u64,
@@ -76,6 +76,7 @@ impl Reading {
             Item::Frame(frame) => {
                 self.see(frame, &held(frame));
             }
+            Item::Foreign => self.flaws.foreign += 1,
             Item::Note(note) => self.learn(note),
             Item::Tally(tally) => self.flaws.lost = self.flaws.lost.saturating_add(tally.lost),
             Item::Waits => {}

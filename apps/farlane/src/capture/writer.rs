@@ -236,6 +236,7 @@ mod tests {
                     Item::Frame(frame) => frames.push((frame.link, frame.bytes.to_vec())),
                     Item::Tally(tally) => tallies.push(tally),
                     Item::Waits => {}
+                    Item::Foreign => panic!("each packet is a frame"),
                 }
                 true
             })

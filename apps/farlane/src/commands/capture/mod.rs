@@ -142,6 +142,8 @@ fn read(
                     taken.keeper.note(note);
                 }
                 Item::Waits => taken.result = taken.keeper.flush(),
+                // A daemon describes each interface.
+                Item::Foreign => {}
                 Item::Frame(frame) => {
                     taken.came += 1;
                     if taken.came.is_multiple_of(TOLD_EVERY) {
