@@ -25,6 +25,7 @@ mod metrics;
 mod picture;
 mod protected;
 mod session;
+mod whole_file;
 mod workload;
 
 use std::process::ExitCode;

@@ -306,6 +306,11 @@ fn other_programs_get_each_command_once() {
     assert!(refused.contains("commands.xml") && refused.contains(".parquet"), "{refused}");
     let refused = fail(&["trace", "export", text(&path), "--to", "/nonexistent/commands.csv"]);
     assert!(refused.contains("/nonexistent/commands.csv"), "{refused}");
+    // What can't be read replaces nothing, not even itself.
+    let csv = folder.path().join("commands.csv");
+    fail(&["trace", "export", "/nonexistent/capture", "--to", text(&csv)]);
+    fail(&["trace", "export", text(&csv), "--columns", "time=Time,tlp=Bytes", "--to", text(&csv)]);
+    assert_eq!(std::fs::read_to_string(&csv).unwrap(), table);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod svg;
 use std::path::Path;
 
 use crate::error::Error;
+use crate::whole_file;
 
 /// Red, green and blue, 0 to 255 each.
 pub(crate) type Colour = [u8; 3];
@@ -143,7 +144,7 @@ impl Drawing {
             Form::Svg => self.svg().into_bytes(),
             Form::Png => self.png().map_err(wrong)?,
         };
-        std::fs::write(path, bytes).map_err(|error| Error::File { path: path.to_owned(), error })
+        whole_file::replace(path, &bytes)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::hops::{self, Hops};
 use crate::session::{Needs, Session};
+use crate::whole_file;
 use crate::workload::{self, Job};
 use report::{Device, Point, Report, Sampled, What};
 
@@ -236,15 +237,13 @@ fn follow(args: &MeasureArgs, url: &Url) -> Result<Hops, Error> {
 
 fn write(report: &Report, path: &std::path::Path, form: ReportForm) -> Result<(), Error> {
     let fail = |error| Error::File { path: path.to_owned(), error };
-    match form {
-        ReportForm::Page => std::fs::write(path, page::html(report)).map_err(fail),
-        ReportForm::Csv => std::fs::write(path, table::csv(report)).map_err(fail),
-        ReportForm::Parquet => {
-            let bytes = table::parquet(report).map_err(|why| fail(std::io::Error::other(why)))?;
-            std::fs::write(path, bytes).map_err(fail)
-        }
-        ReportForm::Picture => picture::draw(report).write(path),
-    }
+    let bytes = match form {
+        ReportForm::Page => page::html(report).into_bytes(),
+        ReportForm::Csv => table::csv(report).into_bytes(),
+        ReportForm::Parquet => table::parquet(report).map_err(|why| fail(std::io::Error::other(why)))?,
+        ReportForm::Picture => return picture::draw(report).write(path),
+    };
+    whole_file::replace(path, &bytes)
 }
 
 /// A time in milliseconds, in which progress is counted.

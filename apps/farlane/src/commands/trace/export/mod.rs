@@ -4,42 +4,35 @@ mod events;
 mod picture;
 mod table;
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use captures::{Source, each_command, populations};
+use captures::{Commands, Source, populations};
 use serde_json::json;
 use trace::Command;
 
 use crate::args::{Form, Out, TraceExportArgs};
 use crate::commands::{print, print_json};
 use crate::error::Error;
+use crate::whole_file::WholeFile;
 
 pub(super) fn run(args: &TraceExportArgs) -> Result<(), Error> {
     let Out { path, form } = &args.to;
-    let mut count = 0_u64;
-    match *form {
-        Form::Csv => to_file(args.capture.source(), path, &mut count, table::Csv)?,
-        Form::Events => to_file(args.capture.source(), path, &mut count, events::Events::default())?,
-        Form::Parquet => {
-            let file = create(path)?;
-            count = table::parquet(args.capture.source(), file, path)?;
-        }
+    let from = args.capture.source();
+    let count = match *form {
+        Form::Csv => to_file(from, path, table::Csv)?,
+        Form::Events => to_file(from, path, events::Events::default())?,
+        Form::Parquet => table::parquet(from, path)?,
         Form::Picture => {
-            let kinds = populations(args.capture.source(), false)?;
-            count = kinds.values().map(|of| of.count).sum();
+            let kinds = populations(from, false)?;
             picture::draw(&kinds).write(path)?;
+            kinds.values().map(|of| of.count).sum()
         }
-    }
+    };
     match args.capture.output.json {
         true => print_json(&json!({ "to": path, "commands": count })),
         false => print(&format!("{count} commands in {}\n", path.display())),
     }
-}
-
-fn create(path: &Path) -> Result<File, Error> {
-    File::create(path).map_err(|error| wrong(path, error))
 }
 
 fn wrong(path: &Path, error: std::io::Error) -> Error {
@@ -53,16 +46,41 @@ trait Writer {
     fn end(&mut self, out: &mut dyn Write) -> std::io::Result<()>;
 }
 
-/// Writes the commands of the capture at `from` to a file.
-fn to_file(from: Source<'_>, to: &Path, count: &mut u64, mut writer: impl Writer) -> Result<(), Error> {
-    let mut out = BufWriter::new(create(to)?);
-    let mut result = writer.begin(&mut out);
-    each_command(from, |command| {
-        *count += 1;
-        if result.is_ok() {
-            result = writer.command(&mut out, *count, &command);
+/// Shows each command of a capture. Returns how many there are, and why the capture was not read to
+/// its end.
+///
+/// # Errors
+/// Those of `show`, and that of a capture without any command before its fault.
+fn each(
+    commands: Commands,
+    mut show: impl FnMut(u64, &Command) -> Result<(), Error>,
+) -> Result<(u64, Result<(), Error>), Error> {
+    let mut count = 0;
+    for command in commands {
+        match command {
+            Ok(command) => {
+                count += 1;
+                show(count, &command)?;
+            }
+            Err(error) if count == 0 => return Err(error.into()),
+            Err(error) => return Ok((count, Err(error.into()))),
         }
-    })?;
-    let ended = result.and_then(|()| writer.end(&mut out)).and_then(|()| out.flush());
-    ended.map_err(|error| wrong(to, error))
+    }
+    Ok((count, Ok(())))
+}
+
+/// Writes the commands of the capture at `from` to a file. Returns how many there are. Of a broken
+/// capture, the file has what is before the fault.
+fn to_file(from: Source<'_>, to: &Path, mut writer: impl Writer) -> Result<u64, Error> {
+    let failed = |error| wrong(to, error);
+    // What can't be read replaces nothing.
+    let commands = Commands::open(from)?;
+    let mut out = BufWriter::new(WholeFile::begin(to).map_err(failed)?);
+    writer.begin(&mut out).map_err(failed)?;
+    let show = |number, command: &Command| writer.command(&mut out, number, command).map_err(failed);
+    let (count, whole) = each(commands, show)?;
+    writer.end(&mut out).map_err(failed)?;
+    let file = out.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.keep().map_err(failed)?;
+    whole.map(|()| count)
 }

@@ -1,17 +1,17 @@
 //! A row for each command: what it was, and how long each of its steps took.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
 use captures::table::{CommandRows, Rows as _, figures};
-use captures::{Source, each_command, name};
+use captures::{Commands, Source, name};
 use parquet::data_type::ByteArray;
 use trace::Command;
 
-use super::{Writer, wrong};
+use super::{Writer, each, wrong};
 use crate::columns::{Column, Table};
 use crate::error::Error;
+use crate::whole_file::WholeFile;
 
 /// Rows that are kept until they are written to a Parquet file together.
 const ROWS_TOGETHER: usize = 65_536;
@@ -51,22 +51,26 @@ fn columns(rows: CommandRows) -> Vec<Column> {
     rows.into_columns().into_iter().map(column).collect()
 }
 
-/// Writes the commands of a capture to a Parquet file. Returns how many there are.
-pub(super) fn parquet(from: Source<'_>, file: File, to: &Path) -> Result<u64, Error> {
+/// Writes the commands of a capture to a Parquet file. Returns how many there are. Of a broken
+/// capture, the file has what is before the fault.
+pub(super) fn parquet(from: Source<'_>, to: &Path) -> Result<u64, Error> {
     let failed = |why: String| wrong(to, io::Error::other(why));
+    // What can't be read replaces nothing.
+    let commands = Commands::open(from)?;
+    let file = WholeFile::begin(to).map_err(|error| wrong(to, error))?;
     let names = CommandRows::names();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut rows = CommandRows::new(1);
     let mut table = Table::create("commands", &names, &columns(CommandRows::new(1)), file).map_err(failed)?;
-    let (mut count, mut result) = (0, Ok(()));
-    each_command(from, |command| {
-        count += 1;
-        rows.add(&command);
-        if rows.len() == ROWS_TOGETHER && result.is_ok() {
-            let full = std::mem::replace(&mut rows, CommandRows::new(count + 1));
-            result = table.write(&columns(full));
+    let (count, whole) = each(commands, |number, command| {
+        rows.add(command);
+        if rows.len() < ROWS_TOGETHER {
+            return Ok(());
         }
+        let full = std::mem::replace(&mut rows, CommandRows::new(number + 1));
+        table.write(&columns(full)).map_err(failed)
     })?;
-    result.and_then(|()| table.write(&columns(rows))).and_then(|()| table.finish()).map_err(failed)?;
-    Ok(count)
+    let file = table.write(&columns(rows)).and_then(|()| table.finish()).map_err(failed)?;
+    file.keep().map_err(|error| wrong(to, error))?;
+    whole.map(|()| count)
 }
