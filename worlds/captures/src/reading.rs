@@ -71,7 +71,7 @@ impl Reading {
     }
 
     /// Shows whatever a file has next.
-    pub(crate) fn see_item(&mut self, item: &Item<'_>) {
+    pub fn see_item(&mut self, item: &Item<'_>) {
         match item {
             Item::Frame(frame) => {
                 self.see(frame, &held(frame));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use captures::statistics::as_json;
 use captures::{
-    Analysis, Groups, KINDS_MAX, OTHERS, Population, Reader, Reading, Source, each_command, held, name,
+    Analysis, Groups, Item, KINDS_MAX, OTHERS, Population, Reader, Reading, Source, each_command, held, name,
     of_kind,
 };
 use engine::Instant;
@@ -72,7 +72,11 @@ impl Index {
             }
             Err(error) => return Err(error.into()),
         };
-        let whole = reader.each(|frame| {
+        let whole = reader.each_item(|item| {
+            let Item::Frame(frame) = item else {
+                reading.see_item(&item);
+                return true;
+            };
             let held = held(&frame);
             let is_ours = reading.see(&frame, &held);
             making.blocks.add(&frame, &held, Class::of(&held, is_ours));
@@ -83,6 +87,7 @@ impl Index {
             if frame.number.is_multiple_of(1 << 12) {
                 read.store(frame.place.offset, Ordering::Relaxed);
             }
+            true
         });
         reading.finish();
         while let Some(command) = reading.poll_command() {
@@ -165,5 +170,21 @@ impl Making {
             last,
             broken,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use captures::{LINK, Sink, Tally};
+
+    use super::*;
+
+    #[test]
+    fn what_a_capture_says_beside_its_frames_is_known() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let sink = Sink::begin(file.reopen().unwrap(), LINK, &[]).unwrap();
+        sink.finish(Tally { seen: 5, lost: 3 }).unwrap();
+        let index = Index::make(file.path(), &AtomicU64::new(0)).unwrap();
+        assert_eq!(index.statistics["lost"], 3);
     }
 }
