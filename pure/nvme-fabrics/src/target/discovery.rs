@@ -210,7 +210,8 @@ impl Target {
             return failed(StatusCode::InvalidField);
         };
         let page = LID.of(entry.cdw10);
-        let contents = if page == u32::from(DISCOVERY_LOG_PAGE) {
+        let is_discovery = page == u32::from(DISCOVERY_LOG_PAGE);
+        let contents = if is_discovery {
             self.log_of(key)
         } else if page == 0 {
             supported_pages()
@@ -223,7 +224,8 @@ impl Target {
         let rest = &contents[start..];
         let count = rest.len().min(length);
         data[..count].copy_from_slice(&rest[..count]);
-        if !RETAIN_EVENT.is_set(entry.cdw10) {
+        // The event is about this page: reading another one does not clear it.
+        if is_discovery && !RETAIN_EVENT.is_set(entry.cdw10) {
             self.discovery_of(key).told = false;
         }
         Reply::Data(data)

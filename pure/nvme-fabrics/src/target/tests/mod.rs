@@ -467,6 +467,9 @@ fn a_change_of_the_log_is_told_once_until_it_is_read() {
     assert_eq!(target.take_event(key), Some((CommandId(1), 0x0070_f002)));
     assert_eq!(target.take_event(key), None);
     assert!(target.set_directory(grow(8)).0.is_empty(), "the host has not read the log yet");
+    let supported = target.discover(START, key, &command(AdminOpcode::GetLogPage, 0xff << 16));
+    assert!(matches!(supported, Reply::Data(_)));
+    assert_eq!(target.take_event(key), None, "the host has read another log");
     assert_eq!(log(&mut target, key).0.generation, 2);
     assert_eq!(target.take_event(key), Some((CommandId(2), 0x0070_f002)));
     // The associations of a subsystem that is gone end.
