@@ -11,8 +11,9 @@ use crate::wire::{DISCOVERY_LOG_PAGE, DiscoveryEntry, DiscoveryHeader, WireError
 pub const RECORDS_MAX: u64 = 4096;
 /// Maximum number of readings of the log: it is read again when it changed meanwhile.
 const RESTARTS_MAX: u32 = 10;
-/// Entries that one command reads.
-const RECORDS_AT_ONCE: u64 = 16;
+/// Entries that one command reads: 8 KiB, which every controller moves. The smallest limit that
+/// MDTS can name is two pages of 4 KiB.
+const RECORDS_AT_ONCE: u64 = 8;
 
 /// What the reader asks for next.
 #[derive(Debug)]
@@ -135,4 +136,21 @@ impl Reader {
 fn header() -> Step {
     let length = u32::try_from(DiscoveryHeader::LENGTH).expect("1 KiB");
     Step::Read { entry: get_log_page(NamespaceId::ALL, DISCOVERY_LOG_PAGE, 0, length), length }
+}
+
+#[cfg(test)]
+mod tests {
+    use nvme::host::transfer_limit;
+    use nvme::wire::identify::IdentifyController;
+
+    use super::*;
+
+    #[test]
+    fn every_controller_moves_what_a_command_reads() {
+        let (mut reader, _) = Reader::start();
+        let header = DiscoveryHeader { generation: 1, records: RECORDS_MAX, record_format: 0 };
+        let Ok(Step::Read { length, .. }) = reader.next(&header.emit()) else { panic!("a read") };
+        let least = IdentifyController { maximum_data_transfer_size: 1, ..IdentifyController::default() };
+        assert_eq!(length, transfer_limit(&least, 0, u32::MAX));
+    }
 }
