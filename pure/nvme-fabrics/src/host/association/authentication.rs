@@ -45,8 +45,10 @@ pub(super) async fn authenticate_again(
     let names = Names { host: config.host.clone(), subsystem: config.subsystem.clone() };
     let Some(mut with) = config.authentication else { return Ok(Outcome::Refreshed(identity)) };
     for queue in (0..=identity.reported.io_queues).map(QueueId) {
-        let agreed = authenticate(&ask, names.clone(), &mut with, queue).await?;
-        identity.authenticated = Some(agreed);
+        match authenticate(&ask, names.clone(), &mut with, queue).await {
+            Ok(agreed) => identity.authenticated = Some(agreed),
+            Err(failure) => return Ok(Outcome::Untrusted(failure)),
+        }
     }
     Ok(Outcome::Refreshed(identity))
 }
@@ -90,5 +92,61 @@ async fn carry(ask: &Ask, what: &'static str, question: Question) -> Result<Buff
         Answer::Completed(entry, data) if entry.status().is_success() => Ok(data),
         Answer::Completed(entry, _) => Err(Failure::Command { what, status: entry.status() }),
         Answer::Open | Answer::Woke => Err(Failure::Short { what }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use engine::{Engine, Entropy, Instant, Rng};
+    use nvme::wire::identify::IdentifyController;
+    use nvme::wire::{CompletionQueueEntry, StatusCode};
+
+    use super::*;
+    use crate::authentication::{Credentials, Group, Hash, Secret};
+    use crate::host::association::{Association, Output, State};
+    use crate::wire::{ControllerId, HostId, Nqn};
+
+    /// An association that is live and has authenticated.
+    fn live() -> Association {
+        let mut entropy = Entropy::from(Rng::from_seed(1));
+        let credentials = Credentials::new(Secret::generate(None, &mut entropy));
+        let name = |text: &str| text.parse::<Nqn>().unwrap();
+        let (subsystem, host) = (name("nqn.2014-08.org.example:disk"), name("nqn.2014-08.org.example:host"));
+        let mut association = Association::new(Config {
+            authentication: Some(Authentication { credentials, entropy }),
+            ..Config::new(subsystem, host, HostId([7; 16]))
+        });
+        let reported = nvme::host::Identity {
+            version: 0,
+            capabilities: 0,
+            controller: Box::new(IdentifyController::default()),
+            namespaces: Vec::new(),
+            io_queues: 1,
+            transfer_bytes_max: 4096,
+        };
+        association.state = State::Live;
+        association.identity = Some(Box::new(Identity {
+            reported,
+            controller_id: ControllerId(1),
+            ana: Vec::new(),
+            authenticated: Some(Authenticated { hash: Hash::Sha256, group: Group::Ffdhe2048, both: false }),
+            queue_size: 8,
+        }));
+        association
+    }
+
+    #[test]
+    fn a_controller_that_refuses_to_authenticate_again_is_left_for_good() {
+        let (mut association, now) = (live(), Instant::from_nanos(1));
+        assert!(association.authenticate_again(now));
+        let Some(Output::Submit { token, .. }) = association.poll_output() else { panic!("a command") };
+        let refused = CompletionQueueEntry::default();
+        let refused = refused.with_status(StatusCode::InvalidCommandOpcode.into(), false);
+        association.on_completed(now, token, refused, Buffer::EMPTY);
+        let last = core::iter::from_fn(|| association.poll_output()).last();
+        assert!(matches!(last, Some(Output::Ended(Some(Failure::Command { .. })))), "{last:?}");
+        assert!(association.is_over());
     }
 }

@@ -355,8 +355,10 @@ impl Association {
             }
             Ok(Outcome::Down) => self.end(None),
             Err(_) if self.state == State::ShuttingDown => self.end(None),
-            // Who fails to authenticate again is no longer trusted.
-            Err(failure @ Failure::Authentication { .. }) => self.end(Some(failure)),
+            // Who fails to authenticate again is no longer trusted, whatever the reason.
+            Ok(Outcome::Untrusted(failure)) | Err(failure @ Failure::Authentication { .. }) => {
+                self.end(Some(failure));
+            }
             // What the controller refuses to report again stays as it was.
             Err(_) if self.state == State::Live => self.refresh_if_needed(now),
             Err(failure) if failure.may_retry() => self.lose(now, Loss::Refused(failure)),

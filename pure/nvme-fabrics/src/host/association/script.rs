@@ -47,6 +47,8 @@ pub(super) enum Answer {
 pub(super) enum Outcome {
     Up(Box<Identity>),
     Refreshed(Box<Identity>),
+    /// A queue of the live association did not authenticate again.
+    Untrusted(Failure),
     Down,
 }
 
