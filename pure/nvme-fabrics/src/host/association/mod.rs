@@ -359,9 +359,10 @@ impl Association {
             Ok(Outcome::Untrusted(failure)) | Err(failure @ Failure::Authentication { .. }) => {
                 self.end(Some(failure));
             }
-            // What the controller refuses to report again stays as it was.
-            Err(_) if self.state == State::Live => self.refresh_if_needed(now),
-            Err(failure) if failure.may_retry() => self.lose(now, Loss::Refused(failure)),
+            // Also when a live controller does not report its ANA states again.
+            Err(failure) if self.state == State::Live || failure.may_retry() => {
+                self.lose(now, Loss::Refused(failure));
+            }
             Err(failure) => self.end(Some(failure)),
         }
     }

@@ -276,7 +276,8 @@ async fn ana(ask: &Ask, reported: &nvme::host::Identity) -> Result<Vec<(Namespac
     Ok(ana_states(&log))
 }
 
-/// Reads again what an event says has changed.
+/// Reads again what an event says has changed. Namespaces that the controller does not report again
+/// stay as they were. ANA states must be read, because commands may wait for them.
 pub(super) async fn refresh(
     ask: Ask,
     mut identity: Box<Identity>,
@@ -296,7 +297,9 @@ pub(super) async fn refresh(
         // namespaces.
         let log = host_command::get_log_page(NamespaceId::ALL, LogPage::ChangedNamespaces.into(), 0, 4096);
         let _ = command(&ask, "Get Log Page (changed namespaces)", log, Data::Read(4096)).await;
-        identity.reported.namespaces = namespaces(&ask).await?;
+        if let Ok(found) = namespaces(&ask).await {
+            identity.reported.namespaces = found;
+        }
     }
     if identity.reported.has_ana() && (what.ana || what.namespaces) {
         identity.ana = ana(&ask, &identity.reported).await?;

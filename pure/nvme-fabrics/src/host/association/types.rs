@@ -99,7 +99,8 @@ pub enum Loss {
     IoTimeout,
     /// The attempt to connect took too long.
     Connecting,
-    /// The controller refused to be brought up, but may accept a later attempt.
+    /// The controller refused to be brought up, or to report its ANA states again, but may accept a
+    /// later attempt.
     Refused(Failure),
     /// The caller asked for a reset.
     Requested,

@@ -39,6 +39,8 @@ struct Controller {
     forgets: u32,
     /// ANA state of the namespace.
     ana: u8,
+    /// The controller returns too little of its ANA log.
+    hides_ana: bool,
     event: Option<u64>,
     keep_alives: u32,
     connects: u32,
@@ -236,6 +238,7 @@ impl World {
             AdminOpcode::GetLogPage => {
                 let mut log = std::vec![0; data.len()];
                 (log[8], log[16], log[20], log[32], log[48]) = (1, 1, 1, controller.ana, 1);
+                log.truncate(if controller.hides_ana { 8 } else { data.len() });
                 return Some((good, Buffer::from(log)));
             }
             _ => {}
@@ -612,6 +615,18 @@ fn ana_says_which_way_to_go() {
     world.change_ana(0, 1);
     world.run(Nanos::from_millis(10), |_| false);
     assert_eq!(used(&mut world, 30..40), [5, 5]);
+}
+
+#[test]
+fn a_path_whose_ana_states_are_not_reported_again_is_lost() {
+    let mut world = up(1);
+    (world.controllers[0].ana, world.controllers[0].hides_ana) = (3, true);
+    world.submit(1, 1, None).unwrap();
+    world.run(Nanos::from_secs(1), |world| world.live() == 0);
+    assert!(world.told.iter().any(|told| matches!(told, Output::PathLost(_, Loss::Refused(_)))));
+    (world.controllers[0].ana, world.controllers[0].hides_ana) = (1, false);
+    world.run(Nanos::from_secs(20), |world| world.done.contains_key(&1));
+    assert!(world.done[&1].entry.status().is_success());
 }
 
 #[test]
