@@ -90,6 +90,14 @@ impl Parameters {
             Self::Rdma(_) => None,
         }
     }
+
+    /// How many commands the controller takes at a time; `None` if the connection does not say.
+    pub const fn commands_max(self) -> Option<u16> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Rdma(agreed) => Some(agreed.controller_receives),
+        }
+    }
 }
 
 impl fmt::Display for Parameters {

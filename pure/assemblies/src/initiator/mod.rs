@@ -287,6 +287,9 @@ impl Initiator {
                         one.parameters = Some(parameters);
                     }
                     self.outputs.push_back(Output::Initialized(id, parameters));
+                    if let Some(commands) = parameters.commands_max() {
+                        self.multipath.limit_queue(id.path, id.queue, commands);
+                    }
                     self.multipath.on_queue_open(now, id.path, id.queue);
                 }
                 Some(end::Output::Closed(why)) => {

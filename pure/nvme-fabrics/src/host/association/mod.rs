@@ -94,6 +94,8 @@ pub struct Association {
     /// A command has ended since the Keep Alive timer was last armed.
     traffic: bool,
     refresh: Refresh,
+    /// Commands that every connection of an I/O queue of this attempt takes at a time.
+    queue_limit: u16,
     outputs: VecDeque<Output>,
 }
 
@@ -115,6 +117,7 @@ impl Association {
             attempts: 0,
             traffic: false,
             refresh: Refresh::default(),
+            queue_limit: u16::MAX,
             outputs: VecDeque::new(),
         }
     }
@@ -208,6 +211,14 @@ impl Association {
         Some(keep_alive * if identity.counts_traffic() { 3 } else { 2 } + quiesce)
     }
 
+    /// The connection of a queue takes no more than `commands` at a time. The transport says so
+    /// before it calls [`Association::on_queue_open`].
+    pub fn limit_queue(&mut self, queue: QueueId, commands: u16) {
+        if !queue.is_admin() {
+            self.queue_limit = self.queue_limit.min(commands);
+        }
+    }
+
     /// The transport has connected a queue.
     pub fn on_queue_open(&mut self, now: Instant, queue: QueueId) {
         if self.awaiting == Awaiting::Queue(queue) {
@@ -274,6 +285,7 @@ impl Association {
     fn connect(&mut self, now: Instant) {
         self.state = State::Connecting;
         self.attempts = self.attempts.saturating_add(1);
+        self.queue_limit = u16::MAX;
         self.timers.arm(Timer::Attempt, now + self.config.connect_timeout);
         let config = self.config_of_a_script();
         self.run(now, |ask| script::bring_up(ask, config));
@@ -367,7 +379,8 @@ impl Association {
         }
     }
 
-    fn on_up(&mut self, now: Instant, identity: Box<Identity>) {
+    fn on_up(&mut self, now: Instant, mut identity: Box<Identity>) {
+        identity.queue_size = identity.queue_size.min(self.queue_limit);
         self.state = State::Live;
         self.attempts = 0;
         for timer in [Timer::Attempt, Timer::ControllerLoss, Timer::FastIoFail] {

@@ -183,6 +183,12 @@ impl Multipath {
         path.association.submit_admin(now, command)
     }
 
+    /// The connection of a queue takes no more than `commands` at a time. The transport says so
+    /// before it calls [`Multipath::on_queue_open`].
+    pub fn limit_queue(&mut self, path: PathIndex, queue: QueueId, commands: u16) {
+        self.paths[path.usize()].association.limit_queue(queue, commands);
+    }
+
     /// The transport has connected a queue.
     pub fn on_queue_open(&mut self, now: Instant, path: PathIndex, queue: QueueId) {
         self.paths[path.usize()].association.on_queue_open(now, queue);

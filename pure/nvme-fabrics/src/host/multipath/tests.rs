@@ -58,6 +58,8 @@ struct World {
     told: Vec<Output>,
     rng: Rng,
     latency: Vec<Nanos>,
+    /// How many commands a connection takes at a time, if it says so.
+    receives: Option<u16>,
     /// Whether controllers report how long they go on with their commands (CQT).
     quiesces: bool,
     /// Whether any command keeps controllers alive (TBKAS).
@@ -99,6 +101,7 @@ impl World {
             done: BTreeMap::new(),
             told: Vec::new(),
             rng: Rng::from_seed(paths as u64),
+            receives: None,
             quiesces: false,
             counts_traffic: false,
             resets: None,
@@ -123,6 +126,9 @@ impl World {
     fn on_output(&mut self, output: Output) {
         match output {
             Output::OpenQueue { path, queue, .. } if self.controllers[path.usize()].reachable => {
+                if let Some(commands) = self.receives {
+                    self.host.limit_queue(path, queue, commands);
+                }
                 self.host.on_queue_open(self.now, path, queue);
             }
             Output::OpenQueue { path, queue, .. } => self.host.on_queue_lost(self.now, path, queue),
@@ -462,6 +468,29 @@ fn commands_that_fail_make_room_for_those_that_wait() {
     let failed = |completed: &Completed| completed.entry.status().code() == StatusCode::InternalPathError;
     assert!(world.done.len() == 24 && world.done.values().all(failed), "{} have ended", world.done.len());
     assert_eq!(world.host.outstanding(), 0);
+}
+
+#[test]
+fn a_queue_has_no_more_commands_than_its_connection_takes() {
+    let size = |world: &World| world.host.paths().next().unwrap().identity.unwrap().queue_size;
+    let mut world = World::idle(1, Config::default(), &association());
+    world.receives = Some(3);
+    world.host.start(world.now);
+    world.drain();
+    world.run(Nanos::from_secs(5), |world| world.live() == 1);
+    assert_eq!(size(&world), 3);
+    for cookie in 0..24 {
+        world.submit(cookie, cookie, None).unwrap();
+        assert!(world.host.paths().all(|path| path.outstanding <= 6), "two queues of three commands");
+    }
+    world.run(Nanos::from_secs(1), |world| world.done.len() == 24);
+    assert!(world.done.len() == 24 && world.done.values().all(|done| done.entry.status().is_success()));
+    // The connections of another attempt may take more.
+    world.receives = None;
+    world.set_reachable(0, false);
+    world.set_reachable(0, true);
+    world.run(Nanos::from_secs(20), |world| world.live() == 1);
+    assert_eq!((world.live(), size(&world)), (1, 8));
 }
 
 /// A host with live paths, to controllers that report CQT, and that end each other as `resets`
