@@ -5,11 +5,12 @@
 //! no further data are asked for. If the budget is spent all the same, the connections that
 //! take nothing are ended, those with the most memory first. A connection that takes nothing
 //! for [`UNREAD_MAX`] is ended in any case. For a host without Keep Alive Timeout, this is the
-//! only bound.
+//! only bound. A host that has not said who it is has no share: no further command of its
+//! connection is taken while [`UNCONNECTED_MAX`] bytes wait for it.
 
 use alloc::vec::Vec;
 
-use engine::{Instant, Nanos};
+use engine::{Instant, Nanos, Outbox};
 use nvme_fabrics::target::AssociationKey;
 
 use super::peer::{Peer, Standing};
@@ -32,6 +33,8 @@ pub(super) const LOOK_ON: Nanos = Nanos::from_millis(1);
 /// An Admin Queue that holds fewer bytes than this does not wait for the I/O queues of its host,
 /// because it keeps the association alive.
 const ADMIN_FREE: u64 = 64 << 10;
+/// How many bytes may wait for a host before its Connect.
+pub(super) const UNCONNECTED_MAX: usize = 64 << 10;
 
 /// Bytes held, by direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,7 +178,16 @@ impl Target {
         let is_below_ceiling = self.is_below_ceiling(id);
         let Self { peers, memory, .. } = self;
         let Some(peer) = peers.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
-        let Standing::Queue(queue) = &peer.standing else { return };
+        let queue = match &peer.standing {
+            Standing::Queue(queue) => queue,
+            Standing::AwaitingConnect(_) => {
+                // What has just been sent is not counted yet.
+                let unsent = peer.connection.outbox().map_or(0, Outbox::len);
+                let commands = unsent < UNCONNECTED_MAX;
+                return peer.connection.permit(Permission { commands, ..Permission::ALL });
+            }
+            Standing::Over => return,
+        };
         let permission = memory.permission(queue.association, queue.queue.is_admin(), peer.counted);
         let commands = permission.commands && is_below_ceiling;
         peer.connection.permit(Permission { commands, ..permission });

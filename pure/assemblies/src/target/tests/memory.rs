@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use engine::Nanos;
+use engine::{Buffer, Engine, Nanos};
 use nvme::host::Data;
 use nvme::wire::{AdminOpcode, IoOpcode};
 
 use super::test_bench::{DISK, TestBench, directory};
 use super::{admin, io, pattern};
-use crate::target::memory::{LOOK_ON, LOOKED_AT_ONCE};
-use crate::target::{Close, Event, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
+use crate::target::memory::{LOOK_ON, LOOKED_AT_ONCE, UNCONNECTED_MAX};
+use crate::target::{Close, Event, Input, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
 
 const BUDGET: u64 = 2 << 20;
 /// Blocks of one command: 64 KiB.
@@ -122,6 +122,27 @@ fn a_connection_that_had_enough_to_do_is_listened_to_again() {
     for cookie in cookies {
         assert!(bench.completed(queue, cookie).unwrap().entry.status().is_success());
     }
+}
+
+#[test]
+fn a_stranger_that_reads_nothing_holds_little_and_goes_on_when_it_reads() {
+    let mut bench = TestBench::new(directory());
+    let stranger = bench.connection();
+    let connection = TestBench::id(stranger);
+    bench.unread.push(stranger);
+    // A command capsule of 72 B. Its command is refused with a response of 24 B.
+    let mut capsule = [0_u8; 72];
+    (capsule[0], capsule[2], capsule[4]) = (4, 72, 72);
+    let bytes = Buffer::from(capsule.repeat(4000));
+    bench.target.handle_input(bench.now, Input::Received { connection, bytes });
+    let unsent = bench.target.outbox(connection).unwrap().len();
+    assert!((UNCONNECTED_MAX..UNCONNECTED_MAX + 24).contains(&unsent), "{unsent} B");
+    assert!(!bench.target.wants_input(connection));
+    bench.target.sent(bench.now, connection, unsent);
+    bench.run();
+    assert_eq!(bench.target.outbox(connection).unwrap().len(), 4000 * 24 - unsent);
+    assert!(bench.target.wants_input(connection));
+    assert_eq!(bench.listened, [connection]);
 }
 
 #[test]
