@@ -107,7 +107,7 @@ impl SubmissionQueue {
     /// Host memory address of the next entry, if the queue is in host memory.
     pub(super) fn next_address(&self) -> Option<u64> {
         let offset = u64::from(self.fetched) * u64::from(SUBMISSION_ENTRY_BYTES);
-        self.local.is_none().then(|| self.base + offset)
+        self.local.is_none().then(|| self.base.wrapping_add(offset))
     }
 
     /// Where the queue is, unless it is in the controller memory buffer.
@@ -153,7 +153,8 @@ impl SubmissionQueue {
 
     /// Takes the next `count` contiguous entries and returns their address.
     pub(super) fn fetch(&mut self, count: u32) -> u64 {
-        let address = self.base + u64::from(self.fetched) * u64::from(SUBMISSION_ENTRY_BYTES);
+        let offset = u64::from(self.fetched) * u64::from(SUBMISSION_ENTRY_BYTES);
+        let address = self.base.wrapping_add(offset);
         self.fetched = self.wrap(self.fetched + count);
         self.in_flight += count;
         address
@@ -250,7 +251,7 @@ impl CompletionQueue {
         if entries == 0 {
             return None;
         }
-        let address = self.base + u64::from(self.tail) * u64::from(COMPLETION_ENTRY_BYTES);
+        let address = self.base.wrapping_add(u64::from(self.tail) * u64::from(COMPLETION_ENTRY_BYTES));
         let run = Run { address, entries, phase: self.phase };
         self.tail += entries;
         if self.tail == self.entries {
@@ -292,5 +293,17 @@ mod tests {
         assert_eq!(queue.post(2), Some(Run { address: 0x1030, entries: 1, phase: true }));
         assert_eq!(queue.post(2), Some(Run { address: 0x1000, entries: 1, phase: false }));
         assert_eq!(queue.post(1), None);
+    }
+
+    #[test]
+    fn queues_may_be_at_the_end_of_the_address_space() {
+        let base = u64::MAX - 0xfff;
+        let mut queue = SubmissionQueue::new(QueueId(1), base, 128, CompletionQueueId(1));
+        queue.ring(65).unwrap();
+        assert_eq!(queue.fetch(64), base);
+        assert_eq!((queue.next_address(), queue.fetch(1)), (Some(0), 0));
+        let mut queue = CompletionQueue::new(base, 512, None);
+        assert_eq!(queue.post(256), Some(Run { address: base, entries: 256, phase: true }));
+        assert_eq!(queue.post(1), Some(Run { address: 0, entries: 1, phase: true }));
     }
 }
