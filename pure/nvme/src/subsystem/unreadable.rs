@@ -34,8 +34,9 @@ impl Marks {
         if start >= end {
             return true;
         }
-        let marked: u64 = self.runs().map(|(start, end)| end - start).sum();
-        if marked + (end - start) > UNCORRECTABLE_BLOCKS_MAX {
+        let marked: u64 = self.runs().map(|(first, last)| last - first).sum();
+        let both: u64 = self.runs().map(|(first, last)| last.min(end).saturating_sub(first.max(start))).sum();
+        if marked + (end - start - both) > UNCORRECTABLE_BLOCKS_MAX {
             return false;
         }
         let (mut start, mut end) = (start, end);
@@ -124,6 +125,9 @@ mod tests {
         let mut marks = Marks::default();
         assert!(marks.add(10, 10 + 65_536));
         assert!(!marks.add(0, 1));
+        // Blocks that are marked already take no more room.
+        assert!(marks.add(10, 20) && marks.add(10, 10 + 65_536));
+        assert!(!marks.add(9, 20));
         assert!(marks.remove(11, 12));
         assert!(marks.runs().eq([(10, 11), (12, 65_546)]));
         assert!(marks.add(11, 12));
