@@ -458,8 +458,11 @@ impl Host {
                 }
             };
             match done {
+                Ok(()) => {}
                 // Without room for an Abort, the second time-out resets the controller.
-                Ok(()) | Err(SubmitError::Busy) => {}
+                Err(SubmitError::Busy) if matches!(pending, Pending::Abort { .. }) => {}
+                // A command that completes makes room.
+                Err(SubmitError::Busy) => self.pending.push(pending),
                 Err(_) => self.reset(now, ResetReason::Memory),
             }
         }

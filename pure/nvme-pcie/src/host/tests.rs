@@ -395,6 +395,31 @@ fn events_reach_the_caller_and_are_asked_for_again() {
 }
 
 #[test]
+fn events_are_asked_for_again_once_the_admin_queue_has_room() {
+    let mut bench = TestBench::ready();
+    let event_of_a_wrong_doorbell = |bench: &mut TestBench| {
+        bench.write(0x1000 + 8 * 40, &1_u32.to_le_bytes());
+        // Nobody polls for completions meanwhile.
+        (0..100).for_each(|_| bench.step());
+    };
+    event_of_a_wrong_doorbell(&mut bench);
+    let entry = command::get_log_page(NamespaceId::ALL, 2, 0, 512);
+    let data = Some(bench.data(0, 512));
+    let mut commands = 0;
+    let submission = Submission { queue: QueueId::ADMIN, entry, data, cookie: 7 };
+    while bench.host.submit(bench.now, &mut bench.memory, submission).is_ok() {
+        commands += 1;
+    }
+    // The event's completion makes room for one command, and two are due.
+    bench.host.poll_completions(bench.now, &mut bench.memory);
+    bench.settle();
+    assert_eq!((bench.events.len(), bench.completed.len()), (1, commands));
+    event_of_a_wrong_doorbell(&mut bench);
+    bench.settle();
+    assert_eq!(bench.events.len(), 2);
+}
+
+#[test]
 fn interrupts_are_coalesced_by_threshold_and_by_time() {
     let config = Config { interrupts: true, ..host_config() };
     let mut bench = TestBench::up(config, controller_config());
