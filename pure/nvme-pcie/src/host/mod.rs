@@ -488,8 +488,8 @@ impl Host {
                 if queue.command(index).is_none_or(|command| command.on_ring) {
                     continue;
                 }
-                if number >= self.active {
-                    // The controller came back with fewer queues.
+                if number >= self.active || queue.is_overfull() {
+                    // The controller came back with fewer or shorter queues.
                     self.give_up_command(now, number, index);
                     continue;
                 }

@@ -134,6 +134,11 @@ impl Queue {
         !self.free.is_empty() && self.outstanding < self.entries - 1
     }
 
+    /// Whether there are more commands than the ring can hold, which may have become shorter.
+    pub(super) const fn is_overfull(&self) -> bool {
+        self.outstanding > self.entries - 1
+    }
+
     /// Accepts `command` and gives it an identifier and a data pointer: PRP entries, or where these
     /// would need a list and `takes_sgls` allows it, one SGL descriptor. Puts the command on the
     /// ring if `on_ring` is set.

@@ -295,6 +295,27 @@ fn a_device_that_comes_back_in_time_loses_nothing() {
 }
 
 #[test]
+fn a_device_that_comes_back_with_shorter_queues_fails_what_they_cannot_hold() {
+    let mut bench = TestBench::ready();
+    bench.faults.dead = true;
+    for cookie in 0..40 {
+        bench.submit(bench.write_of(1, cookie * 4096, bench.data(0, 4096), cookie));
+    }
+    bench.settle();
+    bench.host.handle_input(bench.now, Input::DeviceLost);
+    let shorter = controller::Config { queue_entries_max: 16, ..controller_config() };
+    bench.controller = controller::Controller::new(bench.now, shorter);
+    bench.faults.dead = false;
+    bench.host.handle_input(bench.now, Input::DeviceBack);
+    bench.pass(Nanos::from_millis(100));
+    assert!(bench.host.is_ready());
+    let by_host = bench.completed.iter().filter(|completed| completed.origin == Origin::Host).count();
+    assert_eq!((bench.completed.len(), by_host, bench.host.outstanding()), (40, 25, 0));
+    let success = bench.completed.iter().filter(|completed| completed.status.is_success()).count();
+    assert_eq!(success, 15);
+}
+
+#[test]
 fn a_controller_that_was_reset_behind_the_drivers_back_is_found_out_within_two_looks() {
     let watch = Nanos::from_secs(1);
     for (watch, found) in [(watch, true), (Nanos::ZERO, false)] {
