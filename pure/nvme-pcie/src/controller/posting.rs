@@ -74,8 +74,9 @@ impl Controller {
             posted += run.entries;
             self.statistics.postings += 1;
         }
-        if self.shadow.is_some() && number != 0 {
-            self.check_room(number);
+        let queue = self.completion_queues[number].as_ref();
+        if number != 0 && queue.is_some_and(|queue| !queue.pending.is_empty()) {
+            self.on_full(number);
         }
         self.statistics.completions += u64::from(posted);
         let vector = self.completion_queues[number].as_ref().and_then(|queue| queue.vector);
@@ -87,10 +88,11 @@ impl Controller {
         }
     }
 
-    /// Looks for room at once if completions are left over, because no doorbell may ever report the
-    /// room.
+    /// Handles completions that are left over because their queue is full. With shadow doorbells,
+    /// looks for room at once, because no doorbell may ever report the room.
     #[cold]
-    fn check_room(&mut self, number: usize) {
+    fn on_full(&mut self, number: usize) {
+        self.drop_held_completions(number);
         let left = self.completion_queues[number].as_ref().is_some_and(|queue| !queue.pending.is_empty());
         if left && let Ok(number) = u16::try_from(number) {
             self.look_for_room(number);

@@ -146,16 +146,27 @@ impl Controller {
         let completes_to = queue.completes_to;
         self.core.abort_queue(self.now, self.key, QueueId(id));
         self.drain_core();
-        self.drop_held_completions(id, completes_to);
+        self.dirty |= 1 << completes_to.0;
+        self.post_completions();
         Ok(Deletion::Waits)
     }
 
-    /// Drops completions that a full queue holds back. A deletion would otherwise wait for a
-    /// host that no longer reads them, and the deletion of the queue implicitly completes
-    /// those commands.
-    fn drop_held_completions(&mut self, id: u16, completes_to: CompletionQueueId) {
-        self.post_completions();
-        let Some(queue) = &mut self.completion_queues[usize::from(completes_to.0)] else { return };
+    /// Drops completions that the full completion queue `number` holds back, of queues that are
+    /// being deleted. A deletion would otherwise wait for a host that no longer reads them, and the
+    /// deletion of the queue implicitly completes those commands.
+    #[cold]
+    pub(super) fn drop_held_completions(&mut self, number: usize) {
+        for id in 0..u16::try_from(self.submission_queues.len()).unwrap_or(u16::MAX) {
+            let queue = self.submission_queues[usize::from(id)].as_ref();
+            let deleted = queue.filter(|queue| queue.deletion.is_some());
+            if deleted.is_some_and(|queue| usize::from(queue.completes_to.0) == number) {
+                self.drop_held_of(id, number);
+            }
+        }
+    }
+
+    fn drop_held_of(&mut self, id: u16, number: usize) {
+        let Some(queue) = &mut self.completion_queues[number] else { return };
         let mut pending = core::mem::take(&mut queue.pending);
         for _ in 0..pending.len() {
             let Some(index) = pending.pop_front() else { break };
@@ -169,11 +180,10 @@ impl Controller {
                 pending.push_back(index);
             }
         }
-        if let Some(queue) = &mut self.completion_queues[usize::from(completes_to.0)] {
+        if let Some(queue) = &mut self.completion_queues[number] {
             queue.pending = pending;
         }
-        let idle = |queue: &SubmissionQueue| queue.deletion.is_some() && queue.is_idle();
-        if self.submission_queues[usize::from(id)].as_ref().is_some_and(idle) {
+        if self.submission_queues[usize::from(id)].as_ref().is_some_and(SubmissionQueue::is_idle) {
             self.finish_deletion(id);
         }
     }

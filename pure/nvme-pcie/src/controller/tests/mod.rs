@@ -229,6 +229,18 @@ fn deleting_a_queue_does_not_wait_for_completions_that_nobody_reads() {
 }
 
 #[test]
+fn deleting_a_queue_does_not_wait_for_room_for_commands_that_end_later() {
+    let mut bench = enabled();
+    bench.faults.media_stuck = true;
+    small_queues(&mut bench, 8);
+    admin(&mut bench, 2, queue_command(0x00, 1, 1, 0, 0));
+    assert_eq!((bench.stuck.len(), completion(&bench, ACQ, 2).phase()), (8, false));
+    bench.unstick();
+    let deleted = completion(&bench, ACQ, 2);
+    assert_eq!((deleted.phase(), deleted.status().code()), (true, StatusCode::SuccessfulCompletion));
+}
+
+#[test]
 fn deleting_a_queue_with_commands_in_flight_ends_them_first() {
     let mut bench = TestBench::ready();
     bench.faults.media_stuck = true;
