@@ -83,7 +83,12 @@ impl Subsystem {
         if one_namespace && supported & capability::NAMESPACE_SPECIFIC == 0 {
             return Err(Failure::field(StatusCode::FeatureNotNamespaceSpecific, Location::NAMESPACE));
         }
-        let shared = save || matches!(id, FeatureId::WriteProtection | FeatureId::ReservationPersistence);
+        let shared = match id {
+            FeatureId::WriteProtection | FeatureId::ReservationPersistence => true,
+            // Every host's writes are durable while one has the write cache off.
+            FeatureId::VolatileWriteCache => true,
+            _ => save,
+        };
         if shared && !self.namespaces.permit(controller).is_whole() {
             return Err(Failure::field(StatusCode::OperationDenied, Location::CDW10));
         }

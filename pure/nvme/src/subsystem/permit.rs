@@ -8,7 +8,8 @@ use crate::wire::{AdminOpcode, NamespaceId};
 /// What the host of a controller may do.
 ///
 /// A host that may not do everything can change nothing that other hosts share either: no formats,
-/// namespaces, firmware or sanitize operations. It gets *Operation Denied*.
+/// namespaces, firmware, self-tests or sanitize operations, nor the volatile write cache. It gets
+/// *Operation Denied*.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permit {
     /// The namespaces that exist for the host; `None` for all.
@@ -37,9 +38,11 @@ impl Permit {
 }
 
 /// The admin commands that alter what other hosts share.
-const ALTERING: [AdminOpcode; 6] = [
+const ALTERING: [AdminOpcode; 7] = [
     AdminOpcode::FirmwareCommit,
     AdminOpcode::FirmwareImageDownload,
+    // There is one self-test at a time, which reads the namespaces of all hosts.
+    AdminOpcode::DeviceSelfTest,
     AdminOpcode::Sanitize,
     AdminOpcode::NamespaceManagement,
     AdminOpcode::NamespaceAttachment,

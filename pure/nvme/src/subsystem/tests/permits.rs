@@ -76,6 +76,7 @@ fn only_a_host_that_may_do_everything_alters_what_all_share() {
             AdminOpcode::NamespaceAttachment,
             AdminOpcode::FirmwareCommit,
             AdminOpcode::FirmwareImageDownload,
+            AdminOpcode::DeviceSelfTest,
         ] {
             let entry = SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(opcode) };
             bench.of(second).fails(ADMIN, entry, StatusCode::OperationDenied);
@@ -83,6 +84,9 @@ fn only_a_host_that_may_do_everything_alters_what_all_share() {
         let protect =
             SubmissionQueueEntry { namespace: NamespaceId(1), ..set(FeatureId::WriteProtection, 1) };
         bench.of(second).fails(ADMIN, protect, StatusCode::OperationDenied);
+        let cache = set(FeatureId::VolatileWriteCache, 0);
+        bench.of(second).fails(ADMIN, cache, StatusCode::OperationDenied);
+        bench.of(first).succeeds(ADMIN, cache);
         let format = SubmissionQueueEntry { namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
         bench.of(first).succeeds(ADMIN, format);
     }
