@@ -7,7 +7,7 @@ use super::errors::{Failure, Location};
 use super::flow::{Handled, Step};
 use super::namespace::{Busy, Namespace};
 use super::self_test::Outcome;
-use super::slots::{Alone, MediaFor};
+use super::slots::{Alone, Erasure, MediaFor};
 use super::types::{CommandToken, Notification};
 use super::view::Touch;
 use crate::media::{MediaError, Operation};
@@ -101,7 +101,8 @@ impl Subsystem {
         let (id, medium, offset, length) = (next.id, next.medium, next.offset, next.bytes);
         self.self_test.end_of(&mut self.flow, &self.smart, id, Outcome::AbortedByFormat);
         let operation = Operation::Deallocate { offset, length };
-        Ok(self.flow.ask_medium(token, MediaFor::Format(id, block), medium, 0, operation))
+        let purpose = MediaFor::Erase(Erasure::Format(id, block));
+        Ok(self.flow.ask_medium(token, purpose, medium, 0, operation))
     }
 
     pub(super) fn on_formatted(
@@ -115,7 +116,8 @@ impl Subsystem {
         if let Err(error) = result {
             let controller = self.flow.slots.of(token).controller;
             self.set_formatting(controller, entry, false);
-            let failure = self.media_failure(entry, MediaFor::Format(id, block), error);
+            let purpose = MediaFor::Erase(Erasure::Format(id, block));
+            let failure = self.media_failure(entry, purpose, error);
             self.event_log.record_format_end(
                 &mut self.flow,
                 &self.controllers,

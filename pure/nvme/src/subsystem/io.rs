@@ -149,9 +149,8 @@ impl Subsystem {
             MediaFor::Flush
                 | MediaFor::FlushAll(_)
                 | MediaFor::Deallocate(_)
-                | MediaFor::Format(..)
-                | MediaFor::CreateNamespace(_)
-                | MediaFor::DeleteNamespace(_)
+                | MediaFor::Erase(_)
+                | MediaFor::FlushErased(_)
                 | MediaFor::Protect(_)
                 | MediaFor::Sanitize
                 | MediaFor::SelfTest

@@ -8,7 +8,7 @@ use super::Subsystem;
 use super::controller::{CONTROLLERS_MAX, ControllerConfig, ControllerKey};
 use super::controllers::Controller;
 use super::namespace::Busy;
-use super::slots::{MediaFor, Slot, State};
+use super::slots::{Erasure, MediaFor, Slot, State};
 use super::types::{CommandToken, Notification, Output};
 use crate::wire::feature::FeatureId;
 use crate::wire::{NamespaceId, QueueId};
@@ -189,7 +189,10 @@ impl Subsystem {
             self.namespaces.set_at_rest();
         }
         let namespace = match state {
-            State::AwaitingMedia(MediaFor::CreateNamespace(namespace)) => namespace,
+            State::AwaitingMedia(
+                MediaFor::Erase(Erasure::Creation(namespace))
+                | MediaFor::FlushErased(Erasure::Creation(namespace)),
+            ) => namespace,
             State::AwaitingMedia(MediaFor::Save(dw0)) => NamespaceId(dw0),
             _ => return,
         };

@@ -12,7 +12,7 @@ use super::event_log::NamespaceChange;
 use super::flow::{Handled, Step};
 use super::namespace::{Busy, Namespace};
 use super::self_test::Outcome;
-use super::slots::{Alone, HostDataFor, MediaFor};
+use super::slots::{Alone, Erasure, HostDataFor, MediaFor};
 use super::types::{CommandToken, Notification};
 use super::view::Touch;
 use crate::media::{MediaError, Operation};
@@ -87,7 +87,8 @@ impl Subsystem {
         let config = NamespaceConfig { offset, attached: false, ..new };
         self.namespaces.insert(Namespace::new(&config, Some(Busy::Creating)));
         let operation = Operation::Deallocate { offset, length: pages };
-        Ok(self.flow.ask_medium(token, MediaFor::CreateNamespace(id), pool.medium, 0, operation))
+        let purpose = MediaFor::Erase(Erasure::Creation(id));
+        Ok(self.flow.ask_medium(token, purpose, pool.medium, 0, operation))
     }
 
     pub(super) fn on_namespace_created(
@@ -99,7 +100,7 @@ impl Subsystem {
         if let Err(error) = result {
             self.namespaces.remove(id);
             let entry = self.flow.slots.of(token).entry;
-            return Err(self.media_failure(&entry, MediaFor::CreateNamespace(id), error));
+            return Err(self.media_failure(&entry, MediaFor::Erase(Erasure::Creation(id)), error));
         }
         let created = self.namespaces.count_created();
         // The namespace does not exist until its creation is durable.
@@ -175,7 +176,8 @@ impl Subsystem {
             return Ok(Step::Done(0));
         };
         let operation = Operation::Deallocate { offset, length };
-        Ok(self.flow.ask_medium(token, MediaFor::DeleteNamespace(id), medium, 0, operation))
+        let purpose = MediaFor::Erase(Erasure::Deletion(id));
+        Ok(self.flow.ask_medium(token, purpose, medium, 0, operation))
     }
 
     pub(super) fn on_namespace_deleted(
@@ -187,7 +189,7 @@ impl Subsystem {
     ) -> Handled {
         if let Err(error) = result {
             self.spare_namespaces();
-            return Err(self.media_failure(entry, MediaFor::DeleteNamespace(id), error));
+            return Err(self.media_failure(entry, MediaFor::Erase(Erasure::Deletion(id)), error));
         }
         self.self_test.end_of(&mut self.flow, &self.smart, id, Outcome::NamespaceRemoved);
         if let Some(namespace) = self.take_namespace(id) {

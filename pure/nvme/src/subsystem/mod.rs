@@ -14,6 +14,7 @@ mod config;
 mod controller;
 mod controllers;
 mod copy;
+mod erase;
 mod errors;
 mod event_log;
 mod events;

@@ -155,8 +155,9 @@ impl Subsystem {
         let handled = match (purpose, result) {
             _ if short && purpose != MediaFor::SelfTest => Err(Failure::new(StatusCode::InternalError)),
             (MediaFor::FlushAll(namespace), _) => self.on_flushed(token, namespace, result),
-            (MediaFor::Format(namespace, block), _) => {
-                self.on_formatted(token, &entry, namespace, block, result)
+            (MediaFor::Erase(erasure), Ok(())) => self.flush_erased(token, &entry, erasure),
+            (MediaFor::Erase(erasure) | MediaFor::FlushErased(erasure), _) => {
+                self.on_erased(token, &entry, erasure, result)
             }
             (MediaFor::Sanitize, _) => return self.on_sanitized(result),
             (MediaFor::SelfTest, _) => {
@@ -171,10 +172,6 @@ impl Subsystem {
             (MediaFor::ReadStored, Ok(())) => self.on_stored(token, &entry),
             (MediaFor::CopyRead(_), Ok(())) => self.lane().on_copy_read(token, &entry),
             (MediaFor::CopyWrite(_), Ok(())) => self.on_copy_written(token, &entry),
-            (MediaFor::CreateNamespace(namespace), _) => self.on_namespace_created(token, namespace, result),
-            (MediaFor::DeleteNamespace(namespace), _) => {
-                self.on_namespace_deleted(token, &entry, namespace, result)
-            }
             (MediaFor::Protect(namespace), _) => self.on_flushed_to_protect(token, &entry, namespace, result),
             (_, Err(error)) => Err(self.media_failure(&entry, purpose, error)),
             (MediaFor::Read | MediaFor::Compare { equal: true }, Ok(())) => {

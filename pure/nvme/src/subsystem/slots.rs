@@ -25,6 +25,17 @@ pub(super) enum HostDataFor {
     Reservation,
 }
 
+/// Whose contents a command erases, and what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Erasure {
+    /// The contents of this namespace, which then gets this block size.
+    Format(NamespaceId, BlockSize),
+    /// The extent of this new namespace, which then reads as zeroes.
+    Creation(NamespaceId),
+    /// The contents of this namespace, which is then removed.
+    Deletion(NamespaceId),
+}
+
 /// What a command waits for its medium to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaFor {
@@ -47,12 +58,10 @@ pub(super) enum MediaFor {
     WriteZeroes,
     /// Deallocation of the range with this index in the list kept in the slot.
     Deallocate(u16),
-    /// Erasure of this namespace's contents, after which the namespace gets this block size.
-    Format(NamespaceId, BlockSize),
-    /// Erasure of the extent of a new namespace, which then reads as zeroes.
-    CreateNamespace(NamespaceId),
-    /// Erasure of this namespace's contents, after which the namespace is removed.
-    DeleteNamespace(NamespaceId),
+    /// Erasure of a namespace's contents.
+    Erase(Erasure),
+    /// A flush of the medium that makes an erasure durable.
+    FlushErased(Erasure),
     /// A read of a piece of this range of a Copy.
     CopyRead(u32),
     CopyWrite(u32),

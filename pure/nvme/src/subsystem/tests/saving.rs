@@ -21,6 +21,17 @@ fn answer(bench: &mut Bench, result: Result<(), MediaError>) -> Request {
     request
 }
 
+/// Answers the erasure of `medium` and the flush that makes it durable. Nothing has changed or
+/// completed before the flush.
+fn erase(bench: &mut Bench, medium: MediumId) {
+    let before = bench.notified.len();
+    let erasure = answer(bench, Ok(()));
+    assert!(erasure.medium == medium && matches!(erasure.operation, Operation::Deallocate { .. }));
+    assert!(bench.completed.is_empty() && bench.notified.len() == before);
+    let flush = answer(bench, Ok(()));
+    assert!(flush.medium == medium && matches!(flush.operation, Operation::Flush));
+}
+
 /// Checks that the only request of the media is a flush of the state, and that nothing has
 /// completed meanwhile.
 #[track_caller]
@@ -65,7 +76,7 @@ fn a_namespace_exists_when_it_is_remembered() {
     let mut bench = bench();
     bench.media_stuck = true;
     let token = create(&mut bench);
-    answer(&mut bench, Ok(()));
+    erase(&mut bench, MediumId(1));
     is_saving(&bench);
     assert!(namespace_list(&bench.identify(0x10, 0)).eq([NamespaceId(1)]));
     answer(&mut bench, Ok(()));
@@ -73,7 +84,7 @@ fn a_namespace_exists_when_it_is_remembered() {
     assert!(namespace_list(&bench.identify(0x10, 0)).eq([NamespaceId(1), NamespaceId(2)]));
 
     let token = create(&mut bench);
-    answer(&mut bench, Ok(()));
+    erase(&mut bench, MediumId(1));
     answer(&mut bench, Err(MediaError::NoSpace));
     assert_eq!(bench.take(token).status.code(), StatusCode::InternalError);
     assert_eq!(bench.notified.last(), Some(&Notification::NamespaceDeleted(NamespaceId(3))));
@@ -81,7 +92,7 @@ fn a_namespace_exists_when_it_is_remembered() {
     bench.identify(0x01, 0);
 
     let token = create(&mut bench);
-    answer(&mut bench, Ok(()));
+    erase(&mut bench, MediumId(1));
     bench.subsystem.reset(bench.now, bench.controller);
     bench.drain();
     answer(&mut bench, Ok(()));
@@ -97,7 +108,7 @@ fn formats_and_attachments_are_remembered_and_background_work_makes_nobody_wait(
     let format =
         SubmissionQueueEntry { cdw10: 1, namespace: NamespaceId(1), ..admin(AdminOpcode::FormatNvm) };
     let token = bench.send(ADMIN, format);
-    answer(&mut bench, Ok(()));
+    erase(&mut bench, MediumId(0));
     is_saving(&bench);
     answer(&mut bench, Ok(()));
     assert_eq!(bench.take(token).status, Status::SUCCESS);
