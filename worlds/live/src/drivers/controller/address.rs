@@ -8,6 +8,7 @@ use engine::Nanos;
 use super::error::AttachError;
 use super::subsystem::SubsystemUrl;
 use super::url::Url;
+use crate::carrier::route::{Route, Transport};
 use crate::carrier::tcp;
 
 /// Where a controller is.
@@ -15,11 +16,31 @@ use crate::carrier::tcp;
 pub enum Address {
     /// At the far end of this name (see [`crate::carrier::route::Name`]).
     Far(String),
+    /// At the far end to which this route leads.
+    Route(Box<Route>),
     /// In another process of this machine, at this socket. If the path is a directory, the socket
     /// is called `cntrl` in it.
     VfioUser(PathBuf),
     /// In a subsystem of NVMe over Fabrics.
     Subsystem(Box<Subsystem>),
+}
+
+impl Address {
+    /// The address with the route to a far end instead of its name, so that nobody who uses the
+    /// address waits for the system's resolver later. Waits for it now.
+    ///
+    /// # Errors
+    /// When the name of a far end has no address, or a key can't be read or made.
+    pub fn routed(self, transport: &Transport) -> Result<Self, AttachError> {
+        match self {
+            Self::Far(name) => {
+                let route = transport.route(&name);
+                let route = route.map_err(|error| AttachError::without_route(&name, error))?;
+                Ok(Self::Route(Box::new(route)))
+            }
+            resolved => Ok(resolved),
+        }
+    }
 }
 
 /// A subsystem, and the addresses of each path to it, which are tried in turn.
@@ -63,5 +84,21 @@ impl Url {
             Self::Subsystem(url) => url.settings.fast_io_fail.map_or(hold, Nanos::from),
             Self::Far(_) | Self::VfioUser(_) => hold,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_far_end_is_resolved_once() {
+        let address = Address::Far("127.0.0.1:1".to_owned());
+        let address = address.routed(&Transport::default()).unwrap();
+        let Address::Route(route) = &address else { panic!("{address:?}") };
+        assert_eq!(route.addresses, [SocketAddr::from(([127, 0, 0, 1], 1))]);
+        assert!(matches!(address.routed(&Transport::default()), Ok(Address::Route(_))));
+        let nowhere = Address::Far("far:0".to_owned());
+        assert!(matches!(nowhere.routed(&Transport::default()), Err(AttachError::Trust(_))));
     }
 }

@@ -11,6 +11,7 @@ use tunnel::session::HandshakeError;
 
 use super::error::{AttachError, Failure};
 use super::options::Options;
+use crate::carrier::route::Route;
 use crate::drivers::attached::Attached;
 use crate::drivers::near::{NearDriver, is_somebody_else};
 use crate::media::Media;
@@ -34,6 +35,14 @@ impl Attached<NearDriver> {
             let route = options.transport.route(name);
             routes.push(route.map_err(|error| AttachError::without_route(name, error))?);
         }
+        Self::over_routes(routes, options)
+    }
+
+    /// Makes a host of the far ends to which `routes` lead. They are dialled with the first wait.
+    ///
+    /// # Errors
+    /// When the process has no descriptors left.
+    pub(super) fn over_routes(routes: Vec<Route>, options: &Options) -> Result<Self, AttachError> {
         let mut entropy = entropy::system();
         let mut session = options.session();
         entropy.fill(&mut session.identity.instance.0);

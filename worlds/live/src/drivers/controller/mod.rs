@@ -97,6 +97,7 @@ impl Controller {
     pub fn open(address: &Address, options: &Options) -> Result<Self, AttachError> {
         Ok(Self::of(match address {
             Address::Far(name) => Reached::Pcie(Box::new(Pcie::over_tunnel(name, options)?)),
+            Address::Route(route) => Reached::Pcie(Box::new(Pcie::over_route(route, options)?)),
             Address::VfioUser(path) => Reached::VfioUser(Box::new(VfioUser::connect(path, options)?)),
             Address::Subsystem(subsystem) => {
                 Reached::Fabric(Box::new(initiator::connect(subsystem, options)?))

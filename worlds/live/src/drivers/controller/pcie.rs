@@ -15,6 +15,7 @@ use super::hierarchy::Hierarchy;
 use super::options::Options;
 use super::slots::Slots;
 use super::transport::{Identity, Transport};
+use crate::carrier::route::Route;
 use crate::drivers::attached::Attached;
 use crate::drivers::near::NearDriver;
 use crate::media::Media;
@@ -31,6 +32,11 @@ impl Pcie {
     /// Begins to dial the far end called `name`.
     pub(super) fn over_tunnel(name: &str, options: &Options) -> Result<Self, AttachError> {
         Ok(Self::of(Hierarchy::over_tunnels(&[name.to_owned()], options)?, options))
+    }
+
+    /// Begins to dial the far end to which `route` leads.
+    pub(super) fn over_route(route: &Route, options: &Options) -> Result<Self, AttachError> {
+        Ok(Self::of(Hierarchy::over_routes(vec![route.clone()], options)?, options))
     }
 
     /// Makes a function in this process, on the root port.

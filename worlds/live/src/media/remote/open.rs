@@ -18,7 +18,7 @@ use crate::sys::clock::Clock;
 pub struct Place {
     /// The name by which reports call the place.
     pub name: String,
-    /// Where the device is.
+    /// Where the device is. A name is resolved when the medium is opened, and not again.
     pub address: Address,
     /// The namespace to serve; `None` takes the only namespace of the device.
     pub namespace: Option<NamespaceId>,
@@ -99,7 +99,14 @@ impl Place {
 ///
 /// # Errors
 /// When the device can't be reached in time, or its namespace can't be served; see [`OpenError`].
-pub fn open(clock: Clock, place: Place, timeout: Nanos, report: fn(&str)) -> Result<RemoteMedium, OpenError> {
+pub fn open(
+    clock: Clock,
+    mut place: Place,
+    timeout: Nanos,
+    report: fn(&str),
+) -> Result<RemoteMedium, OpenError> {
+    // Later hosts begin in a turn of the reactor, which must not wait for the system's resolver.
+    place.address = place.address.routed(&place.options.transport).map_err(OpenError::Attach)?;
     let mut controller = place.begin()?;
     controller.wait_ready(timeout).map_err(OpenError::Attach)?;
     let device = controller.identity().ok_or(OpenError::Attach(AttachError::NoController))?;
