@@ -197,14 +197,13 @@ impl Commands {
             let job = self.jobs[name as usize].as_ref().expect("a piece has its job");
             let (entry, data) = self.command_of(job, job.begin + next.offset, next.length);
             let submitted = submit(piece, entry, data);
-            if is_again && matches!(submitted, Ok(()) | Err(Refused::Impossible)) {
-                self.again.pop();
-            }
             match submitted {
                 Ok(()) => {
                     self.free_pieces.pop();
                     self.pieces[piece as usize] = Some(next);
-                    if !is_again {
+                    if is_again {
+                        self.on_submitted_again(next);
+                    } else {
                         self.on_submitted(next);
                     }
                 }
@@ -212,6 +211,7 @@ impl Commands {
                 Err(Refused::Lost) => return Err(Lost),
                 Err(Refused::Impossible) => {
                     if is_again && let Some(job) = self.jobs[name as usize].as_mut() {
+                        self.again.pop();
                         job.outstanding -= 1;
                     }
                     self.fail(name, StatusCode::InternalError.into());
@@ -225,7 +225,10 @@ impl Commands {
     /// The piece to submit next: one that got no answer, or the next one of the first active job.
     fn next_piece(&self) -> Option<Piece> {
         if let Some(piece) = self.again.last() {
-            return Some(*piece);
+            let job = self.jobs[piece.job as usize].as_ref().expect("a piece has its job");
+            // The device may have come back with lower limits.
+            let length = piece.length.min(self.limit_at(job, job.begin + piece.offset));
+            return Some(Piece { length, ..*piece });
         }
         let name = *self.active.front()?;
         let job = self.jobs[name as usize].as_ref().expect("an active job is there");
@@ -242,16 +245,20 @@ impl Commands {
 
     /// How much of a job its next command does, in the unit of [`Job::at`].
     fn length_of_next(&self, job: &Job) -> u64 {
-        let block = u64::from(self.extent_at(job, job.at).block);
-        let limit = match &job.goal {
+        (job.end - job.at).min(self.limit_at(job, job.at))
+    }
+
+    /// How much a command of a job at `at` can do, in the unit of [`Job::at`].
+    fn limit_at(&self, job: &Job, at: u64) -> u64 {
+        let block = u64::from(self.extent_at(job, at).block);
+        match &job.goal {
             Goal::Zero { how: Zeroing::Command | Zeroing::Refused, .. } => {
                 self.abilities.zeroes_max.min(BLOCKS_MAX * block)
             }
             Goal::Deallocate => RANGE_BLOCKS_MAX * block,
             Goal::Flush => 1,
             _ => self.abilities.transfer_max,
-        };
-        (job.end - job.at).min(limit)
+        }
     }
 
     /// The command of a job that does `length` of it from `at` on.
@@ -289,6 +296,16 @@ impl Commands {
         job.outstanding += 1;
         if job.at >= job.end {
             self.active.pop_front();
+        }
+    }
+
+    /// A piece that got no answer was submitted again, or the part of it that one command can do.
+    fn on_submitted_again(&mut self, piece: Piece) {
+        let Some(mut rest) = self.again.pop() else { return };
+        if piece.length < rest.length {
+            (rest.offset, rest.length) = (rest.offset + piece.length, rest.length - piece.length);
+            self.again.push(rest);
+            self.jobs[piece.job as usize].as_mut().expect("a piece has its job").outstanding += 1;
         }
     }
 

@@ -81,6 +81,28 @@ fn what_got_no_answer_is_submitted_again_and_what_has_ended_is_not() {
 }
 
 #[test]
+fn what_is_submitted_again_keeps_to_a_limit_that_has_become_lower() {
+    let mut commands = commands();
+    commands.submit(request(1, Operation::Read { offset: 0, length: PIECE_BYTES }));
+    assert_eq!(submitted(&mut commands).len(), 1);
+    commands.take_back_all();
+    commands.abilities.transfer_max = u64::from(PIECE_BYTES / 4);
+    let again = submitted(&mut commands);
+    let (read, blocks) = (u8::from(IoOpcode::Read), u64::from(PIECE_BYTES / 4 / 4096));
+    assert_eq!(sorted(&again), [(read, 0), (read, blocks), (read, 2 * blocks), (read, 3 * blocks)]);
+    let mut ended = Vec::new();
+    for (piece, ..) in again {
+        let data = Buffer::zeroed(PIECE_BYTES as usize / 4);
+        commands.on_ended(piece, Ok(data), &mut |one| {
+            if let Completion::Done { id, result } = one {
+                ended.push((id.0, result));
+            }
+        });
+    }
+    assert_eq!((ended, commands.in_flight()), (vec![(1, Ok(()))], 0));
+}
+
+#[test]
 fn what_was_taken_back_is_given_up_once() {
     let mut commands = commands();
     commands.submit(request(1, Operation::Read { offset: 0, length: 3 * PIECE_BYTES }));

@@ -19,7 +19,7 @@ use nvme::media::{Completion, Request};
 use nvme::wire::NamespaceId;
 use nvme_fabrics::host::multipath::Request as Submission;
 
-use super::commands::{Commands, Extent, Lost, Refused};
+use super::commands::{Abilities, Commands, Extent, Lost, Refused, misfit};
 use crate::drivers::controller::{Address, Completed, Controller, Event, Identity, News, SubmitError};
 use crate::reactor::Turn;
 use crate::sys::clock::Clock;
@@ -132,7 +132,7 @@ impl RemoteMedium {
 
     /// Adopts the size that the device says the namespace has by now; returns the size in bytes.
     pub fn measure(&mut self) -> u64 {
-        if let Some(extent) = self.found() {
+        if let Some((extent, _)) = self.found() {
             self.commands.extents[0] = extent;
         }
         self.size()
@@ -265,22 +265,25 @@ impl RemoteMedium {
             return;
         }
         match self.found() {
-            Some(extent) => {
+            Some((extent, abilities)) => {
                 self.tell("is back");
-                self.commands.extents[0] = extent;
+                (self.commands.extents[0], self.commands.abilities) = (extent, abilities);
                 self.link = Link::Here;
             }
-            None => self.lose("another device is there, or its namespace is gone"),
+            None => self.lose("another device is there, or its namespace is gone or can't be served"),
         }
     }
 
-    /// The namespace as the device has it by now, if the device is the one that this medium was
-    /// opened on.
-    fn found(&self) -> Option<Extent> {
-        let Identity { controller, namespaces, .. } = self.controller.as_ref()?.identity()?;
-        let mut extents = namespaces.iter().map(|namespace| Extent::new(namespace, 0));
-        let found = extents.find(|one| one.id == self.extent().id && one.block == self.extent().block);
-        found.filter(|_| controller.serial_number.to_string() == self.serial)
+    /// The namespace and the abilities as the device has them by now, if the device is the one that
+    /// this medium was opened on and the namespace can be served.
+    fn found(&self) -> Option<(Extent, Abilities)> {
+        let Identity { controller, namespaces, transfer_bytes_max, .. } =
+            self.controller.as_ref()?.identity()?;
+        let namespace = namespaces.iter().find(|one| one.id == self.extent().id)?;
+        let is_fit = misfit(namespace).is_none() && namespace.block_bytes == self.extent().block;
+        let is_same = controller.serial_number.to_string() == self.serial;
+        let abilities = Abilities::new(controller, transfer_bytes_max);
+        (is_fit && is_same).then(|| (Extent::new(namespace, 0), abilities))
     }
 
     /// Tries another host where one has ended, and ends requests that have waited too long. Returns
