@@ -190,12 +190,14 @@ impl Host {
         }
     }
 
-    /// The registers to write, in order, with their values: they start the queue.
+    /// The registers to write, in order, with their values: they start the queue anew, whatever was
+    /// sent and received before.
     ///
     /// # Errors
     /// When the host's memory is gone.
-    pub fn start(&self, memory: &mut impl Memory) -> Result<[(u32, u32); 6], HostFault> {
-        // Credits of a queue that ran before are none of this one's.
+    pub fn start(&mut self, memory: &mut impl Memory) -> Result<[(u32, u32); 6], HostFault> {
+        // Counts and credits of a queue that ran before are none of this one's.
+        *self = Self::new(self.config);
         memory.write(self.config.memory, &[0; LINE])?;
         let base = self.register(0);
         let halves = |address: u64| [low(address), low(address >> 32)];

@@ -330,10 +330,29 @@ fn a_host_without_credit_is_refused_and_hears_of_new_ones() {
     assert_eq!(machine.send(&[7; PACKET_MAX + 1]), Err(SendError::Length(PACKET_MAX + 1)));
 }
 
+/// Both directions, by line and by DMA: each has counts of its own.
+#[test]
+fn a_host_that_was_used_starts_its_queue_anew() {
+    let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
+    for round in 0..3 {
+        for length in [14, 60, 61, 1500] {
+            let sent = packet(ADDRESSES[0], length, round);
+            machine.send(&sent).unwrap();
+            assert_eq!(machine.transmit().as_ref(), Some(&sent), "round {round}: {length} B leave");
+            assert_eq!(machine.arrive(&sent), Arrival::Delivered(0));
+            let (_, came) = machine.receive().unwrap().expect("it is there");
+            assert!(came == sent, "round {round}: {length} B come");
+        }
+        for (register, value) in machine.host.start(&mut machine.memory).unwrap() {
+            machine.write(register, value);
+        }
+    }
+}
+
 #[test]
 fn filters_choose_the_queue_and_drop_what_nobody_wants() {
     let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
-    let second = Host::new(HostConfig { queue: 1, memory: MEMORY, ..HostConfig::default() });
+    let mut second = Host::new(HostConfig { queue: 1, memory: MEMORY, ..HostConfig::default() });
     for (register, value) in second.start(&mut machine.memory).unwrap() {
         machine.write(register, value);
     }
