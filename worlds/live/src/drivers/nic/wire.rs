@@ -85,7 +85,7 @@ impl From<io::Error> for WireError {
     }
 }
 
-/// One end of a wire. Its calls never block.
+/// One end of a wire, for a card to be put at. Its calls never block.
 #[derive(Debug)]
 pub struct Wire(Kind);
 
@@ -112,7 +112,7 @@ impl Wire {
     }
 
     /// Whether the other end is there.
-    pub const fn is_up(&self) -> bool {
+    pub(super) const fn is_up(&self) -> bool {
         match &self.0 {
             Kind::Shm(shm) => shm.is_up(),
             Kind::Udp(udp) => udp.is_up(),
@@ -125,7 +125,7 @@ impl Wire {
     ///
     /// # Errors
     /// When the place can't be used any more.
-    pub fn tend(&mut self, now: Instant) -> Result<(), WireError> {
+    pub(super) fn tend(&mut self, now: Instant) -> Result<(), WireError> {
         match &mut self.0 {
             Kind::Shm(shm) => shm.tend(now),
             Kind::Udp(udp) => Ok(udp.tend(now)?),
@@ -136,7 +136,7 @@ impl Wire {
 
     /// Whether there is room for a packet. Nothing may be sent while there is none.
     #[inline]
-    pub fn has_room(&mut self) -> bool {
+    pub(super) fn has_room(&mut self) -> bool {
         match &mut self.0 {
             Kind::Shm(shm) => shm.has_room(),
             Kind::Udp(_) | Kind::Eth(_) => true,
@@ -147,7 +147,7 @@ impl Wire {
     /// Says that this end is about to sleep until its descriptor has news, or sleeps no more.
     /// Whoever falls asleep must look for packets once more before it waits: one that came before
     /// the other end could see this wakes nobody.
-    pub fn sleep(&mut self, asleep: bool) {
+    pub(super) fn sleep(&mut self, asleep: bool) {
         match &mut self.0 {
             Kind::Shm(shm) => shm.sleep(asleep),
             // The kernel wakes whoever waits for a datagram or a frame.
@@ -157,7 +157,7 @@ impl Wire {
 
     /// Wakes the other end if it sleeps and something was sent to it.
     #[inline]
-    pub fn wake(&mut self) {
+    pub(super) fn wake(&mut self) {
         match &mut self.0 {
             Kind::Shm(shm) => shm.wake(),
             Kind::Udp(_) | Kind::Eth(_) | Kind::Loopback(_) => {}
@@ -166,7 +166,7 @@ impl Wire {
 
     /// Sends a packet.
     #[inline]
-    pub fn send(&mut self, packet: &[u8]) {
+    pub(super) fn send(&mut self, packet: &[u8]) {
         match &mut self.0 {
             Kind::Shm(shm) => shm.send(packet),
             Kind::Udp(udp) => udp.send(packet),
@@ -175,11 +175,11 @@ impl Wire {
         }
     }
 
-    /// Takes the next packet, into the beginning of `packet`, which has room for the largest;
-    /// returns its length. A packet may come in parts: until it is whole, `packet` must be the same
-    /// and keep its bytes.
+    /// Takes the next packet, into the beginning of `packet`, which has [`ROOM`](super::shm::ROOM)
+    /// bytes; returns its length. A packet may come in parts: until it is whole, `packet` must be
+    /// the same and keep its bytes.
     #[inline]
-    pub fn receive(&mut self, packet: &mut [u8]) -> Option<usize> {
+    pub(super) fn receive(&mut self, packet: &mut [u8]) -> Option<usize> {
         match &mut self.0 {
             Kind::Shm(shm) => shm.receive(packet),
             Kind::Udp(udp) => udp.receive(packet),
