@@ -7,12 +7,15 @@ use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use engine::{Buffer, BufferMut, Pool};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
+    socket_with,
 };
 
 /// The largest number of descriptors passed with one message; the kernel's own limit is 253.
@@ -87,9 +90,19 @@ impl Connection {
     /// Connects to the listener at `path`.
     ///
     /// # Errors
-    /// When no process listens at `path`.
-    pub fn connect(path: &std::path::Path) -> io::Result<Self> {
-        Self::new(UnixStream::connect(path)?)
+    /// When no process listens at `path`. `WouldBlock` if so many wait to be accepted that one more
+    /// would have to wait, too.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match connect(&socket, &SocketAddrUnix::new(path)?) {
+            Ok(()) => Self::new(socket.into()),
+            Err(Errno::AGAIN) => {
+                let text = "its queue of connections is full; does the process that listens still run?";
+                Err(io::Error::new(io::ErrorKind::WouldBlock, text))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Number of bytes that wait to be sent.
@@ -217,7 +230,7 @@ impl Connection {
         let result = loop {
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
             match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut block)], &mut control, flags) {
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 result => break result,
             }
         };
@@ -226,7 +239,7 @@ impl Connection {
             Err(error) => {
                 self.block = Some(block);
                 return match error {
-                    rustix::io::Errno::AGAIN => Ok(Received::Nothing),
+                    Errno::AGAIN => Ok(Received::Nothing),
                     error => Err(error.into()),
                 };
             }

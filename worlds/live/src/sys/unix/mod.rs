@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use crate::sys::descriptors::{Door, OWN_HEADROOM};
@@ -145,7 +145,7 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(BindError::NotASocket);
     }
-    match UnixStream::connect(path) {
+    match Connection::connect(path) {
         Ok(_) => Err(BindError::InUse),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(BindError::Io)

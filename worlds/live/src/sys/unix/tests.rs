@@ -113,6 +113,33 @@ fn the_outbox_has_an_end() {
     fs::remove_dir_all(directory).unwrap();
 }
 
+/// A process that is stopped accepts nobody. Whoever comes then must not wait for it.
+#[test]
+fn a_listener_whose_queue_is_full_holds_nobody_up() {
+    let directory = directory();
+    let listener = Listener::bind(&directory.join("s")).unwrap();
+    rustix::net::listen(&listener.socket, 1).unwrap();
+    let (done, came) = std::sync::mpsc::channel();
+    let path = listener.path().to_owned();
+    std::thread::spawn(move || {
+        let mut waiting = Vec::new();
+        let error = loop {
+            match Connection::connect(&path) {
+                Ok(connection) => waiting.push(connection),
+                Err(error) => break error,
+            }
+        };
+        let taken = Listener::bind(&path).map(drop);
+        done.send((error, taken)).unwrap();
+    });
+    let (error, taken) = came.recv_timeout(Duration::from_secs(10)).expect("nobody is held up");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "{error}");
+    assert!(error.to_string().contains("queue of connections is full"), "{error}");
+    assert!(matches!(taken, Err(BindError::InUse)), "its listener is alive");
+    drop(listener);
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn a_name_that_is_taken_is_not_stolen_and_a_stale_one_is_replaced() {
     let directory = directory();
