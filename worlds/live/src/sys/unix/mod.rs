@@ -5,10 +5,10 @@ mod connection;
 mod tests;
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub const PATH_MAX: usize = 107;
 pub enum BindError {
     /// The path has this many bytes, more than [`PATH_MAX`].
     TooLong(usize),
-    /// Another process listens at the path.
+    /// Another process listens at the path, or begins to.
     InUse,
     /// A file of this name exists and is no socket; it is left alone.
     NotASocket,
@@ -76,6 +76,7 @@ impl Listener {
         if length > PATH_MAX {
             return Err(BindError::TooLong(length));
         }
+        let _claim = Claim::new(path)?;
         let socket = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path)?;
@@ -85,7 +86,7 @@ impl Listener {
         };
         let socket = socket.map_err(|error| why_not(path, error))?;
         socket.set_nonblocking(true)?;
-        let name = fs::symlink_metadata(path).ok().map(|name| (name.dev(), name.ino()));
+        let name = name_of(path);
         Ok(Self { socket, path: path.to_owned(), name, door: Door::new(OWN_HEADROOM) })
     }
 
@@ -132,7 +133,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let now = fs::symlink_metadata(&self.path).ok().map(|name| (name.dev(), name.ino()));
+        let now = name_of(&self.path);
         if now.is_some() && now == self.name {
             // Another process may have removed the name first.
             let _ = fs::remove_file(&self.path);
@@ -140,7 +141,54 @@ impl Drop for Listener {
     }
 }
 
-/// Removes the socket at `path` if no process listens on it.
+/// Holds the name of a socket for one process at a time, until that process listens there. Without
+/// it, a process that finds a stale name could remove the new name of another that found it, too.
+///
+/// What holds it is a lock on a file beside the socket, so it ends with its process.
+struct Claim {
+    path: PathBuf,
+    /// Closing it releases the lock.
+    _file: File,
+}
+
+impl Claim {
+    fn new(socket: &Path) -> Result<Self, BindError> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(|error| why_not(socket, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(BindError::InUse),
+            Err(TryLockError::Error(error)) => return Err(BindError::Io(error)),
+        }
+        // Whoever held it meanwhile has removed this file, and others lock a new one.
+        if name_of(&path) != Some(identity(&file.metadata()?)) {
+            return Err(BindError::InUse);
+        }
+        Ok(Self { path, _file: file })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // A file that stays is locked by whoever comes next.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Device and inode of a file.
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Device and inode of what has the name `path`.
+fn name_of(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|metadata| identity(&metadata))
+}
+
+/// Removes the socket at `path` if no process listens on it. The caller has the name's [`Claim`].
 fn remove_stale(path: &Path) -> Result<(), BindError> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(BindError::NotASocket);

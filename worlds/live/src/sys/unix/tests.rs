@@ -165,3 +165,35 @@ fn a_name_that_is_taken_is_not_stolen_and_a_stale_one_is_replaced() {
     drop(listener);
     fs::remove_dir_all(directory).unwrap();
 }
+
+/// A stale name has to be removed before another can be made. Nobody may do so in between.
+#[test]
+fn a_stale_name_is_replaced_by_one_process_at_a_time() {
+    let directory = directory();
+    let (path, lock) = (directory.join("s"), directory.join("s.lock"));
+    drop(UnixListener::bind(&path).unwrap());
+    // Another process is about to replace it, and was killed before at the same work.
+    let other = File::create(&lock).unwrap();
+    other.lock().unwrap();
+    assert!(matches!(Listener::bind(&path), Err(BindError::InUse)));
+    assert!(path.exists() && lock.exists());
+    drop(other);
+    drop(Listener::bind(&path).unwrap());
+    assert!(!path.exists() && !lock.exists(), "nothing is left behind");
+    for round in 0..100 {
+        drop(UnixListener::bind(&path).unwrap());
+        let start = std::sync::Barrier::new(4);
+        let bind = || {
+            start.wait();
+            Listener::bind(&path)
+        };
+        let bound: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(bind)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect()
+        });
+        assert_eq!(bound.len(), 1, "round {round}");
+        Connection::connect(&path).unwrap();
+        assert!(bound[0].accept().unwrap().is_some(), "round {round}: it has the name");
+    }
+    fs::remove_dir(directory).unwrap();
+}
