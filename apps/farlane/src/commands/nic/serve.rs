@@ -68,7 +68,8 @@ fn tell(event: Served) {
     match event {
         Served::Client(Some(process)) => info!("process {process} uses the card"),
         Served::Client(None) => info!("a process uses the card"),
-        Served::Gone => info!("the process that used the card has gone"),
+        Served::Gone(None) => info!("the process that used the card has gone"),
+        Served::Gone(Some(reason)) => warn!("the process that used the card was sent away: {reason}"),
         Served::TurnedAway => warn!("another process was turned away: the card is in use"),
         Served::Link(true) => info!("link up"),
         Served::Link(false) => info!("link down: the wire's other end is not there"),

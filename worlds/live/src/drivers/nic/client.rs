@@ -164,7 +164,7 @@ impl CardClient {
     }
 
     /// Asks and waits for the answer, as long as the client's own limit.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         ask: impl FnOnce(&mut Client<OwnedFd>, Clock) -> RequestId,
     ) -> io::Result<Answer<OwnedFd>> {

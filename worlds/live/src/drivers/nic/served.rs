@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use engine::{Buffer, Engine, Instant, Nanos, Pool, next_wake};
 use niq::{Card, Counts, Fault, QUEUES, WINDOW_BYTES, registers};
 use pcie::config::{Bar, BarIndex, Builder, ClassCode, ConfigSpace, Identity, Link, PortType, ids};
-use vfio_user::server::{Config, InterruptConfig, Output, RegionConfig, Server};
+use vfio_user::server::{CloseReason, Config, InterruptConfig, Output, RegionConfig, Server};
 use vfio_user::wire::DmaMap;
 use vfio_user::{Area, Errno, Input, InterruptIndex, RegionIndex};
 
@@ -37,8 +37,8 @@ const PACKETS_PER_TURN: usize = 64;
 pub enum Served {
     /// A client has come, from this process if the system knows it.
     Client(Option<i32>),
-    /// The client has gone.
-    Gone,
+    /// The client has gone. If the card has sent it away, for this reason.
+    Gone(Option<CloseReason>),
     /// A client was turned away, because another one uses the card.
     TurnedAway,
     /// The wire's other end has come (`true`) or gone.
@@ -239,7 +239,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
                 (self.report)(Served::TurnedAway);
                 continue;
             }
-            self.lose_client(sources);
+            self.lose_client(sources, None);
             sources.add(connection.as_raw_fd(), Attention::OnNews)?;
             (self.report)(Served::Client(connection.peer_process()));
             self.connection = Some(connection);
@@ -250,7 +250,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
     }
 
     /// Forgets the client. The next gets a window of its own: this one may go on writing.
-    fn lose_client(&mut self, sources: &Sources) {
+    fn lose_client(&mut self, sources: &Sources, reason: Option<CloseReason>) {
         let Some(connection) = self.connection.take() else { return };
         sources.remove(connection.as_raw_fd());
         self.memory.clear();
@@ -260,7 +260,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
         if let Ok((memory, file)) = window() {
             (self.window, self.window_file) = (memory, file);
         }
-        (self.report)(Served::Gone);
+        (self.report)(Served::Gone(reason));
     }
 
     fn receive_client(&mut self, clock: Clock, sources: &Sources) -> bool {
@@ -273,7 +273,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
                     self.server.handle_input(clock.now(), input);
                 }
                 Ok(Received::Closed) | Err(_) => {
-                    self.lose_client(sources);
+                    self.lose_client(sources, None);
                     self.server.handle_input(clock.now(), Input::Disconnected);
                 }
             }
@@ -310,9 +310,15 @@ impl<F: FnMut(Served)> CardDriver<F> {
                 }
                 Output::Reset { token } => {
                     self.card.reset();
+                    self.space = space();
+                    self.vectors.reset();
                     self.server.reset_done(token, Ok(()));
                 }
-                Output::Close { .. } => self.lose_client(sources),
+                Output::Close { reason } => {
+                    // It is told why, if the protocol has an answer for that.
+                    self.flush();
+                    self.lose_client(sources, Some(reason));
+                }
                 Output::SetInterrupts { index: InterruptIndex::Msix, action, start, count, data } => {
                     self.vectors.set(action, (start, count), data);
                 }
@@ -403,7 +409,7 @@ impl<F: FnMut(Served)> Driver for CardDriver<F> {
             self.flush();
         }
         if self.memory.lost().is_some() {
-            self.lose_client(sources);
+            self.lose_client(sources, None);
             self.server.handle_input(context.now, Input::Disconnected);
         }
         if engine::fire(&mut self.server, context.now) {

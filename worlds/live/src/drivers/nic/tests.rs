@@ -1,17 +1,21 @@
 //! Stations over wires: packets of every length, peers that go, and peers that write nonsense.
 
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use engine::{Nanos, Rng};
 use lines::MEMORY_BYTES;
-use niq::{HostConfig, PACKET_MAX, Path};
+use niq::{HostConfig, PACKET_MAX, Path, registers};
+use vfio_user::RegionIndex;
+use vfio_user::client::Answer;
 
+use super::client::CardClient;
 use super::served::CardDriver;
 use super::station::{Place, Station, StationError};
 use super::wire::{Wire, WireUrl};
 use super::{floor, new_memory, shm};
-use crate::reactor::Reactor;
+use crate::reactor::{Reactor, Stop};
 use crate::sys::clock::Clock;
 use crate::sys::unix::{Connection, Listener};
 
@@ -367,6 +371,85 @@ fn a_served_card_is_used_through_its_window() {
     let count = |what: &str| told.iter().filter(|one| one.starts_with(what)).count();
     assert_eq!((count("Client"), count("Link(true)")), (3, 1), "{told:?}");
     assert_eq!(count("Fault"), 0, "{told:?}");
+}
+
+/// A card that a thread serves, and what it tells.
+struct Served {
+    told: mpsc::Receiver<String>,
+    stop: Stop,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Served {
+    fn start(socket: &std::path::Path, url: &WireUrl) -> Self {
+        let listener = Listener::bind(socket).unwrap();
+        let mut reactor = Reactor::new(Clock::start(), SPIN).unwrap();
+        let (stop, url) = (reactor.stop(), url.clone());
+        let (tell, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let wire = Wire::open(&url).unwrap();
+            let report = |event| tell.send(format!("{event:?}")).unwrap();
+            let mut driver = CardDriver::new(listener, wire, [2, 0, 0, 0, 0, 9], SPIN, report).unwrap();
+            reactor.run(&mut driver).unwrap();
+        });
+        Self { told, stop, thread }
+    }
+
+    /// Waits until the card tells what begins so.
+    fn wait(&self, what: &str) -> String {
+        loop {
+            let told = self.told.recv_timeout(Duration::from(PATIENCE));
+            let told = told.unwrap_or_else(|error| panic!("{what} is not told: {error}"));
+            if told.starts_with(what) {
+                return told;
+            }
+        }
+    }
+
+    fn end(self) {
+        self.stop.ask();
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_client_that_is_sent_away_is_told_of_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("card");
+    let served = Served::start(&socket, &WireUrl::Loopback);
+    let mut stranger = Connection::connect(&socket).unwrap();
+    stranger.send(vec![0xff; 64].into(), Vec::new()).unwrap();
+    stranger.flush().unwrap();
+    let told = served.wait("Gone");
+    assert!(told.starts_with("Gone(Some(Header("), "{told}");
+    drop(CardClient::connect(&socket, 0, Clock::start()).unwrap());
+    assert_eq!(served.wait("Gone"), "Gone(None)");
+    served.end();
+}
+
+#[test]
+fn a_reset_of_the_function_resets_its_configuration_and_its_vectors() {
+    const COMMAND: u64 = 4;
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("card");
+    let served = Served::start(&socket, &WireUrl::Loopback);
+    let (mut client, ..) = CardClient::connect(&socket, 0, Clock::start()).unwrap();
+    // The Vector Control of vector 0, and Memory Space and Bus Master of the function.
+    let control = registers::MSIX_TABLE + 12;
+    let command = |client: &mut CardClient| {
+        let region = RegionIndex::CONFIG;
+        match client.ask(|client, clock| client.read(clock.now(), region, COMMAND, 2)).unwrap() {
+            Answer::Data(data) => data.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    };
+    client.write(control, 0).unwrap();
+    let region = RegionIndex::CONFIG;
+    client.ask(|client, clock| client.write(clock.now(), region, COMMAND, &[6, 0])).unwrap();
+    assert_eq!((client.read(control).unwrap(), command(&mut client)), (0, vec![6, 0]));
+    client.ask(|client, clock| client.reset(clock.now())).unwrap();
+    assert_eq!((client.read(control).unwrap(), command(&mut client)), (1, vec![0, 0]));
+    served.end();
 }
 
 #[test]

@@ -23,9 +23,9 @@ pub(super) struct Vectors {
 
 impl Default for Vectors {
     fn default() -> Self {
-        let mut table = [0; TABLE_BYTES];
-        table.iter_mut().skip(12).step_by(16).for_each(|control| *control = MASKED);
-        Self { signallers: [const { None }; QUEUES], table }
+        let mut vectors = Self { signallers: [const { None }; QUEUES], table: [0; TABLE_BYTES] };
+        vectors.reset();
+        vectors
     }
 }
 
@@ -33,6 +33,12 @@ impl Vectors {
     /// Number of vectors.
     #[expect(clippy::cast_possible_truncation, reason = "a card has 4 queues")]
     pub(super) const COUNT: u16 = QUEUES as u16;
+
+    /// Brings the table to its state after a reset. The client keeps its descriptors.
+    pub(super) fn reset(&mut self) {
+        self.table.fill(0);
+        self.table.iter_mut().skip(12).step_by(16).for_each(|control| *control = MASKED);
+    }
 
     /// Gives vectors their descriptors, takes them away, or signals them.
     pub(super) fn set(
