@@ -71,6 +71,7 @@ fn tell(event: Served) {
         Served::Gone(None) => info!("the process that used the card has gone"),
         Served::Gone(Some(reason)) => warn!("the process that used the card was sent away: {reason}"),
         Served::TurnedAway => warn!("another process was turned away: the card is in use"),
+        Served::AcceptFailed(error) => warn!("a process could not be let in: {error}"),
         Served::Link(true) => info!("link up"),
         Served::Link(false) => info!("link down: the wire's other end is not there"),
         Served::SignalFailed(queue, error) => warn!("queue {queue} interrupts nobody any more: {error}"),

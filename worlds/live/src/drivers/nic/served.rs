@@ -29,6 +29,8 @@ const TEND_EVERY: Nanos = Nanos::from_millis(5);
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 /// Number of pieces taken from the client's connection in a turn.
 const PIECES_PER_TURN: usize = 16;
+/// Most clients that are accepted or turned away in a turn.
+const CLIENTS_PER_TURN: usize = 16;
 /// Most packets moved in each direction at a time.
 const PACKETS_PER_TURN: usize = 64;
 
@@ -41,6 +43,8 @@ pub enum Served {
     Gone(Option<CloseReason>),
     /// A client was turned away, because another one uses the card.
     TurnedAway,
+    /// A client was turned away, because the system has no descriptor or no memory for it.
+    AcceptFailed(io::Error),
     /// The wire's other end has come (`true`) or gone.
     Link(bool),
     /// A fault of the client has stopped a queue.
@@ -232,24 +236,43 @@ impl<F: FnMut(Served)> CardDriver<F> {
         Ok(())
     }
 
-    fn accept(&mut self, now: Instant, sources: &Sources) -> io::Result<bool> {
-        let mut accepted = false;
-        while let Some(connection) = self.listener.accept()? {
-            if self.connection.as_ref().is_some_and(|one| !one.is_closed_by_peer()) {
-                (self.report)(Served::TurnedAway);
-                continue;
+    /// Accepts the clients that have come: one is served, others are turned away. Returns whether
+    /// there were any.
+    fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
+        for count in 0..CLIENTS_PER_TURN {
+            match self.listener.accept() {
+                Ok(None) => return count > 0,
+                Ok(Some(_)) if self.connection.as_ref().is_some_and(|one| !one.is_closed_by_peer()) => {
+                    (self.report)(Served::TurnedAway);
+                }
+                Ok(Some(connection)) => {
+                    self.lose_client(sources, None);
+                    self.server.handle_input(now, Input::Disconnected);
+                    if let Err(error) = self.admit(now, connection, sources) {
+                        (self.report)(Served::AcceptFailed(error));
+                    }
+                }
+                Err(error) => {
+                    (self.report)(Served::AcceptFailed(error));
+                    return count > 0;
+                }
             }
-            self.lose_client(sources, None);
-            sources.add(connection.as_raw_fd(), Attention::OnNews)?;
-            (self.report)(Served::Client(connection.peer_process()));
-            self.connection = Some(connection);
-            self.server.handle_input(now, Input::Connected);
-            accepted = true;
         }
-        Ok(accepted)
+        true
     }
 
-    /// Forgets the client. The next gets a window of its own: this one may go on writing.
+    /// Serves a client. It gets a window of its own: the one before may go on writing into its own.
+    fn admit(&mut self, now: Instant, connection: Connection, sources: &Sources) -> io::Result<()> {
+        let (window, window_file) = window()?;
+        sources.add(connection.as_raw_fd(), Attention::OnNews)?;
+        (self.window, self.window_file) = (window, window_file);
+        (self.report)(Served::Client(connection.peer_process()));
+        self.connection = Some(connection);
+        self.server.handle_input(now, Input::Connected);
+        Ok(())
+    }
+
+    /// Forgets the client.
     fn lose_client(&mut self, sources: &Sources, reason: Option<CloseReason>) {
         let Some(connection) = self.connection.take() else { return };
         sources.remove(connection.as_raw_fd());
@@ -257,9 +280,6 @@ impl<F: FnMut(Served)> CardDriver<F> {
         self.card.reset();
         self.space = space();
         self.vectors = Vectors::default();
-        if let Ok((memory, file)) = window() {
-            (self.window, self.window_file) = (memory, file);
-        }
         (self.report)(Served::Gone(reason));
     }
 
@@ -403,7 +423,7 @@ impl<F: FnMut(Served)> Driver for CardDriver<F> {
         }
         let mut busy = false;
         if context.news {
-            busy |= self.accept(context.now, sources)?;
+            busy |= self.accept(context.now, sources);
             busy |= self.receive_client(context.clock, sources);
             // The socket may have room again for answers that found none.
             self.flush();

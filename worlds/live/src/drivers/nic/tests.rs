@@ -1,5 +1,6 @@
 //! Stations over wires: packets of every length, peers that go, and peers that write nonsense.
 
+use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use engine::{Nanos, Rng};
 use lines::MEMORY_BYTES;
 use niq::{HostConfig, PACKET_MAX, Path, registers};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vfio_user::RegionIndex;
 use vfio_user::client::Answer;
 
@@ -450,6 +452,49 @@ fn a_reset_of_the_function_resets_its_configuration_and_its_vectors() {
     client.ask(|client, clock| client.reset(clock.now())).unwrap();
     assert_eq!((client.read(control).unwrap(), command(&mut client)), (1, vec![0, 0]));
     served.end();
+}
+
+/// A limit of the process applies to all tests in it, so this test has a process of its own.
+const CHILD: &str = "FARLANE_LIVE_TEST_NIC_CHILD";
+
+#[test]
+fn child_that_runs_out_of_descriptors() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("card");
+    let served = Served::start(&socket, &WireUrl::Loopback);
+    drop(CardClient::connect(&socket, 0, Clock::start()).unwrap());
+    served.wait("Gone");
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let limit = |current| setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+    // Enough for the caller, which is in this process too, and too few for the other side.
+    limit(u64::try_from(next).ok().map(|next| next + 4));
+    let caller = Connection::connect(&socket).unwrap();
+    served.wait("AcceptFailed");
+    limit(current);
+    let start = std::time::Instant::now();
+    while !caller.is_closed_by_peer() {
+        assert!(start.elapsed() < Duration::from(PATIENCE), "it is turned away");
+    }
+    let client = CardClient::connect(&socket, 0, Clock::start()).unwrap();
+    served.wait("Client");
+    drop(client);
+    served.end();
+    println!("\nheld");
+}
+
+#[test]
+fn a_card_without_descriptors_turns_its_clients_away_and_goes_on() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["drivers::nic::tests::child_that_runs_out_of_descriptors", "--exact", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("\nheld\n"), "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
