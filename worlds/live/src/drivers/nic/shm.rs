@@ -47,6 +47,8 @@ pub(super) struct Shm {
     path: PathBuf,
     listener: Option<Listener>,
     connection: Option<Connection>,
+    /// The rings that are shared with the peer. Without a connection, the peer is gone, and what is
+    /// in them is the last.
     rings: Option<Rings>,
     /// Readable while the listener or the connection has news.
     news: OwnedFd,
@@ -86,7 +88,7 @@ impl Shm {
     }
 
     pub(super) const fn is_up(&self) -> bool {
-        self.rings.is_some()
+        self.rings.is_some() && self.connection.is_some()
     }
 
     /// Connects to whoever listens, or listens.
@@ -137,8 +139,9 @@ impl Shm {
         if let Some(listener) = &self.listener {
             while let Some(connection) = listener.accept()? {
                 // A wire has two ends: whoever else comes is turned away.
-                if self.connection.as_ref().is_none_or(Connection::is_closed_by_peer) && self.rings.is_none()
-                {
+                let has_left = self.connection.as_ref().is_none_or(Connection::is_closed_by_peer);
+                // What a peer sent before it left is received before another comes.
+                if has_left && self.rings.is_none() {
                     self.watch(&connection)?;
                     self.connection = Some(connection);
                 }
@@ -146,7 +149,7 @@ impl Shm {
             if self.rings.is_none() {
                 self.greet()?;
             }
-        } else if self.connection.is_none() && now >= self.look_at {
+        } else if self.connection.is_none() && self.rings.is_none() && now >= self.look_at {
             self.look_at = now + LOOK;
             self.meet()?;
         }
@@ -160,7 +163,7 @@ impl Shm {
             match connection.receive(&mut self.pool) {
                 Ok(Received::Data(..)) => {}
                 Ok(Received::Nothing) => return,
-                Ok(Received::Closed) | Err(_) => self.lose(),
+                Ok(Received::Closed) | Err(_) => self.connection = None,
             }
         }
     }
@@ -221,7 +224,9 @@ impl Shm {
     }
 
     fn push(&mut self) {
-        let Some(Rings { memory, end }) = &mut self.rings else { return self.unsent.clear() };
+        let (Some(Rings { memory, end }), Some(_)) = (&mut self.rings, &self.connection) else {
+            return self.unsent.clear();
+        };
         if self.owes_length {
             let length = u32::try_from(self.unsent.len()).unwrap_or(u32::MAX).to_le_bytes();
             match end.send(memory, &length) {
@@ -242,7 +247,7 @@ impl Shm {
 
     #[inline]
     pub(super) fn send(&mut self, packet: &[u8]) {
-        let Some(Rings { memory, end }) = &mut self.rings else { return };
+        let (Some(Rings { memory, end }), Some(_)) = (&mut self.rings, &self.connection) else { return };
         let is_long = packet.len() > INLINE_MAX;
         if !is_long {
             match end.send(memory, packet) {
@@ -263,7 +268,12 @@ impl Shm {
             // A line is taken only into room for a whole line, and packets do not share lines.
             let room = self.coming.map_or(INLINE_MAX, |length| (length - self.came).max(INLINE_MAX));
             let count = match end.receive(memory, &mut packet[self.came..self.came + room]) {
-                Ok(0) => return None,
+                Ok(0) => {
+                    if self.connection.is_none() {
+                        self.lose();
+                    }
+                    return None;
+                }
                 Ok(count) => count,
                 Err(_) => {
                     self.lose();

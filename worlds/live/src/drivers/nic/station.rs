@@ -204,7 +204,16 @@ impl Station {
     pub fn is_up(&mut self) -> Result<bool, StationError> {
         self.tend()?;
         match &mut self.reach {
-            Reach::Own { wire, .. } => Ok(wire.is_up()),
+            Reach::Own { wire, .. } if wire.is_up() => Ok(true),
+            Reach::Own { .. } => {
+                // Another end is let in once the packets of the last one are taken from the wire.
+                for _ in 0..POLLS_A_LOOK {
+                    if !self.pull() {
+                        break;
+                    }
+                }
+                Ok(false)
+            }
             Reach::Served(client) => {
                 let status = client.read(registers::STATUS);
                 Ok(status.map_err(|error| StationError::Gone(error.to_string()))? & registers::LINK_UP != 0)
@@ -265,6 +274,16 @@ impl Station {
         wire.wake();
     }
 
+    /// Lets a card of this process take a packet from the wire; returns whether one had come.
+    #[inline]
+    fn pull(&mut self) -> bool {
+        let Reach::Own { card, wire } = &mut self.reach else { return false };
+        let Some(length) = wire.receive(&mut self.coming) else { return false };
+        card.receive(&mut self.window, &mut self.memory, &self.coming[..length]);
+        wire.wake();
+        true
+    }
+
     /// Takes the next packet, if there is one, into the beginning of `packet`, which has room for
     /// the largest.
     ///
@@ -272,13 +291,8 @@ impl Station {
     /// When the card is at fault.
     #[inline]
     pub fn poll(&mut self, packet: &mut [u8]) -> Result<Option<Received>, StationError> {
-        if let Reach::Own { card, wire } = &mut self.reach {
-            if let Some(length) = wire.receive(&mut self.coming) {
-                card.receive(&mut self.window, &mut self.memory, &self.coming[..length]);
-                wire.wake();
-            } else {
-                self.push();
-            }
+        if !self.pull() {
+            self.push();
         }
         self.host.receive(&mut self.window, &mut self.memory, packet).map_err(StationError::Card)
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use engine::{Nanos, Rng};
+use engine::{Instant, Nanos, Rng};
 use lines::MEMORY_BYTES;
 use niq::{HostConfig, PACKET_MAX, Path, registers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -159,6 +159,59 @@ fn a_peer_that_goes_is_missed_and_a_new_one_is_met() {
     let mut fourth = station(&place, 4);
     meet([&mut third, &mut fourth]);
     exchange(&mut third, &mut fourth);
+}
+
+/// Has ends look, in a time of their own, until `is_so`.
+fn look<const COUNT: usize>(mut ends: [&mut Wire; COUNT], mut is_so: impl FnMut([bool; COUNT]) -> bool) {
+    for number in 1..=100 {
+        let now = Instant::ZERO + Nanos::from_millis(100) * number;
+        ends.iter_mut().for_each(|end| end.tend(now).unwrap());
+        if is_so(ends.each_ref().map(|end| end.is_up())) {
+            return;
+        }
+    }
+    panic!("it does not come to that: {ends:?}");
+}
+
+/// The receiver has no processor between the sender's last packet and its end.
+#[test]
+fn what_an_end_sent_before_it_went_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = shm_wire(&folder);
+    let mut rng = Rng::from_seed(8);
+    let sent = [14, 60, 61, 1500, PACKET_MAX].map(|length| packet(&mut rng, length));
+    for dialler_sends in [true, false] {
+        let (mut listener, mut dialler) = (Wire::open(&url).unwrap(), Wire::open(&url).unwrap());
+        look([&mut listener, &mut dialler], |up| up == [true; 2]);
+        let (mut from, mut to) = if dialler_sends { (dialler, listener) } else { (listener, dialler) };
+        sent.iter().for_each(|packet| from.send(packet));
+        drop(from);
+        look([&mut to], |up| up == [false]);
+        to.send(&sent[0]);
+        assert!(to.has_room(), "what nobody receives is dropped");
+        let mut bytes = vec![0; shm::ROOM];
+        for packet in &sent {
+            assert_eq!(to.receive(&mut bytes), Some(packet.len()));
+            assert!(bytes[..packet.len()] == packet[..], "{} B", packet.len());
+        }
+        assert_eq!(to.receive(&mut bytes), None);
+        let mut next = Wire::open(&url).unwrap();
+        look([&mut to, &mut next], |up| up == [true; 2]);
+    }
+    // A station that only looks whether the other end is there takes them, too.
+    let place = Place::Wire(url);
+    let (mut near, mut far) = (station(&place, 1), station(&place, 2));
+    meet([&mut near, &mut far]);
+    sent.iter().for_each(|packet| assert!(far.send(packet).unwrap()));
+    drop(far);
+    assert!(!near.is_up().unwrap());
+    let mut next = station(&place, 3);
+    meet([&mut near, &mut next]);
+    let mut bytes = vec![0; PACKET_MAX];
+    for packet in &sent {
+        let received = near.poll(&mut bytes).unwrap().expect("its card has it");
+        assert!(bytes[..received.length] == packet[..], "{} B", packet.len());
+    }
 }
 
 #[test]
