@@ -251,6 +251,15 @@ fn garbage_on_the_sockets_ends_its_own_connection_alone() {
 }
 
 #[test]
+fn a_third_end_is_told_that_two_others_use_the_wire() {
+    let folder = folder();
+    let wire = wire(&folder);
+    let _ends = [echo(&wire), echo(&wire)];
+    let said = fail(&["nic", "ping", &wire, "--timeout", "300ms", "--count", "10"]);
+    assert!(said.contains("two others use the wire"), "{said}");
+}
+
+#[test]
 fn what_can_not_be_used_is_told_with_a_remedy() {
     let folder = folder();
     let nobody = format!("vfio-user:{}", folder.path().join("nobody").display());

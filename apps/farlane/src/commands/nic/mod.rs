@@ -89,9 +89,9 @@ impl Bench {
             let waited = self.station.clock().now() - start;
             if waited >= self.patience {
                 let patience = humantime::format_duration(Duration::from(self.patience));
-                return Err(
-                    self.failed(format!("nobody came to the other end of the wire within {patience}"))
-                );
+                return Err(self.failed(format!(
+                    "nobody came to the other end of the wire within {patience}, or two others use the wire"
+                )));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -1,8 +1,8 @@
 //! A wire of shared memory: rings of cache lines between two processes.
 //!
 //! The first end that comes listens at a Unix socket. The second connects, makes the memory and
-//! passes its descriptor. The socket stays: a byte on it wakes an end that sleeps, and its end is
-//! the death of the peer.
+//! passes its descriptor. A byte says that the first has taken it. The socket stays: further bytes
+//! wake an end that sleeps, and its end is the death of the peer.
 //!
 //! A packet of up to 60 bytes is one line of the ring. Before a longer one goes a line with its
 //! length, which is shorter than any packet.
@@ -23,8 +23,8 @@ use crate::sys::shared::SharedMemory;
 use crate::sys::unix::{BindError, Connection, Listener, Received};
 
 /// What goes with the descriptor of the memory: the name and version of what is in it.
-pub(super) const GREETING: &[u8] = b"farlane niq wire 2\n";
-/// What wakes an end that sleeps.
+pub(super) const GREETING: &[u8] = b"farlane niq wire 3\n";
+/// What wakes an end that sleeps, and tells the end that has connected that its memory is taken.
 const WAKE: &[u8] = &[0];
 /// Most pieces that one look takes from the socket: an end is woken by one byte.
 const PIECES_A_LOOK: usize = 16;
@@ -47,6 +47,8 @@ pub(super) struct Shm {
     path: PathBuf,
     listener: Option<Listener>,
     connection: Option<Connection>,
+    /// The memory that this end has passed, until the other says that it has taken it.
+    passed: Option<SharedMemory>,
     /// The rings that are shared with the peer. Without a connection, the peer is gone, and what is
     /// in them is the last.
     rings: Option<Rings>,
@@ -72,6 +74,7 @@ impl Shm {
             path,
             listener: None,
             connection: None,
+            passed: None,
             rings: None,
             news: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?,
             unsent: Vec::with_capacity(PACKET_MAX),
@@ -98,8 +101,7 @@ impl Shm {
             connection.send(Buffer::from(GREETING.to_vec()), vec![file]).map_err(io::Error::other)?;
             if connection.flush().is_ok() {
                 self.watch(&connection)?;
-                self.connection = Some(connection);
-                self.begin(memory, Side::Dialler);
+                (self.connection, self.passed) = (Some(connection), Some(memory));
             }
             return Ok(());
         }
@@ -120,7 +122,11 @@ impl Shm {
         Ok(epoll::add(&self.news, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
     }
 
+    /// Uses the memory that both ends have now.
     fn begin(&mut self, memory: SharedMemory, side: Side) {
+        if side == Side::Listener {
+            self.ring();
+        }
         self.rings = Some(Rings { memory, end: End::new(side) });
         self.unsent.clear();
         (self.sent, self.owes_length, self.coming, self.came) = (0, false, None, 0);
@@ -133,22 +139,17 @@ impl Shm {
     }
 
     pub(super) fn tend(&mut self, now: Instant) -> Result<(), WireError> {
-        if self.rings.is_some() {
-            self.heed();
-        }
+        self.heed();
         if let Some(listener) = &self.listener {
             while let Some(connection) = listener.accept()? {
-                // A wire has two ends: whoever else comes is turned away.
-                let has_left = self.connection.as_ref().is_none_or(Connection::is_closed_by_peer);
-                // What a peer sent before it left is received before another comes.
-                if has_left && self.rings.is_none() {
+                // A wire has two ends: whoever else comes is turned away. What a peer sent before
+                // it left is received before another comes.
+                if self.connection.is_none() && self.rings.is_none() {
                     self.watch(&connection)?;
                     self.connection = Some(connection);
                 }
             }
-            if self.rings.is_none() {
-                self.greet()?;
-            }
+            self.heed();
         } else if self.connection.is_none() && self.rings.is_none() && now >= self.look_at {
             self.look_at = now + LOOK;
             self.meet()?;
@@ -156,15 +157,29 @@ impl Shm {
         Ok(())
     }
 
-    /// Takes what woke this end from the socket, and finds out whether the peer is there.
+    /// Takes what has come over the socket: the peer's memory or its word that it has taken this
+    /// end's, and what woke this end. Finds out whether the peer is there.
     fn heed(&mut self) {
         for _ in 0..PIECES_A_LOOK {
             let Some(connection) = &mut self.connection else { return };
             match connection.receive(&mut self.pool) {
-                Ok(Received::Data(..)) => {}
+                Ok(Received::Data(..)) if self.rings.is_some() => {}
+                Ok(Received::Data(bytes, descriptors)) => self.greet(&bytes, descriptors),
                 Ok(Received::Nothing) => return,
-                Ok(Received::Closed) | Err(_) => self.connection = None,
+                Ok(Received::Closed) | Err(_) => (self.connection, self.passed) = (None, None),
             }
+        }
+    }
+
+    fn greet(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) {
+        let met = match self.passed.take() {
+            Some(memory) => Some((memory, Side::Dialler)),
+            None if bytes == GREETING => map(descriptors).map(|memory| (memory, Side::Listener)),
+            None => None,
+        };
+        match met {
+            Some((memory, side)) => self.begin(memory, side),
+            None => self.connection = None,
         }
     }
 
@@ -196,21 +211,6 @@ impl Shm {
             let _ = connection.send(Buffer::from(WAKE.to_vec()), Vec::new());
         }
         let _ = connection.flush();
-    }
-
-    /// Takes the memory that the peer passes.
-    fn greet(&mut self) -> io::Result<()> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        let memory = match connection.receive(&mut self.pool) {
-            Ok(Received::Nothing) => return Ok(()),
-            Ok(Received::Data(bytes, descriptors)) if *bytes == *GREETING => map(descriptors),
-            Ok(Received::Data(..) | Received::Closed) | Err(_) => None,
-        };
-        match memory {
-            Some(memory) => self.begin(memory, Side::Listener),
-            None => self.connection = None,
-        }
-        Ok(())
     }
 
     /// Goes on with a packet that is not sent whole; returns whether another may follow.

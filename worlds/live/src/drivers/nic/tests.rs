@@ -1,6 +1,7 @@
 //! Stations over wires: packets of every length, peers that go, and peers that write nonsense.
 
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -163,8 +164,9 @@ fn a_peer_that_goes_is_missed_and_a_new_one_is_met() {
 
 /// Has ends look, in a time of their own, until `is_so`.
 fn look<const COUNT: usize>(mut ends: [&mut Wire; COUNT], mut is_so: impl FnMut([bool; COUNT]) -> bool) {
-    for number in 1..=100 {
-        let now = Instant::ZERO + Nanos::from_millis(100) * number;
+    static LOOKS: AtomicU64 = AtomicU64::new(1);
+    for _ in 0..100 {
+        let now = Instant::ZERO + Nanos::from_millis(100) * LOOKS.fetch_add(1, Ordering::Relaxed);
         ends.iter_mut().for_each(|end| end.tend(now).unwrap());
         if is_so(ends.each_ref().map(|end| end.is_up())) {
             return;
@@ -228,6 +230,37 @@ fn a_third_end_is_turned_away_and_disturbs_nobody() {
         near.is_up().unwrap();
     }
     exchange(&mut near, &mut far);
+}
+
+/// Until the first end has taken the memory of the one that came, neither can send.
+#[test]
+fn an_end_is_up_when_the_other_has_taken_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = shm_wire(&folder);
+    let [mut near, mut far, mut third] = [(); 3].map(|()| Wire::open(&url).unwrap());
+    let mut looks = 0;
+    look([&mut far, &mut third], |up| {
+        assert_eq!(up, [false; 2]);
+        looks += 1;
+        looks == 20
+    });
+    look([&mut near, &mut far], |up| up == [true; 2]);
+    look([&mut near, &mut far, &mut third], |up| {
+        assert_eq!(up, [true, true, false]);
+        looks += 1;
+        looks == 100
+    });
+    // It is let in once another end has gone and what that sent is taken.
+    far.send(&[0xff; 60]);
+    drop(far);
+    look([&mut near, &mut third], |up| {
+        assert_eq!(up, [false; 2]);
+        looks += 1;
+        looks == 120
+    });
+    let mut bytes = vec![0; shm::ROOM];
+    assert_eq!((near.receive(&mut bytes), near.receive(&mut bytes)), (Some(60), None));
+    look([&mut near, &mut third], |up| up == [true; 2]);
 }
 
 /// A peer that has the memory writes anything anywhere, over many seeds.
