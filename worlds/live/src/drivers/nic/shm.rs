@@ -28,6 +28,10 @@ pub(super) const GREETING: &[u8] = b"farlane niq wire 3\n";
 const WAKE: &[u8] = &[0];
 /// Most pieces that one look takes from the socket: an end is woken by one byte.
 const PIECES_A_LOOK: usize = 16;
+/// Most ends that one look lets in or turns away.
+const ENDS_A_LOOK: usize = 16;
+/// How long an end that has connected may say nothing.
+const SILENCE_MAX: Nanos = Nanos::from_secs(1);
 /// Bytes of the line that says how long the next packet is.
 const LENGTH: usize = 4;
 /// Bytes of room that a packet is received into: the largest, and a line that is taken whole.
@@ -64,6 +68,8 @@ pub(super) struct Shm {
     came: usize,
     /// This end sleeps or is about to, whether a peer is there or not.
     is_asleep: bool,
+    /// When whoever has connected must have greeted.
+    greet_by: Instant,
     look_at: Instant,
     pool: Pool,
 }
@@ -83,6 +89,7 @@ impl Shm {
             coming: None,
             came: 0,
             is_asleep: false,
+            greet_by: Instant::ZERO,
             look_at: Instant::ZERO,
             pool: Pool::default(),
         };
@@ -140,19 +147,32 @@ impl Shm {
 
     pub(super) fn tend(&mut self, now: Instant) -> Result<(), WireError> {
         self.heed();
-        if let Some(listener) = &self.listener {
-            while let Some(connection) = listener.accept()? {
-                // A wire has two ends: whoever else comes is turned away. What a peer sent before
-                // it left is received before another comes.
-                if self.connection.is_none() && self.rings.is_none() {
-                    self.watch(&connection)?;
-                    self.connection = Some(connection);
-                }
-            }
+        if self.listener.is_some() {
+            self.accept(now)?;
             self.heed();
         } else if self.connection.is_none() && self.rings.is_none() && now >= self.look_at {
             self.look_at = now + LOOK;
             self.meet()?;
+        }
+        Ok(())
+    }
+
+    /// Lets another end in. A wire has two: whoever else comes is turned away.
+    fn accept(&mut self, now: Instant) -> io::Result<()> {
+        if self.rings.is_none() && now >= self.greet_by {
+            // It says nothing, and others may come.
+            self.connection = None;
+        }
+        for _ in 0..ENDS_A_LOOK {
+            let Some(Some(connection)) = self.listener.as_ref().map(Listener::accept).transpose()? else {
+                break;
+            };
+            // What a peer sent before it left is received before another comes.
+            if self.connection.is_none() && self.rings.is_none() {
+                self.watch(&connection)?;
+                self.connection = Some(connection);
+                self.greet_by = now + SILENCE_MAX;
+            }
         }
         Ok(())
     }

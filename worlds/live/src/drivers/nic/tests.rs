@@ -324,6 +324,21 @@ fn a_peer_that_greets_with_nonsense_is_turned_away() {
 }
 
 #[test]
+fn a_peer_that_says_nothing_does_not_keep_the_wire() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = shm_wire(&folder);
+    let WireUrl::Shm(path) = &url else { panic!() };
+    let mut near = Wire::open(&url).unwrap();
+    let silent = Connection::connect(path).unwrap();
+    look([&mut near], |_| true);
+    let mut far = Wire::open(&url).unwrap();
+    look([&mut near, &mut far], |up| {
+        assert!(up == [false; 2] || silent.is_closed_by_peer(), "one end at a time");
+        up == [true; 2]
+    });
+}
+
+#[test]
 fn strangers_on_a_wire_of_udp_are_not_heard() {
     let address = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let place = Place::Wire(WireUrl::Udp(address));
