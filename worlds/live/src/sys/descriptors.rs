@@ -131,7 +131,7 @@ impl Door {
 }
 
 /// Whether the process (EMFILE) or the system (ENFILE) has no descriptor left.
-fn is_exhaustion(error: &io::Error) -> bool {
+pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 

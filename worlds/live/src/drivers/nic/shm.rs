@@ -19,6 +19,7 @@ use rustix::event::epoll;
 
 use super::wire::WireError;
 use super::{new_memory, whole};
+use crate::sys::descriptors::is_exhaustion;
 use crate::sys::shared::SharedMemory;
 use crate::sys::unix::{BindError, Connection, Listener, Received};
 
@@ -148,33 +149,36 @@ impl Shm {
     pub(super) fn tend(&mut self, now: Instant) -> Result<(), WireError> {
         self.heed();
         if self.listener.is_some() {
-            self.accept(now)?;
+            self.accept(now);
             self.heed();
         } else if self.connection.is_none() && self.rings.is_none() && now >= self.look_at {
             self.look_at = now + LOOK;
-            self.meet()?;
+            match self.meet() {
+                // The next look may find a descriptor free.
+                Err(WireError::Bind(BindError::Io(error)) | WireError::Io(error))
+                    if is_exhaustion(&error) => {}
+                result => return result,
+            }
         }
         Ok(())
     }
 
     /// Lets another end in. A wire has two: whoever else comes is turned away.
-    fn accept(&mut self, now: Instant) -> io::Result<()> {
+    fn accept(&mut self, now: Instant) {
         if self.rings.is_none() && now >= self.greet_by {
             // It says nothing, and others may come.
             self.connection = None;
         }
         for _ in 0..ENDS_A_LOOK {
-            let Some(Some(connection)) = self.listener.as_ref().map(Listener::accept).transpose()? else {
-                break;
-            };
+            // A process without descriptors turns away whoever comes. An end comes again.
+            let Some(Ok(Some(connection))) = self.listener.as_ref().map(Listener::accept) else { return };
             // What a peer sent before it left is received before another comes.
-            if self.connection.is_none() && self.rings.is_none() {
-                self.watch(&connection)?;
+            let is_free = self.connection.is_none() && self.rings.is_none();
+            if is_free && self.watch(&connection).is_ok() {
                 self.connection = Some(connection);
                 self.greet_by = now + SILENCE_MAX;
             }
         }
-        Ok(())
     }
 
     /// Takes what has come over the socket: the peer's memory or its word that it has taken this

@@ -563,19 +563,44 @@ fn child_that_runs_out_of_descriptors() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let limit = |current| setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    let leave = |count: u64| {
+        let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+        limit(u64::try_from(next).ok().map(|next| next + count));
+    };
+    let restore = || limit(current);
+
+    // A wire whose end finds no descriptor to meet another with.
     let folder = tempfile::tempdir().unwrap();
+    let url = shm_wire(&folder);
+    let WireUrl::Shm(path) = &url else { panic!() };
+    let (first, mut second) = (Wire::open(&url).unwrap(), Wire::open(&url).unwrap());
+    drop(first);
+    leave(0);
+    let mut looks = 0;
+    look([&mut second], |_| {
+        looks += 1;
+        looks == 3
+    });
+    restore();
+    let mut third = Wire::open(&url).unwrap();
+    look([&mut second, &mut third], |up| up == [true; 2]);
+    // Its listener finds none for one that comes, which is in this process, too.
+    leave(1);
+    let caller = Connection::connect(path).unwrap();
+    look([&mut second, &mut third], |up| caller.is_closed_by_peer() && up == [true; 2]);
+    restore();
+
+    // A served card.
     let socket = folder.path().join("card");
     let served = Served::start(&socket, &WireUrl::Loopback);
     drop(CardClient::connect(&socket, 0, Clock::start()).unwrap());
     served.wait("Gone");
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let limit = |current| setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
-    let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
-    // Enough for the caller, which is in this process too, and too few for the other side.
-    limit(u64::try_from(next).ok().map(|next| next + 4));
+    leave(4);
     let caller = Connection::connect(&socket).unwrap();
     served.wait("AcceptFailed");
-    limit(current);
+    restore();
     let start = std::time::Instant::now();
     while !caller.is_closed_by_peer() {
         assert!(start.elapsed() < Duration::from(PATIENCE), "it is turned away");
