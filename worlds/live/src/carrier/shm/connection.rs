@@ -2,22 +2,18 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 
 use engine::{Buffer, BufferMut, Instant, Nanos, Pool};
-use lines::{End, Fault, MEMORY_BYTES, Side};
 
+use super::rings::{Rings, fault};
 use crate::carrier::tcp::BlockLength;
 use crate::carrier::{Outbox, OutboxFull, Received};
-use crate::sys::doorbells::memory_file;
-use crate::sys::shared::{Mapping, SharedMemory};
 use crate::sys::unix;
 
 /// What goes with the descriptor of the memory: the name and version of its layout.
 const GREETING: &[u8] = b"farlane lines 1\n";
-/// What wakes a sleeping end.
-const WAKE: &[u8] = &[0];
 /// How long an end without news polls its ring before it says that it sleeps. From then on the peer
 /// makes a system call for what it sends.
 const SLEEP_AFTER: Nanos = Nanos::from_micros(100);
@@ -45,33 +41,6 @@ pub struct Connection {
     has_ended: bool,
 }
 
-struct Rings {
-    memory: SharedMemory,
-    end: End,
-}
-
-impl Rings {
-    /// Maps the memory behind `descriptor`, for the end of `side`.
-    fn map(descriptor: OwnedFd, side: Side) -> io::Result<Self> {
-        let mut memory = SharedMemory::new();
-        let mapping =
-            Mapping { address: 0, length: MEMORY_BYTES as u64, offset: 0, readable: true, writable: true };
-        memory.map(descriptor, mapping).map_err(|error| invalid(format!("the shared memory: {error}")))?;
-        Ok(Self { memory, end: End::new(side) })
-    }
-
-    /// Wakes the peer if it sleeps and something was stored for it.
-    fn wake(&mut self, socket: &mut unix::Connection) -> io::Result<()> {
-        // A byte that waits wakes it as well.
-        if self.end.poll_wake(&self.memory).map_err(fault)? && socket.unsent() == 0 {
-            socket.send(Buffer::from(WAKE.to_vec()), Vec::new()).map_err(io::Error::other)?;
-        }
-        // Whether the peer is gone, the next receive finds.
-        let _ = socket.flush();
-        Ok(())
-    }
-}
-
 impl Write for Rings {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.end.send(&mut self.memory, bytes).map_err(fault)? {
@@ -92,9 +61,7 @@ impl Connection {
     /// When nobody listens there, or the system has no memory or descriptors left.
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let mut socket = unix::Connection::connect(path)?;
-        let file = memory_file("farlane-lines", MEMORY_BYTES as u64)?;
-        let rings = Rings::map(file.try_clone()?, Side::Dialler)?;
-        socket.send(Buffer::from(GREETING.to_vec()), vec![file]).map_err(io::Error::other)?;
+        let rings = Rings::pass(&mut socket, GREETING)?;
         socket.flush()?;
         Ok(Self { rings: Some(rings), ..Self::accepted(socket) })
     }
@@ -235,12 +202,8 @@ impl Connection {
         match self.socket.receive(pool)? {
             unix::Received::Nothing => Ok(Received::Nothing),
             unix::Received::Closed => Ok(Received::Closed),
-            unix::Received::Data(bytes, mut descriptors) => {
-                let memory = descriptors.pop().filter(|_| descriptors.is_empty() && *bytes == *GREETING);
-                let memory = memory.ok_or_else(|| {
-                    invalid("it did not begin with shared memory of this version; use the same farlane")
-                })?;
-                self.rings = Some(Rings::map(memory, Side::Listener)?);
+            unix::Received::Data(bytes, descriptors) => {
+                self.rings = Some(Rings::take(GREETING, &bytes, descriptors)?);
                 self.receive(pool)
             }
         }
@@ -277,12 +240,4 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Connection({:?}, {} B unsent)", self.socket, self.unsent())
     }
-}
-
-fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
-}
-
-fn fault(fault: Fault) -> io::Error {
-    invalid(fault)
 }

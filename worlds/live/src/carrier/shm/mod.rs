@@ -5,6 +5,7 @@
 //! its end is the death of the peer, as the kernel tells it.
 
 mod connection;
+mod rings;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use std::path::Path;
 use crate::sys::unix::{self, BindError};
 
 pub use connection::Connection;
+pub(crate) use rings::{Rings, ring};
 
 /// The Unix socket at which far ends wait for hosts of the same machine.
 pub struct Listener(unix::Listener);

@@ -37,6 +37,11 @@ use crate::sys::shared::{Mapping, SharedMemory};
 /// The region that is a card's window: BAR2.
 const WINDOW: RegionIndex = RegionIndex(2);
 
+/// How often an end of a wire that is awake looks whether what is behind its card is there.
+const TEND_EVERY: Nanos = Nanos::from_millis(5);
+/// How long such an end sleeps at most before it looks.
+const SLEEP_MAX: Nanos = Nanos::from_millis(100);
+
 /// Waits until one of `descriptors` has news or a signal has come, for `length` at most.
 fn wait_for(descriptors: &[BorrowedFd<'_>], length: Nanos) -> io::Result<()> {
     let mut polled: Vec<_> = descriptors

@@ -14,7 +14,7 @@ use vfio_user::{Area, Errno, Input, InterruptIndex, RegionIndex};
 use super::shm::ROOM;
 use super::vectors::Vectors;
 use super::wire::{Wire, WireError};
-use super::{WINDOW, window};
+use super::{SLEEP_MAX, TEND_EVERY, WINDOW, window};
 use crate::drivers::guest::errno_of;
 use crate::reactor::{Attention, Context, Driver, Glance, Sources, Turn};
 use crate::sys::clock::Clock;
@@ -23,10 +23,6 @@ use crate::sys::unix::{Connection, Listener, Received};
 
 /// Bytes of the configuration space.
 const CONFIG_BYTES: u64 = 4096;
-/// How often the wire is asked whether the other end has come or gone.
-const TEND_EVERY: Nanos = Nanos::from_millis(5);
-/// How long the card sleeps at most before it asks the wire.
-const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 /// Number of pieces taken from the client's connection in a turn.
 const PIECES_PER_TURN: usize = 16;
 /// Most clients that are accepted or turned away in a turn.

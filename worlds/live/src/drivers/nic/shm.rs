@@ -12,21 +12,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use engine::{Buffer, Instant, Nanos, Pool};
-use lines::{End, INLINE_MAX, MEMORY_BYTES, Side};
+use engine::{Instant, Nanos, Pool};
+use lines::INLINE_MAX;
 use niq::{PACKET_MAX, PACKET_MIN};
 use rustix::event::epoll;
 
 use super::wire::WireError;
-use super::{new_memory, whole};
+use crate::carrier::shm::{Rings, ring};
 use crate::sys::descriptors::is_exhaustion;
-use crate::sys::shared::SharedMemory;
 use crate::sys::unix::{BindError, Connection, Listener, Received};
 
 /// What goes with the descriptor of the memory: the name and version of what is in it.
 pub(super) const GREETING: &[u8] = b"farlane niq wire 3\n";
-/// What wakes an end that sleeps, and tells the end that has connected that its memory is taken.
-const WAKE: &[u8] = &[0];
 /// Most pieces that one look takes from the socket: an end is woken by one byte.
 const PIECES_A_LOOK: usize = 16;
 /// Most ends that one look lets in or turns away.
@@ -42,18 +39,13 @@ const LOOK: Nanos = Nanos::from_millis(50);
 
 const _: () = assert!(LENGTH < PACKET_MIN);
 
-struct Rings {
-    memory: SharedMemory,
-    end: End,
-}
-
 /// An end of a wire of shared memory.
 pub(super) struct Shm {
     path: PathBuf,
     listener: Option<Listener>,
     connection: Option<Connection>,
     /// The memory that this end has passed, until the other says that it has taken it.
-    passed: Option<SharedMemory>,
+    passed: Option<Rings>,
     /// The rings that are shared with the peer. Without a connection, the peer is gone, and what is
     /// in them is the last.
     rings: Option<Rings>,
@@ -105,11 +97,10 @@ impl Shm {
     /// Connects to whoever listens, or listens.
     fn meet(&mut self) -> Result<(), WireError> {
         if let Ok(mut connection) = Connection::connect(&self.path) {
-            let (memory, file) = new_memory("farlane-niq-wire", MEMORY_BYTES)?;
-            connection.send(Buffer::from(GREETING.to_vec()), vec![file]).map_err(io::Error::other)?;
+            let rings = Rings::pass(&mut connection, GREETING)?;
             if connection.flush().is_ok() {
                 self.watch(&connection)?;
-                (self.connection, self.passed) = (Some(connection), Some(memory));
+                (self.connection, self.passed) = (Some(connection), Some(rings));
             }
             return Ok(());
         }
@@ -131,11 +122,8 @@ impl Shm {
     }
 
     /// Uses the memory that both ends have now.
-    fn begin(&mut self, memory: SharedMemory, side: Side) {
-        if side == Side::Listener {
-            self.ring();
-        }
-        self.rings = Some(Rings { memory, end: End::new(side) });
+    fn begin(&mut self, rings: Rings) {
+        self.rings = Some(rings);
         self.unsent.clear();
         (self.sent, self.owes_length, self.coming, self.came) = (0, false, None, 0);
         // A peer that comes to an end that sleeps has to wake it.
@@ -195,15 +183,18 @@ impl Shm {
         }
     }
 
+    /// Begins with a peer, if it says what an end says.
     fn greet(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) {
-        let met = match self.passed.take() {
-            Some(memory) => Some((memory, Side::Dialler)),
-            None if bytes == GREETING => map(descriptors).map(|memory| (memory, Side::Listener)),
-            None => None,
-        };
-        match met {
-            Some((memory, side)) => self.begin(memory, side),
-            None => self.connection = None,
+        if let Some(rings) = self.passed.take() {
+            return self.begin(rings);
+        }
+        match (Rings::take(GREETING, bytes, descriptors), &mut self.connection) {
+            (Ok(rings), Some(connection)) => {
+                // The byte says that the memory is taken.
+                ring(connection);
+                self.begin(rings);
+            }
+            _ => self.connection = None,
         }
     }
 
@@ -218,23 +209,10 @@ impl Shm {
 
     #[inline]
     pub(super) fn wake(&mut self) {
-        let Some(Rings { memory, end }) = &mut self.rings else { return };
-        match end.poll_wake(memory) {
-            Ok(false) => {}
-            Ok(true) => self.ring(),
-            Err(_) => self.lose(),
+        let (Some(rings), Some(connection)) = (&mut self.rings, &mut self.connection) else { return };
+        if rings.wake(connection).is_err() {
+            self.lose();
         }
-    }
-
-    #[cold]
-    fn ring(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        // A byte that waits wakes the peer as well, once the socket has room for it. Whether the
-        // peer is gone, the next look finds.
-        if connection.unsent() == 0 {
-            let _ = connection.send(Buffer::from(WAKE.to_vec()), Vec::new());
-        }
-        let _ = connection.flush();
     }
 
     /// Goes on with a packet that is not sent whole; returns whether another may follow.
@@ -332,14 +310,6 @@ impl Shm {
 
 const fn fits(length: usize) -> bool {
     length > INLINE_MAX && length <= PACKET_MAX
-}
-
-/// Maps the memory behind the only descriptor.
-fn map(mut descriptors: Vec<OwnedFd>) -> Option<SharedMemory> {
-    let file = descriptors.pop().filter(|_| descriptors.is_empty())?;
-    let mut memory = SharedMemory::new();
-    memory.map(file, whole(0, MEMORY_BYTES)).ok()?;
-    Some(memory)
 }
 
 impl AsFd for Shm {

@@ -12,17 +12,13 @@ use niq::{Card, HOST_MEMORY_BYTES, Host, HostConfig, HostFault, Received, SendEr
 use super::client::CardClient;
 use super::shm::ROOM;
 use super::wire::{Wire, WireError, WireUrl};
-use super::{new_memory, wait_for, window};
+use super::{SLEEP_MAX, TEND_EVERY, new_memory, wait_for, window};
 use crate::sys::clock::Clock;
 use crate::sys::shared::SharedMemory;
 
 /// After so many polls in a row that found nothing, the station looks at the clock and at what
 /// costs system calls.
 const POLLS_A_LOOK: u32 = 512;
-/// How often a waiting station looks whether peer and server are there.
-const TEND_EVERY: Nanos = Nanos::from_millis(5);
-/// How long a station sleeps at most before it looks whether peer and server are there.
-const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
 /// Where a station's card is.
 #[derive(Clone, Debug, PartialEq, Eq)]
