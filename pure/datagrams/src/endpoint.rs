@@ -106,9 +106,10 @@ impl<A: Copy + PartialEq> Endpoint<A> {
         self.slots.remove(&id.0);
     }
 
-    /// Whether there is a connection with `address`, or one that is being made.
+    /// Whether there is a connection with `address`, or one that this end makes. Whoever has asked
+    /// for a connection, and not shown that it got the answer, is a stranger yet.
     pub fn has_peer(&self, address: A) -> bool {
-        self.slots.values().any(|slot| slot.address == address)
+        self.slots.values().any(|slot| slot.address == address && slot.asked.is_none())
     }
 
     /// Datagrams that were none of this protocol, or of no connection, or from elsewhere.

@@ -441,7 +441,9 @@ fn floods_of_questions_use_little_and_keep_nobody_out() {
         world.ends[1].handle_datagram(world.now, 0, &question);
     }
     world.under_way.clear();
+    assert!(!world.ends[1].has_peer(0), "whoever has asked is a stranger");
     let ids = world.meet();
+    assert!(world.ends[0].has_peer(1) && world.ends[1].has_peer(0));
     world.exchange(ids, 10_000);
     let end = Endpoint::<usize>::new(Entropy::Seeded(Rng::from_seed(1)), 1200, None);
     assert!(!end.has_arrivals());

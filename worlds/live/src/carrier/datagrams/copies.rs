@@ -9,9 +9,10 @@ use engine::Instant;
 use super::ethernet;
 use crate::sys::station::{Claim, Mac};
 
-/// The most peers whose numbers are remembered. A new one takes the place of all of them. Frames to
-/// each of the others then begin at number 1 again, which their receivers refuse until they have
-/// had no new frame for [`redundancy::RESET_AFTER`].
+/// The most peers whose numbers are remembered, more than an end has connections. Frames of and to
+/// further peers are lost until strangers are forgotten. A peer with a connection is not forgotten:
+/// it would refuse frames that begin at number 1 again, until it has had no new frame for
+/// [`redundancy::RESET_AFTER`] or longer.
 const PEERS_MAX: usize = 256;
 
 /// What is needed to send and receive each frame several times.
@@ -34,9 +35,6 @@ impl Copies {
 
     /// This end has the numbers of frames to `peer` as long as it keeps `claims`.
     pub(super) fn keep(&mut self, peer: Mac, claims: Vec<Claim>) {
-        if self.claims.len() >= PEERS_MAX {
-            self.claims.clear();
-        }
         self.refused.remove(&peer);
         self.claims.insert(peer, claims);
     }
@@ -49,10 +47,16 @@ impl Copies {
         self.refused.insert(peer)
     }
 
-    /// Leaves the numbers of frames to others for peers that are not `known`.
+    /// Leaves the numbers of frames to others for peers that are not `known`. What is remembered of
+    /// these is forgotten only for want of room: they may come back.
     pub(super) fn keep_peers(&mut self, known: impl Fn(Mac) -> bool) {
         self.claims.retain(|peer, _| known(*peer));
-        self.refused.retain(|peer| known(*peer));
+        if self.sent.len() >= PEERS_MAX {
+            self.sent.retain(|peer, _| known(*peer));
+        }
+        if self.received.len() >= PEERS_MAX {
+            self.received.retain(|peer, _| known(*peer));
+        }
     }
 
     /// What came from `peer`.
@@ -60,11 +64,13 @@ impl Copies {
         self.received.get(&peer)
     }
 
+    /// Whether frames to `peer` can be numbered now.
+    pub(super) fn has_number_for(&self, peer: Mac) -> bool {
+        self.sent.len() < PEERS_MAX || self.sent.contains_key(&peer)
+    }
+
     /// What is before a datagram to `peer` in its frame, which gets the next number.
     pub(super) fn before(&mut self, peer: Mac) -> [u8; 2 + TAG_BYTES] {
-        if self.sent.len() >= PEERS_MAX && !self.sent.contains_key(&peer) {
-            self.sent.clear();
-        }
         let number = self.sent.entry(peer).or_default();
         *number = number.wrapping_add(1);
         let sequence = *number;
@@ -89,7 +95,7 @@ impl Copies {
             return None;
         }
         if self.received.len() >= PEERS_MAX && !self.received.contains_key(&from) {
-            self.received.clear();
+            return None;
         }
         let merge = self.received.entry(from).or_insert_with(|| Merge::new(names.len()));
         let is_new = merge.accept(now, path, tag.sequence);
@@ -111,5 +117,50 @@ fn tell(from: Mac, names: &[String], Change { path, is_failing, missing, passed 
              its cables and switches while another path still works"
         ),
         false => tracing::info!(path = name, "{name}: the path from {from} works again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: Mac = [2, 0, 0, 0, 0, 1];
+
+    fn stranger(index: usize) -> Mac {
+        let [.., a, b] = index.to_be_bytes();
+        [6, 0, 0, 0, a, b]
+    }
+
+    fn sequence(head: [u8; 2 + TAG_BYTES]) -> u16 {
+        Tag::parse(&head[2..]).unwrap().0.sequence
+    }
+
+    #[test]
+    fn a_host_keeps_its_numbers_however_many_strangers_come() {
+        let (mut copies, names) = (Copies::default(), ["a".to_owned()]);
+        let frame = |sequence| Tag { sequence, ether_type: ethernet::ETHER_TYPE }.emit();
+        let take = |copies: &mut Copies, from, sequence| {
+            copies.take(Instant::ZERO, (0, &names), from, &frame(sequence)).is_some()
+        };
+        assert_eq!(sequence(copies.before(HOST)), 1);
+        assert!(take(&mut copies, HOST, 7));
+        for index in 1..PEERS_MAX {
+            assert!(copies.has_number_for(stranger(index)) && take(&mut copies, stranger(index), 1));
+            copies.before(stranger(index));
+        }
+        // Nobody else has a place, and the host keeps its own.
+        let late = stranger(PEERS_MAX);
+        assert!(!copies.has_number_for(late) && !take(&mut copies, late, 1));
+        assert!(copies.has_number_for(HOST));
+        assert_eq!(sequence(copies.before(HOST)), 2);
+        // Strangers make room.
+        copies.keep_peers(|peer| peer == HOST);
+        assert!(copies.has_number_for(late) && take(&mut copies, late, 1));
+        assert_eq!(sequence(copies.before(HOST)), 3);
+        assert!(!take(&mut copies, HOST, 7), "a copy passed");
+        // As long as there is room, they are remembered, too.
+        copies.before(late);
+        copies.keep_peers(|peer| peer == HOST);
+        assert_eq!(sequence(copies.before(late)), 2);
     }
 }

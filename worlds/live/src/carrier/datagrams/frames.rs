@@ -171,6 +171,9 @@ impl Frames {
     /// Whether frames may go to `peer`: over several paths, its numbers must be this end's alone.
     /// A far end learns of its peers only when they dial it.
     fn may_send_to(&mut self, peer: Mac) -> bool {
+        if self.copies.as_ref().is_some_and(|copies| !copies.has_number_for(peer)) {
+            return false;
+        }
         let Err(error) = self.claim_peer(peer) else { return true };
         if self.copies.as_mut().is_some_and(|copies| copies.refuse(peer)) {
             tracing::warn!("{} is not answered: {error}", ethernet::mac_text(peer));
