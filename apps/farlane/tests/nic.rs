@@ -5,9 +5,11 @@
 mod support;
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 use support::own_network::is_within;
@@ -15,7 +17,7 @@ use support::running::{Running, wait_until};
 use support::{fail, json, succeed};
 
 /// How long a program may take to end.
-const LONG: std::time::Duration = std::time::Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(30);
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -87,10 +89,69 @@ fn packets_are_measured_over_shared_memory_and_drawn() {
 
 #[test]
 fn packets_are_measured_over_udp() {
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let wire = format!("udp:127.0.0.1:{port}");
     let _receiver = echo(&wire);
     ping(&wire);
+}
+
+/// What an end of a wire of UDP says when there is nothing else.
+const HELLO: &[u8] = b"niq wire 1";
+
+/// The first datagram that is no hello; hellos are answered.
+fn next_packet(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+    let mut bytes = [0; 9216];
+    loop {
+        let (length, from) = socket.recv_from(&mut bytes).unwrap();
+        if bytes[..length] != *HELLO {
+            return (bytes[..length].to_vec(), from);
+        }
+        socket.send_to(HELLO, from).unwrap();
+    }
+}
+
+/// A socket, its address, and the wire that it names.
+fn udp_end() -> (UdpSocket, SocketAddr, String) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address, format!("udp:{address}"))
+}
+
+/// An interface brings whatever its neighbours say.
+#[test]
+fn packets_of_others_are_neither_counted_nor_sent_back() {
+    let (_, address, wire) = udp_end();
+    let receiver = Running::start(&["nic", "receive", &wire, "--echo", "--count", "1", "--json"]);
+    let (socket, ..) = udp_end();
+    wait_until("the receiver is there", || {
+        socket.send_to(HELLO, address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        socket.recv(&mut [0; 64]).is_ok()
+    });
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let packet = |kind: [u8; 2]| [&[0xff; 12][..], &kind, &[7; 46]].concat();
+    let (arp, ours) = (packet([0x08, 0x06]), packet([0x88, 0xb5]));
+    for bytes in [&arp, &ours] {
+        socket.send_to(bytes, address).unwrap();
+    }
+    assert_eq!(next_packet(&socket).0[12..], ours[12..]);
+    let ended = receiver.output(LONG);
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&told["packets"], &told["bytes"]), (&1.into(), &60.into()));
+}
+
+#[test]
+fn what_bench_has_not_sent_is_no_answer() {
+    let (socket, _, wire) = udp_end();
+    let options = ["--sizes", "60", "--count", "1", "--timeout", "300ms"];
+    let bench = Running::start(&[&["nic", "bench", &wire][..], &options].concat());
+    let (mut packet, from) = next_packet(&socket);
+    packet[20] ^= 1;
+    socket.send_to(&packet, from).unwrap();
+    let ended = bench.output(LONG);
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && said.contains("0 of 1 packets came back"), "{said}");
 }
 
 #[test]
@@ -164,9 +225,9 @@ fn ends_that_sleep_cost_no_processor_and_are_woken() {
         assert!(one["lost"] == 0 && p50 < 50e6, "{one}");
     }
     // The wire's other end is gone now, and nothing comes.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(200));
     let before = [&server, &asleep].map(ticks);
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(2));
     let after = [&server, &asleep].map(ticks);
     for (before, after) in before.into_iter().zip(after) {
         assert!(after - before <= 4, "{} ms of a processor in 2 s", (after - before) * 10);
@@ -194,7 +255,7 @@ fn a_peer_that_is_killed_or_stopped_is_told() {
         let options = ["--count", "100000000", "--sizes", "60", "--timeout", "2s"];
         let pinger = Running::start(&[&["nic", "bench", &wire][..], &options].concat());
         // Some packets pass before.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         receiver.signal(signal);
         let ended = pinger.output(LONG);
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -240,7 +301,7 @@ fn garbage_on_the_sockets_ends_its_own_connection_alone() {
     for path in [&socket, &wire_socket] {
         for garbage in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0xff; 4096], &[0; 64]] {
             let mut stranger = UnixStream::connect(path).unwrap();
-            stranger.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+            stranger.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let _ = stranger.write_all(garbage);
             let _ = stranger.shutdown(std::net::Shutdown::Write);
             // It is let go, with or without an answer.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use distribution::Distribution;
-use engine::Nanos;
+use engine::{Instant, Nanos};
 use indicatif::ProgressBar;
 use live::drivers::nic::floor;
 use niq::{INLINE_MAX, PACKET_MAX};
@@ -162,14 +162,7 @@ fn round_trips(
         }
         let start = clock.now();
         bench.send(&sent)?;
-        let came = loop {
-            match bench.wait(&mut bytes, LOST)? {
-                // A packet that was given up may come late.
-                Some(received) if is_answer(&bytes[..received.length], &sent) => break true,
-                Some(_) => {}
-                None => break false,
-            }
-        };
+        let came = comes_back(bench, &mut bytes, &sent, start + LOST)?;
         let length = clock.now() - start;
         if !came {
             lost += 1;
@@ -186,6 +179,17 @@ fn round_trips(
     let one_way_ns = halved(&round_trips);
     let round_trip_ns = round_trips.into_iter().collect();
     Ok(Latency { size, path: name(by_dma), one_way_ns, round_trip_ns, lost })
+}
+
+/// Waits for the packet `sent`; returns whether it comes back by `deadline`.
+fn comes_back(bench: &mut Bench, bytes: &mut [u8], sent: &[u8], deadline: Instant) -> Result<bool, Error> {
+    while let Some(received) = bench.wait(bytes, deadline)? {
+        // A packet that was given up may come late.
+        if is_answer(&bytes[..received.length], sent) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether `bytes` are the packet `sent`, but for its addresses, and for zeros behind it: an
@@ -231,8 +235,8 @@ fn packets(bench: &mut Bench, (size, by_dma): (usize, bool), count: u32) -> Resu
             bench.send(&sent)?;
             out += 1;
         }
-        let patience = bench.patience;
-        if bench.wait(&mut bytes, patience)?.is_none() {
+        let deadline = bench.station.clock().now() + bench.patience;
+        if !comes_back(bench, &mut bytes, &sent, deadline)? {
             return Err(bench.failed(format!(
                 "{back} of {out} packets came back; does farlane nic receive --echo run there?"
             )));

@@ -7,7 +7,7 @@ mod serve;
 
 use std::time::Duration;
 
-use engine::Nanos;
+use engine::{Instant, Nanos};
 use live::drivers::nic::{Station, StationError};
 use live::reactor::{Reactor, Stop};
 use live::sys::clock::Clock;
@@ -21,6 +21,8 @@ use crate::error::Error;
 const HEADER: usize = 14;
 /// The EtherType of our packets: that for experiments of one's own (IEEE 802, 9.2.4).
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
+/// Offset of the EtherType in a packet.
+const ETHER_TYPE_AT: usize = 12;
 /// The destination of packets to whoever is at the other end.
 const EVERYBODY: [u8; 6] = [0xff; 6];
 
@@ -97,16 +99,19 @@ impl Bench {
         }
     }
 
-    /// Waits for the next packet; `None` if none comes in time.
-    fn wait(&mut self, packet: &mut [u8], patience: Nanos) -> Result<Option<Received>, Error> {
-        let deadline = self.station.clock().now() + patience;
-        let stop = &self.stop;
-        let received = self.station.wait(packet, deadline, || stop.is_asked_for());
-        let received = self.check(received)?;
-        if received.is_none() && self.stop.is_asked_for() {
-            return Err(Error::Interrupted);
+    /// Waits for the next packet of our EtherType; `None` if none comes by `deadline`. An interface
+    /// also brings frames of others.
+    fn wait(&mut self, packet: &mut [u8], deadline: Instant) -> Result<Option<Received>, Error> {
+        loop {
+            let stop = &self.stop;
+            let received = self.station.wait(packet, deadline, || stop.is_asked_for());
+            match self.check(received)? {
+                Some(received) if is_ours(&packet[..received.length]) => return Ok(Some(received)),
+                _ if self.stop.is_asked_for() => return Err(Error::Interrupted),
+                Some(_) if self.station.clock().now() < deadline => {}
+                _ => return Ok(None),
+            }
         }
-        Ok(received)
     }
 
     /// Sends a packet, as soon as there is room.
@@ -126,9 +131,29 @@ impl Bench {
     }
 }
 
+/// Whether `packet` has our EtherType.
+fn is_ours(packet: &[u8]) -> bool {
+    packet.get(ETHER_TYPE_AT..HEADER) == Some(&ETHER_TYPE[..])
+}
+
 /// A packet of `size` bytes from `source`; its payload begins with `number` as far as it fits.
 fn packet(source: [u8; 6], size: usize, number: u32, flags: u8) -> Vec<u8> {
     let header = EVERYBODY.into_iter().chain(source).chain(ETHER_TYPE);
     let payload = number.to_le_bytes().into_iter().chain([flags]).chain(std::iter::repeat(0x5a));
     header.chain(payload).take(size).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_others_are_none_of_ours() {
+        assert!(is_ours(&packet([2; 6], HEADER, 1, 0)));
+        let mut arp = packet([2; 6], 60, 1, 0);
+        arp[ETHER_TYPE_AT..HEADER].copy_from_slice(&[0x08, 0x06]);
+        for other in [&arp[..], &arp[..HEADER - 1], &[]] {
+            assert!(!is_ours(other), "{other:?}");
+        }
+    }
 }

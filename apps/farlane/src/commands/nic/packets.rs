@@ -76,7 +76,8 @@ fn follow(bench: &mut Bench, args: &NicReceiveArgs, counted: &mut Counted) -> Re
         info!("waiting for packets on {}", bench.place);
     }
     while args.count.is_none_or(|count| counted.packets < count) {
-        let Some(received) = bench.wait(&mut bytes, WAIT)? else { continue };
+        let deadline = bench.station.clock().now() + WAIT;
+        let Some(received) = bench.wait(&mut bytes, deadline)? else { continue };
         counted.packets += 1;
         counted.bytes += received.length as u64;
         if args.echo {
