@@ -155,6 +155,65 @@ fn what_bench_has_not_sent_is_no_answer() {
 }
 
 #[test]
+fn what_bench_has_measured_is_told_when_it_is_interrupted() {
+    let (socket, _, wire) = udp_end();
+    let options = ["--sizes", "14,61", "--count", "10", "--json"];
+    let bench = Running::start(&[&["nic", "bench", &wire][..], &options].concat());
+    loop {
+        let (packet, from) = next_packet(&socket);
+        if packet.len() == 61 {
+            break;
+        }
+        socket.send_to(&packet, from).unwrap();
+    }
+    bench.signal("INT");
+    let ended = bench.output(LONG);
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((ended.status.code(), &told["interrupted"]), (Some(130), &true.into()), "{told}");
+    let sizes: Vec<_> = told["sizes"].as_array().unwrap().iter().map(|one| &one["size"]).collect();
+    assert_eq!(sizes, [14, 14]);
+}
+
+#[test]
+fn packets_that_warm_up_do_not_count_as_lost() {
+    let (socket, _, wire) = udp_end();
+    let options = ["--sizes", "61", "--count", "10", "--json"];
+    let ping = Running::start(&[&["nic", "ping", &wire][..], &options].concat());
+    let number = |packet: &[u8]| u32::from_le_bytes(packet[14..18].try_into().unwrap());
+    loop {
+        let (packet, from) = next_packet(&socket);
+        // The second of those that warm up, and one that counts.
+        if ![1, 205].contains(&number(&packet)) {
+            socket.send_to(&packet, from).unwrap();
+        }
+        if number(&packet) == 209 {
+            break;
+        }
+    }
+    let ended = ping.output(LONG);
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let size = &told["sizes"][0];
+    assert_eq!((&size["lost"], &size["round_trip_ns"]["count"]), (&1.into(), &9.into()), "{told}");
+}
+
+#[test]
+fn a_wire_that_takes_no_packets_ends_send() {
+    let folder = folder();
+    let wire = wire(&folder);
+    let receiver = Running::start(&["nic", "receive", &wire]);
+    wait_until("the receiver is there", || receiver.said().contains("waiting for packets"));
+    let options = ["--count", "1000000000000", "--timeout", "3s"];
+    let sender = Running::start(&[&["nic", "send", &wire][..], &options].concat());
+    // Whoever only waits for the other end takes no time of the processor.
+    wait_until("packets are sent", || ticks(&sender) > 10);
+    receiver.signal("STOP");
+    let ended = sender.output(LONG);
+    receiver.signal("KILL");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(!ended.status.success() && said.contains("the card took no packet within 3s"), "{said}");
+}
+
+#[test]
 fn packets_are_measured_over_a_pair_of_interfaces() {
     const PAIR: &str = "ip link set lo up && ip link add near type veth peer name far && \
                         ip link set near up && ip link set far up && exec \"$@\"";

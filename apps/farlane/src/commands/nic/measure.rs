@@ -79,6 +79,8 @@ struct Rates {
     card: String,
     window: u32,
     sizes: Vec<Rate>,
+    /// Whether the user ended the measurement before its end.
+    interrupted: bool,
 }
 
 /// The sizes with the ways in which each travels.
@@ -165,10 +167,10 @@ fn round_trips(
         let came = comes_back(bench, &mut bytes, &sent, start + LOST)?;
         let length = clock.now() - start;
         if !came {
-            lost += 1;
-            if u64::from(number) < lost {
+            if number == 0 {
                 return Err(bench.failed("no packet came back; does farlane nic receive --echo run there?"));
             }
+            lost += u64::from(number >= WARM_UP);
         } else if number >= WARM_UP {
             round_trips.push(length);
         }
@@ -204,11 +206,20 @@ fn is_answer(bytes: &[u8], sent: &[u8]) -> bool {
 pub(super) fn bench(args: &NicMeasureArgs) -> Result<(), Error> {
     let mut bench = Bench::open(&args.card)?;
     bench.meet()?;
-    let mut rates = Rates { card: bench.place.clone(), window: WINDOW, sizes: Vec::new() };
+    let mut rates =
+        Rates { card: bench.place.clone(), window: WINDOW, sizes: Vec::new(), interrupted: false };
     let cases: Vec<_> = cases(&args.sizes).collect();
     let bar = ProgressBar::new(cases.len() as u64);
     for (size, by_dma) in cases {
-        let rate = packets(&mut bench, (size, by_dma), args.count)?;
+        let rate = match packets(&mut bench, (size, by_dma), args.count) {
+            Ok(rate) => rate,
+            // What was measured until now is worth telling.
+            Err(Error::Interrupted) if !rates.sizes.is_empty() => {
+                rates.interrupted = true;
+                break;
+            }
+            Err(error) => return Err(error),
+        };
         bar.inc(1);
         if !args.output.json {
             if rates.sizes.is_empty() {
@@ -219,7 +230,10 @@ pub(super) fn bench(args: &NicMeasureArgs) -> Result<(), Error> {
         rates.sizes.push(rate);
     }
     bar.finish_and_clear();
-    if args.output.json { print_json(&rates) } else { Ok(()) }
+    if args.output.json {
+        print_json(&rates)?;
+    }
+    if rates.interrupted { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// Sends `count` packets and takes them back, some under way at a time.

@@ -114,8 +114,9 @@ impl Bench {
         }
     }
 
-    /// Sends a packet, as soon as there is room.
+    /// Sends a packet, as soon as there is room. A card that takes none for too long is given up.
     fn send(&mut self, packet: &[u8]) -> Result<(), Error> {
+        let mut since = None;
         loop {
             let sent = self.station.send(packet);
             if self.check(sent)? {
@@ -126,6 +127,11 @@ impl Bench {
             }
             let is_up = self.station.is_up();
             self.check(is_up)?;
+            let now = self.station.clock().now();
+            if now - *since.get_or_insert(now) >= self.patience {
+                let patience = humantime::format_duration(Duration::from(self.patience));
+                return Err(self.failed(format!("the card took no packet within {patience}")));
+            }
             std::thread::yield_now();
         }
     }

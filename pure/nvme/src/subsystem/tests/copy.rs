@@ -150,7 +150,8 @@ fn nothing_comes_between_compare_and_write() {
     let between = bench.send(QueueId(2), io(IoOpcode::Write, 1, 5, 1));
     let format = SubmissionQueueEntry { namespace: NamespaceId(2), ..admin(AdminOpcode::FormatNvm) };
     let format = bench.send(ADMIN, format);
-    // Requests come one by one: the earlier write, the comparison, the write, then the others.
+    // Requests come one by one: the earlier write, the comparison, the write, then the others. The
+    // format erases, and has that made durable.
     bench.host_data = vec![0; 512];
     let mut order = Vec::new();
     while !bench.stuck.is_empty() {
@@ -167,7 +168,7 @@ fn nothing_comes_between_compare_and_write() {
         }
         bench.drain();
     }
-    assert_eq!(order, [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)]);
+    assert_eq!(order, [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 4)]);
     for token in [before, compare, write, between, format] {
         assert!(bench.take(token).status.is_success());
     }
