@@ -16,6 +16,8 @@ pub struct Departure {
     pub class: Class,
     /// What it took of the link in bytes, preamble and gap included.
     pub bytes: u64,
+    /// How far off `at` may be, either way.
+    pub error: Nanos,
 }
 
 /// How far off a frame was.
@@ -52,6 +54,8 @@ struct Limit {
     /// Bytes beyond the rate, in thousandths, and when they were counted.
     level: u64,
     since: Nanos,
+    /// The largest error of a stamp.
+    error: Nanos,
 }
 
 /// Holds frames against a gate schedule and rates, one after another.
@@ -61,21 +65,19 @@ pub struct Conformance {
     /// The windows of each class: when each opens in a cycle, and for how long.
     windows: [Vec<(Nanos, Nanos)>; Class::COUNT],
     link: Rate,
-    error: Nanos,
     limits: [Option<Limit>; Class::COUNT],
     kept: [Kept; Class::COUNT],
     count: u64,
 }
 
 impl Conformance {
-    /// Checks frames of a port of the rate `link`, whose stamps may be off by `error` either way.
-    pub fn new(schedule: GateSchedule, link: Rate, error: Nanos) -> Self {
+    /// Checks frames of a port of the rate `link`.
+    pub fn new(schedule: GateSchedule, link: Rate) -> Self {
         let windows = Class::ALL.map(|class| schedule.windows(class.index()));
         Self {
             schedule,
             windows,
             link,
-            error,
             limits: [None; Class::COUNT],
             kept: [Kept::default(); Class::COUNT],
             count: 0,
@@ -86,7 +88,8 @@ impl Conformance {
     /// lets through a frame of its own and what others' frames have kept it from.
     #[must_use]
     pub fn limited(mut self, class: Class, rate: Rate, burst: u64) -> Self {
-        self.limits[class.index()] = Some(Limit { rate, burst, level: 0, since: Nanos::ZERO });
+        self.limits[class.index()] =
+            Some(Limit { rate, burst, level: 0, since: Nanos::ZERO, error: Nanos::ZERO });
         self
     }
 
@@ -96,7 +99,7 @@ impl Conformance {
         let off = self.off(frame);
         let kept = &mut self.kept[index];
         kept.frames += 1;
-        if off > self.error {
+        if off > frame.error {
             kept.outside += 1;
         } else if off > Nanos::ZERO {
             kept.doubtful += 1;
@@ -113,7 +116,8 @@ impl Conformance {
             let burst = limit.level / 1_000;
             kept.burst = kept.burst.max(burst);
             // A stamp that is too late by the error makes the next frames seem too early by it.
-            let allowed = limit.burst + limit.rate.bytes_in(self.error * 2);
+            limit.error = limit.error.max(frame.error);
+            let allowed = limit.burst + limit.rate.bytes_in(limit.error * 2);
             kept.too_many += u64::from(burst > allowed);
         }
         self.count += 1;
@@ -170,9 +174,14 @@ mod tests {
         Class::new(number).unwrap()
     }
 
+    /// A frame whose stamp is right.
+    fn exact(at: Nanos, class: Class, bytes: u64) -> Departure {
+        Departure { at, class, bytes, error: Nanos::ZERO }
+    }
+
     #[test]
     fn a_frame_is_off_by_what_would_have_to_change() {
-        let mut check = Conformance::new(schedule(250_000), Rate::from_gigabits(1), Nanos::from_micros(5));
+        let mut check = Conformance::new(schedule(250_000), Rate::from_gigabits(1));
         let cycle = 77 * CYCLE + 250_000;
         // 1250 bytes take 10 µs.
         for (number, at, off) in [
@@ -189,7 +198,8 @@ mod tests {
             (0, 979_000, 9_000),
             (0, 5_000, 35_000),
         ] {
-            let frame = Departure { at: Nanos::new(cycle + at), class: class(number), bytes: 1_250 };
+            let (at, error) = (Nanos::new(cycle + at), Nanos::from_micros(5));
+            let frame = Departure { at, class: class(number), bytes: 1_250, error };
             assert_eq!(check.observe(frame).get(), off, "class {number} at {at}");
         }
         let kept: Vec<_> = check.kept().collect();
@@ -203,26 +213,37 @@ mod tests {
     fn a_class_without_a_window_or_without_gates_is_told_apart() {
         let only = [GateEntry { states: GateStates::of([7]), length: Nanos::from_micros(10) }];
         let schedule = GateSchedule::new(Instant::ZERO, only).unwrap();
-        let mut check = Conformance::new(schedule, Rate::from_gigabits(1), Nanos::ZERO);
-        let mut off = |number, at| {
-            check.observe(Departure { at: Nanos::new(at), class: class(number), bytes: 84 }).get()
-        };
+        let mut check = Conformance::new(schedule, Rate::from_gigabits(1));
+        let mut off = |number, at| check.observe(exact(Nanos::new(at), class(number), 84)).get();
         assert_eq!([off(7, 9_999), off(7, 123), off(0, 123)], [0, 0, 10_000]);
     }
 
     #[test]
+    fn each_stamp_has_an_error_of_its_own() {
+        let mut check = Conformance::new(schedule(0), Rate::from_gigabits(1));
+        for micros in [1, 50, 1, 0] {
+            let error = Nanos::from_micros(micros);
+            // The frame takes 10 µs, and is 20 µs late.
+            let at = Nanos::from_micros(110);
+            check.observe(Departure { at, class: class(7), bytes: 1_250, error });
+        }
+        let mine = check.kept().nth(7).unwrap().1;
+        assert_eq!((mine.frames, mine.doubtful, mine.outside), (4, 1, 3));
+    }
+
+    #[test]
     fn a_rate_is_kept_or_not() {
-        let check = Conformance::new(schedule(0), Rate::from_gigabits(1), Nanos::ZERO);
+        let check = Conformance::new(schedule(0), Rate::from_gigabits(1));
         // 100 Mbit/s are a frame of 1250 bytes each 100 µs.
         let mut check = check.limited(class(3), Rate::from_megabits(100), 2_500);
         let at = |index: u64| Nanos::new(index * 100_000 + 100_000);
         for index in 0..100 {
-            check.observe(Departure { at: at(index), class: class(3), bytes: 1_250 });
+            check.observe(exact(at(index), class(3), 1_250));
         }
         let kept = |check: &Conformance| check.kept().nth(3).unwrap().1;
         assert_eq!((kept(&check).too_many, kept(&check).burst), (0, 1_250));
         for _ in 0..3 {
-            check.observe(Departure { at: at(100), class: class(3), bytes: 1_250 });
+            check.observe(exact(at(100), class(3), 1_250));
         }
         assert_eq!((kept(&check).too_many, kept(&check).burst), (1, 3_750));
     }
@@ -243,7 +264,7 @@ mod tests {
         };
         let plan = Plan::new(request).unwrap();
         let hop = &plan.hops[0];
-        let mut check = Conformance::new(hop.schedule.clone(), rate, Nanos::ZERO);
+        let mut check = Conformance::new(hop.schedule.clone(), rate);
         let windows = super::super::launch::Windows {
             cycle: hop.schedule.cycle(),
             base: hop.schedule.base(),
@@ -255,7 +276,7 @@ mod tests {
             let now = Nanos::new(message * 523_001);
             for bytes in [1_020, 220] {
                 let at = launcher.next(now, bytes);
-                assert_eq!(check.observe(Departure { at, class: class(7), bytes }), Nanos::ZERO);
+                assert_eq!(check.observe(exact(at, class(7), bytes)), Nanos::ZERO);
             }
         }
         assert_eq!(check.kept().nth(7).unwrap().1.frames, 2_000);

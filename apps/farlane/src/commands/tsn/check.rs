@@ -44,10 +44,11 @@ const ETHERNET: u32 = 1;
 struct Report {
     kept: bool,
     frames: u64,
-    /// How far off a stamp may be.
+    /// How far off a stamp may be: the largest, where some are the card's and others the kernel's.
     stamp_error: u64,
-    /// Whether the card gave the stamps.
+    /// Whether the card gave all stamps, and how many it gave.
     hardware: bool,
+    hardware_frames: u64,
     /// Frames that were not seen, because too many came.
     missed: u64,
     classes: Vec<ClassReport>,
@@ -83,8 +84,11 @@ struct Listed {
 struct Checked<'a> {
     args: &'a CheckPlanArgs,
     conformance: Conformance,
+    /// The largest error of a stamp.
     error: Nanos,
     frames: u64,
+    /// How many of them have the card's stamps.
+    by_card: u64,
     outside: Vec<Listed>,
 }
 
@@ -93,7 +97,7 @@ pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
     let report = match (&args.interface, &args.from) {
         (_, Some(path)) => of_file(args, &plan, path)?,
         (Some(interface), None) => of_interface(args, &plan, interface)?,
-        (None, None) => return Ok(()),
+        (None, None) => unreachable!("one of the options is required"),
     };
     let of_plan = report.classes.iter().find(|one| one.class == plan.class.number());
     if of_plan.is_none_or(|one| one.frames == 0) {
@@ -115,81 +119,71 @@ pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
 fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Result<Report, Error> {
     let failed = |error| TsnError::Tap { interface: interface.to_owned(), error };
     let mut tap = Tap::open(interface).map_err(failed)?;
+    let mut checked = Checked::new(args, plan)?;
     let (start, bar) =
         (Instant::now(), ProgressBar::new(args.time.as_millis().try_into().unwrap_or(u64::MAX)));
     bar.set_message("looking");
-    let (mut checked, mut is_hardware) = (None, false);
-    let mut last = false;
-    loop {
-        while let Some(frame) = tap.next_frame() {
-            let Some(at) = frame.at.filter(|_| frame.is_outgoing != args.received) else { continue };
-            is_hardware |= frame.is_hardware;
-            let usual = if frame.is_hardware { ERROR_CARD } else { ERROR_KERNEL };
-            if checked.is_none() {
-                checked = Some(Checked::new(args, plan, usual)?);
-            }
-            if let Some(checked) = &mut checked {
-                let tag = frame.tag.map(|[_, _, a, b]| u16::from_be_bytes([a, b]));
-                checked.take(at, frame.bytes, tag);
-            }
-        }
-        if last {
-            break;
-        }
+    // What the kernel has not handed over by the end is looked at, too.
+    let length = args.time.saturating_add(LOOK * 2);
+    while start.elapsed() < length {
         bar.set_position(start.elapsed().as_millis().try_into().unwrap_or(u64::MAX));
         tap.wait(LOOK).map_err(failed)?;
-        // What the kernel has not handed over yet is looked at once more.
-        last = start.elapsed() >= args.time;
-        if last {
-            std::thread::sleep(LOOK * 2);
+        // Frames may come faster than they are checked.
+        while start.elapsed() < length
+            && let Some(frame) = tap.next_frame()
+        {
+            let Some(at) = frame.at.filter(|_| frame.is_outgoing != args.received) else { continue };
+            let tag = frame.tag.map(|[_, _, a, b]| u16::from_be_bytes([a, b]));
+            checked.take((at, frame.is_hardware), frame.bytes, tag);
         }
     }
     bar.finish_and_clear();
-    let missed = u64::from(tap.missed());
-    match checked {
-        Some(checked) => Ok(checked.report(is_hardware, missed)),
-        None => Err(TsnError::Nothing { class: plan.class.number() }.into()),
-    }
+    Ok(checked.report(tap.missed().into()))
 }
 
 fn of_file(args: &CheckPlanArgs, plan: &PlanFile, path: &Path) -> Result<Report, Error> {
-    let mut checked = Checked::new(args, plan, ERROR_KERNEL)?;
+    let mut checked = Checked::new(args, plan)?;
     let ahead = clock::network_ahead();
     Reader::open(path)?.each(|frame| {
         if frame.link == ETHERNET {
-            checked.take(Nanos::new(frame.at.as_nanos()) + ahead, frame.bytes, None);
+            checked.take((Nanos::new(frame.at.as_nanos()) + ahead, false), frame.bytes, None);
         }
     })?;
-    Ok(checked.report(false, 0))
+    Ok(checked.report(0))
 }
 
 impl<'a> Checked<'a> {
-    fn new(args: &'a CheckPlanArgs, plan: &PlanFile, usual: Nanos) -> Result<Self, Error> {
-        let error = args.error.map_or(usual, Nanos::from);
+    fn new(args: &'a CheckPlanArgs, plan: &PlanFile) -> Result<Self, Error> {
         let schedule = plan.schedule(args.hop.into())?.clone();
-        let mut conformance = Conformance::new(schedule, plan.rate, error);
+        let mut conformance = Conformance::new(schedule, plan.rate);
         for shaper in &args.shaper {
             // A frame of its own, and what a frame of others lets its credit grow by.
             let frame = u64::from(plan.frame_max) + AROUND;
             let credit = frame * shaper.rate.bits() / plan.rate.bits().max(1);
             conformance = conformance.limited(shaper.class, shaper.rate, frame + credit);
         }
-        Ok(Self { args, conformance, error, frames: 0, outside: Vec::new() })
+        Ok(Self { args, conformance, error: Nanos::ZERO, frames: 0, by_card: 0, outside: Vec::new() })
     }
 
-    fn take(&mut self, at: Nanos, bytes: &[u8], tag: Option<u16>) {
+    /// Takes the next frame, which left at this time by the card's stamp or by the kernel's. A card
+    /// may stamp some frames only, such as those of PTP.
+    fn take(&mut self, (at, is_by_card): (Nanos, bool), bytes: &[u8], tag: Option<u16>) {
+        let usual = if is_by_card { ERROR_CARD } else { ERROR_KERNEL };
+        let error = self.args.error.map_or(usual, Nanos::from);
+        self.error = self.error.max(error);
+        self.by_card += u64::from(is_by_card);
         let tag_bytes = if tag.is_some() { TAG } else { 0 };
         let wire = ((bytes.len() + tag_bytes) as u64 + AROUND).max(WIRE_MIN);
         let class = class_of(bytes, tag);
-        let off = self.conformance.observe(Departure { at, class, bytes: wire });
-        if self.args.frames && off > self.error && self.outside.len() < LISTED_MAX {
+        let off = self.conformance.observe(Departure { at, class, bytes: wire, error });
+        if self.args.frames && off > error && self.outside.len() < LISTED_MAX {
             let (at, class, off) = (at.get(), class.number(), off.get());
             self.outside.push(Listed { frame: self.frames, at, class, bytes: wire, off });
         }
         self.frames += 1;
     }
 
-    fn report(self, hardware: bool, missed: u64) -> Report {
+    fn report(self, missed: u64) -> Report {
         let is_limited = |class: Class| self.args.shaper.iter().any(|shaper| shaper.class == class);
         let of = |(class, kept): (Class, Kept)| ClassReport {
             class: class.number(),
@@ -204,7 +198,8 @@ impl<'a> Checked<'a> {
         let classes: Vec<_> = self.conformance.kept().filter(|(_, kept)| kept.frames > 0).map(of).collect();
         let kept = classes.iter().all(|one| one.outside == 0 && one.beyond_rate.unwrap_or(0) == 0);
         let (frames, stamp_error, outside) = (self.frames, self.error.get(), self.outside);
-        Report { kept, frames, stamp_error, hardware, missed, classes, outside }
+        let (hardware, hardware_frames) = (frames > 0 && self.by_card == frames, self.by_card);
+        Report { kept, frames, stamp_error, hardware, hardware_frames, missed, classes, outside }
     }
 }
 
@@ -227,7 +222,11 @@ fn class_of(bytes: &[u8], tag: Option<u16>) -> Class {
 
 fn text(report: &Report) -> String {
     let mut text = String::new();
-    let stamps = if report.hardware { "the card's" } else { "the kernel's" };
+    let stamps = match report.hardware_frames {
+        0 => "the kernel's",
+        _ if report.hardware => "the card's",
+        _ => "the card's and the kernel's",
+    };
     let error = Nanos::new(report.stamp_error);
     // Writing to a string does not fail.
     let _ = writeln!(text, "{} frames, by {stamps} stamps, which may be off by {error}", report.frames);
