@@ -46,8 +46,8 @@ pub(crate) enum TsnAction {
 
     /// Check frame by frame whether what leaves an interface keeps to a plan.
     ///
-    /// The command ends with status 1 if it does not. A frame's class is the PCP of its tag, or the
-    /// first three bits of its DSCP
+    /// The command ends with status 1 if it does not, or if not all frames were seen. A frame's
+    /// class is the PCP of its tag, or the first three bits of its DSCP
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckPlanArgs),
 }

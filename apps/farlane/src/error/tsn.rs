@@ -65,6 +65,12 @@ pub(crate) enum TsnError {
     )]
     #[diagnostic(help("--frames lists them; docs/tsn.md says what the stamps are worth"))]
     NotKept { outside: u64, frames: u64 },
+
+    #[error("it is not known whether the plan is kept: {missed} frames were not seen, because too many came")]
+    #[diagnostic(help(
+        "a capture of another program can be checked with --from; fewer other frames leave time for all"
+    ))]
+    Unseen { missed: u64 },
 }
 
 impl TsnError {

@@ -49,7 +49,7 @@ struct Report {
     /// Whether the card gave all stamps, and how many it gave.
     hardware: bool,
     hardware_frames: u64,
-    /// Frames that were not seen, because too many came.
+    /// Frames that were not seen, because too many came. Nobody knows if they kept to the plan.
     missed: u64,
     classes: Vec<ClassReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,6 +68,13 @@ struct ClassReport {
     beyond_rate: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     burst_bytes: Option<u64>,
+}
+
+impl ClassReport {
+    /// Frames that broke the plan for certain.
+    fn wrong(&self) -> u64 {
+        self.outside + self.beyond_rate.unwrap_or(0)
+    }
 }
 
 /// A frame that was outside of its windows.
@@ -111,9 +118,11 @@ pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
     if report.kept {
         return Ok(());
     }
-    let wrong = |one: &ClassReport| one.outside + one.beyond_rate.unwrap_or(0);
-    let outside = report.classes.iter().map(wrong).sum();
-    Err(TsnError::NotKept { outside, frames: report.frames }.into())
+    let outside: u64 = report.classes.iter().map(ClassReport::wrong).sum();
+    match outside {
+        0 => Err(TsnError::Unseen { missed: report.missed }.into()),
+        _ => Err(TsnError::NotKept { outside, frames: report.frames }.into()),
+    }
 }
 
 fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Result<Report, Error> {
@@ -196,11 +205,16 @@ impl<'a> Checked<'a> {
             burst_bytes: is_limited(class).then_some(kept.burst),
         };
         let classes: Vec<_> = self.conformance.kept().filter(|(_, kept)| kept.frames > 0).map(of).collect();
-        let kept = classes.iter().all(|one| one.outside == 0 && one.beyond_rate.unwrap_or(0) == 0);
+        let kept = is_kept(&classes, missed);
         let (frames, stamp_error, outside) = (self.frames, self.error.get(), self.outside);
         let (hardware, hardware_frames) = (frames > 0 && self.by_card == frames, self.by_card);
         Report { kept, frames, stamp_error, hardware, hardware_frames, missed, classes, outside }
     }
+}
+
+/// Whether all frames kept to the plan. Nobody knows that of frames that were not seen.
+fn is_kept(classes: &[ClassReport], missed: u64) -> bool {
+    missed == 0 && classes.iter().all(|one| one.wrong() == 0)
 }
 
 /// The class of a frame: the priority of its tag, or else the class selector of its IP packet
@@ -254,7 +268,12 @@ fn text(report: &Report) -> String {
             one.frame, one.class, one.bytes
         );
     }
-    let _ = writeln!(text, "\nthe plan is {}kept", if report.kept { "" } else { "not " });
+    let verdict = match (report.kept, report.classes.iter().all(|one| one.wrong() == 0)) {
+        (true, _) => "the plan is kept",
+        (false, true) => "it is not known whether the plan is kept",
+        (false, false) => "the plan is not kept",
+    };
+    let _ = writeln!(text, "\n{verdict}");
     text
 }
 
@@ -274,5 +293,32 @@ mod tests {
         assert_eq!(class(&[0x88, 0xb5, 1, 2], None), 0);
         assert_eq!(class_of(&[], None).number(), 0);
         assert_eq!(class_of(&frame(&[0x81]), None).number(), 0);
+    }
+
+    #[test]
+    fn frames_that_were_not_seen_keep_to_no_plan() {
+        let class = |outside, beyond_rate| ClassReport {
+            class: 7,
+            frames: 10,
+            outside,
+            within_stamp_error: 0,
+            worst: 0,
+            worst_frame: 0,
+            beyond_rate,
+            burst_bytes: None,
+        };
+        for (outside, beyond_rate, missed, kept, verdict) in [
+            (0, None, 0, true, "the plan is kept"),
+            (0, Some(0), 1, false, "it is not known whether the plan is kept"),
+            (1, None, 0, false, "the plan is not kept"),
+            (0, Some(1), 2, false, "the plan is not kept"),
+        ] {
+            let classes = vec![class(outside, beyond_rate)];
+            assert_eq!(is_kept(&classes, missed), kept);
+            let (frames, stamp_error, hardware, hardware_frames, outside) = (10, 0, false, 0, Vec::new());
+            let report =
+                Report { kept, frames, stamp_error, hardware, hardware_frames, missed, classes, outside };
+            assert_eq!(text(&report).lines().last(), Some(verdict));
+        }
     }
 }
