@@ -42,6 +42,10 @@ pub(crate) enum TsnError {
     #[diagnostic(help("install iproute2, or use --dry-run and carry out the commands elsewhere"))]
     NoTc(io::Error),
 
+    #[error("ip can't tell of {interface}: {said}")]
+    #[diagnostic(help("farlane needs the ip of iproute2; --dry-run prints the commands without it"))]
+    NoIp { interface: String, said: String },
+
     #[error("nobody tells the network's time at {}: {error}", socket.display())]
     #[diagnostic(help(
         "ptp4l answers at its uds_address, usually /var/run/ptp4l, and users in its group may ask"

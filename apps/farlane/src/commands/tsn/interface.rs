@@ -34,12 +34,13 @@ impl Interface {
     /// Looks at the interface `name`; `None` if there is none.
     ///
     /// # Errors
-    /// When `ip` can't be run.
+    /// When `ip` can't be run, or fails.
     pub(super) fn find(name: &str) -> Result<Option<Self>, TsnError> {
         let arguments = ["-details", "-json", "link", "show", "dev", name];
         let output = Command::new("ip").args(arguments).output().map_err(TsnError::NoTc)?;
-        let told: Vec<Told> = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let found = told.into_iter().find(|one| one.ifname == name);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let found = told(name, &output.stdout, &errors)
+            .map_err(|said| TsnError::NoIp { interface: name.to_owned(), said })?;
         Ok(found.map(|told| Self::of(told, &Path::new("/sys/class/net").join(name))))
     }
 
@@ -50,13 +51,16 @@ impl Interface {
             fs::read_to_string(place.join(name)).ok().and_then(|text| text.trim().parse::<u64>().ok())
         };
         let is_its = number("ifindex") == Some(told.ifindex);
+        // The interface uses so many of those that `ip` tells of (ethtool --set-channels).
+        let used = fs::read_dir(place.join("queues")).into_iter().flatten().flatten();
+        let used = used.filter(|one| one.file_name().as_encoded_bytes().starts_with(b"tx-")).count();
         // A link that is down tells -1 or nothing.
         let speed = number("speed").filter(|speed| is_its && *speed > 0);
         let has_clock =
             fs::read_dir(place.join("device/ptp")).is_ok_and(|mut clocks| clocks.next().is_some());
         Self {
             name: told.ifname,
-            queues: told.num_tx_queues,
+            queues: if is_its && used > 0 { used } else { told.num_tx_queues },
             rate: speed.map(Rate::from_megabits),
             has_clock: is_its && has_clock,
         }
@@ -95,14 +99,35 @@ impl Interface {
     }
 }
 
+/// What `ip` tells of the interface `name` in its output; `None` if it says that there is none.
+/// Otherwise the error is what it says instead.
+fn told(name: &str, output: &[u8], errors: &str) -> Result<Option<Told>, String> {
+    let missing = ["does not exist", "not a valid ifname", "Cannot find device"];
+    let told: Result<Vec<Told>, _> = serde_json::from_slice(output);
+    let found = told.map(|told| told.into_iter().find(|one| one.ifname == name));
+    match (found, errors.trim()) {
+        (Ok(Some(told)), _) => Ok(Some(told)),
+        (_, said) if missing.iter().any(|text| said.contains(text)) => Ok(None),
+        (Ok(None), "") => Ok(None),
+        (Err(error), "") => Err(error.to_string()),
+        (_, said) => Err(said.to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An interface of so many queues uses two of them.
+    const USES_TWO: usize = 16;
 
     fn interface(queues: usize, speed: &str, has_clock: bool) -> Interface {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("ifindex"), "7\n").unwrap();
         fs::write(place.path().join("speed"), speed).unwrap();
+        for queue in ["tx-0", "tx-1", "rx-0", "rx-1", "rx-2"].iter().filter(|_| queues == USES_TWO) {
+            fs::create_dir_all(place.path().join("queues").join(queue)).unwrap();
+        }
         if has_clock {
             fs::create_dir_all(place.path().join("device/ptp/ptp0")).unwrap();
         }
@@ -123,6 +148,7 @@ mod tests {
         assert_eq!(said(interface(8, "1000\n", true), Offload::Hardware), Ok(Layout::Eight));
         assert_eq!(said(interface(4, "10000\n", false), Offload::Software), Ok(Layout::Two(class)));
         assert_eq!(said(interface(4, "-1\n", false), Offload::Software), Ok(Layout::Two(class)));
+        assert_eq!(said(interface(USES_TWO, "1000\n", true), Offload::Hardware), Ok(Layout::Two(class)));
         let error = said(interface(8, "100\n", true), Offload::Hardware).unwrap_err();
         assert!(error.contains("its link carries 100 Mbit/s"), "{error}");
         let error = said(interface(8, "1000\n", false), Offload::Hardware).unwrap_err();
@@ -138,5 +164,20 @@ mod tests {
         fs::write(place.path().join("ifindex"), "7").unwrap();
         fs::write(place.path().join("speed"), "10").unwrap();
         assert_eq!(Interface::of(told, place.path()).rate, None);
+    }
+
+    #[test]
+    fn what_ip_says_instead_is_no_missing_interface() {
+        let whole = br#"[{"ifindex":7,"ifname":"eth0","num_tx_queues":4}]"#;
+        let queues = |output: &[u8], errors: &str| {
+            told("eth0", output, errors).map(|found| found.map(|told| told.num_tx_queues))
+        };
+        assert_eq!(queues(whole, ""), Ok(Some(4)));
+        assert_eq!(queues(b"[]", ""), Ok(None));
+        assert_eq!(queues(b"", "Device \"eth0\" does not exist.\n"), Ok(None));
+        let refused = "Cannot open netlink socket: Operation not permitted";
+        assert_eq!(queues(b"", refused), Err(refused.to_owned()));
+        // Another program of this name, such as BusyBox's, writes no JSON.
+        assert!(queues(b"7: eth0: <UP>", "").is_err());
     }
 }
