@@ -46,10 +46,15 @@ impl Frames {
     pub(super) fn open(place: Ethernet, options: &Options) -> io::Result<Self> {
         let is_several = place.interfaces.len() > 1;
         let ether_type = if is_several { redundancy::ETHER_TYPE } else { ethernet::ETHER_TYPE };
+        let least = datagrams::MEETING_BYTES + if is_several { TAG_BYTES } else { 0 };
         let mut stations: Vec<Station> = Vec::new();
         for interface in &place.interfaces {
             let open = || {
                 let mut station = Station::open(interface, ether_type)?;
+                if station.mtu() < least {
+                    let why = format!("its MTU is {} bytes, and at least {least} are needed", station.mtu());
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+                }
                 if let Some(priority) = options.precedence.priority.or(place.priority) {
                     set_priority(&station, priority)?;
                 }

@@ -2,6 +2,7 @@
 
 mod bad_frames;
 mod copies;
+mod narrow;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
