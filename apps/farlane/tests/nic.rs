@@ -392,7 +392,13 @@ fn what_can_not_be_used_is_told_with_a_remedy() {
     assert!(said.contains("expected 14 to 9216 bytes"), "{said}");
     let missing = format!("shm:{}", folder.path().join("missing/wire").display());
     let said = fail(&["nic", "ping", &missing, "--count", "10"]);
-    assert!(said.contains("there is no directory"), "{said}");
+    assert!(said.contains("there is no directory") && said.contains("create the directory"), "{said}");
+    let socket = folder.path().join("card").display().to_string();
+    let serve = |wire: &str| fail(&["nic", "serve", "--vfio-user", &socket, "--wire", wire]);
+    let said = serve(&missing);
+    assert!(said.contains("there is no directory") && said.contains("create the directory"), "{said}");
+    let said = serve("eth:no-such-one");
+    assert!(said.contains("the wire eth:no-such-one can't be used") && said.contains("ip link"), "{said}");
 }
 
 /// The program in C, run as its first lines say.

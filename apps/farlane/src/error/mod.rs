@@ -5,6 +5,7 @@ mod capture;
 mod carrier;
 mod conversion;
 mod ending;
+mod remedies;
 mod tsn;
 
 use std::io;
@@ -90,8 +91,12 @@ pub(crate) enum Error {
     ))]
     NoCard { place: String, why: String },
 
+    #[error("the wire {place} can't be used: {why}")]
+    #[diagnostic(help("{}", remedies::of_wire(place)))]
+    NoWire { place: String, why: String },
+
     #[error("{place}: {why}")]
-    #[diagnostic(help("{}", card_remedy(place)))]
+    #[diagnostic(help("{}", remedies::of_card(place)))]
     Card { place: String, why: String },
 
     #[error("{command}: the command was not taken: {error}")]
@@ -232,7 +237,7 @@ pub(crate) enum Error {
     Exposed { address: std::net::SocketAddr },
 
     #[error("can't listen at {}: {error}", path.display())]
-    #[diagnostic(help("{}", remedy(error)))]
+    #[diagnostic(help("{}", remedies::of_socket(error)))]
     Bind { path: PathBuf, error: BindError },
 
     #[error("there is no device at {}: {why}", path.display())]
@@ -329,7 +334,7 @@ pub(crate) enum Error {
     EndedEarly { wanted: u64, written: u64 },
 
     #[error("{}: {error}", path.display())]
-    #[diagnostic(help("{}", file_remedy(error.kind())))]
+    #[diagnostic(help("{}", remedies::of_file(error.kind())))]
     File { path: PathBuf, error: io::Error },
 
     #[error("{}: {why}", path.display())]
@@ -403,6 +408,12 @@ pub(crate) enum Error {
 
     #[error("output: {0}")]
     Output(io::Error),
+
+    #[error("the system lacks what this process needs: {0}")]
+    #[diagnostic(help(
+        "ulimit -n shows how many files a process may open, and ulimit -u how many threads a user may have"
+    ))]
+    System(io::Error),
 
     #[error("{what}: {error}")]
     Child { what: &'static str, error: io::Error },
@@ -562,37 +573,5 @@ fn which(kind: &str, sockets: &[String], folder: &std::path::Path) -> String {
     match sockets {
         [] => format!("no farlane {kind} of this user has its control socket in {}", folder.display()),
         several => format!("there are {} of farlane {kind}: {}", several.len(), several.join(", ")),
-    }
-}
-
-/// What to do about a file that can't be read or written.
-const fn file_remedy(kind: io::ErrorKind) -> &'static str {
-    use io::ErrorKind as Kind;
-    match kind {
-        Kind::NotFound => "check the path: the file, or the folder that it is to be in, does not exist",
-        Kind::PermissionDenied => "choose a file to which this user has access",
-        Kind::IsADirectory => "name a file in it instead",
-        Kind::Unsupported => "name another one",
-        Kind::StorageFull | Kind::QuotaExceeded => "make room, or choose another place",
-        _ => "check the file and the disk that it is on",
-    }
-}
-
-/// What to do about a card at `place` that does not do what was asked for.
-fn card_remedy(place: &str) -> &'static str {
-    match place.starts_with("vfio-user:") {
-        true => "look whether farlane nic serve, which has this card, runs, and says that its link is up",
-        false => "both ends of a wire name the same place; farlane nic receive WIRE --echo answers there",
-    }
-}
-
-/// What to do about a socket that can't be made.
-const fn remedy(error: &BindError) -> &'static str {
-    match error {
-        BindError::TooLong(_) => "choose a shorter path: $XDG_RUNTIME_DIR/ssd.sock is one as a rule",
-        BindError::InUse => "choose another path, or end the process that listens there",
-        BindError::NotASocket => "choose another path, or remove what is there",
-        BindError::NoDirectory(_) => "create the directory first, or choose another path",
-        BindError::Io(_) => "choose a path in a directory that you may write to",
     }
 }

@@ -8,7 +8,7 @@ mod serve;
 use std::time::Duration;
 
 use engine::{Instant, Nanos};
-use live::drivers::nic::{Station, StationError};
+use live::drivers::nic::{Place, PlaceError, Station, StationError, WireError, WireUrl};
 use live::reactor::{Reactor, Stop};
 use live::sys::clock::Clock;
 use niq::{HostConfig, Received};
@@ -60,12 +60,15 @@ impl Bench {
     fn open(options: &CardOptions) -> Result<Self, Error> {
         stay_on(options.spin.cpu)?;
         let spin = Nanos::from(options.spin.spin);
-        let reactor = Reactor::new(Clock::start(), spin).map_err(Error::Output)?;
+        let reactor = Reactor::new(Clock::start(), spin).map_err(Error::System)?;
         let stop = reactor.stop();
-        stop.on_signals().map_err(Error::Output)?;
+        stop.on_signals().map_err(Error::System)?;
         let place = options.card.to_string();
-        let station = Station::open(&options.card, address(), HostConfig::default(), spin)
-            .map_err(|error| Error::NoCard { place: place.clone(), why: error.to_string() })?;
+        let station = Station::open(&options.card, address(), HostConfig::default(), spin);
+        let station = station.map_err(|error| match (error, &options.card) {
+            (PlaceError::Wire(error), Place::Wire(url)) => no_wire(url, error),
+            (error, _) => Error::NoCard { place: place.clone(), why: error.to_string() },
+        })?;
         Ok(Self { station, place, patience: options.timeout.into(), stop, _reactor: reactor })
     }
 
@@ -134,6 +137,14 @@ impl Bench {
             }
             std::thread::yield_now();
         }
+    }
+}
+
+/// The error that the wire at `url` can't be used.
+fn no_wire(url: &WireUrl, error: WireError) -> Error {
+    match (url, error) {
+        (WireUrl::Shm(path), WireError::Bind(error)) => Error::Bind { path: path.clone(), error },
+        (url, error) => Error::NoWire { place: url.to_string(), why: error.to_string() },
     }
 }
 

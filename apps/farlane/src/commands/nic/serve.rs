@@ -7,7 +7,7 @@ use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use live::sys::service;
 
-use super::address;
+use super::{address, no_wire};
 use crate::args::NicServeArgs;
 use crate::commands::guest::{announce, listen};
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, report_json};
@@ -26,14 +26,13 @@ pub(super) fn run(args: &NicServeArgs) -> Result<(), Error> {
     needs.sends_frames = matches!(url, WireUrl::Eth(_));
     args.sandbox.confine(needs)?;
     let listener = listen(socket)?;
-    let wire =
-        Wire::open(url).map_err(|error| Error::NoCard { place: url.to_string(), why: error.to_string() })?;
+    let wire = Wire::open(url).map_err(|error| no_wire(url, error))?;
     let spin = Nanos::from(args.spin.spin);
-    let mut reactor = Reactor::new(Clock::start(), spin).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let mut reactor = Reactor::new(Clock::start(), spin).map_err(Error::System)?;
+    reactor.stop().on_signals().map_err(Error::System)?;
     let text = format!("offering a low-latency network card on {url}");
     announce(args.output.json, listener.path(), &text)?;
-    let mut driver = CardDriver::new(listener, wire, address(), spin, tell).map_err(Error::Output)?;
+    let mut driver = CardDriver::new(listener, wire, address(), spin, tell).map_err(Error::System)?;
     args.sandbox.renounce()?;
     service::ready(&text);
     reactor.serve();

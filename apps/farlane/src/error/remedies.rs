@@ -1,0 +1,48 @@
+//! What to do about errors that have several causes.
+
+use std::io;
+
+use live::sys::unix::BindError;
+
+/// What to do about a file that can't be read or written.
+pub(super) const fn of_file(kind: io::ErrorKind) -> &'static str {
+    use io::ErrorKind as Kind;
+    match kind {
+        Kind::NotFound => "check the path: the file, or the folder that it is to be in, does not exist",
+        Kind::PermissionDenied => "choose a file to which this user has access",
+        Kind::IsADirectory => "name a file in it instead",
+        Kind::Unsupported => "name another one",
+        Kind::StorageFull | Kind::QuotaExceeded => "make room, or choose another place",
+        _ => "check the file and the disk that it is on",
+    }
+}
+
+/// What to do about a card at `place` that does not do what was asked for.
+pub(super) fn of_card(place: &str) -> &'static str {
+    match place.starts_with("vfio-user:") {
+        true => "look whether farlane nic serve, which has this card, runs, and says that its link is up",
+        false => "both ends of a wire name the same place; farlane nic receive WIRE --echo answers there",
+    }
+}
+
+/// What to do about a wire at `place` that can't be used.
+pub(super) fn of_wire(place: &str) -> &'static str {
+    match place.split_once(':').map(|(kind, _)| kind) {
+        Some("eth") => {
+            "ip link shows the interfaces; to use one takes the capability CAP_NET_RAW: run as root, or with setcap cap_net_raw+ep"
+        }
+        Some("udp") => "both ends name the same address and port, which is one of them's own",
+        _ => "choose a path in a directory that you may write to",
+    }
+}
+
+/// What to do about a socket that can't be made.
+pub(super) const fn of_socket(error: &BindError) -> &'static str {
+    match error {
+        BindError::TooLong(_) => "choose a shorter path: $XDG_RUNTIME_DIR/ssd.sock is one as a rule",
+        BindError::InUse => "choose another path, or end the process that listens there",
+        BindError::NotASocket => "choose another path, or remove what is there",
+        BindError::NoDirectory(_) => "create the directory first, or choose another path",
+        BindError::Io(_) => "choose a path in a directory that you may write to",
+    }
+}
