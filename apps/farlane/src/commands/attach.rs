@@ -59,8 +59,8 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     config.root.timeout = args.completion_timeout;
     let guest = Guest::over_tunnel(config, route.session(session), entropy);
 
-    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::System)?;
+    reactor.stop().on_signals().map_err(Error::System)?;
     let text = format!("attaching the function at {} to a guest", args.url);
     announce(args.output.json, listener.path(), &text)?;
     let driver = GuestDriver::over_tcp(guest, route, listener, report);

@@ -39,8 +39,8 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<(), Error> {
     let guest =
         Guest::direct(Config { doorbells: args.socket.poll_doorbells, ..Config::default() }, clock.now());
 
-    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, spin(&args.socket, &args.spin)).map_err(Error::System)?;
+    reactor.stop().on_signals().map_err(Error::System)?;
     let text = format!("offering {summary} of SSD {serial} to a guest");
     announce(args.output.json, listener.path(), &text)?;
     let driver = GuestDriver::direct(guest, function, media, listener, report);

@@ -39,7 +39,7 @@ pub(super) fn capture(
     let fail = |error| Error::File { path: out.to_owned(), error };
     // Before the daemon is asked: what can't be written is not captured.
     let file = File::create(out).map_err(fail)?;
-    let (reader, writer) = pipe().map_err(Error::Output)?;
+    let (reader, writer) = pipe().map_err(Error::System)?;
     let answer = control::ask_with(socket, request, &[file.as_fd(), writer.as_fd()])?;
     // The daemon alone has the writing end from now on: when it ends, so does the capture.
     drop(writer);

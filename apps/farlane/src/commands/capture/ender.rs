@@ -56,9 +56,9 @@ impl Ender {
     /// Ends the capture `id` of the daemon at `socket` on a signal, or when `time` is over.
     pub(super) fn start(socket: &Path, id: u64, time: Option<Duration>) -> Result<Self, Error> {
         // Only its way to stop is used, which knows signals.
-        let reactor = Reactor::new(Clock::start(), Nanos::ZERO).map_err(Error::Output)?;
+        let reactor = Reactor::new(Clock::start(), Nanos::ZERO).map_err(Error::System)?;
         let stop = reactor.stop();
-        stop.on_signals().map_err(Error::Output)?;
+        stop.on_signals().map_err(Error::System)?;
         let shared = Arc::new(Shared {
             socket: socket.to_owned(),
             id: u32::try_from(id).unwrap_or(u32::MAX),
@@ -77,7 +77,7 @@ impl Ender {
             }
             drop(reactor);
         };
-        let thread = std::thread::Builder::new().name("ender".into()).spawn(look).map_err(Error::Output)?;
+        let thread = std::thread::Builder::new().name("ender".into()).spawn(look).map_err(Error::System)?;
         Ok(Self { shared, thread })
     }
 

@@ -89,7 +89,7 @@ fn capture(args: &CaptureDaemonArgs, socket: &Path, out: &Path) -> Result<(), Er
     let ring = args.ring.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     // Before the daemon is asked: what can't be written is not captured.
     let keeper = Keeper::open(out, ring, if is_fabric { ETHERNET } else { LINK }).map_err(fail)?;
-    let (reader, writer) = pipe().map_err(Error::Output)?;
+    let (reader, writer) = pipe().map_err(Error::System)?;
     let answer = control::ask_with(socket, &request, &[writer.as_fd()])?;
     // The daemon alone has the writing end from now on: when it ends, so does the capture.
     drop(writer);

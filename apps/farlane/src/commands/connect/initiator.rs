@@ -159,8 +159,8 @@ pub(super) fn serve(
 ) -> Result<(), Error> {
     let identity = identity(&medium);
     let (terms, known) = terms(args, identity)?;
-    let mut reactor = Reactor::new(clock, args.spin.spin.into()).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, args.spin.spin.into()).map_err(Error::System)?;
+    reactor.stop().on_signals().map_err(Error::System)?;
     let mut served = target(args, clock, medium, &terms, identity)?;
     let terms = Terms { port: served.address.port(), ..terms };
     let (queues, depth, timeout) = (args.queues, args.iodepth, args.timeout);

@@ -33,8 +33,8 @@ pub(super) fn serve(
         read_only: args.read_only,
     };
     let found = find(&mut kernel, settings, &mut medium).map_err(BlockError::Find)?;
-    let mut reactor = Reactor::new(clock, args.spin.spin.into()).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, args.spin.spin.into()).map_err(Error::System)?;
+    reactor.stop().on_signals().map_err(Error::System)?;
     let driver = Served::new(clock, kernel, found, medium, report).map_err(BlockError::Ublk)?;
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| metrics::of_requests(page, &hirer))?;

@@ -33,8 +33,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<(), Error> {
 
 /// The loop of an emulator, which SIGINT and SIGTERM end.
 fn reactor(args: &EmulateArgs, clock: Clock) -> Result<Reactor, Error> {
-    let reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
+    reactor.stop().on_signals().map_err(Error::System)?;
     Ok(reactor)
 }
 

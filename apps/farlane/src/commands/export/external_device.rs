@@ -78,8 +78,8 @@ pub(super) fn run(args: &ExportArgs, path: &Path) -> Result<(), Error> {
         report(event);
     })
     .with_admission(clock.now(), admission);
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
+    reactor.stop().on_signals().map_err(Error::System)?;
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| {
         hirer.run(move |driver| Told::of(clock, driver)).map(|told| told.add(page)).is_some()

@@ -64,13 +64,13 @@ fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let control = control::bind("export", args.control.control.as_ref())?;
     // Signals are handled before the address is printed: whoever reads it may end the process in
     // good order.
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
     let file = match config {
         Some(path) => {
-            let hang_up = reactor.stop().on_signals_but_hang_up().map_err(Error::Output)?;
+            let hang_up = reactor.stop().on_signals_but_hang_up().map_err(Error::System)?;
             Some(File { path: path.clone(), matches: matches.clone(), hang_up })
         }
-        None => reactor.stop().on_signals().map(|()| None).map_err(Error::Output)?,
+        None => reactor.stop().on_signals().map(|()| None).map_err(Error::System)?,
     };
     let trusted = open_trust(&args)?;
     let far_ends = args.served.clone().divide(&args.listen, matches)?;

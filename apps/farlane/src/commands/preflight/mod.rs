@@ -40,7 +40,7 @@ struct Preflight {
 }
 
 pub(crate) fn run(args: &PreflightArgs) -> Result<(), Error> {
-    let stop = stop_on_signals(SecondSignal::Nothing).map_err(Error::Output)?;
+    let stop = stop_on_signals(SecondSignal::Nothing).map_err(Error::System)?;
     let (rate, time) = match (args.datagrams.udp, args.rate, args.time) {
         (Some(streams), ..) => return udp::run(args, streams, &stop),
         // Without --udp, the options need both.

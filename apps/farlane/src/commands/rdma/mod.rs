@@ -56,8 +56,8 @@ fn perftest(args: &ServeArgs) -> Result<Option<Test>, Error> {
 fn serve(args: &ServeArgs) -> Result<(), Error> {
     let perftest = perftest(args)?;
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
-    let mut reactor = Reactor::new(Clock::start(), args.spin.spin.into()).map_err(Error::Output)?;
-    reactor.stop().on_signals().map_err(Error::Output)?;
+    let mut reactor = Reactor::new(Clock::start(), args.spin.spin.into()).map_err(Error::System)?;
+    reactor.stop().on_signals().map_err(Error::System)?;
     let listen = |error| Error::Listen { address: args.listen, error };
     let server = Measured::open(args.provider.into(), args.listen, perftest, reactor.sources());
     let mut server = server.map_err(listen)?;

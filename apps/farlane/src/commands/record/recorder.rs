@@ -86,7 +86,7 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
         return Err(Error::Each { from: args.from.len(), to: to.len() });
     }
     let handle =
-        Handle::new(Direction::Write, stop_on_signals(SecondSignal::Nothing).map_err(Error::Output)?);
+        Handle::new(Direction::Write, stop_on_signals(SecondSignal::Nothing).map_err(Error::System)?);
     if args.pre_trigger.is_some() {
         handle.trigger_on_signal().map_err(Error::Output)?;
         handle.update(|status| status.pre_trigger = trigger::keep(args));

@@ -41,7 +41,7 @@ impl Cores {
         // Each core gets the same share of the memory.
         let memory_max = memory_max / count as u64;
         let mut first = Core::new(clock, memory_max);
-        let reactor = |_| Reactor::new(clock, Nanos::from(spin.spin)).map_err(Error::Output);
+        let reactor = |_| Reactor::new(clock, Nanos::from(spin.spin)).map_err(Error::System);
         let reactors = (1..count).map(reactor).collect::<Result<Vec<_>, _>>()?;
         let stops = reactors.iter().map(Reactor::stop);
         let mut mailboxes = Mailbox::for_all(std::iter::once(stop.clone()).chain(stops)).into_iter();
@@ -56,7 +56,7 @@ impl Cores {
             let core = move || Core::new(clock, memory_max);
             let run = move || work(core, reactor, mailbox, taken, processor, all);
             let builder = std::thread::Builder::new().name(format!("core {index}"));
-            others.push(Other { hirer, stop: own, thread: builder.spawn(run).map_err(Error::Output)? });
+            others.push(Other { hirer, stop: own, thread: builder.spawn(run).map_err(Error::System)? });
         }
         Ok(Self { first, others })
     }

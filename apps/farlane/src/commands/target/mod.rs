@@ -60,7 +60,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, opened)?;
     args.sandbox.confine(needs(&args, &offer))?;
     let clock = Clock::start();
-    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::Output)?;
+    let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
     let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
     let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores, memory_max)?;
     let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
@@ -71,13 +71,13 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
         server.set_control(clock, control);
     }
     if args.config.is_some() {
-        server.reload_on(reactor.stop().on_signals_but_hang_up().map_err(Error::Output)?);
+        server.reload_on(reactor.stop().on_signals_but_hang_up().map_err(Error::System)?);
     } else {
-        reactor.stop().on_signals().map_err(Error::Output)?;
+        reactor.stop().on_signals().map_err(Error::System)?;
     }
     let (first, first_jobs) = jobs(reactor.stop());
     let hirers = server.hire(first, first_jobs);
-    server.tell_by(Teller::start(hirers.clone()).map_err(Error::Output)?);
+    server.tell_by(Teller::start(hirers.clone()).map_err(Error::System)?);
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, &hirers))?;
     server.announce(args.output.json)?;
     args.sandbox.renounce()?;

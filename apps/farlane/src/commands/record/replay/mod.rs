@@ -101,7 +101,7 @@ impl Replay<'_> {
 }
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Error> {
-    let handle = Handle::new(Direction::Read, stop_on_signals(SecondSignal::Exit).map_err(Error::Output)?);
+    let handle = Handle::new(Direction::Read, stop_on_signals(SecondSignal::Exit).map_err(Error::System)?);
     control::serve(&args.control, &handle, args.output.json, || match args.raw.raw {
         true => raw::session(args, &handle),
         false => session(args, &handle),
