@@ -35,9 +35,10 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("vfio-user:") {
             Some(path) if !path.is_empty() => Ok(Self::Socket(path.into())),
-            _ => text.parse().map(Self::Wire).map_err(|_| {
-                "expected a card's socket (vfio-user:PATH) or a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE, loop:)"
-                    .to_owned()
+            _ => text.parse().map(Self::Wire).map_err(|error| match text.starts_with("udp:") {
+                true => error,
+                false => "expected a card's socket (vfio-user:PATH) or a wire (shm:PATH, udp:ADDRESS:PORT, eth:IFACE, loop:)"
+                    .to_owned(),
             }),
         }
     }

@@ -640,4 +640,13 @@ fn places_are_read_as_they_are_written() {
     for text in ["shm:", "udp:nowhere", "eth:", "eth:lo+eth0", "loop:x", "vfio-user:", "tcp://a:1", ""] {
         assert!(text.parse::<Place>().is_err(), "{text}");
     }
+    for (text, why) in [
+        ("udp:nowhere", "is no address"),
+        ("udp:127.0.0.1:0", "nobody can send to 127.0.0.1:0"),
+        ("udp:0.0.0.0:4440", "nobody can send to 0.0.0.0:4440"),
+        ("udp:[::]:4440", "nobody can send to [::]:4440"),
+    ] {
+        let said = text.parse::<Place>().unwrap_err();
+        assert!(said.contains(why), "{text}: {said}");
+    }
 }

@@ -37,7 +37,14 @@ impl FromStr for WireUrl {
             Some(("shm", path)) if !path.is_empty() => Ok(Self::Shm(path.into())),
             Some(("udp", address)) => {
                 let wrong = |_| format!("{address:?} is no address; expected one such as udp:127.0.0.1:4440");
-                address.parse().map(Self::Udp).map_err(wrong)
+                let address: SocketAddr = address.parse().map_err(wrong)?;
+                // Both ends are given this address, and would never meet there.
+                match address.ip().is_unspecified() || address.port() == 0 {
+                    true => Err(format!(
+                        "nobody can send to {address}; expected an address and a port of one of both ends"
+                    )),
+                    false => Ok(Self::Udp(address)),
+                }
             }
             Some(("eth", name)) if !name.is_empty() && !name.contains(['/', ',', '+']) => {
                 Ok(Self::Eth(name.to_owned()))
