@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::ring::{Ring, Slot};
-use super::{ADDRESSES, FRAMES_MAX, TAG, TYPE, bind, interface_of, join, mtu_of, request, socket};
+use super::{ADDRESSES, FRAMES_MAX, TYPE, bind, interface_of, join, mtu_of, request, socket};
 use crate::sys::option::set_option;
 use crate::sys::outgoing::{self, About};
 
@@ -83,11 +83,58 @@ fn whole(slot: &Slot<'_>, frame: &mut [u8]) -> Option<usize> {
         return None;
     }
     let (addresses, rest) = slot.bytes.split_at(ADDRESSES);
-    let tag = slot.tag.map(|tag| [TAG.to_be_bytes(), tag.to_be_bytes()].concat()).unwrap_or_default();
+    let tag = slot.tag.map(|words| words.map(u16::to_be_bytes));
+    let tag = tag.as_ref().map_or(&[][..], |words| words.as_flattened());
     let mut at = 0;
-    for piece in [addresses, &tag, rest] {
+    for piece in [addresses, tag, rest] {
         frame.get_mut(at..at + piece.len())?.copy_from_slice(piece);
         at += piece.len();
     }
     Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::test_bench::enter_network;
+
+    const ADDRESSES_OF_FRAME: [u8; ADDRESSES] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1];
+
+    #[test]
+    fn a_frame_has_the_tag_that_was_taken_out_of_it() {
+        let bytes = [&ADDRESSES_OF_FRAME[..], &[0x88, 0xb5, 7]].concat();
+        let put = |tag, room: &mut [u8]| {
+            whole(&Slot { bytes: &bytes, tag, is_cut: false }, room).map(|length| room[..length].to_vec())
+        };
+        assert_eq!(put(None, &mut [0; 64]), Some(bytes.clone()));
+        let tagged = [&ADDRESSES_OF_FRAME[..], &[0x88, 0xa8, 0xa0, 9, 0x88, 0xb5, 7]].concat();
+        assert_eq!(put(Some([0x88a8, 0xa009]), &mut [0; 64]), Some(tagged));
+        assert_eq!(put(Some([0x88a8, 0xa009]), &mut [0; 18]), None);
+    }
+
+    #[test]
+    fn frames_pass_with_one_tag_or_two_unchanged() {
+        if !enter_network(&["link add near type veth peer name far", "link set near up", "link set far up"]) {
+            return;
+        }
+        let (near, mut far) = (Cable::open("near").unwrap(), Cable::open("far").unwrap());
+        let payload = [0x88, 0xb5].into_iter().chain([7; 60]);
+        for tags in [&[][..], &[0x81, 0, 0xa0, 5], &[0x88, 0xa8, 0xa0, 9, 0x81, 0, 0x60, 5]] {
+            let sent: Vec<u8> =
+                ADDRESSES_OF_FRAME.into_iter().chain(tags.iter().copied()).chain(payload.clone()).collect();
+            let mut room = [0; 2048];
+            let length = loop {
+                // The interfaces may just have come up, and their neighbours speak, too. Frames
+                // with fewer tags may have been sent more than once.
+                let _ = near.send(&sent);
+                match far.receive(&mut room) {
+                    Some(length) if length >= sent.len() && room[..ADDRESSES] == ADDRESSES_OF_FRAME => {
+                        break length;
+                    }
+                    _ => std::thread::yield_now(),
+                }
+            };
+            assert_eq!(room[..length], sent, "{tags:x?}");
+        }
+    }
 }

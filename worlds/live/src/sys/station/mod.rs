@@ -243,7 +243,7 @@ impl Station {
             let Some((from, rest)) = rest.split_first_chunk() else { return };
             let Some((_, bytes)) = rest.split_first_chunk::<TYPE>() else { return };
             if to == mac && !is_cut {
-                each(Frame { from: *from, vlan: tag.map(|tag| tag & 0xfff), bytes });
+                each(Frame { from: *from, vlan: tag.map(|[_, tag]| tag & 0xfff), bytes });
             }
         };
         let seen = (0..FRAMES_MAX).take_while(|_| ring.take(&mut handle).is_some()).count();

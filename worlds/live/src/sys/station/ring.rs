@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::ProtFlags;
 
+use super::TAG;
 use crate::sys::option::set_option;
 use crate::sys::pages::Pages;
 
@@ -23,8 +24,8 @@ const BEFORE: usize = 128;
 pub(super) struct Slot<'a> {
     /// Its bytes from the addresses on, without a tag that the adapter or the kernel took out.
     pub(super) bytes: &'a [u8],
-    /// What is in that tag: priority, and the number of the VLAN.
-    pub(super) tag: Option<u16>,
+    /// That tag: its EtherType, then priority and the number of the VLAN.
+    pub(super) tag: Option<[u16; 2]>,
     /// Whether the frame was longer than its slot.
     pub(super) is_cut: bool,
 }
@@ -96,7 +97,9 @@ impl Ring {
             None => &[],
         };
         let is_tagged = header.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
-        let tag = is_tagged.then_some(header.tp_vlan_tci);
+        let has_type = header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+        let kind = if has_type { header.tp_vlan_tpid } else { TAG };
+        let tag = is_tagged.then_some([kind, header.tp_vlan_tci]);
         let result = each(Slot { bytes, tag, is_cut: header.tp_len > header.tp_snaplen });
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.slots;
