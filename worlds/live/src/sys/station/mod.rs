@@ -1,4 +1,5 @@
-//! Frames of one EtherType, sent and received at an interface (packet(7)).
+//! Frames, sent and received at an interface (packet(7)): a [`Station`] has those of one EtherType,
+//! a [`Cable`] has all.
 
 mod cable;
 mod ring;
