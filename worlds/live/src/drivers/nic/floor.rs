@@ -20,6 +20,9 @@ const LOOKS_A_YIELD: u32 = 2048;
 /// How long a side waits for the other before it gives up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The thread that answers, or is woken.
+type Answers = thread::JoinHandle<io::Result<()>>;
+
 fn lost() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the other thread of a floor measurement did not answer")
 }
@@ -107,34 +110,60 @@ pub fn kernel_udp(bytes: usize, count: u32) -> io::Result<Vec<Nanos>> {
 /// # Errors
 /// When the system has no descriptors or threads left.
 pub fn wakes(count: u32, interval: Duration) -> io::Result<Vec<Nanos>> {
+    let (answers, measured) = signals(count, interval, PATIENCE)?;
+    finish(answers, measured)
+}
+
+/// The thread that is woken, and how long each time took, until one took longer than `patience`.
+fn signals(
+    count: u32,
+    interval: Duration,
+    patience: Duration,
+) -> io::Result<(Answers, io::Result<Vec<Nanos>>)> {
     let near = eventfd(0, EventfdFlags::CLOEXEC)?;
     let (far, clock) = (near.try_clone()?, Clock::start());
     let (tell, told) = std::sync::mpsc::channel();
     let answers = thread::Builder::new().name("floor".into()).spawn(move || {
         for _ in 0..count {
             rustix::io::read(&far, &mut [0_u8; 8])?;
-            // Nobody listens any more once the other side has given up.
-            let _ = tell.send(clock.now());
+            if tell.send(clock.now()).is_err() {
+                // The other side has given up.
+                break;
+            }
         }
         Ok(())
     })?;
-    let measured = (0..count)
+    let measured: io::Result<Vec<_>> = (0..count)
         .map(|_| {
             thread::sleep(interval);
             let start = clock.now();
             rustix::io::write(&near, &1_u64.to_ne_bytes())?;
             // Signals that are not waited for become one.
-            Ok(told.recv_timeout(PATIENCE).map_err(|_| lost())? - start)
+            Ok(told.recv_timeout(patience).map_err(|_| lost())? - start)
         })
         .collect();
-    finish(answers, measured)
+    if measured.is_err() {
+        // The thread may sleep, and ends when it finds that nobody listens.
+        drop(told);
+        rustix::io::write(&near, &1_u64.to_ne_bytes())?;
+    }
+    Ok((answers, measured))
 }
 
-fn finish(
-    answers: thread::JoinHandle<io::Result<()>>,
-    measured: io::Result<Vec<Nanos>>,
-) -> io::Result<Vec<Nanos>> {
+fn finish(answers: Answers, measured: io::Result<Vec<Nanos>>) -> io::Result<Vec<Nanos>> {
     let measured = measured?;
     answers.join().map_err(|_| lost())??;
     Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_is_given_up_ends() {
+        let (answers, measured) = signals(1_000, Duration::ZERO, Duration::ZERO).unwrap();
+        assert!(measured.is_err(), "no thread is woken in no time, a thousand times");
+        answers.join().unwrap().unwrap();
+    }
 }
