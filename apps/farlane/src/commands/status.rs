@@ -333,7 +333,7 @@ fn copies_text(of: &str, copies: &Value) -> String {
         return String::new();
     }
     format!(
-        "    {of}: {} frames passed, {} copies eliminated, {} out of order, {} lost, {} unknown; {} times begun anew\n",
+        "    {of}: {} frames passed, {} copies eliminated, {} out of order, {} lost, {} rogue; {} times begun anew\n",
         copies["passed"],
         copies["eliminated"],
         copies["out_of_order"],
@@ -360,4 +360,22 @@ fn reads_text(status: &Value) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of IEEE 802.1CB, as in the JSON.
+    #[test]
+    fn copies_are_told_in_the_words_of_the_standard() {
+        assert_eq!(copies_text("near", &Value::Null), "");
+        let copies = json!({
+            "passed": 1, "eliminated": 2, "out_of_order": 3, "lost": 4, "rogue": 5, "resets": 6
+        });
+        assert_eq!(
+            copies_text("near", &copies),
+            "    near: 1 frames passed, 2 copies eliminated, 3 out of order, 4 lost, 5 rogue; 6 times begun anew\n"
+        );
+    }
 }
