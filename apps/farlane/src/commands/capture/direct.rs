@@ -53,7 +53,7 @@ pub(super) fn capture(
     bar.finish_and_clear();
     ender.end();
     let Ok(outcome) = serde_json::from_str::<Outcome>(&line) else {
-        return Err(CaptureError::Cut { packets: cut(out).map_err(fail)? }.into());
+        return Err(CaptureError::Cut { packets: cut(out)? }.into());
     };
     match outcome.error {
         Some(error) => Err(fail(io::Error::from_raw_os_error(error))),
@@ -63,13 +63,15 @@ pub(super) fn capture(
 
 /// Cuts a file that may end in the middle of a packet behind the last whole one. Returns the number
 /// of packets in it.
-fn cut(path: &Path) -> io::Result<u64> {
+fn cut(path: &Path) -> Result<u64, Error> {
     let mut count = 0;
-    let read = Reader::open(path).and_then(|mut reader| reader.each(|_| count += 1));
-    if let Err(captures::Error::Broken { offset, .. }) = read
-        && path.is_file()
-    {
-        File::options().write(true).open(path)?.set_len(offset)?;
+    match Reader::open(path).and_then(|mut reader| reader.each(|_| count += 1)) {
+        Err(captures::Error::Broken { offset, .. }) if path.is_file() => {
+            let shortened = File::options().write(true).open(path).and_then(|file| file.set_len(offset));
+            shortened.map_err(|error| Error::File { path: path.to_owned(), error })?;
+        }
+        Ok(()) | Err(captures::Error::Broken { .. }) => {}
+        Err(error) => return Err(error.into()),
     }
     Ok(count)
 }
@@ -99,5 +101,8 @@ mod tests {
             assert_eq!(cut(&path).unwrap(), count);
             assert_eq!(std::fs::metadata(&path).unwrap().len(), left as u64);
         }
+        // Nobody knows what is in a file that can't be read.
+        let error = cut(&folder.path().join("missing")).unwrap_err();
+        assert!(matches!(error, Error::File { .. }), "{error}");
     }
 }
