@@ -23,8 +23,8 @@ pub(crate) struct ExportArgs {
 
     /// Listen on this address and port; may be given again.
     ///
-    /// An address off loopback needs --allow or --allow-file. Each further --listen begins another
-    /// far end, which offers the namespaces given after that --listen
+    /// An address off loopback needs --allow, --allow-file or --insecure. Each further --listen
+    /// begins another far end, which offers the namespaces given after that --listen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4430", value_parser = parse_address)]
     pub(crate) listen: Vec<SocketAddr>,
 

@@ -51,7 +51,8 @@ pub(crate) struct DeviceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
-    /// The far end: tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT or shm:PATH
+    /// The far end: tcp://HOST:PORT, quic://HOST:PORT?key=FINGERPRINT, udp://HOST:PORT,
+    /// eth:IFACE/MAC or shm:PATH
     #[arg(value_name = "URL")]
     pub(crate) url: FarUrl,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use super::{ConfigCacheOption, Output, Transport, parse_time};
 #[derive(Debug, Args)]
 pub(crate) struct LspciArgs {
     /// The far ends, each behind one downstream port: tcp://HOST:PORT,
-    /// quic://HOST:PORT?key=FINGERPRINT or shm:PATH
+    /// quic://HOST:PORT?key=FINGERPRINT, udp://HOST:PORT, eth:IFACE/MAC or shm:PATH
     #[arg(value_name = "URL", required = true)]
     pub(crate) urls: Vec<FarUrl>,
     /// Draw the tree of buses

@@ -195,9 +195,9 @@ pub(crate) enum Command {
     /// Remove a block device that farlane connect has made
     #[command(after_help = connect::DISCONNECT_EXAMPLES)]
     Disconnect(DisconnectArgs),
-    /// Offer NVMe namespaces over TCP (NVMe/TCP).
+    /// Offer NVMe namespaces over TCP and RDMA (NVMe/TCP, NVMe/RDMA).
     ///
-    /// Linux's own initiator can use the namespaces, and so can any other NVMe/TCP initiator
+    /// Linux's own initiator can use the namespaces, and so can any other initiator of these
     #[command(after_help = target::EXAMPLES)]
     Target(Box<OfferArgs>),
     /// List the PCIe functions that a host sees through the tunnel
@@ -289,7 +289,7 @@ pub(crate) enum Command {
     /// Look into captures, scenarios and running daemons in a browser
     #[command(after_help = ui::EXAMPLES)]
     Ui(UiArgs),
-    /// Plan Time-Sensitive Networking for a tunnel's frames
+    /// Plan, apply and check Time-Sensitive Networking for a tunnel's frames
     #[command(subcommand, after_help = tsn::EXAMPLES)]
     Tsn(TsnAction),
     /// Put a modelled network between two ends.
