@@ -58,14 +58,14 @@ impl Accesses {
     }
 
     /// Removes the access that was answered, and returns it with the deadline and pause for the
-    /// case that the answer is CRS.
+    /// case that the answer is CRS. Accesses with the same cookie are answered in their order.
     fn take(&mut self, now: Instant, config: &Config, cookie: u64) -> Option<Retry> {
         if let Some(index) = self.first.iter().position(|access| access.cookie == cookie) {
-            let access = self.first.swap_remove(index);
+            let access = self.first.remove(index);
             return Some(Retry { access, deadline: now + config.retry_deadline, pause: RETRY_PAUSE });
         }
         let index = self.again.iter().position(|retry| retry.access.cookie == cookie)?;
-        Some(self.again.swap_remove(index))
+        Some(self.again.remove(index))
     }
 
     /// Handles an answer. Returns the result for the host, or `None` if the request will be issued
@@ -95,7 +95,7 @@ impl Accesses {
 
     fn take_due(&mut self, now: Instant) -> Option<Retry> {
         let index = self.waiting.iter().position(|(at, _)| *at <= now)?;
-        Some(self.waiting.swap_remove(index).1)
+        Some(self.waiting.remove(index).1)
     }
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.waiting.iter().map(|(at, _)| *at).min()

@@ -132,3 +132,27 @@ fn a_link_that_goes_down_ends_the_patience() {
     assert_eq!(ended, [1, 2, 3]);
     assert_eq!(host.root.poll_timeout(), None);
 }
+
+#[test]
+fn writes_with_one_cookie_are_issued_again_in_their_order() {
+    let mut host = Host::new(Config::default());
+    let mut writes = Vec::new();
+    for offset in [0x10, 0x14, 0x18, 0x1c] {
+        host.root.config_write(NOW, 8, DEVICE, offset, 0b1111, 0).unwrap();
+        writes.push(host.packet());
+    }
+    let done = Packet::completion(DEVICE, CompletionStatus::Success, &writes[0].header);
+    assert_eq!(host.answer(done), [Output::Answer(Answer::Register { cookie: 8, result: Ok(0) })]);
+    for write in &writes[1..] {
+        assert_eq!(host.ask_for_patience(write), []);
+    }
+    host.wait();
+    let again: Vec<_> = outputs(&mut host.root)
+        .iter()
+        .map(|output| match output {
+            Output::Packet(packet) => config_request(packet).offset,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(again, [0x14, 0x18, 0x1c]);
+}
