@@ -384,6 +384,8 @@ impl<D: 'static> Guest<D> {
                     self.reset_done(token, Err(Errno::EIO));
                 }
                 if error != RequestError::LinkDown {
+                    // What a client has left behind must not reach the next one.
+                    self.reset_due |= !self.client;
                     self.event(Event::Unready(error));
                     self.try_again();
                 }

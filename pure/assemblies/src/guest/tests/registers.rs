@@ -1,5 +1,8 @@
 //! The guest's accesses: configuration space, registers, resets.
 
+use pcie::requester::RequestError;
+use pcie::wire::{Bdf, CompletionStatus};
+
 use super::super::Statistics;
 use super::*;
 
@@ -174,6 +177,26 @@ fn a_reset_by_message_ends_when_the_function_is_back() {
         assert_eq!(bench.register(offset::CONFIGURATION), 0);
         assert_eq!(bench.config(0xb0) >> 31, 0, "MSI-X is disabled");
     }
+}
+
+#[test]
+fn a_reset_that_is_refused_is_repeated_before_the_next_client() {
+    let mut bench = TestBench::direct();
+    bench.map(Some(MEMORY_FILE));
+    bench.bring_up();
+    let function = bench.function.take();
+    bench.disconnect();
+    // Initiate Function Level Reset.
+    let [reset] = &bench.packets[..] else { panic!("{:?}", bench.packets) };
+    let status = CompletionStatus::UnsupportedRequest;
+    let refusal = Packet::completion(Bdf::new(1, 0, 0), status, &reset.header);
+    bench.function = function;
+    bench.guest.handle_input(bench.now, Input::Packet(refusal));
+    bench.pass(Nanos::from_secs(3));
+    let refused = |event: &Event| matches!(event, Event::Unready(RequestError::UnsupportedRequest));
+    assert!(bench.events.iter().any(refused), "{:?}", bench.events);
+    bench.connect();
+    assert_eq!(bench.register(offset::CONFIGURATION), 0);
 }
 
 #[test]
