@@ -9,6 +9,8 @@ mod config;
 mod driver;
 mod events;
 mod interrupts;
+#[cfg(test)]
+mod tests;
 mod trace;
 mod watched;
 
@@ -331,21 +333,23 @@ impl Near {
     }
 
     /// Hands every NVMe controller in `topology` to its driver: a new one, or the one that waits
-    /// for it.
+    /// for it. Controllers that there is no memory for are left out.
     fn adopt(&mut self, topology: &Topology) {
+        let mut is_full = false;
         for found in driver::find_controllers(topology) {
             let known = self.drivers.iter().position(|driver| driver.bdf == found.bdf);
-            if self.config.waits_for_interrupts {
-                self.enable_interrupts(topology, found.bdf, known.unwrap_or(self.drivers.len()));
+            let index = known.unwrap_or(self.drivers.len());
+            let base = MEMORY_BASE + self.config.arena_bytes * index as u64;
+            if base + self.config.arena_bytes > MEMORY_BASE + self.memory_bytes() {
+                is_full = true;
+                continue;
             }
-            match known.and_then(|index| self.drivers.get_mut(index)) {
+            if self.config.waits_for_interrupts {
+                self.enable_interrupts(topology, found.bdf, index);
+            }
+            match self.drivers.get_mut(index) {
                 Some(driver) => driver.on_found(self.now, &found),
                 None => {
-                    let base = MEMORY_BASE + self.config.arena_bytes * self.drivers.len() as u64;
-                    if base + self.config.arena_bytes > MEMORY_BASE + self.memory_bytes() {
-                        self.outputs.push_back(Output::Event(Event::Failed(Failure::TooManyControllers)));
-                        return;
-                    }
                     let settings = host::Config {
                         arena_base: base,
                         arena_length: self.config.arena_bytes,
@@ -359,6 +363,9 @@ impl Near {
                     }
                 }
             }
+        }
+        if is_full {
+            self.outputs.push_back(Output::Event(Event::Failed(Failure::TooManyControllers)));
         }
     }
 
