@@ -271,16 +271,18 @@ impl Near {
         if self.running.is_some() {
             return;
         }
-        let Some(scan) = self.scans.pop_front() else { return };
         let plan = self.config.plan;
-        match (scan, &self.topology) {
-            (Scan::Below(port), Some(topology)) => {
-                let Some(bridge) = driver::bridge_of(topology, port) else { return };
-                self.port.root_mut().enumerate_below(self.now, topology.clone(), bridge, plan);
+        while let Some(scan) = self.scans.pop_front() {
+            match (scan, &self.topology) {
+                (Scan::Below(port), Some(topology)) => {
+                    let Some(bridge) = driver::bridge_of(topology, port) else { continue };
+                    self.port.root_mut().enumerate_below(self.now, topology.clone(), bridge, plan);
+                }
+                _ => self.port.root_mut().enumerate(self.now, plan),
             }
-            _ => self.port.root_mut().enumerate(self.now, plan),
+            self.running = Some(scan);
+            return;
         }
-        self.running = Some(scan);
     }
 
     fn on_port(&mut self, port: PortIndex, event: tunnel::Event) {

@@ -38,3 +38,12 @@ fn a_driver_finds_its_controller_again_behind_one_that_there_is_no_room_for() {
         |output: &&Output| matches!(output, Output::Event(Event::Failed(Failure::TooManyControllers)));
     assert_eq!(near.outputs.iter().filter(is_refusal).count(), 1);
 }
+
+#[test]
+fn no_scan_waits_for_a_port_that_was_not_found() {
+    let mut near = near();
+    near.topology = Some(topology(Vec::new()));
+    near.scans = [Scan::Below(PortIndex(0)), Scan::All].into();
+    near.next_scan();
+    assert_eq!((near.running, near.scans.len()), (Some(Scan::All), 0));
+}
