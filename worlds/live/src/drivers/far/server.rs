@@ -41,8 +41,10 @@ pub struct Server {
     epoll: OwnedFd,
     epoll_registered: bool,
     vectors: Vec<OwnedFd>,
-    /// Vectors that were signalled while bytes that the server had sent before may still be unread.
+    /// Vectors that were signalled while bytes that the server had sent before were unread.
     signalled: Vec<u16>,
+    /// Number of bytes that must be received before these signals are passed on.
+    unread: usize,
     pool: Pool,
 }
 
@@ -63,6 +65,7 @@ impl Server {
             epoll_registered: false,
             vectors: Vec::new(),
             signalled: Vec::new(),
+            unread: 0,
             pool: Pool::default(),
         })
     }
@@ -98,15 +101,24 @@ impl Server {
     }
 
     /// Takes what the server has sent. Signals are passed on only after everything that the server
-    /// had sent before them.
+    /// had sent before them. Bytes that come after them delay no signal.
     fn receive(&mut self, throttled: bool, inputs: &mut VecDeque<Input<OwnedFd>>) -> io::Result<Socket> {
         if throttled {
             return Ok(Socket::Quiet);
         }
-        self.collect_signals()?;
+        if self.signalled.is_empty() {
+            self.collect_signals()?;
+            if !self.signalled.is_empty() {
+                self.unread = self.connection.as_ref().map_or(0, Connection::unread);
+            }
+        }
         let mut state = Socket::Quiet;
         for _ in 0..PIECES_PER_TURN {
             let Some(connection) = &mut self.connection else { return Ok(Socket::Quiet) };
+            if self.unread == 0 && !self.signalled.is_empty() {
+                state = Socket::Busy;
+                inputs.extend(self.signalled.drain(..).map(Input::Signalled));
+            }
             match connection.receive(&mut self.pool) {
                 Ok(Received::Nothing) => {
                     if !self.signalled.is_empty() {
@@ -115,9 +127,11 @@ impl Server {
                     inputs.extend(self.signalled.drain(..).map(Input::Signalled));
                     return Ok(state);
                 }
-                Ok(Received::Data(..)) if self.closing => {}
                 Ok(Received::Data(bytes, descriptors)) => {
-                    inputs.push_back(Input::Received(bytes, descriptors));
+                    self.unread = self.unread.saturating_sub(bytes.len());
+                    if !self.closing {
+                        inputs.push_back(Input::Received(bytes, descriptors));
+                    }
                 }
                 Ok(Received::Closed) | Err(_) => return Ok(Socket::Closed),
             }
@@ -150,7 +164,8 @@ impl Server {
                     self.signalled.push(index);
                 }
             }
-            if count < NEWS_MAX {
+            // A vector that is signalled again and again must not keep this loop going.
+            if count < NEWS_MAX || self.signalled.len() >= self.vectors.len() {
                 return Ok(());
             }
         }
@@ -278,5 +293,39 @@ impl Backing for Server {
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.connection.is_none().then_some(self.redial_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Buffer;
+
+    use super::*;
+    use crate::sys::unix::Listener;
+
+    #[test]
+    fn a_flood_of_messages_delays_no_interrupt() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = Listener::bind(&folder.path().join("device")).unwrap();
+        let mut server = Server::new(listener.path()).unwrap();
+        server.connection = Some(Connection::connect(listener.path()).unwrap());
+        let mut device = listener.accept().unwrap().expect("the far end waits");
+        let vector = server.ends(1).unwrap().remove(0);
+        // A message with a descriptor is a piece of its own.
+        let mut flood = |count: usize| {
+            for _ in 0..count {
+                device.send(Buffer::zeroed(1), vec![vector.try_clone().unwrap()]).unwrap();
+            }
+            device.flush().unwrap();
+        };
+        let before = PIECES_PER_TURN + 4;
+        flood(before);
+        rustix::io::write(&vector, &1_u64.to_ne_bytes()).unwrap();
+        let mut inputs = VecDeque::new();
+        server.receive(false, &mut inputs).unwrap();
+        flood(PIECES_PER_TURN);
+        server.receive(false, &mut inputs).unwrap();
+        let signalled = inputs.iter().position(|input| matches!(input, Input::Signalled(0)));
+        assert_eq!(signalled, Some(before));
     }
 }

@@ -110,6 +110,13 @@ impl Connection {
         self.unsent
     }
 
+    /// Number of bytes that have arrived and wait to be received. The most there can be where the
+    /// system does not say.
+    pub fn unread(&self) -> usize {
+        let count = rustix::io::ioctl_fionread(&self.socket).ok();
+        count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX)
+    }
+
     /// The process id of the peer, if the system knows it.
     pub fn peer_process(&self) -> Option<i32> {
         let credentials = rustix::net::sockopt::socket_peercred(&self.socket).ok()?;
