@@ -202,7 +202,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
     /// Whether another client may wait. A leaving client makes room before its last bytes are read.
     fn has_room(&mut self) -> bool {
         self.waiting.take_if(|waiting| waiting.is_closed_by_peer());
-        let leaves = |client: &Client| client.closing || client.connection.is_closed_by_peer();
+        let leaves = |client: &Client| client.closing.is_some() || client.connection.is_closed_by_peer();
         self.waiting.is_none() && self.world.client.as_ref().is_none_or(leaves)
     }
 
@@ -216,7 +216,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             (self.world.report)(Event::AcceptFailed(error));
             return true;
         }
-        self.world.client = Some(Client { connection, closing: false, at_rest: false, unread: false });
+        self.world.client = Some(Client::new(connection));
         self.guest.engine_mut().handle_input(now, Input::ClientConnected);
         self.guest.exchange(now, &mut self.world);
         true
@@ -242,13 +242,13 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             }
             match client.connection.receive(&mut self.world.pool) {
                 Ok(Received::Nothing) => break,
-                Ok(Received::Data(..)) if client.closing => continue,
+                Ok(Received::Data(..)) if client.closing.is_some() => continue,
                 Ok(Received::Data(bytes, descriptors)) => {
                     let input = Input::ClientReceived { bytes: &bytes, descriptors };
                     self.guest.engine_mut().handle_input(clock.now(), input);
                 }
                 Ok(Received::Closed) | Err(_) => {
-                    let ended = client.closing;
+                    let ended = client.closing.is_some();
                     self.world.drop_client(sources);
                     if !ended {
                         self.guest.engine_mut().handle_input(clock.now(), Input::ClientDisconnected);
@@ -384,6 +384,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         }
         busy |= self.heed_lost_memory(now, sources);
         busy |= self.world.flush(sources);
+        busy |= self.world.close_late(now, sources);
         // Only this call starts the requests that were submitted last.
         busy |= self.world.reap(now)?;
         if self.stopping && self.world.has_ended() {
@@ -408,7 +409,9 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
         };
         let look = self.world.shared.then(|| self.looked_at + LOOK_EVERY);
         let silent = self.turned_away.poll_timeout();
-        self.guest.poll_timeout().into_iter().chain(dialling).chain(look).chain(silent).min()
+        let closing = self.world.closing_at();
+        let own = [dialling, look, silent, closing].into_iter().flatten();
+        self.guest.poll_timeout().into_iter().chain(own).min()
     }
 
     fn on_stop(&mut self, now: Instant) {
@@ -420,7 +423,7 @@ impl<F: FnMut(Event)> Driver for GuestDriver<F> {
             local.on_stop();
         }
         if let Some(client) = &mut self.world.client {
-            client.closing = true;
+            client.close(now);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use assemblies::guest::{DmaMap, Guest, Output};
-use engine::{Buffer, Engine, Instant, Pool, fire, next_wake};
+use engine::{Buffer, Engine, Instant, Nanos, Pool, fire, next_wake};
 use nvme_pcie::function;
 use tunnel::upstream::ConnectionIndex;
 
@@ -20,6 +20,9 @@ use crate::reactor::{Shell, Sources};
 use crate::sys::shared::{Mapping, SharedMemory};
 use crate::sys::unix::Connection;
 
+/// How long the last bytes for a client may wait for it, before its connection is closed.
+const CLOSING_MAX: Nanos = Nanos::from_secs(1);
+
 /// Where the slot's function is.
 pub(super) enum Side {
     Local(Box<Local>),
@@ -31,12 +34,23 @@ pub(super) enum Side {
 
 pub(super) struct Client {
     pub(super) connection: Connection,
-    /// The connection is to be closed when everything is sent.
-    pub(super) closing: bool,
+    /// The connection is to be closed when everything is sent, and at this time in any case.
+    pub(super) closing: Option<Instant>,
     /// The client rings by stores and seldom sends bytes: its socket is looked at on news only.
     pub(super) at_rest: bool,
     /// Bytes may have stayed in the socket. The kernel does not tell of them again.
     pub(super) unread: bool,
+}
+
+impl Client {
+    pub(super) const fn new(connection: Connection) -> Self {
+        Self { connection, closing: None, at_rest: false, unread: false }
+    }
+
+    /// Closes the connection when everything is sent, or when that takes too long.
+    pub(super) fn close(&mut self, now: Instant) {
+        self.closing = self.closing.or(Some(now + CLOSING_MAX));
+    }
 }
 
 /// The client, its memory, and the function's side.
@@ -105,7 +119,7 @@ impl<F: FnMut(Event)> World<F> {
         if let Some(client) = &mut self.client {
             let sent = client.connection.flush();
             busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
-            if client.closing && (sent.is_err() || client.connection.unsent() == 0) {
+            if client.closing.is_some() && (sent.is_err() || client.connection.unsent() == 0) {
                 self.drop_client(sources);
                 busy = true;
             }
@@ -116,6 +130,21 @@ impl<F: FnMut(Event)> World<F> {
             }
         }
         busy
+    }
+
+    /// Closes a client's connection that is to end and has not taken its last bytes in time.
+    /// Returns whether there was such a client.
+    pub(super) fn close_late(&mut self, now: Instant, sources: &Sources) -> bool {
+        let is_late = self.closing_at().is_some_and(|at| at <= now);
+        if is_late {
+            self.drop_client(sources);
+        }
+        is_late
+    }
+
+    /// When the client's connection is closed even if bytes for it are unsent.
+    pub(super) fn closing_at(&self) -> Option<Instant> {
+        self.client.as_ref().and_then(|client| client.closing)
     }
 
     pub(super) fn reap(&mut self, now: Instant) -> io::Result<bool> {
@@ -193,7 +222,7 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
             Output::Reply { bytes, shared } => self.reply(bytes, shared.is_some(), guest),
             Output::CloseClient => {
                 if let Some(client) = &mut self.client {
-                    client.closing = true;
+                    client.close(now);
                 }
             }
             Output::Map { token, map, descriptor } => {
@@ -245,5 +274,32 @@ impl<F: FnMut(Event)> Shell<Guest<OwnedFd>> for World<F> {
             Side::Recorder(recorder) => self.client.as_ref().and_then(|_| recorder.next_wake(now)),
             Side::Far(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reactor::Reactor;
+    use crate::sys::clock::Clock;
+    use crate::sys::unix::Listener;
+
+    #[test]
+    fn a_closed_client_that_never_reads_is_dropped_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = Listener::bind(&folder.path().join("guest")).unwrap();
+        let _peer = Connection::connect(listener.path()).unwrap();
+        let connection = listener.accept().unwrap().expect("the client waits");
+        let reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
+        let mut world = World::new(Side::Far(Vec::new()), |_| ());
+        let client = world.client.insert(Client::new(connection));
+        client.connection.send(Buffer::zeroed(4 << 20), Vec::new()).unwrap();
+        let now = Instant::from_nanos(1_000);
+        client.close(now);
+        world.flush(reactor.sources());
+        let end = now + CLOSING_MAX;
+        assert_eq!(world.closing_at(), Some(end));
+        assert!(!world.close_late(now, reactor.sources()) && world.client.is_some());
+        assert!(world.close_late(end, reactor.sources()) && world.client.is_none());
     }
 }
