@@ -143,6 +143,12 @@ impl<F: Device> Far<F> {
     pub fn set_segment_max(&mut self, connection: ConnectionId, bytes: usize) {
         self.downstream.set_segment_max(connection, bytes);
     }
+    /// Leaves unread for now what comes over a connection, if it is for the device; see
+    /// [`Downstream::hold_back`].
+    pub fn hold_back(&mut self, now: Instant, connection: ConnectionId) -> bool {
+        self.tell(now);
+        self.downstream.hold_back(now, connection)
+    }
     /// Whether durations are measured here, by a watcher or by time stamps on frames, so that
     /// [`Far::advance`] matters.
     pub fn is_timed(&self) -> bool {

@@ -187,6 +187,12 @@ impl Downstream {
     pub fn set_segment_max(&mut self, connection: ConnectionId, bytes: usize) {
         self.gate.set_segment_max(connection, bytes);
     }
+    /// Leaves unread for now what comes over a connection, if it is for the device, which has no
+    /// room for it. The session does not take this for a silence of the host. Returns false for
+    /// any other connection: what comes there is to be read, so that hosts are greeted.
+    pub fn hold_back(&mut self, now: Instant, connection: ConnectionId) -> bool {
+        self.strand_of(connection).is_some_and(|strand| self.session.hold_back(now, strand))
+    }
     /// Whether the next output is something received, rather than something to send.
     pub fn has_received(&self) -> bool {
         !self.outputs.is_empty() || self.session.has_received()

@@ -2,7 +2,7 @@
 
 use alloc::borrow::ToOwned;
 
-use engine::Nanos;
+use engine::{Instant, Nanos};
 
 use super::{Connection, DownReason, HandshakeError, LossReason, Output, SEGMENT_MAX, Session, Timer};
 use crate::frame::{CloseCode, Frame, Role};
@@ -98,6 +98,21 @@ impl Session {
     pub(super) fn on_hold_expired(&mut self) {
         let hold = self.link.as_ref().map_or(Nanos::ZERO, |link| link.hold);
         self.link_down(DownReason::HoldExpired(hold));
+    }
+
+    /// What has come over the connection is left unread for now, because there is no room for it.
+    /// The peer is not silent, and an incomplete frame may have its rest there. Returns false
+    /// without an open connection: a handshake is to be read.
+    pub(crate) fn hold_back(&mut self, now: Instant) -> bool {
+        let is_open = self.is_open();
+        if is_open {
+            self.now = now;
+            self.last_heard = now;
+            if let Some((_, since)) = &mut self.incomplete {
+                *since = now;
+            }
+        }
+        is_open
     }
 
     pub(super) fn on_silence(&mut self) {

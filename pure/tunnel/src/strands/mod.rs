@@ -204,6 +204,11 @@ impl LinkEnd {
             session.handle_input(now, input);
         }
     }
+    /// Leaves unread for now what comes over the connection of a strand; see
+    /// [`Session::hold_back`].
+    pub(crate) fn hold_back(&mut self, now: Instant, strand: Strand) -> bool {
+        self.session(strand).is_some_and(|session| session.hold_back(now))
+    }
     /// The next packet of a link with one strand; see [`Session::poll_packet`]. Packets of several
     /// strands come out as outputs.
     #[inline]

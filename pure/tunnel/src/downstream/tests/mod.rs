@@ -148,6 +148,22 @@ fn a_held_session_keeps_the_device_until_the_hold_time_is_over() {
 }
 
 #[test]
+fn a_host_that_is_held_back_is_not_silent() {
+    let (mut downstream, _) = confirmed();
+    accept(&mut downstream, at(3), 2);
+    assert!(!downstream.hold_back(at(3), ConnectionId(2)), "a stranger is heard");
+    let outputs = receive(&mut downstream, at(3), 2, b"GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(refusal_to(&outputs, 2).0, RefuseCode::NotFarlane);
+    for second in 1..20 {
+        assert!(downstream.hold_back(at(second * 1_000), ConnectionId(1)));
+        drained(&mut downstream, at(second * 1_000));
+        assert!(downstream.session().is_open(), "after {second} s");
+    }
+    let outputs = drained(&mut downstream, at(25_000));
+    assert!(outputs.contains(&Output::Close { connection: ConnectionId(1) }), "{outputs:?}");
+}
+
+#[test]
 fn a_host_that_reconnects_first_replaces_its_former_connection() {
     let (mut downstream, mut host) = joined();
     drained(&mut downstream, at(2));

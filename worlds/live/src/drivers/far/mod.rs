@@ -349,11 +349,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let mut busy = false;
         for _ in 0..PIECES_PER_TURN {
             let Some(peer) = self.world.peers.get_mut(index) else { return busy };
-            if !self.world.backing.has_room() {
+            let id = peer.id;
+            // Until the device has room, what a host has for it stays in the socket.
+            if !self.world.backing.has_room() && self.far.engine_mut().hold_back(now, id) {
+                self.told = now;
                 peer.stream.keep_up();
                 break;
             }
-            let id = peer.id;
             let mut short = false;
             let input = match peer.stream.receive(&mut self.pool) {
                 Ok(Received::Nothing) => break,
