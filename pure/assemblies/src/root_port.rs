@@ -84,6 +84,10 @@ impl RootPort {
             upstream.set_segment_max(connection, bytes);
         }
     }
+    /// Leaves unread for now what has come over a connection; see [`tunnel::Upstream::hold_back`].
+    pub(crate) fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {
+        self.below.upstream.as_mut().is_some_and(|upstream| upstream.hold_back(now, connection))
+    }
     /// Asks all far ends how they are now.
     pub(crate) fn ping(&mut self, now: Instant) {
         self.each_port(|upstream, port| upstream.ping(now, port));

@@ -9,6 +9,10 @@ use vfio_user::server::Cookie;
 
 /// Accesses that the vfio-user server has at a time: as many as it takes.
 const SENT_MAX: usize = vfio_user::DMA_MAX;
+/// Limits on what waits until the server takes more, in bytes and in messages and signals. Beyond
+/// either, nothing more is taken from the function.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+const WAITING_MAX: usize = 1 << 16;
 /// This bit marks the cookies of writes.
 const WRITE: u64 = 1 << 63;
 
@@ -26,6 +30,16 @@ pub(super) enum Message {
     Read(Cookie, u64, usize),
     /// Write these bytes to this address.
     Write(Cookie, u64, Buffer),
+}
+
+impl Message {
+    /// Bytes of memory that the message is about.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Read(_, _, length) => *length,
+            Self::Write(_, _, data) => data.len(),
+        }
+    }
 }
 
 /// What an answer of the client means.
@@ -51,6 +65,7 @@ pub(super) struct ByMessage {
     /// Number of messages the server has, and the messages that wait until it takes more.
     sent: usize,
     waiting: VecDeque<Message>,
+    waiting_bytes: usize,
     /// Serial numbers of the writes in their order, and whether each has ended.
     writes: VecDeque<(u64, bool)>,
     /// Vectors that wait for earlier writes: the serial number of the last such write, and the
@@ -92,14 +107,25 @@ impl ByMessage {
     pub(super) fn read(&mut self, token: MemoryReadToken, address: u64, length: usize, pool: &mut Pool) {
         self.serial += 1;
         self.reads.insert(self.serial, Read { token, bytes: pool.take(length) });
-        self.waiting.push_back(Message::Read(Cookie(self.serial), address, length));
+        self.wait(Message::Read(Cookie(self.serial), address, length));
     }
 
     /// The function writes `data`.
     pub(super) fn write(&mut self, address: u64, data: Buffer) {
         self.serial += 1;
         self.writes.push_back((self.serial, false));
-        self.waiting.push_back(Message::Write(Cookie(WRITE | self.serial), address, data));
+        self.wait(Message::Write(Cookie(WRITE | self.serial), address, data));
+    }
+
+    fn wait(&mut self, message: Message) {
+        self.waiting_bytes += message.bytes();
+        self.waiting.push_back(message);
+    }
+
+    /// Whether more of the function's reads and writes may be taken.
+    pub(super) fn has_room(&self) -> bool {
+        let count = self.waiting.len().max(self.signals.len());
+        self.waiting_bytes < WAITING_BYTES_MAX && count < WAITING_MAX
     }
 
     /// The next message to send, in the order in which the function asked.
@@ -108,6 +134,7 @@ impl ByMessage {
             return None;
         }
         let message = self.waiting.pop_front()?;
+        self.waiting_bytes -= message.bytes();
         self.sent += 1;
         Some(message)
     }
@@ -182,7 +209,7 @@ impl ByMessage {
     pub(super) fn clear(&mut self) -> impl Iterator<Item = MemoryReadToken> + use<> {
         self.regions.clear();
         self.waiting.clear();
-        self.sent = 0;
+        (self.waiting_bytes, self.sent) = (0, 0);
         self.writes.clear();
         self.signals.clear();
         core::mem::take(&mut self.reads).into_values().map(|read| read.token)
@@ -268,5 +295,23 @@ mod tests {
         memory.on_end(cookies[5]);
         let Some(Message::Write(_, address, _)) = memory.poll_message() else { panic!("there is room") };
         assert_eq!(address, SENT_MAX as u64 * 4);
+    }
+
+    #[test]
+    fn what_waits_has_a_limit() {
+        let mut memory = ByMessage::default();
+        let mut count = 0;
+        while memory.has_room() {
+            memory.write(0, Buffer::zeroed(WAITING_BYTES_MAX / 8));
+            count += 1;
+        }
+        assert_eq!(count, 8);
+        let first = sent(&mut memory);
+        assert!(memory.has_room());
+        memory.write(0, Buffer::zeroed(WAITING_BYTES_MAX / 8));
+        assert!(!memory.has_room());
+        memory.on_end(first);
+        assert_eq!(memory.clear().count(), 0);
+        assert!(memory.has_room());
     }
 }

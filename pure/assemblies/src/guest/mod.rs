@@ -337,6 +337,16 @@ impl<D: 'static> Guest<D> {
         let queued = self.upstream().map_or(0, |upstream| upstream.queued_bytes(PORT));
         self.accesses.has_room() && queued < TUNNEL_BYTES_MAX
     }
+    /// Whether more of the far end's bytes should be taken: what the function asks of memory that
+    /// is reached by message waits here, up to a limit.
+    pub fn takes_packets(&self) -> bool {
+        self.by_message.has_room()
+    }
+    /// Leaves unread for now what has come over a connection to the far end; see
+    /// [`tunnel::Upstream::hold_back`].
+    pub fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {
+        self.port.hold_back(now.max(self.now), connection)
+    }
     /// Where the doorbells are that the client may have mapped, if there are any.
     pub fn doorbells(&self) -> Option<Doorbells> {
         let slot = self.slot.as_ref().filter(|_| self.config.doorbells)?;

@@ -594,6 +594,7 @@ impl<I> core::fmt::Debug for Upstream<I> {
     }
 }
 
+mod hold;
 mod refuse;
 #[cfg(test)]
 mod tests;

@@ -253,6 +253,13 @@ impl Link {
         }
     }
 
+    /// Does what the connection needs while its bytes are left unread.
+    pub(crate) fn keep_up(&mut self) {
+        if let Transport::Connected(stream) = &mut self.transport {
+            stream.keep_up();
+        }
+    }
+
     /// Sends what waits, and completes a close that was asked for. Returns whether anything
     /// was done.
     pub(crate) fn flush(&mut self, sources: &Sources) -> bool {

@@ -338,6 +338,13 @@ impl<F: FnMut(Event)> GuestDriver<F> {
         }
         for _ in 0..PIECES_PER_TURN {
             let Side::Far(far) = &mut self.world.side else { break };
+            // Bytes that the guest's memory does not take yet stay in the socket.
+            if !self.guest.engine().takes_packets()
+                && self.guest.engine_mut().hold_back(self.looked_at, connection)
+            {
+                far[index].keep_up();
+                break;
+            }
             let input = match far[index].receive(&mut self.world.pool, sources) {
                 None => break,
                 Some(Ok(bytes)) => Input::Received(connection, bytes),
