@@ -16,6 +16,10 @@ use crate::format::{ALIGNMENT, Cause, Certificate, Gap, Place, Reason, StreamTot
 use crate::recorder::{ATTEMPTS_MAX, GAPS_REPORTED_MAX, LOST_IN_A_ROW_MAX};
 use crate::{BUFFER_MAX, BUFFER_MIN, FLUSH_DEFAULT, Fault, Input, Missed, Output, Progress};
 
+/// The most bytes that a gap on the wire takes place for. The numbers of two datagrams that anybody
+/// may send can claim gigabytes.
+const WIRE_GAP_MAX: u64 = 16 << 20;
+
 /// How to record without a container.
 #[derive(Clone, Debug)]
 pub struct RawConfig {
@@ -240,14 +244,18 @@ impl RawRecorder {
     }
 
     /// Declares that packets are lost before the byte that comes next. If their bytes are known,
-    /// they take their place; otherwise what follows lies right behind what came before.
+    /// they take their place; otherwise what follows lies right behind what came before. So it does
+    /// if more than 16 MiB are lost on the wire at once: whoever sends may claim any number.
     pub fn miss(&mut self, missed: Missed) {
         if !self.is_recording() {
             return;
         }
         let Missed { packets, when, place, .. } = missed;
-        let (from, bytes) = (self.progress.bytes_in, missed.bytes.min(self.left()));
+        let is_far = place == Place::Wire && missed.bytes > WIRE_GAP_MAX;
+        let from = self.progress.bytes_in;
+        let bytes = if is_far { 0 } else { missed.bytes.min(self.left()) };
         self.progress.bytes_in += bytes;
+        self.progress.never_came += if place == Place::Wire { bytes } else { 0 };
         let cause = if place == Place::Wire { Cause::NeverCame } else { Cause::Overflow };
         self.declare(Gap { stream: 0, from, bytes, packets, when, place, cause });
         let chunk = u64::from(self.config.chunk);

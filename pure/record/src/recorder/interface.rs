@@ -146,6 +146,9 @@ pub struct Progress {
     pub acknowledged: u64,
     /// Bytes lost in declared gaps.
     pub lost: u64,
+    /// Bytes that were lost on the wire, those that a trigger let go included. Whoever sends may
+    /// claim any number of them, so a limit of bytes does not count them.
+    pub never_came: u64,
     /// Bytes that came before a trigger, lost ones included, and were let go. No other number
     /// counts them.
     pub passed: u64,

@@ -87,6 +87,7 @@ impl Recorder {
         let from = self.streams[stream].bytes_in;
         self.streams[stream].bytes_in += bytes;
         self.progress.bytes_in += bytes;
+        self.progress.never_came += if missed.place == Place::Wire { bytes } else { 0 };
         self.clock = self.clock.max(missed.when);
         let number = u32::try_from(stream).unwrap_or(u32::MAX);
         let (packets, when, place) = (missed.packets, missed.when, missed.place);

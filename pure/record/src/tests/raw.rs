@@ -149,6 +149,23 @@ fn packets_of_known_length_take_their_place_and_others_none() {
 }
 
 #[test]
+fn gigabytes_that_a_number_claims_to_be_lost_take_no_place() {
+    let end = Some(START + (1 << 40));
+    let mut recorder = RawRecorder::new(RawConfig { end, ..config() });
+    let missed = |bytes, place| crate::Missed { packets: 1, bytes, when: 5, place };
+    recorder.room(Instant::ZERO).unwrap()[..1_000].fill(1);
+    recorder.filled(1_000);
+    recorder.miss(missed(23 << 30, Place::Wire));
+    assert_eq!((recorder.progress().bytes_in, recorder.gaps()[0].bytes), (1_000, 0));
+    recorder.miss(missed(16 << 20, Place::Wire));
+    assert_eq!(recorder.progress().bytes_in, 1_000 + (16 << 20));
+    // What this host has counted is so.
+    recorder.miss(missed(1 << 30, Place::Socket));
+    let progress = recorder.progress();
+    assert_eq!((progress.bytes_in, progress.never_came), (1_000 + (16 << 20) + (1 << 30), 16 << 20));
+}
+
+#[test]
 fn it_ends_at_the_maximum_address_and_after_so_many_chunks() {
     for seed in 0..20 {
         let end = Some(START + (seed + 1) * 4096);

@@ -109,6 +109,7 @@ const fn sum(one: &Progress, other: &Progress) -> Progress {
         stored: one.stored + other.stored,
         acknowledged: one.acknowledged + other.acknowledged,
         lost: one.lost + other.lost,
+        never_came: one.never_came + other.never_came,
         passed: one.passed + other.passed,
         overwritten: one.overwritten + other.overwritten,
         fill: one.fill + other.fill,

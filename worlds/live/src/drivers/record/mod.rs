@@ -52,7 +52,7 @@ use std::time::Duration;
 
 use engine::{Engine, Instant, Nanos, settle};
 use record::format::{Cause, Certificate, Gap, Reason, Time};
-use record::{Algorithm, Config, Digests, Input, Output, Recorder, RingConfig};
+use record::{Algorithm, Config, Digests, Input, Output, Progress, Recorder, RingConfig};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::sys::clock::Clock;
@@ -102,7 +102,7 @@ pub fn stop_on_signals(second: SecondSignal) -> io::Result<Arc<AtomicBool>> {
 pub struct Limits {
     /// After this time.
     pub time: Option<Duration>,
-    /// After this many bytes of all streams.
+    /// After this many bytes of all streams. Those that were lost on the wire are not counted.
     pub bytes: Option<u64>,
 }
 
@@ -193,6 +193,18 @@ struct Ends {
     time: Option<Instant>,
     /// So many bytes have come.
     bytes: Option<u64>,
+    /// How many had been lost on the wire when bytes began to count.
+    never_came: u64,
+}
+
+impl Ends {
+    /// How many bytes may still come, if there is a limit. Whoever sends may claim that any number
+    /// was lost on the wire, so these are not counted.
+    fn left(&self, progress: &Progress) -> Option<u64> {
+        let claimed = progress.never_came.saturating_sub(self.never_came);
+        let most = self.bytes?.saturating_add(claimed);
+        Some(most.saturating_sub(progress.bytes_in))
+    }
 }
 
 struct Session {
@@ -225,7 +237,7 @@ impl Session {
             {
                 self.trigger(now, time, limits);
             }
-            let left = self.ends.bytes.map(|most| most.saturating_sub(self.recorder.progress().bytes_in));
+            let left = self.ends.left(&self.recorder.progress());
             if left == Some(0) || self.ends.time.is_some_and(|end| now >= end) {
                 self.end(now, Reason::Limit);
             }
@@ -264,9 +276,9 @@ impl Session {
 
     /// Limits count from now on.
     fn count(&mut self, now: Instant, limits: Limits) {
-        let came = self.recorder.progress().bytes_in;
+        let Progress { bytes_in: came, never_came, .. } = self.recorder.progress();
         let time = limits.time.map(|time| now + Nanos::from(time));
-        self.ends = Ends { time, bytes: limits.bytes.map(|most| came.saturating_add(most)) };
+        self.ends = Ends { time, bytes: limits.bytes.map(|most| came.saturating_add(most)), never_came };
     }
 
     /// Somebody has triggered, at `time`.

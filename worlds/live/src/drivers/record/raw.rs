@@ -67,12 +67,13 @@ struct Session {
 impl Session {
     fn run(mut self, limits: Limits, handle: &Handle, mut tell: impl FnMut(&Status)) -> io::Result<Recorded> {
         let start = self.clock.now();
-        self.ends = Ends { time: limits.time.map(|time| start + Nanos::from(time)), bytes: limits.bytes };
+        let time = limits.time.map(|time| start + Nanos::from(time));
+        self.ends = Ends { time, bytes: limits.bytes, never_came: 0 };
         let (mut told, mut updated) = (start, start);
         self.update(handle);
         while self.ended.is_none() {
             let now = self.clock.now();
-            let left = self.ends.bytes.map(|most| most.saturating_sub(self.recorder.progress().bytes_in));
+            let left = self.ends.left(&self.recorder.progress());
             if handle.is_stopped() {
                 self.end(now, Reason::Asked);
             } else if left == Some(0) || self.ends.time.is_some_and(|end| now >= end) {

@@ -132,3 +132,14 @@ fn a_named_pipe_is_refused_and_not_waited_for() {
     let refused = record(place, config, vec![Source::generate(1)], limits, &handle, |_| {});
     assert!(matches!(refused, Err(Refused::Medium { member: 0, error }) if error.to_string() == why));
 }
+
+#[test]
+fn what_was_lost_on_the_wire_counts_towards_no_limit() {
+    let ends = Ends { time: None, bytes: Some(1_000), never_came: 50 };
+    let progress = Progress { bytes_in: 700, never_came: 50, ..Progress::default() };
+    assert_eq!(ends.left(&progress), Some(300));
+    let progress = Progress { bytes_in: (23 << 30) + 700, never_came: (23 << 30) + 50, ..progress };
+    assert_eq!(ends.left(&progress), Some(300));
+    assert_eq!(ends.left(&Progress { bytes_in: 1_001, never_came: 50, ..progress }), Some(0));
+    assert_eq!(Ends::default().left(&progress), None);
+}
