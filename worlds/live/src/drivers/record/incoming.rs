@@ -3,8 +3,10 @@
 use std::io::{self, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use engine::{Instant, Nanos};
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
 
 use crate::sys::option::set_option;
 
@@ -16,6 +18,11 @@ const WINDOW: Nanos = Nanos::from_millis(2);
 const FAST: u64 = 64 << 10;
 /// The most bytes that are waited for. The system keeps about twice as many for the connection.
 const LEAST_MAX: u64 = 1 << 20;
+/// A producer that is silent is probed after this time, then every [`PROBE_EVERY`]. It has vanished
+/// after [`PROBES`] probes without an answer: 2 minutes in all, which a short partition survives.
+const PROBE_AFTER: Duration = Duration::from_secs(60);
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+const PROBES: u32 = 6;
 
 /// A connection, and how much of it is waited for.
 pub(super) struct Incoming {
@@ -31,9 +38,13 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// # Errors
-    /// When the system refuses to read without waiting.
+    /// When the system refuses to read without waiting, or to probe the producer.
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
+        set_socket_keepalive(&stream, true)?;
+        set_tcp_keepidle(&stream, PROBE_AFTER)?;
+        set_tcp_keepintvl(&stream, PROBE_EVERY)?;
+        set_tcp_keepcnt(&stream, PROBES)?;
         Ok(Self { stream, empty: None, least: 1, since: None, came: 0 })
     }
 
@@ -100,6 +111,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_producer_that_vanishes_is_found_out() {
+        use rustix::net::sockopt::{socket_keepalive, tcp_keepcnt, tcp_keepidle, tcp_keepintvl};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _producer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = Incoming::new(listener.accept().unwrap().0).unwrap().stream;
+        assert!(socket_keepalive(&stream).unwrap());
+        let probes = tcp_keepintvl(&stream).unwrap() * tcp_keepcnt(&stream).unwrap();
+        assert_eq!(tcp_keepidle(&stream).unwrap() + probes, Duration::from_secs(120));
+    }
+
+    #[test]
     fn a_fast_connection_is_waited_for_and_a_slow_one_is_not() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut producer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -126,7 +148,7 @@ mod tests {
                 Err(io::ErrorKind::WouldBlock) => {}
                 result => break result,
             }
-            std::thread::sleep(std::time::Duration::from_micros(100));
+            std::thread::sleep(Duration::from_micros(100));
         };
         assert_eq!(read, Ok(100));
         let read = kind(incoming.read(at(now + 1), &mut room));
