@@ -59,14 +59,21 @@ impl Holding {
 
     /// Whether one of these bytes of `stream` is pinned.
     pub fn is_pinned(&self, stream: u32, from: u64, end: u64) -> bool {
-        self.pins.iter().any(|pin| pin.touches(stream, from, end))
+        // Pins are in order and distinct, and so are their ends.
+        let at = self.pins.partition_point(|pin| (pin.stream, pin.end) <= (stream, from));
+        self.pins.get(at).is_some_and(|pin| pin.touches(stream, from, end))
     }
 
     /// Whether all of these bytes of `stream` are held.
     pub fn holds(&self, stream: u32, from: u64, end: u64) -> bool {
         let floor = self.floor(stream);
-        let mut pins = self.pins.iter().filter(|pin| pin.stream == stream);
-        from >= floor || pins.any(|pin| pin.from <= from && (end <= pin.end || floor <= pin.end))
+        if from >= floor {
+            return true;
+        }
+        // Of the pins that begin before, the last one ends last.
+        let at = self.pins.partition_point(|pin| (pin.stream, pin.from) <= (stream, from));
+        let last = self.pins[..at].last().filter(|pin| pin.stream == stream);
+        last.is_some_and(|pin| end <= pin.end || floor <= pin.end)
     }
 
     /// What is held of a stream of `length` bytes: places of first bytes and behind last ones, in
@@ -168,6 +175,25 @@ mod tests {
         let length = holding.emit(&mut payload);
         assert_eq!((length, Holding::parse(&payload[..length])), (8 + 16 + 48, Some(holding)));
         assert_eq!(Holding::parse(&payload[..length - 1]), None);
+    }
+
+    #[test]
+    fn what_is_pinned_is_found_as_if_every_pin_was_looked_at() {
+        let mut holding = Holding { floors: vec![50, 70, 0], pins: Vec::new() };
+        for (stream, from, end) in [(0, 3, 9), (0, 9, 11), (0, 20, 60), (1, 0, 5), (1, 7, 8), (1, 30, 70)] {
+            assert!(holding.pin(Pin { stream, from, end }));
+        }
+        for (stream, from) in (0..3).flat_map(|stream| (0..80).map(move |from| (stream, from))) {
+            for end in from..81 {
+                let why = (stream, from, end);
+                let is_pinned = holding.pins.iter().any(|pin| pin.touches(stream, from, end));
+                assert_eq!(holding.is_pinned(stream, from, end), is_pinned, "{why:?}");
+                let floor = holding.floor(stream);
+                let mut pins = holding.pins.iter().filter(|pin| pin.stream == stream);
+                let holds = pins.any(|pin| pin.from <= from && (end <= pin.end || floor <= pin.end));
+                assert_eq!(holding.holds(stream, from, end), from >= floor || holds, "{why:?}");
+            }
+        }
     }
 
     #[test]

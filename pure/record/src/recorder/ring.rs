@@ -112,6 +112,9 @@ impl Held {
     }
 }
 
+/// A chunk's bytes by their places in the stream, and when it began.
+type Placed = (Range<u64>, u64);
+
 /// What a slot has.
 #[derive(Clone, Debug)]
 enum Slot {
@@ -424,18 +427,20 @@ impl Recorder {
             return Err(PinRefusal::NoRing);
         }
         let streams = u32::try_from(self.streams.len()).unwrap_or(u32::MAX);
-        let wanted: Vec<_> = match range {
-            PinRange::Last(_) => (0..streams).collect(),
-            PinRange::Bytes { stream, .. } if stream < streams => [stream].into(),
+        let wanted = match range {
+            PinRange::Last(_) => 0..streams,
+            PinRange::Bytes { stream, .. } if stream < streams => stream..stream + 1,
             PinRange::Bytes { .. } => return Err(PinRefusal::NoStream(streams)),
         };
         // A pinned range ends with a chunk.
-        wanted.iter().for_each(|stream| self.close(*stream as usize));
+        wanted.clone().for_each(|stream| self.close(stream as usize));
         let Some(ring) = &self.ring else { return Err(PinRefusal::NoRing) };
         let mut holding = ring.holding.clone();
-        let pins: Vec<_> = wanted.iter().flat_map(|stream| self.wanted(*stream, range)).collect();
+        let chunks = self.chunks_of(ring, &wanted);
+        let pins = wanted.clone().zip(&chunks);
+        let pins: Vec<_> = pins.flat_map(|(stream, chunks)| self.wanted(stream, chunks, range)).collect();
         if pins.is_empty() {
-            let stream = wanted.first().copied().unwrap_or(0);
+            let stream = wanted.start;
             let end = self.streams[stream as usize].bytes_in;
             return Err(PinRefusal::NotHeld { floor: ring.holding.floor(stream), end });
         }
@@ -473,12 +478,11 @@ impl Recorder {
         self.arm(now);
     }
 
-    /// The bytes of a stream that a range means, in whole chunks, as far as they are held: what was
-    /// overwritten between two held parts does not come back.
-    fn wanted(&self, stream: u32, range: PinRange) -> Vec<Pin> {
+    /// The bytes of a stream with these chunks that a range means, in whole chunks, as far as they
+    /// are held: what was overwritten between two held parts does not come back.
+    fn wanted(&self, stream: u32, chunks: &[Placed], range: PinRange) -> Vec<Pin> {
         let Some(ring) = &self.ring else { return Vec::new() };
         let came = self.streams[stream as usize].bytes_in;
-        let chunks = self.chunks_of(ring, stream);
         let (from, end) = match range {
             PinRange::Last(time) => {
                 let since = self.clock.saturating_sub(time.get());
@@ -493,26 +497,37 @@ impl Recorder {
         let covers = |place: u64| chunks.iter().find(|chunk| chunk.0.start < place && place < chunk.0.end);
         let from = covers(from).map_or(from, |chunk| chunk.0.start);
         let end = covers(end).map_or(end, |chunk| chunk.0.end);
-        let has_chunk =
-            |pin: &Pin| chunks.iter().any(|chunk| chunk.0.start < pin.end && pin.from < chunk.0.end);
+        let has_chunk = |pin: &Pin| {
+            let first = chunks.partition_point(|chunk| chunk.0.end <= pin.from);
+            chunks.get(first).is_some_and(|chunk| chunk.0.start < pin.end)
+        };
         let held = ring.holding.ranges(stream, came).into_iter();
         let parts = held.map(|held| Pin { stream, from: held.0.max(from), end: held.1.min(end) });
         parts.filter(|pin| pin.from < pin.end && has_chunk(pin)).collect()
     }
 
-    /// The chunks of a stream that are held or on their way, by place: their bytes, and when
-    /// they began.
-    fn chunks_of(&self, ring: &Ring, stream: u32) -> Vec<(Range<u64>, u64)> {
-        let held = ring.slots.iter().filter_map(|slot| match slot {
-            Slot::Data(held) if held.stream == stream => Some((held.offset..held.end(), held.time)),
-            _ => None,
-        });
-        let flying = self.flights.iter().filter_map(|flight| flight.data());
-        let flying = flying.filter(|header| header.stream == stream);
-        let flying = flying.map(|header| (header.offset..header.end(), header.time.nanos));
-        let is_held = |chunk: &(Range<u64>, u64)| ring.holding.holds(stream, chunk.0.start, chunk.0.end);
-        let mut chunks: Vec<_> = held.filter(is_held).chain(flying).collect();
-        chunks.sort_unstable_by_key(|chunk| chunk.0.start);
+    /// Of each of these streams, the chunks that are held or on their way, by place. Bytes come
+    /// meanwhile, so the slots are looked at once for all streams.
+    fn chunks_of(&self, ring: &Ring, streams: &Range<u32>) -> Vec<Vec<Placed>> {
+        let mut chunks = alloc::vec![Vec::new(); streams.len()];
+        let mut put = |stream: u32, chunk: Placed| {
+            let Some(at) = stream.checked_sub(streams.start) else { return };
+            if let Some(chunks) = chunks.get_mut(at as usize) {
+                chunks.push(chunk);
+            }
+        };
+        for slot in &ring.slots {
+            if let Slot::Data(held) = slot
+                && streams.contains(&held.stream)
+                && ring.holding.holds(held.stream, held.offset, held.end())
+            {
+                put(held.stream, (held.offset..held.end(), held.time));
+            }
+        }
+        for header in self.flights.iter().filter_map(|flight| flight.data()) {
+            put(header.stream, (header.offset..header.end(), header.time.nanos));
+        }
+        chunks.iter_mut().for_each(|chunks| chunks.sort_unstable_by_key(|chunk| chunk.0.start));
         chunks
     }
 }
