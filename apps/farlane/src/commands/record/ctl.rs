@@ -39,23 +39,36 @@ enum Request {
         from: Option<u64>,
         /// How many bytes.
         bytes: Option<u64>,
+        /// Lets go of everything that is pinned; nothing else is asked for then.
+        #[serde(default)]
+        nothing: bool,
     },
 }
 
 impl Request {
     fn pin(args: &PinArgs) -> Self {
         let last_ns = args.last.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-        Self::Pin { last_ns, stream: args.stream, from: args.from_offset, bytes: args.bytes }
+        let (stream, from, bytes) = (args.stream, args.from_offset, args.bytes);
+        Self::Pin { last_ns, stream, from, bytes, nothing: args.nothing }
     }
 
     /// What is to be pinned; nothing if everything may be overwritten again.
-    fn range(&self) -> Option<PinRange> {
+    ///
+    /// # Errors
+    /// When it says neither. Letting go of everything is never meant by accident.
+    fn range(&self) -> Result<Option<PinRange>, String> {
         match *self {
-            Self::Pin { last_ns: Some(last), .. } => Some(PinRange::Last(Nanos::new(last))),
-            Self::Pin { stream, from: Some(from), bytes: Some(bytes), .. } => {
-                Some(PinRange::Bytes { stream, from, bytes })
+            Self::Pin { last_ns: None, stream: 0, from: None, bytes: None, nothing: true } => Ok(None),
+            Self::Pin { nothing: true, .. } => {
+                Err("pin --nothing lets go of all streams, and goes with nothing else".to_owned())
             }
-            _ => None,
+            Self::Pin { last_ns: Some(last), from: None, bytes: None, .. } => {
+                Ok(Some(PinRange::Last(Nanos::new(last))))
+            }
+            Self::Pin { last_ns: None, stream, from: Some(from), bytes: Some(bytes), .. } => {
+                Ok(Some(PinRange::Bytes { stream, from, bytes }))
+            }
+            _ => Err("it does not name a range: expected last_ns, from and bytes, or nothing".to_owned()),
         }
     }
 }
@@ -113,7 +126,7 @@ fn answer(line: &str, handle: &Handle, waits: bool) -> String {
             Ok(json!({ "stopping": true }))
         }
         Request::Pin { .. } => {
-            let pinned = handle.pin(request.range()).map_err(ring::refusal)?;
+            let pinned = handle.pin(request.range()?).map_err(ring::refusal)?;
             Ok(json!({ "pinned": ring::pins_json(&pinned) }))
         }
     }))
@@ -176,4 +189,29 @@ pub(crate) fn text(status: &Value) -> String {
         status["buffer_bytes"],
         status["high_water_bytes"],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_that_says_half_of_what_it_wants_lets_go_of_nothing() {
+        let range = |text: &str| serde_json::from_str::<Request>(text).unwrap().range();
+        let pin = |rest: &str| range(&format!(r#"{{"command":"pin",{rest}}}"#));
+        assert_eq!(pin(r#""stream":0,"nothing":true"#), Ok(None));
+        assert_eq!(pin(r#""stream":3,"last_ns":5"#), Ok(Some(PinRange::Last(Nanos::new(5)))));
+        let bytes = PinRange::Bytes { stream: 3, from: 1, bytes: 2 };
+        assert_eq!(pin(r#""stream":3,"from":1,"bytes":2"#), Ok(Some(bytes)));
+        for partial in [
+            r#""stream":0"#,
+            r#""stream":3,"from":1"#,
+            r#""stream":3,"bytes":2"#,
+            r#""stream":3,"nothing":true"#,
+            r#""stream":0,"last_ns":5,"nothing":true"#,
+            r#""stream":0,"last_ns":5,"from":1,"bytes":2"#,
+        ] {
+            assert!(pin(partial).is_err(), "{partial}");
+        }
+    }
 }
