@@ -208,7 +208,8 @@ impl Stripes {
         for (member, store) in self.each() {
             slots = member.reach(store.bytes()?.div_ceil(chunk)).max(slots);
         }
-        Ok(slots * chunk)
+        // Sparse members may be longer together than any medium is.
+        Ok(slots.min(u64::MAX / chunk) * chunk)
     }
 
     pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -250,6 +251,19 @@ mod tests {
 
     fn refusal(parts: Vec<Part>) -> String {
         Part::join(parts).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn sparse_members_that_are_too_long_together_have_a_length_all_the_same() {
+        let member = |_| {
+            let file: std::fs::File =
+                rustix::fs::memfd_create("member", rustix::fs::MemfdFlags::CLOEXEC).unwrap().into();
+            file.set_len(1 << 60).unwrap();
+            Store::File(file)
+        };
+        let all = Stripes::of((0..64).map(member).collect(), 1 << 20);
+        assert_eq!(all.bytes().unwrap(), u64::MAX - ((1 << 20) - 1));
+        assert_eq!(all.read_at(&mut [0; 512], u64::MAX - (1 << 20) - 511).unwrap(), 512);
     }
 
     #[test]
