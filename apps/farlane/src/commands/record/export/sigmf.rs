@@ -68,28 +68,15 @@ impl Sigmf {
     fn samples(&self) -> u64 {
         self.bytes / self.datatype.bytes
     }
-}
 
-impl Writer for Sigmf {
-    fn chunk(&mut self, _: usize, stream: &Exported, chunk: &Chunk, missing: u64) -> io::Result<()> {
-        let mut bytes = chunk.bytes(&stream.part);
+    /// Writes the samples of `bytes`, which go on from the bytes before unless a sample's beginning
+    /// is missing. Samples begin at multiples of their length in the stream.
+    fn put_samples(&mut self, place: u64, mut bytes: &[u8]) -> io::Result<()> {
         let size = self.datatype.bytes;
-        if self.captures.is_empty() || missing > 0 {
-            // What is left of samples that are not whole is no sample. They begin at multiples of
-            // their length in the stream.
-            self.begun.clear();
-            let place = chunk.place(&stream.part);
-            let skipped = usize::try_from(place.next_multiple_of(size) - place).unwrap_or(usize::MAX);
+        if self.begun.is_empty() {
+            // What is left of a sample whose beginning is missing may be longer than a chunk.
+            let skipped = usize::try_from((size - place % size) % size).unwrap_or(usize::MAX);
             bytes = bytes.get(skipped..).unwrap_or_default();
-            let sample = self.samples();
-            if missing > 0 {
-                let comment = format!("{missing} bytes of the stream were lost before this sample");
-                self.annotations.push(json!({ "core:sample_start": sample, "core:label": "gap",
-                    "core:comment": comment }));
-            }
-            let time = UNIX_EPOCH + Duration::from_nanos(chunk.entry.time);
-            self.captures.push(json!({ "core:sample_start": sample,
-                "core:datetime": humantime::format_rfc3339_nanos(time).to_string() }));
         }
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         if !self.begun.is_empty() {
@@ -104,6 +91,25 @@ impl Writer for Sigmf {
         let (whole, rest) = bytes.split_at(bytes.len() / size * size);
         self.begun.extend(rest);
         self.put(whole)
+    }
+}
+
+impl Writer for Sigmf {
+    fn chunk(&mut self, _: usize, stream: &Exported, chunk: &Chunk, missing: u64) -> io::Result<()> {
+        if self.captures.is_empty() || missing > 0 {
+            // What is left of samples that are not whole is no sample.
+            self.begun.clear();
+            let sample = self.samples();
+            if missing > 0 {
+                let comment = format!("{missing} bytes of the stream were lost before this sample");
+                self.annotations.push(json!({ "core:sample_start": sample, "core:label": "gap",
+                    "core:comment": comment }));
+            }
+            let time = UNIX_EPOCH + Duration::from_nanos(chunk.entry.time);
+            self.captures.push(json!({ "core:sample_start": sample,
+                "core:datetime": humantime::format_rfc3339_nanos(time).to_string() }));
+        }
+        self.put_samples(chunk.place(&stream.part), chunk.bytes(&stream.part))
     }
 
     fn finish(mut self: Box<Self>, streams: &[Exported]) -> io::Result<Summary> {
@@ -127,5 +133,34 @@ impl Writer for Sigmf {
         serde_json::to_writer_pretty(&mut file, &described)?;
         file.flush()?;
         Ok(Summary { bytes: self.bytes, messages: 0, files: self.paths.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_chunks_behind_a_gap_shift_no_sample() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = paths(&directory.path().join("samples"));
+        let mut sigmf = Sigmf {
+            data: create(&paths[0]).unwrap(),
+            paths,
+            datatype: Datatype { name: "cf64_le".to_owned(), bytes: 16 },
+            sample_rate: None,
+            digest: Sha512::new(),
+            begun: Vec::new(),
+            bytes: 0,
+            captures: Vec::new(),
+            annotations: Vec::new(),
+        };
+        let stream: Vec<u8> = (0..64).collect();
+        // The bytes before 3 are lost. The chunk behind them ends within the sample that is cut.
+        for (from, end) in [(3_usize, 8), (8, 20), (20, 22), (22, 48), (48, 64)] {
+            sigmf.put_samples(from as u64, &stream[from..end]).unwrap();
+        }
+        sigmf.data.flush().unwrap();
+        assert_eq!(std::fs::read(&sigmf.paths[0]).unwrap(), stream[16..]);
     }
 }
