@@ -57,7 +57,7 @@ pub mod sequence;
 mod tests;
 
 pub use digest::{Algorithm, Hasher, StreamDigest};
-pub use pace::Pace;
+pub use pace::{CLOCKS_APART, Pace};
 pub use raw::{RawConfig, RawRecorder};
 pub use recorder::{
     BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests, FLUSH_DEFAULT, Fault, Input, Keep, Kept, Missed,

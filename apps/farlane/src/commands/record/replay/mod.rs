@@ -11,9 +11,9 @@ use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use live::drivers::record::{Handle, SecondSignal, State, stop_on_signals};
 use live::sys::clock::Clock;
-use record::Pace;
 use record::format::{Entry, HEADER_LENGTH};
 use record::registers::Direction;
+use record::{CLOCKS_APART, Pace};
 use serde_json::{Value, json};
 
 use super::part::{Chunk, LeftOut, Opened, Part};
@@ -42,12 +42,18 @@ struct Replay<'a> {
     errors: Histogram<u64>,
     bytes: u64,
     sends: u64,
+    /// The user was told that times are those of several clocks.
+    is_told: bool,
 }
 
 impl Replay<'_> {
     /// Sends bytes that were recorded at `time`, in nanoseconds since 1970, once they are due. If
     /// somebody asks for the end before that, they are not sent.
     fn send(&mut self, time: u64, bytes: &[u8]) -> Result<(), Error> {
+        let is_apart = self.pace.follow(time) && self.args.speed.0.is_some();
+        if is_apart && !std::mem::replace(&mut self.is_told, true) {
+            warn!("a recorded time is more than 30 days later than all before; it is not waited for");
+        }
         let due = self.pace.due(time);
         let Some(called) = self.wait(due) else { return Ok(()) };
         if self.args.speed.0.is_some() {
@@ -88,7 +94,8 @@ impl Replay<'_> {
         }
         // The chunk tells when its first byte came, the next one when the last had come.
         let before = (chunk.place(part) - chunk.entry.offset) as u128;
-        let span = u128::from(until.saturating_sub(chunk.entry.time));
+        let span = until.saturating_sub(chunk.entry.time);
+        let span = if span > CLOCKS_APART.get() { 0 } else { u128::from(span) };
         let mut at = 0_u128;
         for datagram in bytes.chunks(usize::from(self.args.datagram)) {
             let later = span * (before + at) / u128::from(chunk.entry.length.max(1));
@@ -132,6 +139,7 @@ fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
         errors: Histogram::new(3).expect("3 digits are few enough"),
         bytes: 0,
         sends: 0,
+        is_told: false,
     };
     let bar = bar(&part, args.passes);
     let (mut chunks, mut pass_start) = (0_u64, started);
@@ -192,8 +200,14 @@ fn first_time(part: &Part) -> u64 {
 fn pass_end(part: &Part, start: Instant, speed: Option<u32>) -> Instant {
     let first = first_time(part);
     let last = part.entries.last().map_or(first, |entry| entry.time);
-    let mean = last.saturating_sub(first) / (part.entries.len() as u64 - 1).max(1);
-    Pace::new(start, first, speed).due(last.saturating_add(mean))
+    let mut pace = Pace::new(start, first, speed);
+    let mut is_apart = false;
+    for entry in &part.entries {
+        is_apart |= pace.follow(entry.time);
+    }
+    let others = (part.entries.len() as u64).saturating_sub(1).max(1);
+    let mean = if is_apart { 0 } else { last.saturating_sub(first) / others };
+    pace.due(last.saturating_add(mean))
 }
 
 fn bar(part: &Part, passes: u64) -> ProgressBar {
