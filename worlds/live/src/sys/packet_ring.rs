@@ -55,6 +55,10 @@ pub(crate) struct PacketRing {
     open: Option<Open>,
     /// The kind of the interface (`ARPHRD_…`).
     pub(crate) hardware: u16,
+    /// The number of the interface.
+    index: u32,
+    /// The interface has gone down, and no frame has come since.
+    is_down: bool,
 }
 
 impl AsFd for PacketRing {
@@ -86,7 +90,7 @@ impl PacketRing {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let pages = Pages::of_file(&socket, 0, BLOCK * BLOCKS, access)?;
         let hardware = bind(&socket, index)?;
-        Ok(Self { socket, pages, block: 0, open: None, hardware })
+        Ok(Self { socket, pages, block: 0, open: None, hardware, index, is_down: false })
     }
 
     /// The next frame, if there is one.
@@ -100,9 +104,11 @@ impl PacketRing {
             if self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
                 // An interface that goes down leaves an error. Until somebody reads it, the socket
                 // is called readable, and whoever waits for frames would not sleep any more.
-                let _ = rustix::net::sockopt::socket_error(&self.socket);
+                let error = rustix::net::sockopt::socket_error(&self.socket);
+                self.is_down |= error == Ok(Err(rustix::io::Errno::NETDOWN));
                 return None;
             }
+            self.is_down = false;
             let descriptor = self.read::<libc::tpacket_block_desc>(0)?;
             // SAFETY: the union has one member.
             let header = unsafe { descriptor.hdr.bh1 };
@@ -132,6 +138,14 @@ impl PacketRing {
             is_outgoing: address.sll_pkttype == libc::PACKET_OUTGOING,
             stamp: stamp(&header),
         })
+    }
+
+    /// Whether the interface was deleted: no frame will come any more. One that is only down may
+    /// come back.
+    pub(crate) fn is_gone(&self) -> bool {
+        use rustix::io::Errno;
+        let name = || rustix::net::netdevice::index_to_name(&self.socket, self.index);
+        self.is_down && matches!(name(), Err(Errno::NODEV | Errno::NXIO))
     }
 
     /// How many frames were dropped since this was asked last, because the ring was full.

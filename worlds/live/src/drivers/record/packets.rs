@@ -70,6 +70,11 @@ impl Packets {
         self.take_frames(&mut Desk::new(recorder, stream, now), FRAMES_AT_ONCE, left) > 0
     }
 
+    /// Whether the interface was deleted.
+    pub(super) fn is_gone(&self) -> bool {
+        self.ring.is_gone()
+    }
+
     /// The recording ends: what has come is taken.
     pub(super) fn finish(&mut self, now: Instant, stream: usize, recorder: &mut Recorder, drain: bool) {
         let mut desk = Desk::new(recorder, stream, now);

@@ -95,7 +95,16 @@ impl Source {
     ) -> bool {
         match &mut self.kind {
             Kind::Datagrams(datagrams) => datagrams.take(now, stream, recorder, left),
-            Kind::Packets(packets) => packets.take(now, stream, recorder, left),
+            Kind::Packets(packets) => {
+                let has_moved = packets.take(now, stream, recorder, left);
+                if has_moved || !packets.is_gone() {
+                    return has_moved;
+                }
+                packets.finish(now, stream, recorder, true);
+                self.broken = Some("the interface was deleted".to_owned());
+                self.is_over = true;
+                true
+            }
             _ => false,
         }
     }
