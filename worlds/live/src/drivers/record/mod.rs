@@ -4,6 +4,7 @@ mod asked;
 mod datagrams;
 mod digesting;
 mod extents;
+mod failing;
 mod far;
 mod flood;
 mod handle;

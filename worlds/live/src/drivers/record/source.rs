@@ -13,6 +13,7 @@ use record::{RawRecorder, Recorder};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::datagrams::{Datagrams, Heard};
+use super::failing::Failing;
 use super::incoming::Incoming;
 use super::packets::Packets;
 
@@ -27,7 +28,7 @@ pub(super) enum Took {
 }
 
 enum Kind {
-    Listener(TcpListener),
+    Listener(TcpListener, Failing),
     Stream(Incoming),
     File(File),
     Datagrams(Box<Datagrams>),
@@ -159,7 +160,7 @@ impl Source {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let bound = listener.local_addr()?;
-        Ok((Self::new(Kind::Listener(listener)), bound))
+        Ok((Self::new(Kind::Listener(listener, Failing::default())), bound))
     }
 
     /// Connects to `address` and records what comes.
@@ -212,9 +213,10 @@ impl Source {
     /// Puts what has come into `room`, which is not empty.
     pub(super) fn take(&mut self, now: Instant, room: &mut [u8]) -> Took {
         let result = match &mut self.kind {
-            Kind::Listener(listener) => {
-                let Ok((stream, _)) = listener.accept() else { return Took::Nothing };
-                if let Ok(incoming) = Incoming::new(stream) {
+            Kind::Listener(listener, failing) => {
+                let accepted = listener.accept();
+                failing.on_result("accepting a connection", &accepted);
+                if let Ok(incoming) = accepted.and_then(|(stream, _)| Incoming::new(stream)) {
                     self.kind = Kind::Stream(incoming);
                 }
                 return Took::Nothing;
@@ -271,7 +273,9 @@ impl Source {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
             _ if self.is_over || self.is_held => None,
-            Kind::Listener(listener) => Some(listener.as_fd()),
+            Kind::Listener(_, failing) if failing.fails() => None,
+            Kind::Datagrams(datagrams) if datagrams.fails() => None,
+            Kind::Listener(listener, _) => Some(listener.as_fd()),
             Kind::Stream(stream) => Some(stream.as_fd()),
             Kind::File(file) => Some(file.as_fd()),
             Kind::Datagrams(datagrams) => Some(datagrams.as_fd()),

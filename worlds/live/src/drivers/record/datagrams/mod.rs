@@ -11,6 +11,7 @@ use record::format::{Content, LinkType, PACKET_HEAD, PacketFlags, PacketHead, Pl
 use record::sequence::{Counts, Ledger, Loss, Losses};
 use record::{Missed, Recorder};
 
+use super::failing::Failing;
 use super::{real_time, time};
 use crate::sys::datagrams::{Arrived, BATCH_MAX, Batch, Stamp, dropped};
 
@@ -21,6 +22,8 @@ const TURNS: usize = 4;
 /// How often what a socket still has is received at the end. Somebody who sends without end does
 /// not keep a recording from ending.
 const TURNS_AT_END: usize = 256;
+/// What fails if a socket does, for those who are told.
+const RECEIVING: &str = "receiving datagrams";
 
 /// What a source of packets heard.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,7 @@ pub(super) struct Datagrams {
     spare: Vec<u8>,
     datagrams: u64,
     link: LinkType,
+    failing: Failing,
 }
 
 impl AsFd for Datagrams {
@@ -162,11 +166,17 @@ impl Datagrams {
             spare: Vec::new(),
             datagrams: 0,
             link,
+            failing: Failing::default(),
         }
     }
 
     pub(super) const fn content(&self) -> Content {
         if self.head > 0 { Content::Packets(self.link) } else { Content::Bytes }
+    }
+
+    /// Whether receiving fails.
+    pub(super) const fn fails(&self) -> bool {
+        self.failing.fails()
     }
 
     pub(super) fn heard(&self) -> Heard {
@@ -217,7 +227,9 @@ impl Datagrams {
                 let end = room.len().min(end);
                 let room = &mut room[..end];
                 let arrived = self.batch.receive(&self.socket, room, self.head, slot);
-                let arrived = arrived.map(<[_]>::to_vec).unwrap_or_default();
+                let arrived = arrived.map(<[_]>::to_vec);
+                self.failing.on_result(RECEIVING, &arrived);
+                let arrived = arrived.unwrap_or_default();
                 let stayed = self.sort(room, &arrived);
                 for (arrived, (losses, time)) in arrived.iter().zip(&stayed) {
                     desk.declare(losses, time.nanos);
@@ -231,7 +243,9 @@ impl Datagrams {
             None => {
                 self.spare.resize(end, 0);
                 let arrived = self.batch.receive(&self.socket, &mut self.spare, self.head, slot);
-                let arrived = arrived.map(<[_]>::to_vec).unwrap_or_default();
+                let arrived = arrived.map(<[_]>::to_vec);
+                self.failing.on_result(RECEIVING, &arrived);
+                let arrived = arrived.unwrap_or_default();
                 for (at, arrived) in arrived.iter().enumerate() {
                     let when = time_of(arrived.stamp).nanos;
                     let bytes = self.whole(at, arrived, &self.spare[at * slot + self.head..(at + 1) * slot]);

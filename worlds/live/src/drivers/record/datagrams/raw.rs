@@ -6,7 +6,7 @@ use record::sequence::Loss;
 use record::{Missed, RawRecorder};
 
 use super::super::real_time;
-use super::{BATCH_MAX, Datagrams, TURNS, TURNS_AT_END, each, time_of};
+use super::{BATCH_MAX, Datagrams, RECEIVING, TURNS, TURNS_AT_END, each, time_of};
 
 /// Declares packets lost. They take their place if their bytes are known.
 fn miss(recorder: &mut RawRecorder, Loss { packets, bytes }: Loss, when: u64, place: Place) {
@@ -68,7 +68,9 @@ impl Datagrams {
         let mut spare = std::mem::take(&mut self.spare);
         spare.resize(slot * BATCH_MAX, 0);
         let arrived = self.batch.receive(&self.socket, &mut spare, 0, slot);
-        let arrived = arrived.map(<[_]>::to_vec).unwrap_or_default();
+        let arrived = arrived.map(<[_]>::to_vec);
+        self.failing.on_result(RECEIVING, &arrived);
+        let arrived = arrived.unwrap_or_default();
         for (at, one) in arrived.iter().enumerate() {
             let (when, place) = (time_of(one.stamp).nanos, &spare[at * slot..(at + 1) * slot]);
             let long = (one.length > slot).then(|| self.whole(at, one, place));
