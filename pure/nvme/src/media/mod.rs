@@ -71,8 +71,11 @@ pub enum Operation {
 /// The reason why a media request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaError {
-    /// The bytes could not be read.
+    /// The bytes could not be read: the medium has them no more. Other bytes may be there.
     Read,
+    /// The device that has the medium failed a read for another reason, which says nothing about
+    /// the bytes.
+    ReadFailed,
     /// The bytes could not be written.
     Write,
     /// No space is left, as on a full disk.
@@ -89,6 +92,7 @@ impl fmt::Display for MediaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Read => "the bytes could not be read",
+            Self::ReadFailed => "the device has failed a read",
             Self::Write => "the bytes could not be written",
             Self::NoSpace => "no space is left",
             Self::ReadOnly => "the medium is read-only",

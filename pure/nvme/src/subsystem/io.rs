@@ -134,7 +134,7 @@ impl Subsystem {
         };
         let code = match error {
             _ if matches!(purpose, MediaFor::Save(_)) => StatusCode::InternalError,
-            MediaError::Read | MediaError::Write => {
+            MediaError::Read | MediaError::ReadFailed | MediaError::Write => {
                 self.smart.count_media_error();
                 self.capture_telemetry("a medium has failed");
                 if reading { StatusCode::UnrecoveredReadError } else { StatusCode::WriteFault }

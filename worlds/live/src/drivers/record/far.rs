@@ -77,6 +77,15 @@ fn fault(error: MediaError) -> Fault {
     }
 }
 
+/// The system's error for a request that is waited for. A block that the medium has lost is as a
+/// sector that a disk can't read. A device that fails otherwise is not: it may have all bytes.
+fn failure(error: MediaError) -> io::Error {
+    match error {
+        MediaError::Read => io::Error::from_raw_os_error(libc::EIO),
+        error => io::Error::other(error.to_string()),
+    }
+}
+
 impl Far {
     /// The namespace that `medium` serves, by the clock with which it was opened.
     pub fn new(clock: Clock, medium: RemoteMedium) -> Self {
@@ -180,12 +189,7 @@ impl Far {
                 let name = names[id as usize].take();
                 if let Some(wanted) = reads[id as usize].take() {
                     if let (Wanted::Into(block, length), Some(name)) = (wanted, name) {
-                        let result = result.map(|()| length);
-                        read.push_back((
-                            name,
-                            block,
-                            result.map_err(|why| io::Error::other(why.to_string())),
-                        ));
+                        read.push_back((name, block, result.map(|()| length).map_err(failure)));
                     }
                     return;
                 }
@@ -212,9 +216,7 @@ impl Far {
             self.submit();
             match self.alone.take() {
                 Some(Alone { bytes, result: Some(Ok(())) }) => return Ok(bytes),
-                Some(Alone { result: Some(Err(error)), .. }) => {
-                    return Err(io::Error::other(error.to_string()));
-                }
+                Some(Alone { result: Some(Err(error)), .. }) => return Err(failure(error)),
                 alone => self.alone = alone,
             }
             source::sleep(&mut [], &[Some(self.medium.poll_fd())], self.patience())?;
@@ -252,5 +254,19 @@ impl Far {
     /// When the device fails, or stays away for too long.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.wait(Operation::Flush, 0).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reading::is_unreadable;
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_lost_is_unreadable_and_a_device_that_fails_is_not() {
+        assert!(is_unreadable(&failure(MediaError::Read)));
+        for error in [MediaError::ReadFailed, MediaError::Unreachable, MediaError::OutOfRange] {
+            assert!(!is_unreadable(&failure(error)), "{error}");
+        }
     }
 }

@@ -354,7 +354,7 @@ fn number_of(error: &io::Error) -> i32 {
 /// The error number that the block layer understands best.
 const fn error_number(error: MediaError) -> i32 {
     match error {
-        MediaError::Read | MediaError::Write | MediaError::OutOfRange => libc::EIO,
+        MediaError::Read | MediaError::ReadFailed | MediaError::Write | MediaError::OutOfRange => libc::EIO,
         MediaError::NoSpace => libc::ENOSPC,
         MediaError::ReadOnly => libc::EROFS,
         MediaError::Unreachable => libc::ENOLINK,

@@ -93,7 +93,8 @@ fn error_of(code: StatusCode, reading: bool) -> MediaError {
         StatusCode::LbaOutOfRange | StatusCode::InvalidNamespaceOrFormat => MediaError::OutOfRange,
         StatusCode::CapacityExceeded => MediaError::NoSpace,
         StatusCode::NamespaceWriteProtected | StatusCode::WriteToReadOnlyRange => MediaError::ReadOnly,
-        _ if reading => MediaError::Read,
+        StatusCode::UnrecoveredReadError if reading => MediaError::Read,
+        _ if reading => MediaError::ReadFailed,
         _ => MediaError::Write,
     }
 }
@@ -101,6 +102,14 @@ fn error_of(code: StatusCode, reading: bool) -> MediaError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_a_medium_has_lost_are_told_apart_from_reads_that_fail() {
+        assert_eq!(error_of(StatusCode::UnrecoveredReadError, true), MediaError::Read);
+        assert_eq!(error_of(StatusCode::InternalError, true), MediaError::ReadFailed);
+        assert_eq!(error_of(StatusCode::NamespaceNotReady, true), MediaError::ReadFailed);
+        assert_eq!(error_of(StatusCode::InternalError, false), MediaError::Write);
+    }
 
     #[test]
     fn a_command_that_is_not_known_is_not_sent_again() {

@@ -336,7 +336,7 @@ fn a_controller_that_is_gone_fails_every_request() {
         let operations =
             (0..2000).map(|index| Operation::Read { offset: index * 512, length: 512 }).collect();
         let ended = run_all(&mut medium, operations);
-        assert!(ended.iter().all(|(_, result)| *result == Err(MediaError::Read)));
+        assert!(ended.iter().all(|(_, result)| *result == Err(MediaError::ReadFailed)));
         assert!(matches!(NOTICES.take().last(), Some(Notice::Failed(_))));
         assert_eq!(run(&mut medium, Operation::Flush), Err(MediaError::Write));
     }
