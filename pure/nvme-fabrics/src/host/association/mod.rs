@@ -164,6 +164,8 @@ impl Association {
             State::Live => {
                 self.state = State::ShuttingDown;
                 self.timers.disarm(Timer::KeepAlive);
+                // The answer to a Keep Alive no longer counts: the shutdown has its own limit.
+                self.timers.disarm(Timer::KeepAliveReply);
                 let limit = self.config.connect_timeout;
                 self.timers.arm(Timer::Attempt, now + limit);
                 self.abandon_callers();

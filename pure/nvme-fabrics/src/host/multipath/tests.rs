@@ -614,6 +614,18 @@ fn a_controller_that_falls_silent_is_found_out() {
 }
 
 #[test]
+fn a_keep_alive_that_is_not_answered_does_not_undo_a_shutdown() {
+    let mut world = up(1);
+    world.controllers[0].silent = true;
+    // A Keep Alive is on its way.
+    world.run(association().keep_alive * 3 / 4, |_| false);
+    world.host.shut_down(world.now);
+    world.drain();
+    world.run(Nanos::from_secs(20), |world| world.host.is_over());
+    assert!(world.host.is_over() && !world.told.iter().any(|told| matches!(told, Output::PathLost(..))));
+}
+
+#[test]
 fn ana_says_which_way_to_go() {
     let mut world = up(2);
     world.change_ana(0, 2);
