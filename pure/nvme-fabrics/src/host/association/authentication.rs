@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::authentication::{Credentials, Group, Hash, Secret};
     use crate::host::association::{Association, Output, State};
-    use crate::wire::{ControllerId, HostId, Nqn};
+    use crate::wire::{ControllerId, HostId, Nqn, property};
 
     /// An association that is live and has authenticated.
     fn live() -> Association {
@@ -148,5 +148,22 @@ mod tests {
         let last = core::iter::from_fn(|| association.poll_output()).last();
         assert!(matches!(last, Some(Output::Ended(Some(Failure::Command { .. })))), "{last:?}");
         assert!(association.is_over());
+    }
+
+    #[test]
+    fn a_late_answer_to_authentication_is_none_to_the_shutdown() {
+        let (mut association, now) = (live(), Instant::from_nanos(1));
+        let good = CompletionQueueEntry::default();
+        assert!(association.authenticate_again(now));
+        let Some(Output::Submit { token: late, .. }) = association.poll_output() else { panic!("a command") };
+        association.shut_down(now);
+        let Some(Output::Submit { token, .. }) = association.poll_output() else { panic!("a command") };
+        association.on_completed(now, late, good, Buffer::EMPTY);
+        assert!(association.poll_output().is_none(), "CC is not known yet");
+        let before = CompletionQueueEntry { dw0: 0x0046_0001, ..good };
+        association.on_completed(now, token, before, Buffer::EMPTY);
+        let Some(Output::Submit { entry, .. }) = association.poll_output() else { panic!("a command") };
+        let Ok(FabricsCommand::PropertySet(set)) = FabricsCommand::parse(&entry) else { panic!("{entry:?}") };
+        assert_eq!((set.offset, set.value), (property::CONFIGURATION, 0x0046_4001));
     }
 }
