@@ -194,6 +194,11 @@ impl Connection {
         each!(self, end => end.submit(cookie, entry, data))
     }
 
+    /// Number of commands that have not ended.
+    pub fn outstanding(&self) -> u16 {
+        each!(self, end => end.outstanding())
+    }
+
     /// The bytes to send; `None` of a connection that has none.
     #[inline]
     pub fn outbox(&self) -> Option<&Outbox> {

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use engine::{Buffer, Engine, Instant, Outbox, Watch};
 use nvme::host::{Command, Completed};
-use nvme::wire::SubmissionQueueEntry;
+use nvme::wire::{CommandId, SubmissionQueueEntry};
 use nvme_fabrics::host::multipath::{self, Dispatch, PathIndex, Request, SubmitError};
 use nvme_fabrics::host::{self, Association, Multipath};
 use nvme_rdma::wire::Request as PrivateData;
@@ -38,6 +38,40 @@ struct QueueConnection {
     ends: Option<Ends>,
     /// The agreed parameters, once the connection is initialised.
     parameters: Option<end::Parameters>,
+    /// Commands that the connection has no room or no memory for until others end.
+    held: VecDeque<Dispatch>,
+}
+
+/// What a connection has done with a command.
+enum Taken {
+    Sent(CommandId),
+    /// The command is sent when others have ended.
+    Held,
+    /// The connection takes no commands.
+    Refused,
+}
+
+impl QueueConnection {
+    /// Sends a command, or holds it if the end of another command can make room.
+    #[inline]
+    fn take(&mut self, dispatch: Dispatch) -> Taken {
+        let Some(connection) = self.connection.as_mut() else { return Taken::Refused };
+        let Dispatch { token, entry, ref data, .. } = dispatch;
+        // A command without data needs no memory: a Keep Alive does not wait for it.
+        let submitted = if self.held.is_empty() || data.is_empty() {
+            connection.submit(token, entry, data.clone())
+        } else {
+            Err(nvme::host::SubmitError::Busy)
+        };
+        match submitted {
+            Ok(command_id) => Taken::Sent(command_id),
+            Err(nvme::host::SubmitError::Busy) if connection.outstanding() > 0 => {
+                self.held.push_back(dispatch);
+                Taken::Held
+            }
+            Err(_) => Taken::Refused,
+        }
+    }
 }
 
 /// A host with several paths to a subsystem, and the connections of each path.
@@ -175,23 +209,37 @@ impl Initiator {
         self.connection_of(id)?.connection.as_mut()?.landing()
     }
 
-    /// Sends a command. Returns whether that was possible; if not, the path is told and sends the
-    /// command again.
+    /// Sends a command, or holds it until others have ended. Returns whether that was possible; if
+    /// not, the path is told and sends the command again.
     #[inline]
     fn dispatch(&mut self, now: Instant, dispatch: Dispatch) -> bool {
-        let Dispatch { path, queue, token, entry, data } = dispatch;
+        let Dispatch { path, queue, entry, .. } = dispatch;
         let connections = self.connections.get_mut(usize::from(path.0));
         let one = connections.and_then(|connections| connections.get_mut(usize::from(queue.0))?.as_mut());
-        let connection = one.and_then(|one| one.connection.as_mut());
-        let submitted = connection.map(|connection| connection.submit(token, entry, data));
-        let Some(Ok(command_id)) = submitted else {
-            self.multipath.on_queue_lost(now, path, queue);
-            return false;
-        };
-        if self.watch.is_on() {
-            self.show_command(now, path, queue, &SubmissionQueueEntry { command_id, ..entry });
+        match one.map_or(Taken::Refused, |one| one.take(dispatch)) {
+            Taken::Sent(command_id) => {
+                if self.watch.is_on() {
+                    self.show_command(now, path, queue, &SubmissionQueueEntry { command_id, ..entry });
+                }
+                true
+            }
+            Taken::Held => true,
+            Taken::Refused => {
+                self.multipath.on_queue_lost(now, path, queue);
+                false
+            }
         }
-        true
+    }
+
+    /// Sends the commands that a connection holds, as far as it now takes them.
+    #[cold]
+    fn send_held(&mut self, now: Instant, id: ConnectionId) {
+        let held = self.connection_of(id).map(|one| core::mem::take(&mut one.held));
+        for dispatch in held.into_iter().flatten() {
+            if !self.dispatch(now, dispatch) {
+                return;
+            }
+        }
     }
 
     /// Passes what the paths want to the connections and to the world, until they want nothing.
@@ -234,8 +282,9 @@ impl Initiator {
         if connections.len() <= index {
             connections.resize_with(index + 1, || None);
         }
+        let held = VecDeque::new();
         connections[index] =
-            Some(QueueConnection { id, connection: None, config, ends: None, parameters: None });
+            Some(QueueConnection { id, connection: None, config, ends: None, parameters: None, held });
         self.outputs.push_back(Output::Dial(id));
     }
 
@@ -280,6 +329,9 @@ impl Initiator {
                     }
                     if let Some(done) = self.multipath.on_completed(now, id.path, cookie, entry, data) {
                         self.outputs.push_back(Output::Completed(done));
+                    }
+                    if self.connection_of(id).is_some_and(|one| !one.held.is_empty()) {
+                        self.send_held(now, id);
                     }
                 }
                 Some(end::Output::Initialized(parameters)) => {

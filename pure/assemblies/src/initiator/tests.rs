@@ -49,11 +49,16 @@ struct World {
 
 impl World {
     fn new(seed: u64, digests: bool) -> Self {
+        Self::with_admin_queue(seed, digests, 32)
+    }
+
+    fn with_admin_queue(seed: u64, digests: bool, admin_queue_size: u16) -> Self {
         let name = |text: &str| text.parse::<Nqn>().unwrap();
         let (subsystem, own) = (name("nqn.2014-08.org.example:disk"), name("nqn.2014-08.org.example:host"));
         let association = host::Config {
             io_queues: 2,
             queue_size: 16,
+            admin_queue_size,
             ..host::Config::new(subsystem, own, HostId([1; 16]))
         };
         let digest = tcp::DigestUse::preferred_if(digests);
@@ -394,4 +399,27 @@ fn admin_commands_end_once_even_when_the_path_is_lost() {
         }
     }
     assert_eq!(ended, 1);
+}
+
+#[test]
+fn a_shutdown_waits_for_a_place_in_the_admin_queue() {
+    let mut world = World::with_admin_queue(7, false, 2);
+    world.run(|world| world.initiator.multipath().paths().all(|path| path.live));
+    // The request for events has one place of the Admin Queue, and this command has the other.
+    let entry = SubmissionQueueEntry {
+        opcode: AdminOpcode::Identify.into(),
+        cdw10: 1,
+        ..SubmissionQueueEntry::default()
+    };
+    let command = Command { cookie: 7, entry, data: Data::Read(4096) };
+    world.initiator.submit_admin(world.now, command).unwrap();
+    world.initiator.shut_down(world.now);
+    let mut shut_down = [false; 2];
+    while !world.initiator.multipath().is_over() {
+        world.step();
+        for (shut_down, configuration) in shut_down.iter_mut().zip(world.configuration) {
+            *shut_down |= property::SHUTDOWN.is_set(configuration);
+        }
+    }
+    assert_eq!(shut_down, [true; 2]);
 }
