@@ -21,7 +21,10 @@ pub(super) enum Owner {
 /// This bit of a token marks the association's commands; I/O commands do not have it.
 const OWN: u64 = 1 << 63;
 /// Maximum number of admin commands at a time.
-pub(super) const ADMIN_COMMANDS_MAX: u32 = 32;
+const ADMIN_COMMANDS_MAX: u16 = 32;
+/// Places that the association itself needs: for a script's command, for a Keep Alive, and for the
+/// request for events.
+const OWN_PLACES: u16 = 3;
 
 /// The owners of the outstanding admin commands.
 #[derive(Debug)]
@@ -29,7 +32,7 @@ pub(super) struct Admin(Table<Owner>);
 
 impl Default for Admin {
     fn default() -> Self {
-        Self(Table::new(ADMIN_COMMANDS_MAX))
+        Self(Table::new(ADMIN_COMMANDS_MAX.into()))
     }
 }
 
@@ -37,6 +40,14 @@ impl Admin {
     /// Whether `token` names a command of the association.
     pub(super) const fn is_own(token: u64) -> bool {
         token & OWN != 0
+    }
+
+    /// Whether a caller may send one more command on an Admin Queue of `size` commands. A caller
+    /// may always send one.
+    pub(super) fn has_room_for_caller(&self, size: u16) -> bool {
+        let limit = size.min(ADMIN_COMMANDS_MAX).saturating_sub(OWN_PLACES).max(1);
+        let callers = self.0.iter().filter(|(_, owner)| matches!(owner, Owner::Caller(_)));
+        callers.count() < usize::from(limit)
     }
 
     /// Issues a token for a command of `owner` that must end by `deadline`. `None` if there is no

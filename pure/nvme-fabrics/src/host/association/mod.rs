@@ -96,6 +96,8 @@ pub struct Association {
     refresh: Refresh,
     /// Commands that every connection of an I/O queue of this attempt takes at a time.
     queue_limit: u16,
+    /// Commands that the connection of this attempt's Admin Queue takes at a time.
+    admin_limit: u16,
     outputs: VecDeque<Output>,
 }
 
@@ -118,6 +120,7 @@ impl Association {
             traffic: false,
             refresh: Refresh::default(),
             queue_limit: u16::MAX,
+            admin_limit: u16::MAX,
             outputs: VecDeque::new(),
         }
     }
@@ -189,6 +192,9 @@ impl Association {
         if data.len() as u64 > u64::from(limit) {
             return Err(SubmitError::Length(alloc::format!("{} B, {limit} B at most", data.len())));
         }
+        if !self.admin.has_room_for_caller(self.config.admin_queue_size.min(self.admin_limit)) {
+            return Err(SubmitError::Busy);
+        }
         self.send(now, QueueId::ADMIN, Owner::Caller(cookie), entry, data).ok_or(SubmitError::Busy)
     }
 
@@ -216,9 +222,8 @@ impl Association {
     /// The connection of a queue takes no more than `commands` at a time. The transport says so
     /// before it calls [`Association::on_queue_open`].
     pub fn limit_queue(&mut self, queue: QueueId, commands: u16) {
-        if !queue.is_admin() {
-            self.queue_limit = self.queue_limit.min(commands);
-        }
+        let limit = if queue.is_admin() { &mut self.admin_limit } else { &mut self.queue_limit };
+        *limit = commands.min(*limit);
     }
 
     /// The transport has connected a queue.
@@ -287,7 +292,7 @@ impl Association {
     fn connect(&mut self, now: Instant) {
         self.state = State::Connecting;
         self.attempts = self.attempts.saturating_add(1);
-        self.queue_limit = u16::MAX;
+        (self.queue_limit, self.admin_limit) = (u16::MAX, u16::MAX);
         self.timers.arm(Timer::Attempt, now + self.config.connect_timeout);
         let config = self.config_of_a_script();
         self.run(now, |ask| script::bring_up(ask, config));

@@ -493,6 +493,27 @@ fn a_queue_has_no_more_commands_than_its_connection_takes() {
     assert_eq!((world.live(), size(&world)), (1, 8));
 }
 
+#[test]
+fn callers_leave_the_association_its_places_in_the_admin_queue() {
+    let mut world = World::idle(1, Config::default(), &association());
+    world.receives = Some(5);
+    world.host.start(world.now);
+    world.drain();
+    world.run(Nanos::from_secs(5), |world| world.live() == 1);
+    let entry = SubmissionQueueEntry { opcode: AdminOpcode::GetFeatures.into(), ..Default::default() };
+    let mut submit = |cookie| {
+        let command = nvme::host::Command { cookie, entry, data: Data::None };
+        world.host.submit_admin(world.now, command)
+    };
+    let busy = Err(association::SubmitError::Busy);
+    assert_eq!([submit(1), submit(2), submit(3)], [Ok(()), Ok(()), busy]);
+    world.drain();
+    let ended = |told: &&Output| matches!(told, Output::AdminCompleted(_));
+    world.run(Nanos::from_secs(1), |world| world.told.iter().filter(ended).count() == 2);
+    let command = nvme::host::Command { cookie: 4, entry, data: Data::None };
+    assert_eq!(world.host.submit_admin(world.now, command), Ok(()));
+}
+
 /// A host with live paths, to controllers that report CQT, and that end each other as `resets`
 /// says.
 fn fenced(paths: usize, resets: Option<bool>, association: &host::Config) -> World {
