@@ -41,8 +41,8 @@ fn main() {
     }
     let spinning = median(runs.iter().map(|run| one_way(run, 60, "inline") * 2.0));
     let added = |run: &Value| one_way(run, 60, "inline") * 2.0 - spinning;
-    let name = "waking an end, beside a thread by an eventfd, ns";
-    row(name, "adds at most 10000", &asleep, floor("wake_ns"), added);
+    let name = "an end that has to be woken; a thread, ns";
+    row(name, "at most 10000 more", &asleep, floor("wake_ns"), added);
 }
 
 /// Measures a host beside the card of another process, which receives what it sends: two processes
