@@ -17,7 +17,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   farlane preflight --udp 8 flight.rec
 
 Exit status is 0 if the recording fits, also if it needs a larger buffer, and 1 if it does not. With --udp,
-it is 1 if datagrams are lost at any rate.";
+it is 1 if every rate loses datagrams.";
 
 /// The longest datagram of IPv4, in bytes.
 const DATAGRAM_MAX: i64 = 65_507;
