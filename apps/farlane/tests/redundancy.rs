@@ -166,6 +166,7 @@ fn a_far_end_and_a_host_of_one_station_send_no_copies_to_the_same_peer() {
     ends[0].wait_for("link down");
     // ... until its last connection has gone.
     assert_serves(&to_near);
+    ends[1].wait_for("link down");
     // The same at the other station.
     let so_far = times(&ends[1].said(), "link up");
     let held = Running::start(&["ping", &to_near, "--interval", "30s", "--count", "2"]);
