@@ -65,4 +65,4 @@ mod tests;
 
 pub use connection::{Connection, Counters, Ended, SILENCE_MAX};
 pub use endpoint::{Endpoint, Id};
-pub use packet::{MEETING_BYTES, Malformed, PACKET_KINDS, PORT_MAX, names_of};
+pub use packet::{MEETING_BYTES, Malformed, PACKET_KINDS, PORT_MAX, is_hello, names_of};

@@ -151,6 +151,11 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
+/// Whether a datagram asks for a new connection.
+pub fn is_hello(datagram: &[u8]) -> bool {
+    matches!(Datagram::parse(datagram), Ok(Datagram::Hello { .. }))
+}
+
 impl<'a> Datagram<'a> {
     /// Parses a datagram. Only a probe, and a datagram shorter than the shortest frame, may have
     /// bytes behind the length that it tells.

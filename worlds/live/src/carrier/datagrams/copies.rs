@@ -94,6 +94,11 @@ impl Copies {
         if tag.ether_type != ethernet::ETHER_TYPE {
             return None;
         }
+        if !self.has_claimed(from) && datagrams::is_hello(payload) {
+            // A host that has no connection yet begins at number 1. Another host of its station may
+            // have left a moment ago, and sent frames of these numbers.
+            self.received.remove(&from);
+        }
         if self.received.len() >= PEERS_MAX && !self.received.contains_key(&from) {
             return None;
         }
@@ -133,6 +138,26 @@ mod tests {
 
     fn sequence(head: [u8; 2 + TAG_BYTES]) -> u16 {
         Tag::parse(&head[2..]).unwrap().0.sequence
+    }
+
+    #[test]
+    fn a_host_is_heard_that_comes_soon_after_another_of_its_station() {
+        let (mut copies, names) = (Copies::default(), ["a".to_owned()]);
+        let mut hello = vec![0; datagrams::MEETING_BYTES];
+        hello[..2].copy_from_slice(&[1, 1]);
+        hello[2..4].copy_from_slice(&u16::try_from(datagrams::MEETING_BYTES).unwrap().to_be_bytes());
+        let take = |copies: &mut Copies, sequence, payload: &[u8]| {
+            let tag = Tag { sequence, ether_type: ethernet::ETHER_TYPE }.emit();
+            copies.take(Instant::ZERO, (0, &names), HOST, &[&tag, payload].concat()).is_some()
+        };
+        assert!(take(&mut copies, 1, &hello));
+        copies.keep(HOST, Vec::new());
+        assert!((2..50).all(|sequence| take(&mut copies, sequence, b"")));
+        assert!(!take(&mut copies, 1, &hello), "a late copy");
+        copies.keep_peers(|_| false);
+        assert!(!take(&mut copies, 2, b""), "no Hello came");
+        assert!(take(&mut copies, 1, &hello) && take(&mut copies, 2, b""));
+        assert!(!take(&mut copies, 2, b""), "its copy");
     }
 
     #[test]
