@@ -19,8 +19,8 @@ pub(crate) enum WholeFile {
 }
 
 impl WholeFile {
-    /// Begins what is to be at `path`. What a symbolic link there leads to is replaced, not the
-    /// link.
+    /// Begins what is to be at `path`. A symbolic link there stays, and the file that it
+    /// leads to is replaced.
     ///
     /// # Errors
     /// When no file can be written there.

@@ -30,8 +30,8 @@ pub(super) const NUMBER_MASK: u64 = (1 << NAME_SHIFT) - 1;
 /// Bytes of the configuration space of a function without PCI Express.
 const CONVENTIONAL_SIZE: u64 = 256;
 
-/// Where NVMe controllers have their doorbells, and how many there can be in the page that is
-/// offered.
+/// Where NVMe controllers have their doorbells, and how many there can be in the page
+/// that is offered.
 const DOORBELLS: u64 = 0x1000;
 const PAGE: u64 = 0x1000;
 const DOORBELLS_MAX: u16 = 1024;
@@ -114,8 +114,8 @@ fn vectors_of(function: &Function) -> u16 {
     function.msix.map_or(0, |msix| msix.vectors)
 }
 
-/// The doorbells of `function`, if it is an NVMe controller whose doorbells have pages of their
-/// own.
+/// The doorbells of `function`, if it is an NVMe controller and no other register lies in the
+/// pages of its doorbells.
 pub(super) fn doorbells_of(function: &Function) -> Option<Doorbells> {
     let bar = function.bar(0).filter(|bar| function.class == ClassCode::NVME && bar.address.is_some())?;
     let place = Doorbells { offset: DOORBELLS, length: PAGE, region_length: bar.size, count: DOORBELLS_MAX };

@@ -53,8 +53,7 @@ pub(super) enum Answer {
     Nothing,
 }
 
-/// Guest memory that is reached by message: its regions, and the reads, writes and signals under
-/// way.
+/// Guest memory that is reached by message: its regions, and what is under way to it.
 #[derive(Debug, Default)]
 pub(super) struct ByMessage {
     /// First and last address of each region, in rising order.
@@ -68,8 +67,7 @@ pub(super) struct ByMessage {
     waiting_bytes: usize,
     /// Serial numbers of the writes in their order, and whether each has ended.
     writes: VecDeque<(u64, bool)>,
-    /// Vectors that wait for earlier writes: the serial number of the last such write, and the
-    /// vector.
+    /// Vectors that wait for earlier writes, each with the serial number of the last of these.
     signals: VecDeque<(u64, usize)>,
 }
 

@@ -50,8 +50,7 @@ impl Admin {
         callers.count() < usize::from(limit)
     }
 
-    /// Issues a token for a command of `owner` that must end by `deadline`. `None` if there is no
-    /// room.
+    /// Issues a token for a command of `owner` that must end by `deadline`, if there is room.
     pub(super) fn issue(&mut self, owner: Owner, deadline: Option<Instant>) -> Option<u64> {
         let index = self.0.issue(owner)?;
         if let Some(deadline) = deadline {
