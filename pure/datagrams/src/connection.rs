@@ -131,6 +131,9 @@ struct Due {
     welcome: bool,
     ack: bool,
     probe: bool,
+    /// The news that there is room again. A sender without room has nothing under way and sets no
+    /// timer, so this is repeated until it comes.
+    room: bool,
     end: bool,
 }
 
@@ -220,7 +223,7 @@ impl Connection {
     /// The next bytes that have come.
     pub fn receive(&mut self) -> Option<Buffer> {
         let (bytes, has_room) = self.incoming.pop(&mut self.pool)?;
-        self.due.ack |= has_room && self.ended.is_none();
+        self.due.room |= has_room && self.ended.is_none();
         Some(bytes)
     }
 
@@ -370,6 +373,10 @@ impl Connection {
             let part = self.outgoing.oldest();
             let part = part.start..part.end.min(part.start + most);
             self.emit(now, part, None, room);
+            return true;
+        }
+        if core::mem::take(&mut self.due.room) {
+            self.emit(now, 0..0, None, room);
             return true;
         }
         if self.outgoing.has_work()

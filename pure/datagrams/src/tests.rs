@@ -310,6 +310,26 @@ fn a_reader_who_does_not_read_stops_the_sender_and_later_gets_all() {
 }
 
 #[test]
+fn a_sender_hears_of_room_even_if_the_news_of_it_gets_lost() {
+    let mut world = World::new(15, GOOD);
+    let ids = world.meet();
+    let bytes = 20 << 20;
+    world.ends[0].get(ids[0]).unwrap().send(Buffer::zeroed(bytes));
+    while world.step() {}
+    let take_all = |world: &mut World| -> usize {
+        core::iter::from_fn(|| Some(world.receive(1, ids[1]).len()).filter(|more| *more > 0)).sum()
+    };
+    world.network.is_out = true;
+    let mut came = take_all(&mut world);
+    world.transmit();
+    world.network.is_out = false;
+    while came < bytes {
+        assert!(world.step(), "the sender waits for ever: {came} of {bytes} B came");
+        came += take_all(&mut world);
+    }
+}
+
+#[test]
 fn bytes_that_come_one_by_one_take_bounded_memory() {
     let mut world = World::new(12, GOOD);
     let ids = world.meet();
