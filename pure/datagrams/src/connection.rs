@@ -418,6 +418,8 @@ impl Connection {
         self.write(now, purpose, &part, room);
         if let Some(length) = padded {
             room.resize(begin + length, 0);
+            // A probe that was cut short on the way must not count as one that came.
+            crate::packet::lengthen(&mut room[begin..]);
         }
         let bytes = (room.len() - begin) as u64;
         self.congestion.on_sent(bytes);

@@ -175,7 +175,7 @@ impl<'a> Datagram<'a> {
             HELLO | WELCOME => length == MEETING_BYTES,
             DATA => length > HEAD && length == bytes.len(),
             ACK => length == HEAD && length == bytes.len(),
-            PROBE => length == HEAD,
+            PROBE => length == HEAD || length > HEAD && is_padding(&bytes[..length]),
             END | UNKNOWN => length == START,
             kind => return Err(Malformed::Kind(kind)),
         };
@@ -197,7 +197,9 @@ impl<'a> Datagram<'a> {
                 let [window, delay] = [52, 56].map(|at| (word(bytes, at) >> 32) as u32);
                 let ack = Ack { largest: word(bytes, 20), before, whole: word(bytes, 44), window, delay };
                 let (number, offset) = (word(bytes, START), word(bytes, 60));
-                Self::Packet { to, purpose, number, ack, offset, bytes: &bytes[HEAD..length] }
+                // What is behind the head of a probe only makes it longer.
+                let end = if purpose == Purpose::Probe { HEAD } else { length };
+                Self::Packet { to, purpose, number, ack, offset, bytes: &bytes[HEAD..end] }
             }
         })
     }
@@ -244,6 +246,12 @@ fn start(room: &mut alloc::vec::Vec<u8>, kind: u8, length: usize, name: Name) {
     room.extend([VERSION, kind]);
     room.extend((length as u16).to_be_bytes());
     room.extend(name.0.to_be_bytes());
+}
+
+/// Whether a probe has nothing but zeroes behind its head, and names no place in the stream. A packet
+/// with data that was changed into a probe on the way must not be acknowledged.
+fn is_padding(probe: &[u8]) -> bool {
+    word(probe, 60) == 0 && probe[HEAD..].iter().all(|byte| *byte == 0)
 }
 
 /// The word of 8 bytes at `at`, which the caller has checked to be there.

@@ -18,6 +18,8 @@ struct Network {
     flipped: u64,
     latency: Nanos,
     mtu: usize,
+    /// Longer datagrams are cut, and not lost.
+    cuts: bool,
     is_out: bool,
 }
 
@@ -29,6 +31,7 @@ const GOOD: Network = Network {
     flipped: 0,
     latency: Nanos::from_micros(50),
     mtu: 1472,
+    cuts: false,
     is_out: false,
 };
 
@@ -68,11 +71,12 @@ impl World {
     }
 
     fn pass(&mut self, to: usize, mut bytes: Vec<u8>) {
-        let Network { lost, doubled, late, cut, flipped, latency, mtu, is_out } = self.network;
+        let Network { lost, doubled, late, cut, flipped, latency, mtu, cuts, is_out } = self.network;
         self.passed += 1;
-        if is_out || bytes.len() > mtu || self.rng.one_in(lost) {
+        if is_out || bytes.len() > mtu && !cuts || self.rng.one_in(lost) {
             return;
         }
+        bytes.truncate(mtu);
         if self.rng.one_in(cut) {
             bytes.truncate(usize::try_from(self.rng.below(bytes.len() as u64)).unwrap());
         }
@@ -217,6 +221,16 @@ fn a_path_that_becomes_narrower_is_found_out() {
     world.network.mtu = 1472;
     world.exchange(ids, 1 << 20);
     assert_eq!(world.ends[0].get(ids[0]).unwrap().datagram_bytes(), 1472);
+}
+
+#[test]
+fn a_path_that_cuts_long_datagrams_is_as_narrow_as_one_that_loses_them() {
+    let mut world = World::new(16, Network { cuts: true, ..GOOD });
+    let ids = world.meet();
+    world.exchange(ids, 1 << 20);
+    let near = world.ends[0].get(ids[0]).unwrap();
+    assert_eq!(near.datagram_bytes(), 1472);
+    assert!(near.counters().lost <= 3, "{:?}", near.counters());
 }
 
 #[test]
@@ -494,8 +508,20 @@ fn what_is_emitted_is_parsed_and_the_rest_is_refused() {
         // Probes are padded, and so are frames that would be too short.
         let may_be_padded =
             !matches!(datagram, Datagram::Packet { purpose: Purpose::Data | Purpose::Ack, .. });
-        let padded = [&bytes[..], &[0; 60]].concat();
+        let mut padded = [&bytes[..], &[0; 60]].concat();
         assert_eq!(Datagram::parse(&padded) == Ok(datagram), may_be_padded, "{datagram:?}");
+        if let Datagram::Packet { purpose: Purpose::Probe, .. } = datagram {
+            // A probe tells how long it is. One that was cut short, or has data, is none.
+            packet::lengthen(&mut padded);
+            let told = u16::try_from(padded.len()).unwrap();
+            assert_eq!(Datagram::parse(&padded), Err(Malformed::Length(told)), "it names a place");
+            padded[60..68].fill(0);
+            assert!(matches!(Datagram::parse(&padded), Ok(Datagram::Packet { bytes: [], .. })));
+            let cut = padded.len() - 1;
+            assert_eq!(Datagram::parse(&padded[..cut]), Err(Malformed::Short(cut)));
+            padded[cut] = 1;
+            assert_eq!(Datagram::parse(&padded), Err(Malformed::Length(told)), "it has data");
+        }
         for (at, value, error) in
             [(0, 2, Malformed::Version(2)), (1, 9, Malformed::Kind(9)), (1, 0, Malformed::Kind(0))]
         {
