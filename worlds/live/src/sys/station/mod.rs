@@ -254,7 +254,8 @@ impl Station {
         Ok(seen > 0)
     }
 
-    /// Asks the socket, now and then, whether its interface is gone: the ring does not say.
+    /// Asks, now and then, whether the interface is gone: the ring does not say, and to the socket
+    /// an interface that was deleted is down.
     fn check(&mut self, now: Instant) -> io::Result<()> {
         if now - self.checked_at < CHECK_EVERY {
             return Ok(());
@@ -262,9 +263,11 @@ impl Station {
         self.checked_at = now;
         match recv(&self.socket, &mut [0; 1][..], RecvFlags::DONTWAIT) {
             // The interface is down, and may come up again.
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NETDOWN) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NETDOWN) => {}
+            Err(error) => return Err(error.into()),
         }
+        rustix::net::netdevice::index_to_name(&self.socket, self.index)?;
+        Ok(())
     }
 }
 

@@ -1,4 +1,8 @@
-//! Interfaces that carry less than two ends need to meet.
+//! Interfaces that carry less than two ends need to meet, or nothing any more.
+
+use std::process::Command;
+
+use engine::{Instant, Nanos};
 
 use super::super::frames::Frames;
 use super::*;
@@ -19,4 +23,28 @@ fn an_interface_of_a_small_mtu_is_refused() {
     // Copies have a tag each.
     assert_eq!(open("far+near"), Err("near: its MTU is 1203 bytes, and at least 1206 are needed".to_owned()));
     assert_eq!(open("far"), Ok(1500));
+}
+
+#[test]
+fn an_interface_that_is_deleted_is_gone_and_one_that_is_down_is_not() {
+    let interfaces = ["link add near type veth peer name far", "link set near up", "link set far up"];
+    if !enter_network(&interfaces) {
+        return;
+    }
+    let mut frames = Frames::open("near".parse().unwrap(), &Options::default()).unwrap();
+    let mut now = Instant::ZERO;
+    for (command, expected) in
+        [("link set near down", None), ("link set near up", None), ("link del near", Some("near: "))]
+    {
+        assert!(Command::new("ip").args(command.split(' ')).status().unwrap().success(), "{command}");
+        // The socket tells once that the interface went down.
+        for _ in 0..3 {
+            now = now + Nanos::from_millis(5);
+            let looked = frames.look(now, |_, _| {}).map_err(|error| error.to_string());
+            match expected {
+                None => assert_eq!(looked, Ok(false), "{command}"),
+                Some(begin) => assert!(looked.is_err_and(|error| error.starts_with(begin)), "{command}"),
+            }
+        }
+    }
 }
