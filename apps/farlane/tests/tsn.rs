@@ -31,12 +31,17 @@ fn plan(further: &[&str]) -> (TempDir, String) {
 
 /// A capture of frames of the class `pcp` that leave at these times, in nanoseconds.
 fn capture(path: &Path, pcp: u8, times: &[u64]) {
+    capture_cut(path, pcp, times, 100);
+}
+
+/// The same where frames had `length` bytes, of which the capture has 100.
+fn capture_cut(path: &Path, pcp: u8, times: &[u64], length: u32) {
     let mut bytes =
         vec![0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
     for time in times {
         let seconds = u32::try_from(time / 1_000_000_000).unwrap();
         let rest = u32::try_from(time % 1_000_000_000).unwrap();
-        for word in [seconds, rest, 100, 100] {
+        for word in [seconds, rest, 100, length] {
             bytes.extend(word.to_le_bytes());
         }
         let mut frame = vec![0; 100];
@@ -153,6 +158,14 @@ fn frames_of_a_capture_are_held_against_the_plan() {
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() - 1]).unwrap();
     assert_eq!(check(&[]).0, Some(1));
+    // A frame takes the link as long as it is, however little of it was kept.
+    let read: Value = serde_json::from_str(&fs::read_to_string(&plan).unwrap()).unwrap();
+    let [opens, window] = ["base_time", "window"].map(|key| read["hops"][0][key].as_u64().unwrap());
+    let last = cycles(opens + window - 5_000)(0);
+    for (length, status) in [(100, 0), (1_514, 1)] {
+        capture_cut(&file, 7, &[last], length);
+        assert_eq!(check(&["--error", "1us"]).0, Some(status), "{length} B");
+    }
     // A rate that is not kept: 500 frames of 128 B with what is around them, 10 ms apart, are
     // 102.4 kbit/s.
     capture(&file, 7, &times);

@@ -143,7 +143,7 @@ fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Resul
         {
             let Some(at) = frame.at.filter(|_| frame.is_outgoing != args.received) else { continue };
             let tag = frame.tag.map(|[_, _, a, b]| u16::from_be_bytes([a, b]));
-            checked.take((at, frame.is_hardware), frame.bytes, tag);
+            checked.take((at, frame.is_hardware), (frame.bytes, frame.bytes.len()), tag);
         }
     }
     bar.finish_and_clear();
@@ -155,7 +155,8 @@ fn of_file(args: &CheckPlanArgs, plan: &PlanFile, path: &Path) -> Result<Report,
     let ahead = clock::network_ahead();
     Reader::open(path)?.each(|frame| {
         if frame.link == ETHERNET {
-            checked.take((Nanos::new(frame.at.as_nanos()) + ahead, false), frame.bytes, None);
+            let at = Nanos::new(frame.at.as_nanos()) + ahead;
+            checked.take((at, false), (frame.bytes, frame.original), None);
         }
     })?;
     Ok(checked.report(0))
@@ -175,14 +176,16 @@ impl<'a> Checked<'a> {
     }
 
     /// Takes the next frame, which left at this time by the card's stamp or by the kernel's. A card
-    /// may stamp some frames only, such as those of PTP.
-    fn take(&mut self, (at, is_by_card): (Nanos, bool), bytes: &[u8], tag: Option<u16>) {
+    /// may stamp some frames only, such as those of PTP. The frame took the link for all `length`
+    /// bytes, even if a capture has kept the first `bytes` only.
+    fn take(&mut self, (at, is_by_card): (Nanos, bool), (bytes, length): (&[u8], usize), tag: Option<u16>) {
         let usual = if is_by_card { ERROR_CARD } else { ERROR_KERNEL };
         let error = self.args.error.map_or(usual, Nanos::from);
         self.error = self.error.max(error);
         self.by_card += u64::from(is_by_card);
         let tag_bytes = if tag.is_some() { TAG } else { 0 };
-        let wire = ((bytes.len() + tag_bytes) as u64 + AROUND).max(WIRE_MIN);
+        let length = length.max(bytes.len()) + tag_bytes;
+        let wire = (length as u64 + AROUND).max(WIRE_MIN);
         let class = class_of(bytes, tag);
         let off = self.conformance.observe(Departure { at, class, bytes: wire, error });
         if self.args.frames && off > error && self.outside.len() < LISTED_MAX {
