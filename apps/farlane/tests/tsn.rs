@@ -87,6 +87,16 @@ fn what_is_no_plan_or_can_not_be_kept_is_refused() {
     assert!(apply(&[&plan]).contains("no interface no-such-one"));
     assert!(apply(&["--shaper", "9=1Mbit/s"]).contains("'9' is no class"));
     assert!(apply(&[]).contains("<PLAN|--shaper"));
+    for (further, expected) in [
+        (
+            &["--launch-times", "--shaper", "7=1Mbit/s"][..],
+            "class 7 takes one discipline, and --launch-times",
+        ),
+        (&["--shaper", "3=1Mbit/s", "--shaper", "3=2Mbit/s"], "class 3 takes one discipline, and another"),
+    ] {
+        let said = apply(&[&[&*plan, "--dry-run"], further].concat());
+        assert!(said.contains(expected), "{said}");
+    }
     let said = apply(&["--dry-run", "--shaper", "3=1Gbit/s"]);
     assert!(said.contains("unknown rate"), "{said}");
     let said = fail(&["tsn", "apply", &plan, "--interface", "lo", "--hop", "2", "--dry-run", "--software"]);

@@ -30,6 +30,12 @@ pub(crate) enum TsnError {
     #[diagnostic(help("give the interface eight transmit queues, or leave the shaper out"))]
     Shared { class: u8 },
 
+    #[error("class {class} takes one discipline, and {second} would replace its --shaper")]
+    #[diagnostic(help(
+        "give each class one --shaper at most, and none to the plan's class with --launch-times"
+    ))]
+    OnePlace { class: u8, second: &'static str },
+
     #[error("a shaper of {rate} on a link of {}", link.map_or_else(|| "an unknown rate".to_owned(), |link| link.to_string()))]
     #[diagnostic(help("expected less than the link's rate; a PLAN tells the rate where the link does not"))]
     ShaperRate { rate: Rate, link: Option<Rate> },
@@ -81,7 +87,9 @@ impl TsnError {
     /// How the process ends with this error.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::NoPlan { .. } | Self::Shared { .. } | Self::ShaperRate { .. } => Exit::Wrong,
+            Self::NoPlan { .. } | Self::Shared { .. } | Self::OnePlace { .. } | Self::ShaperRate { .. } => {
+                Exit::Wrong
+            }
             _ => Exit::Failed,
         }
     }

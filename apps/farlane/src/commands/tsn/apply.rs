@@ -3,6 +3,7 @@
 use std::io;
 use std::process::{Command, Output};
 
+use network_models::Class;
 use network_models::tsn::taprio::{self, Layout, Offload};
 use serde::Serialize;
 
@@ -47,6 +48,7 @@ fn commands(args: &ApplyArgs) -> Result<Vec<Vec<String>>, Error> {
     let rate = plan.as_ref().map(|plan| plan.rate);
     let class = plan.as_ref().map(|plan| plan.class).or_else(|| Some(args.shaper.first()?.class));
     let class = class.unwrap_or_default();
+    has_places(args, class)?;
     let offload = match &plan {
         Some(plan) if !args.software => plan.offload,
         _ => Offload::Software,
@@ -90,6 +92,22 @@ fn commands(args: &ApplyArgs) -> Result<Vec<Vec<String>>, Error> {
         commands.push(commands[0].clone());
     }
     Ok(commands)
+}
+
+/// Whether each class gets one discipline at most below the one at the root. A second would take the
+/// place of the first, and nobody would hear of it. The plan is about `class`.
+fn has_places(args: &ApplyArgs, class: Class) -> Result<(), TsnError> {
+    for (index, shaper) in args.shaper.iter().enumerate() {
+        let second = if args.shaper[..index].iter().any(|before| before.class == shaper.class) {
+            "another --shaper"
+        } else if args.launch_times && shaper.class == class {
+            "--launch-times"
+        } else {
+            continue;
+        };
+        return Err(TsnError::OnePlace { class: shaper.class.number(), second });
+    }
+    Ok(())
 }
 
 /// The longest frame of an interface with the usual MTU, in bytes.
