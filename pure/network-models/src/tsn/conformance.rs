@@ -117,7 +117,7 @@ impl Conformance {
             kept.burst = kept.burst.max(burst);
             // A stamp that is too late by the error makes the next frames seem too early by it.
             limit.error = limit.error.max(frame.error);
-            let allowed = limit.burst + limit.rate.bytes_in(limit.error * 2);
+            let allowed = limit.burst.saturating_add(limit.rate.bytes_in(limit.error * 2));
             kept.too_many += u64::from(burst > allowed);
         }
         self.count += 1;

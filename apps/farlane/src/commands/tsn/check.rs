@@ -169,8 +169,9 @@ impl<'a> Checked<'a> {
         for shaper in &args.shaper {
             // A frame of its own, and what a frame of others lets its credit grow by.
             let frame = u64::from(plan.frame_max) + AROUND;
-            let credit = frame * shaper.rate.bits() / plan.rate.bits().max(1);
-            conformance = conformance.limited(shaper.class, shaper.rate, frame + credit);
+            let grown = u128::from(frame) * u128::from(shaper.rate.bits());
+            let credit = u64::try_from(grown / u128::from(plan.rate.bits().max(1))).unwrap_or(u64::MAX);
+            conformance = conformance.limited(shaper.class, shaper.rate, frame.saturating_add(credit));
         }
         Ok(Self { args, conformance, error: Nanos::ZERO, frames: 0, by_card: 0, outside: Vec::new() })
     }
