@@ -21,6 +21,9 @@ const SLEEP_AFTER: Nanos = Nanos::from_micros(100);
 const COPY_MAX: usize = 4 << 10;
 /// Number of blocks in a row that would have fitted the next smaller size before the block shrinks.
 const SHRINK_AFTER: u32 = 16;
+/// The most looks at the socket in one receive, so that a peer that rings without end can't keep
+/// the loop.
+const LOOKS_MAX: usize = 16;
 
 /// A connection in shared memory whose calls never block.
 pub struct Connection {
@@ -151,7 +154,7 @@ impl Connection {
         if self.rings.is_none() {
             return self.meet(pool);
         }
-        loop {
+        for _ in 0..LOOKS_MAX {
             if let Some(bytes) = self.take(pool)? {
                 return Ok(Received::Data(bytes));
             }
@@ -170,6 +173,8 @@ impl Connection {
                 Ok(unix::Received::Closed) | Err(_) => self.has_ended = true,
             }
         }
+        self.has_looked = false;
+        Ok(Received::Nothing)
     }
 
     /// Takes what is in the ring.

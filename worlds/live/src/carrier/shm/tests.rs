@@ -83,6 +83,31 @@ fn a_sleeping_end_is_woken_through_its_socket() {
 }
 
 #[test]
+fn a_peer_that_rings_without_end_does_not_keep_the_loop() {
+    let Both { listener, mut pool, folder: _kept, .. } = both();
+    let mut peer = unix::Connection::connect(listener.path()).unwrap();
+    let _rings = Rings::pass(&mut peer, b"farlane lines 1\n").unwrap();
+    for _ in 0..64 {
+        // The kernel hands over no more bytes at once than up to a descriptor.
+        let nothing = std::fs::File::open("/dev/null").unwrap();
+        peer.send(Buffer::from(vec![0]), vec![nothing.into()]).unwrap();
+    }
+    peer.flush().unwrap();
+    let mut far = listener.accept().unwrap().unwrap();
+    assert_eq!(far.receive(&mut pool).unwrap(), Received::Nothing);
+    let start = Instant::ZERO + Nanos::from_secs(1);
+    far.turn(start);
+    far.turn(start + Nanos::from_millis(1));
+    let mut turns = 0;
+    while far.poll_timeout().is_some() {
+        assert_eq!(far.receive(&mut pool).unwrap(), Received::Nothing);
+        turns += 1;
+        assert!(turns < 64, "an end to which nothing comes waits");
+    }
+    assert!(turns > 3, "{turns} turns");
+}
+
+#[test]
 fn what_a_peer_sent_before_it_died_still_comes() {
     let Both { mut near, mut far, mut pool, .. } = both();
     near.send(Buffer::from(vec![9; 500])).unwrap();
