@@ -152,6 +152,9 @@ fn remedy(said: &str, command: &[String]) -> String {
         "it takes the capability CAP_NET_ADMIN: use sudo".to_owned()
     } else if has("PTP clock") || has("offload") {
         "--software has the kernel open the gates".to_owned()
+    } else if has("of a running schedule") || has("Invalid qdisc name") {
+        // Linux changes the times of a schedule while it runs, but neither classes, clocks nor kinds.
+        "farlane tsn apply --remove takes what is there from the interface; then apply this".to_owned()
     } else if has("handle of zero") || has("No such file") {
         "there is nothing to remove".to_owned()
     } else {
@@ -170,6 +173,11 @@ mod tests {
             ("Error: Specified qdisc kind is unknown.", "sch_mqprio"),
             ("RTNETLINK answers: Operation not permitted", "sudo"),
             ("Error: Specified device has no PTP clock.", "--software"),
+            (
+                "Error: Changing the traffic mapping of a running schedule is not supported.",
+                "tsn apply --remove",
+            ),
+            ("Error: Invalid qdisc name.", "tsn apply --remove"),
             ("Error: Cannot delete qdisc with handle of zero.", "nothing to remove"),
             ("Error: something else", "tc -s qdisc"),
         ] {
