@@ -243,7 +243,9 @@ impl Station {
             let Some((to, rest)) = bytes.split_first_chunk() else { return };
             let Some((from, rest)) = rest.split_first_chunk() else { return };
             let Some((_, bytes)) = rest.split_first_chunk::<TYPE>() else { return };
-            if to == mac && !is_cut {
+            // A service tag (802.1ad) is about the VLANs of another network.
+            let is_service = tag.is_some_and(|[kind, _]| kind != TAG);
+            if to == mac && !is_cut && !is_service {
                 each(Frame { from: *from, vlan: tag.map(|[_, tag]| tag & 0xfff), bytes });
             }
         };

@@ -1,11 +1,13 @@
-//! Interfaces that carry less than two ends need to meet, or nothing any more.
+//! Interfaces that carry less than two ends need to meet, nothing any more, or frames of others.
 
 use std::process::Command;
 
 use engine::{Instant, Nanos};
 
+use super::super::ethernet;
 use super::super::frames::Frames;
 use super::*;
+use crate::sys::station::Cable;
 use crate::sys::test_bench::enter_network;
 
 #[test]
@@ -47,4 +49,27 @@ fn an_interface_that_is_deleted_is_gone_and_one_that_is_down_is_not() {
             }
         }
     }
+}
+
+#[test]
+fn a_vlan_of_another_network_is_none_of_ours() {
+    if !enter_network(&["link add near type veth peer name far", "link set near up", "link set far up"]) {
+        return;
+    }
+    let mut frames = Frames::open("far,vlan=9".parse().unwrap(), &Options::default()).unwrap();
+    let near = Cable::open("near").unwrap();
+    let to = ethernet::station(frames.address()).unwrap();
+    // The tag's type comes again as the first byte behind the EtherType.
+    let frame = |kind: [u8; 2]| {
+        [&to[..], &[2, 0, 0x5e, 0, 0x53, 1], &kind, &[0, 9, 0x88, 0xb5, kind[0]], &[0; 60]].concat()
+    };
+    let mut seen = Vec::new();
+    // The interfaces may just have come up, so that the first frames get lost.
+    while seen.iter().filter(|kind| **kind == 0x81).count() < 3 {
+        for kind in [[0x88, 0xa8], [0x81, 0]] {
+            let _ = near.send(&frame(kind));
+        }
+        frames.look(Clock::start().now(), |_, bytes| seen.push(bytes[0])).unwrap();
+    }
+    assert!(seen.iter().all(|kind| *kind == 0x81), "{seen:x?}");
 }
