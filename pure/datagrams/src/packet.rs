@@ -248,8 +248,8 @@ fn start(room: &mut alloc::vec::Vec<u8>, kind: u8, length: usize, name: Name) {
     room.extend(name.0.to_be_bytes());
 }
 
-/// Whether a probe has nothing but zeroes behind its head, and names no place in the stream. A packet
-/// with data that was changed into a probe on the way must not be acknowledged.
+/// Whether a probe has nothing but zeroes behind its head, and names no place in the stream. A
+/// packet with data that was changed into a probe on the way must not be acknowledged.
 fn is_padding(probe: &[u8]) -> bool {
     word(probe, 60) == 0 && probe[HEAD..].iter().all(|byte| *byte == 0)
 }

@@ -94,8 +94,8 @@ fn commands(args: &ApplyArgs) -> Result<Vec<Vec<String>>, Error> {
     Ok(commands)
 }
 
-/// Whether each class gets one discipline at most below the one at the root. A second would take the
-/// place of the first, and nobody would hear of it. The plan is about `class`.
+/// Whether each class gets one discipline at most below the one at the root. A second would take
+/// the place of the first, and nobody would hear of it. The plan is about `class`.
 fn has_places(args: &ApplyArgs, class: Class) -> Result<(), TsnError> {
     for (index, shaper) in args.shaper.iter().enumerate() {
         let second = if args.shaper[..index].iter().any(|before| before.class == shaper.class) {
@@ -153,7 +153,7 @@ fn remedy(said: &str, command: &[String]) -> String {
     } else if has("PTP clock") || has("offload") {
         "--software has the kernel open the gates".to_owned()
     } else if has("of a running schedule") || has("Invalid qdisc name") {
-        // Linux changes the times of a schedule while it runs, but neither classes, clocks nor kinds.
+        // Linux changes the times of a schedule that runs, but neither classes, clocks nor kinds.
         "farlane tsn apply --remove takes what is there from the interface; then apply this".to_owned()
     } else if has("handle of zero") || has("No such file") {
         "there is nothing to remove".to_owned()
