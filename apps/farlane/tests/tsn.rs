@@ -44,11 +44,37 @@ fn capture_cut(path: &Path, pcp: u8, times: &[u64], length: u32) {
         for word in [seconds, rest, 100, length] {
             bytes.extend(word.to_le_bytes());
         }
-        let mut frame = vec![0; 100];
-        frame[12..18].copy_from_slice(&[0x81, 0, pcp << 5, 3, 0x88, 0xb5]);
-        bytes.extend(frame);
+        bytes.extend(frame(pcp));
     }
     fs::write(path, bytes).unwrap();
+}
+
+/// A capture of frames of class 7 whose interface says that `lost` more are not in it.
+fn capture_losing(path: &Path, times: &[u64], lost: u64) {
+    let block = |kind: u32, body: &[u8]| {
+        let length = u32::try_from(body.len() + 12).unwrap().to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, body, &length].concat()
+    };
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    // A section, and an interface of Ethernet whose stamps are in nanoseconds.
+    let mut bytes = block(0x0a0d_0d0a, &words(&[0x1a2b_3c4d, 1, u32::MAX, u32::MAX]));
+    bytes.extend(block(1, &words(&[1, 0, 0x0001_0009, 9, 0])));
+    for time in times {
+        let halves = [time >> 32, time & 0xffff_ffff].map(|half| u32::try_from(half).unwrap());
+        let head = words(&[0, halves[0], halves[1], 100, 100]);
+        bytes.extend(block(6, &[head, frame(7)].concat()));
+    }
+    // Its statistics: packets that were dropped (isb_ifdrop).
+    let option = [&[5_u8, 0, 8, 0][..], &lost.to_le_bytes(), &[0; 4]].concat();
+    bytes.extend(block(5, &[words(&[0, 0, 0]), option].concat()));
+    fs::write(path, bytes).unwrap();
+}
+
+/// A frame of the class `pcp`, of 100 bytes.
+fn frame(pcp: u8) -> Vec<u8> {
+    let mut frame = vec![0; 100];
+    frame[12..18].copy_from_slice(&[0x81, 0, pcp << 5, 3, 0x88, 0xb5]);
+    frame
 }
 
 #[test]
@@ -185,6 +211,20 @@ fn frames_of_a_capture_are_held_against_the_plan() {
     let (status, said) = check(&["--shaper", "7=90kbit/s"]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said["classes"][0]["beyond_rate"].as_u64().unwrap() > 0, "{said}");
+}
+
+#[test]
+fn a_capture_that_has_lost_frames_proves_nothing() {
+    let (directory, plan) = plan(&[]);
+    let file = directory.path().join("left.pcapng");
+    let second = 1_800_000_000_000_000_000;
+    let times: Vec<u64> = (0..50).map(|cycle| second + cycle * 10_000_000 + 20_000).collect();
+    for (lost, status) in [(0_u64, 0), (3, 1)] {
+        capture_losing(&file, &times, lost);
+        let output = farlane(&["tsn", "check", &plan, "--from", file.to_str().unwrap(), "--json"]);
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), said["missed"].as_u64()), (Some(status), Some(lost)), "{said}");
+    }
 }
 
 /// Without queueing disciplines, times of launch change nothing, so the tunnel works and the check

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use captures::Reader;
+use captures::{Item, Reader};
 use engine::Nanos;
 use indicatif::ProgressBar;
 use live::drivers::tap::Tap;
@@ -152,14 +152,20 @@ fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Resul
 
 fn of_file(args: &CheckPlanArgs, plan: &PlanFile, path: &Path) -> Result<Report, Error> {
     let mut checked = Checked::new(args, plan)?;
-    let ahead = clock::network_ahead();
-    Reader::open(path)?.each(|frame| {
-        if frame.link == ETHERNET {
-            let at = Nanos::new(frame.at.as_nanos()) + ahead;
-            checked.take((at, false), (frame.bytes, frame.original), None);
+    let (ahead, mut missed) = (clock::network_ahead(), 0_u64);
+    Reader::open(path)?.each_item(|item| {
+        match item {
+            Item::Frame(frame) if frame.link == ETHERNET => {
+                let at = Nanos::new(frame.at.as_nanos()) + ahead;
+                checked.take((at, false), (frame.bytes, frame.original), None);
+            }
+            // The capture itself says how many frames found no room.
+            Item::Tally(tally) => missed = missed.saturating_add(tally.lost),
+            Item::Frame(_) | Item::Foreign | Item::Note(_) | Item::Waits => {}
         }
+        true
     })?;
-    Ok(checked.report(0))
+    Ok(checked.report(missed))
 }
 
 impl<'a> Checked<'a> {
