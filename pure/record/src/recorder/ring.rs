@@ -6,7 +6,7 @@ use core::ops::Range;
 use engine::{Instant, Nanos};
 
 use super::flight::{Flight, State};
-use super::{Phase, Recorder, Stream};
+use super::{Phase, Recorder};
 use crate::digest::{Algorithm, Hasher};
 use crate::format::{
     Gap, HEADER_LENGTH, HOLDING_SLOTS, Holding, Kind, Overwrote, Pin, StreamTotals, capacity,
@@ -103,6 +103,8 @@ struct Held {
     offset: u64,
     length: u32,
     time: u64,
+    /// How many bytes of the stream were stored, up to its end.
+    mark: u64,
     digest: [u8; 32],
 }
 
@@ -115,6 +117,15 @@ impl Held {
 /// A chunk's bytes by their places in the stream, and when it began.
 type Placed = (Range<u64>, u64);
 
+/// How far gap records reach in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reach {
+    stream: u32,
+    places: Range<u64>,
+    /// How many bytes of the stream were stored when they were written.
+    mark: u64,
+}
+
 /// What a slot has.
 #[derive(Clone, Debug)]
 enum Slot {
@@ -123,8 +134,8 @@ enum Slot {
     /// A chunk on its way.
     Busy,
     Data(Held),
-    /// Gap records: of each stream, from where to where they reach, and when they were written.
-    Gaps(Vec<(u32, Range<u64>)>, u64),
+    /// Gap records: how far they reach in each stream, and when they were written.
+    Gaps(Vec<Reach>, u64),
 }
 
 /// How far the medium's newest account of what is held is. Of two slots, the other one is written
@@ -150,6 +161,9 @@ pub(super) struct Ring {
     cursor: usize,
     /// How many slots were ever taken.
     used: usize,
+    /// By stream, how many bytes were ever stored. What was lost on the wire does not count: a
+    /// sender that skips sequence numbers makes nothing older.
+    stored: Vec<u64>,
     holding: Holding,
     /// Whether the medium does not say yet what is held.
     pub(super) is_stale: bool,
@@ -162,8 +176,9 @@ impl Ring {
     pub(super) fn new(config: RingConfig, slots: u64) -> Self {
         let slots = usize::try_from(slots - FIRST).unwrap_or(usize::MAX);
         let (keep, slots) = (config.keep, alloc::vec![Slot::Free; slots]);
-        let holding = Holding::default();
-        Self { keep, slots, cursor: 0, used: 0, holding, is_stale: true, said: Said::Durable, turn: 0 }
+        let (stored, holding) = (Vec::new(), Holding::default());
+        let (is_stale, said) = (true, Said::Durable);
+        Self { keep, slots, cursor: 0, used: 0, stored, holding, is_stale, said, turn: 0 }
     }
 
     /// The slot behind the last one that was ever taken.
@@ -182,23 +197,37 @@ impl Ring {
         }
     }
 
-    /// Whether what a stream has before the place `end`, from `time`, is to be kept.
-    fn is_kept(&self, (stream, end, time): (u32, u64, u64), streams: &[Stream], clock: u64) -> bool {
+    /// How many bytes of a stream were stored.
+    fn mark(&self, stream: u32) -> u64 {
+        self.stored.get(stream as usize).copied().unwrap_or_default()
+    }
+
+    /// So many more bytes of a stream are stored. Returns how many there are with them.
+    fn count(&mut self, stream: u32, bytes: u32) -> u64 {
+        let at = stream as usize;
+        if self.stored.len() <= at {
+            self.stored.resize(at + 1, 0);
+        }
+        self.stored[at] = self.stored[at].saturating_add(u64::from(bytes));
+        self.stored[at]
+    }
+
+    /// Whether what a stream has before a mark, from `time`, is to be kept.
+    fn is_kept(&self, (stream, mark, time): (u32, u64, u64), clock: u64) -> bool {
         let keep = self.keep.get(stream as usize).copied().unwrap_or_default();
-        let came = streams.get(stream as usize).map_or(0, |stream| stream.bytes_in);
         keep.time.is_some_and(|length| time.saturating_add(length.get()) > clock)
-            || keep.bytes.is_some_and(|bytes| end.saturating_add(bytes) > came)
+            || keep.bytes.is_some_and(|bytes| mark.saturating_add(bytes) > self.mark(stream))
     }
 
     /// The next slot whose chunk may be overwritten. What it had is not held any more.
-    fn take(&mut self, streams: &[Stream], clock: u64) -> Option<Taken> {
+    fn take(&mut self, clock: u64) -> Option<Taken> {
         let round = self.slots.len();
-        if let Some(taken) = self.take_within(SKIPS_MAX, |ring, what| ring.is_kept(what, streams, clock)) {
+        if let Some(taken) = self.take_within(SKIPS_MAX, |ring, what| ring.is_kept(what, clock)) {
             return Some(taken);
         }
         // Everything is to be kept: part of it is not.
-        self.release(streams);
-        self.take_within(round, |ring, what| ring.is_kept(what, streams, clock))
+        self.release();
+        self.take_within(round, |ring, what| ring.is_kept(what, clock))
             .or_else(|| self.take_within(round, |_, _| false))
     }
 
@@ -222,7 +251,7 @@ impl Ring {
                     let (stream, end) = (held.stream, held.end());
                     let is_above = end > self.holding.floor(stream);
                     let is_pinned = self.holding.is_pinned(stream, held.offset, end);
-                    if is_pinned || (is_above && is_kept(self, (stream, end, held.time))) {
+                    if is_pinned || (is_above && is_kept(self, (stream, held.mark, held.time))) {
                         skipped += usize::from(!is_pinned);
                         continue;
                     }
@@ -230,19 +259,20 @@ impl Ring {
                     Some(Overwrote { stream, end: end.max(self.holding.floor(stream)) })
                 }
                 Slot::Gaps(gaps, time) => {
-                    let stays = |(stream, gap): &(u32, Range<u64>)| {
-                        let is_above = gap.end > self.holding.floor(*stream);
-                        self.holding.is_pinned(*stream, gap.start, gap.end)
-                            || (is_above && is_kept(self, (*stream, gap.end, *time)))
+                    let stays = |gap: &Reach| {
+                        let (stream, Range { start, end }) = (gap.stream, gap.places.clone());
+                        let is_above = end > self.holding.floor(stream);
+                        self.holding.is_pinned(stream, start, end)
+                            || (is_above && is_kept(self, (stream, gap.mark, *time)))
                     };
                     if gaps.iter().any(stays) {
                         skipped += 1;
                         continue;
                     }
-                    for (stream, gap) in gaps {
-                        self.is_stale |= self.holding.raise(*stream, gap.end);
+                    for gap in gaps {
+                        self.is_stale |= self.holding.raise(gap.stream, gap.places.end);
                     }
-                    gaps.first().map(|(stream, gap)| Overwrote { stream: *stream, end: gap.end })
+                    gaps.first().map(|gap| Overwrote { stream: gap.stream, end: gap.places.end })
                 }
             };
             if let Some(before) = overwrote {
@@ -256,17 +286,24 @@ impl Ring {
     }
 
     /// Gives up the oldest of the stream that has most.
-    fn release(&mut self, streams: &[Stream]) {
-        let held = |(number, stream): (u32, &Stream)| stream.bytes_in - self.holding.floor(number);
-        let most = (0..).zip(streams).max_by_key(|(number, stream)| held((*number, stream)));
-        let Some((number, stream)) = most else { return };
-        let until = self.holding.floor(number) + held((number, stream)) / RELEASED_PART;
-        let chunks = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Data(held) if held.stream == number => Some(held),
+    fn release(&mut self) {
+        let held = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Data(held) if held.end() > self.holding.floor(held.stream) => Some(held),
             _ => None,
         });
+        let mut sums = alloc::vec![0_u64; self.stored.len()];
+        for held in held.clone() {
+            if let Some(sum) = sums.get_mut(held.stream as usize) {
+                *sum += u64::from(held.length);
+            }
+        }
+        let Some((number, sum)) = (0..).zip(sums).max_by_key(|(_, sum)| *sum) else { return };
+        let chunks = held.filter(|held| held.stream == number);
+        let begin = |held: &Held| held.mark.saturating_sub(u64::from(held.length));
+        let Some(oldest) = chunks.clone().map(begin).min() else { return };
+        let until = oldest + sum / RELEASED_PART;
         // A floor lies between two chunks.
-        let floor = chunks.filter(|held| held.offset < until).map(Held::end).max();
+        let floor = chunks.filter(|held| begin(held) < until).map(Held::end).max();
         if let Some(floor) = floor {
             self.is_stale |= self.holding.raise(number, floor);
         }
@@ -289,9 +326,14 @@ impl Ring {
                 offset: header.offset,
                 length: header.length,
                 time: header.time.nanos,
+                mark: self.count(header.stream, header.length),
                 digest: algorithm.digest(payload),
             }),
-            (State::Stored, Kind::Gaps) => Slot::Gaps(reach(&Gap::parse(payload)), header.time.nanos),
+            (State::Stored, Kind::Gaps) => {
+                let mut gaps = reach(&Gap::parse(payload));
+                gaps.iter_mut().for_each(|gap| gap.mark = self.mark(gap.stream));
+                Slot::Gaps(gaps, header.time.nanos)
+            }
             _ => Slot::Free,
         };
         if let Some(slot) = self.at(flight.slot) {
@@ -304,7 +346,8 @@ impl Ring {
         let is_free = |slot: &&Slot| match slot {
             Slot::Data(held) => !holding.is_pinned(held.stream, held.offset, held.end()),
             Slot::Gaps(gaps, _) => {
-                !gaps.iter().any(|(stream, gap)| holding.is_pinned(*stream, gap.start, gap.end))
+                let is_pinned = |gap: &Reach| holding.is_pinned(gap.stream, gap.places.start, gap.places.end);
+                !gaps.iter().any(is_pinned)
             }
             Slot::Free | Slot::Busy => true,
         };
@@ -330,12 +373,14 @@ impl Ring {
 }
 
 /// From where to where gaps reach, by stream.
-fn reach(gaps: &[Gap]) -> Vec<(u32, Range<u64>)> {
-    let mut all = Vec::<(u32, Range<u64>)>::new();
+fn reach(gaps: &[Gap]) -> Vec<Reach> {
+    let mut all = Vec::<Reach>::new();
     for gap in gaps {
-        match all.iter_mut().find(|(stream, _)| *stream == gap.stream) {
-            Some((_, reach)) => *reach = reach.start.min(gap.from)..reach.end.max(gap.end()),
-            None => all.push((gap.stream, gap.from..gap.end())),
+        match all.iter_mut().find(|reach| reach.stream == gap.stream) {
+            Some(Reach { places, .. }) => {
+                *places = places.start.min(gap.from)..places.end.max(gap.end());
+            }
+            None => all.push(Reach { stream: gap.stream, places: gap.from..gap.end(), mark: 0 }),
         }
     }
     all
@@ -345,7 +390,7 @@ impl Recorder {
     /// The next slot, unless the medium ends before it.
     pub(super) fn take_slot(&mut self) -> Option<Taken> {
         if let Some(ring) = &mut self.ring {
-            let taken = ring.take(&self.streams, self.clock);
+            let taken = ring.take(self.clock);
             if taken.is_some_and(|taken| taken.overwrote.is_some()) {
                 self.progress.overwritten = self.overwritten();
             }
@@ -538,19 +583,55 @@ const _: () = assert!(capacity(crate::format::CHUNK_MIN) > 8 + 64 * 8 + 256 * 24
 mod tests {
     use super::*;
 
+    /// A chunk of one byte, of a stream whose bytes were all stored until then.
+    fn chunk((stream, offset): (u32, u64)) -> Slot {
+        Slot::Data(Held { stream, offset, length: 1, time: 0, mark: offset + 1, digest: [0; 32] })
+    }
+
+    /// Two streams of a ring with so many chunks of one byte each.
+    fn two(keep: Keep, lengths: [u64; 2]) -> Ring {
+        let keep = alloc::vec![keep, Keep::default()];
+        let mut ring = Ring::new(RingConfig { keep }, FIRST + lengths.iter().sum::<u64>());
+        let places = (0..).zip(lengths).flat_map(|(stream, length)| (0..length).map(move |at| (stream, at)));
+        ring.slots = places.map(chunk).collect();
+        ring.stored = lengths.to_vec();
+        ring
+    }
+
+    #[test]
+    fn the_last_bytes_of_a_stream_are_those_that_were_stored() {
+        let mut ring = two(Keep { time: None, bytes: Some(4) }, [4, 2]);
+        let taken = ring.take(0).expect("the other stream is not kept");
+        assert_eq!((taken.slot, ring.holding.floor(0)), (FIRST + 4, 0));
+        // Its next byte comes behind a loss of 2^40 bytes: only one of the four is given up.
+        let mark = ring.count(0, 1);
+        let held = Held { stream: 0, offset: 1 << 40, length: 1, time: 0, mark, digest: [0; 32] };
+        ring.slots[4] = Slot::Data(held);
+        ring.cursor = 0;
+        assert_eq!(ring.take(0).map(|taken| taken.slot), Some(FIRST));
+        ring.cursor = 0;
+        assert_eq!(ring.take(0).map(|taken| taken.slot), Some(FIRST + 5));
+    }
+
+    #[test]
+    fn a_loss_on_the_wire_makes_a_ring_give_up_no_more_than_its_part() {
+        let mut ring = two(Keep { time: None, bytes: Some(1_000) }, [64, 0]);
+        let mark = ring.count(0, 1);
+        let held = Held { stream: 0, offset: 1 << 40, length: 1, time: 0, mark, digest: [0; 32] };
+        ring.slots.push(Slot::Data(held));
+        assert_eq!(ring.take(0).map(|taken| taken.slot), Some(FIRST));
+        assert_eq!(ring.holding.floor(0), 4);
+    }
+
     #[test]
     fn a_long_pinned_part_costs_no_other_stream_anything() {
         let pinned = SKIPS_MAX as u64 + 10;
         let lengths = [pinned, pinned + 20];
         let mut ring = Ring::new(RingConfig::default(), FIRST + lengths.iter().sum::<u64>());
-        let held = |(stream, offset): (u32, u64)| {
-            Slot::Data(Held { stream, offset, length: 1, time: 0, digest: [0; 32] })
-        };
         let places = (0..).zip(lengths).flat_map(|(stream, length)| (0..length).map(move |at| (stream, at)));
-        ring.slots = places.map(held).collect();
+        ring.slots = places.map(chunk).collect();
         assert!(ring.holding.pin(Pin { stream: 0, from: 0, end: pinned }));
-        let streams = lengths.map(|bytes_in| Stream { bytes_in, ..Stream::new(Algorithm::None) });
-        let taken = ring.take(&streams, 0).expect("what is not pinned may be overwritten");
+        let taken = ring.take(0).expect("what is not pinned may be overwritten");
         assert_eq!((taken.slot, ring.holding.floor(1)), (FIRST + pinned, 1));
     }
 }
