@@ -114,9 +114,6 @@ impl Held {
     }
 }
 
-/// A chunk's bytes by their places in the stream, and when it began.
-type Placed = (Range<u64>, u64);
-
 /// How far gap records reach in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Reach {
@@ -481,9 +478,7 @@ impl Recorder {
         wanted.clone().for_each(|stream| self.close(stream as usize));
         let Some(ring) = &self.ring else { return Err(PinRefusal::NoRing) };
         let mut holding = ring.holding.clone();
-        let chunks = self.chunks_of(ring, &wanted);
-        let pins = wanted.clone().zip(&chunks);
-        let pins: Vec<_> = pins.flat_map(|(stream, chunks)| self.wanted(stream, chunks, range)).collect();
+        let pins = self.wanted(ring, &wanted, range);
         if pins.is_empty() {
             let stream = wanted.start;
             let end = self.streams[stream as usize].bytes_in;
@@ -523,57 +518,81 @@ impl Recorder {
         self.arm(now);
     }
 
-    /// The bytes of a stream with these chunks that a range means, in whole chunks, as far as they
-    /// are held: what was overwritten between two held parts does not come back.
-    fn wanted(&self, stream: u32, chunks: &[Placed], range: PinRange) -> Vec<Pin> {
-        let Some(ring) = &self.ring else { return Vec::new() };
-        let came = self.streams[stream as usize].bytes_in;
-        let (from, end) = match range {
-            PinRange::Last(time) => {
-                let since = self.clock.saturating_sub(time.get());
-                // A chunk has what came until the next one began.
-                let last = chunks.iter().rev().find(|chunk| chunk.1 < since);
-                let first = chunks.iter().find(|chunk| chunk.1 >= since);
-                let Some(first) = last.or(first) else { return Vec::new() };
-                (first.0.start, came)
-            }
-            PinRange::Bytes { from, bytes, .. } => (from, from.saturating_add(bytes).min(came)),
-        };
-        let covers = |place: u64| chunks.iter().find(|chunk| chunk.0.start < place && place < chunk.0.end);
-        let from = covers(from).map_or(from, |chunk| chunk.0.start);
-        let end = covers(end).map_or(end, |chunk| chunk.0.end);
-        let has_chunk = |pin: &Pin| {
-            let first = chunks.partition_point(|chunk| chunk.0.end <= pin.from);
-            chunks.get(first).is_some_and(|chunk| chunk.0.start < pin.end)
-        };
-        let held = ring.holding.ranges(stream, came).into_iter();
-        let parts = held.map(|held| Pin { stream, from: held.0.max(from), end: held.1.min(end) });
-        parts.filter(|pin| pin.from < pin.end && has_chunk(pin)).collect()
+    /// The bytes of these streams that a range means, in whole chunks, as far as they are held:
+    /// what was overwritten between two held parts does not come back.
+    fn wanted(&self, ring: &Ring, streams: &Range<u32>, range: PinRange) -> Vec<Pin> {
+        // Whether a part has a chunk is not known yet.
+        let mut parts = Vec::<(Pin, bool)>::new();
+        for (stream, reach) in streams.clone().zip(self.reaches(ring, streams, range)) {
+            let Some(Range { start, end }) = reach else { continue };
+            let held = ring.holding.ranges(stream, self.streams[stream as usize].bytes_in).into_iter();
+            let pins = held.map(|held| Pin { stream, from: held.0.max(start), end: held.1.min(end) });
+            parts.extend(pins.filter(|pin| pin.from < pin.end).map(|pin| (pin, false)));
+        }
+        self.for_each_chunk(ring, streams, |stream, places, _| {
+            let first = parts.partition_point(|(pin, _)| (pin.stream, pin.end) <= (stream, places.start));
+            let parts = parts[first..].iter_mut();
+            parts
+                .take_while(|(pin, _)| pin.stream == stream && pin.from < places.end)
+                .for_each(|(_, has_chunk)| *has_chunk = true);
+        });
+        parts.into_iter().filter(|(_, has_chunk)| *has_chunk).map(|(pin, _)| pin).collect()
     }
 
-    /// Of each of these streams, the chunks that are held or on their way, by place. Bytes come
-    /// meanwhile, so the slots are looked at once for all streams.
-    fn chunks_of(&self, ring: &Ring, streams: &Range<u32>) -> Vec<Vec<Placed>> {
-        let mut chunks = alloc::vec![Vec::new(); streams.len()];
-        let mut put = |stream: u32, chunk: Placed| {
-            let Some(at) = stream.checked_sub(streams.start) else { return };
-            if let Some(chunks) = chunks.get_mut(at as usize) {
-                chunks.push(chunk);
+    /// From where to where a range reaches in each of these streams, in whole chunks.
+    fn reaches(&self, ring: &Ring, streams: &Range<u32>, range: PinRange) -> Vec<Option<Range<u64>>> {
+        let came = |stream: u32| self.streams[stream as usize].bytes_in;
+        match range {
+            PinRange::Last(time) => {
+                let since = self.clock.saturating_sub(time.get());
+                // Of each stream, the last chunk that began before, and the first one that did not.
+                let mut found: Vec<(Option<u64>, Option<u64>)> = alloc::vec![(None, None); streams.len()];
+                self.for_each_chunk(ring, streams, |stream, places, began| {
+                    let (last, first) = &mut found[(stream - streams.start) as usize];
+                    if began < since {
+                        *last = (*last).max(Some(places.start));
+                    } else {
+                        *first = Some(first.map_or(places.start, |first| first.min(places.start)));
+                    }
+                });
+                // A chunk has what came until the next one began.
+                let begins = found.into_iter().map(|(last, first)| last.or(first));
+                let all = streams.clone().zip(begins);
+                all.map(|(stream, begin)| begin.map(|begin| begin..came(stream))).collect()
             }
-        };
+            PinRange::Bytes { stream, from, bytes } => {
+                let end = from.saturating_add(bytes).min(came(stream));
+                let mut whole = from..end;
+                self.for_each_chunk(ring, streams, |_, places, _| {
+                    let covers = |place: u64| places.start < place && place < places.end;
+                    if covers(from) {
+                        whole.start = places.start;
+                    }
+                    if covers(end) {
+                        whole.end = places.end;
+                    }
+                });
+                alloc::vec![Some(whole)]
+            }
+        }
+    }
+
+    /// Calls `each` for every chunk of these streams that is held or on its way, in no order, with
+    /// its stream, its places and when it began. A ring may have millions of chunks, so nothing
+    /// gathers them. Bytes come meanwhile, so the slots are looked at once for all streams.
+    fn for_each_chunk(&self, ring: &Ring, streams: &Range<u32>, mut each: impl FnMut(u32, Range<u64>, u64)) {
         for slot in &ring.slots {
             if let Slot::Data(held) = slot
                 && streams.contains(&held.stream)
                 && ring.holding.holds(held.stream, held.offset, held.end())
             {
-                put(held.stream, (held.offset..held.end(), held.time));
+                each(held.stream, held.offset..held.end(), held.time);
             }
         }
-        for header in self.flights.iter().filter_map(|flight| flight.data()) {
-            put(header.stream, (header.offset..header.end(), header.time.nanos));
+        let on_their_way = self.flights.iter().filter_map(|flight| flight.data());
+        for header in on_their_way.filter(|header| streams.contains(&header.stream)) {
+            each(header.stream, header.offset..header.end(), header.time.nanos);
         }
-        chunks.iter_mut().for_each(|chunks| chunks.sort_unstable_by_key(|chunk| chunk.0.start));
-        chunks
     }
 }
 
