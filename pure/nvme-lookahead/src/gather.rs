@@ -289,7 +289,7 @@ impl Lookahead {
 
 /// The pieces of a command's data, with adjoining pieces joined.
 pub(crate) fn joined(found: &[(u64, u64)]) -> impl Iterator<Item = (u64, u32)> {
-    let follows = |one: &(u64, u64), next: &(u64, u64)| one.0 + one.1 == next.0;
+    let follows = |one: &(u64, u64), next: &(u64, u64)| one.0.checked_add(one.1) == Some(next.0);
     found.chunk_by(follows).map(|pieces| {
         let length: u64 = pieces.iter().map(|(_, length)| length).sum();
         (pieces[0].0, u32::try_from(length).unwrap_or(u32::MAX))

@@ -230,6 +230,9 @@ fn what_would_reach_the_end_of_all_addresses_is_left_alone() {
     assert_eq!(double_words(u64::MAX - 7, 4), Some((u64::MAX - 7, u64::MAX - 3)));
     assert_eq!(double_words(u64::MAX - 7, 5), None);
     assert_eq!(double_words(u64::MAX - 4095, 4096), None);
+    let pieces = [(u64::MAX - 4095, 4096), (0, 4096)];
+    let joined: Vec<_> = joined(&pieces).collect();
+    assert_eq!(joined, [(u64::MAX - 4095, 4096), (0, 4096)]);
 }
 
 #[test]

@@ -100,8 +100,8 @@ impl Rule {
                 return Access::Refused;
             }
         }
-        let shadow =
-            self.shadow.is_some_and(|at| at < end && start < at + u64::from(controller.page.bytes()));
+        let page = u64::from(controller.page.bytes());
+        let shadow = self.shadow.is_some_and(|at| at < end && start < at.saturating_add(page));
         let tells = shadow || self.grants.lists_at(start, end).next().is_some();
         if tells { Access::Telling } else { Access::Data }
     }
@@ -400,7 +400,8 @@ impl Rule {
 
     /// Grants a list of a command, in place of the one before.
     pub(super) fn name_list(&mut self, which: usize, list: List) {
-        if list.length > LIST_MAX {
+        // Nobody has memory at the end of all addresses.
+        if list.length > LIST_MAX || list.address.checked_add(list.length.into()).is_none() {
             return;
         }
         let Some(command) = self.commands.slab.get_mut(list.command) else { return };
@@ -420,8 +421,8 @@ impl Rule {
     /// Handles bytes of a list that the device is given.
     fn on_list(&mut self, controller: &mut Controller, number: u32, address: u64, bytes: &[u8]) {
         let Some(list) = self.lists.get(number).copied() else { return };
-        let (start, end) = (list.address, list.address + u64::from(list.length));
-        let (from, to) = (address.max(start), (address + bytes.len() as u64).min(end));
+        let (start, end) = (list.address, list.address.saturating_add(list.length.into()));
+        let (from, to) = (address.max(start), address.saturating_add(bytes.len() as u64).min(end));
         if from >= to {
             return;
         }

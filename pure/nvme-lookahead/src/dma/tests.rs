@@ -421,6 +421,16 @@ fn shadow_doorbells_ring_when_the_device_reads_them() {
 }
 
 #[test]
+fn shadow_doorbells_may_end_with_all_addresses() {
+    let place = u64::MAX - 4095;
+    let mut world = World::with_queue();
+    world.give(1, &io(1, 7, 1, [place, 0]));
+    world.give(0, &command(0x7c, 1, [place, place]));
+    assert!(world.read(place, 512) && !world.read(place + 512, 512));
+    assert!(!world.read(u64::MAX - 511, 512) && !world.write(u64::MAX - 3, &[0; 4]));
+}
+
+#[test]
 fn queues_need_not_be_contiguous() {
     let mut world = World::enabled();
     let pages = [DATA + 0x9000, DATA + 0x5000, DATA + 0x7000];
