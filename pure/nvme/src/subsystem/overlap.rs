@@ -7,8 +7,10 @@
 //! nobody waits for any more. If the old write ended last, it would undo what the host has since
 //! written or seen. A request therefore waits for every change of the same blocks that another
 //! controller has under way, and for every change without an owner because its controller was reset
-//! or removed. Commands of one controller may overtake each other, as the specification allows (NVM
-//! Express Base Specification, Command Ordering Requirements).
+//! or removed. A change also waits behind requests of other controllers that wait for the same
+//! blocks already, so that no controller can keep another one waiting for ever. Commands of one
+//! controller may overtake each other, as the specification allows (NVM Express Base Specification,
+//! Command Ordering Requirements).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -91,19 +93,29 @@ impl Overlaps {
 
     fn begin_watched(&mut self, controller: ControllerKey, request: Request) -> Option<Request> {
         let Some((extent, changes)) = Extent::of(&request) else { return Some(request) };
-        if self.is_blocked(controller, &extent) {
-            self.behind.push_back(Waiting { controller, extent, changes, request });
+        let waiting = Waiting { controller, extent, changes, request };
+        if self.is_blocked(&waiting, self.behind.len()) {
+            self.behind.push_back(waiting);
             return None;
         }
+        Some(self.let_go(waiting))
+    }
+
+    /// Whether a request waits for a change under way, or for one of the first
+    /// `before` that wait.
+    fn is_blocked(&self, Waiting { controller, extent, changes, .. }: &Waiting, before: usize) -> bool {
+        let is_others = |change: &Change| change.controller != Some(*controller);
+        let is_first = |other: &Waiting| other.controller != *controller && other.extent.overlaps(extent);
+        self.under_way.iter().any(|change| is_others(change) && change.extent.overlaps(extent))
+            || (*changes && self.behind.iter().take(before).any(is_first))
+    }
+
+    /// A request goes to its medium.
+    fn let_go(&mut self, Waiting { controller, extent, changes, request }: Waiting) -> Request {
         if changes {
             self.under_way.push_back(Change { id: request.id, controller: Some(controller), extent });
         }
-        Some(request)
-    }
-
-    fn is_blocked(&self, controller: ControllerKey, extent: &Extent) -> bool {
-        let is_others = |change: &Change| change.controller != Some(controller);
-        self.under_way.iter().any(|change| is_others(change) && change.extent.overlaps(extent))
+        request
     }
 
     /// Notes that a medium has ended a request.
@@ -121,13 +133,10 @@ impl Overlaps {
     }
 
     fn next_free(&mut self) -> Option<Request> {
-        let is_free = |waiting: &Waiting| !self.is_blocked(waiting.controller, &waiting.extent);
-        let index = self.behind.iter().position(is_free)?;
-        let Waiting { controller, extent, changes, request } = self.behind.remove(index)?;
-        if changes {
-            self.under_way.push_back(Change { id: request.id, controller: Some(controller), extent });
-        }
-        Some(request)
+        let mut all = self.behind.iter().enumerate();
+        let (index, _) = all.find(|(index, waiting)| !self.is_blocked(waiting, *index))?;
+        let waiting = self.behind.remove(index)?;
+        Some(self.let_go(waiting))
     }
 
     /// Takes the owner from `requests`, whose commands ended without completions. The waiting ones

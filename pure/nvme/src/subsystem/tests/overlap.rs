@@ -54,6 +54,31 @@ fn a_second_copy_waits_for_the_first_one() {
 }
 
 #[test]
+fn a_change_follows_those_who_wait_for_its_blocks() {
+    let (mut bench, first, second) = two();
+    let begun = begin_write(bench.of(first), 7, 1);
+    let waits = begin_write(bench.of(second), 7, 2);
+    let later = begin_write(bench.of(first), 7, 3);
+    assert_eq!(bench.stuck.len(), 1, "the first controller does not overtake the second one");
+    carry_out(&mut bench, 0);
+    assert_eq!((bench.take(begun).status, bench.stuck.len()), (Status::SUCCESS, 1));
+    carry_out(&mut bench, 0);
+    assert_eq!(bench.take(waits).status, Status::SUCCESS);
+    assert!(!has_ended(&bench, later));
+    // Its read waits for the change under way, and the next change for the read.
+    let read = bench.of(second).send(IO, io(IoOpcode::Read, 1, 7, 1));
+    let last = begin_write(bench.of(first), 7, 4);
+    assert_eq!(bench.stuck.len(), 1);
+    carry_out(&mut bench, 0);
+    assert_eq!((bench.take(later).status, bench.stuck.len()), (Status::SUCCESS, 2));
+    carry_out(&mut bench, 0);
+    assert_eq!(bench.take(read).status, Status::SUCCESS);
+    assert_eq!(bench.pushed, [3; 512]);
+    carry_out(&mut bench, 0);
+    assert_eq!(bench.take(last).status, Status::SUCCESS);
+}
+
+#[test]
 fn what_a_reset_left_to_media_is_in_the_way_of_the_same_controller_too() {
     let (mut bench, first, _) = two();
     begin_write(bench.of(first), 7, 1);
