@@ -66,7 +66,7 @@ impl Admin {
     }
 
     /// Forgets every command. Returns the cookies of the callers' commands among them.
-    pub(super) fn abandon(&mut self) -> impl Iterator<Item = u64> {
+    pub(super) fn forget_all(&mut self) -> impl Iterator<Item = u64> {
         let indices: Vec<u32> = self.0.iter().map(|(index, _)| index).collect();
         let owners: Vec<Owner> = indices.into_iter().filter_map(|index| self.0.retire(index)).collect();
         owners

@@ -171,7 +171,7 @@ impl Association {
                 self.timers.disarm(Timer::KeepAliveReply);
                 let limit = self.config.connect_timeout;
                 self.timers.arm(Timer::Attempt, now + limit);
-                self.abandon_callers();
+                self.end_admin_commands();
                 self.run(now, script::shut_down);
             }
             State::Idle | State::Connecting | State::Waiting => self.end(None),
@@ -470,10 +470,11 @@ impl Association {
         }
     }
 
-    fn abandon_callers(&mut self) {
+    /// Ends the callers' admin commands without their answers, and forgets the association's own.
+    fn end_admin_commands(&mut self) {
         let entry = CompletionQueueEntry::default();
         let entry = entry.with_status(StatusCode::CommandAbortedByHost.into(), false);
-        for cookie in self.admin.abandon() {
+        for cookie in self.admin.forget_all() {
             let completed = Completed { cookie, entry, data: Buffer::EMPTY };
             self.outputs.push_back(Output::AdminCompleted(completed));
         }
@@ -514,7 +515,7 @@ impl Association {
         for timer in [Sleep, Attempt, KeepAlive, KeepAliveReply, Reconnect] {
             self.timers.disarm(timer);
         }
-        self.abandon_callers();
+        self.end_admin_commands();
         // Commands for queues that are closed must not be sent.
         self.outputs.retain(|output| !matches!(output, Output::Submit { .. } | Output::OpenQueue { .. }));
         self.outputs.push_back(Output::CloseQueues { abort });
