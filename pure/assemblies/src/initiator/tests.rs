@@ -82,6 +82,22 @@ impl World {
         world
     }
 
+    /// Waits until every path is live.
+    fn connect(&mut self) {
+        self.run(|world| world.initiator.multipath().paths().all(|path| path.live));
+    }
+
+    /// Sends an admin command: Identify of the controller, with cookie 7.
+    fn identify_controller(&mut self) {
+        let entry = SubmissionQueueEntry {
+            opcode: AdminOpcode::Identify.into(),
+            cdw10: 1,
+            ..SubmissionQueueEntry::default()
+        };
+        let command = Command { cookie: 7, entry, data: Data::Read(4096) };
+        self.initiator.submit_admin(self.now, command).unwrap();
+    }
+
     fn drain(&mut self) {
         while let Some(output) = self.initiator.poll_output() {
             match output {
@@ -318,7 +334,7 @@ fn identify(structure: u32) -> Vec<u8> {
 fn blocks_are_written_and_read_while_paths_come_and_go() {
     for seed in 0..12 {
         let mut world = World::new(seed, !seed.is_multiple_of(2));
-        world.run(|world| world.initiator.multipath().paths().all(|path| path.live));
+        world.connect();
         let mut model: BTreeMap<u64, u8> = BTreeMap::new();
         for round in 0..40_u64 {
             // Eight extents of 1 to 32 blocks, all at once, in the capsule and beyond it. Each is
@@ -370,7 +386,7 @@ fn an_io_queue_has_the_digests_of_its_admin_queue() {
     assert!(world.errors.iter().all(|why| *why == tcp::Closed::DigestsDiffer), "{:?}", world.errors);
     assert!(world.initiator.multipath().paths().all(|path| !path.live));
     world.io_digests = true;
-    world.run(|world| world.initiator.multipath().paths().all(|path| path.live));
+    world.connect();
     assert!(
         world.initiator.parameters(PathIndex(0)).is_some_and(|agreed| agreed.tcp().unwrap().header_digest)
     );
@@ -379,14 +395,8 @@ fn an_io_queue_has_the_digests_of_its_admin_queue() {
 #[test]
 fn admin_commands_end_once_even_when_the_path_is_lost() {
     let mut world = World::new(3, false);
-    world.run(|world| world.initiator.multipath().paths().all(|path| path.live));
-    let entry = SubmissionQueueEntry {
-        opcode: AdminOpcode::Identify.into(),
-        cdw10: 1,
-        ..SubmissionQueueEntry::default()
-    };
-    let command = Command { cookie: 7, entry, data: Data::Read(4096) };
-    world.initiator.submit_admin(world.now, command).unwrap();
+    world.connect();
+    world.identify_controller();
     let path = PathIndex(0);
     let id = *world.lines.keys().find(|id| id.path == path && id.queue == QueueId::ADMIN).unwrap();
     world.lines.remove(&id);
@@ -404,15 +414,9 @@ fn admin_commands_end_once_even_when_the_path_is_lost() {
 #[test]
 fn a_shutdown_waits_for_a_place_in_the_admin_queue() {
     let mut world = World::with_admin_queue(7, false, 2);
-    world.run(|world| world.initiator.multipath().paths().all(|path| path.live));
+    world.connect();
     // The request for events has one place of the Admin Queue, and this command has the other.
-    let entry = SubmissionQueueEntry {
-        opcode: AdminOpcode::Identify.into(),
-        cdw10: 1,
-        ..SubmissionQueueEntry::default()
-    };
-    let command = Command { cookie: 7, entry, data: Data::Read(4096) };
-    world.initiator.submit_admin(world.now, command).unwrap();
+    world.identify_controller();
     world.initiator.shut_down(world.now);
     let mut shut_down = [false; 2];
     while !world.initiator.multipath().is_over() {
