@@ -401,6 +401,11 @@ impl Association {
     }
 
     fn request_event(&mut self, now: Instant) {
+        // The controller keeps the request. In the only place of the Admin Queue it would be in the
+        // way of every other command.
+        if self.config.admin_queue_size.min(self.admin_limit) < 2 {
+            return;
+        }
         let entry = command::asynchronous_event_request();
         // Without room there are no events, as with a controller that does not support them.
         let _ = self.send(now, QueueId::ADMIN, Owner::Event, entry, Data::None);

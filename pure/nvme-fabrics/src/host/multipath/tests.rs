@@ -494,6 +494,19 @@ fn a_queue_has_no_more_commands_than_its_connection_takes() {
 }
 
 #[test]
+fn a_request_for_events_does_not_take_the_only_place_of_the_admin_queue() {
+    for (receives, has_request) in [(1, false), (2, true)] {
+        let mut world = World::idle(1, Config::default(), &association());
+        world.receives = Some(receives);
+        world.host.start(world.now);
+        world.drain();
+        world.run(Nanos::from_secs(5), |world| world.live() == 1);
+        world.run(Nanos::from_millis(1), |_| false);
+        assert_eq!((world.live(), world.controllers[0].event.is_some()), (1, has_request));
+    }
+}
+
+#[test]
 fn callers_leave_the_association_its_places_in_the_admin_queue() {
     let mut world = World::idle(1, Config::default(), &association());
     world.receives = Some(5);
