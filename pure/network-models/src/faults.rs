@@ -73,6 +73,16 @@ pub struct Flaps {
     pub down: Nanos,
 }
 
+impl Flaps {
+    /// Draws how long the link is down or up: one nanosecond at least, so that time goes on.
+    fn length(self, is_down: bool, rng: &mut Rng) -> Nanos {
+        sample::exponential(rng, if is_down { self.down } else { self.up }) + Nanos::new(1)
+    }
+}
+
+/// After a pause of so many mean cycles of flaps, what was before has no influence any more.
+const CYCLES_REMEMBERED: u64 = 1_024;
+
 /// A hop that takes no time of its own and applies a [`Behaviour`] to frames.
 #[derive(Clone, Debug)]
 pub struct Faults {
@@ -156,11 +166,17 @@ impl Faults {
             self.schedule.pop_front();
         }
         if let Some(Flapping { flaps, down, until }) = &mut self.flaps {
+            let cycle = flaps.up + flaps.down;
+            let is_forgotten = now - *until > cycle * CYCLES_REMEMBERED;
+            if is_forgotten {
+                // The exponential distribution has no memory: each state has its share of the time,
+                // and lasts from now on as long as from its beginning.
+                *down = self.rng.below(cycle.get().max(1)) < flaps.down.get();
+                *until = now + flaps.length(*down, &mut self.rng);
+            }
             while *until <= now {
                 *down = !*down;
-                let mean = if *down { flaps.down } else { flaps.up };
-                // At least one nanosecond, so that the loop ends.
-                *until = *until + sample::exponential(&mut self.rng, mean) + Nanos::new(1);
+                *until = *until + flaps.length(*down, &mut self.rng);
             }
             return *down || self.behaviour.down;
         }
@@ -301,6 +317,18 @@ mod tests {
         let (_, counts) =
             run(Faults::new(Behaviour::default(), Rng::from_seed(9)).with_flaps(flaps), 1_000_000);
         assert!(counts.lost.abs_diff(250_000) < 25_000, "{counts:?}");
+    }
+
+    #[test]
+    fn flaps_of_a_long_pause_are_not_counted_one_by_one() {
+        let flaps = Flaps { up: Nanos::from_micros(3), down: Nanos::from_micros(1) };
+        let mut faults = Faults::new(Behaviour::default(), Rng::from_seed(9)).with_flaps(flaps);
+        for hour in 1..=2_000 {
+            let now = Instant::from_nanos(hour * 3_600_000_000_000);
+            faults.enter(now, frame(hour));
+            while faults.poll(now).is_some() {}
+        }
+        assert!(faults.counts().lost.abs_diff(500) < 100, "{:?}", faults.counts());
     }
 
     #[test]
