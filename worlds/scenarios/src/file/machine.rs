@@ -21,6 +21,8 @@ const PARTS_MAX: u32 = 32;
 const PERCENT_MAX: u64 = 10_000;
 /// Allowed sizes in bytes of an SSD that is loaded alone, which keeps no data.
 const OWN_CAPACITY_RANGE: std::ops::RangeInclusive<u64> = 1 << 20..=64 << 40;
+/// The most bytes of flash beyond the capacity.
+const SPARE_MAX: u64 = 64 << 40;
 /// Allowed lengths of a page of the flash in bytes.
 const PAGE_RANGE: std::ops::RangeInclusive<u64> = PAGE..=1 << 20;
 /// The largest number of rows of a block.
@@ -62,7 +64,7 @@ pub(super) struct SsdTable {
     suspend: Option<Text<Nanos>>,
     page: Option<Spanned<Text<Bytes>>>,
     block_rows: Option<Spanned<u32>>,
-    spare: Option<Text<Bytes>>,
+    spare: Option<Spanned<Text<Bytes>>>,
     read_rate: Option<Spanned<Text<Bytes>>>,
     write_rate: Option<Spanned<Text<Bytes>>>,
     channel_rate: Option<Spanned<Text<Bytes>>>,
@@ -185,7 +187,13 @@ impl SsdTable {
         }
         let rows = ranged(self.block_rows.as_ref(), "block_rows", 1..=ROWS_MAX)?;
         parameters.block_rows = rows.unwrap_or(parameters.block_rows);
-        parameters.spare = self.spare.map_or(parameters.spare, |Text(Bytes(bytes))| bytes);
+        if let Some(spare) = &self.spare {
+            parameters.spare = spare.get_ref().0.0;
+            if parameters.spare > SPARE_MAX {
+                let why = format!("expected 64TiB at most, not {}", parameters.spare);
+                return Err(Wrong::at(spare, "spare", why));
+            }
+        }
         Ok(())
     }
 

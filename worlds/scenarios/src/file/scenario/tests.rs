@@ -348,6 +348,7 @@ fn wrong_loads_are_told_with_their_place() {
         ("size = \"1GiB\"", "size = \"4KiB\"", "size: expected 8192 bytes at least"),
         ("\"20GiB\"", "\"1B\"", "capacity: expected 1MiB to 64TiB"),
         ("\"32KiB\"", "\"5000B\"", "page: expected 4KiB to 1MiB"),
+        ("spare = \"1GiB\"", "spare = \"65537GiB\"", "spare: expected 64TiB at most"),
         ("block_rows = 128", "block_rows = 0", "block_rows: expected 1 to 65536"),
         ("\"900MB\"", "\"1B\"", "channel_rate: expected bytes a second"),
         ("\"3000MB\"", "\"1000001MB\"", "read_rate: expected bytes a second"),
