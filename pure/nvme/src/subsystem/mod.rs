@@ -107,6 +107,10 @@ use tally::Tallies;
 use telemetry::Telemetry;
 use unreadable::Unreadable;
 
+/// How many unanswered requests to media there may be for each command that the core takes, those
+/// of commands that a reset has ended included. Beyond that, commands are told to come again.
+const OUTSTANDING_PER_COMMAND: usize = 2;
+
 /// The command core of an NVM subsystem: executes commands for all its controllers.
 #[derive(Debug)]
 pub struct Subsystem {
@@ -341,10 +345,21 @@ impl Subsystem {
             self.on_admin_command(token, &entry)
         } else if self.restrictions.exist() {
             self.abandon_first(token, queue);
-            self.on_io_command_with_care(token, &entry)
+            self.check_room().and_then(|()| self.on_io_command_with_care(token, &entry))
         } else {
-            self.on_io_command(token, &entry)
+            self.check_room().and_then(|()| self.on_io_command(token, &entry))
         };
         self.finish(token, handled);
+    }
+
+    /// Whether media owe few enough answers for one more command. A host that comes again and again
+    /// leaves requests behind that nobody waits for, and a medium may never answer them.
+    #[inline]
+    fn check_room(&self) -> Result<(), Failure> {
+        let commands = usize::try_from(self.config.commands_max).unwrap_or(usize::MAX);
+        if self.flow.media_outstanding < commands.saturating_mul(OUTSTANDING_PER_COMMAND) {
+            return Ok(());
+        }
+        Err(Failure::new(StatusCode::NamespaceNotReady))
     }
 }

@@ -166,6 +166,23 @@ fn a_read_waits_for_what_a_lost_queue_left_to_media() {
 }
 
 #[test]
+fn hosts_that_come_again_and_again_leave_a_stuck_medium_no_more_than_a_bound() {
+    let (mut bench, first, _) = two();
+    let most = 2 * bench.subsystem.config.commands_max as usize;
+    for _ in 0..most {
+        let lost = bench.of(first).send(IO, io(IoOpcode::Read, 1, 7, 1));
+        assert!(!has_ended(&bench, lost));
+        bench.subsystem.reset(bench.now, first);
+    }
+    let refused = bench.send(IO, io(IoOpcode::Read, 1, 7, 1));
+    assert_eq!(bench.take(refused).status.code(), StatusCode::NamespaceNotReady);
+    assert_eq!(bench.stuck.len(), most);
+    bench.release_media();
+    bench.succeeds(IO, io(IoOpcode::Read, 1, 7, 1));
+    assert_eq!(bench.subsystem.all_media_outstanding(), 0);
+}
+
+#[test]
 fn a_queue_that_is_connected_again_follows_what_it_left_to_media() {
     let (mut bench, first, _) = two();
     let lost = begin_write(bench.of(first), 7, 1);
