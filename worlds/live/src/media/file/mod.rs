@@ -66,6 +66,8 @@ pub struct FileMedium {
     ended: VecDeque<(IoId, Result<(), MediaError>)>,
     /// Bytes of the read buffers under way.
     reading: u64,
+    /// How deallocated blocks become zeroes: where space is reserved, none of it is given back.
+    freeing: Zeroing,
     /// Whether the file system can punch holes, and zero ranges in place, as far as we know.
     can_punch: bool,
     can_zero: bool,
@@ -143,6 +145,7 @@ impl FileMedium {
             waiting: VecDeque::new(),
             ended: VecDeque::new(),
             reading: 0,
+            freeing: if options.reserve && regular { Zeroing::InPlace } else { Zeroing::Punch },
             can_punch: true,
             can_zero: true,
             zeroes: zeroes.freeze(),
@@ -261,11 +264,11 @@ impl FileMedium {
             }
             Operation::Flush => (0, 0, Goal::Sync),
             Operation::WriteZeroes { offset, length, deallocate, durable } => {
-                let how = if deallocate { Zeroing::Punch } else { Zeroing::InPlace };
+                let how = if deallocate { self.freeing } else { Zeroing::InPlace };
                 (offset, length, Goal::Zero { how, durable })
             }
             Operation::Deallocate { offset, length } => {
-                (offset, length, Goal::Zero { how: Zeroing::Punch, durable: false })
+                (offset, length, Goal::Zero { how: self.freeing, durable: false })
             }
         };
         let name = self.free.pop().expect("room was asked for");

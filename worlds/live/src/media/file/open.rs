@@ -26,7 +26,7 @@ pub struct Options {
     /// Whether a file that does not exist is made; this needs `size`.
     pub create: bool,
     /// Whether disk space for the whole size is reserved at opening, so that no write can find the
-    /// disk full later.
+    /// disk full later. Deallocated blocks keep their space.
     pub reserve: bool,
     /// Whether transfers bypass the page cache (O_DIRECT) where the file system allows it.
     pub direct: bool,

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -155,6 +155,20 @@ fn a_file_system_that_can_make_no_holes_gets_zeroes_written() {
     .unwrap();
     let bytes = run(&mut medium, Operation::Read { offset: 0, length: 4 << 20 }).unwrap();
     assert!(bytes.iter().enumerate().all(|(at, &byte)| (byte == 0) == (512..512 + (3 << 20)).contains(&at)));
+}
+
+#[test]
+fn reserved_space_stays_where_blocks_are_deallocated() {
+    let scratch = Scratch::on_disk();
+    let mut medium = open(&scratch.file(), &Options { reserve: true, ..sized(4 << 20) }).unwrap();
+    let space = || fs::metadata(scratch.file()).unwrap().blocks();
+    write(&mut medium, 0, &[7; 3 << 20], true).unwrap();
+    let reserved = space();
+    run(&mut medium, Operation::Deallocate { offset: 0, length: 2 << 20 }).unwrap();
+    let (offset, length) = (2 << 20, 1 << 20);
+    run(&mut medium, Operation::WriteZeroes { offset, length, deallocate: true, durable: true }).unwrap();
+    assert!(space() >= reserved, "{} of {reserved} sectors are left", space());
+    assert_eq!(run(&mut medium, Operation::Read { offset: 0, length: 4 << 20 }), Ok(vec![0; 4 << 20]));
 }
 
 #[test]
