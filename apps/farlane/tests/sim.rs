@@ -135,6 +135,35 @@ fn a_sweep_tells_what_it_can_not_write_before_it_plays() {
     assert!(std::fs::read(directory.path().join("a.csv")).unwrap().is_empty());
 }
 
+#[test]
+fn a_sweep_refuses_a_task_that_no_point_has_before_it_plays() {
+    let directory = directory();
+    let mut arguments = vec!["sweep", "one.toml", "--csv", "a.csv", "--plot", "a.svg"];
+    arguments.extend(["--set", "task.0.name=slow,fast"]);
+    let output = sim(directory.path(), &[&arguments[..], &["--task", "read"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!output.status.success());
+    assert!(said.contains("--task read") && said.contains("'slow', 'fast'"), "{said}");
+    assert!(!directory.path().join("a.csv").exists(), "nothing was played");
+    let output = sim(directory.path(), &[&arguments[..], &["--task", "fast"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_to_string(directory.path().join("a.csv")).unwrap().lines().count(), 1 + 2);
+}
+
+#[test]
+fn a_table_takes_the_place_of_the_one_before_it_as_a_whole() {
+    let directory = directory();
+    let [file, link] = ["a.csv", "link.csv"].map(|name| directory.path().join(name));
+    std::fs::write(&file, "before").unwrap();
+    std::fs::hard_link(&file, &link).unwrap();
+    let arguments = ["sweep", "one.toml", "--set", "task.0.count=9", "--csv", "a.csv"];
+    assert!(sim(directory.path(), &arguments).status.success());
+    assert!(std::fs::read_to_string(&file).unwrap().starts_with("task.0.count"));
+    // What was there was never written over.
+    assert_eq!(std::fs::read_to_string(&link).unwrap(), "before");
+}
+
 /// A disk of 250 GB in virtual time.
 #[test]
 fn a_time_line_of_a_whole_disk_is_written_in_every_form() {

@@ -14,6 +14,7 @@ use scenarios::file::scenario::Scenario;
 
 use crate::args::{SimAction, SimArgs};
 use crate::error::Error;
+use crate::whole_file;
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Error> {
     match &args.action {
@@ -45,7 +46,7 @@ fn read_scenario(path: &Path) -> Result<Scenario, Error> {
     scenario.map_err(|error| Error::Simulation(format!("{}: {error}", path.display())))
 }
 
-/// Writes `text` to the file at `path`.
+/// Replaces the file at `path` by one that has this text.
 fn write(path: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(path, text).map_err(|error| Error::File { path: path.to_owned(), error })
+    whole_file::replace(path, text.as_bytes())
 }

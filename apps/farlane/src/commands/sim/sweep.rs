@@ -14,6 +14,7 @@ use crate::args::SweepArgs;
 use crate::commands::print;
 use crate::drawing::Form;
 use crate::error::Error;
+use crate::whole_file;
 
 pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     let text = read(&args.scenario)?;
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     for axis in 0..args.set.len() {
         check(args, &text, axis)?;
     }
+    check_task(args, &text, &points)?;
     for path in args.csv.iter().chain(&args.parquet).chain(&args.plot) {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         file.map_err(|error| Error::File { path: path.clone(), error })?;
@@ -49,7 +51,7 @@ fn tell(args: &SweepArgs, lines: &[Line]) -> Result<(), Error> {
     if let Some(path) = &args.parquet {
         let wrong = |why: String| Error::Simulation(format!("{}: {why}", path.display()));
         let bytes = table::parquet(&args.set, lines).map_err(wrong)?;
-        std::fs::write(path, bytes).map_err(|error| Error::File { path: path.clone(), error })?;
+        whole_file::replace(path, &bytes)?;
     }
     if args.plot.is_empty() {
         return Ok(());
@@ -68,6 +70,26 @@ fn check(args: &SweepArgs, text: &str, axis: usize) -> Result<(), Error> {
         scenario(args, text, &point).map_err(Error::Simulation)?;
     }
     Ok(())
+}
+
+/// Checks that the task to be drawn is one of some point: a point may have names of its own.
+fn check_task(args: &SweepArgs, text: &str, points: &[Vec<String>]) -> Result<(), Error> {
+    let Some(task) = &args.task else { return Ok(()) };
+    let mut known: Vec<String> = Vec::new();
+    for point in points {
+        // A point that can't be played says so when its turn comes.
+        let Ok(scenario) = scenario(args, text, point) else { continue };
+        for name in scenario.result_names() {
+            if name == *task {
+                return Ok(());
+            }
+            if !known.contains(&name) {
+                known.push(name);
+            }
+        }
+    }
+    let known: Vec<_> = known.iter().map(|name| format!("'{name}'")).collect();
+    Err(Error::Simulation(format!("--task {task}: the scenario has {}", known.join(", "))))
 }
 
 /// The folder in which the scenario's other files are.

@@ -9,6 +9,7 @@ use crate::columns::{Column, to_parquet};
 use crate::drawing::scale::{Range, decimal, linear, logarithmic};
 use crate::drawing::{self, COLOURS, Colour, Drawing, GREY, PALE, Style, pixels};
 use crate::error::Error;
+use crate::whole_file;
 
 /// Width and height in pixels of the area of curves in a panel.
 const PANEL: (f64, f64) = (760.0, 200.0);
@@ -69,7 +70,7 @@ pub(super) fn write(path: &Path, timeline: &Timeline, title: &str) -> Result<(),
         Form::Parquet => {
             let wrong = |why: String| Error::Simulation(format!("{}: {why}", path.display()));
             let bytes = parquet(&rows).map_err(wrong)?;
-            std::fs::write(path, bytes).map_err(|error| Error::File { path: path.to_owned(), error })
+            whole_file::replace(path, &bytes)
         }
         Form::Picture => draw(&rows, timeline.interval(), title).write(path),
     }

@@ -265,6 +265,18 @@ impl Scenario {
         &self.tasks
     }
 
+    /// The names that the results of the scenario may have: those of its tasks, and those of its
+    /// workloads and loads with a kind of command behind each.
+    pub fn result_names(&self) -> Vec<String> {
+        let of = |name: &str, kinds: &[Kind]| {
+            kinds.iter().map(|kind| format!("{name} {}", kind.name())).collect::<Vec<_>>()
+        };
+        let tasks = self.tasks.iter().map(|(name, _)| name.clone());
+        let workloads = self.workloads.iter().flat_map(|workload| of(&workload.name, &Kind::ALL));
+        let loads = self.loads.iter().flat_map(|(name, _)| of(name, &[Kind::Read, Kind::Write]));
+        tasks.chain(workloads).chain(loads).collect()
+    }
+
     /// Plays the scenario; `trace` keeps the packets that pass the root port's link.
     ///
     /// # Errors

@@ -31,6 +31,19 @@ fn the_same_seed_plays_the_same_and_a_mistake_is_told_with_its_line() {
     assert!(error.starts_with("line 6, kind: expected 'config-read'"), "{error}");
 }
 
+#[test]
+fn the_names_of_the_results_are_known_before_they_are() {
+    let task = "[[task]]\nkind = \"read\"\nname = \"one\"\ncount = 2\n";
+    let text = format!("{task}[[workload]]\nname = \"two\"\nrw = \"write\"\ncount = 2\n");
+    for text in [text.as_str(), LOADS] {
+        let names = Scenario::parse(text).unwrap().result_names();
+        let played = play(text);
+        assert!(!played.tasks.is_empty());
+        assert!(played.tasks.iter().all(|task| names.contains(&task.name)), "{names:?}");
+    }
+    assert_eq!(Scenario::parse(task).unwrap().result_names(), ["one"]);
+}
+
 const WHOLE: &str = r#"
 [host]
 memory_read = "1us"
