@@ -14,7 +14,7 @@ use super::clock::{self, Clock};
 
 /// Where `ptp4l` answers: everybody, and administrators.
 pub const PLACES: [&str; 2] = ["/var/run/ptp4lro", "/var/run/ptp4l"];
-/// How long to wait for the answer.
+/// How long to wait for the answer, at most: whoever asks does nothing else meanwhile.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How many other messages may come before it.
 const OTHERS_MAX: usize = 16;
@@ -60,13 +60,20 @@ fn aligned(clock: &Clock, status: &Status) -> NetworkTime {
 
 /// Asks whoever listens at `place`.
 fn ask(place: &Path) -> io::Result<Status> {
+    let end = std::time::Instant::now() + PATIENCE;
     let own = Own::bind()?;
     own.socket.connect(place)?;
-    own.socket.set_read_timeout(Some(PATIENCE))?;
+    // The questions that a stopped program has not taken may leave no room for another one.
+    own.socket.set_write_timeout(Some(PATIENCE))?;
     let sequence = u16::try_from(std::process::id() & 0xffff).unwrap_or(0);
     own.socket.send(&ptp::question(sequence))?;
     let mut room = [0; MESSAGE_MAX];
     for _ in 0..OTHERS_MAX {
+        let left = end.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        own.socket.set_read_timeout(Some(left))?;
         let length = own.socket.recv(&mut room)?;
         match Status::parse(&room[..length], sequence) {
             Ok(status) => return Ok(status),
@@ -148,6 +155,12 @@ mod tests {
         assert!(network_time(&clock, Some(&nobody)).is_err());
         let silent = folder.path().join("silent");
         let _server = UnixDatagram::bind(&silent).unwrap();
+        let error = network_time(&clock, Some(&silent)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        // Nor does one who takes no questions any more hold anybody up for ever.
+        let asking = UnixDatagram::unbound().unwrap();
+        asking.set_nonblocking(true).unwrap();
+        while asking.send_to(&[0], &silent).is_ok() {}
         let error = network_time(&clock, Some(&silent)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }

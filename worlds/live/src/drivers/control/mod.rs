@@ -17,7 +17,11 @@ use std::time::{Duration, Instant};
 
 use engine::Pool;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, sendmsg, socket_with,
+};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -31,7 +35,9 @@ pub const REQUEST_MAX: usize = 64 << 10;
 const CLIENTS_MAX: usize = 8;
 /// The time within which a client must have asked.
 const ASK_WITHIN: Duration = Duration::from_secs(10);
-/// How long a client waits for the answer.
+/// The time within which a client must take some of its answer, and then some more.
+const TAKE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a client waits until it is let in, and how long for the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
@@ -79,8 +85,10 @@ enum Stage {
 
 struct Client {
     connection: Connection,
-    /// When it was let in.
+    /// When it was let in, or last took some of its answer.
     since: Instant,
+    /// The bytes of its answer that it had not taken then.
+    left: usize,
     request: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     stage: Stage,
@@ -89,7 +97,7 @@ struct Client {
 /// The program's side of a control socket.
 pub struct Control {
     listener: Listener,
-    /// Ends the loop's sleep when the latest client must have asked.
+    /// Ends the loop's sleep when the latest client must have asked or taken something.
     timer: OwnedFd,
     is_registered: bool,
     clients: Vec<Client>,
@@ -141,6 +149,7 @@ impl Control {
             self.clients.push(Client {
                 connection,
                 since: Instant::now(),
+                left: 0,
                 request: Vec::new(),
                 descriptors: Vec::new(),
                 stage: Stage::Asking,
@@ -149,9 +158,13 @@ impl Control {
             set_off(&self.timer);
             busy = true;
         }
-        let Self { clients, pool, .. } = self;
+        let Self { clients, pool, timer, .. } = self;
         clients.retain_mut(|client| {
+            let since = client.since;
             let lasts = client.turn(pool, &mut answer, &mut busy);
+            if client.since != since {
+                set_off(timer);
+            }
             if !lasts {
                 sources.remove(client.connection.as_raw_fd());
                 // Somebody may wait for the place, of whom the kernel tells only once.
@@ -163,9 +176,9 @@ impl Control {
     }
 }
 
-/// Has `timer` wake the loop once, when [`ASK_WITHIN`] from now has passed.
+/// Has `timer` wake the loop once, when a client that now begins to ask or to take is late.
 fn set_off(timer: &OwnedFd) {
-    let Ok(it_value) = Timespec::try_from(ASK_WITHIN) else { return };
+    let Ok(it_value) = Timespec::try_from(ASK_WITHIN.max(TAKE_WITHIN)) else { return };
     let once = Itimerspec { it_interval: Timespec::default(), it_value };
     // Of a timer, the kernel refuses only what is no time.
     let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
@@ -234,8 +247,14 @@ impl Client {
             // Nothing is left, the newline neither.
             *sent += usize::from(is_last);
         }
-        let is_over = *sent > line.len();
-        self.connection.flush().is_ok() && !(is_over && self.connection.unsent() == 0)
+        if self.connection.flush().is_err() {
+            return false;
+        }
+        let left = line.len() + 1 - *sent + self.connection.unsent();
+        if left != self.left {
+            (self.left, self.since) = (left, Instant::now());
+        }
+        left > 0 && self.since.elapsed() < TAKE_WITHIN
     }
 }
 
@@ -280,7 +299,28 @@ pub fn ask(path: &Path, request: &str) -> io::Result<String> {
 /// # Errors
 /// When nobody listens there, or there is no answer in time.
 pub fn ask_with(path: &Path, request: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<String> {
-    let mut socket = UnixStream::connect(path)?;
+    converse(path, request, descriptors).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let seconds = ANSWER_MAX.as_secs();
+            let text = format!("no answer within {seconds} s; does the process that listens still run?");
+            io::Error::new(io::ErrorKind::TimedOut, text)
+        }
+        _ => error,
+    })
+}
+
+/// Connects to the program that listens at `path`. One that is stopped takes no connections, and a
+/// connection waits until there is room among those that it has not taken; hence `patience`, within
+/// which the program must also take each part of the request.
+fn dial(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+fn converse(path: &Path, request: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<String> {
+    let mut socket = dial(path, ANSWER_MAX)?;
     socket.set_read_timeout(Some(ANSWER_MAX))?;
     let (line, mut sent) = (format!("{request}\n").into_bytes(), 0);
     if !descriptors.is_empty() {

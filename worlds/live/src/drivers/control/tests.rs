@@ -147,6 +147,46 @@ fn a_client_that_asks_nothing_loses_its_place() {
 }
 
 #[test]
+fn a_client_that_takes_nothing_of_its_answer_loses_its_place() {
+    let (mut control, reactor) = by_hand("untaken");
+    let turn = |control: &mut Control| {
+        control.turn(reactor.sources(), |_: Request<'_>| "x".repeat(4 << 20)).unwrap()
+    };
+    let mut clients = [connect(&control), connect(&control)];
+    clients.iter_mut().for_each(|client| client.write_all(b"much?\n").unwrap());
+    while turn(&mut control) {}
+    assert_eq!(control.clients.len(), 2, "they may still read");
+    assert!(timerfd_gettime(&control.timer).unwrap().it_value.tv_sec > 0, "the loop will be woken");
+    for client in &mut control.clients {
+        client.since -= TAKE_WITHIN;
+    }
+    clients[0].set_nonblocking(true).unwrap();
+    let mut room = vec![0; 64 << 10];
+    while let Ok(1..) = clients[0].read(&mut room) {}
+    turn(&mut control);
+    assert_eq!(control.clients.len(), 1, "one of them has read on");
+    assert!(control.clients[0].since.elapsed() < TAKE_WITHIN);
+}
+
+#[test]
+fn a_program_that_takes_no_connections_is_not_waited_for_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stopped");
+    let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let mut waiting = Vec::new();
+    let error = loop {
+        match dial(&path, Duration::from_millis(20)) {
+            Ok(socket) => waiting.push(socket),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    assert!(!waiting.is_empty());
+}
+
+#[test]
 fn a_long_answer_is_sent_in_pieces_of_which_each_takes_a_turn() {
     // At the edges of a piece, too; and the longest that a client takes.
     let most = usize::try_from(ANSWER_BYTES_MAX).unwrap() - 1;
