@@ -182,8 +182,9 @@ impl ByMessage {
     /// Whether a signal for `vector` must wait for writes. If so, the signal is kept.
     pub(super) fn holds_back(&mut self, vector: usize) -> bool {
         let waits = !self.writes.is_empty();
-        // One signal is enough where nothing was written in between.
-        if waits && self.signals.back() != Some(&(self.serial, vector)) {
+        // One signal of a vector is enough where nothing was written in between.
+        let mut latest = self.signals.iter().rev().take_while(|(after, _)| *after == self.serial);
+        if waits && latest.all(|(_, kept)| *kept != vector) {
             self.signals.push_back((self.serial, vector));
         }
         waits
@@ -263,6 +264,19 @@ mod tests {
         assert_eq!((memory.poll_signal(), memory.poll_signal()), (Some(3), None));
         memory.on_end(third);
         assert!(!memory.holds_back(0));
+    }
+
+    #[test]
+    fn vectors_that_take_turns_wait_once_each() {
+        let mut memory = ByMessage::default();
+        memory.write(0, Buffer::zeroed(4));
+        let write = sent(&mut memory);
+        for round in 0..6 {
+            assert!(memory.holds_back(round % 2));
+        }
+        memory.on_end(write);
+        let signals: Vec<_> = core::iter::from_fn(|| memory.poll_signal()).collect();
+        assert_eq!(signals, [0, 1]);
     }
 
     #[test]
