@@ -206,7 +206,7 @@ impl<D: 'static> Guest<D> {
         self.timers.disarm(Timer::Retry);
         let phase = core::mem::replace(&mut self.phase, Phase::Absent);
         // A function that was gone needs no further reset.
-        self.reset_due = false;
+        (self.reset_due, self.is_unreset) = (false, false);
         if let Phase::Scripted(_, Purpose::Reset(Some((token, _)))) = phase {
             self.reset_done(token, Ok(()));
         }
@@ -367,6 +367,7 @@ impl<D: 'static> Guest<D> {
             (Purpose::Find(function), Ok(space)) => self.on_found(Target { function: *function, space }),
             (Purpose::Reset(waiting), Ok(_)) => {
                 self.phase = Phase::Present;
+                self.is_unreset = false;
                 if let Some((token, _)) = waiting {
                     self.reset_done(token, Ok(()));
                 }
@@ -386,6 +387,7 @@ impl<D: 'static> Guest<D> {
                 if error != RequestError::LinkDown {
                     // What a client has left behind must not reach the next one.
                     self.reset_due |= !self.client;
+                    self.is_unreset = true;
                     self.event(Event::Unready(error));
                     self.try_again();
                 }
@@ -451,7 +453,8 @@ impl<D: 'static> Guest<D> {
                 }
             }
             None => {
-                self.reset_due = !matches!(self.phase, Phase::Absent | Phase::Enumerating);
+                let is_there = !matches!(self.phase, Phase::Absent | Phase::Enumerating);
+                self.reset_due = is_there || self.is_unreset;
                 self.reset_if_due();
             }
         }

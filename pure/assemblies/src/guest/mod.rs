@@ -225,6 +225,8 @@ pub struct Guest<D> {
     phase: Phase,
     /// A reset is due because the last client left the function as it was.
     reset_due: bool,
+    /// The function did not take its latest reset, and has the state of before.
+    is_unreset: bool,
     slot: Option<Box<Slot>>,
     server: Option<Server<D>>,
     client: bool,
@@ -300,6 +302,7 @@ impl<D: 'static> Guest<D> {
             held: false,
             phase: Phase::Absent,
             reset_due: false,
+            is_unreset: false,
             slot: None,
             server: None,
             client: false,

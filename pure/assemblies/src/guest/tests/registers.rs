@@ -200,6 +200,31 @@ fn a_reset_that_is_refused_is_repeated_before_the_next_client() {
 }
 
 #[test]
+fn a_reset_that_a_client_was_refused_is_repeated_before_the_next_client() {
+    let mut bench = TestBench::direct();
+    bench.map(Some(MEMORY_FILE));
+    bench.bring_up();
+    let function = bench.function.take();
+    bench.packets.clear();
+    let request = bench.client.reset(bench.now);
+    bench.settle();
+    // Initiate Function Level Reset.
+    let reset = bench.packets.last().expect("the function is told");
+    let status = CompletionStatus::UnsupportedRequest;
+    let refusal = Packet::completion(Bdf::new(1, 0, 0), status, &reset.header);
+    bench.function = function;
+    bench.guest.handle_input(bench.now, Input::Packet(refusal));
+    bench.settle();
+    bench.until(|bench| bench.answers.contains_key(&request));
+    assert!(bench.answers[&request].is_err());
+    // The client leaves before the function is tried again.
+    bench.disconnect();
+    bench.pass(Nanos::from_secs(3));
+    bench.connect();
+    assert_eq!(bench.register(offset::CONFIGURATION), 0);
+}
+
+#[test]
 fn what_a_function_does_not_answer_is_answered_with_all_ones_in_the_end() {
     let mut bench = TestBench::direct();
     let function = bench.function.take();
