@@ -33,6 +33,17 @@ const UNPROVEN_MAX: usize = 8;
 /// opened their streams. More than [`UNPROVEN_MAX`], so that whoever forges an address can't take
 /// all places of its owner.
 pub(super) const UNOPENED_PER_ORIGIN_MAX: usize = 16;
+/// How many connections whose peers have not opened their streams one origin may have when `count`
+/// places are taken: no more than half of those that are free, so that a few origins can't take all.
+/// Whoever has none may have one.
+pub(super) const fn unopened_max(count: usize) -> usize {
+    match CONNECTIONS_MAX.saturating_sub(count) / 2 {
+        0 => 1,
+        half if half < UNOPENED_PER_ORIGIN_MAX => half,
+        _ => UNOPENED_PER_ORIGIN_MAX,
+    }
+}
+
 /// The time from its first packet within which a peer must have opened its stream.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// The most sends of one connection in a row. More follow in the next turn.
@@ -236,7 +247,7 @@ impl Endpoint {
         let origin = Origin::of(incoming.remote_address().ip());
         let unopened = self.slots().filter(|slot| slot.borrow().is_unopened_from(origin)).count();
         self.scratch.clear();
-        if count >= CONNECTIONS_MAX || unopened >= UNOPENED_PER_ORIGIN_MAX {
+        if count >= CONNECTIONS_MAX || unopened >= unopened_max(count) {
             let transmit = self.engine.refuse(incoming, &mut self.scratch);
             return self.respond(&transmit);
         }

@@ -12,7 +12,7 @@ use engine::{Buffer, Nanos, Pool, Rng};
 use quinn_proto::EndpointConfig;
 use quinn_proto::crypto::rustls::QuicServerConfig;
 
-use super::endpoint::{CONNECTIONS_MAX, Endpoint, UNOPENED_PER_ORIGIN_MAX};
+use super::endpoint::{CONNECTIONS_MAX, Endpoint, UNOPENED_PER_ORIGIN_MAX, unopened_max};
 use super::*;
 use crate::carrier::identity::{self, Fingerprint, Identity, Pin};
 use crate::carrier::{OUTBOX_BYTES_MAX, Received};
@@ -317,6 +317,20 @@ fn peers_that_open_no_stream_leave_places_to_others() {
     silent[0].flush().unwrap();
     let _far = until(|| listener.accept().unwrap());
     dial(&listener, Pin::Any).unwrap();
+}
+
+#[test]
+fn a_few_addresses_do_not_take_all_places() {
+    let mut count = 0;
+    for origin in 0..8 {
+        let mut own = 0;
+        while count < CONNECTIONS_MAX && own < unopened_max(count) {
+            (own, count) = (own + 1, count + 1);
+        }
+        assert!((1..=UNOPENED_PER_ORIGIN_MAX).contains(&own), "origin {origin}: {own}");
+    }
+    assert!(count < CONNECTIONS_MAX, "another one finds a place");
+    assert_eq!(unopened_max(CONNECTIONS_MAX - 1), 1, "the last place is for anybody");
 }
 
 #[test]
