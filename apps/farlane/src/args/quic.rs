@@ -14,9 +14,9 @@ use crate::error::{CarrierError, Error};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Transport")]
 pub(crate) struct QuicOptions {
-    /// Use this congestion control for QUIC.
+    /// Use this congestion control for what this end sends over QUIC.
     ///
-    /// Give this option at both ends
+    /// The other end chooses its own
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     quic_congestion: Congestion,
 }

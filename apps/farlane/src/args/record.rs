@@ -185,8 +185,8 @@ pub(crate) struct RecordArgs {
     ///
     /// Every --to is then a member of one striped recording; whoever reads it names all of them.
     ///
-    /// URLs are tcp://, quic://, shm:, nvme-tcp:// and vfio-user:, with ,nsid=N where there are
-    /// several namespaces
+    /// URLs are tcp://, quic://, udp://, eth:, shm:, nvme-tcp://, nvme-rdma:// and vfio-user:, with
+    /// ,nsid=N where there are several namespaces
     #[arg(long, value_name = "PATH|URL", required = true)]
     pub(crate) to: Vec<PathBuf>,
 
