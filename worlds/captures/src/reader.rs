@@ -39,8 +39,11 @@ impl Tally {
 /// A frame of a capture.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// Its number in the file, from 0.
+    /// Its number among the frames of the file, from 0. A packet that is no frame here
+    /// ([`Item::Foreign`]) has none: where a file has such packets, another program that numbers
+    /// them, too, has a higher number for the frames behind them.
     pub number: u64,
+
     /// Where it is.
     pub place: Place,
     /// When it was captured, since 1970.
