@@ -254,9 +254,9 @@ impl Link {
     }
 
     /// Does what the connection needs while its bytes are left unread.
-    pub(crate) fn keep_up(&mut self) {
+    pub(crate) fn keep_up(&mut self, pool: &mut Pool) {
         if let Transport::Connected(stream) = &mut self.transport {
-            stream.keep_up();
+            stream.keep_up(pool);
         }
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use engine::{Buffer, Engine, Instant, Nanos, Pool, drain, fire};
-use tunnel::paths::{GroupId, Input, Output, PATHS_MAX, PathIndex, Paths, Preamble, Token};
+use tunnel::paths::{GroupId, Input, KEPT_BYTES_MAX, Output, PATHS_MAX, PathIndex, Paths, Preamble, Token};
 
 use crate::carrier::Received;
 use crate::carrier::identity::Fingerprint;
@@ -21,6 +21,9 @@ use crate::sys::tcp_info::TcpInfo;
 const UNSENT_MAX: u32 = 64 << 10;
 /// How many pieces without new bytes one connection may bring in a row before others have a turn.
 const PIECES_MAX: usize = 64;
+/// The most bytes that are taken ahead of whoever uses the stream: as many as the other end keeps
+/// until they are acknowledged.
+const AHEAD_MAX: u64 = KEPT_BYTES_MAX;
 /// How often dialling is looked at: before the first path is there, and later.
 const LOOK_FIRST: Nanos = Nanos::from_millis(1);
 const LOOK_LATER: Nanos = Nanos::from_millis(20);
@@ -59,6 +62,8 @@ pub(crate) struct JoinedPaths {
     slots: [Slot; PATHS_MAX],
     /// Bytes of the stream that have come and were not taken.
     ready: VecDeque<Buffer>,
+    /// The number of these bytes.
+    ahead: u64,
     /// The time of the turn.
     now: Instant,
     /// The index of the path that is looked at first.
@@ -108,6 +113,7 @@ impl JoinedPaths {
             paths,
             slots: Default::default(),
             ready: VecDeque::new(),
+            ahead: 0,
             now,
             first: 0,
             peer,
@@ -247,7 +253,7 @@ impl JoinedPaths {
     }
 
     fn exchange(&mut self) {
-        let Self { paths, slots, ready, now, over, .. } = self;
+        let Self { paths, slots, ready, ahead, now, over, .. } = self;
         drain(paths, |output| match output {
             Output::Transmit(path, bytes) => {
                 let connection = &mut slots[usize::from(path.0)].connection;
@@ -258,7 +264,10 @@ impl JoinedPaths {
                     connection.abort();
                 }
             }
-            Output::Deliver(bytes) => ready.push_back(bytes),
+            Output::Deliver(bytes) => {
+                *ahead += bytes.len() as u64;
+                ready.push_back(bytes);
+            }
             Output::Drop(path, _) => slots[usize::from(path.0)].lose(*now),
             Output::End(_) => {
                 *over = true;
@@ -277,26 +286,52 @@ impl JoinedPaths {
         for step in 0..PATHS_MAX {
             let index = (self.first + step) % PATHS_MAX;
             for _ in 0..PIECES_MAX {
-                if let Some(bytes) = self.ready.pop_front() {
+                if let Some(bytes) = self.next_ready() {
                     return Received::Data(bytes);
                 }
-                let Some(connection) = &mut self.slots[index].connection else { break };
-                let path = path_index(index);
-                match connection.receive(pool) {
-                    Ok(Received::Nothing) => break,
-                    Ok(Received::Data(bytes)) => self.input(Input::Received(path, bytes)),
-                    Ok(Received::Closed) | Err(_) => {
-                        self.slots[index].lose(self.now);
-                        self.input(Input::Lost(path));
-                    }
+                if !self.take(index, pool) {
+                    break;
                 }
             }
-            if let Some(bytes) = self.ready.pop_front() {
+            if let Some(bytes) = self.next_ready() {
                 self.first = (index + 1) % PATHS_MAX;
                 return Received::Data(bytes);
             }
         }
         if self.over { Received::Closed } else { Received::Nothing }
+    }
+
+    fn next_ready(&mut self) -> Option<Buffer> {
+        let bytes = self.ready.pop_front()?;
+        self.ahead -= bytes.len() as u64;
+        Some(bytes)
+    }
+
+    /// Takes what a path has next. Returns whether there was anything.
+    fn take(&mut self, index: usize, pool: &mut Pool) -> bool {
+        let Some(connection) = &mut self.slots[index].connection else { return false };
+        let path = path_index(index);
+        match connection.receive(pool) {
+            Ok(Received::Nothing) => return false,
+            Ok(Received::Data(bytes)) => self.input(Input::Received(path, bytes)),
+            Ok(Received::Closed) | Err(_) => {
+                self.slots[index].lose(self.now);
+                self.input(Input::Lost(path));
+            }
+        }
+        true
+    }
+
+    /// Takes what comes while nobody takes the stream's bytes: a path that brings nothing counts as
+    /// lost in the end, and so does a stream of which nothing is acknowledged.
+    pub(crate) fn keep_up(&mut self, pool: &mut Pool) {
+        for index in 0..PATHS_MAX {
+            for _ in 0..PIECES_MAX {
+                if self.ahead >= AHEAD_MAX || !self.take(index, pool) {
+                    break;
+                }
+            }
+        }
     }
 
     /// Sends as much as the system takes; returns the number of bytes taken.
@@ -350,4 +385,66 @@ impl Slot {
 
 fn path_index(index: usize) -> PathIndex {
     PathIndex(u8::try_from(index).expect("there are four paths at most"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::carrier::tcp::Listener;
+    use crate::reactor::Reactor;
+    use crate::sys::clock::Clock;
+
+    /// Lets the dialling end do what is due, and passes between it and its socket what there is.
+    fn turn_near(near: &mut Paths, wire: &mut TcpStream, now: Instant) {
+        let path = PathIndex(0);
+        let mut room = [0; 4096];
+        while let Ok(count @ 1..) = wire.read(&mut room) {
+            near.handle_input(now, Input::Received(path, Buffer::copy_from_slice(&room[..count])));
+        }
+        fire(near, now);
+        drain(near, |output| match output {
+            Output::Transmit(_, bytes) => wire.write_all(&bytes).unwrap(),
+            Output::Deliver(_) => {}
+            Output::Drop(..) | Output::End(_) => panic!("{output:?}"),
+        });
+        near.handle_input(now, Input::Drained(path));
+    }
+
+    #[test]
+    fn a_stream_whose_bytes_are_left_unread_lasts() {
+        let (start, group) = (Instant::from_nanos(1_000_000_000), GroupId([7; 16]));
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut wire = TcpStream::connect(listener.address()).unwrap();
+        wire.set_nonblocking(true).unwrap();
+        let connection = loop {
+            if let Some(connection) = listener.accept().unwrap() {
+                break connection;
+            }
+        };
+        let preamble = Preamble { group, path: PathIndex(0), token: None };
+        let mut far = JoinedPaths::accepting(&preamble, connection.peer(), start);
+        far.accept(PathIndex(0), connection, Buffer::EMPTY);
+        let mut near = Paths::dialling(group);
+        near.handle_input(start, Input::Joined(PathIndex(0)));
+        // A far end takes the preamble before it knows what it belongs to.
+        assert!(matches!(near.poll_output(), Some(Output::Transmit(..))));
+        near.send(start, Buffer::copy_from_slice(b"hello"));
+        let reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
+        let mut pool = Pool::default();
+        // Longer than either end tolerates silence or a lack of acknowledgements.
+        for step in 0..60 {
+            let now = start + Nanos::from_millis(250) * step;
+            turn_near(&mut near, &mut wire, now);
+            far.turn(now, reactor.sources());
+            far.keep_up(&mut pool);
+            far.flush();
+        }
+        assert_eq!(far.ahead, 5);
+        let received = far.receive(&mut pool);
+        assert!(matches!(&received, Received::Data(bytes) if bytes[..] == *b"hello"), "{received:?}");
+        assert_eq!((far.ahead, near.unacknowledged()), (0, 0));
+    }
 }

@@ -201,11 +201,12 @@ impl Stream {
     }
 
     /// Does what the carrier itself can't postpone until the next piece is taken.
-    pub(crate) fn keep_up(&mut self) {
+    pub(crate) fn keep_up(&mut self, pool: &mut Pool) {
         match self {
-            Self::Tcp(_) | Self::Paths(_) | Self::Shared(_) => {}
+            Self::Tcp(_) | Self::Shared(_) => {}
             Self::Quic(stream) => stream.keep_up(),
             Self::Datagrams(stream) => stream.keep_up(),
+            Self::Paths(joined) => joined.keep_up(pool),
         }
     }
 

@@ -353,7 +353,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             // Until the device has room, what a host has for it stays in the socket.
             if !self.world.backing.has_room() && self.far.engine_mut().hold_back(now, id) {
                 self.told = now;
-                peer.stream.keep_up();
+                peer.stream.keep_up(&mut self.pool);
                 break;
             }
             let mut short = false;

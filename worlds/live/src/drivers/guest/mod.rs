@@ -342,7 +342,7 @@ impl<F: FnMut(Event)> GuestDriver<F> {
             if !self.guest.engine().takes_packets()
                 && self.guest.engine_mut().hold_back(self.looked_at, connection)
             {
-                far[index].keep_up();
+                far[index].keep_up(&mut self.world.pool);
                 break;
             }
             let input = match far[index].receive(&mut self.world.pool, sources) {
