@@ -49,7 +49,7 @@ struct Way {
 /// SPDK's program that drives a load.
 struct Spdk {
     program: PathBuf,
-    /// Whether there are huge pages for its memory.
+    /// Whether there are huge pages for its memory, and a file system to take them from.
     is_huge: bool,
 }
 
@@ -163,22 +163,25 @@ impl Spdk {
             return None;
         }
         let free_mib = number("/proc/meminfo", "HugePages_Free:") * 2.0;
-        let is_huge = free_mib >= MEMORY_MIB.parse().unwrap();
-        if !is_huge {
-            println!("SPDK gets ordinary pages: {free_mib} MiB of huge pages are free, not {MEMORY_MIB}");
+        let are_enough = free_mib >= MEMORY_MIB.parse().unwrap();
+        let is_mounted = std::fs::read_to_string("/proc/mounts").unwrap().contains(" hugetlbfs ");
+        match (are_enough, is_mounted) {
+            (true, true) => {}
+            (true, false) => println!("SPDK gets ordinary pages: no hugetlbfs is mounted"),
+            (false, _) => {
+                println!("SPDK gets ordinary pages: {free_mib} MiB of huge pages are free, not {MEMORY_MIB}");
+            }
         }
-        Some(Self { program, is_huge })
+        Some(Self { program, is_huge: are_enough && is_mounted })
     }
 
     /// Reads a second by SPDK's driver.
     fn run(&self, way: &Way, load: Load) -> f64 {
         let (bytes, depth) = (load.bytes.to_string(), load.depth.to_string());
         let mut command = Command::new(&self.program);
-        command.args(["-g", "-s", MEMORY_MIB, "-c", "0x2", "-w", "randread", "-t", "1"]);
+        command.arg(if self.is_huge { "-g" } else { "--no-huge" });
+        command.args(["-s", MEMORY_MIB, "-c", "0x2", "-w", "randread", "-t", "1"]);
         command.args(["-o", &bytes, "-q", &depth]).args(&way.spdk);
-        if !self.is_huge {
-            command.arg("--no-huge");
-        }
         let output = command.stderr(Stdio::piped()).output().unwrap();
         let (said, errors) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
