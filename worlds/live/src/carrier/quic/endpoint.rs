@@ -34,7 +34,7 @@ const UNPROVEN_MAX: usize = 8;
 /// all places of its owner.
 pub(super) const UNOPENED_PER_ORIGIN_MAX: usize = 16;
 /// How many connections whose peers have not opened their streams one origin may have when `count`
-/// places are taken: no more than half of those that are free, so that a few origins can't take all.
+/// places are taken: at most half of those that are free, so that a few origins can't take all.
 /// Whoever has none may have one.
 pub(super) const fn unopened_max(count: usize) -> usize {
     match CONNECTIONS_MAX.saturating_sub(count) / 2 {
