@@ -542,7 +542,9 @@ impl Card {
                 return Ok(false);
             }
             let start = queue.address(queue::BUFFERS_ADDRESS);
-            let address = start.wrapping_add(queue.progress.filled % count * length_max);
+            // Beyond the last address there is nothing: to go on at 0 would hit other memory.
+            let offset = queue.progress.filled % count * length_max;
+            let address = start.checked_add(offset).ok_or(Fault::Memory)?;
             memory.write(address, rest).map_err(|_| Fault::Memory)?;
             Line::reference(address, u32::try_from(packet.len()).unwrap_or(0), head, number)
         };

@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use engine::Rng;
-use pcie::memory::{Memory, Ram};
+use pcie::memory::{Memory, Ram, Unmapped};
 use proptest::prelude::*;
 
 use crate::layout::{credit_at, line_at, slot_at, taken_at};
@@ -266,6 +266,37 @@ fn a_host_that_takes_what_never_came_is_stopped() {
     machine.window.write(taken_at(0), &(SLOTS + 1).to_le_bytes()).unwrap();
     assert_eq!(machine.arrive(&small), Arrival::NoRoom);
     assert_eq!(machine.card.fault(0), Some(Fault::Taken));
+}
+
+/// Memory at every address; it keeps the addresses that were written.
+#[derive(Default)]
+struct Everywhere(Vec<u64>);
+
+impl Memory for Everywhere {
+    fn read(&self, _: u64, bytes: &mut [u8]) -> Result<(), Unmapped> {
+        bytes.fill(0);
+        Ok(())
+    }
+    fn write(&mut self, address: u64, _: &[u8]) -> Result<(), Unmapped> {
+        self.0.push(address);
+        Ok(())
+    }
+}
+
+#[test]
+fn receive_buffers_do_not_go_on_at_address_0() {
+    let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
+    // Two buffers of 128 bytes, and only the first ends within 64 bits.
+    machine.write(at::QUEUE + queue::BUFFERS_ADDRESS, 0xffff_ff80);
+    machine.write(at::QUEUE + queue::BUFFERS_ADDRESS + 4, u32::MAX);
+    machine.write(at::QUEUE + queue::BUFFERS, 2 | 2 << 16);
+    machine.write(at::QUEUE + queue::CONTROL, queue::ENABLE);
+    let (large, mut memory) = (packet(ADDRESSES[0], 100, 0), Everywhere::default());
+    for expected in [Arrival::Delivered(0), Arrival::NoRoom] {
+        assert_eq!(machine.card.receive(&mut machine.window, &mut memory, &large), expected);
+    }
+    assert_eq!(memory.0, [u64::MAX - 127]);
+    assert_eq!(machine.card.fault(0), Some(Fault::Memory));
 }
 
 #[test]
