@@ -292,10 +292,11 @@ impl Card {
     /// Writes registers. What is not made of whole double words, or no register, is ignored.
     pub fn register_write(&mut self, window: &mut impl Memory, offset: u64, bytes: &[u8]) {
         let Ok(offset) = u32::try_from(offset) else { return };
-        if !offset.is_multiple_of(4) {
+        let (words, rest) = bytes.as_chunks::<4>();
+        if !offset.is_multiple_of(4) || !rest.is_empty() {
             return;
         }
-        for (place, word) in (offset..at::LENGTH).step_by(4).zip(bytes.as_chunks::<4>().0) {
+        for (place, word) in (offset..at::LENGTH).step_by(4).zip(words) {
             self.write(window, place, u32::from_le_bytes(*word));
         }
     }

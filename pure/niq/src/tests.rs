@@ -553,6 +553,19 @@ fn a_reset_forgets_all_but_the_link() {
 }
 
 #[test]
+fn writes_of_other_than_whole_double_words_are_ignored() {
+    let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
+    for (offset, length) in [(0, 1), (0, 2), (0, 3), (0, 5), (0, 6), (0, 7), (1, 4), (2, 4), (2, 2)] {
+        let place = u64::from(at::FILTER) + offset;
+        machine.card.register_write(&mut machine.window, place, &[0xff; 8][..length]);
+        let shown = [at::FILTER, at::FILTER + 4].map(|register| machine.read(register));
+        assert_eq!(shown, [0, 0], "{length} B at {offset}");
+    }
+    machine.card.register_write(&mut machine.window, at::FILTER.into(), &[1, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!((machine.read(at::FILTER), machine.read(at::FILTER + 4)), (1, 2));
+}
+
+#[test]
 fn registers_identify_the_card() {
     let machine = Machine::new([1, 2, 3, 4, 5, 6], HostConfig::default());
     assert_eq!(machine.read(at::ID).to_le_bytes(), *b"NIQ1");
