@@ -386,8 +386,11 @@ impl Card {
     }
 
     fn fail(&mut self, index: usize, fault: Fault) {
-        self.queues[index].state = State::Faulted(fault);
-        self.counts.faults += 1;
+        // What fails after a queue was stopped did not stop it.
+        if self.queues[index].is_running() {
+            self.queues[index].state = State::Faulted(fault);
+            self.counts.faults += 1;
+        }
     }
 
     /// Takes the next packet that a host has stored, for the wire; returns its length. While the

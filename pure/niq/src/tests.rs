@@ -256,6 +256,18 @@ fn each_fault_of_a_host_stops_its_queue_alone_and_is_shown() {
 }
 
 #[test]
+fn a_queue_keeps_the_fault_that_stopped_it_and_counts_it_once() {
+    let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
+    assert_eq!(machine.arrive(&PACKET), Arrival::Delivered(0));
+    machine.store(0, [14, 0, 9, 0], &[]);
+    assert_eq!(machine.transmit(), None);
+    // The window goes before the card looks whether the host waits for the line.
+    assert_eq!(machine.card.poll_interrupt(&Ram::new(0, 0)), None);
+    assert_eq!(machine.card.fault(0), Some(Fault::Malformed));
+    assert_eq!(machine.card.counts().faults, 1);
+}
+
+#[test]
 fn a_host_that_takes_what_never_came_is_stopped() {
     let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
     let small = packet(ADDRESSES[0], 30, 0);
