@@ -191,7 +191,9 @@ impl Host {
     }
 
     /// The registers to write, in order, with their values: they start the queue anew, whatever was
-    /// sent and received before.
+    /// sent and received before. A queue with [`Credits::Pushed`] that still runs must be stopped
+    /// first, by a 0 in its control register: the card could push credits for earlier packets into
+    /// the line that is cleared here.
     ///
     /// # Errors
     /// When the host's memory is gone.
