@@ -305,6 +305,59 @@ fn packets_that_are_sent_are_counted_where_they_come() {
     assert_eq!((&told["packets"], &told["bytes"]), (&500.into(), &(500 * 61).into()));
 }
 
+/// An end that sends everything back takes nothing more while nobody takes that.
+#[test]
+fn what_comes_back_does_not_hold_up_send() {
+    let folder = folder();
+    let wire = wire(&folder);
+    let _receiver = echo(&wire);
+    // More than both directions of the wire and both cards hold.
+    let options = ["--count", "20000", "--timeout", "5s", "--json"];
+    let sent = json(&[&["nic", "send", &wire][..], &options].concat());
+    assert_eq!(sent["packets"], 20_000);
+}
+
+#[test]
+fn send_goes_on_with_the_end_that_takes_the_place_of_one_that_died() {
+    let folder = folder();
+    let wire = wire(&folder);
+    let _sender = Running::start(&["nic", "send", &wire, "--count", "1000000000000", "--timeout", "20s"]);
+    let first = Running::start(&["nic", "receive", &wire]);
+    wait_until("packets come", || ticks(&first) > 10);
+    first.signal("KILL");
+    let second = Running::start(&["nic", "receive", &wire, "--count", "1000", "--json"]);
+    let ended = second.output(LONG);
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((ended.status.code(), &told["packets"]), (Some(0), &1_000.into()), "{told}");
+}
+
+#[test]
+fn send_fails_when_nobody_takes_the_place_of_an_end_that_died() {
+    let folder = folder();
+    let wire = wire(&folder);
+    let receiver = Running::start(&["nic", "receive", &wire]);
+    wait_until("the receiver is there", || receiver.said().contains("waiting for packets"));
+    let options = ["--count", "1000000000000", "--timeout", "2s"];
+    let sender = Running::start(&[&["nic", "send", &wire][..], &options].concat());
+    wait_until("packets are sent", || ticks(&sender) > 10);
+    receiver.signal("KILL");
+    let said = sender.fail();
+    assert!(said.contains("nobody came to the other end"), "{said}");
+}
+
+/// A wire of UDP always has room, so there is no wait that a signal could end.
+#[test]
+fn send_is_interrupted_and_tells_what_it_has_sent() {
+    let (socket, _, wire) = udp_end();
+    let sender = Running::start(&["nic", "send", &wire, "--count", "1000000000000", "--json"]);
+    next_packet(&socket);
+    sender.signal("INT");
+    let ended = sender.output(LONG);
+    let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{told}");
+    assert!(told["packets"].as_u64().unwrap() > 0, "{told}");
+}
+
 #[test]
 fn a_peer_that_is_killed_or_stopped_is_told() {
     for signal in ["KILL", "STOP"] {

@@ -120,23 +120,30 @@ impl Bench {
     /// Sends a packet, as soon as there is room. A card that takes none for too long is given up.
     fn send(&mut self, packet: &[u8]) -> Result<(), Error> {
         let mut since = None;
-        loop {
-            let sent = self.station.send(packet);
-            if self.check(sent)? {
-                return Ok(());
-            }
-            if self.stop.is_asked_for() {
-                return Err(Error::Interrupted);
-            }
-            let is_up = self.station.is_up();
-            self.check(is_up)?;
-            let now = self.station.clock().now();
-            if now - *since.get_or_insert(now) >= self.patience {
-                let patience = humantime::format_duration(Duration::from(self.patience));
-                return Err(self.failed(format!("the card took no packet within {patience}")));
-            }
+        while !self.try_send(packet, &mut since)? {
             std::thread::yield_now();
         }
+        Ok(())
+    }
+
+    /// Sends a packet; returns false if there is no room for it now. `since` is when that was so for
+    /// the first time: a card that takes none for too long is given up.
+    fn try_send(&mut self, packet: &[u8], since: &mut Option<Instant>) -> Result<bool, Error> {
+        let sent = self.station.send(packet);
+        if self.check(sent)? {
+            return Ok(true);
+        }
+        if self.stop.is_asked_for() {
+            return Err(Error::Interrupted);
+        }
+        let is_up = self.station.is_up();
+        self.check(is_up)?;
+        let now = self.station.clock().now();
+        if now - *since.get_or_insert(now) >= self.patience {
+            let patience = humantime::format_duration(Duration::from(self.patience));
+            return Err(self.failed(format!("the card took no packet within {patience}")));
+        }
+        Ok(false)
     }
 }
 

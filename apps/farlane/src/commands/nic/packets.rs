@@ -15,6 +15,8 @@ use niq::{INLINE_MAX, PACKET_MAX};
 const WAIT: Nanos = Nanos::from_secs(1);
 /// How long `send` stays, so that a card of its own sends what it has.
 const LINGER: Nanos = Nanos::from_millis(50);
+/// After so many packets, `send` looks whether the wire's other end is still there.
+const PACKETS_A_LOOK: u64 = 1024;
 /// Offset of the flags in a packet.
 const FLAGS: usize = HEADER + 4;
 
@@ -27,29 +29,59 @@ struct Counted {
 pub(super) fn send(args: &NicSendArgs) -> Result<(), Error> {
     let mut bench = Bench::open(&args.card)?;
     bench.meet()?;
+    let mut counted = Counted::default();
+    let result = send_all(&mut bench, args, &mut counted);
+    // What was sent until a signal came is worth telling.
+    if !matches!(result, Ok(()) | Err(Error::Interrupted)) {
+        return result;
+    }
+    if args.output.json {
+        print_json(&counted)?;
+    } else {
+        print(&format!("sent {} packets of {} B\n", counted.packets, args.size))?;
+    }
+    result
+}
+
+fn send_all(bench: &mut Bench, args: &NicSendArgs, counted: &mut Counted) -> Result<(), Error> {
     let bar = ProgressBar::new(args.count);
     let source = bench.station.address();
+    let mut bytes = vec![0; PACKET_MAX];
     for number in 0..args.count {
+        if number % PACKETS_A_LOOK == 0 {
+            bar.set_position(number);
+            // A card without a link drops what it is given, so it always has room.
+            bench.meet()?;
+        }
+        if bench.stop.is_asked_for() {
+            return Err(Error::Interrupted);
+        }
         // The number wraps around in packets, as it has 4 bytes there.
         let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
-        bench.send(&packet(source, args.size, low, 0))?;
-        if number % 4096 == 0 {
-            bar.set_position(number);
+        let sent = packet(source, args.size, low, 0);
+        let mut since = None;
+        while !bench.try_send(&sent, &mut since)? {
+            drop_one(bench, &mut bytes)?;
+            std::thread::yield_now();
         }
+        drop_one(bench, &mut bytes)?;
+        counted.packets += 1;
+        counted.bytes += args.size as u64;
     }
     bar.finish_and_clear();
     let start = bench.station.clock().now();
-    let mut bytes = vec![0; PACKET_MAX];
     while bench.station.clock().now() - start < LINGER {
-        let polled = bench.station.poll(&mut bytes);
-        bench.check(polled)?;
+        drop_one(bench, &mut bytes)?;
         std::thread::yield_now();
     }
-    let counted = Counted { packets: args.count, bytes: args.count * args.size as u64 };
-    if args.output.json {
-        return print_json(&counted);
-    }
-    print(&format!("sent {} packets of {} B\n", counted.packets, args.size))
+    Ok(())
+}
+
+/// Takes a packet that has come, if any, and forgets it: an end that sends everything back takes
+/// nothing more while nobody takes that.
+fn drop_one(bench: &mut Bench, bytes: &mut [u8]) -> Result<(), Error> {
+    let polled = bench.station.poll(bytes);
+    bench.check(polled).map(|_| ())
 }
 
 pub(super) fn receive(args: &NicReceiveArgs) -> Result<(), Error> {
