@@ -174,6 +174,17 @@ fn what_bench_has_measured_is_told_when_it_is_interrupted() {
     assert_eq!(sizes, [14, 14]);
 }
 
+/// Over this wire, every packet is back before anybody waits for it.
+#[test]
+fn bench_is_interrupted_although_it_never_waits() {
+    let options = ["--sizes", "60", "--count", "100000000"];
+    let bench = Running::start(&[&["nic", "bench", "loop:"][..], &options].concat());
+    wait_until("packets are sent", || ticks(&bench) > 20);
+    bench.signal("INT");
+    let ended = bench.output(LONG);
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+}
+
 #[test]
 fn packets_that_warm_up_do_not_count_as_lost() {
     let (socket, _, wire) = udp_end();

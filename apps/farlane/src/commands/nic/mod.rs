@@ -106,6 +106,10 @@ impl Bench {
     /// also brings frames of others.
     fn wait(&mut self, packet: &mut [u8], deadline: Instant) -> Result<Option<Received>, Error> {
         loop {
+            // A packet that is there already ends the wait before it looks for a signal.
+            if self.stop.is_asked_for() {
+                return Err(Error::Interrupted);
+            }
             let stop = &self.stop;
             let received = self.station.wait(packet, deadline, || stop.is_asked_for());
             match self.check(received)? {
