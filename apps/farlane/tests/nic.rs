@@ -207,6 +207,20 @@ fn packets_that_warm_up_do_not_count_as_lost() {
     assert_eq!((&size["lost"], &size["round_trip_ns"]["count"]), (&1.into(), &9.into()), "{told}");
 }
 
+/// Each packet that is lost takes a second, and there are many.
+#[test]
+fn ping_gives_up_when_packets_come_back_no_more() {
+    let (socket, _, wire) = udp_end();
+    let options = ["--sizes", "61", "--count", "100000", "--timeout", "2s"];
+    let ping = Running::start(&[&["nic", "ping", &wire][..], &options].concat());
+    for _ in 0..300 {
+        let (packet, from) = next_packet(&socket);
+        socket.send_to(&packet, from).unwrap();
+    }
+    let said = ping.fail();
+    assert!(said.contains("no packet came back"), "{said}");
+}
+
 #[test]
 fn a_wire_that_takes_no_packets_ends_send() {
     let folder = folder();

@@ -84,7 +84,7 @@ pub(crate) struct CardOptions {
     pub(crate) card: Place,
 
     /// Give up if the wire's other end has not come by then, or the card takes no packet for so
-    /// long; bench also if no packet comes back.
+    /// long; ping and bench also if no packet comes back.
     ///
     /// Receive waits for as long as it takes
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_time)]
