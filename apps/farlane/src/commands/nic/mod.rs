@@ -124,19 +124,29 @@ impl Bench {
     /// Sends a packet, as soon as there is room. A card that takes none for too long is given up.
     fn send(&mut self, packet: &[u8]) -> Result<(), Error> {
         let mut since = None;
-        while !self.try_send(packet, &mut since)? {
+        while !self.try_send(packet, false, &mut since)? {
             std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// Sends a packet; returns false if there is no room for it now. `since` is when that was so for
-    /// the first time: a card that takes none for too long is given up.
-    fn try_send(&mut self, packet: &[u8], since: &mut Option<Instant>) -> Result<bool, Error> {
-        let sent = self.station.send(packet);
-        if self.check(sent)? {
-            return Ok(true);
+    /// Sends a packet, perhaps the last; returns false if there is no room for it now. `since` is
+    /// as for [`Self::have_patience`].
+    fn try_send(&mut self, packet: &[u8], is_last: bool, since: &mut Option<Instant>) -> Result<bool, Error> {
+        let sent = match is_last {
+            true => self.station.send_last(packet),
+            false => self.station.send(packet),
+        };
+        let is_sent = self.check(sent)?;
+        if !is_sent {
+            self.have_patience(since)?;
         }
+        Ok(is_sent)
+    }
+
+    /// Looks for a signal, and for the wire's other end. A card that has taken no packet `since`
+    /// too long is given up; the first call sets the time.
+    fn have_patience(&mut self, since: &mut Option<Instant>) -> Result<(), Error> {
         if self.stop.is_asked_for() {
             return Err(Error::Interrupted);
         }
@@ -147,7 +157,7 @@ impl Bench {
             let patience = humantime::format_duration(Duration::from(self.patience));
             return Err(self.failed(format!("the card took no packet within {patience}")));
         }
-        Ok(false)
+        Ok(())
     }
 }
 

@@ -59,8 +59,8 @@ fn send_all(bench: &mut Bench, args: &NicSendArgs, counted: &mut Counted) -> Res
         // The number wraps around in packets, as it has 4 bytes there.
         let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
         let sent = packet(source, args.size, low, 0);
-        let mut since = None;
-        while !bench.try_send(&sent, &mut since)? {
+        let (is_last, mut since) = (number + 1 == args.count, None);
+        while !bench.try_send(&sent, is_last, &mut since)? {
             drop_one(bench, &mut bytes)?;
             std::thread::yield_now();
         }
@@ -69,12 +69,28 @@ fn send_all(bench: &mut Bench, args: &NicSendArgs, counted: &mut Counted) -> Res
         counted.bytes += args.size as u64;
     }
     bar.finish_and_clear();
+    leave(bench, &mut bytes)?;
     let start = bench.station.clock().now();
     while bench.station.clock().now() - start < LINGER {
         drop_one(bench, &mut bytes)?;
         std::thread::yield_now();
     }
     Ok(())
+}
+
+/// Waits until all packets are on the wire: those in a card of this process are lost with it, and a
+/// card of another process forgets those of a host that goes.
+fn leave(bench: &mut Bench, bytes: &mut [u8]) -> Result<(), Error> {
+    let mut since = None;
+    loop {
+        let has_left = bench.station.has_left();
+        if bench.check(has_left)? {
+            return Ok(());
+        }
+        bench.have_patience(&mut since)?;
+        drop_one(bench, bytes)?;
+        std::thread::yield_now();
+    }
 }
 
 /// Takes a packet that has come, if any, and forgets it: an end that sends everything back takes

@@ -109,6 +109,8 @@ pub struct Station {
     window: SharedMemory,
     memory: SharedMemory,
     reach: Reach,
+    /// How many packets were sent with the last one of [`Station::send_last`].
+    last: u64,
     /// The packet that leaves.
     leaving: Vec<u8>,
     /// The packet that comes, perhaps in parts: what leaves meanwhile has no place here.
@@ -151,6 +153,7 @@ impl Station {
             window,
             memory,
             reach,
+            last: 0,
             leaving: vec![0; ROOM],
             coming: vec![0; ROOM],
             address,
@@ -242,8 +245,46 @@ impl Station {
     /// When the card is at fault, or no packet has such a length.
     #[inline]
     pub fn send(&mut self, packet: &[u8]) -> Result<bool, StationError> {
-        let sent = match self.host.send(&mut self.window, &mut self.memory, packet, false) {
-            Ok(_) => true,
+        self.put(packet, false)
+    }
+
+    /// Sends a packet as [`Self::send`] does. [`Self::has_left`] tells when it has left.
+    ///
+    /// # Errors
+    /// As for [`Self::send`].
+    pub fn send_last(&mut self, packet: &[u8]) -> Result<bool, StationError> {
+        self.put(packet, true)
+    }
+
+    /// Whether the packet of [`Self::send_last`] and all before it are on the wire, or were dropped
+    /// because its other end is not there. What has not left is lost with the station.
+    ///
+    /// # Errors
+    /// When the card is at fault.
+    pub fn has_left(&mut self) -> Result<bool, StationError> {
+        self.push();
+        let completed = self.host.poll_completed(&self.window, &self.memory).map_err(StationError::Card)?;
+        let is_on_wire = match &mut self.reach {
+            Reach::Own { wire, .. } => {
+                // The rest of a packet may leave here.
+                let has_room = wire.has_room();
+                wire.wake();
+                has_room
+            }
+            Reach::Served(_) => true,
+        };
+        Ok(is_on_wire && completed >= self.last)
+    }
+
+    #[inline]
+    fn put(&mut self, packet: &[u8], is_last: bool) -> Result<bool, StationError> {
+        let sent = match self.host.send(&mut self.window, &mut self.memory, packet, is_last) {
+            Ok(number) => {
+                if is_last {
+                    self.last = number;
+                }
+                true
+            }
             Err(SendError::Full) => false,
             Err(SendError::Fault(fault)) => return Err(StationError::Card(fault)),
             Err(error) => return Err(StationError::Send(error)),

@@ -110,6 +110,42 @@ fn a_wire_that_is_full_makes_the_sender_wait() {
     exchange(&mut near, &mut far);
 }
 
+/// The card of this process holds what the wire has no room for, and is lost with the process.
+#[test]
+fn a_station_knows_when_its_last_packet_has_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::Wire(shm_wire(&folder));
+    let (mut near, mut far) = (station(&place, 1), station(&place, 2));
+    meet([&mut near, &mut far]);
+    let mut rng = Rng::from_seed(2);
+    for length in [60, 1500] {
+        let mut sent = 0;
+        while sent < 3_000 && near.send(&packet(&mut rng, length)).unwrap() {
+            sent += 1;
+        }
+        assert!(sent < 3_000 && !near.has_left().unwrap(), "nobody receives");
+        let (mut bytes, mut came, mut last) = (vec![0; PACKET_MAX], 0, false);
+        for _ in 0..20_000 {
+            last = last || near.send_last(&packet(&mut rng, length)).unwrap();
+            if last && near.has_left().unwrap() {
+                break;
+            }
+            came += u32::from(far.poll(&mut bytes).unwrap().is_some());
+        }
+        assert!(near.has_left().unwrap() && came > 0, "{came} of {sent} came");
+        drain(&mut far, sent + 1 - came);
+    }
+}
+
+/// Takes `count` packets that are on the wire.
+fn drain(station: &mut Station, count: u32) {
+    let (mut bytes, mut came) = (vec![0; PACKET_MAX], 0);
+    for _ in 0..20_000 {
+        came += u32::from(station.poll(&mut bytes).unwrap().is_some());
+    }
+    assert_eq!(came, count);
+}
+
 /// The last of many packets finds room for its beginning alone. Its receiver sends a packet before
 /// the rest has come.
 #[test]
