@@ -73,7 +73,7 @@ static void write_register(uint64_t offset, uint32_t value) {
 }
 
 static uint32_t read_register(uint64_t offset) {
-    struct access access = { offset, 0, 4, 0 }, reply;
+    struct access access = { offset, 0, 4, 0 }, reply = { 0 };
     ask(REGION_READ, &access, 16, -1, &reply, sizeof reply);
     return reply.value;
 }
@@ -92,11 +92,12 @@ static uint32_t header_of(uint64_t number, uint32_t length) {
 int main(int count, char **arguments) {
     if (count != 2) fail("usage: nic_host SOCKET");
     struct sockaddr_un place = { .sun_family = AF_UNIX };
-    strncpy(place.sun_path, arguments[1], sizeof place.sun_path - 1);
+    if (strlen(arguments[1]) >= sizeof place.sun_path) fail("the path of the socket is too long");
+    strcpy(place.sun_path, arguments[1]);
     sock = socket(AF_UNIX, SOCK_STREAM, 0);
     if (connect(sock, (struct sockaddr *)&place, sizeof place)) fail("nobody serves a card there");
 
-    char version[64] = { 0, 0, 1, 0 }, reply[512];
+    char version[64] = { 0, 0, 1, 0 }, reply[512] = { 0 };
     const char *capabilities = "{\"capabilities\":{}}";
     memcpy(version + 4, capabilities, strlen(capabilities) + 1);
     ask(VERSION, version, 4 + (uint32_t)strlen(capabilities) + 1, -1, reply, sizeof reply);
@@ -104,10 +105,11 @@ int main(int count, char **arguments) {
 
     uint32_t region[8] = { 512, 0, 2 };  /* argsz, flags, index: BAR2 */
     int window_file = ask(REGION_INFO, region, sizeof region, -1, reply, sizeof reply);
-    uint64_t offset;
+    uint64_t size, offset;
+    memcpy(&size, reply + 16, sizeof size);
     memcpy(&offset, reply + 24, sizeof offset);
     char *window = mmap(NULL, WINDOW_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, window_file, (off_t)offset);
-    if (window_file < 0 || window == MAP_FAILED) fail("its window can't be mapped");
+    if (window_file < 0 || size != WINDOW_BYTES || window == MAP_FAILED) fail("its window can't be mapped");
 
     /* Memory for longer packets; this program sends none, but the card may receive some. */
     int memory_file = memfd_create("nic_host", MFD_CLOEXEC);

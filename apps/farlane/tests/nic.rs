@@ -495,7 +495,11 @@ fn a_program_in_c_drives_a_served_card() {
     let (wire, socket) = (wire(&folder), folder.path().join("card"));
     let _receiver = echo(&wire);
     let _server = serve(&socket, &wire);
-    let output = Command::new(program).arg(&socket).output().unwrap();
+    let output = Command::new(&program).arg(&socket).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("1000 packets of 60 bytes came back"), "{output:?}");
+    // A socket's path has room for 107 bytes.
+    let output = Command::new(program).arg("x".repeat(108)).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("too long"), "{output:?}");
 }
