@@ -281,6 +281,8 @@ fn a_served_card_is_measured_and_goes_on_when_its_user_is_killed() {
     let ended = server.output(LONG);
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.success() && said.contains("link up") && said.contains("has gone"), "{said}");
+    // Of six ways each, with those that warm up; nobody uses the card any more.
+    assert!(said.contains("6000 packets sent"), "{said}");
 }
 
 /// Processor time of a process in ticks of 10 ms (`proc_pid_stat(5)`, utime and stime).

@@ -1,5 +1,7 @@
 //! What a card counts.
 
+use core::ops::AddAssign;
+
 /// Counters since the last reset, as the registers from [`crate::registers::COUNTS`] show them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -40,5 +42,24 @@ impl Counts {
             self.no_room,
             self.faults,
         ]
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            sent,
+            sent_bytes,
+            received,
+            received_bytes,
+            link_down,
+            unwanted,
+            misshapen,
+            no_room,
+            faults,
+        } = self;
+        let words =
+            [sent, sent_bytes, received, received_bytes, link_down, unwanted, misshapen, no_room, faults];
+        words.into_iter().zip(other.words()).for_each(|(count, more)| *count = count.wrapping_add(more));
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn run(args: &NicServeArgs) -> Result<(), Error> {
     service::ready(&text);
     reactor.serve();
     reactor.run(&mut driver).map_err(|error| Error::Child { what: "the card", error })?;
-    let counts = *driver.counts();
+    let counts = driver.counts();
     info!(
         "{} packets sent and {} received; {} lost: link down {}, unwanted {}, misshapen {}, no room {}",
         counts.sent,

@@ -56,6 +56,8 @@ pub struct CardDriver<F> {
     server: Server<OwnedFd>,
     space: ConfigSpace,
     card: Card,
+    /// What the card had counted before it was reset.
+    past: Counts,
     faults: [Option<Fault>; QUEUES],
     vectors: Vectors,
     window: SharedMemory,
@@ -126,6 +128,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
             server: Server::new(config()),
             space: space(),
             card: Card::new(address),
+            past: Counts::default(),
             faults: [None; QUEUES],
             vectors: Vectors::default(),
             window,
@@ -147,9 +150,25 @@ impl<F: FnMut(Served)> CardDriver<F> {
         })
     }
 
-    /// What the card has counted for its present client.
-    pub const fn counts(&self) -> &Counts {
-        self.card.counts()
+    /// What the card has counted for all its clients.
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.past;
+        counts += *self.card.counts();
+        counts
+    }
+
+    fn reset_card(&mut self) {
+        self.past += *self.card.counts();
+        self.card.reset();
+    }
+
+    fn write_register(&mut self, offset: u64, data: &[u8]) {
+        let before = *self.card.counts();
+        self.card.register_write(&mut self.window, offset, data);
+        if *self.card.counts() == Counts::default() {
+            // The client has reset the card, or nothing was counted.
+            self.past += before;
+        }
     }
 
     /// Moves packets between the window and the wire; returns whether there were any.
@@ -273,7 +292,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
         let Some(connection) = self.connection.take() else { return };
         sources.remove(connection.as_raw_fd());
         self.memory.clear();
-        self.card.reset();
+        self.reset_card();
         self.space = space();
         self.vectors = Vectors::default();
         (self.report)(Served::Gone(reason));
@@ -325,7 +344,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
                     }
                 }
                 Output::Reset { token } => {
-                    self.card.reset();
+                    self.reset_card();
                     self.space = space();
                     self.vectors.reset();
                     self.server.reset_done(token, Ok(()));
@@ -392,7 +411,7 @@ impl<F: FnMut(Served)> CardDriver<F> {
     fn write(&mut self, region: RegionIndex, offset: u64, data: &[u8]) -> Result<(), Errno> {
         match region {
             RegionIndex::BAR0 if Vectors::has(offset) => self.vectors.write(offset, data),
-            RegionIndex::BAR0 => self.card.register_write(&mut self.window, offset, data),
+            RegionIndex::BAR0 => self.write_register(offset, data),
             WINDOW => self.window.write(offset, data).map_err(|_| Errno::EINVAL)?,
             _ => {
                 for (at, byte) in (offset..).zip(data) {
