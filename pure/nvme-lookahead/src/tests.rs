@@ -16,8 +16,8 @@ use crate::walk::{Next, Walk};
 /// A link of one strand that only notes what becomes of it.
 #[derive(Default)]
 pub(crate) struct Link {
-    /// Addresses and bytes of the memory that was sent ahead, until the packet that it goes ahead
-    /// of.
+    /// Addresses and bytes of the memory that was sent ahead, until the packet that it goes
+    /// ahead of.
     pub(crate) ahead: Vec<(u64, Buffer)>,
     pub(crate) sent: Vec<Packet>,
     pub(crate) forgotten: Vec<AheadKey>,
@@ -174,8 +174,8 @@ fn queues_come_and_go_with_the_commands_that_succeed() {
     let queue = controller.ring(1, 5).unwrap();
     assert_eq!((queue.base, queue.entries, queue.tail), (0x6000, 16, 3));
     assert!(controller.ring(1, 16).is_none(), "beyond its end");
-    // Creation fails for one queue, another queue's place is impossible, and a third queue is
-    // deleted.
+    // Creation fails for one queue, another queue's place is impossible, and a third queue
+    // is deleted.
     controller.on_admin(&admin(1, 5, [3 | 15 << 16, 1 | 1 << 16], 0x7010));
     complete(&mut controller, 5, 0);
     assert!(controller.ring(3, 1).is_none());

@@ -192,8 +192,8 @@ pub(crate) struct RecordArgs {
 
     /// Record each --from to the --to of the same place, as a recording of its own.
     ///
-    /// There are as many --to as --from. --size, --rate, --buffer and --ring are those of each
-    /// recording
+    /// There are as many --to as --from. --size, --rate, --buffer and --ring are those of
+    /// each recording
     #[arg(long)]
     pub(crate) each: bool,
     /// Overwrite what the file or block device holds

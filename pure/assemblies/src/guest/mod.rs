@@ -345,8 +345,8 @@ impl<D: 'static> Guest<D> {
     pub fn takes_packets(&self) -> bool {
         self.by_message.has_room()
     }
-    /// Leaves unread for now what has come over a connection to the far end; see
-    /// [`tunnel::Upstream::hold_back`].
+    /// Leaves unread for now what has come over a connection to the far end;
+    /// see [`tunnel::Upstream::hold_back`].
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionIndex) -> bool {
         self.port.hold_back(now.max(self.now), connection)
     }

@@ -38,7 +38,7 @@ const STOP: [u8; 16] = [0; 16];
 pub(crate) enum Access {
     /// It may not be made.
     Refused,
-    /// Data.
+    /// It moves the data of a command.
     Data,
     /// Entries or lists, or what else tells of further memory.
     Telling,
@@ -211,8 +211,8 @@ impl Rule {
         Some(command)
     }
 
-    /// Handles bytes of host memory that the device is given, which may be entries, lists or shadow
-    /// doorbells.
+    /// Handles bytes of host memory that the device is given, which may be entries, lists or
+    /// shadow doorbells.
     pub(crate) fn on_given(&mut self, controller: &mut Controller, address: u64, bytes: &[u8]) {
         if let Some((index, offset)) = controller.submission_at(address) {
             self.on_entries(controller, index, offset, bytes);

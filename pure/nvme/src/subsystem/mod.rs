@@ -134,8 +134,8 @@ pub struct Subsystem {
     event_log: EventLog,
     telemetry: Telemetry,
     shutdowns: Shutdowns,
-    /// Whether the Persistent Event log has recorded this power-on, which the first controller
-    /// does.
+    /// Whether the Persistent Event log has recorded this power-on, which the first
+    /// controller does.
     power_on_recorded: bool,
 }
 
@@ -279,8 +279,8 @@ impl Subsystem {
         status.with_more()
     }
 
-    /// What I/O commands have done with each namespace that they have named, since the subsystem
-    /// began.
+    /// What I/O commands have done with each namespace that they have named, since the
+    /// subsystem began.
     pub fn tallies(&self) -> impl Iterator<Item = (NamespaceId, &NamespaceTally)> {
         self.tallies.iter()
     }

@@ -32,7 +32,7 @@ const WIRE_MIN: u64 = 84;
 /// Bytes of the two addresses, and of a tag.
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
-/// EtherTypes.
+/// EtherTypes of a tagged frame (IEEE 802.1Q), of IPv4 and of IPv6.
 const VLAN: u16 = 0x8100;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;

@@ -153,8 +153,8 @@ impl Association {
         &self.config
     }
 
-    /// Gives up the present connections and connects again, if the association is connecting or
-    /// live.
+    /// Gives up the present connections and connects again, if the association is connecting
+    /// or live.
     pub fn reset(&mut self, now: Instant, why: Loss) {
         if matches!(self.state, State::Connecting | State::Live) {
             self.lose(now, why);
@@ -242,8 +242,8 @@ impl Association {
         }
     }
 
-    /// A command of the association has ended. Tokens that the association did not issue are
-    /// ignored.
+    /// A command of the association has ended. Tokens that the association did not issue
+    /// are ignored.
     pub fn on_completed(&mut self, now: Instant, token: u64, entry: CompletionQueueEntry, data: Buffer) {
         self.traffic = true;
         match self.admin.retire(token) {
@@ -347,8 +347,8 @@ impl Association {
             Step::Ask(Question::Command { queue, entry, data }) => {
                 self.awaiting = Awaiting::Command;
                 if self.send(now, queue, Owner::Script, entry, data).is_none() {
-                    // Callers hold every place. The association begins again, which ends their
-                    // commands.
+                    // Callers hold every place. The association begins again, which ends
+                    // their commands.
                     self.lose(now, Loss::AdminTimeout);
                 }
             }
@@ -428,8 +428,8 @@ impl Association {
         self.refresh_if_needed(now);
     }
 
-    /// Reads the controller's ANA states again, because a command's status contradicted the known
-    /// states.
+    /// Reads the controller's ANA states again, because a command's status contradicted the
+    /// known states.
     pub fn refresh_ana(&mut self, now: Instant) {
         if self.state == State::Live {
             self.refresh.ana = true;
@@ -550,8 +550,8 @@ impl Association {
 }
 
 impl Engine for Association {
-    /// Inputs are methods: [`Association::on_queue_open`], [`Association::on_queue_lost`] and
-    /// [`Association::on_completed`].
+    /// Inputs are methods: [`Association::on_queue_open`], [`Association::on_queue_lost`]
+    /// and [`Association::on_completed`].
     type Input<'a> = core::convert::Infallible;
     type Output = Output;
 

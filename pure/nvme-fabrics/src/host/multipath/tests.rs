@@ -34,8 +34,8 @@ struct Controller {
     refusal: Option<FabricsStatus>,
     /// Status of every I/O command, if all of them fail.
     failure: Option<StatusCode>,
-    /// Number of Connects of I/O queues that the controller refuses as if their association had
-    /// ended.
+    /// Number of Connects of I/O queues that the controller refuses as if their association
+    /// had ended.
     forgets: u32,
     /// ANA state of the namespace.
     ana: u8,
@@ -527,8 +527,8 @@ fn callers_leave_the_association_its_places_in_the_admin_queue() {
     assert_eq!(world.host.submit_admin(world.now, command), Ok(()));
 }
 
-/// A host with live paths, to controllers that report CQT, and that end each other as `resets`
-/// says.
+/// A host with live paths, to controllers that report CQT, and that end each other as
+/// `resets` says.
 fn fenced(paths: usize, resets: Option<bool>, association: &host::Config) -> World {
     let mut world = World::idle(paths, Config::default(), association);
     (world.quiesces, world.resets) = (true, resets);
@@ -610,8 +610,8 @@ fn a_controller_that_stays_away_is_given_up_and_its_commands_fail() {
     assert_eq!(completed.entry.status().code(), StatusCode::HostPathingError);
     assert_eq!(completed.origin, Origin::Host);
     assert!(world.host.is_over());
-    // With a fast I/O fail time-out, commands fail earlier, while the host still tries to reach the
-    // controller.
+    // With a fast I/O fail time-out, commands fail earlier, while the host still tries to reach
+    // the controller.
     let config = host::Config { fast_io_fail_timeout: Some(Nanos::from_secs(3)), ..association() };
     let mut world = World::new(1, Config::default(), &config);
     world.run(Nanos::from_secs(1), |world| world.live() == 1);

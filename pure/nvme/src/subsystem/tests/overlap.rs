@@ -37,8 +37,8 @@ fn a_second_copy_waits_for_the_first_one() {
     let copy = begin_write(bench.of(second), 7, 1);
     let elsewhere = begin_write(&mut bench, 8, 9);
     assert_eq!(bench.stuck.len(), 2, "the copy has not been asked for");
-    // The host gives the path up with its commands in flight, but the medium still works for one of
-    // them.
+    // The host gives the path up with its commands in flight, but the medium still works for one
+    // of them.
     bench.subsystem.remove_controller(bench.now, first);
     carry_out(&mut bench, 1);
     assert!(has_ended(&bench, elsewhere) && !has_ended(&bench, copy));

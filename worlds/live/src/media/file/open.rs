@@ -48,8 +48,8 @@ impl Default for Options {
     }
 }
 
-/// Why a path can't serve as a medium. Its text names the path, what is wrong with it and what to
-/// do.
+/// Why a path can't serve as a medium. Its text names the path, what is wrong with it and what
+/// to do.
 #[derive(Debug)]
 pub struct OpenError {
     path: PathBuf,
@@ -227,8 +227,8 @@ fn try_open(path: &Path, options: &Options, made: &mut bool) -> Result<Opened, O
     let size = settle_size(&file, found, device, options)?;
     if options.reserve && !device && !options.readonly {
         match allocate(&file, 0, size, FallocateFlags::empty()) {
-            // Where space can't be reserved, a write may still find the disk full, and then says
-            // so.
+            // Where space can't be reserved, a write may still find the disk full, and then
+            // says so.
             Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => {
                 return Err(no_space_or("reserve its space", size, error));
             }
