@@ -105,6 +105,23 @@ impl Listener {
         }))
     }
 
+    /// The next connection that one of `listeners` has. Where one fails, the others are still looked
+    /// at: the kernel tells only once that something has come to them.
+    ///
+    /// # Errors
+    /// When the socket of one fails, and no other one has a connection.
+    pub(crate) fn accept_any(listeners: &[Self]) -> io::Result<Option<Stream>> {
+        let mut failed = None;
+        for listener in listeners {
+            match listener.accept() {
+                Ok(None) => {}
+                Ok(Some(stream)) => return Ok(Some(stream)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
     /// Whether [`Listener::accept`] has a connection already, without a look at the socket.
     pub(crate) fn has_arrivals(&self) -> bool {
         self.port.borrow().endpoint.has_arrivals()

@@ -249,12 +249,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             Ok(listener.accept()?.map(|shared| Stream::Shared(Box::new(shared))))
         });
         accepted |= self.accept_each(context, |driver| {
-            for listener in &driver.datagrams {
-                if let Some(stream) = listener.accept()? {
-                    return Ok(Some(Stream::Datagrams(Box::new(stream))));
-                }
-            }
-            Ok(None)
+            let stream = datagrams::Listener::accept_any(&driver.datagrams)?;
+            Ok(stream.map(|stream| Stream::Datagrams(Box::new(stream))))
         });
         accepted |= self.accept_each(context, |driver| Ok(driver.listener.accept()?.map(Stream::Tcp)));
         accepted

@@ -1,6 +1,7 @@
 //! Interfaces that carry less than two ends need to meet, nothing any more, or frames of others.
 
 use std::process::Command;
+use std::time::Duration;
 
 use engine::{Instant, Nanos};
 
@@ -48,6 +49,38 @@ fn an_interface_that_is_deleted_is_gone_and_one_that_is_down_is_not() {
                 Some(begin) => assert!(looked.is_err_and(|error| error.starts_with(begin)), "{command}"),
             }
         }
+    }
+}
+
+#[test]
+fn a_deleted_interface_keeps_no_other_listener_from_accepting() {
+    let interfaces =
+        ["link set lo up", "link add near type veth peer name far", "link set near up", "link set far up"];
+    if !enter_network(&interfaces) {
+        return;
+    }
+    let clock = Clock::start();
+    let at = Listener::at("near".parse().unwrap(), &Options::default(), clock.now()).unwrap();
+    let listeners = [at, listen(clock)];
+    assert!(Command::new("ip").args(["link", "del", "near"]).status().unwrap().success());
+    let accept = || {
+        // Longer than until it is asked again whether the interface is there.
+        std::thread::sleep(Duration::from_millis(2));
+        Listener::accept_any(&listeners)
+    };
+    let address = listeners[1].address();
+    let mut dialer = Dialer::new((None, Options::default()), vec![address], None, clock.now());
+    let mut near = loop {
+        assert!(accept().is_err(), "the interface is gone, and no peer has answered");
+        match dialer.poll(clock.now()) {
+            Dialled::Waiting | Dialled::Began(_) => {}
+            Dialled::Failed(_, error) => panic!("{error}"),
+            Dialled::Connected(stream) => break stream,
+        }
+    };
+    near.flush().unwrap();
+    while !matches!(accept(), Ok(Some(_))) {
+        near.receive(&mut Pool::default()).unwrap();
     }
 }
 
