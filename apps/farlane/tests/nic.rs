@@ -9,6 +9,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -218,6 +220,27 @@ fn ping_gives_up_when_packets_come_back_no_more() {
         socket.send_to(&packet, from).unwrap();
     }
     let said = ping.fail();
+    assert!(said.contains("no packet came back"), "{said}");
+}
+
+/// Packets that are no answer end no wait, and make none longer.
+#[test]
+fn ping_gives_up_although_other_packets_come_all_the_time() {
+    let (socket, _, wire) = udp_end();
+    let ping = Running::start(&["nic", "ping", &wire, "--sizes", "60", "--count", "1"]);
+    let (mut packet, from) = next_packet(&socket);
+    packet[20] ^= 1;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
+    let flood = std::thread::spawn(move || {
+        while !ends.load(Ordering::Relaxed) {
+            // What finds no room is sent again.
+            let _ = socket.send_to(&packet, from);
+        }
+    });
+    let said = ping.fail();
+    is_over.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
     assert!(said.contains("no packet came back"), "{said}");
 }
 
