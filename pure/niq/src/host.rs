@@ -332,6 +332,11 @@ impl Host {
         Ok(self.completed)
     }
 
+    /// How many packets the card has taken, as far as this host has heard.
+    pub const fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Takes the next packet that has come, into the beginning of `packet`.
     ///
     /// # Errors

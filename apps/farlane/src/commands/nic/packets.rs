@@ -81,11 +81,15 @@ fn send_all(bench: &mut Bench, args: &NicSendArgs, counted: &mut Counted) -> Res
 /// Waits until all packets are on the wire: those in a card of this process are lost with it, and a
 /// card of another process forgets those of a host that goes.
 fn leave(bench: &mut Bench, bytes: &mut [u8]) -> Result<(), Error> {
-    let mut since = None;
+    let (mut since, mut taken) = (None, 0);
     loop {
         let has_left = bench.station.has_left();
         if bench.check(has_left)? {
             return Ok(());
+        }
+        // An end that is slow is not given up while it still takes packets.
+        if bench.station.taken() > taken {
+            (since, taken) = (None, bench.station.taken());
         }
         bench.have_patience(&mut since)?;
         drop_one(bench, bytes)?;

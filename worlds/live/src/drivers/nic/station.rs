@@ -276,6 +276,11 @@ impl Station {
         Ok(is_on_wire && completed >= self.last)
     }
 
+    /// How many packets the card has taken, as far as is known; [`Self::has_left`] asks.
+    pub const fn taken(&self) -> u64 {
+        self.host.taken()
+    }
+
     #[inline]
     fn put(&mut self, packet: &[u8], is_last: bool) -> Result<bool, StationError> {
         let sent = match self.host.send(&mut self.window, &mut self.memory, packet, is_last) {

@@ -124,6 +124,7 @@ fn a_station_knows_when_its_last_packet_has_left() {
             sent += 1;
         }
         assert!(sent < 3_000 && !near.has_left().unwrap(), "nobody receives");
+        let taken = near.taken();
         let (mut bytes, mut came, mut last) = (vec![0; PACKET_MAX], 0, false);
         for _ in 0..20_000 {
             last = last || near.send_last(&packet(&mut rng, length)).unwrap();
@@ -133,6 +134,7 @@ fn a_station_knows_when_its_last_packet_has_left() {
             came += u32::from(far.poll(&mut bytes).unwrap().is_some());
         }
         assert!(near.has_left().unwrap() && came > 0, "{came} of {sent} came");
+        assert!(near.taken() > taken, "{taken} packets were taken before");
         drain(&mut far, sent + 1 - came);
     }
 }
