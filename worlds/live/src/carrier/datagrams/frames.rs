@@ -258,11 +258,10 @@ impl Frames {
     pub(super) fn look(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
         let Self { stations, place, launching, copies, lane, .. } = self;
         let (mut seen, mut failed) = (false, None);
-        let (count, index) = (stations.len(), stations[0].index());
+        let index = stations[0].index();
         if let Some(lane) = lane {
             seen = lane.look(|from, bytes| each(ethernet::link_local(from, index), bytes));
         }
-        let mut working = count;
         for (path, station) in stations.iter_mut().enumerate() {
             if let Some(launching) = launching {
                 launching.heed(station);
@@ -280,13 +279,11 @@ impl Frames {
             });
             match looked {
                 Ok(any) => seen |= any,
-                Err(error) => {
-                    working -= 1;
-                    failed = Some(explain(&place.interfaces[path], &error));
-                }
+                Err(error) => failed = Some(explain(&place.interfaces[path], &error)),
             }
         }
-        failed.filter(|_| working == 0).map_or(Ok(seen), Err)
+        // They are not all asked for in the same look.
+        failed.filter(|_| stations.iter().all(Station::is_gone)).map_or(Ok(seen), Err)
     }
 
     /// Sends `bytes`, which are datagrams of `length` bytes, to `to`, over all paths. Returns how

@@ -125,6 +125,7 @@ pub(crate) struct Station {
     /// Frames that found the ring full.
     dropped: Cell<u64>,
     checked_at: Instant,
+    is_gone: bool,
     /// A frame in one piece.
     whole: Vec<u8>,
 }
@@ -155,6 +156,7 @@ impl Station {
             ring,
             dropped: Cell::new(0),
             checked_at: Instant::ZERO,
+            is_gone: false,
             whole: Vec::with_capacity(WHOLE_MAX),
         })
     }
@@ -250,19 +252,24 @@ impl Station {
             }
         };
         let seen = (0..FRAMES_MAX).take_while(|_| ring.take(&mut handle).is_some()).count();
-        if seen == 0 {
-            self.check(now)?;
+        if seen == 0 && now - self.checked_at >= CHECK_EVERY {
+            self.checked_at = now;
+            let checked = self.check();
+            self.is_gone = checked.is_err();
+            checked?;
         }
+        self.is_gone &= seen == 0;
         Ok(seen > 0)
     }
 
-    /// Asks, now and then, whether the interface is gone: the ring does not say, and to the socket
-    /// an interface that was deleted is down.
-    fn check(&mut self, now: Instant) -> io::Result<()> {
-        if now - self.checked_at < CHECK_EVERY {
-            return Ok(());
-        }
-        self.checked_at = now;
+    /// Whether the interface was gone when it was last asked for. Only the look that asks fails.
+    pub(crate) const fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// Asks whether the interface is there: the ring does not say, and to the socket an interface
+    /// that was deleted is down.
+    fn check(&self) -> io::Result<()> {
         match recv(&self.socket, &mut [0; 1][..], RecvFlags::DONTWAIT) {
             // The interface is down, and may come up again.
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NETDOWN) => {}

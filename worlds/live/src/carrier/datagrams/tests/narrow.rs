@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use datagrams::redundancy;
 use engine::{Instant, Nanos};
 
 use super::super::ethernet;
@@ -50,6 +51,38 @@ fn an_interface_that_is_deleted_is_gone_and_one_that_is_down_is_not() {
             }
         }
     }
+}
+
+#[test]
+fn interfaces_that_are_asked_for_one_after_the_other_may_all_be_gone() {
+    let interfaces = [
+        "link add near1 type veth peer name far1",
+        "link add near2 type veth peer name far2",
+        "link set near1 up",
+        "link set far1 up",
+        "link set near2 up",
+        "link set far2 up",
+    ];
+    if !enter_network(&interfaces) {
+        return;
+    }
+    let mut frames = Frames::open("near1+near2".parse().unwrap(), &Options::default()).unwrap();
+    let cable = Cable::open("far1").unwrap();
+    let frame = [&[0xff; 12][..], &redundancy::ETHER_TYPE.to_be_bytes(), &[0; 60]].concat();
+    // An interface that brings something is not asked for in this look, and the other one is.
+    let mut now = Instant::ZERO;
+    while !frames.look(now, |_, _| {}).unwrap() {
+        // The interfaces may just have come up, so that the first frames get lost.
+        let _ = cable.send(&frame);
+        std::thread::sleep(Duration::from_millis(1));
+        now = now + Nanos::from_millis(5);
+    }
+    for interface in ["near1", "near2"] {
+        assert!(Command::new("ip").args(["link", "del", interface]).status().unwrap().success());
+    }
+    let mut look = |micros| frames.look(now + Nanos::from_micros(micros), |_, _| {});
+    assert!(look(500).is_ok(), "the second one was asked for half a millisecond ago");
+    assert!(look(1_200).is_err());
 }
 
 #[test]
