@@ -112,6 +112,8 @@ preflight --rate 1MB --for 1s --measure-size 1k a.rec
 preflight --udp 8 --rate 1MB a.rec
 preflight --udp 0 a.rec
 preflight --udp 8 --chunk 64k a.rec
+nic send loop: --count 0
+nic receive loop: --count 0
 tsn plan --rate fast
 tsn plan --cycle 2s
 emulate
@@ -171,6 +173,8 @@ fn arguments_that_cannot_be_are_refused_before_anything_is_done() {
         ),
         (&["lspci", url, url], &["127.0.0.1:1 is given twice", "once"]),
         (&["demo", "--size", "0"], &["'0'", "--size", "64MiB"]),
+        (&["nic", "send", "loop:", "--count", "0"], &["'0'", "--count", "1..18446744073709551615"]),
+        (&["nic", "receive", "loop:", "--count", "0"], &["'0'", "--count", "1..18446744073709551615"]),
         (&["tsn", "plan", "--rate", "fast"], &["'fast'", "--rate", "100Mbit/s"]),
         (&["tsn", "plan", "--cycle", "2s"], &["'2s'", "--cycle", "500us"]),
     ];

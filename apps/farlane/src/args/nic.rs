@@ -132,7 +132,8 @@ pub(crate) struct NicSendArgs {
     #[arg(long, value_name = "BYTES", default_value = "60", value_parser = parse_packet)]
     pub(crate) size: usize,
     /// Send this many packets
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 1)]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: u64,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -146,7 +147,7 @@ pub(crate) struct NicReceiveArgs {
     #[arg(long)]
     pub(crate) echo: bool,
     /// End after this many packets [default: go on until interrupted]
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     #[command(flatten)]
     pub(crate) output: Output,
