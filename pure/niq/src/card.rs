@@ -459,7 +459,10 @@ impl Card {
             progress.completed = progress.taken;
         }
         if completion || progress.taken - progress.told >= SLOTS / TELL_PART {
-            self.tell(index, window, memory)?;
+            // The packet is whole: it leaves, or is counted, although its host can't be told.
+            if let Err(fault) = self.tell(index, window, memory) {
+                self.fail(index, fault);
+            }
         }
         Ok(Some(length))
     }

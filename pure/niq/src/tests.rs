@@ -256,6 +256,23 @@ fn each_fault_of_a_host_stops_its_queue_alone_and_is_shown() {
 }
 
 #[test]
+fn a_packet_whose_credit_cannot_be_pushed_leaves_or_is_counted() {
+    for is_up in [true, false] {
+        let config = HostConfig { credits: Credits::Pushed, ..HostConfig::default() };
+        let mut machine = Machine::new(ADDRESSES[0], config);
+        machine.write(at::QUEUE + queue::CREDIT_ADDRESS + 4, u32::MAX);
+        machine.card.set_link(is_up);
+        machine.host.send(&mut machine.window, &mut machine.memory, &PACKET, true).unwrap();
+        assert_eq!(machine.transmit(), is_up.then(|| PACKET.to_vec()));
+        assert_eq!(machine.card.fault(0), Some(Fault::Memory));
+        let counts = *machine.card.counts();
+        let expected = if is_up { (1, 0, 1) } else { (0, 1, 1) };
+        assert_eq!((counts.sent, counts.link_down, counts.faults), expected);
+        assert_eq!(machine.transmit(), None);
+    }
+}
+
+#[test]
 fn a_queue_keeps_the_fault_that_stopped_it_and_counts_it_once() {
     let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
     assert_eq!(machine.arrive(&PACKET), Arrival::Delivered(0));
@@ -417,6 +434,24 @@ fn filters_choose_the_queue_and_drop_what_nobody_wants() {
     // The registers show the same, in order.
     let shown: Vec<u32> = (0..9).map(|index| machine.read(at::COUNTS + 8 * index)).collect();
     assert_eq!(shown, [0, 0, 4, 240, 0, 2, 2, 0, 0]);
+}
+
+#[test]
+fn a_filter_that_names_no_queue_of_the_card_takes_no_packet() {
+    let mut machine = Machine::new(ADDRESSES[0], HostConfig::default());
+    let (stranger, none) = ([6, 5, 4, 3, 2, 1], QUEUES as u8);
+    let filter = |machine: &mut Machine, index: u32, [a, b, c, d, e, f]: [u8; 6], queue: u8| {
+        machine.write(at::FILTER + 8 * index, u32::from_le_bytes([a, b, c, d]));
+        machine.write(at::FILTER + 8 * index + 4, u32::from_le_bytes([e, f, queue, 0x80]));
+    };
+    filter(&mut machine, 0, stranger, none);
+    filter(&mut machine, 1, ADDRESSES[0], none);
+    assert_eq!(machine.arrive(&packet(stranger, 60, 0)), Arrival::Unwanted);
+    assert_eq!(machine.arrive(&packet(ADDRESSES[0], 60, 0)), Arrival::Delivered(0));
+    // The next filter is asked.
+    filter(&mut machine, 2, stranger, 0);
+    assert_eq!(machine.arrive(&packet(stranger, 60, 0)), Arrival::Delivered(0));
+    assert_eq!(machine.card.counts().faults, 0);
 }
 
 #[test]
