@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use distribution::Distribution;
 use engine::Nanos;
 
 use super::measure::{Floor, Latency};
@@ -27,10 +28,10 @@ fn bar(length: Nanos, longest: Nanos) -> String {
 /// The report for people: the floors, each size, where inline pays, and a histogram.
 pub(super) fn text(card: &str, sizes: &[Latency], floor: &Floor) -> String {
     let mut text = format!("one way, half of the round trip, through {card}\n\n");
-    let medians = sizes.iter().map(|one| one.one_way_ns.median());
-    let kernel = floor.kernel_udp_one_way_ns.median();
-    let longest = medians.chain([kernel]).max().unwrap_or(Nanos::new(1));
-    let mut line = |name: String, path: &str, of: &distribution::Distribution| {
+    let floors = [&floor.crossing_ns, &floor.round_trip_ns, &floor.kernel_udp_one_way_ns];
+    let all = sizes.iter().map(|one| &one.one_way_ns).chain(floors).chain(&floor.wake_ns);
+    let longest = all.map(Distribution::median).max().unwrap_or(Nanos::new(1));
+    let mut line = |name: String, path: &str, of: &Distribution| {
         let (p50, p99) = (of.median(), of.quantile(0.99));
         let _ = writeln!(
             text,
@@ -110,7 +111,9 @@ pub(super) fn drawing(sizes: &[Latency], floor: &Floor) -> Drawing {
     let (right, bottom) = (f64::from(SIZE.0) - RIGHT, f64::from(SIZE.1) - BOTTOM);
     let largest = decimal(sizes.iter().map(|one| one.size as u64).max().unwrap_or(64).max(64)).log2();
     let longest = sizes.iter().map(|one| one.one_way_ns.median().get()).max().unwrap_or(1).max(1);
-    let top = decimal(longest) * 1.1;
+    // On a busy machine, the floor may be above all sizes.
+    let crossing = decimal(floor.crossing_ns.median().get());
+    let top = decimal(longest).max(crossing) * 1.1;
     // Sizes from 16 bytes on, each power of two as far from the next.
     let x = |size: u64| LEFT + (right - LEFT) * ((decimal(size.max(8)).log2() - 3.0) / (largest - 3.0));
     let y = |time: f64| bottom - (bottom - TOP) * (time / top);
@@ -141,8 +144,35 @@ pub(super) fn drawing(sizes: &[Latency], floor: &Floor) -> Drawing {
             drawing.text((right + 8.0, last + shift), path, Style::START.of(colour));
         }
     }
-    let crossing = decimal(floor.crossing_ns.median().get());
     drawing.dashes(&[(LEFT, y(crossing)), (right, y(crossing))], COLOURS[2], 1.5);
     drawing.text((right + 8.0, y(crossing) + 4.0), "a line crosses", Style::START.of(COLOURS[2]));
     drawing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_axis_holds_a_floor_that_is_above_all_sizes() {
+        let of = |time: u64| -> Distribution { [Nanos::new(time)].into_iter().collect() };
+        let size = Latency { size: 60, path: "inline", one_way_ns: of(200), round_trip_ns: of(400), lost: 0 };
+        let floor = Floor {
+            round_trip_ns: of(20_000),
+            crossing_ns: of(10_000),
+            kernel_udp_one_way_ns: of(2_000),
+            wake_ns: None,
+        };
+        let picture = drawing(&[size], &floor).svg();
+        let lines: Vec<_> = picture.lines().filter(|line| line.starts_with("<polyline")).collect();
+        assert!(lines.iter().any(|line| line.contains("dasharray")), "{picture}");
+        for line in lines {
+            let points = line.split('"').nth(1).unwrap();
+            for point in points.split_whitespace() {
+                let (_, y) = point.split_once(',').unwrap();
+                let y: f64 = y.parse().unwrap();
+                assert!((TOP..=f64::from(SIZE.1) - BOTTOM).contains(&y), "{line}");
+            }
+        }
+    }
 }
