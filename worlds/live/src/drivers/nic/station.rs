@@ -19,6 +19,8 @@ use crate::sys::shared::SharedMemory;
 /// After so many polls in a row that found nothing, the station looks at the clock and at what
 /// costs system calls.
 const POLLS_A_LOOK: u32 = 512;
+/// After so many packets that were waited for, it looks as well: perhaps each was there at once.
+const WAITS_A_LOOK: u32 = 64;
 
 /// Where a station's card is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +120,8 @@ pub struct Station {
     address: [u8; 6],
     clock: Clock,
     spin: Nanos,
+    /// How often a packet was waited for, modulo 2^32.
+    waits: u32,
     tended_at: Instant,
 }
 
@@ -159,6 +163,7 @@ impl Station {
             address,
             clock,
             spin,
+            waits: 0,
             tended_at: Instant::ZERO,
         };
         station.begin().map_err(PlaceError::Server)?;
@@ -350,6 +355,10 @@ impl Station {
         deadline: Instant,
         mut is_over: impl FnMut() -> bool,
     ) -> Result<Option<Received>, StationError> {
+        self.waits = self.waits.wrapping_add(1);
+        if self.waits.is_multiple_of(WAITS_A_LOOK) && self.clock.now() - self.tended_at >= TEND_EVERY {
+            self.tend()?;
+        }
         let mut since = None;
         loop {
             for _ in 0..POLLS_A_LOOK {

@@ -17,7 +17,7 @@ use super::client::CardClient;
 use super::served::CardDriver;
 use super::station::{Place, Station, StationError};
 use super::wire::{Wire, WireUrl};
-use super::{floor, new_memory, shm};
+use super::{floor, new_memory, shm, udp};
 use crate::reactor::{Reactor, Stop};
 use crate::sys::clock::Clock;
 use crate::sys::unix::{Connection, Listener};
@@ -389,6 +389,34 @@ fn strangers_on_a_wire_of_udp_are_not_heard() {
     exchange(&mut far, &mut near);
     let mut bytes = vec![0; PACKET_MAX];
     assert!(near.poll(&mut bytes).unwrap().is_none());
+}
+
+/// A packet is there each time that the station waits for one, so it never has to wait.
+#[test]
+fn an_end_of_udp_says_hello_although_packets_come_all_the_time() {
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_nonblocking(true).unwrap();
+    let mut near = station(&Place::Wire(WireUrl::Udp(peer.local_addr().unwrap())), 1);
+    let mut bytes = vec![0; PACKET_MAX];
+    let start = near.clock().now();
+    let mut from = None;
+    while !near.is_up().unwrap() {
+        assert!(near.clock().now() - start < PATIENCE, "they do not meet");
+        if let Ok((_, address)) = peer.recv_from(&mut bytes) {
+            peer.send_to(udp::HELLO, address).unwrap();
+            from = Some(address);
+        }
+    }
+    let (start, mut hellos) = (near.clock().now(), 0);
+    while hellos < 4 {
+        assert!(near.clock().now() - start < PATIENCE, "{hellos} hellos");
+        peer.send_to(&[0xff; 60], from.unwrap()).unwrap();
+        let received = near.wait(&mut bytes, start + PATIENCE, || false).unwrap();
+        assert_eq!(received.map(|one| one.length), Some(60));
+        while let Ok((length, _)) = peer.recv_from(&mut bytes) {
+            hellos += u32::from(bytes[..length] == *udp::HELLO);
+        }
+    }
 }
 
 /// Opens a station at `place` in a thread that sends back what comes, for `count` packets.

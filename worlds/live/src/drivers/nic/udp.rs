@@ -11,7 +11,7 @@ use engine::{Instant, Nanos};
 use niq::{PACKET_MAX, PACKET_MIN};
 
 /// What an end says to the other when there is nothing else; shorter than any packet.
-const HELLO: &[u8] = b"niq wire 1";
+pub(super) const HELLO: &[u8] = b"niq wire 1";
 /// How often an end says hello.
 const HELLO_EVERY: Nanos = Nanos::from_millis(200);
 /// After this long without a datagram, the other end is gone.
