@@ -176,6 +176,29 @@ fn what_bench_has_measured_is_told_when_it_is_interrupted() {
     assert_eq!(sizes, [14, 14]);
 }
 
+#[test]
+fn what_was_measured_is_told_when_a_later_size_fails() {
+    for command in ["ping", "bench"] {
+        let (socket, _, wire) = udp_end();
+        let options = ["--sizes", "14,61", "--count", "10", "--timeout", "2s", "--json"];
+        let measurement = Running::start(&[&["nic", command, &wire][..], &options].concat());
+        loop {
+            let (packet, from) = next_packet(&socket);
+            if packet.len() == 61 {
+                break;
+            }
+            socket.send_to(&packet, from).unwrap();
+        }
+        let ended = measurement.output(LONG);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.code() == Some(1) && said.contains("came back"), "{command}: {said}");
+        let told: Value = serde_json::from_slice(&ended.stdout).unwrap();
+        assert_eq!(told["interrupted"], false, "{command}: {told}");
+        let sizes: Vec<_> = told["sizes"].as_array().unwrap().iter().map(|one| &one["size"]).collect();
+        assert_eq!(sizes, [14, 14], "{command}");
+    }
+}
+
 /// Over this wire, every packet is back before anybody waits for it.
 #[test]
 fn bench_is_interrupted_although_it_never_waits() {

@@ -123,12 +123,14 @@ pub(super) fn ping(NicPingArgs { measure: args, interval, draw }: &NicPingArgs) 
     let cases: Vec<_> = cases(&args.sizes).collect();
     let bar = ProgressBar::new(cases.len() as u64 * u64::from(args.count));
     let mut pings = Pings { card: bench.place.clone(), floor, sizes: Vec::new(), interrupted: false };
+    let mut result = Ok(());
     for (size, by_dma) in cases {
         match round_trips(&mut bench, (size, by_dma), (args.count, *interval), &bar) {
             Ok(latency) => pings.sizes.push(latency),
             // What was measured until now is worth telling.
-            Err(Error::Interrupted) if !pings.sizes.is_empty() => {
-                pings.interrupted = true;
+            Err(error) if !pings.sizes.is_empty() => {
+                pings.interrupted = matches!(error, Error::Interrupted);
+                result = Err(error);
                 break;
             }
             Err(error) => return Err(error),
@@ -143,7 +145,7 @@ pub(super) fn ping(NicPingArgs { measure: args, interval, draw }: &NicPingArgs) 
     } else {
         print(&crossover::text(&pings.card, &pings.sizes, &pings.floor))?;
     }
-    if pings.interrupted { Err(Error::Interrupted) } else { Ok(()) }
+    result
 }
 
 fn round_trips(
@@ -217,12 +219,14 @@ pub(super) fn bench(args: &NicMeasureArgs) -> Result<(), Error> {
         Rates { card: bench.place.clone(), window: WINDOW, sizes: Vec::new(), interrupted: false };
     let cases: Vec<_> = cases(&args.sizes).collect();
     let bar = ProgressBar::new(cases.len() as u64);
+    let mut result = Ok(());
     for (size, by_dma) in cases {
         let rate = match packets(&mut bench, (size, by_dma), args.count) {
             Ok(rate) => rate,
             // What was measured until now is worth telling.
-            Err(Error::Interrupted) if !rates.sizes.is_empty() => {
-                rates.interrupted = true;
+            Err(error) if !rates.sizes.is_empty() => {
+                rates.interrupted = matches!(error, Error::Interrupted);
+                result = Err(error);
                 break;
             }
             Err(error) => return Err(error),
@@ -240,7 +244,7 @@ pub(super) fn bench(args: &NicMeasureArgs) -> Result<(), Error> {
     if args.output.json {
         print_json(&rates)?;
     }
-    if rates.interrupted { Err(Error::Interrupted) } else { Ok(()) }
+    result
 }
 
 /// Sends `count` packets and takes them back, some under way at a time.
