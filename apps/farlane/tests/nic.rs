@@ -309,6 +309,20 @@ fn packets_are_measured_over_a_pair_of_interfaces() {
     ping(&card);
     let said = fail(&["nic", "ping", "eth:no-such-one", "--timeout", "1s"]);
     assert!(said.contains("eth:no-such-one"), "{said}");
+    // The longest packets that pass, and longer ones.
+    let options = ["--sizes", "1514", "--count", "10", "--json"];
+    let found = json(&[&["nic", "ping", "eth:near"][..], &options].concat());
+    assert_eq!(found["sizes"][0]["one_way_ns"]["count"], 10, "{found}");
+    for arguments in [
+        &["nic", "ping", "eth:near", "--sizes", "60,1515", "--count", "10"][..],
+        &["nic", "bench", "eth:near", "--sizes", "60,1515"],
+        &["nic", "send", "eth:near", "--size", "1515"],
+    ] {
+        let said = Running::start(arguments).fail();
+        for part in ["1515 does not fit", "at most 1514", "the MTU of near is 1500", "near mtu 1501"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
 }
 
 #[test]

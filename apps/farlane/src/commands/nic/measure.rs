@@ -119,6 +119,7 @@ pub(super) fn ping(NicPingArgs { measure: args, interval, draw }: &NicPingArgs) 
     // Nobody else polls yet, and this process may still use every processor.
     let floor = measure_floor(args.count, *interval)?;
     let mut bench = Bench::open(&args.card)?;
+    bench.check_sizes("--sizes", &args.sizes)?;
     bench.meet()?;
     let cases: Vec<_> = cases(&args.sizes).collect();
     let bar = ProgressBar::new(cases.len() as u64 * u64::from(args.count));
@@ -214,6 +215,7 @@ fn is_answer(bytes: &[u8], sent: &[u8]) -> bool {
 
 pub(super) fn bench(args: &NicMeasureArgs) -> Result<(), Error> {
     let mut bench = Bench::open(&args.card)?;
+    bench.check_sizes("--sizes", &args.sizes)?;
     bench.meet()?;
     let mut rates =
         Rates { card: bench.place.clone(), window: WINDOW, sizes: Vec::new(), interrupted: false };

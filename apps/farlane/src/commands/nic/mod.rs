@@ -80,6 +80,23 @@ impl Bench {
         result.map_err(|error| self.failed(error))
     }
 
+    /// Checks that the wire carries packets of `sizes`, which the option `what` has given.
+    fn check_sizes(&self, what: &'static str, sizes: &[usize]) -> Result<(), Error> {
+        let (Some(mtu), Some(size)) = (self.station.mtu(), sizes.iter().copied().max()) else {
+            return Ok(());
+        };
+        let longest = mtu + HEADER;
+        if size <= longest {
+            return Ok(());
+        }
+        let interface = self.place.strip_prefix("eth:").unwrap_or(&self.place);
+        let expected = format!(
+            "at most {longest}, as the MTU of {interface} is {mtu} and a header has {HEADER} bytes; for longer packets, raise the MTU at both ends, here with ip link set {interface} mtu {}",
+            size - HEADER
+        );
+        Err(Error::Range { what, value: size as u64, expected })
+    }
+
     /// Waits for the wire's other end.
     fn meet(&mut self) -> Result<(), Error> {
         let start = self.station.clock().now();

@@ -28,6 +28,7 @@ struct Counted {
 
 pub(super) fn send(args: &NicSendArgs) -> Result<(), Error> {
     let mut bench = Bench::open(&args.card)?;
+    bench.check_sizes("--size", &[args.size])?;
     bench.meet()?;
     let mut counted = Counted::default();
     let result = send_all(&mut bench, args, &mut counted);

@@ -38,6 +38,11 @@ impl Eth {
         self.is_up
     }
 
+    /// The interface's MTU, unless the interface is gone.
+    pub(super) fn mtu(&self) -> Option<usize> {
+        self.cable.mtu().ok()
+    }
+
     pub(super) fn tend(&mut self, now: Instant) -> io::Result<()> {
         if now >= self.look_at {
             self.look_at = now + LOOK_EVERY;

@@ -192,6 +192,15 @@ impl Station {
         self.address
     }
 
+    /// The MTU of the interface at whose cable a card of this process is. Packets that are longer
+    /// than this and an Ethernet header are lost there.
+    pub fn mtu(&self) -> Option<usize> {
+        match &self.reach {
+            Reach::Own { wire, .. } => wire.mtu(),
+            Reach::Served(_) => None,
+        }
+    }
+
     /// The station's clock.
     pub const fn clock(&self) -> Clock {
         self.clock

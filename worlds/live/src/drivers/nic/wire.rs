@@ -128,6 +128,14 @@ impl Wire {
         }
     }
 
+    /// The MTU of the interface whose cable this is; `None` for any other wire.
+    pub(super) fn mtu(&self) -> Option<usize> {
+        match &self.0 {
+            Kind::Eth(eth) => eth.mtu(),
+            Kind::Shm(_) | Kind::Udp(_) | Kind::Loopback(_) => None,
+        }
+    }
+
     /// Looks whether the other end has come or gone. Costs system calls: call it now and then.
     ///
     /// # Errors

@@ -46,6 +46,14 @@ impl Cable {
         Ok(libc::c_int::from(flags) & wanted == wanted)
     }
 
+    /// The most bytes of a frame behind its addresses and its EtherType, as the interface is now.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub(crate) fn mtu(&self) -> io::Result<usize> {
+        mtu_of(&self.socket, &self.interface)
+    }
+
     /// Sends a frame from its addresses on.
     ///
     /// # Errors
