@@ -8,10 +8,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::own_network::is_within;
@@ -541,6 +541,18 @@ fn what_can_not_be_used_is_told_with_a_remedy() {
     assert!(said.contains("the wire eth:no-such-one can't be used") && said.contains("ip link"), "{said}");
 }
 
+/// Checks that nothing but hellos comes within `time`.
+fn nothing_comes(socket: &UdpSocket, time: Duration) {
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let (start, mut bytes) = (Instant::now(), [0; 9216]);
+    while start.elapsed() < time {
+        if let Ok(length) = socket.recv(&mut bytes) {
+            assert_eq!(bytes[..length], *HELLO);
+        }
+    }
+    socket.set_read_timeout(Some(LONG)).unwrap();
+}
+
 /// The program in C, run as its first lines say.
 #[test]
 fn a_program_in_c_drives_a_served_card() {
@@ -558,6 +570,25 @@ fn a_program_in_c_drives_a_served_card() {
     let _receiver = echo(&wire);
     let _server = serve(&socket, &wire);
     let output = Command::new(&program).arg(&socket).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("1000 packets of 60 bytes came back"), "{output:?}");
+    // It does not take a frame of somebody else for its packet.
+    let (end, _, wire) = udp_end();
+    let socket = folder.path().join("second");
+    let _second = serve(&socket, &wire);
+    let child = Command::new(&program).arg(&socket).stdout(Stdio::piped()).spawn().unwrap();
+    for number in 0..1_000_u32 {
+        let (packet, from) = next_packet(&end);
+        assert_eq!((packet.len(), &packet[14..18]), (60, &number.to_le_bytes()[..]));
+        let mut other = packet.clone();
+        other[12] = 8;
+        end.send_to(&other, from).unwrap();
+        if number == 0 {
+            nothing_comes(&end, Duration::from_millis(300));
+        }
+        end.send_to(&packet, from).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("1000 packets of 60 bytes came back"), "{output:?}");
     // A socket's path has room for 107 bytes.
