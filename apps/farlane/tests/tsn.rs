@@ -227,6 +227,31 @@ fn a_capture_that_has_lost_frames_proves_nothing() {
     }
 }
 
+#[test]
+fn a_packet_without_a_time_stamp_is_told_and_proves_nothing() {
+    let (directory, plan) = plan(&[]);
+    let file = directory.path().join("left.pcapng");
+    let path = file.to_str().unwrap();
+    // A Simple Packet Block.
+    let (kind, length, captured) = (3_u32.to_le_bytes(), 116_u32.to_le_bytes(), 100_u32.to_le_bytes());
+    let simple = [&kind[..], &length, &captured, &frame(7)[..], &length].concat();
+    let write = |times: &[u64]| {
+        capture_losing(&file, times, 0);
+        let whole = [fs::read(&file).unwrap(), simple.clone()].concat();
+        fs::write(&file, whole).unwrap();
+    };
+    write(&[1_800_000_000_000_020_000]);
+    let output = farlane(&["tsn", "check", &plan, "--from", path, "--json"]);
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (output.status.code(), &said["frames"], &said["without_stamp"]),
+        (Some(1), &1.into(), &1.into())
+    );
+    write(&[]);
+    let said = fail(&["tsn", "check", &plan, "--from", path]);
+    assert!(said.contains("beside 1 packets"), "{said}");
+}
+
 /// Without queueing disciplines, times of launch change nothing, so the tunnel works and the check
 /// finds frames outside.
 #[test]

@@ -64,11 +64,11 @@ pub(crate) enum TsnError {
     ))]
     Tap { interface: String, error: io::Error },
 
-    #[error("no frame of class {class} was seen, so there is nothing to check")]
+    #[error("no frame of class {class} was seen{}, so there is nothing to check", beside(without_stamp))]
     #[diagnostic(help(
         "a frame's class is the PCP of its tag, or the first three bits of its DSCP: senders want pcp=, or --dscp CS1 to CS7"
     ))]
-    Nothing { class: u8 },
+    Nothing { class: u8, without_stamp: u64 },
 
     #[error(
         "the plan is not kept: {outside} of {frames} frames left outside of their windows or beyond their rate"
@@ -81,6 +81,20 @@ pub(crate) enum TsnError {
         "a capture of another program can be checked with --from; fewer other frames leave time for all"
     ))]
     Unseen { missed: u64 },
+
+    #[error("it is not known whether the plan is kept: {count} packets of the capture have no time stamp")]
+    #[diagnostic(help(
+        "expected a pcap file, or a pcapng file with Enhanced Packet Blocks, as tcpdump and dumpcap write them"
+    ))]
+    NoStamps { count: u64 },
+}
+
+/// What is told of packets that were no help.
+fn beside(without_stamp: &u64) -> String {
+    match without_stamp {
+        0 => String::new(),
+        count => format!(" beside {count} packets without a time stamp"),
+    }
 }
 
 impl TsnError {

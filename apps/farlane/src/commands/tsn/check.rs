@@ -32,8 +32,10 @@ const WIRE_MIN: u64 = 84;
 /// Bytes of the two addresses, and of a tag.
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
-/// EtherTypes of a tagged frame (IEEE 802.1Q), of IPv4 and of IPv6.
+/// EtherTypes of a tagged frame (IEEE 802.1Q), of one with a service tag (802.1ad), of IPv4 and of
+/// IPv6 packets.
 const VLAN: u16 = 0x8100;
+const SERVICE: u16 = 0x88a8;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 /// The link type of Ethernet in captures (LINKTYPE_ETHERNET).
@@ -51,6 +53,8 @@ struct Report {
     hardware_frames: u64,
     /// Frames that were not seen, because too many came. Nobody knows if they kept to the plan.
     missed: u64,
+    /// Packets without a time stamp. Nobody knows when they left.
+    without_stamp: u64,
     classes: Vec<ClassReport>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     outside: Vec<Listed>,
@@ -96,6 +100,8 @@ struct Checked<'a> {
     frames: u64,
     /// How many of them have the card's stamps.
     by_card: u64,
+    /// Packets that can't be checked, because they have no stamp.
+    without_stamp: u64,
     outside: Vec<Listed>,
 }
 
@@ -108,7 +114,8 @@ pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
     };
     let of_plan = report.classes.iter().find(|one| one.class == plan.class.number());
     if of_plan.is_none_or(|one| one.frames == 0) {
-        return Err(TsnError::Nothing { class: plan.class.number() }.into());
+        let (class, without_stamp) = (plan.class.number(), report.without_stamp);
+        return Err(TsnError::Nothing { class, without_stamp }.into());
     }
     if args.output.json {
         print_json(&report)?
@@ -119,10 +126,11 @@ pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
         return Ok(());
     }
     let outside: u64 = report.classes.iter().map(ClassReport::wrong).sum();
-    match outside {
-        0 => Err(TsnError::Unseen { missed: report.missed }.into()),
-        _ => Err(TsnError::NotKept { outside, frames: report.frames }.into()),
-    }
+    Err(match (outside, report.missed) {
+        (0, 0) => TsnError::NoStamps { count: report.without_stamp }.into(),
+        (0, missed) => TsnError::Unseen { missed }.into(),
+        _ => TsnError::NotKept { outside, frames: report.frames }.into(),
+    })
 }
 
 fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Result<Report, Error> {
@@ -141,7 +149,13 @@ fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Resul
         while start.elapsed() < length
             && let Some(frame) = tap.next_frame()
         {
-            let Some(at) = frame.at.filter(|_| frame.is_outgoing != args.received) else { continue };
+            if frame.is_outgoing == args.received {
+                continue;
+            }
+            let Some(at) = frame.at else {
+                checked.without_stamp += 1;
+                continue;
+            };
             let tag = frame.tag.map(|[_, _, a, b]| u16::from_be_bytes([a, b]));
             checked.take((at, frame.is_hardware), (frame.bytes, frame.bytes.len()), tag);
         }
@@ -161,7 +175,8 @@ fn of_file(args: &CheckPlanArgs, plan: &PlanFile, path: &Path) -> Result<Report,
             }
             // The capture itself says how many frames found no room.
             Item::Tally(tally) => missed = missed.saturating_add(tally.lost),
-            Item::Frame(_) | Item::Foreign | Item::Note(_) | Item::Waits => {}
+            Item::Foreign => checked.without_stamp += 1,
+            Item::Frame(_) | Item::Note(_) | Item::Waits => {}
         }
         true
     })?;
@@ -179,7 +194,8 @@ impl<'a> Checked<'a> {
             let credit = u64::try_from(grown / u128::from(plan.rate.bits().max(1))).unwrap_or(u64::MAX);
             conformance = conformance.limited(shaper.class, shaper.rate, frame.saturating_add(credit));
         }
-        Ok(Self { args, conformance, error: Nanos::ZERO, frames: 0, by_card: 0, outside: Vec::new() })
+        let (frames, by_card, without_stamp, outside) = (0, 0, 0, Vec::new());
+        Ok(Self { args, conformance, error: Nanos::ZERO, frames, by_card, without_stamp, outside })
     }
 
     /// Takes the next frame, which left at this time by the card's stamp or by the kernel's. A card
@@ -215,24 +231,35 @@ impl<'a> Checked<'a> {
             burst_bytes: is_limited(class).then_some(kept.burst),
         };
         let classes: Vec<_> = self.conformance.kept().filter(|(_, kept)| kept.frames > 0).map(of).collect();
-        let kept = is_kept(&classes, missed);
-        let (frames, stamp_error, outside) = (self.frames, self.error.get(), self.outside);
-        let (hardware, hardware_frames) = (frames > 0 && self.by_card == frames, self.by_card);
-        Report { kept, frames, stamp_error, hardware, hardware_frames, missed, classes, outside }
+        let Self { error, frames, by_card: hardware_frames, without_stamp, outside, .. } = self;
+        let kept = is_kept(&classes, missed.saturating_add(without_stamp));
+        let (stamp_error, hardware) = (error.get(), frames > 0 && hardware_frames == frames);
+        Report {
+            kept,
+            frames,
+            stamp_error,
+            hardware,
+            hardware_frames,
+            missed,
+            without_stamp,
+            classes,
+            outside,
+        }
     }
 }
 
-/// Whether all frames kept to the plan. Nobody knows that of frames that were not seen.
-fn is_kept(classes: &[ClassReport], missed: u64) -> bool {
-    missed == 0 && classes.iter().all(|one| one.wrong() == 0)
+/// Whether all frames kept to the plan. Nobody knows that of frames that were not seen, or whose
+/// time is not known: there are so many `unknown`.
+fn is_kept(classes: &[ClassReport], unknown: u64) -> bool {
+    unknown == 0 && classes.iter().all(|one| one.wrong() == 0)
 }
 
-/// The class of a frame: the priority of its tag, or else the class selector of its IP packet
-/// (RFC 2474, 4.2.2), or else 0.
+/// The class of a frame: the priority of its tag, the outer one of two, or else the class selector
+/// of its IP packet (RFC 2474, 4.2.2), or else 0.
 fn class_of(bytes: &[u8], tag: Option<u16>) -> Class {
     let word = |at: usize| bytes.get(at..at + 2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
     let (kind, tag, behind) = match (word(ADDRESSES), tag) {
-        (Some(VLAN), None) => (word(ADDRESSES + TAG), word(ADDRESSES + 2), ADDRESSES + TAG + 2),
+        (Some(VLAN | SERVICE), None) => (word(ADDRESSES + TAG), word(ADDRESSES + 2), ADDRESSES + TAG + 2),
         (kind, tag) => (kind, tag, ADDRESSES + 2),
     };
     let number = match (tag, kind, word(behind)) {
@@ -256,6 +283,10 @@ fn text(report: &Report) -> String {
     let _ = writeln!(text, "{} frames, by {stamps} stamps, which may be off by {error}", report.frames);
     if report.missed > 0 {
         let _ = writeln!(text, "{} more were not seen: too many came", report.missed);
+    }
+    if report.without_stamp > 0 {
+        let count = report.without_stamp;
+        let _ = writeln!(text, "{count} more have no time stamp: nobody knows when they left");
     }
     let _ = writeln!(text, "\n  class     frames    outside   in doubt        worst   beyond rate");
     for one in &report.classes {
@@ -297,6 +328,9 @@ mod tests {
         let class = |kind: &[u8], tag| class_of(&frame(kind), tag).number();
         assert_eq!(class(&[0x81, 0, 0xe0, 7, 0x88, 0xb5], None), 7);
         assert_eq!(class(&[0x88, 0xb5, 1, 2], Some(0x6007)), 3);
+        // A service tag, alone and around another.
+        assert_eq!(class(&[0x88, 0xa8, 0xa0, 7, 0x88, 0xb5], None), 5);
+        assert_eq!(class(&[0x88, 0xa8, 0x40, 7, 0x81, 0, 0xe0, 7, 0x88, 0xb5], None), 2);
         // EF is 46: in IPv4's second byte 0xb8, in IPv6 across the first two.
         assert_eq!(class(&[0x08, 0, 0x45, 0xb8], None), 5);
         assert_eq!(class(&[0x86, 0xdd, 0x6b, 0x80], None), 5);
@@ -326,9 +360,21 @@ mod tests {
             let classes = vec![class(outside, beyond_rate)];
             assert_eq!(is_kept(&classes, missed), kept);
             let (frames, stamp_error, hardware, hardware_frames, outside) = (10, 0, false, 0, Vec::new());
-            let report =
-                Report { kept, frames, stamp_error, hardware, hardware_frames, missed, classes, outside };
-            assert_eq!(text(&report).lines().last(), Some(verdict));
+            let without_stamp = u64::from(missed == 1);
+            let report = Report {
+                kept,
+                frames,
+                stamp_error,
+                hardware,
+                hardware_frames,
+                missed,
+                without_stamp,
+                classes,
+                outside,
+            };
+            let text = text(&report);
+            assert_eq!(text.lines().last(), Some(verdict));
+            assert_eq!(text.contains("1 more have no time stamp"), without_stamp > 0);
         }
     }
 }
