@@ -123,6 +123,9 @@ fn what_is_no_plan_or_can_not_be_kept_is_refused() {
         let said = apply(&[&[&*plan, "--dry-run"], further].concat());
         assert!(said.contains(expected), "{said}");
     }
+    let twice = ["--shaper", "3=1Mbit/s", "--shaper", "2=1Mbit/s", "--shaper", "3=2Mbit/s"];
+    let said = fail(&[&["tsn", "check", &plan, "--from", "nowhere.pcap"], &twice[..]].concat());
+    assert!(said.contains("class 3 has two rates to keep: 1 Mbit/s and 2 Mbit/s"), "{said}");
     let said = apply(&["--dry-run", "--shaper", "3=1Gbit/s"]);
     assert!(said.contains("unknown rate"), "{said}");
     let said = fail(&["tsn", "apply", &plan, "--interface", "lo", "--hop", "2", "--dry-run", "--software"]);

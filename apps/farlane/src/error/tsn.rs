@@ -36,6 +36,10 @@ pub(crate) enum TsnError {
     ))]
     OnePlace { class: u8, second: &'static str },
 
+    #[error("class {class} has two rates to keep: {} and {}", rates[0], rates[1])]
+    #[diagnostic(help("give each class one --shaper at most"))]
+    TwoRates { class: u8, rates: [Rate; 2] },
+
     #[error("a shaper of {rate} on a link of {}", link.map_or_else(|| "an unknown rate".to_owned(), |link| link.to_string()))]
     #[diagnostic(help("expected less than the link's rate; a PLAN tells the rate where the link does not"))]
     ShaperRate { rate: Rate, link: Option<Rate> },
@@ -101,9 +105,11 @@ impl TsnError {
     /// How the process ends with this error.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::NoPlan { .. } | Self::Shared { .. } | Self::OnePlace { .. } | Self::ShaperRate { .. } => {
-                Exit::Wrong
-            }
+            Self::NoPlan { .. }
+            | Self::Shared { .. }
+            | Self::OnePlace { .. }
+            | Self::TwoRates { .. }
+            | Self::ShaperRate { .. } => Exit::Wrong,
             _ => Exit::Failed,
         }
     }

@@ -106,6 +106,7 @@ struct Checked<'a> {
 }
 
 pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
+    has_one_rate_each(args)?;
     let plan = PlanFile::read(&args.plan)?;
     let report = match (&args.interface, &args.from) {
         (_, Some(path)) => of_file(args, &plan, path)?,
@@ -131,6 +132,17 @@ pub(super) fn run(args: &CheckPlanArgs) -> Result<(), Error> {
         (0, missed) => TsnError::Unseen { missed }.into(),
         _ => TsnError::NotKept { outside, frames: report.frames }.into(),
     })
+}
+
+/// Whether each class is to keep to one rate at most. Only the last of several would be checked.
+fn has_one_rate_each(args: &CheckPlanArgs) -> Result<(), TsnError> {
+    for (index, shaper) in args.shaper.iter().enumerate() {
+        if let Some(before) = args.shaper[..index].iter().find(|before| before.class == shaper.class) {
+            let (class, rates) = (shaper.class.number(), [before.rate, shaper.rate]);
+            return Err(TsnError::TwoRates { class, rates });
+        }
+    }
+    Ok(())
 }
 
 fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Result<Report, Error> {
