@@ -389,6 +389,7 @@ mod tests {
             ("far:1?cert=1", "'cert=1'"),
             ("far:1?dscp=EE", "dscp=EE: expected a number from 0 to 63"),
             ("far:1?priority=16", "0 to 15"),
+            ("udp://far:1?priority=1&dscp=EF&priority=2", "priority=2: priority is given twice"),
             ("quic://far:1?key=any&key=any", "twice"),
             ("quic://far:1?key=any&x", "'x'"),
         ] {

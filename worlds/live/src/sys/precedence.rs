@@ -122,12 +122,15 @@ pub struct Precedence {
 }
 
 impl Precedence {
-    /// Sets what `pair`, such as `priority=5` or `dscp=EF`, says; `None` if it is about
-    /// something else.
+    /// Sets what `pair`, such as `priority=5` or `dscp=EF`, says. It is an error if that was set
+    /// before, and `None` if `pair` is about something else.
     pub(crate) fn set(&mut self, pair: &str) -> Option<Result<(), String>> {
         let (key, value) = pair.split_once('=')?;
         let wrong = |error: String| format!("{pair}: {error}");
+        let twice = || Err(format!("{pair}: {key} is given twice; give it once"));
         Some(match key {
+            "priority" if self.priority.is_some() => twice(),
+            "dscp" if self.dscp.is_some() => twice(),
             "priority" => value.parse().map(|priority| self.priority = Some(priority)).map_err(wrong),
             "dscp" => value.parse().map(|dscp| self.dscp = Some(dscp)).map_err(wrong),
             _ => return None,
@@ -220,6 +223,11 @@ mod tests {
         assert_eq!(precedence.set("priority=5"), Some(Ok(())));
         assert_eq!(precedence.set("dscp=EF"), Some(Ok(())));
         assert!(precedence.set("dscp=AF9").unwrap().unwrap_err().contains("dscp=AF9"));
+        let error = Precedence::default().set("dscp=AF9").unwrap().unwrap_err();
+        assert!(error.contains("dscp=AF9: expected"), "{error}");
+        for pair in ["priority=6", "dscp=CS5"] {
+            assert!(precedence.set(pair).unwrap().unwrap_err().contains("twice"), "{pair}");
+        }
         assert_eq!(precedence.to_string(), "priority=5&dscp=EF");
     }
 

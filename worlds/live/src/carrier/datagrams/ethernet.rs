@@ -82,7 +82,13 @@ impl FromStr for Ethernet {
             return Err(format!("'{text}': expected at most {INTERFACES_MAX} interfaces, each of them once"));
         }
         let mut ethernet = Self { interfaces, vlan: None, priority: None, port: 0, xdp: false };
+        let mut given = Vec::new();
         for part in parts {
+            let key = part.split_once('=').map_or(part, |(key, _)| key);
+            if given.contains(&key) {
+                return Err(format!("'{text}': {key} is given twice; {EXPECTED}"));
+            }
+            given.push(key);
             match part.split_once('=') {
                 Some(("vlan", number)) => {
                     let vlan = number.parse().ok().filter(|vlan| (1..=VLAN_MAX).contains(vlan));
@@ -215,6 +221,10 @@ mod tests {
             ("eth0,vlan=4095/02:00:5e:00:53:01", "1 to 4094"),
             ("eth0,pcp=8/02:00:5e:00:53:01", "0 to 7"),
             ("eth0,port=32768/02:00:5e:00:53:01", "0 to 32767"),
+            ("eth0,vlan=3,pcp=1,vlan=4/02:00:5e:00:53:01", "vlan is given twice"),
+            ("eth0,pcp=1,pcp=1/02:00:5e:00:53:01", "pcp is given twice"),
+            ("eth0,port=0,port=1/02:00:5e:00:53:01", "port is given twice"),
+            ("eth0,xdp,xdp/02:00:5e:00:53:01", "xdp is given twice"),
             ("eth0+/02:00:5e:00:53:01", "no interface"),
             ("eth0+eth0/02:00:5e:00:53:01", "each of them once"),
             ("a+b+c+d+e/02:00:5e:00:53:01", "at most 4"),
