@@ -133,6 +133,11 @@ fn what_is_no_plan_or_can_not_be_kept_is_refused() {
     let launch = format!("{plan},hop=2");
     let said = fail(&["ping", "udp://127.0.0.1:1", "--launch", &launch]);
     assert!(said.contains("no hop 2"), "{said}");
+    let ping = ["ping", "udp://127.0.0.1:1", "--timeout", "300ms", "--launch", &plan];
+    let said = fail(&ping);
+    assert!(said.contains("without a priority") && said.contains("--priority 7"), "{said}");
+    let said = fail(&[&ping[..], &["--priority", "7"]].concat());
+    assert!(!said.contains("without a priority"), "{said}");
     let said = fail(&["ping", "tcp://127.0.0.1:1", "--launch", &plan]);
     assert!(said.contains("udp:// and eth:"), "{said}");
 }

@@ -55,7 +55,8 @@ pub(crate) struct LaunchArgs {
     ///
     /// PLAN is what farlane tsn plan --json prints. Append ,hop=N for another hop than the first,
     /// and ,lead=TIME to hand datagrams over earlier than 500us before they leave. The queueing
-    /// discipline etf must be at the interface: farlane tsn apply --launch-times puts it there
+    /// discipline etf must be at the interface: farlane tsn apply --launch-times puts it there, in
+    /// the queue of the plan's class, to which --priority or pcp= leads
     #[arg(long, value_name = "PLAN[,hop=N][,lead=TIME]")]
     launch: Option<LaunchSpec>,
 }
@@ -68,7 +69,8 @@ impl LaunchArgs {
     pub(crate) fn launch(&self) -> Result<Option<Launch>, Error> {
         let read = |spec: &LaunchSpec| {
             let plan = PlanFile::read(&spec.path)?;
-            Ok(Launch { windows: plan.windows(spec.hop)?, lead: spec.lead.into() })
+            let windows = plan.windows(spec.hop)?;
+            Ok(Launch { windows, lead: spec.lead.into(), class: plan.class })
         };
         self.launch.as_ref().map(read).transpose()
     }

@@ -259,6 +259,7 @@ impl Transport {
         };
         let (others, quic, shm) = (Vec::new(), None, None);
         let options = datagrams::Options { precedence: tcp.precedence, launch: self.launch };
+        options.warn_without_queue(&name.to_string(), place.as_ref());
         let datagrams = Some((place, options));
         Ok(Route { addresses, others, tcp, quic, trust, digests, shm, datagrams })
     }

@@ -44,11 +44,13 @@ impl Listeners {
         });
         let udp = args.udp.map(|address| {
             may("--udp", address.to_string())?;
+            options.warn_without_queue(&format!("udp://{address}"), None);
             let failed = |error| CarrierError::Listen { option: "--udp", address, error };
             datagrams::Listener::bind(address, &options, now).map(secured).map_err(failed)
         });
         let eth = args.eth.as_ref().map(|place| {
             may("--eth", place.to_string())?;
+            options.warn_without_queue(&format!("eth:{place}"), Some(place));
             let listener = datagrams::Listener::at(place.clone(), &options, now);
             listener.map(secured).map_err(CarrierError::Frames)
         });

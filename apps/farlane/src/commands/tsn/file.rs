@@ -50,7 +50,7 @@ pub(crate) struct PlanFile {
     /// The rate of every link.
     pub(super) rate: Rate,
     /// The class of the flow.
-    pub(super) class: Class,
+    pub(crate) class: Class,
     /// The longest frame in bytes, with header and check sequence.
     pub(super) frame_max: u32,
     pub(super) preemption: Option<Preemption>,

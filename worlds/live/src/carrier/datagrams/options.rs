@@ -1,9 +1,11 @@
 //! How datagrams leave: with which precedence, and when.
 
 use engine::Nanos;
+use network_models::Class;
 use network_models::tsn::launch::Windows;
 use tunnel::session;
 
+use super::ethernet::Ethernet;
 use crate::sys::precedence::Precedence;
 
 /// When datagrams leave: in the windows of a gate schedule (`SO_TXTIME`). The queueing discipline
@@ -14,6 +16,8 @@ pub struct Launch {
     pub windows: Windows,
     /// How long before its launch a datagram is handed to the kernel, at least.
     pub lead: Nanos,
+    /// The class whose windows these are, and whose queue etf has.
+    pub class: Class,
 }
 
 /// How often an end of bare frames sends a Ping when there is nothing else, and the silence that it
@@ -36,4 +40,52 @@ pub struct Options {
     pub precedence: Precedence,
     /// When they leave, if not at once.
     pub launch: Option<Launch>,
+}
+
+impl Options {
+    /// Warns if datagrams to or from `end` have times of launch, and no priority that leads them
+    /// into the queue where they are held until then. `place` is where they are sent as frames.
+    pub fn warn_without_queue(&self, end: &str, place: Option<&Ethernet>) {
+        let Some(class) = self.without_queue(place).map(Class::number) else { return };
+        let or = if place.is_some() { format!(", or pcp={class} in eth:") } else { String::new() };
+        tracing::warn!(
+            "{end}: launch times without a priority: what is sent goes by another queue than that of class {class}, \
+             where the plan has its gates and etf; give --priority {class}{or}"
+        );
+    }
+
+    /// The class of the launch times, if nothing says that datagrams go by its queue. Without a
+    /// priority, they go by that of class 0.
+    fn without_queue(&self, place: Option<&Ethernet>) -> Option<Class> {
+        let class = self.launch.map(|launch| launch.class).filter(|class| *class != Class::BEST_EFFORT);
+        let priority = self.precedence.priority.or(place.and_then(|place| place.priority));
+        class.filter(|_| priority.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use network_models::Rate;
+
+    use super::*;
+
+    #[test]
+    fn launch_times_want_a_priority_unless_their_class_is_that_of_all() {
+        let (cycle, base, length) = (Nanos::from_millis(1), Nanos::ZERO, Nanos::from_micros(100));
+        let windows = Windows { cycle, base, length, rate: Rate::from_gigabits(1) };
+        let launch = |class| Some(Launch { windows, lead: Nanos::ZERO, class });
+        let precedence = Precedence { priority: "5".parse().ok(), dscp: None };
+        let place = |text: &str| Some(text.parse::<Ethernet>().unwrap());
+        let (high, none) = (Class::HIGHEST, Precedence::default());
+        for (launch, precedence, place, expected) in [
+            (None, none, None, None),
+            (launch(high), none, None, Some(high)),
+            (launch(high), precedence, None, None),
+            (launch(high), none, place("eth0,vlan=3"), Some(high)),
+            (launch(high), none, place("eth0,pcp=7"), None),
+            (launch(Class::BEST_EFFORT), none, place("eth0"), None),
+        ] {
+            assert_eq!(Options { precedence, launch }.without_queue(place.as_ref()), expected);
+        }
+    }
 }
