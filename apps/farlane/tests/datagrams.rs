@@ -203,6 +203,38 @@ fn an_interface_may_go_down_and_come_back_and_get_narrower() {
     assert!(!load.fail().is_empty());
 }
 
+/// The far end sleeps when nothing comes, and nothing wakes it when an interface is there again.
+#[test]
+fn a_far_end_listens_again_where_an_interface_was_deleted_and_made_anew() {
+    let name = "a_far_end_listens_again_where_an_interface_was_deleted_and_made_anew";
+    if !is_within(name, "a pair of interfaces", PAIR) {
+        return;
+    }
+    let (far, url) = station("", &["--ram", "16MiB", "--spin", "0ms"]);
+    let mac = url.rsplit('/').next().unwrap();
+    let has_told = |words: &str, times: usize| {
+        wait_until(words, || far.said().matches(words).count() == times);
+    };
+    let replace = |times: usize| {
+        // Its peer goes with it.
+        ip("link del far");
+        has_told("no host reaches this far end there until the interface is back", times);
+        ip("link add near type veth peer name far");
+        ip(&format!("link set far address {mac}"));
+        ip("link set near up");
+        ip("link set far up");
+        has_told("the interface is back, and hosts reach this far end at eth:far/", times);
+    };
+    let load = verified(&url, "4s", &[]);
+    far.wait_for("link up");
+    replace(1);
+    assert_verified(load);
+    // Nobody is there when it happens again, and the interface is down before it is gone.
+    ip("link set far down");
+    replace(2);
+    assert_serves(&url);
+}
+
 #[test]
 fn packets_go_around_the_network_stack() {
     if !is_within("packets_go_around_the_network_stack", "a pair of interfaces", PAIR) {

@@ -236,6 +236,16 @@ impl Frames {
         self.launching.as_ref().map_or(0, Launching::missed)
     }
 
+    /// Whether all interfaces are down or gone, as far as that was noticed.
+    pub(super) fn is_down(&self) -> bool {
+        self.stations.iter().all(Station::is_down)
+    }
+
+    /// Whether all interfaces are gone. None of them comes back to this socket.
+    pub(super) fn is_gone(&self) -> bool {
+        self.stations.iter().all(Station::is_gone)
+    }
+
     fn first(&self) -> &Station {
         self.stations.first().expect("a place names an interface")
     }
@@ -258,10 +268,11 @@ impl Frames {
     pub(super) fn look(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
         let Self { stations, place, launching, copies, lane, .. } = self;
         let (mut seen, mut failed) = (false, None);
-        let index = stations[0].index();
+        let (count, index) = (stations.len(), stations[0].index());
         if let Some(lane) = lane {
             seen = lane.look(|from, bytes| each(ethernet::link_local(from, index), bytes));
         }
+        let mut working = count;
         for (path, station) in stations.iter_mut().enumerate() {
             if let Some(launching) = launching {
                 launching.heed(station);
@@ -279,11 +290,16 @@ impl Frames {
             });
             match looked {
                 Ok(any) => seen |= any,
-                Err(error) => failed = Some(explain(&place.interfaces[path], &error)),
+                Err(error) => {
+                    working -= 1;
+                    failed = Some((path, error));
+                }
             }
         }
-        // They are not all asked for in the same look.
-        failed.filter(|_| stations.iter().all(Station::is_gone)).map_or(Ok(seen), Err)
+        match failed {
+            Some((path, error)) if working == 0 => Err(explain(&place.interfaces[path], &error)),
+            _ => Ok(seen),
+        }
     }
 
     /// Sends `bytes`, which are datagrams of `length` bytes, to `to`, over all paths. Returns how

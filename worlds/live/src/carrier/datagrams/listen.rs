@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 
-use engine::Instant;
+use engine::{Instant, Nanos};
 
 use super::ethernet::Ethernet;
 use super::options::Options;
@@ -15,9 +15,12 @@ use super::port::{Port, Shared};
 use super::stream::Stream;
 use super::wire::Wire;
 use crate::carrier::tls::{Acceptor, Tls};
+use crate::reactor::{Attention, Sources};
 
 /// The most looks at the socket in one call.
 const LOOKS_MAX: usize = 64;
+/// The pause between two tries to listen at an interface that was deleted.
+const AGAIN_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Where connections by datagrams arrive. As long as the listener is called, it finishes the work
 /// that its streams had left when they were dropped.
@@ -29,6 +32,18 @@ pub struct Listener {
     name: String,
     /// What is needed for connections with TLS, if there are any.
     acceptor: Option<Acceptor>,
+    /// How to listen anew where an interface was deleted, if interfaces are the way.
+    again: Option<Again>,
+}
+
+/// How to listen anew at interfaces that were deleted and come back.
+#[derive(Clone, Debug)]
+struct Again {
+    place: Ethernet,
+    options: Options,
+    /// When to try next, and what was told last of why it is not possible.
+    at: Instant,
+    told: String,
 }
 
 impl Listener {
@@ -37,7 +52,7 @@ impl Listener {
     /// # Errors
     /// When the address is not ours or is taken.
     pub fn bind(address: SocketAddr, options: &Options, now: Instant) -> io::Result<Self> {
-        Self::over(Wire::udp(address, false, options)?, now)
+        Self::over(Wire::udp(address, false, options)?, None, now)
     }
 
     /// Listens at an interface, or at several.
@@ -46,15 +61,17 @@ impl Listener {
     /// When there is no such interface, this process may not send bare frames, or another far end
     /// of this network has the port there.
     pub fn at(place: Ethernet, options: &Options, now: Instant) -> io::Result<Self> {
-        Self::over(Wire::at(place, options)?, now)
+        let wire = Wire::at(place.clone(), options)?;
+        let again = Again { place, options: *options, at: Instant::ZERO, told: String::new() };
+        Self::over(wire, Some(again), now)
     }
 
-    fn over(mut wire: Wire, now: Instant) -> io::Result<Self> {
+    fn over(mut wire: Wire, again: Option<Again>, now: Instant) -> io::Result<Self> {
         wire.claim(None)?;
         wire.open_lane(None);
         let (descriptor, address, name) = (wire.as_raw_fd(), wire.address()?, wire.name()?);
         let port = Rc::new(RefCell::new(Port::new(wire, true, now)));
-        Ok(Self { port, descriptor, address, name, acceptor: None })
+        Ok(Self { port, descriptor, address, name, acceptor: None, again })
     }
 
     /// Has all connections accepted from now on speak TLS as `acceptor` says, if they begin with
@@ -80,6 +97,37 @@ impl Listener {
         self.port.borrow().wire().carried_by()
     }
 
+    /// Listens anew where interfaces were deleted, once they are back and up. Streams over the
+    /// former ones have failed.
+    pub(crate) fn turn(&mut self, now: Instant, sources: &Sources) {
+        let Some(again) = &mut self.again else { return };
+        if let Some(why) = self.port.borrow().lost()
+            && again.told.is_empty()
+        {
+            tracing::warn!("{why}; no host reaches this far end there until the interface is back");
+            (again.at, again.told) = (now + AGAIN_EVERY, why.to_owned());
+        }
+        if again.told.is_empty() || now < again.at {
+            return;
+        }
+        again.at = now + AGAIN_EVERY;
+        match again.listen(now, sources) {
+            Ok(None) => {}
+            Ok(Some(anew)) => {
+                let (names, name) = (again.place.names(), &anew.name);
+                tracing::info!("{names}: the interface is back, and hosts reach this far end at eth:{name}");
+                *self = Self { acceptor: self.acceptor.take(), ..anew };
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if why != again.told {
+                    tracing::warn!("{why}; trying again every second");
+                    again.told = why;
+                }
+            }
+        }
+    }
+
     /// The next connection, if there is one.
     ///
     /// # Errors
@@ -87,7 +135,14 @@ impl Listener {
     pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
         let mut port = self.port.borrow_mut();
         let mut looks = 0;
-        while !port.endpoint.has_arrivals() && port.pump()? {
+        while !port.endpoint.has_arrivals() {
+            match port.pump() {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Interfaces that were deleted are waited for.
+                Err(_) if port.lost().is_some() => break,
+                Err(error) => return Err(error),
+            }
             looks += 1;
             if looks == LOOKS_MAX {
                 port.look_again();
@@ -127,9 +182,29 @@ impl Listener {
         self.port.borrow().endpoint.has_arrivals()
     }
 
-    /// When [`Listener::accept`] wants to be called even though nothing has come.
+    /// When [`Listener::accept`] and [`Listener::turn`] want to be called even though nothing
+    /// has come.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.port.borrow().poll_timeout()
+        let port = self.port.borrow();
+        match &self.again {
+            Some(again) if port.lost().is_some() => Some(again.at),
+            _ => port.poll_timeout(),
+        }
+    }
+}
+
+impl Again {
+    /// Listens at the interfaces if they are there and up: whoever makes an interface gives it its
+    /// address before it is up.
+    fn listen(&self, now: Instant, sources: &Sources) -> io::Result<Option<Listener>> {
+        let wire = Wire::at(self.place.clone(), &self.options)?;
+        if wire.is_down() {
+            return Ok(None);
+        }
+        let again = Self { told: String::new(), ..self.clone() };
+        let listener = Listener::over(wire, Some(again), now)?;
+        sources.add(listener.as_raw_fd(), Attention::OnNews)?;
+        Ok(Some(listener))
     }
 }
 

@@ -101,6 +101,7 @@ impl Plain {
     /// When the connection has failed.
     pub(super) fn flush(&self) -> io::Result<usize> {
         let mut port = self.port.borrow_mut();
+        port.fail_if_lost()?;
         let before = port.connection(self.id).unsent();
         port.transmit();
         let connection = port.connection(self.id);

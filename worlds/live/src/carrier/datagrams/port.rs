@@ -21,6 +21,8 @@ const SEND_BYTES: usize = 64_000;
 const SENDS_MAX: usize = 256;
 /// The pause before what the system did not take is sent again.
 const AGAIN: Nanos = Nanos::from_micros(200);
+/// How often interfaces that are down are looked at.
+const DOWN_EVERY: Nanos = Nanos::from_secs(1);
 /// How often deadlines are looked at while something always comes.
 const SETTLE_EVERY: Nanos = Nanos::from_micros(100);
 
@@ -44,6 +46,10 @@ pub(super) struct Port {
     /// Blocks for what is sent.
     room: Vec<u8>,
     again_at: Option<Instant>,
+    /// When interfaces that are down are looked at again.
+    check_at: Option<Instant>,
+    /// Why nothing comes any more, if the interfaces were deleted.
+    lost: Option<(io::ErrorKind, String)>,
     /// Whether there may be something to send: something has come, was given, or was due.
     has_work: bool,
     /// When the endpoint wants to be called, and whether that may have changed since `settled_at`.
@@ -65,6 +71,8 @@ impl Port {
             unsent: VecDeque::new(),
             room: Vec::new(),
             again_at: None,
+            check_at: None,
+            lost: None,
             has_work: false,
             wake: None,
             is_unsettled: true,
@@ -129,8 +137,16 @@ impl Port {
     /// # Errors
     /// When the socket fails for a reason other than the network.
     pub(super) fn pump(&mut self) -> io::Result<bool> {
+        self.fail_if_lost()?;
         let (now, endpoint) = (self.now(), &mut self.endpoint);
-        let seen = self.wire.look(now, |from, bytes| endpoint.handle_datagram(now, from, bytes))?;
+        let looked = self.wire.look(now, |from, bytes| endpoint.handle_datagram(now, from, bytes));
+        if let Err(error) = &looked
+            && self.wire.is_gone()
+        {
+            self.lost = Some((error.kind(), error.to_string()));
+        }
+        let seen = looked?;
+        self.check_at = self.wire.is_down().then(|| now + DOWN_EVERY);
         if let Seen::Refused(addresses) = &seen {
             addresses.iter().for_each(|address| endpoint.handle_refusal(now, *address));
         }
@@ -150,6 +166,20 @@ impl Port {
             self.settle(now);
         }
         Ok(has_seen)
+    }
+
+    /// Why nothing comes any more, if the interfaces were deleted.
+    pub(super) fn lost(&self) -> Option<&str> {
+        self.lost.as_ref().map(|(_, why)| why.as_str())
+    }
+
+    /// Fails once the interfaces were deleted.
+    ///
+    /// # Errors
+    /// What was found when they were.
+    pub(super) fn fail_if_lost(&self) -> io::Result<()> {
+        let Some((kind, why)) = &self.lost else { return Ok(()) };
+        Err(io::Error::new(*kind, why.clone()))
     }
 
     /// Asks the endpoint when it wants to be called.
@@ -172,8 +202,12 @@ impl Port {
 
     /// When [`Port::pump`] wants to be called even though nothing has come.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        // Whatever is due is not done any more.
+        if self.lost.is_some() {
+            return None;
+        }
         let wake = if self.is_unsettled { self.endpoint.poll_timeout() } else { self.wake };
-        Instant::earlier(wake, self.again_at)
+        Instant::earlier(wake, Instant::earlier(self.again_at, self.check_at))
     }
 
     /// Calls for another look at the socket, which has more than was looked at.

@@ -142,6 +142,23 @@ impl Wire {
         }
     }
 
+    /// Whether these were interfaces, and all are gone. None of them comes back to these sockets.
+    pub(super) fn is_gone(&self) -> bool {
+        match self {
+            Self::Udp { .. } => false,
+            Self::Ethernet(frames) => frames.is_gone(),
+        }
+    }
+
+    /// Whether all interfaces are down or gone, as far as that was noticed. Nothing wakes whoever
+    /// waits for them to come up, or to go away.
+    pub(super) fn is_down(&self) -> bool {
+        match self {
+            Self::Udp { .. } => false,
+            Self::Ethernet(frames) => frames.is_down(),
+        }
+    }
+
     /// The most bytes of a datagram.
     pub(super) fn datagram_max(&self) -> usize {
         match self {

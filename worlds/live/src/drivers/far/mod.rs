@@ -475,6 +475,9 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             busy = self.receive(context);
             busy |= self.accept(context);
         }
+        for listener in &mut self.datagrams {
+            listener.turn(context.now, sources);
+        }
         // Whoever records when things happen was given later times than the turn's own.
         let now = context.now.max(self.told);
         busy |= self.doorkeeper.turn(now, self.far.engine_mut(), &mut self.world.report);

@@ -125,7 +125,10 @@ pub(crate) struct Station {
     /// Frames that found the ring full.
     dropped: Cell<u64>,
     checked_at: Instant,
-    is_gone: bool,
+    /// Whether the interface was down when it was last asked for, and why nothing comes any more if
+    /// it was deleted.
+    is_down: bool,
+    gone: Option<rustix::io::Errno>,
     /// A frame in one piece.
     whole: Vec<u8>,
 }
@@ -148,6 +151,7 @@ impl Station {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the interface is not Ethernet's"));
         }
         let [a, b, c, d, e, f, ..] = address.sll_addr;
+        let is_down = !is_up(&socket, interface)?;
         Ok(Self {
             socket,
             mac: [a, b, c, d, e, f],
@@ -156,7 +160,8 @@ impl Station {
             ring,
             dropped: Cell::new(0),
             checked_at: Instant::ZERO,
-            is_gone: false,
+            is_down,
+            gone: None,
             whole: Vec::with_capacity(WHOLE_MAX),
         })
     }
@@ -195,6 +200,17 @@ impl Station {
     /// The most bytes of a frame behind its head, when the socket was opened.
     pub(crate) const fn mtu(&self) -> usize {
         self.mtu
+    }
+
+    /// Whether the interface is down or gone, as far as [`Station::look`] has noticed. When it
+    /// comes up, or goes away while it is down, nothing wakes whoever waits for the socket.
+    pub(crate) const fn is_down(&self) -> bool {
+        self.is_down || self.is_gone()
+    }
+
+    /// Whether the interface is gone, as far as [`Station::look`] has noticed.
+    pub(crate) const fn is_gone(&self) -> bool {
+        self.gone.is_some()
     }
 
     /// How many frames the kernel dropped because the ring was full.
@@ -252,30 +268,33 @@ impl Station {
             }
         };
         let seen = (0..FRAMES_MAX).take_while(|_| ring.take(&mut handle).is_some()).count();
-        if seen == 0 && now - self.checked_at >= CHECK_EVERY {
-            self.checked_at = now;
-            let checked = self.check();
-            self.is_gone = checked.is_err();
-            checked?;
+        if seen == 0 {
+            self.check(now)?;
         }
-        self.is_gone &= seen == 0;
         Ok(seen > 0)
     }
 
-    /// Whether the interface was gone when it was last asked for. Only the look that asks fails.
-    pub(crate) const fn is_gone(&self) -> bool {
-        self.is_gone
-    }
-
-    /// Asks whether the interface is there: the ring does not say, and to the socket an interface
-    /// that was deleted is down.
-    fn check(&self) -> io::Result<()> {
+    /// Asks, now and then, whether the interface is gone: the ring does not say, and to the socket
+    /// an interface that was deleted is down.
+    fn check(&mut self, now: Instant) -> io::Result<()> {
+        if let Some(error) = self.gone {
+            return Err(error.into());
+        }
+        if now - self.checked_at < CHECK_EVERY {
+            return Ok(());
+        }
+        self.checked_at = now;
         match recv(&self.socket, &mut [0; 1][..], RecvFlags::DONTWAIT) {
-            // The interface is down, and may come up again.
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::NETDOWN) => {}
+            Ok(_) | Err(rustix::io::Errno::AGAIN) => {}
+            // The interface is down, and may come up again. The socket tells this once.
+            Err(rustix::io::Errno::NETDOWN) => self.is_down = true,
             Err(error) => return Err(error.into()),
         }
-        rustix::net::netdevice::index_to_name(&self.socket, self.index)?;
+        let name = rustix::net::netdevice::index_to_name(&self.socket, self.index);
+        let name = name.inspect_err(|error| self.gone = Some(*error))?;
+        if self.is_down {
+            self.is_down = !is_up(&self.socket, &name)?;
+        }
         Ok(())
     }
 }
@@ -381,6 +400,14 @@ fn mtu_of(socket: &OwnedFd, interface: &str) -> io::Result<usize> {
     // SAFETY: the kernel has written the number.
     let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Whether the interface is up.
+fn is_up(socket: &OwnedFd, interface: &str) -> io::Result<bool> {
+    let answer = request(socket, interface, libc::SIOCGIFFLAGS)?;
+    // SAFETY: the kernel has written the flags.
+    let flags = unsafe { answer.ifr_ifru.ifru_flags };
+    Ok(libc::c_int::from(flags) & libc::IFF_UP != 0)
 }
 
 /// Asks the kernel for something about an interface (netdevice(7)).
