@@ -56,6 +56,15 @@ fn acknowledged(path: &str) -> u64 {
     if output.is_empty() { 0 } else { last(&output)["bytes"].as_u64().unwrap_or(0) }
 }
 
+/// Waits until the recorder, which prints JSON, tells that something is on its medium.
+fn wait_for_bytes(recorder: &Running) {
+    wait_until("something is recorded", || {
+        let printed = recorder.printed();
+        let mut events = printed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.any(|event| event["bytes_acknowledged"].as_u64() > Some(0))
+    });
+}
+
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -140,7 +149,7 @@ fn a_second_recorder_on_a_block_device_is_refused() {
     };
     let device = disk.0.as_str();
     let recorder = Running::start(&["record", "--from", "generate:1MB", "--to", device, "--json"]);
-    std::thread::sleep(Duration::from_millis(1_200));
+    wait_for_bytes(&recorder);
     let refused = fail(&["record", "--from", "generate:1MB", "--to", device, "--force"]);
     assert!(refused.contains("another recorder writes to it"), "{refused}");
     recorder.signal("INT");
@@ -154,7 +163,7 @@ fn a_disk_that_is_gone_ends_the_recording_which_says_so() {
     let mut far = Export::start(&["--ram", "256MiB"]);
     let to = format!("{},hold=500ms", far.url());
     let recorder = Running::start(&["record", "--from", "generate:20MB", "--to", &to, "--json"]);
-    std::thread::sleep(Duration::from_millis(1_500));
+    wait_for_bytes(&recorder);
     far.kill();
     let output = recorder.output(LONGEST);
     assert_eq!(output.status.code(), Some(1));
@@ -264,7 +273,7 @@ fn a_second_recorder_in_a_namespace_is_refused() {
     let shared = format!("nvme-tcp://{}/nqn.2026-01.io.farlane:two", served.address);
     for url in [far.url(), shared] {
         let recorder = Running::start(&["record", "--from", "generate:1MB", "--to", &url, "--json"]);
-        std::thread::sleep(Duration::from_millis(1_200));
+        wait_for_bytes(&recorder);
         let refused = fail(&["record", "--from", "generate:1MB", "--to", &url]);
         assert!(refused.contains("holds something already") || refused.contains("in use"), "{refused}");
         recorder.signal("INT");

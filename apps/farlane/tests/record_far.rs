@@ -5,12 +5,13 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use support::running::{Running, signal};
+use support::running::{Running, signal, wait_until};
 use support::{Export, FARLANE, fail, json, succeed};
 
 /// How long a recording may take to end.
@@ -124,7 +125,7 @@ fn a_far_end_that_is_killed_and_comes_back_costs_nothing() {
     recorder.args(["record", "--json", "--from", "generate:10MB", "--for", "4s", "--buffer", "64MiB"]);
     let recorder =
         recorder.args(["--to", &url]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    wait_until("something is recorded", || fs::metadata(&disk).is_ok_and(|file| file.blocks() > 2_048));
     far.kill();
     std::thread::sleep(Duration::from_millis(500));
     let far = Export::at(&address, &["--namespace", &namespace]);

@@ -124,6 +124,11 @@ impl Running {
         self.said.as_ref().map(|(_, errors)| errors.so_far()).unwrap_or_default()
     }
 
+    /// What the program has written on standard output so far.
+    pub(crate) fn printed(&self) -> String {
+        self.said.as_ref().map(|(out, _)| out.so_far()).unwrap_or_default()
+    }
+
     /// Waits until the program ends, which must be within `longest`.
     pub(crate) fn output(mut self, longest: Duration) -> Output {
         let status = self.wait(longest);
