@@ -91,9 +91,12 @@ fn a_far_end_that_does_not_come_back_is_given_up_when_the_user_said() {
 fn a_hundred_cuts_lose_nothing() {
     let far = Export::start(&["--ram", "16MiB"]);
     let proxy = Proxy::cutting(&far.address, 100, 256 << 10, 1);
-    let load = verified(&proxy.url(), "3s", &[]);
-    let said = assert_verified(load);
-    assert!(proxy.cuts() >= 100, "only {} cuts", proxy.cuts());
+    let mut said = String::new();
+    // A slow machine may need further loads for as many cuts.
+    wait_until("a hundred cuts", || {
+        said += &assert_verified(verified(&proxy.url(), "3s", &[]));
+        proxy.cuts() >= 100
+    });
     assert!(times(&said, "resumed") > 50, "{said}");
     assert!(!said.contains("link down") && !said.contains("reset"), "{said}");
     assert!(!far.said().contains("link down: no"), "{}", far.said());
@@ -123,7 +126,7 @@ fn twenty_connections_that_say_nothing_keep_out_neither_a_new_host_nor_one_that_
         let first = idle(count);
         // The far end would close silent connections after five seconds; the next host gets in
         // before that.
-        let found = json(&["ping", &far.url(), "--count", "10", "--timeout", "2s", "--json"]);
+        let found = json(&["ping", &far.url(), "--count", "10", "--timeout", "4s", "--json"]);
         assert_eq!(found["count"], 10);
         let load = verified(&format!("tcp://{}", relay.address), "3s", &[]);
         let passed = relay.passed();
@@ -238,15 +241,16 @@ fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
 #[test]
 fn a_host_that_is_killed_makes_the_next_one_wait_for_the_hold_time_only() {
     let disk = Disk::new();
-    let far = disk.export("127.0.0.1:0");
+    // So long that the next host can come within it on a busy machine, too.
+    let far = Export::start(&["--namespace", &disk.spec, "--hold", "4s"]);
     let load = verified(&far.url(), "60s", &[]);
     disk.wait_for_writes();
     drop(load);
     far.wait_for("interrupted");
-    let said = fail(&["ping", &far.url(), "--timeout", "100ms"]);
+    let said = fail(&["ping", &far.url(), "--timeout", "1s"]);
     assert!(said.contains("held for a host whose connection was lost"), "{said}");
     assert_serves(&far.url());
-    assert!(far.said().contains("link down: no connection for 1 s"), "{}", far.said());
+    assert!(far.said().contains("link down: no connection for 4 s"), "{}", far.said());
 }
 
 #[test]
