@@ -351,8 +351,9 @@ fn an_idle_link_of_frames_sends_less_than_one_a_second() {
     if !is_within("an_idle_link_of_frames_sends_less_than_one_a_second", "a pair of interfaces", PAIR) {
         return;
     }
-    let (_far, url) = station("", &["--ram", "16MiB"]);
+    let (far, url) = station("", &["--ram", "16MiB"]);
     let held = support::running::Running::start(&["ping", &url, "--interval", "30s", "--count", "2"]);
+    far.wait_for("link up");
     sleep(Duration::from_secs(3));
     let mut tap = live::drivers::tap::Tap::open("far").unwrap();
     sleep(Duration::from_secs(12));

@@ -80,7 +80,8 @@ fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
     let mut input = write.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &[7; 1 << 20]).unwrap();
     wait_until("writes", || std::fs::metadata(&path).is_ok_and(|file| file.blocks() >= 2048));
-    std::thread::sleep(Duration::from_millis(300));
+    // The program has to hear of it, and then waits for more.
+    std::thread::sleep(Duration::from_secs(1));
     signal(write.id(), "INT");
     let output = write.wait_with_output().unwrap();
     drop(input);
@@ -151,8 +152,7 @@ fn ping_tells_replies_to_people_only_when_asked() {
 #[test]
 fn nothing_is_told_before_the_first_reply() {
     let ping = Running::start(&["ping", &nobody(), "--timeout", "60s"]);
-    // Nothing tells when the program has begun to dial.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    wait_until("it tells that it waits", || ping.said().contains("trying for"));
     ping.signal("INT");
     let output = ping.output(LONGEST);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));

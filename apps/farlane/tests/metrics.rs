@@ -86,9 +86,14 @@ fn a_target_tells_what_each_namespace_and_each_host_did() {
     let bytes = figures.sum("farlane_namespace_bytes_total", &["command=\"write\""]);
     assert_eq!(bytes, written * 4096.0, "each write has 4 KiB");
     load("randread");
+    // The bench ends its own queues, so that its host is gone with its figures once the target has
+    // seen the end of its connections.
+    wait_until("the host is gone", || {
+        !figures.page().contains("farlane_host_commands_total")
+            && figures.sum("farlane_connections", &[]) == 0.0
+    });
     let page = figures.page();
     assert_is_well_formed(&page);
-    // The bench ends its own queues, so that its host is gone with its figures.
     assert!(!page.contains("farlane_host_commands_total"), "{page}");
     for command in ["read", "write"] {
         let command = format!("command=\"{command}\"");
