@@ -24,6 +24,11 @@ for i in $(seq 600); do
     sleep 0.2
 done
 within() { nsenter -t "$init" -m -u -i -p -r -- /usr/bin/env -i PATH=/usr/sbin:/usr/bin HOME=/root "$@"; }
+# Entries of the journal, with those that it was sent and has not written yet.
+journal() {
+    within journalctl --sync || true
+    within journalctl --no-pager "$@"
+}
 fail() {
     echo "FAILED: $*"
     within systemctl --no-pager status 'farlane-*' || true
@@ -63,7 +68,7 @@ within sh -c 'printf "\n[[subsystem.namespace]]\nram = \"1MiB\"\n" >>/etc/farlan
     echo "ram = \"1MiB\"" >>/etc/farlane/export/disk.toml'
 for kind in target export; do
     within systemctl reload farlane-$kind@disk || fail "$kind does not reload"
-    within journalctl --no-pager -o cat -u farlane-$kind@disk | grep -q "has namespace 2" || fail "$kind has no namespace 2"
+    journal -o cat -u farlane-$kind@disk | grep -q "has namespace 2" || fail "$kind has no namespace 2"
     within sh -c "echo 'speed = 7' >>/etc/farlane/$kind/disk.toml"
     ! within systemctl reload farlane-$kind@disk || fail "$kind takes a wrong file"
     within sed -i '/speed/d' /etc/farlane/$kind/disk.toml
@@ -76,8 +81,8 @@ within grep -q 2097152 /etc/farlane/export/disk.toml || fail "the file does not 
 echo "reloaded and saved"
 
 # Entries of the journal have fields.
-within journalctl --no-pager -o json -u farlane-target@disk | grep -q '"SYSLOG_IDENTIFIER":"farlane"' || fail "no fields"
-within journalctl --no-pager -o json -t farlane FARLANE_NSID=3 | grep -q 'has namespace 3' || fail "no field for the namespace"
+journal -o json -u farlane-target@disk | grep -q '"SYSLOG_IDENTIFIER":"farlane"' || fail "no fields"
+journal -o json -t farlane FARLANE_NSID=3 | grep -q 'has namespace 3' || fail "no field for the namespace"
 
 # Idle services take no processor time.
 spent() { within systemctl show -P CPUUsageNSec farlane-$1@disk; }
