@@ -77,7 +77,8 @@ fn our_host_uses_the_kernels_target() {
         }
     }
 
-    // Verified writes go on while one path is inaccessible, and while it is gone.
+    // Verified writes go on while one path is inaccessible, and while it is gone. They last until
+    // it is back, which takes some 6 s if the guest is quick.
     let mut bench = Command::new(FARLANE);
     bench.args([
         "bench",
@@ -89,7 +90,7 @@ fn our_host_uses_the_kernels_target() {
         "--iodepth",
         "16",
         "--runtime",
-        "8s",
+        "20s",
         "--verify",
     ]);
     let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
