@@ -78,6 +78,7 @@ fn a_far_end_that_does_not_come_back_is_an_error_and_a_new_one_serves() {
 fn a_far_end_that_does_not_come_back_is_given_up_when_the_user_said() {
     let mut far = Export::start(&["--ram", "16MiB"]);
     let load = Running::start(&["bench", &far.url(), "--runtime", "60s", "--timeout", "2s"]);
+    far.wait_for("link up");
     sleep(Duration::from_secs(1));
     far.kill();
     let killed = Instant::now();

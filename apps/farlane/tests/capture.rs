@@ -82,7 +82,7 @@ fn end(daemon: &Daemon, capture: Running, out: &Path) -> (Value, Value) {
 #[test]
 fn a_capture_from_the_middle_of_a_load_knows_its_commands_and_declares_what_is_lost() {
     let daemon = Daemon::export();
-    let load = load(&daemon.daemon.url(), "2s", &[]);
+    let load = load(&daemon.daemon.url(), "4s", &[]);
     std::thread::sleep(std::time::Duration::from_millis(500));
     let out = daemon.file("out.pcapng");
     let capture = daemon.capture(&out, &[]);
@@ -110,7 +110,8 @@ fn a_capture_from_the_middle_of_a_load_knows_its_commands_and_declares_what_is_l
 #[test]
 fn filters_keep_what_they_name_and_nothing_else() {
     let daemon = Daemon::export();
-    let load = load(&daemon.daemon.url(), "3s", &[]);
+    // Long enough for three captures, one after the other, on a busy machine.
+    let load = load(&daemon.daemon.url(), "8s", &[]);
     let taken = |name: &str, further: &[&str]| {
         let out = daemon.file(name);
         let (report, _) = daemon.capture(&out, &[&["--count", "200"], further].concat()).json();
@@ -183,7 +184,7 @@ fn a_reader_that_is_killed_or_stopped_harms_no_host() {
     idle.signal("STOP");
     let url = daemon.daemon.url();
     let load =
-        Running::start(&["bench", &url, "--iodepth", "8", "--runtime", "2s", "--rate", "4000", "--json"]);
+        Running::start(&["bench", &url, "--iodepth", "8", "--runtime", "4s", "--rate", "4000", "--json"]);
     killed.signal("KILL");
     reader.signal("KILL");
     daemon.wait_for(2);
@@ -249,7 +250,7 @@ fn a_guests_ssd_shows_each_step_by_packets_and_goes_on_without_them_afterwards()
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ssd.sock");
     let daemon = Daemon::start(&["device", "--ram", "16MiB", "--vfio-user", text(&socket)]);
-    let load = load(&format!("vfio-user:{}", text(&socket)), "2s", &[]);
+    let load = load(&format!("vfio-user:{}", text(&socket)), "4s", &[]);
     let out = daemon.file("out.pcapng");
     let capture = daemon.capture(&out, &[]);
     daemon.wait_for(1);

@@ -43,6 +43,7 @@ fn interrupted() -> i32 {
     let mut command = Command::new(FARLANE);
     command.args(["bench", &far.url(), "--runtime", "60s"]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
+    far.wait_for("link up");
     sleep(Duration::from_secs(1));
     signal(child.id(), "INT");
     child.wait().unwrap().code().unwrap()

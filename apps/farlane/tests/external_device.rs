@@ -180,7 +180,7 @@ fn a_device_that_does_not_come_back_is_an_error() {
     let output = load.output(Duration::from_secs(20));
     assert!(!output.status.success());
     // A host that comes while the device is away is told why it has to wait.
-    let said = fail(&["identify", &url, "--timeout", "500ms"]);
+    let said = fail(&["identify", &url, "--timeout", "3s"]);
     assert!(said.contains("has gone; it may"), "{said}");
 }
 

@@ -70,7 +70,7 @@ fn somebody_else_is_not_taken_for_the_far_end() {
     }
     // Nobody listens at the port.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let errors = fail(&["ping", &format!("quic://{nobody}?key=any"), "--timeout", "300ms"]);
+    let errors = fail(&["ping", &format!("quic://{nobody}?key=any"), "--timeout", "3s"]);
     assert!(errors.contains("nobody listens at this UDP port"), "{errors}");
     // Somebody listens, and says nothing.
     let mute = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -129,7 +129,7 @@ fn a_host_that_is_killed_makes_room_for_the_next() {
     let load = verified(&far.url(), "60s", &[]);
     far.export.wait_for("link up");
     // Somebody has the device already.
-    let errors = fail(&["ping", &far.url(), "--timeout", "300ms"]);
+    let errors = fail(&["ping", &far.url(), "--timeout", "3s"]);
     assert!(errors.contains("use"), "{errors}");
     drop(load);
     far.export.wait_for("link down");
