@@ -18,9 +18,9 @@ fn stats(path: &Path) -> Value {
     json(&["trace", "stats", path.to_str().unwrap(), "--json"])
 }
 
-/// A capture of two loads on a target: reads, and writes in capsules and by R2T. None where nothing
-/// can be captured.
-fn captured(folder: &Path) -> Option<PathBuf> {
+/// A capture of loads on a target, and the commands of each: reads, and writes by R2T and in
+/// capsules. None where nothing can be captured.
+fn captured(folder: &Path) -> Option<(PathBuf, [u64; 3])> {
     stay_on_one_processor();
     let mut command = Command::new(FARLANE);
     command.args(["target", "--json", "--listen", "127.0.0.1:0", "--nqn", NQN, "--ram", "64MiB"]);
@@ -35,13 +35,15 @@ fn captured(folder: &Path) -> Option<PathBuf> {
         }
     };
     let url = format!("nvme-tcp://{}/{NQN}", target.address);
-    for (workload, size) in [("randread", "16k"), ("randwrite", "16k"), ("randwrite", "4k")] {
+    let loads = [("randread", "16k"), ("randwrite", "16k"), ("randwrite", "4k")].map(|(workload, size)| {
         let load = ["--rw", workload, "--bs", size, "--iodepth", "4", "--rate", "1000", "--runtime", "100ms"];
         let report = json(&[&["bench", &url, "--json"][..], &load].concat());
         assert_eq!(report["errors"], 0, "{report}");
-    }
+        // At most 100: what is late when the time is over is left out.
+        report["commands"].as_u64().unwrap()
+    });
     capture.finish();
-    Some(path)
+    Some((path, loads))
 }
 
 /// Runs one of Wireshark's programs on a capture; returns what it wrote.
@@ -62,14 +64,14 @@ fn changed(folder: &Path, program: &str, arguments: &[&str], from: &[&Path]) -> 
 #[test]
 fn each_command_of_a_session_is_found_as_the_network_left_it() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(path) = captured(folder.path()) else { return };
+    let Some((path, [read, by_r2t, in_capsules])) = captured(folder.path()) else { return };
     let found = stats(&path);
     let commands = &found["commands"];
     let counts =
         |of: &Value, kind: &str| ["count", "blocks", "bytes"].map(|key| of[kind][key].as_u64().unwrap());
     let [reads, read_blocks, read_bytes] = counts(commands, "read");
     let [writes, write_blocks, write_bytes] = counts(commands, "write");
-    assert!(reads >= 100 && writes >= 200, "{found}");
+    assert!(read > 50 && reads >= read && writes >= by_r2t + in_capsules, "{read} of {found}");
     assert_eq!((read_blocks * 512, read_bytes), (reads * 16_384, reads * 16_384));
     assert_eq!(write_blocks * 512, write_bytes, "the digests of data are none of them");
     assert_eq!((&found["confidence"], &found["gaps"]), (&1.0.into(), &0.into()), "{found}");
