@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use support::running::Running;
+use support::running::{Running, wait_until};
 use support::{Export, FARLANE, fail, farlane, json, succeed};
 
 const NQN: &str = "nqn.2026-01.io.farlane:front";
@@ -132,10 +132,11 @@ fn another_target_is_a_namespace() {
     assert_eq!(fs::read(&copy).unwrap().len(), 700_416);
     // The front namespace takes its size from the other device.
     succeed(&["target", "resize", "--control", &place.path("behind"), "--nsid", "2", "--size", "20MiB"]);
-    sleep(Duration::from_millis(300));
     let front = place.path("front");
-    let said = succeed(&["target", "resize", "--control", &front, "--nsid", "1"]);
-    assert!(said.contains(&format!("{} B", 20 << 20)), "{said}");
+    wait_until("the target in front has heard of it", || {
+        let said = farlane(&["target", "resize", "--control", &front, "--nsid", "1"]).stdout;
+        String::from_utf8_lossy(&said).contains(&format!("{} B", 20 << 20))
+    });
     // Add another namespace of the device while the first is used.
     succeed(&["target", "add", "--control", &front, "--namespace", &format!("{inner},nsid=1,readonly")]);
     succeed(&["read", &url, "--namespace", "2", "--length", "4096", "--output", "/dev/null"]);
