@@ -78,8 +78,12 @@ fn each_kind_is_listed_with_its_place_and_its_socket() {
     let mut recorder =
         user.command(&["record", "--from", "generate:1MB", "--to", &recording, "--for", "60s"]);
     let _recorder = Killed(recorder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    wait_until("all are listed", || user.list().len() == 5);
-    let listed = user.list();
+    let mut listed = Vec::new();
+    // A recorder answers before it records.
+    wait_until("all are listed, and the recorder runs", || {
+        listed = user.list();
+        listed.len() == 5 && listed.iter().any(|one| one["kind"] == "record" && one["state"] == "running")
+    });
     let of = |kind: &str| listed.iter().find(|one| one["kind"] == kind).unwrap().clone();
     assert_eq!(of("target")["pid"], target.id());
     assert_eq!(of("export")["far_ends"][0]["listening"], far.address.as_str());

@@ -204,7 +204,7 @@ fn what_was_measured_is_told_when_a_later_size_fails() {
 fn bench_is_interrupted_although_it_never_waits() {
     let options = ["--sizes", "60", "--count", "100000000"];
     let bench = Running::start(&[&["nic", "bench", "loop:"][..], &options].concat());
-    wait_until("packets are sent", || ticks(&bench) > 20);
+    wait_until("packets are sent", || bench.ticks() > 20);
     bench.signal("INT");
     let ended = bench.output(LONG);
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
@@ -276,7 +276,7 @@ fn a_wire_that_takes_no_packets_ends_send() {
     let options = ["--count", "1000000000000", "--timeout", "3s"];
     let sender = Running::start(&[&["nic", "send", &wire][..], &options].concat());
     // Whoever only waits for the other end takes no time of the processor.
-    wait_until("packets are sent", || ticks(&sender) > 10);
+    wait_until("packets are sent", || sender.ticks() > 10);
     receiver.signal("STOP");
     let ended = sender.output(LONG);
     receiver.signal("KILL");
@@ -345,13 +345,6 @@ fn a_served_card_is_measured_and_goes_on_when_its_user_is_killed() {
     assert!(said.contains("6000 packets sent"), "{said}");
 }
 
-/// Processor time of a process in ticks of 10 ms (`proc_pid_stat(5)`, utime and stime).
-fn ticks(process: &Running) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.process())).unwrap();
-    let (_, rest) = stat.rsplit_once(')').unwrap();
-    rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
-}
-
 #[test]
 fn ends_that_sleep_cost_no_processor_and_are_woken() {
     let folder = folder();
@@ -372,9 +365,9 @@ fn ends_that_sleep_cost_no_processor_and_are_woken() {
     }
     // The wire's other end is gone now, and nothing comes.
     std::thread::sleep(Duration::from_millis(200));
-    let before = [&server, &asleep].map(ticks);
+    let before = [&server, &asleep].map(Running::ticks);
     std::thread::sleep(Duration::from_secs(2));
-    let after = [&server, &asleep].map(ticks);
+    let after = [&server, &asleep].map(Running::ticks);
     for (before, after) in before.into_iter().zip(after) {
         assert!(after - before <= 4, "{} ms of a processor in 2 s", (after - before) * 10);
     }
@@ -410,7 +403,7 @@ fn send_goes_on_with_the_end_that_takes_the_place_of_one_that_died() {
     let wire = wire(&folder);
     let _sender = Running::start(&["nic", "send", &wire, "--count", "1000000000000", "--timeout", "20s"]);
     let first = Running::start(&["nic", "receive", &wire]);
-    wait_until("packets come", || ticks(&first) > 10);
+    wait_until("packets come", || first.ticks() > 10);
     first.signal("KILL");
     let second = Running::start(&["nic", "receive", &wire, "--count", "1000", "--json"]);
     let ended = second.output(LONG);
@@ -426,7 +419,7 @@ fn send_fails_when_nobody_takes_the_place_of_an_end_that_died() {
     wait_until("the receiver is there", || receiver.said().contains("waiting for packets"));
     let options = ["--count", "1000000000000", "--timeout", "2s"];
     let sender = Running::start(&[&["nic", "send", &wire][..], &options].concat());
-    wait_until("packets are sent", || ticks(&sender) > 10);
+    wait_until("packets are sent", || sender.ticks() > 10);
     receiver.signal("KILL");
     let said = sender.fail();
     assert!(said.contains("nobody came to the other end"), "{said}");
@@ -454,7 +447,7 @@ fn a_peer_that_is_killed_or_stopped_is_told() {
         let options = ["--count", "100000000", "--sizes", "60", "--timeout", "2s"];
         let pinger = Running::start(&[&["nic", "bench", &wire][..], &options].concat());
         // Whoever only waits for the other end takes no time of the processor.
-        wait_until("some packets pass before", || ticks(&pinger) > 10);
+        wait_until("some packets pass before", || pinger.ticks() > 10);
         receiver.signal(signal);
         let ended = pinger.output(LONG);
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();

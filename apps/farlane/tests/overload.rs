@@ -48,8 +48,10 @@ impl Muted {
         let load = ["bench", url, "--rw", "randrw", "--bs", "4k", "--iodepth", "4"];
         let run = ["--runtime", "3s", "--verify", "--json"];
         let bench = Running::start(&[&load[..], &run].concat());
-        // A device has one client at a time, the first to come: let the load be first.
+        // A device has one client at a time, the first to come: let the load be first. One that
+        // waits for its turn takes no time of the processor.
         sleep(Duration::from_secs(1));
+        wait_until("the load runs", || bench.ticks() > 10);
         for _ in 0..STRANGERS {
             stranger(&self.address);
         }

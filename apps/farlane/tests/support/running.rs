@@ -129,6 +129,13 @@ impl Running {
         self.said.as_ref().map(|(out, _)| out.so_far()).unwrap_or_default()
     }
 
+    /// Processor time of the program in ticks of 10 ms (`proc_pid_stat(5)`, utime and stime).
+    pub(crate) fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process())).unwrap();
+        let (_, rest) = stat.rsplit_once(')').unwrap();
+        rest.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+    }
+
     /// Waits until the program ends, which must be within `longest`.
     pub(crate) fn output(mut self, longest: Duration) -> Output {
         let status = self.wait(longest);
