@@ -1,19 +1,22 @@
 //! What passes a network interface, captured by dumpcap for Wireshark's dissectors.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::running::signal;
 
-/// How long to wait for what a capture has in the kernel's buffers, which are handed on after a
-/// quarter of a second.
+/// How long a file must not have grown until it has everything: the kernel's buffers are handed on
+/// after a quarter of a second, and written after half a second.
 const LAG: Duration = Duration::from_secs(1);
+/// How often that is looked at, at most: others may go on sending.
+const LOOKS_MAX: usize = 20;
 
 /// A capture by dumpcap.
 pub(crate) struct Capture {
     child: Child,
+    file: PathBuf,
 }
 
 impl Capture {
@@ -32,7 +35,7 @@ impl Capture {
         let mut said = String::new();
         for line in BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok) {
             if line.starts_with("File:") {
-                return Ok(Self { child });
+                return Ok(Self { child, file: file.to_owned() });
             }
             said.push_str(&line);
         }
@@ -42,7 +45,15 @@ impl Capture {
 
     /// Ends the capture once everything that was sent is in its file.
     pub(crate) fn finish(mut self) {
-        std::thread::sleep(LAG);
+        let mut before = None;
+        for _ in 0..LOOKS_MAX {
+            std::thread::sleep(LAG);
+            let length = std::fs::metadata(&self.file).map(|file| file.len()).ok();
+            if length == before {
+                break;
+            }
+            before = length;
+        }
         signal(self.child.id(), "INT");
         assert!(self.child.wait().unwrap().success());
     }
