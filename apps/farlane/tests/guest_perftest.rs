@@ -6,6 +6,7 @@
 mod support;
 
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use guest::{Guest, Kit, Running, skip};
@@ -24,6 +25,12 @@ const COUNT: &str = "200";
 
 /// Modules that Debian's kernel needs. Where a kernel has one built in, nothing is inserted.
 const MODULES: [&str; 4] = ["crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"];
+
+/// One guest at a time: guests are interpreted, and their servers are given a second to listen.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn wait(guest: &mut Running, words: &str) {
     guest.expect(words, LIMIT).unwrap_or_else(|error| panic!("{words}: {error}"));
@@ -100,6 +107,7 @@ fn meet(kit: &Kit, (link, mtu, provider): (&str, u16, &str)) {
 #[test]
 fn perftest_over_rxe_and_ours_measure_each_other() {
     let Some(kit) = skip::full_kit_or_skip("perftest's programs over rxe") else { return };
+    let _turn = turn();
     if own_network::is_inside("perftest_over_rxe_and_ours_measure_each_other") {
         meet(kit, ("rxe", 4200, "roce"));
     }
@@ -108,6 +116,7 @@ fn perftest_over_rxe_and_ours_measure_each_other() {
 #[test]
 fn perftest_over_siw_and_ours_measure_each_other() {
     let Some(kit) = skip::built_kit_or_skip("perftest's programs over siw") else { return };
+    let _turn = turn();
     if own_network::is_inside("perftest_over_siw_and_ours_measure_each_other") {
         meet(kit, ("siw", 1500, "iwarp"));
     }

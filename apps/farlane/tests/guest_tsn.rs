@@ -7,6 +7,7 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use guest::{Device, Guest, skip};
@@ -29,9 +30,17 @@ const MAC: &str = "02:00:5e:00:53:01";
 const CYCLE: Duration = Duration::from_millis(100);
 const ERROR: Duration = Duration::from_millis(20);
 
+/// One test at a time: guests are interpreted, and the machine's error is that of one guest which
+/// waits for no other's processors.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_far_ssd_over_frames_keeps_to_a_plan_beside_others() {
     let Some(kit) = skip::full_kit_or_skip("TSN in a guest's kernel") else { return };
+    let _turn = turn();
     let mut builder = Guest::builder(kit).unwrap().tools(["ip", "tc"]).unwrap().modules(MODULES).unwrap();
     builder.initramfs().program("usr/bin/farlane", Path::new(FARLANE)).unwrap();
     let settings =
@@ -81,6 +90,7 @@ fn a_far_ssd_over_frames_keeps_to_a_plan_beside_others() {
 fn a_machine_boots_from_a_far_ssd_behind_gates() {
     let name = "a_machine_boots_from_a_far_ssd_behind_gates";
     let Some(kit) = skip::full_kit_or_skip("booting behind gates") else { return };
+    let _turn = turn();
     if !is_inside(name) {
         return;
     }
