@@ -40,7 +40,7 @@ fn a_recording_has_figures_for_prometheus_and_lines_where_there_is_no_terminal()
 fn events_have_rate_latency_pauses_and_gaps() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rec").to_str().unwrap().to_owned();
-    let arguments = ["record", "--from", "generate:10MB", "--to", &path, "--for", "1s", "--json"];
+    let arguments = ["record", "--from", "generate:10MB", "--to", &path, "--for", "2s", "--json"];
     let output = Running::start(&arguments).output(LONGEST);
     let text = String::from_utf8_lossy(&output.stdout);
     let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
