@@ -31,10 +31,11 @@ fn a_ring_that_is_killed_is_recovered_with_what_it_holds() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (control, path) = (at("control"), at("ring.rec"));
+    // So slow that what is to be pinned is there for a second after it has come.
     let arguments = [
         "record",
         "--from",
-        "generate:40MB",
+        "generate:10MB",
         "--to",
         &path,
         "--ring",
