@@ -66,7 +66,8 @@ fn number(value: &Value, key: &str) -> u64 {
 
 #[test]
 fn what_was_kept_is_recorded_with_what_comes_after_a_trigger() {
-    let options = ["--from", "generate:4MB", "--rate", "4MB", "--pre-trigger", "1s", "--for", "1s"];
+    // It still records when it is asked for the second time.
+    let options = ["--from", "generate:4MB", "--rate", "4MB", "--pre-trigger", "1s", "--for", "3s"];
     let armed = Armed::start(&options);
     let status = armed.wait_for(SECOND);
     assert_eq!((&status["state"], &status["bytes_stored"]), (&"armed".into(), &0.into()), "{status}");
