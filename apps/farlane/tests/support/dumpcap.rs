@@ -45,14 +45,15 @@ impl Capture {
 
     /// Ends the capture once everything that was sent is in its file.
     pub(crate) fn finish(mut self) {
-        let mut before = None;
+        let length = || std::fs::metadata(&self.file).map(|file| file.len()).ok();
+        let mut before = length();
         for _ in 0..LOOKS_MAX {
             std::thread::sleep(LAG);
-            let length = std::fs::metadata(&self.file).map(|file| file.len()).ok();
-            if length == before {
+            let now = length();
+            if now == before {
                 break;
             }
-            before = length;
+            before = now;
         }
         signal(self.child.id(), "INT");
         assert!(self.child.wait().unwrap().success());
