@@ -263,13 +263,27 @@ pub(crate) struct TargetStatusArgs {
     pub(crate) output: Output,
 }
 
+/// Which subsystem of a target is meant.
 #[derive(Debug, Args)]
-pub(crate) struct AddArgs {
+pub(crate) struct SubsystemArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
     /// Use the subsystem with this name [default: the only one]
     #[arg(long, value_name = "NQN")]
-    pub(crate) nqn: Option<Nqn>,
+    nqn: Option<Nqn>,
+}
+
+impl SubsystemArgs {
+    /// The subsystem's name, as requests have it.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.nqn.as_ref().map(ToString::to_string)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    pub(crate) place: SubsystemArgs,
     #[command(flatten)]
     pub(crate) added: AddedMedium,
     /// Put the namespace into this group for Asymmetric Namespace Access [default: 1]
@@ -280,10 +294,7 @@ pub(crate) struct AddArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    /// Use the subsystem with this name [default: the only one]
-    #[arg(long, value_name = "NQN")]
-    pub(crate) nqn: Option<Nqn>,
+    pub(crate) place: SubsystemArgs,
     #[command(flatten)]
     pub(crate) resized: ResizedNamespace,
     #[command(flatten)]
@@ -293,10 +304,7 @@ pub(crate) struct ResizeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AnaArgs {
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    /// Use the subsystem with this name [default: the only one]
-    #[arg(long, value_name = "NQN")]
-    pub(crate) nqn: Option<Nqn>,
+    pub(crate) place: SubsystemArgs,
     /// Set the state of this group of namespaces
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) group: u32,
@@ -317,10 +325,7 @@ pub(crate) struct AnaArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
     #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    /// Use the subsystem with this name [default: the only one]
-    #[arg(long, value_name = "NQN")]
-    pub(crate) nqn: Option<Nqn>,
+    pub(crate) place: SubsystemArgs,
     #[command(flatten)]
     pub(crate) removed: RemovedNamespace,
 }

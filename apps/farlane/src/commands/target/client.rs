@@ -22,34 +22,33 @@ pub(super) fn run(action: TargetAction) -> Result<(), Error> {
             // A device that is not there is waited for here: in the target, all hosts would wait.
             await_far(&args.added)?;
             let request = Request::Add {
-                nqn: args.nqn.map(|nqn| nqn.to_string()),
+                nqn: args.place.name(),
                 namespace: args.added.namespace.map(|spec| spec.absolute().to_string()),
                 ram: args.added.ram.map(|ram| ram.to_string()),
                 ana_group: args.ana_group,
             };
-            let added = ask(args.control.control.as_ref(), &request)?;
+            let added = ask(args.place.control.control.as_ref(), &request)?;
             print(&format!("added namespace {} to {}\n", added["nsid"], plain(&added["nqn"])))
         }
         TargetAction::Remove(args) => {
-            let request =
-                Request::Remove { nqn: args.nqn.map(|nqn| nqn.to_string()), nsid: args.removed.nsid };
-            let removed = ask(args.control.control.as_ref(), &request)?;
+            let request = Request::Remove { nqn: args.place.name(), nsid: args.removed.nsid };
+            let removed = ask(args.place.control.control.as_ref(), &request)?;
             print(&format!("removed namespace {} from {}\n", removed["nsid"], plain(&removed["nqn"])))
         }
         TargetAction::Resize(args) => {
-            let nqn = args.nqn.map(|nqn| nqn.to_string());
-            let request = Request::Resize { nqn, nsid: args.resized.nsid, size: args.resized.size };
-            let done = ask(args.control.control.as_ref(), &request)?;
+            let (nqn, resized) = (args.place.name(), args.resized);
+            let request = Request::Resize { nqn, nsid: resized.nsid, size: resized.size };
+            let done = ask(args.place.control.control.as_ref(), &request)?;
             if args.output.json {
                 return print_json(&done);
             }
             print(&format!("namespace {} of {} has {} B\n", done["nsid"], plain(&done["nqn"]), done["bytes"]))
         }
         TargetAction::Ana(args) => {
-            let (nqn, port) = (args.nqn.map(|nqn| nqn.to_string()), args.port);
+            let (nqn, port) = (args.place.name(), args.port);
             let (group, state, controller) = (args.group, args.state, args.controller);
             let request = Request::Ana { nqn, group, state, port, controller };
-            let done = ask(args.control.control.as_ref(), &request)?;
+            let done = ask(args.place.control.control.as_ref(), &request)?;
             if args.output.json {
                 return print_json(&done);
             }
