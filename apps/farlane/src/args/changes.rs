@@ -23,7 +23,7 @@ const SAVE_EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportAction {
     /// Show what far ends do, like farlane status
-    Status(ExportStatusArgs),
+    Status(DaemonStatusArgs),
     /// Add a namespace to a far end; its host hears of the change at once
     #[command(after_help = ADD_EXAMPLES)]
     Add(ExportAddArgs),
@@ -53,8 +53,9 @@ pub(crate) struct ControlArgs {
     pub(crate) control: Option<PathBuf>,
 }
 
+/// Which running daemon shows what it does, and in which form.
 #[derive(Debug, Args)]
-pub(crate) struct ExportStatusArgs {
+pub(crate) struct DaemonStatusArgs {
     #[command(flatten)]
     pub(crate) control: ControlArgs,
     #[command(flatten)]

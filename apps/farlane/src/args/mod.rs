@@ -69,7 +69,7 @@ pub(crate) use backing::{
 pub(crate) use bench::{BenchArgs, Percentiles, ReportNames, Workload};
 pub(crate) use capture::{CaptureDaemonArgs, Filters, PacketKind, Trigger};
 pub(crate) use changes::{
-    AddedMedium, ControlArgs, ExportAction, RemovedNamespace, ResizedNamespace, SaveArgs,
+    AddedMedium, ControlArgs, DaemonStatusArgs, ExportAction, RemovedNamespace, ResizedNamespace, SaveArgs,
 };
 pub(crate) use check_file::CheckFileArgs;
 pub(crate) use config_cache::{ConfigCacheCounters, ConfigCacheOption};

@@ -14,8 +14,8 @@ use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AddedMedium, ControlArgs, MetricsArgs, Output, PrecedenceArgs, RemovedNamespace, ResizedNamespace,
-    Sandbox, SaveArgs, Served, Spin, TargetSecrets, parse_size,
+    AddedMedium, ControlArgs, DaemonStatusArgs, MetricsArgs, Output, PrecedenceArgs, RemovedNamespace,
+    ResizedNamespace, Sandbox, SaveArgs, Served, Spin, TargetSecrets, parse_size,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -201,7 +201,7 @@ impl FromStr for HostSpec {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TargetAction {
     /// Show what a target offers, and who uses it
-    Status(TargetStatusArgs),
+    Status(DaemonStatusArgs),
     /// Add a namespace to a subsystem; hosts hear of the change at once
     Add(AddArgs),
     /// Remove a namespace from a subsystem; hosts hear of the change at once
@@ -253,14 +253,6 @@ impl From<AccessState> for AnaState {
             AccessState::Change => Self::Change,
         }
     }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TargetStatusArgs {
-    #[command(flatten)]
-    pub(crate) control: ControlArgs,
-    #[command(flatten)]
-    pub(crate) output: Output,
 }
 
 /// Which subsystem of a target is meant.
