@@ -124,18 +124,19 @@ impl Session {
         let mut options = options(needs, target.spin.spin.into(), timeout);
         let Root { payload_size, completion_size, interrupts } = target.root;
         options.root = RootPort { payload_size, completion_size, interrupts };
-        target.spread.check(url, &target.transport)?;
+        let tunnel = &target.tunnel;
+        tunnel.spread.check(url, &tunnel.transport)?;
         // A caller that asks for time stamps wants to see each hop.
         let shows_all = needs.stamps || target.trace.is_some();
-        let spread = target.spread.is_on() && !shows_all;
-        options.session.lookahead = target.lookahead.is_on() && !shows_all;
-        options.session.dma = target.dma.mode();
-        options.session.config_cache = target.config_cache.is_on() && !shows_all && !needs.round_trips;
+        let spread = tunnel.spread.is_on() && !shows_all;
+        options.session.lookahead = tunnel.lookahead.is_on() && !shows_all;
+        options.session.dma = tunnel.dma.mode();
+        options.session.config_cache = tunnel.config_cache.is_on() && !shows_all && !needs.round_trips;
         if spread {
-            options.session.strands = target.spread.connections();
-            options.queues = target.spread.queues();
+            options.session.strands = tunnel.spread.connections();
+            options.queues = tunnel.spread.queues();
         }
-        options.transport = target.transport.checked()?;
+        options.transport = tunnel.transport.checked()?;
         target.secrets.check(url)?;
         options.secrets = target.secrets.files();
         let mut controller = Controller::open(&url.resolve()?, &options)?;

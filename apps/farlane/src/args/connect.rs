@@ -6,10 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use live::drivers::controller::{Options, Url};
 
-use super::{
-    ConfigCacheOption, Control, Dma, Lookahead, MetricsArgs, Output, Secrets, Spin, Spread, Transport,
-    parse_positive_time,
-};
+use super::{Control, MetricsArgs, Output, Secrets, Spin, TunnelOptions, parse_positive_time};
 use crate::error::Error;
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -85,15 +82,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long)]
     pub(crate) insecure: bool,
     #[command(flatten)]
-    pub(crate) lookahead: Lookahead,
-    #[command(flatten)]
-    pub(crate) dma: Dma,
-    #[command(flatten)]
-    pub(crate) config_cache: ConfigCacheOption,
-    #[command(flatten)]
-    pub(crate) transport: Transport,
-    #[command(flatten)]
-    pub(crate) spread: Spread,
+    pub(crate) tunnel: TunnelOptions,
     #[command(flatten)]
     pub(crate) secrets: Secrets,
     #[command(flatten)]
@@ -113,15 +102,13 @@ impl ConnectArgs {
     /// # Errors
     /// When options do not suit the device, or the kernel does not support one.
     pub(crate) fn options(&self, url: &Url) -> Result<Options, Error> {
-        self.spread.check(url, &self.transport)?;
+        let tunnel = &self.tunnel;
+        tunnel.spread.check(url, &tunnel.transport)?;
         self.secrets.check(url)?;
         let mut options = Options::new("block device");
-        options.queues = if self.spread.is_on() { self.spread.queues() } else { self.queues };
-        options.session.strands = self.spread.connections();
-        options.session.lookahead = self.lookahead.is_on();
-        options.session.dma = self.dma.mode();
-        options.session.config_cache = self.config_cache.is_on();
-        options.transport = self.transport.checked()?;
+        options.queues = if tunnel.spread.is_on() { tunnel.spread.queues() } else { self.queues };
+        tunnel.apply(&mut options.session);
+        options.transport = tunnel.transport.checked()?;
         options.secrets = self.secrets.files();
         Ok(options)
     }

@@ -8,8 +8,8 @@ use live::drivers::controller::FarUrl;
 use pcie::requester::CompletionTimeout;
 
 use super::{
-    ConfigCacheOption, Control, Dma, Lookahead, MemoryBuffer, MetricsArgs, Output, Sandbox, Served, Spin,
-    Spread, Transport, completion_timeout, parse_time,
+    Control, MemoryBuffer, MetricsArgs, Output, Sandbox, Served, Spin, TunnelOptions, completion_timeout,
+    parse_time,
 };
 
 /// The socket that a virtual machine's monitor connects to.
@@ -69,15 +69,7 @@ pub(crate) struct AttachArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     #[command(flatten)]
-    pub(crate) lookahead: Lookahead,
-    #[command(flatten)]
-    pub(crate) dma: Dma,
-    #[command(flatten)]
-    pub(crate) config_cache: ConfigCacheOption,
-    #[command(flatten)]
-    pub(crate) transport: Transport,
-    #[command(flatten)]
-    pub(crate) spread: Spread,
+    pub(crate) tunnel: TunnelOptions,
 
     /// Let Farlane's root complex wait this long for an answer of the far end.
     ///

@@ -49,6 +49,7 @@ mod trace;
 mod transport;
 mod trust;
 mod tsn;
+mod tunnel;
 mod ui;
 mod values;
 
@@ -129,6 +130,7 @@ pub(crate) use trust::{
     CheckArgs, DhchapHash, KeyAction, KeyArgs, NewDhchapArgs, NewTlsArgs, TlsHash, Trust, TrustArgs, Trusted,
 };
 pub(crate) use tsn::{ApplyArgs, CheckPlanArgs, PlanArgs, TsnAction};
+pub(crate) use tunnel::TunnelOptions;
 pub(crate) use ui::UiArgs;
 pub(crate) use values::{parse_address, parse_size, parse_time};
 use values::{parse_positive_size, parse_positive_time, parse_runtime, parse_serial};
@@ -512,15 +514,7 @@ pub(crate) struct Target {
     #[command(flatten)]
     pub(crate) root: Root,
     #[command(flatten)]
-    pub(crate) lookahead: Lookahead,
-    #[command(flatten)]
-    pub(crate) dma: Dma,
-    #[command(flatten)]
-    pub(crate) config_cache: ConfigCacheOption,
-    #[command(flatten)]
-    pub(crate) transport: Transport,
-    #[command(flatten)]
-    pub(crate) spread: Spread,
+    pub(crate) tunnel: TunnelOptions,
     #[command(flatten)]
     pub(crate) secrets: Secrets,
     #[command(flatten)]

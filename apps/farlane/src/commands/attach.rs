@@ -19,19 +19,20 @@ use crate::error::Error;
 
 pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
-    args.spread.check_far(&args.url, &args.transport)?;
+    let transport = &args.tunnel.transport;
+    args.tunnel.spread.check_far(&args.url, transport)?;
     let clock = Clock::start();
-    let time = args.transport.ptp.network_time(&clock)?;
+    let time = transport.ptp.network_time(&clock)?;
     let mut needs = Needs::default();
-    need_far(&mut needs, args.transport.key_file());
+    need_far(&mut needs, transport.key_file());
     needs.sends_frames = args.url.way() == Way::Eth;
-    args.transport.need(&mut needs);
+    transport.need(&mut needs);
     args.watch.need(&mut needs);
     needs.change_beside(&args.socket.path);
     control::need(&mut needs, "attach", args.control.control.as_ref());
     args.sandbox.confine(needs)?;
     let name = &args.url.name();
-    let route = args.transport.checked()?.route(name);
+    let route = transport.checked()?.route(name);
     let route = route.map_err(|error| AttachError::without_route(name, error))?;
     let listener = listen(&args.socket.path)?;
     let control = control::bind("attach", args.control.control.as_ref())?;
@@ -39,11 +40,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
     let mut entropy = entropy::system();
     let mut session = tunnel::session::Config {
         hold: args.hold.into(),
-        lookahead: args.lookahead.is_on(),
-        dma: args.dma.mode(),
         tally: true,
-        config_cache: args.config_cache.is_on(),
-        strands: args.spread.connections(),
         time,
         identity: tunnel::frame::Identity {
             name: format!("farlane attach {}", std::process::id()),
@@ -53,6 +50,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<(), Error> {
         },
         ..tunnel::session::Config::default()
     };
+    args.tunnel.apply(&mut session);
     entropy.fill(&mut session.identity.instance.0);
     let mut config =
         Config { function: args.function, doorbells: args.socket.poll_doorbells, ..Config::default() };

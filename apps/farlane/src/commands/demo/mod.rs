@@ -19,7 +19,7 @@ use nvme::media::ram::RamDisk;
 use nvme::subsystem::Config;
 use nvme_pcie::{controller, function};
 
-use crate::args::{ConfigCacheOption, DemoArgs, Dma, Extent, Secrets, Spin, Spread, Target, Transport};
+use crate::args::{DemoArgs, Extent, Secrets, Spin, Target, TunnelOptions};
 use crate::commands::copy::Copy;
 use crate::commands::pieces::Nowhere;
 use crate::error::Error;
@@ -97,11 +97,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Error> {
         timeout: PATIENCE,
         trace: args.trace.clone(),
         root: args.root,
-        lookahead: args.lookahead,
-        dma: Dma::default(),
-        config_cache: ConfigCacheOption::default(),
-        transport: Transport::default(),
-        spread: Spread::default(),
+        tunnel: TunnelOptions { lookahead: args.lookahead, ..TunnelOptions::default() },
         secrets: Secrets::default(),
         spin: Spin { spin, cpu: None },
     };
