@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{At, Namespace, number, number8, number16, number32};
+use super::{At, AtNamespaceArgs, number, number8, number16, number32};
 
 /// Blocks of a namespace, as nvme-cli names them.
 #[derive(Clone, Copy, Debug, Args)]
@@ -20,9 +20,7 @@ pub(crate) struct Blocks {
 #[derive(Debug, Args)]
 pub(crate) struct BlocksArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     #[command(flatten)]
     pub(crate) blocks: Blocks,
 }
@@ -30,9 +28,7 @@ pub(crate) struct BlocksArgs {
 #[derive(Debug, Args)]
 pub(crate) struct WriteZeroesArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     #[command(flatten)]
     pub(crate) blocks: Blocks,
     /// Deallocate the blocks, if they then read as zeroes
@@ -46,9 +42,7 @@ pub(crate) struct WriteZeroesArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DsmArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     /// Deallocate the ranges
     #[arg(short = 'd', long)]
     pub(crate) ad: bool,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{At, Namespace, number, number8, number16, number32};
+use super::{At, AtNamespaceArgs, number, number8, number16, number32};
 
 #[derive(Debug, Args)]
 pub(crate) struct ListNsArgs {
@@ -60,9 +60,7 @@ pub(crate) struct CreateNsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AttachNsArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     /// Use these controllers, separated by commas [default: the one that answers]
     #[arg(short = 'c', long, value_name = "ID,...", value_delimiter = ',', value_parser = number16)]
     pub(crate) controllers: Vec<u16>,
@@ -71,9 +69,7 @@ pub(crate) struct AttachNsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct FormatArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     /// Use the LBA format with this number
     #[arg(short = 'l', long, value_name = "N", value_parser = number8)]
     pub(crate) lbaf: Option<u8>,

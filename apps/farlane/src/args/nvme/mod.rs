@@ -53,21 +53,14 @@ pub(crate) struct AtArgs {
     pub(crate) at: At,
 }
 
-/// A controller and one of its namespaces.
+/// A controller and one of its namespaces, as nvme-cli names them.
 #[derive(Debug, Args)]
 pub(crate) struct AtNamespaceArgs {
     #[command(flatten)]
     pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
-}
-
-/// A namespace, as nvme-cli names it.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Namespace {
     /// Use the namespace with this identifier
     #[arg(short = 'n', long = "namespace-id", value_name = "NSID", default_value = "1", value_parser = number32)]
-    pub(crate) id: u32,
+    pub(crate) namespace: u32,
 }
 
 /// A command of nvme-cli.

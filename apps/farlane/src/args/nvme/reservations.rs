@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::{At, Namespace, number};
+use super::{AtNamespaceArgs, number};
 
 /// The key by which a host is registered, and whether it matters.
 #[derive(Clone, Copy, Debug, Args)]
@@ -18,9 +18,7 @@ pub(crate) struct OwnKey {
 #[derive(Debug, Args)]
 pub(crate) struct ResvRegisterArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     #[command(flatten)]
     pub(crate) own: OwnKey,
     /// Register this key
@@ -37,9 +35,7 @@ pub(crate) struct ResvRegisterArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ResvAcquireArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     #[command(flatten)]
     pub(crate) own: OwnKey,
     /// Preempt the host that is registered with this key
@@ -57,9 +53,7 @@ pub(crate) struct ResvAcquireArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ResvReleaseArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     #[command(flatten)]
     pub(crate) own: OwnKey,
     /// The type of the reservation
@@ -73,9 +67,7 @@ pub(crate) struct ResvReleaseArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ResvReportArgs {
     #[command(flatten)]
-    pub(crate) at: At,
-    #[command(flatten)]
-    pub(crate) namespace: Namespace,
+    pub(crate) place: AtNamespaceArgs,
     /// Ask for host identifiers of 64 bits; fabrics have only those of 128
     #[arg(long)]
     pub(crate) short: bool,

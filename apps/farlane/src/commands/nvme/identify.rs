@@ -11,7 +11,7 @@ pub(super) fn controller(args: &AtArgs) -> Result<(), Error> {
 }
 
 pub(super) fn namespace(args: &AtNamespaceArgs) -> Result<(), Error> {
-    let id = args.namespace.id;
+    let id = args.namespace;
     let fields = super::with(&args.at.target, |session| identify::namespace_fields(session, id))?;
     super::show(&args.at, &format!("Namespace {id}"), &fields)
 }

@@ -17,14 +17,14 @@ const ATTRIBUTE_DEALLOCATE: u32 = 1 << 2;
 const RANGES_MAX: usize = 256;
 
 pub(super) fn flush(args: &AtNamespaceArgs) -> Result<(), Error> {
-    let id = args.namespace.id;
+    let id = args.namespace;
     let command = nvme::host::command::flush(NamespaceId(id));
     with(&args.at.target, |session| session.command("Flush", IO, command, Payload::None))?;
     done(&args.at, "NVMe Flush: success\n", &json!({ "nsid": id }))
 }
 
 pub(super) fn write_zeroes(args: &WriteZeroesArgs) -> Result<(), Error> {
-    let (id, blocks) = (args.namespace.id, u32::from(args.blocks.block_count) + 1);
+    let (id, blocks) = (args.place.namespace, u32::from(args.blocks.block_count) + 1);
     let command = nvme::host::command::on_blocks(
         IoOpcode::WriteZeroes,
         NamespaceId(id),
@@ -35,16 +35,16 @@ pub(super) fn write_zeroes(args: &WriteZeroesArgs) -> Result<(), Error> {
         | if args.deac { DEALLOCATE } else { 0 }
         | if args.force_unit_access { FORCE_UNIT_ACCESS } else { 0 };
     let command = SubmissionQueueEntry { cdw12, ..command };
-    with(&args.at.target, |session| session.command("Write Zeroes", IO, command, Payload::None))?;
-    done(&args.at, "NVME Write Zeroes Success\n", &json!({ "nsid": id, "blocks": blocks }))
+    with(&args.place.at.target, |session| session.command("Write Zeroes", IO, command, Payload::None))?;
+    done(&args.place.at, "NVME Write Zeroes Success\n", &json!({ "nsid": id, "blocks": blocks }))
 }
 
 pub(super) fn verify(args: &BlocksArgs) -> Result<(), Error> {
-    let (id, blocks) = (args.namespace.id, u32::from(args.blocks.block_count) + 1);
+    let (id, blocks) = (args.place.namespace, u32::from(args.blocks.block_count) + 1);
     let command =
         nvme::host::command::on_blocks(IoOpcode::Verify, NamespaceId(id), args.blocks.start_block, blocks);
-    with(&args.at.target, |session| session.command("Verify", IO, command, Payload::None))?;
-    done(&args.at, "NVME Verify Success\n", &json!({ "nsid": id, "blocks": blocks }))
+    with(&args.place.at.target, |session| session.command("Verify", IO, command, Payload::None))?;
+    done(&args.place.at, "NVME Verify Success\n", &json!({ "nsid": id, "blocks": blocks }))
 }
 
 pub(super) fn dataset_management(args: &DsmArgs) -> Result<(), Error> {
@@ -60,14 +60,14 @@ pub(super) fn dataset_management(args: &DsmArgs) -> Result<(), Error> {
         range.emit(&mut bytes);
         data.extend(bytes);
     }
-    let id = args.namespace.id;
+    let id = args.place.namespace;
     let command = SubmissionQueueEntry {
         cdw10: u32::try_from(args.slbs.len() - 1).unwrap_or(u32::MAX),
         cdw11: if args.ad { ATTRIBUTE_DEALLOCATE } else { 0 },
         ..entry(IoOpcode::DatasetManagement, id)
     };
-    with(&args.at.target, |session| {
+    with(&args.place.at.target, |session| {
         session.command("Dataset Management", IO, command, Payload::Sent(&data))
     })?;
-    done(&args.at, "NVMe DSM: success\n", &json!({ "nsid": id, "ranges": args.slbs.len() }))
+    done(&args.place.at, "NVMe DSM: success\n", &json!({ "nsid": id, "ranges": args.slbs.len() }))
 }

@@ -84,7 +84,7 @@ pub(super) fn create(args: &CreateNsArgs) -> Result<(), Error> {
 }
 
 pub(super) fn delete(args: &AtNamespaceArgs) -> Result<(), Error> {
-    let id = args.namespace.id;
+    let id = args.namespace;
     let command = SubmissionQueueEntry { cdw10: DELETE, ..entry(AdminOpcode::NamespaceManagement, id) };
     with(&args.at.target, |session| session.admin("Namespace Management (delete)", command, 0))?;
     done(&args.at, &format!("delete-ns: Success, deleted nsid:{id}\n"), &json!({ "nsid": id }))
@@ -96,8 +96,8 @@ pub(super) fn attach(args: &AttachNsArgs, attach: bool) -> Result<(), Error> {
         let (value, expected) = (args.controllers.len() as u64, format!("1 to {CONTROLLERS_MAX}"));
         return Err(Error::Range { what: "the number of --controllers", value, expected });
     }
-    let id = args.namespace.id;
-    let controllers = with(&args.at.target, |session| {
+    let id = args.place.namespace;
+    let controllers = with(&args.place.at.target, |session| {
         let controllers = match args.controllers.as_slice() {
             [] => vec![session.identity()?.controller.controller_id],
             given => given.to_vec(),
@@ -113,15 +113,15 @@ pub(super) fn attach(args: &AttachNsArgs, attach: bool) -> Result<(), Error> {
     })?;
     let verb = if attach { "attach-ns" } else { "detach-ns" };
     let value = json!({ "nsid": id, "controllers": controllers });
-    done(&args.at, &format!("{verb}: Success, nsid:{id}\n"), &value)
+    done(&args.place.at, &format!("{verb}: Success, nsid:{id}\n"), &value)
 }
 
 pub(super) fn format(args: &FormatArgs) -> Result<(), Error> {
-    let id = args.namespace.id;
+    let id = args.place.namespace;
     if !args.force {
         return Err(Error::WithoutForce { what: format!("formatting namespace {id}") });
     }
-    with(&args.at.target, |session| {
+    with(&args.place.at.target, |session| {
         let number = match (args.block_size, args.lbaf) {
             (Some(bytes), _) => format_of(session, NamespaceId(id), bytes)?,
             (None, Some(number)) => number,
@@ -136,5 +136,5 @@ pub(super) fn format(args: &FormatArgs) -> Result<(), Error> {
         let command = SubmissionQueueEntry { cdw10, ..entry(AdminOpcode::FormatNvm, id) };
         session.admin("Format NVM", command, 0)
     })?;
-    done(&args.at, &format!("Success formatting namespace:{id:x}\n"), &json!({ "nsid": id }))
+    done(&args.place.at, &format!("Success formatting namespace:{id:x}\n"), &json!({ "nsid": id }))
 }

@@ -32,22 +32,24 @@ fn send(
 
 pub(super) fn register(args: &ResvRegisterArgs) -> Result<(), Error> {
     let cdw10 = u32::from(args.rrega) | u32::from(args.own.iekey) << 3 | u32::from(args.cptpl) << 30;
-    let command = SubmissionQueueEntry { cdw10, ..entry(IoOpcode::ReservationRegister, args.namespace.id) };
+    let command =
+        SubmissionQueueEntry { cdw10, ..entry(IoOpcode::ReservationRegister, args.place.namespace) };
     let keys = [args.own.crkey, args.nrkey];
-    send(&args.at, "Reservation Register", command, &keys, "NVME Reservation success\n")
+    send(&args.place.at, "Reservation Register", command, &keys, "NVME Reservation success\n")
 }
 
 pub(super) fn acquire(args: &ResvAcquireArgs) -> Result<(), Error> {
     let cdw10 = u32::from(args.racqa) | u32::from(args.own.iekey) << 3 | u32::from(args.rtype) << 8;
-    let command = SubmissionQueueEntry { cdw10, ..entry(IoOpcode::ReservationAcquire, args.namespace.id) };
+    let command = SubmissionQueueEntry { cdw10, ..entry(IoOpcode::ReservationAcquire, args.place.namespace) };
     let keys = [args.own.crkey, args.prkey];
-    send(&args.at, "Reservation Acquire", command, &keys, "NVME Reservation Acquire success\n")
+    send(&args.place.at, "Reservation Acquire", command, &keys, "NVME Reservation Acquire success\n")
 }
 
 pub(super) fn release(args: &ResvReleaseArgs) -> Result<(), Error> {
     let cdw10 = u32::from(args.rrela) | u32::from(args.own.iekey) << 3 | u32::from(args.rtype) << 8;
-    let command = SubmissionQueueEntry { cdw10, ..entry(IoOpcode::ReservationRelease, args.namespace.id) };
-    send(&args.at, "Reservation Release", command, &[args.own.crkey], "NVME Reservation Release success\n")
+    let command = SubmissionQueueEntry { cdw10, ..entry(IoOpcode::ReservationRelease, args.place.namespace) };
+    let keys = [args.own.crkey];
+    send(&args.place.at, "Reservation Release", command, &keys, "NVME Reservation Release success\n")
 }
 
 pub(super) fn report(args: &ResvReportArgs) -> Result<(), Error> {
@@ -55,13 +57,13 @@ pub(super) fn report(args: &ResvReportArgs) -> Result<(), Error> {
     let command = SubmissionQueueEntry {
         cdw10: PAGE / 4 - 1,
         cdw11: extended.into(),
-        ..entry(IoOpcode::ReservationReport, args.namespace.id)
+        ..entry(IoOpcode::ReservationReport, args.place.namespace)
     };
-    let (_, data) = with(&args.at.target, |session| {
+    let (_, data) = with(&args.place.at.target, |session| {
         session.command("Reservation Report", IO, command, Payload::Wanted(PAGE))
     })?;
     let report = parse(&data, extended);
-    if args.at.is_json() {
+    if args.place.at.is_json() {
         return print_json_of_nvme_cli(&report);
     }
     print(&text(&report))
