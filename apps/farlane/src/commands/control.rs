@@ -6,12 +6,14 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use live::drivers::control::Control;
+use live::drivers::control::{Control, Reply};
+use live::reactor::Context;
 use live::sys::clock::Clock;
 use live::sys::sandbox::Needs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::capture::{Capturable, Captures};
 use super::print;
 use super::served::{FAR_PATIENCE, open_far};
 use crate::args::{AddedMedium, MediumSpec};
@@ -96,6 +98,33 @@ pub(crate) fn bind(kind: &str, given: Option<&PathBuf>) -> Result<Option<Control
 /// whether it could be made.
 pub(crate) fn make_folder() {
     let _ = std::fs::DirBuilder::new().mode(0o700).create(folder());
+}
+
+/// What a daemon is asked while it runs: through its control socket, also for captures.
+pub(crate) struct Questions {
+    control: Control,
+    captures: Captures,
+}
+
+impl Questions {
+    pub(crate) const fn new(control: Control, clock: Clock) -> Self {
+        Self { control, captures: Captures::new(clock) }
+    }
+
+    /// Takes the requests of clients. `answer` has `server` answer those that are not about
+    /// captures. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// When the socket can't be waited for.
+    pub(crate) fn turn<S: Capturable, R: From<String> + Into<Reply>>(
+        &mut self,
+        context: &Context<'_>,
+        server: &mut S,
+        answer: impl Fn(&mut S, &str) -> R,
+    ) -> io::Result<bool> {
+        let Self { control, captures } = self;
+        control.turn(context.sources(), |asked| captures.answer(asked, server, &answer))
+    }
 }
 
 fn is_socket(path: &Path) -> bool {

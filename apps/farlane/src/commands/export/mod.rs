@@ -34,10 +34,10 @@ use listeners::Listeners;
 use server::{File, Offered, Server};
 
 use crate::args::{ExportArgs, MediumSpec, Served, Trusted, need_served};
-use crate::commands::capture::Captures;
+use crate::commands::control::{self, Questions};
 use crate::commands::guest::tell_commands;
 use crate::commands::served::{Ssd, finish};
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control, print, print_json};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, print, print_json};
 use crate::error::{CarrierError, Error};
 
 /// How many namespaces may be added above the highest identifier of the start. Firmware asks for
@@ -91,7 +91,8 @@ fn offer(args: ExportArgs, matches: &ArgMatches) -> Result<(), Error> {
     let (hirer, jobs) = jobs(reactor.stop());
     crate::metrics::serve(&args.watch, move |page| metrics::add(page, clock, &hirer))?;
     let far_ends = Working::new(drivers, jobs);
-    let mut server = Server { clock, far_ends, offered, control, captures: Some(Captures::new(clock)), file };
+    let questions = control.map(|control| Questions::new(control, clock));
+    let mut server = Server { clock, far_ends, offered, questions, file };
     args.sandbox.renounce()?;
     server.tell_ready();
     reactor.serve();

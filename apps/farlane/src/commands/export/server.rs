@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 use engine::Instant;
-use live::drivers::control::Control;
 use live::drivers::far::{Event, FarDriver};
 use live::reactor::{Context, Driver, Glance, HangUp, Several, Turn, Working};
 use live::sys::clock::Clock;
@@ -16,11 +15,12 @@ use serde_json::{Value, json};
 use super::request::Request;
 use crate::args::Backing;
 use crate::capture::{Taps, What};
-use crate::commands::capture::{Capturable, Captures};
+use crate::commands::capture::Capturable;
+use crate::commands::control::{self, Questions};
 use crate::commands::save::tell_namespace;
 use crate::commands::served::Numbered;
 use crate::commands::served::changes::{self, open_at_work};
-use crate::commands::{control, counted, status};
+use crate::commands::{counted, status};
 
 /// What one far end offers.
 pub(super) struct Offered {
@@ -50,9 +50,8 @@ pub(super) struct Server {
     pub(super) far_ends: Working<FarEnds>,
     /// What each far end offers, in the order of the far ends.
     pub(super) offered: Vec<Offered>,
-    pub(super) control: Option<Control>,
-    /// What is captured of the far ends; away while it answers.
-    pub(super) captures: Option<Captures>,
+    /// What the far ends are asked; away while they answer.
+    pub(super) questions: Option<Questions>,
     pub(super) file: Option<File>,
 }
 
@@ -219,15 +218,10 @@ impl Driver for Server {
             warn!("nothing has changed: {error}");
         }
         if context.news
-            && let Some(mut control) = self.control.take()
+            && let Some(mut questions) = self.questions.take()
         {
-            let mut captures = self.captures.take();
-            let result = control.turn(context.sources(), |asked| match &mut captures {
-                Some(captures) => captures.answer(asked, self, |server, line| server.answer(line)),
-                None => self.answer(asked.line),
-            });
-            self.captures = captures;
-            self.control = Some(control);
+            let result = questions.turn(context, self, Self::answer);
+            self.questions = Some(questions);
             if result? && turn == Turn::Idle {
                 return Ok(Turn::Busy);
             }

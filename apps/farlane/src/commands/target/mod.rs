@@ -28,8 +28,9 @@ use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
 
 use crate::args::{Backing, HostSpec, MediumSpec, OfferArgs, need_far, need_served};
+use crate::commands::control::{self, Questions};
 use crate::commands::served::finish;
-use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving, control};
+use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
 use crate::error::Error;
 use config::{Offer, PortSpec, Source, SubsystemSpec};
 use cores::Cores;
@@ -68,7 +69,7 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     options.check()?;
     let mut server = Server::new(cores, args.config.clone(), announcer, options, offer)?;
     if let Some(control) = control::bind("target", args.control.as_ref())? {
-        server.set_control(clock, control);
+        server.ask_by(Questions::new(control, clock));
     }
     if args.config.is_some() {
         server.reload_on(reactor.stop().on_signals_but_hang_up().map_err(Error::System)?);

@@ -11,11 +11,10 @@ use std::path::PathBuf;
 use assemblies::fabric::Fabric;
 use engine::Instant;
 use live::carrier::tcp::{self, Listener};
-use live::drivers::control::{Control, Reply};
+use live::drivers::control::Reply;
 use live::drivers::mdns::Announcer;
 use live::media::state::Store;
 use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Turn};
-use live::sys::clock::Clock;
 use live::sys::service;
 use nvme_fabrics::target::{Directory, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
@@ -29,8 +28,9 @@ use super::status;
 use super::teller::Teller;
 use crate::args::Backing;
 use crate::capture::{Taps, What};
-use crate::commands::capture::{Capturable, Captures};
-use crate::commands::{control, counted, print, print_json};
+use crate::commands::capture::Capturable;
+use crate::commands::control::{self, Questions};
+use crate::commands::{counted, print, print_json};
 use crate::error::Error;
 use access::Whose;
 
@@ -65,9 +65,8 @@ pub(super) struct Server {
     announcer: Option<Announcer>,
     /// What connections ask of the kernel.
     options: tcp::Options,
-    control: Option<Control>,
-    /// What is captured of the connections, as the control socket is asked.
-    captures: Option<Captures>,
+    /// What the target is asked; away while it answers.
+    questions: Option<Questions>,
     /// Answers who asks for the status.
     teller: Option<Teller>,
     /// Jobs for the first core.
@@ -95,8 +94,7 @@ impl Server {
             insecure: offer.insecure,
             announcer,
             options,
-            control: None,
-            captures: None,
+            questions: None,
             teller: None,
             jobs: None,
             hang_up: None,
@@ -127,8 +125,9 @@ impl Server {
         self.cores.join()
     }
 
-    pub(super) fn set_control(&mut self, clock: Clock, control: Control) {
-        (self.control, self.captures) = (Some(control), Some(Captures::new(clock)));
+    /// Lets clients ask the target from now on.
+    pub(super) fn ask_by(&mut self, questions: Questions) {
+        self.questions = Some(questions);
     }
 
     /// Has the first core do what comes by `jobs`, to which `first` is the way. Returns the ways to
@@ -405,15 +404,10 @@ impl Driver for Server {
             return Ok(Turn::Busy);
         }
         if context.news
-            && let Some(mut control) = self.control.take()
+            && let Some(mut questions) = self.questions.take()
         {
-            let mut captures = self.captures.take();
-            let result = control.turn(context.sources(), |asked| match &mut captures {
-                Some(captures) => captures.answer(asked, self, |server, line| server.answer(line)),
-                None => self.answer(asked.line),
-            });
-            self.captures = captures;
-            self.control = Some(control);
+            let result = questions.turn(context, self, Self::answer);
+            self.questions = Some(questions);
             if result? && turn == Turn::Idle {
                 return Ok(Turn::Busy);
             }
