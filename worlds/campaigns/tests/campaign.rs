@@ -25,14 +25,44 @@ fn hold_up(name: &'static str, run: fn(u64) -> Outcome, seeds: u64) -> Vec<Outco
     outcomes
 }
 
-#[test]
-fn far_disks_keep_their_promises() {
-    let outcomes = hold_up("disk", disk::run, 60);
+/// Asserts that there were faults: commands failed, and hosts were killed.
+#[track_caller]
+fn assert_had_faults(outcomes: &[Outcome]) {
     assert!(
         outcomes.iter().any(|outcome| outcome.counts.failed > 0),
         "nothing ever failed: are there faults?"
     );
     assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+}
+
+/// In how many runs there was this trouble.
+fn seeds_with(outcomes: &[Outcome], trouble: Trouble) -> usize {
+    outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count()
+}
+
+/// Asserts that more than `few` runs had each of these troubles.
+#[track_caller]
+fn assert_had_each(outcomes: &[Outcome], few: usize, troubles: &[Trouble]) {
+    for trouble in troubles {
+        let (count, all) = (seeds_with(outcomes, *trouble), outcomes.len());
+        println!("{trouble:?}: {count} of {all} seeds");
+        assert!(count > few, "{trouble:?} happened in {count} of {all} seeds");
+    }
+}
+
+/// Asserts that a run had all of these troubles.
+#[track_caller]
+fn assert_had_at_once(outcomes: &[Outcome], troubles: &[Trouble]) {
+    assert!(
+        outcomes.iter().any(|outcome| troubles.iter().all(|one| outcome.troubles.contains(one))),
+        "no seed has {troubles:?} at once"
+    );
+}
+
+#[test]
+fn far_disks_keep_their_promises() {
+    let outcomes = hold_up("disk", disk::run, 60);
+    assert_had_faults(&outcomes);
 }
 
 #[test]
@@ -50,8 +80,7 @@ fn media_that_lie_never_pass_for_data() {
 #[test]
 fn the_same_list_gives_the_same_bytes_with_lookahead_and_without() {
     let outcomes = hold_up("disk-both", disk::run_both, 40);
-    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
-    assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+    assert_had_faults(&outcomes);
 }
 
 #[test]
@@ -84,8 +113,7 @@ fn a_hundred_cuts_of_a_verified_run_are_noticed_by_nobody() {
 #[test]
 fn subsystems_over_a_network_keep_their_promises() {
     let outcomes = hold_up("fabrics", fabrics::run, 60);
-    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
-    assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+    assert_had_faults(&outcomes);
 }
 
 #[test]
@@ -101,15 +129,13 @@ fn a_namespace_behind_a_proxy_keeps_its_promises() {
 #[test]
 fn subsystems_over_rdma_keep_their_promises() {
     let outcomes = hold_up("fabrics-rdma", fabrics::run_rdma, 60);
-    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
-    assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+    assert_had_faults(&outcomes);
 }
 
 #[test]
 fn subsystems_over_lossy_datagrams_keep_their_promises() {
     let outcomes = hold_up("fabrics-roce", fabrics::run_roce, 60);
-    assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 0), "nothing ever failed");
-    assert!(outcomes.iter().any(|outcome| outcome.counts.abandoned > 0), "no host was ever killed");
+    assert_had_faults(&outcomes);
 }
 
 #[test]
@@ -132,8 +158,7 @@ fn sessions_over_datagrams_keep_their_promises() {
 #[test]
 fn recordings_keep_their_promises() {
     let outcomes = hold_up("record", recording::run, 100);
-    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
-    for trouble in [
+    let troubles = [
         Trouble::PowerCut,
         Trouble::FullMedium,
         Trouble::FastSource,
@@ -144,55 +169,42 @@ fn recordings_keep_their_promises() {
         Trouble::Reclaiming,
         Trouble::EndlessSource,
         Trouble::LateCut,
-    ] {
-        println!("{trouble:?}: {} of 100 seeds", with(trouble));
-        assert!(with(trouble) > 4, "{trouble:?} happened in {} of 100 seeds", with(trouble));
-    }
+    ];
+    assert_had_each(&outcomes, 4, &troubles);
     // What a recorder has to live through at once.
-    let all = [Trouble::Throttling, Trouble::SlowMedia, Trouble::LossyNetwork, Trouble::PowerCut];
-    assert!(
-        outcomes.iter().any(|outcome| all.iter().all(|one| outcome.troubles.contains(one))),
-        "no seed has {all:?} at once"
-    );
+    let at_once = [Trouble::Throttling, Trouble::SlowMedia, Trouble::LossyNetwork, Trouble::PowerCut];
+    assert_had_at_once(&outcomes, &at_once);
 }
 
 #[test]
 fn rings_keep_their_promises() {
     let outcomes = hold_up("record-ring", recording::run_ring, 100);
-    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
-    for trouble in [Trouble::Overwritten, Trouble::Pinned, Trouble::PowerCut, Trouble::LateCut] {
-        assert!(with(trouble) > 4, "{trouble:?} happened in {} of 100 seeds", with(trouble));
-    }
-    assert!(with(Trouble::CutRecovery) > 4, "{} recoveries are cut off", with(Trouble::CutRecovery));
-    let all = [Trouble::Overwritten, Trouble::Pinned, Trouble::MediaErrors, Trouble::PowerCut];
-    assert!(
-        outcomes.iter().any(|outcome| all.iter().all(|one| outcome.troubles.contains(one))),
-        "no seed has {all:?} at once"
-    );
+    let troubles =
+        [Trouble::Overwritten, Trouble::Pinned, Trouble::PowerCut, Trouble::LateCut, Trouble::CutRecovery];
+    assert_had_each(&outcomes, 4, &troubles);
+    let at_once = [Trouble::Overwritten, Trouble::Pinned, Trouble::MediaErrors, Trouble::PowerCut];
+    assert_had_at_once(&outcomes, &at_once);
 }
 
 #[test]
 fn striped_recordings_keep_their_promises() {
     let outcomes = hold_up("record-striped", recording::run_striped, 100);
-    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
-    for trouble in [
+    let troubles = [
         Trouble::Overwritten,
         Trouble::PowerCut,
         Trouble::MediaErrors,
         Trouble::Stall,
         Trouble::TornWrites,
         Trouble::FullMedium,
-    ] {
-        assert!(with(trouble) > 2, "{trouble:?} happened in {} of 100 seeds", with(trouble));
-    }
+    ];
+    assert_had_each(&outcomes, 2, &troubles);
 }
 
 #[test]
 fn recordings_behind_a_trigger_keep_their_promises() {
     let outcomes = hold_up("record-pretrigger", recording::run_triggered, 100);
-    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
-    assert!(with(Trouble::Triggered) < 96, "somebody always triggers");
-    for trouble in [
+    assert!(seeds_with(&outcomes, Trouble::Triggered) < 96, "somebody always triggers");
+    let troubles = [
         Trouble::Triggered,
         Trouble::PowerCut,
         Trouble::FullMedium,
@@ -200,16 +212,14 @@ fn recordings_behind_a_trigger_keep_their_promises() {
         Trouble::LossyNetwork,
         Trouble::EndlessSource,
         Trouble::CutRecovery,
-    ] {
-        assert!(with(trouble) > 2, "{trouble:?} happened in {} of 100 seeds", with(trouble));
-    }
+    ];
+    assert_had_each(&outcomes, 2, &troubles);
 }
 
 #[test]
 fn raw_recordings_keep_their_promises() {
     let outcomes = hold_up("record-raw", recording::run_raw, 100);
-    let with = |trouble| outcomes.iter().filter(|outcome| outcome.troubles.contains(&trouble)).count();
-    for trouble in [
+    let troubles = [
         Trouble::PowerCut,
         Trouble::FullMedium,
         Trouble::FastSource,
@@ -217,9 +227,8 @@ fn raw_recordings_keep_their_promises() {
         Trouble::EndlessSource,
         Trouble::MediaErrors,
         Trouble::FailedSync,
-    ] {
-        assert!(with(trouble) > 2, "{trouble:?} happened in {} of 100 seeds", with(trouble));
-    }
+    ];
+    assert_had_each(&outcomes, 2, &troubles);
 }
 
 #[test]
