@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use support::running::{Running, wait_until};
-use support::schema::{all_faults, schema};
+use support::schema::holds;
 use support::{Export, FARLANE, fail, json as printed, succeed};
 
 /// A running page.
@@ -113,17 +113,6 @@ impl Page {
             captures["captures"].as_array().unwrap().iter().all(|one| one["state"] != "reading")
         });
         captures["captures"].clone()
-    }
-}
-
-/// Holds an answer against its schema, and a broken copy of it, too, which has to fail.
-fn holds(name: &str, value: &Value) {
-    let schema = schema(name);
-    assert_eq!(all_faults(&schema, value), Vec::<String>::new(), "{name}: {value}");
-    for required in schema["required"].as_array().unwrap() {
-        let mut broken = value.clone();
-        broken.as_object_mut().unwrap().remove(required.as_str().unwrap());
-        assert!(!all_faults(&schema, &broken).is_empty(), "{name} without {required}");
     }
 }
 

@@ -84,3 +84,16 @@ pub(crate) fn all_faults(schema: &Value, value: &Value) -> Vec<String> {
     faults(schema, schema, value, "", &mut found);
     found
 }
+
+/// Holds what was printed against the schema called `name`, and a broken copy of it, too, which has
+/// to fail.
+#[track_caller]
+pub(crate) fn holds(name: &str, value: &Value) {
+    let schema = schema(name);
+    assert_eq!(all_faults(&schema, value), Vec::<String>::new(), "{name}: {value}");
+    for required in schema["required"].as_array().unwrap() {
+        let mut broken = value.clone();
+        broken.as_object_mut().unwrap().remove(required.as_str().unwrap());
+        assert!(!all_faults(&schema, &broken).is_empty(), "{name} without {required}");
+    }
+}
