@@ -281,13 +281,22 @@ impl FileMedium {
     /// Goes back to the page cache at the first request that direct transfers can't do: hosts may
     /// format a namespace of blocks of 4096 bytes to smaller units.
     fn leave_direct_if_unaligned(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Read { offset, length } => self.leave_direct_unless_aligned(*offset, (*length).into()),
+            Operation::Write { offset, data, .. } => {
+                self.leave_direct_unless_aligned(*offset, length_u64(data.len()));
+            }
+            Operation::WriteZeroes { offset, length, .. } => {
+                self.leave_direct_unless_aligned(*offset, *length);
+            }
+            // Holes need no alignment. Where none can be made, a write of zeroes asks again.
+            Operation::Flush | Operation::Deallocate { .. } => {}
+        }
+    }
+
+    /// Goes back to the page cache if direct transfers can't move these bytes.
+    fn leave_direct_unless_aligned(&mut self, offset: u64, length: u64) {
         let Some(alignment) = self.direct.map(|alignment| alignment as u64) else { return };
-        let (offset, length) = match operation {
-            Operation::Read { offset, length } => (*offset, u64::from(*length)),
-            Operation::Write { offset, data, .. } => (*offset, length_u64(data.len())),
-            Operation::WriteZeroes { offset, length, .. } => (*offset, *length),
-            Operation::Flush | Operation::Deallocate { .. } => return,
-        };
         if !offset.is_multiple_of(alignment) || !length.is_multiple_of(alignment) {
             // Without the change, the request fails as the kernel sees fit.
             let _ = open::leave_direct(self.kernel.file());
@@ -309,6 +318,7 @@ impl FileMedium {
                     Zeroing::Punch => FallocateFlags::PUNCH_HOLE,
                     Zeroing::InPlace => FallocateFlags::ZERO_RANGE,
                     Zeroing::ByWriting => {
+                        self.leave_direct_unless_aligned(offset, job.left);
                         let length = memory_length(job.left.min(ZERO_PIECE_MAX));
                         return Some(Call::Write {
                             offset,
@@ -438,10 +448,14 @@ impl FileMedium {
         let unsupported = matches!(errno, libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::ENODEV);
         let meaning = match (&call, errno) {
             (Call::Allocate { mode, .. }, _) if unsupported => {
-                if mode.contains(FallocateFlags::PUNCH_HOLE) {
-                    self.can_punch = false;
-                } else {
-                    self.can_zero = false;
+                if let Goal::Zero { how, .. } = &mut job.goal {
+                    *how = Zeroing::ByWriting;
+                }
+                match mode.contains(FallocateFlags::PUNCH_HOLE) {
+                    // It is about this range: a block device takes whole blocks of its own only.
+                    _ if errno == libc::EINVAL => {}
+                    true => self.can_punch = false,
+                    false => self.can_zero = false,
                 }
                 return Step::Next;
             }

@@ -158,6 +158,39 @@ fn a_file_system_that_can_make_no_holes_gets_zeroes_written() {
 }
 
 #[test]
+fn unaligned_blocks_become_zeroes_where_no_holes_can_be_made() {
+    for reserve in [false, true] {
+        let scratch = Scratch::on_disk();
+        let options = Options { block: 4096, reserve, ..sized(1 << 20) };
+        let mut medium = open(&scratch.file(), &options).unwrap();
+        // Where space is reserved, no holes are made though the file system could.
+        (medium.can_punch, medium.can_zero) = (reserve, false);
+        write(&mut medium, 0, &[7; 1 << 20], false).unwrap();
+        run(&mut medium, Operation::Deallocate { offset: 512, length: 9 << 10 }).unwrap();
+        assert_eq!(medium.direct, None, "unaligned bytes were written directly");
+        let bytes = run(&mut medium, Operation::Read { offset: 0, length: 1 << 20 }).unwrap();
+        let zeroes = 512..512 + (9 << 10);
+        assert!(bytes.iter().enumerate().all(|(at, &byte)| (byte == 0) == zeroes.contains(&at)));
+    }
+}
+
+#[test]
+fn a_range_that_a_device_does_not_take_costs_no_other_range_its_hole() {
+    let scratch = Scratch::on_disk();
+    let mut medium = open(&scratch.file(), &sized(1 << 20)).unwrap();
+    for (errno, can_punch) in [(libc::EINVAL, true), (libc::EOPNOTSUPP, false)] {
+        let goal = Goal::Zero { how: Zeroing::Punch, durable: false };
+        let mut job = Job { id: IoId(1), begin: 512, at: 512, left: 512, repeats: 0, goal };
+        let call = medium.next_call(&mut job).unwrap();
+        assert!(matches!(call, Call::Allocate { .. }));
+        let error = io::Error::from_raw_os_error(errno);
+        assert!(matches!(medium.on_failed(&mut job, call, &error), Step::Next));
+        assert!(matches!(medium.next_call(&mut job), Some(Call::Write { offset: 512, .. })));
+        assert_eq!(medium.can_punch, can_punch);
+    }
+}
+
+#[test]
 fn reserved_space_stays_where_blocks_are_deallocated() {
     let scratch = Scratch::on_disk();
     let mut medium = open(&scratch.file(), &Options { reserve: true, ..sized(4 << 20) }).unwrap();
