@@ -140,6 +140,8 @@ impl<P: Port> NvmeMedium<P> {
         self.reaped = now;
         let mut done = self.commands.take_ended(out);
         if self.host.poll_timeout().is_some_and(|at| at <= now) {
+            // While this process did not run, commands may have ended in time.
+            self.host.poll_completions(now, self.port.memory());
             self.host.handle_timeout(now);
         }
         for _ in 0..ROUNDS_MAX {

@@ -329,6 +329,25 @@ fn a_controller_that_is_stuck_is_reset_and_goes_on() {
 }
 
 #[test]
+fn what_has_ended_while_nobody_looked_costs_no_reset() {
+    let (mut medium, scene) = medium();
+    scene.borrow_mut().stuck = true;
+    medium.submit(Request { id: IoId(0), medium: MediumId(0), operation: Operation::Flush });
+    medium.reap(&mut |_| {});
+    // Longer than a command may take: it is aborted. A flush ends all the same.
+    std::thread::sleep(time::Duration::from_millis(25));
+    medium.reap(&mut |_| {});
+    assert_eq!(medium.host.statistics().aborts, 2, "one for the flush of each namespace");
+    scene.borrow_mut().stuck = false;
+    medium.port.settle();
+    std::thread::sleep(time::Duration::from_millis(25));
+    let mut ended = Vec::new();
+    medium.reap(&mut |completion| ended.push(completion));
+    assert!(matches!(ended[..], [Completion::Done { id: IoId(0), result: Ok(()) }]), "{ended:?}");
+    assert_eq!((NOTICES.take(), medium.host.statistics().resets), (vec![], 0));
+}
+
+#[test]
 fn a_controller_that_is_gone_fails_every_request() {
     for dead in [false, true] {
         let (mut medium, scene) = medium();
