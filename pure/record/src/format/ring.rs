@@ -64,6 +64,12 @@ impl Holding {
         self.pins.get(at).is_some_and(|pin| pin.touches(stream, from, end))
     }
 
+    /// Whether a higher floor would give up some of these bytes of `stream`: they are above the
+    /// floor and not pinned.
+    pub(crate) fn may_go(&self, stream: u32, from: u64, end: u64) -> bool {
+        end > self.floor(stream) && !self.is_pinned(stream, from, end)
+    }
+
     /// Whether all of these bytes of `stream` are held.
     pub fn holds(&self, stream: u32, from: u64, end: u64) -> bool {
         let floor = self.floor(stream);

@@ -282,10 +282,10 @@ impl Ring {
         None
     }
 
-    /// Gives up the oldest of the stream that has most.
+    /// Gives up the oldest of the stream that has most. What is pinned stays, so it does not count.
     fn release(&mut self) {
         let held = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Data(held) if held.end() > self.holding.floor(held.stream) => Some(held),
+            Slot::Data(held) if self.holding.may_go(held.stream, held.offset, held.end()) => Some(held),
             _ => None,
         });
         let mut sums = alloc::vec![0_u64; self.stored.len()];
@@ -640,6 +640,24 @@ mod tests {
         ring.slots.push(Slot::Data(held));
         assert_eq!(ring.take(0).map(|taken| taken.slot), Some(FIRST));
         assert_eq!(ring.holding.floor(0), 4);
+    }
+
+    #[test]
+    fn a_pinned_stream_is_not_the_one_that_has_most_to_give_up() {
+        let keep = Keep { time: None, bytes: Some(1_000) };
+        let mut ring = two(keep, [64, 32]);
+        ring.keep = alloc::vec![keep; 2];
+        assert!(ring.holding.pin(Pin { stream: 0, from: 0, end: 64 }));
+        assert_eq!(ring.take(0).map(|taken| taken.slot), Some(FIRST + 64));
+        assert_eq!((ring.holding.floor(0), ring.holding.floor(1)), (0, 2));
+    }
+
+    #[test]
+    fn what_is_pinned_is_not_the_oldest_that_is_given_up() {
+        let mut ring = two(Keep { time: None, bytes: Some(1_000) }, [64, 0]);
+        assert!(ring.holding.pin(Pin { stream: 0, from: 0, end: 32 }));
+        assert_eq!(ring.take(0).map(|taken| taken.slot), Some(FIRST + 32));
+        assert_eq!(ring.holding.floor(0), 34);
     }
 
     #[test]
