@@ -127,6 +127,7 @@ impl Flow {
         self.media_outstanding += 1;
         let slot = self.slots.of(token);
         slot.spent.begin(self.now);
+        slot.asked = Some(medium);
         let controller = slot.controller;
         let request = self.overlaps.begin(controller, Request { id, medium, operation });
         self.outputs.extend(request.map(Output::Media));
@@ -167,6 +168,7 @@ impl Flow {
     /// Forgets a request that has ended and whose command was gone.
     #[cold]
     pub(super) fn forget_orphan(&mut self, id: IoId) {
+        self.slots.strays.end(id);
         self.orphans.retain(|(orphan, _)| *orphan != id);
     }
 }

@@ -181,6 +181,7 @@ impl Subsystem {
             self.flow.orphans.extend(request.map(|request| (request, controller)));
             self.end_command(token, is_admin, state);
         }
+        unseen.into_iter().for_each(|request| self.flow.slots.strays.end(request));
     }
 
     fn end_command(&mut self, token: CommandToken, is_admin: bool, state: State) {

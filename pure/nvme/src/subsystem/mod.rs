@@ -54,6 +54,7 @@ mod shutdown;
 mod slots;
 mod smart;
 mod snapshot;
+mod strays;
 mod tally;
 mod telemetry;
 #[cfg(test)]
@@ -108,7 +109,8 @@ use telemetry::Telemetry;
 use unreadable::Unreadable;
 
 /// How many unanswered requests to media there may be for each command that the core takes, those
-/// of commands that a reset has ended included. Beyond that, commands are told to come again.
+/// of commands that a reset has ended included. Beyond that, commands are told to come again where
+/// their own medium has as many of the latter as the core takes commands.
 const OUTSTANDING_PER_COMMAND: usize = 2;
 
 /// The command core of an NVM subsystem: executes commands for all its controllers.
@@ -345,9 +347,9 @@ impl Subsystem {
             self.on_admin_command(token, &entry)
         } else if self.restrictions.exist() {
             self.abandon_first(token, queue);
-            self.check_room().and_then(|()| self.on_io_command_with_care(token, &entry))
+            self.check_room(entry.namespace).and_then(|()| self.on_io_command_with_care(token, &entry))
         } else {
-            self.check_room().and_then(|()| self.on_io_command(token, &entry))
+            self.check_room(entry.namespace).and_then(|()| self.on_io_command(token, &entry))
         };
         self.finish(token, handled);
     }
@@ -355,11 +357,22 @@ impl Subsystem {
     /// Whether media owe few enough answers for one more command. A host that comes again and again
     /// leaves requests behind that nobody waits for, and a medium may never answer them.
     #[inline]
-    fn check_room(&self) -> Result<(), Failure> {
+    fn check_room(&self, namespace: NamespaceId) -> Result<(), Failure> {
         let commands = usize::try_from(self.config.commands_max).unwrap_or(usize::MAX);
         if self.flow.media_outstanding < commands.saturating_mul(OUTSTANDING_PER_COMMAND) {
             return Ok(());
         }
-        Err(Failure::new(StatusCode::NamespaceNotReady))
+        self.check_share(namespace, commands)
+    }
+
+    /// Whether the medium of a namespace owes few enough answers that nobody waits for, when all
+    /// media together owe too many: one that hangs is no fault of the others.
+    #[cold]
+    fn check_share(&self, namespace: NamespaceId, share: usize) -> Result<(), Failure> {
+        let view = self.namespaces.views().find(namespace);
+        match view.is_some_and(|view| self.flow.slots.strays.of(view.medium) < share) {
+            true => Ok(()),
+            false => Err(Failure::new(StatusCode::NamespaceNotReady)),
+        }
     }
 }

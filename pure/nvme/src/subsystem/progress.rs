@@ -149,6 +149,7 @@ impl Subsystem {
     ) {
         let slot = self.flow.slots.of(token);
         slot.spent.end_medium(self.flow.now);
+        slot.asked = None;
         let short = result.is_ok() && slot.received != slot.expected;
         let entry = slot.entry;
         let result = if short && purpose == MediaFor::SelfTest { Err(MediaError::Read) } else { result };

@@ -6,9 +6,10 @@ use engine::{Buffer, BufferMut, Instant};
 
 use super::config::{BlockSize, COMMANDS_MAX};
 use super::controller::ControllerKey;
+use super::strays::Strays;
 use super::tally::Spent;
 use super::types::CommandToken;
-use crate::media::{IoId, MediaError};
+use crate::media::{IoId, MediaError, MediumId};
 use crate::wire::{NamespaceId, QueueId, SubmissionQueueEntry};
 
 /// What a command does with the data that it pulled from the host.
@@ -135,6 +136,8 @@ pub(super) struct Slot {
     /// Distinguishes the present command's media requests from those of earlier commands in the
     /// slot.
     pub(super) generation: u16,
+    /// The medium that has a request of the present command and has not ended it.
+    pub(super) asked: Option<MediumId>,
     /// The controller of the present command, or of the last one in a free slot.
     pub(super) controller: ControllerKey,
     pub(super) queue: QueueId,
@@ -169,6 +172,7 @@ impl Slot {
         Self {
             state: State::Free,
             generation: 0,
+            asked: None,
             controller: ControllerKey(0),
             queue: QueueId::ADMIN,
             entry: SubmissionQueueEntry::EMPTY,
@@ -222,6 +226,7 @@ pub(super) enum Own {
 pub(super) struct Slots {
     slots: Vec<Slot>,
     own: [Slot; OWN as usize],
+    pub(super) strays: Strays,
     /// The limit of command tokens, which are smaller.
     commands: u32,
 }
@@ -235,7 +240,8 @@ const _: () = assert!(COMMANDS_MAX + OWN < 1 << 16, "an IoId has 16 bits for the
 
 impl Slots {
     pub(super) fn new(commands_max: u32) -> Self {
-        Self { slots: Vec::new(), own: [const { Slot::new() }; OWN as usize], commands: commands_max }
+        let own = [const { Slot::new() }; OWN as usize];
+        Self { slots: Vec::new(), own, strays: Strays::default(), commands: commands_max }
     }
 
     /// The token of an [`Own`] slot.
@@ -324,6 +330,10 @@ impl Slots {
         slot.data = Buffer::EMPTY;
         slot.gathered = None;
         slot.partner = None;
+        if let Some(medium) = slot.asked.take() {
+            let id = request_of(token, slot.generation);
+            self.strays.add(id, medium);
+        }
     }
 
     /// Makes the slot wait for a new media request, and returns the request's identifier.

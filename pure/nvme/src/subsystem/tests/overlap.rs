@@ -183,6 +183,28 @@ fn hosts_that_come_again_and_again_leave_a_stuck_medium_no_more_than_a_bound() {
 }
 
 #[test]
+fn a_stuck_medium_leaves_the_others_their_share() {
+    let (mut bench, first, _) = two();
+    let commands = bench.subsystem.config.commands_max as usize;
+    for (namespace, count) in [(1, 2 * commands), (2, commands)] {
+        for _ in 0..count {
+            let lost = bench.of(first).send(IO, io(IoOpcode::Read, namespace, 7, 1));
+            assert!(!has_ended(&bench, lost), "namespace {namespace}");
+            bench.subsystem.reset(bench.now, first);
+        }
+        let refused = bench.send(IO, io(IoOpcode::Read, namespace, 7, 1));
+        assert_eq!(bench.take(refused).status.code(), StatusCode::NamespaceNotReady);
+    }
+    assert_eq!(bench.stuck.len(), 3 * commands);
+    bench.release_media();
+    for (namespace, medium) in [(1, MediumId(0)), (2, MediumId(1))] {
+        bench.succeeds(IO, io(IoOpcode::Read, namespace, 7, 1));
+        assert_eq!(bench.subsystem.flow.slots.strays.of(medium), 0);
+    }
+    assert_eq!(bench.subsystem.all_media_outstanding(), 0);
+}
+
+#[test]
 fn a_queue_that_is_connected_again_follows_what_it_left_to_media() {
     let (mut bench, first, _) = two();
     let lost = begin_write(bench.of(first), 7, 1);

@@ -1,0 +1,40 @@
+//! Requests whose commands have ended before them: aborted, or lost with their queue or controller.
+
+use alloc::collections::BTreeMap;
+
+use crate::media::{IoId, MediumId};
+
+/// The requests that media have not ended although nobody waits for them, each with its medium.
+#[derive(Debug, Default)]
+pub(super) struct Strays {
+    media: BTreeMap<IoId, MediumId>,
+    counts: BTreeMap<MediumId, usize>,
+}
+
+impl Strays {
+    /// The command of a request has ended, and the request has not.
+    #[cold]
+    pub(super) fn add(&mut self, id: IoId, medium: MediumId) {
+        // A slot gives its identifiers again after 65,536 requests.
+        self.end(id);
+        self.media.insert(id, medium);
+        *self.counts.entry(medium).or_default() += 1;
+    }
+
+    /// A request has ended, or no medium will ever see it.
+    #[cold]
+    pub(super) fn end(&mut self, id: IoId) {
+        let Some(medium) = self.media.remove(&id) else { return };
+        if let Some(count) = self.counts.get_mut(&medium) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&medium);
+            }
+        }
+    }
+
+    /// How many of these requests a medium has.
+    pub(super) fn of(&self, medium: MediumId) -> usize {
+        self.counts.get(&medium).copied().unwrap_or_default()
+    }
+}
