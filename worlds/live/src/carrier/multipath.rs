@@ -21,9 +21,11 @@ use crate::sys::tcp_info::TcpInfo;
 const UNSENT_MAX: u32 = 64 << 10;
 /// How many pieces without new bytes one connection may bring in a row before others have a turn.
 const PIECES_MAX: usize = 64;
-/// The most bytes that are taken ahead of whoever uses the stream: as many as the other end keeps
-/// until they are acknowledged.
+/// The most bytes that are taken ahead of whoever uses the stream: more than a session ever has
+/// under way.
 const AHEAD_MAX: u64 = KEPT_BYTES_MAX;
+/// So many bytes that are taken ahead, or a little more, make one piece.
+const GATHERED: usize = 64 << 10;
 /// How often dialling is looked at: before the first path is there, and later.
 const LOOK_FIRST: Nanos = Nanos::from_millis(1);
 const LOOK_LATER: Nanos = Nanos::from_millis(20);
@@ -62,7 +64,11 @@ pub(crate) struct JoinedPaths {
     slots: [Slot; PATHS_MAX],
     /// Bytes of the stream that have come and were not taken.
     ready: VecDeque<Buffer>,
-    /// The number of these bytes.
+    /// Those behind `ready` that came while nobody took any. They are copied, because they may have
+    /// come in small pieces of large blocks.
+    gathered: Vec<u8>,
+    gathers: bool,
+    /// The number of all these bytes.
     ahead: u64,
     /// The time of the turn.
     now: Instant,
@@ -113,6 +119,8 @@ impl JoinedPaths {
             paths,
             slots: Default::default(),
             ready: VecDeque::new(),
+            gathered: Vec::new(),
+            gathers: false,
             ahead: 0,
             now,
             first: 0,
@@ -253,7 +261,7 @@ impl JoinedPaths {
     }
 
     fn exchange(&mut self) {
-        let Self { paths, slots, ready, ahead, now, over, .. } = self;
+        let Self { paths, slots, ready, gathered, gathers, ahead, now, over, .. } = self;
         drain(paths, |output| match output {
             Output::Transmit(path, bytes) => {
                 let connection = &mut slots[usize::from(path.0)].connection;
@@ -266,7 +274,14 @@ impl JoinedPaths {
             }
             Output::Deliver(bytes) => {
                 *ahead += bytes.len() as u64;
-                ready.push_back(bytes);
+                if !*gathers && gathered.is_empty() {
+                    return ready.push_back(bytes);
+                }
+                gathered.extend_from_slice(&bytes);
+                if gathered.len() >= GATHERED {
+                    ready.push_back(Buffer::copy_from_slice(gathered));
+                    gathered.clear();
+                }
             }
             Output::Drop(path, _) => slots[usize::from(path.0)].lose(*now),
             Output::End(_) => {
@@ -302,7 +317,15 @@ impl JoinedPaths {
     }
 
     fn next_ready(&mut self) -> Option<Buffer> {
-        let bytes = self.ready.pop_front()?;
+        let bytes = match self.ready.pop_front() {
+            Some(bytes) => bytes,
+            None if self.gathered.is_empty() => return None,
+            None => {
+                let bytes = Buffer::copy_from_slice(&self.gathered);
+                self.gathered.clear();
+                bytes
+            }
+        };
         self.ahead -= bytes.len() as u64;
         Some(bytes)
     }
@@ -325,6 +348,7 @@ impl JoinedPaths {
     /// Takes what comes while nobody takes the stream's bytes: a path that brings nothing counts as
     /// lost in the end, and so does a stream of which nothing is acknowledged.
     pub(crate) fn keep_up(&mut self, pool: &mut Pool) {
+        self.gathers = true;
         for index in 0..PATHS_MAX {
             for _ in 0..PIECES_MAX {
                 if self.ahead >= AHEAD_MAX || !self.take(index, pool) {
@@ -332,6 +356,7 @@ impl JoinedPaths {
                 }
             }
         }
+        self.gathers = false;
     }
 
     /// Sends as much as the system takes; returns the number of bytes taken.
@@ -413,11 +438,11 @@ mod tests {
         near.handle_input(now, Input::Drained(path));
     }
 
-    #[test]
-    fn a_stream_whose_bytes_are_left_unread_lasts() {
-        let (start, group) = (Instant::from_nanos(1_000_000_000), GroupId([7; 16]));
+    /// The end that dials, its socket, and the end that was dialled.
+    fn two_ends(start: Instant) -> (Paths, TcpStream, JoinedPaths) {
+        let group = GroupId([7; 16]);
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let mut wire = TcpStream::connect(listener.address()).unwrap();
+        let wire = TcpStream::connect(listener.address()).unwrap();
         wire.set_nonblocking(true).unwrap();
         let connection = loop {
             if let Some(connection) = listener.accept().unwrap() {
@@ -431,6 +456,13 @@ mod tests {
         near.handle_input(start, Input::Joined(PathIndex(0)));
         // A far end takes the preamble before it knows what it belongs to.
         assert!(matches!(near.poll_output(), Some(Output::Transmit(..))));
+        (near, wire, far)
+    }
+
+    #[test]
+    fn a_stream_whose_bytes_are_left_unread_lasts() {
+        let start = Instant::from_nanos(1_000_000_000);
+        let (mut near, mut wire, mut far) = two_ends(start);
         near.send(start, Buffer::copy_from_slice(b"hello"));
         let reactor = Reactor::new(Clock::start(), Nanos::ZERO).unwrap();
         let mut pool = Pool::default();
@@ -446,5 +478,29 @@ mod tests {
         let received = far.receive(&mut pool);
         assert!(matches!(&received, Received::Data(bytes) if bytes[..] == *b"hello"), "{received:?}");
         assert_eq!((far.ahead, near.unacknowledged()), (0, 0));
+    }
+
+    #[test]
+    fn bytes_that_are_left_unread_take_no_memory_for_their_pieces() {
+        let start = Instant::from_nanos(1_000_000_000);
+        let (mut near, mut wire, mut far) = two_ends(start);
+        let mut pool = Pool::default();
+        (0..1000).for_each(|_| near.send(start, Buffer::copy_from_slice(b"x")));
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while far.ahead < 1000 && std::time::Instant::now() < until {
+            turn_near(&mut near, &mut wire, start);
+            far.keep_up(&mut pool);
+            far.flush();
+        }
+        assert_eq!((far.ahead, far.ready.len(), far.gathered.len()), (1000, 0, 1000));
+        near.send(start, Buffer::copy_from_slice(b"y"));
+        turn_near(&mut near, &mut wire, start);
+        let mut received = Vec::new();
+        while received.len() < 1001 && std::time::Instant::now() < until {
+            if let Received::Data(bytes) = far.receive(&mut pool) {
+                received.extend_from_slice(&bytes);
+            }
+        }
+        assert_eq!((received, far.ahead), ([&[b'x'; 1000][..], b"y"].concat(), 0));
     }
 }
