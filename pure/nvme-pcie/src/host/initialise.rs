@@ -145,7 +145,7 @@ async fn admin(
 
 /// Waits until CSTS.RDY is `awaited`, for at most `limit`.
 async fn ready(ask: &Ask, awaited: bool, limit: Nanos) -> Result<(), InitError> {
-    let mut start = None;
+    let (mut start, mut is_late) = (None, false);
     loop {
         let value = read(ask, offset::STATUS, 4).await?;
         // A controller may be ready and failed at the same time.
@@ -155,12 +155,14 @@ async fn ready(ask: &Ask, awaited: bool, limit: Nanos) -> Result<(), InitError> 
         if status::READY.of(value) == u64::from(awaited) {
             return Ok(());
         }
+        if is_late {
+            return Err(InitError::NotReady { awaited });
+        }
         let Answer::Woke(now) = ask.ask(Question::Sleep(READY_POLL)).await else {
             return Err(InitError::Lost);
         };
-        if now - *start.get_or_insert(now) > limit {
-            return Err(InitError::NotReady { awaited });
-        }
+        // Whoever slept for longer than it meant to looks once more.
+        is_late = now - *start.get_or_insert(now) > limit;
     }
 }
 
@@ -242,4 +244,27 @@ async fn namespaces(ask: &Ask) -> Result<Vec<Namespace>, InitError> {
         namespaces.extend(Namespace::parse(id, &page));
     }
     Ok(namespaces)
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{Script, Step};
+
+    use super::*;
+
+    #[test]
+    fn a_controller_that_became_ready_during_a_long_sleep_is_ready() {
+        let limit = Nanos::from_secs(1);
+        for (last, wanted) in [(1, Ok(())), (0, Err(InitError::NotReady { awaited: true }))] {
+            let (mut script, first) = Script::start(|ask: Ask| async move { ready(&ask, true, limit).await });
+            let look = Step::Ask(Question::Read { offset: offset::STATUS, length: 4 });
+            let sleep = Step::Ask(Question::Sleep(READY_POLL));
+            assert_eq!(first, look);
+            assert_eq!(script.answer(Answer::Value(0)), sleep);
+            assert_eq!(script.answer(Answer::Woke(Instant::ZERO)), look);
+            assert_eq!(script.answer(Answer::Value(0)), sleep);
+            assert_eq!(script.answer(Answer::Woke(Instant::ZERO + limit * 2)), look);
+            assert_eq!(script.answer(Answer::Value(last)), Step::Done(wanted));
+        }
+    }
 }
