@@ -339,9 +339,13 @@ impl Slots {
     /// Makes the slot wait for a new media request, and returns the request's identifier.
     #[inline]
     pub(super) fn issue(&mut self, token: CommandToken, purpose: MediaFor, expected: u32) -> IoId {
+        let before = self.of(token).generation;
+        // A medium may still have a request whose identifier would come again.
+        let mut next = (1..=u16::MAX).map(|count| before.wrapping_add(count));
+        let generation = next.find(|one| !self.strays.has(request_of(token, *one)));
         let slot = self.of(token);
         slot.state = State::AwaitingMedia(purpose);
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = generation.unwrap_or(before);
         slot.received = 0;
         slot.expected = expected;
         request_of(token, slot.generation)

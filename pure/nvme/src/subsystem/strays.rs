@@ -15,7 +15,7 @@ impl Strays {
     /// The command of a request has ended, and the request has not.
     #[cold]
     pub(super) fn add(&mut self, id: IoId, medium: MediumId) {
-        // A slot gives its identifiers again after 65,536 requests.
+        // Two of them have one identifier only if their slot has 65,536 of them.
         self.end(id);
         self.media.insert(id, medium);
         *self.counts.entry(medium).or_default() += 1;
@@ -31,6 +31,12 @@ impl Strays {
                 self.counts.remove(&medium);
             }
         }
+    }
+
+    /// Whether this is one of these requests.
+    #[inline]
+    pub(super) fn has(&self, id: IoId) -> bool {
+        !self.media.is_empty() && self.media.contains_key(&id)
     }
 
     /// How many of these requests a medium has.

@@ -205,6 +205,24 @@ fn a_stuck_medium_leaves_the_others_their_share() {
 }
 
 #[test]
+fn a_request_that_a_medium_has_for_long_is_not_taken_for_another_one() {
+    let (mut bench, first, second) = two();
+    let lost = bench.of(first).send(IO, io(IoOpcode::Read, 1, 7, 1));
+    bench.subsystem.reset(bench.now, first);
+    // As after 65,535 further requests of the same slot.
+    let slot = bench.subsystem.flow.slots.of(lost);
+    slot.generation = slot.generation.wrapping_sub(1);
+    bench.next = lost.0;
+    let read = bench.of(second).send(IO, io(IoOpcode::Read, 1, 7, 1));
+    assert_eq!((read, bench.stuck.len()), (lost, 2));
+    carry_out(&mut bench, 0);
+    assert!(!has_ended(&bench, read), "the other one has ended");
+    carry_out(&mut bench, 0);
+    assert_eq!(bench.take(read).status, Status::SUCCESS);
+    assert_eq!(bench.subsystem.all_media_outstanding(), 0);
+}
+
+#[test]
 fn a_queue_that_is_connected_again_follows_what_it_left_to_media() {
     let (mut bench, first, _) = two();
     let lost = begin_write(bench.of(first), 7, 1);
