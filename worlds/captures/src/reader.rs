@@ -34,6 +34,17 @@ impl Tally {
     pub const fn written(&self) -> u64 {
         self.seen.saturating_sub(self.lost)
     }
+
+    /// What this tally has beyond `before`.
+    const fn since(self, before: Self) -> Self {
+        let (seen, lost) = (self.seen.saturating_sub(before.seen), self.lost.saturating_sub(before.lost));
+        Self { seen, lost }
+    }
+
+    /// The larger counts of both.
+    fn max(self, other: Self) -> Self {
+        Self { seen: self.seen.max(other.seen), lost: self.lost.max(other.lost) }
+    }
 }
 
 /// A frame of a capture.
@@ -67,7 +78,8 @@ pub enum Item<'a> {
     Note(&'a str),
     /// Nothing more is here yet.
     Waits,
-    /// What passed and what was lost of it, as an interface's statistics tell.
+    /// What passed and what was lost of it, as an interface's statistics tell: what is new since
+    /// those before. The sum of all tallies is that of the capture.
     Tally(Tally),
 }
 
@@ -80,14 +92,25 @@ pub struct Place {
     preamble: (u32, u32),
 }
 
+/// An interface of a pcapng file.
+struct Interface {
+    /// Its link type.
+    link: u32,
+    /// Units a second of its time stamps, and seconds that are added to them.
+    units: u64,
+    offset: i64,
+    /// What its statistics have told so far: they count from the beginning of the capture.
+    told: Tally,
+}
+
 /// The frames of a file.
 pub struct Reader {
     path: PathBuf,
     parser: Box<dyn PcapReaderIterator + Send>,
     /// The link type of a pcap file, and the nanoseconds of a unit of its fractions.
     pcap: (u32, u64),
-    /// Link type, units a second and offset in seconds of each interface of a pcapng file.
-    interfaces: Vec<(u32, u64, i64)>,
+    /// The interfaces of this section of a pcapng file.
+    interfaces: Vec<Interface>,
     /// Bytes of the file before what is read next.
     offset: u64,
     /// Frames before what is read next.
@@ -313,7 +336,7 @@ enum Found<'a> {
 fn on_block<'a>(
     block: &'a PcapBlockOwned<'_>,
     pcap: &mut (u32, u64),
-    interfaces: &mut Vec<(u32, u64, i64)>,
+    interfaces: &mut Vec<Interface>,
 ) -> Found<'a> {
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
@@ -337,12 +360,14 @@ fn on_block<'a>(
                 return Found::Nothing;
             }
             let link = u32::try_from(interface.linktype.0).unwrap_or(u32::MAX);
-            interfaces.push((link, units, interface.if_tsoffset));
+            interfaces.push(Interface { link, units, offset: interface.if_tsoffset, told: Tally::default() });
             Found::Interface
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(frame)) => {
             let index = usize::try_from(frame.if_id).unwrap_or(usize::MAX);
-            let Some((link, units, offset)) = interfaces.get(index).copied() else { return Found::Foreign };
+            let Some(&Interface { link, units, offset, .. }) = interfaces.get(index) else {
+                return Found::Foreign;
+            };
             let length = usize::try_from(frame.caplen).unwrap_or(usize::MAX);
             let bytes = frame.data.get(..length).unwrap_or(frame.data);
             let stamp = u64::from(frame.ts_high) << 32 | u64::from(frame.ts_low);
@@ -351,10 +376,14 @@ fn on_block<'a>(
         }
         PcapBlockOwned::NG(Block::InterfaceStatistics(statistics)) => {
             let count = |of: Option<Result<u64, _>>| of.and_then(Result::ok);
-            count(statistics.isb_ifdrop()).map_or(Found::Nothing, |lost| {
-                let seen = count(statistics.isb_ifrecv()).unwrap_or(lost);
-                Found::Tally(Tally { seen, lost })
-            })
+            let Some(lost) = count(statistics.isb_ifdrop()) else { return Found::Nothing };
+            let tally = Tally { seen: count(statistics.isb_ifrecv()).unwrap_or(lost), lost };
+            let index = usize::try_from(statistics.if_id).unwrap_or(usize::MAX);
+            Found::Tally(interfaces.get_mut(index).map_or(tally, |interface| {
+                let before = interface.told;
+                interface.told = before.max(tally);
+                tally.since(before)
+            }))
         }
         PcapBlockOwned::NG(Block::SimplePacket(_)) => Found::Foreign,
         PcapBlockOwned::NG(Block::Unknown(block)) if PACKET_BLOCK.contains(&block.block_type) => {
@@ -439,6 +468,37 @@ mod tests {
         });
         read.unwrap();
         assert_eq!((frames, foreign), (3, 3));
+    }
+
+    #[test]
+    fn statistics_of_an_interface_count_from_its_beginning() {
+        // isb_ifrecv and isb_ifdrop.
+        let statistics = |interface: u8, seen: u8, lost: u8| {
+            let head = [&[interface][..], &[0; 11]].concat();
+            let option = |code: u8, count: u8| [&[code, 0, 8, 0, count][..], &[0; 7]].concat();
+            block(5, &[head, option(4, seen), option(5, lost), vec![0; 4]].concat())
+        };
+        let other = block(1, &[147, 0, 0, 0, 0, 0, 0, 0]);
+        let section = [
+            file(),
+            other,
+            statistics(0, 4, 1),
+            statistics(1, 7, 2),
+            statistics(0, 9, 3),
+            // A program that begins anew takes nothing back.
+            statistics(0, 2, 0),
+        ];
+        let bytes = [section.concat(), file(), statistics(0, 5, 1)].concat();
+        let mut reader = Reader::of(Cursor::new(bytes), Path::new("statistics")).unwrap();
+        let mut tallies = Vec::new();
+        let read = reader.each_item(|item| {
+            if let Item::Tally(tally) = item {
+                tallies.push((tally.seen, tally.lost));
+            }
+            true
+        });
+        read.unwrap();
+        assert_eq!(tallies, [(4, 1), (7, 2), (5, 2), (0, 0), (5, 1)]);
     }
 
     #[test]
