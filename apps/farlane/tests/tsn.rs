@@ -260,6 +260,21 @@ fn a_packet_without_a_time_stamp_is_told_and_proves_nothing() {
     assert!(said.contains("beside 1 packets"), "{said}");
 }
 
+#[test]
+fn a_capture_of_another_link_type_is_refused() {
+    let (directory, plan) = plan(&[]);
+    let file = directory.path().join("left.pcap");
+    capture(&file, 7, &[1_800_000_000_000_020_000]);
+    // As tcpdump -i any writes it.
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[20..24].copy_from_slice(&276_u32.to_le_bytes());
+    fs::write(&file, bytes).unwrap();
+    let output = farlane(&["tsn", "check", &plan, "--from", file.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("frames have link type 276, LINUX_SLL2, in"), "{said}");
+}
+
 /// Without queueing disciplines, times of launch change nothing, so the tunnel works and the check
 /// finds frames outside.
 #[test]

@@ -91,6 +91,21 @@ pub(crate) enum TsnError {
         "expected a pcap file, or a pcapng file with Enhanced Packet Blocks, as tcpdump and dumpcap write them"
     ))]
     NoStamps { count: u64 },
+
+    #[error("frames have link type {link}{} in {}; expected 1, Ethernet", name_of(link), path.display())]
+    #[diagnostic(help(
+        "capture at the interface itself (tcpdump -i eth0): a capture of any has no headers of Ethernet"
+    ))]
+    OtherLink { path: PathBuf, link: u32 },
+}
+
+/// The name of a link type by which Linux captures at all interfaces at once.
+const fn name_of(link: &u32) -> &'static str {
+    match link {
+        113 => ", LINUX_SLL,",
+        276 => ", LINUX_SLL2,",
+        _ => "",
+    }
 }
 
 /// What is told of packets that were no help.
@@ -109,6 +124,7 @@ impl TsnError {
             | Self::Shared { .. }
             | Self::OnePlace { .. }
             | Self::TwoRates { .. }
+            | Self::OtherLink { .. }
             | Self::ShaperRate { .. } => Exit::Wrong,
             _ => Exit::Failed,
         }

@@ -178,21 +178,26 @@ fn of_interface(args: &CheckPlanArgs, plan: &PlanFile, interface: &str) -> Resul
 
 fn of_file(args: &CheckPlanArgs, plan: &PlanFile, path: &Path) -> Result<Report, Error> {
     let mut checked = Checked::new(args, plan)?;
-    let (ahead, mut missed) = (clock::network_ahead(), 0_u64);
+    let (ahead, mut missed, mut other) = (clock::network_ahead(), 0_u64, None);
     Reader::open(path)?.each_item(|item| {
         match item {
             Item::Frame(frame) if frame.link == ETHERNET => {
                 let at = Nanos::new(frame.at.as_nanos()) + ahead;
                 checked.take((at, false), (frame.bytes, frame.original), None);
             }
+            // Without a header of Ethernet, nobody knows its class and what it took of the link.
+            Item::Frame(frame) => other = Some(frame.link),
             // The capture itself says how many frames found no room.
             Item::Tally(tally) => missed = missed.saturating_add(tally.lost),
             Item::Foreign => checked.without_stamp += 1,
-            Item::Frame(_) | Item::Note(_) | Item::Waits => {}
+            Item::Note(_) | Item::Waits => {}
         }
-        true
+        other.is_none()
     })?;
-    Ok(checked.report(missed))
+    match other {
+        Some(link) => Err(TsnError::OtherLink { path: path.to_owned(), link }.into()),
+        None => Ok(checked.report(missed)),
+    }
 }
 
 impl<'a> Checked<'a> {
