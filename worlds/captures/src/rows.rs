@@ -50,6 +50,9 @@ impl FromStr for Columns {
             let (key, name) = part.split_once('=').ok_or_else(|| format!("{part:?}: expected KEY=COLUMN"))?;
             let index = KEYS.iter().position(|known| *known == key.trim());
             let index = index.ok_or_else(|| format!("{key}: expected one of {}", KEYS.join(", ")))?;
+            if columns.names[index].is_some() {
+                return Err(format!("{key} is given twice; give it one column"));
+            }
             let name = match name.rsplit_once(':').filter(|_| index == 0) {
                 Some((name, unit)) => {
                     let unit = unit.trim();
@@ -431,6 +434,8 @@ mod tests {
         for wrong in ["", "time", "time=x", "type=x", "time=x:fortnights,tlp=y", "colour=x"] {
             assert!(wrong.parse::<Columns>().is_err(), "{wrong}");
         }
+        let error = "time=t,tlp=raw,time=u".parse::<Columns>().unwrap_err();
+        assert!(error.contains("time is given twice"), "{error}");
         assert!(matches!(
             each_row(&table, &"time=t,tlp=raw".parse().unwrap(), |_| {}),
             Err(Error::NoColumn { name, .. }) if name == "raw"

@@ -9,7 +9,7 @@ use live::drivers::controller::Url;
 use nvme::media::ram::BYTES_MAX;
 use nvme::subsystem::BlockSize;
 
-use super::{parse_size, parse_time};
+use super::{note_once, parse_size, parse_time};
 
 /// `--namespace PATH[,size=SIZE][,block=512|4096][,protection=16|64][,readonly]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,9 @@ impl FromStr for NamespaceSpec {
         let mut parts = text.split(',');
         let path = parts.next().filter(|path| !path.is_empty()).ok_or("the path is empty")?;
         let (mut size, mut readonly, mut format) = (None, false, FormatSpec::default());
+        let mut given = Vec::new();
         for part in parts {
+            note_once(&mut given, part)?;
             match part.split_once('=') {
                 Some(("size", text)) => size = Some(parse_size(text)?),
                 None if part == "readonly" => readonly = true,
@@ -134,6 +136,7 @@ impl FarSpec {
     /// Parses the URL of a device of any kind, with its options.
     pub(crate) fn of_any(text: &str) -> Result<Self, String> {
         let (mut rest, mut namespace, mut hold, mut readonly) = (text, None, HOLD, false);
+        let mut given = Vec::new();
         // Commas also separate the paths of an NVMe/TCP subsystem.
         while let Some((before, option)) = rest.rsplit_once(',') {
             match option.split_once('=') {
@@ -145,6 +148,7 @@ impl FarSpec {
                 None if option == "readonly" => readonly = true,
                 _ => break,
             }
+            note_once(&mut given, option)?;
             rest = before;
         }
         let url: Url = rest.parse()?;
@@ -170,7 +174,9 @@ impl FromStr for RamSpec {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = text.split(',');
         let (size, mut format) = (parts.next().unwrap_or_default(), FormatSpec::default());
+        let mut given = Vec::new();
         for part in parts {
+            note_once(&mut given, part)?;
             if !format.take(part)? {
                 return Err(format!("'{part}' is not one of: {FORMAT_WORDS}"));
             }
@@ -369,6 +375,22 @@ mod tests {
         }
         assert!("100".parse::<RamSpec>().is_err() && "32TiB".parse::<RamSpec>().is_err());
     }
+
+    #[test]
+    fn an_option_is_given_once() {
+        for (twice, key) in [
+            ("disk.img,size=4k,block=4k,size=8k", "size"),
+            ("disk.img,block=512,block=4096", "block"),
+            ("tcp://a:1,nsid=2,hold=3s,nsid=3", "nsid"),
+            ("nvme-tcp://a,b/nqn.2014-08.org.example:x,hold=1s,hold=2s", "hold"),
+        ] {
+            let error = twice.parse::<MediumSpec>().unwrap_err();
+            assert!(error.contains(&format!("{key} is given twice")), "{twice}: {error}");
+        }
+        let error = "1MiB,protection=16,protection=64".parse::<RamSpec>().unwrap_err();
+        assert!(error.contains("protection is given twice"), "{error}");
+    }
+
     #[test]
     fn a_namespace_of_another_device_names_its_options() {
         let MediumSpec::Far(far) = "tcp://a:1,nsid=2,hold=3s,readonly".parse().unwrap() else { panic!() };

@@ -132,8 +132,8 @@ pub(crate) use trust::{
 pub(crate) use tsn::{ApplyArgs, CheckPlanArgs, PlanArgs, TsnAction};
 pub(crate) use tunnel::TunnelOptions;
 pub(crate) use ui::UiArgs;
+use values::{note_once, parse_positive_size, parse_positive_time, parse_runtime, parse_serial};
 pub(crate) use values::{parse_address, parse_size, parse_time};
-use values::{parse_positive_size, parse_positive_time, parse_runtime, parse_serial};
 
 /// NVMe and PCIe at the far end of a network, with every hop's latency accounted for.
 #[derive(Debug, Parser)]

@@ -41,7 +41,9 @@ impl FromStr for UdpUrl {
             sequence: None,
             window: WINDOW_DEFAULT,
         };
+        let mut given = Vec::new();
         for option in options.split('&').filter(|option| !option.is_empty()) {
+            super::note_once(&mut given, option)?;
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             url.take(key, value)?;
         }
@@ -110,7 +112,9 @@ fn parse_sequence(text: &str) -> Result<Protocol, String> {
     };
     let (mut offset, mut bytes) = (None, None);
     let (mut step, mut little_endian) = (1, false);
+    let mut given = Vec::new();
     for part in text.split(',') {
+        super::note_once(&mut given, part)?;
         let number = |text: &str| text.parse::<usize>().map_err(|_| expected());
         match part.split_once(':').unwrap_or((part, "")) {
             ("offset", value) => offset = Some(number(value)?).filter(|offset| *offset <= OFFSET_MAX),
@@ -154,6 +158,8 @@ mod tests {
             ("127.0.0.1:1?mtu=9000", "expected payload"),
             ("127.0.0.1?payload", "expected ADDRESS:PORT"),
             ("[ff02::1]:1?source=192.0.2.1", "another family"),
+            ("127.0.0.1:1?window=1&payload&window=2", "window is given twice"),
+            ("127.0.0.1:1?sequence=offset:0,bytes:1,offset:4", "offset is given twice"),
         ] {
             let error = wrong.parse::<UdpUrl>().expect_err(wrong);
             assert!(error.contains(expected), "{wrong}: {error}");

@@ -12,7 +12,7 @@ use live::sys::ptp;
 use live::sys::sandbox::Needs;
 use tunnel::frame::NetworkTime;
 
-use super::parse_time;
+use super::{note_once, parse_time};
 use crate::commands::tsn::PlanFile;
 use crate::error::{Error, TsnError};
 
@@ -100,7 +100,9 @@ impl FromStr for LaunchSpec {
         let mut parts = text.split(',');
         let path = parts.next().filter(|path| !path.is_empty()).ok_or("expected the file of a plan")?;
         let mut spec = Self { path: Path::new(path).to_owned(), hop: 1, lead: LEAD };
+        let mut given = Vec::new();
         for part in parts {
+            note_once(&mut given, part)?;
             match part.split_once('=') {
                 Some(("hop", number)) => {
                     let hop = number.parse().ok().filter(|hop| *hop > 0);
@@ -157,8 +159,13 @@ mod tests {
         let spec: LaunchSpec = "plan.json,hop=2,lead=1ms".parse().unwrap();
         assert_eq!((spec.hop, spec.lead), (2, Duration::from_millis(1)));
         assert_eq!("plan.json".parse::<LaunchSpec>().unwrap().lead, LEAD);
-        for (wrong, expected) in [("", "the file"), ("a,hop=0", "from 1 on"), ("a,cycle=1ms", "'cycle=1ms'")]
-        {
+        for (wrong, expected) in [
+            ("", "the file"),
+            ("a,hop=0", "from 1 on"),
+            ("a,cycle=1ms", "'cycle=1ms'"),
+            ("a,hop=1,lead=1ms,hop=2", "hop is given twice"),
+            ("a,lead=1ms,lead=1ms", "lead is given twice"),
+        ] {
             let error = wrong.parse::<LaunchSpec>().unwrap_err();
             assert!(error.contains(expected), "{wrong}: {error}");
         }

@@ -52,6 +52,17 @@ pub(super) fn parse_positive_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Notes in `given` the key of `part`, which is before `=` or `:`. Of two parts with one key, the
+/// last would win in silence.
+pub(super) fn note_once<'a>(given: &mut Vec<&'a str>, part: &'a str) -> Result<(), String> {
+    let key = part.split(['=', ':']).next().unwrap_or(part);
+    if given.contains(&key) {
+        return Err(format!("{key} is given twice; give it once"));
+    }
+    given.push(key);
+    Ok(())
+}
+
 pub(super) fn parse_serial(text: &str) -> Result<String, String> {
     match text.len() {
         1..=20 if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) => Ok(text.to_owned()),

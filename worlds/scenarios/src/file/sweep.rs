@@ -33,10 +33,13 @@ impl std::str::FromStr for Axis {
 /// Every combination of the axes' values; the last axis changes first.
 ///
 /// # Errors
-/// When there are more than [`POINTS_MAX`] combinations.
+/// When there are more than [`POINTS_MAX`] combinations, or two axes have one path.
 pub fn points(axes: &[Axis]) -> Result<Vec<Vec<String>>, String> {
     let mut points = vec![Vec::new()];
-    for axis in axes {
+    for (index, axis) in axes.iter().enumerate() {
+        if axes[..index].iter().any(|other| other.path == axis.path) {
+            return Err(format!("{} is given twice; give it once, with all values", axis.path));
+        }
         if points.len() * axis.values.len() > POINTS_MAX {
             return Err(format!("more than {POINTS_MAX} points"));
         }
@@ -137,5 +140,8 @@ mod tests {
             apply(text, &["pcie.payload=128".parse().unwrap()], &["128".into()]).unwrap().contains("[pcie]")
         );
         assert!(apply(text, &["task.1.x=1".parse().unwrap()], &["1".into()]).is_err());
+        let twice: Vec<Axis> =
+            ["pcie.payload=128", "pcie.payload=256"].map(|axis| axis.parse().unwrap()).into();
+        assert!(super::points(&twice).unwrap_err().contains("pcie.payload is given twice"));
     }
 }

@@ -266,6 +266,8 @@ mod tests {
             (&format!("{ONE},iops=0"), "above 0"),
             (&format!("{ONE},nsid=1+x"), "nsid=x"),
             (&format!("{ONE},nsid=1,nsid=2"), "twice"),
+            (&format!("{ONE},iops=5,iops=6"), "iops= is given twice"),
+            (&format!("{ONE},bandwidth=1k,iops=5,bandwidth=2k"), "bandwidth= is given twice"),
             (&format!("{ONE},name=a,name=b"), "twice"),
         ] {
             let error = text.parse::<Grant>().unwrap_err();

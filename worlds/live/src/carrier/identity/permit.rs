@@ -17,12 +17,18 @@ pub fn take(permit: &mut Permit, part: &str) -> Result<bool, String> {
         Some(("nsid", _)) if permit.namespaces.is_some() => {
             return Err("nsid= is given twice; nsid=1+3 shows two namespaces".to_owned());
         }
+        Some((key @ "iops", _)) if permit.rate.operations.is_some() => return Err(twice(key)),
+        Some((key @ "bandwidth", _)) if permit.rate.bytes.is_some() => return Err(twice(key)),
         Some(("nsid", value)) => permit.namespaces = Some(namespaces(value)?),
         Some(("iops", value)) => permit.rate.operations = Some(count(part, value)?),
         Some(("bandwidth", value)) => permit.rate.bytes = Some(a_second(part, value)?),
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+fn twice(key: &str) -> String {
+    format!("{key}= is given twice; give it once")
 }
 
 /// Parses a number a second, which is not 0.

@@ -183,14 +183,28 @@ impl FromStr for SubsystemUrl {
             Ok(Path { fabric, address })
         });
         let paths = paths.collect::<Result<Vec<_>, String>>()?;
-        let mut settings = Settings::default();
+        let (mut settings, mut given) = (Settings::default(), Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let key = key_of(pair);
+            if given.contains(&key) {
+                return Err(format!("{pair}: {key} is given twice; give it once"));
+            }
+            given.push(key);
             settings.set(&paths, pair)?;
         }
         if settings.local.is_some() && settings.provider == Provider::Iwarp {
             return Err("host-traddr can be set with provider=roce or verbs only; expected both".to_owned());
         }
         Ok(Self { text: text.to_owned(), fabric, paths, subsystem, settings })
+    }
+}
+
+/// The setting that `pair` is about, by the first of its names.
+fn key_of(pair: &str) -> &str {
+    match pair.split_once('=').map_or(pair, |(key, _)| key) {
+        "nr-io-queues" => "queues",
+        "depth" => "queue-size",
+        key => key,
     }
 }
 
@@ -382,6 +396,20 @@ mod tests {
         ] {
             let error = wrong.parse::<SubsystemUrl>().unwrap_err();
             assert!(error.contains("expected") || error.contains("what can"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_setting_is_given_once() {
+        for (query, key) in [
+            ("queues=1&hdgst=on&queues=2", "queues"),
+            ("queue-size=8&depth=16", "queue-size"),
+            ("ddgst&ddgst=off", "ddgst"),
+            ("priority=1&priority=2", "priority"),
+        ] {
+            let url = format!("nvme-tcp://a/nqn.2014-08.org.example:x?{query}");
+            let error = url.parse::<SubsystemUrl>().unwrap_err();
+            assert!(error.contains(&format!("{key} is given twice")), "{query}: {error}");
         }
     }
 }
