@@ -178,10 +178,12 @@ fn what_bench_has_measured_is_told_when_it_is_interrupted() {
 
 #[test]
 fn what_was_measured_is_told_when_a_later_size_fails() {
-    for command in ["ping", "bench"] {
+    let folder = folder();
+    let picture = folder.path().join("no-such-folder/sizes.svg");
+    for (command, draw) in [("ping", &["--draw", picture.to_str().unwrap()][..]), ("bench", &[])] {
         let (socket, _, wire) = udp_end();
         let options = ["--sizes", "14,61", "--count", "10", "--timeout", "2s", "--json"];
-        let measurement = Running::start(&[&["nic", command, &wire][..], &options].concat());
+        let measurement = Running::start(&[&["nic", command, &wire][..], &options, draw].concat());
         loop {
             let (packet, from) = next_packet(&socket);
             if packet.len() == 61 {
@@ -196,6 +198,8 @@ fn what_was_measured_is_told_when_a_later_size_fails() {
         assert_eq!(told["interrupted"], false, "{command}: {told}");
         let sizes: Vec<_> = told["sizes"].as_array().unwrap().iter().map(|one| &one["size"]).collect();
         assert_eq!(sizes, [14, 14], "{command}");
+        // That the picture could not be written is told beside.
+        assert_eq!(said.contains("no-such-folder"), command == "ping", "{said}");
     }
 }
 

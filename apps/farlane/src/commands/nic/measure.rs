@@ -1,5 +1,6 @@
 //! `farlane nic ping` and `farlane nic bench`: latency and rate by the size of packets.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use distribution::Distribution;
@@ -8,6 +9,7 @@ use indicatif::ProgressBar;
 use live::drivers::nic::floor;
 use niq::{INLINE_MAX, PACKET_MAX};
 use serde::Serialize;
+use tracing::warn;
 
 use super::{Bench, crossover, packet};
 use crate::args::{NicMeasureArgs, NicPingArgs};
@@ -113,9 +115,10 @@ fn measure_floor(count: u32, interval: Duration) -> Result<Floor, Error> {
     })
 }
 
-pub(super) fn ping(NicPingArgs { measure: args, interval, draw }: &NicPingArgs) -> Result<(), Error> {
+pub(super) fn ping(args: &NicPingArgs) -> Result<(), Error> {
+    let NicPingArgs { measure: args, interval, draw: draw_to } = args;
     // A name that no picture has is found out before the work.
-    draw.as_deref().map(Form::of).transpose()?;
+    draw_to.as_deref().map(Form::of).transpose()?;
     // Nobody else polls yet, and this process may still use every processor.
     let floor = measure_floor(args.count, *interval)?;
     let mut bench = Bench::open(&args.card)?;
@@ -138,15 +141,21 @@ pub(super) fn ping(NicPingArgs { measure: args, interval, draw }: &NicPingArgs) 
         }
     }
     bar.finish_and_clear();
-    if let Some(path) = draw {
-        crossover::drawing(&pings.sizes, &pings.floor).write(path)?;
-    }
+    let draw = |path: &PathBuf| crossover::drawing(&pings.sizes, &pings.floor).write(path);
+    let drawn = draw_to.as_ref().map_or(Ok(()), draw);
     if args.output.json {
         print_json(&pings)?;
     } else {
         print(&crossover::text(&pings.card, &pings.sizes, &pings.floor))?;
     }
-    result
+    match (result, drawn) {
+        // The measurement's is the error that the command ends with.
+        (Err(error), Err(not_drawn)) => {
+            warn!("there is no picture: {not_drawn}");
+            Err(error)
+        }
+        (result, drawn) => result.and(drawn),
+    }
 }
 
 fn round_trips(
