@@ -84,6 +84,32 @@ fn two_paths_are_one_link_as_long_as_either_works() {
 }
 
 #[test]
+fn a_path_that_was_deleted_and_made_anew_carries_the_link_alone() {
+    let name = "a_path_that_was_deleted_and_made_anew_carries_the_link_alone";
+    if !is_within(name, "two pairs of interfaces", TWO_PAIRS) {
+        return;
+    }
+    let far = Export::start(&["--insecure", "--eth", "far1+far2", "--ram", "16MiB", "--hold", "1s"]);
+    let mac = said(&far, "eth").rsplit('/').next().unwrap();
+    let load = verified(&format!("eth:near1+near2/{mac}"), "15s", &[]);
+    far.wait_for("link up");
+    let both_tell = |words: &str, count: usize| {
+        wait_until(words, || [far.said(), load.said()].iter().all(|said| times(said, words) == count));
+    };
+    for pair in [1, 2] {
+        // Its peer goes with it. The second time, the path that was made anew is left.
+        ip(&format!("link del near{pair}"));
+        both_tell("the interface was deleted", pair);
+        ip(&format!("link add near{pair} type veth peer name far{pair}"));
+        ip(&format!("link set near{pair} up"));
+        ip(&format!("link set far{pair} up"));
+        both_tell("the interface is back, and frames go by it again", pair);
+    }
+    assert!(!assert_verified(load).contains("interrupted"));
+    assert_eq!(times(&far.said(), "link up"), 1);
+}
+
+#[test]
 fn copies_on_two_paths_carry_one_number() {
     if !is_within("copies_on_two_paths_carry_one_number", "two pairs of interfaces", TWO_PAIRS) {
         return;

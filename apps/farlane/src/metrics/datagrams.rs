@@ -39,7 +39,7 @@ pub(crate) fn add_datagrams(page: &mut Page, labels: &Labels, connections: &[Inf
             page.family(Kind::Counter, "farlane_frames_dropped", help).add(&labels, path.dropped as f64);
             if let Some(copies) = &path.copies {
                 add_copies(page, &labels, copies);
-                let help = "1 while the path fails in silence: other paths bring its frames";
+                let help = "1 while the path fails: other paths bring its frames";
                 let failing = f64::from(u8::from(path.is_failing));
                 page.family(Kind::Gauge, "farlane_path_failing", help).add(&labels, failing);
             }

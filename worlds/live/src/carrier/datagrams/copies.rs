@@ -20,7 +20,7 @@ const PEERS_MAX: usize = 256;
 pub(super) struct Copies {
     /// The number of the latest frame to each peer.
     sent: HashMap<Mac, u16>,
-    /// What keeps other processes from numbering frames to the same peers.
+    /// What keeps other processes from numbering frames to the same peers, for each path.
     claims: HashMap<Mac, Vec<Claim>>,
     received: HashMap<Mac, Merge>,
     /// Peers to which another process of this station sends copies.
@@ -37,6 +37,18 @@ impl Copies {
     pub(super) fn keep(&mut self, peer: Mac, claims: Vec<Claim>) {
         self.refused.remove(&peer);
         self.claims.insert(peer, claims);
+    }
+
+    /// The peers whose frames this end numbers.
+    pub(super) fn claimed(&self) -> Vec<Mac> {
+        self.claims.keys().copied().collect()
+    }
+
+    /// Keeps `claim` for frames to `peer` over the path of this index, in place of what was kept.
+    pub(super) fn replace(&mut self, peer: Mac, path: usize, claim: Claim) {
+        if let Some(place) = self.claims.get_mut(&peer).and_then(|claims| claims.get_mut(path)) {
+            *place = claim;
+        }
     }
 
     /// Another process has the numbers of frames to `peer`. Returns whether that is news.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use datagrams::redundancy::{self, Merge, TAG_BYTES};
-use engine::Instant;
+use engine::{Instant, Nanos};
 use rustix::event::epoll;
 
 use super::copies::Copies;
@@ -13,21 +13,72 @@ use super::ethernet::{self, Ethernet};
 use super::info::{self, Path};
 use super::launching::Launching;
 use super::options::Options;
-use crate::sys::precedence::set_priority;
+use crate::sys::outgoing;
+use crate::sys::precedence::{Priority, set_priority};
 use crate::sys::station::{Claim, Departing, Head, Mac, Station, Tag};
 use crate::sys::xdp::{self, Lane, Receiver, Wanted};
 
 /// The most datagrams of one send.
 const SEND_MAX: usize = 64;
+/// The pause between two looks for an interface that was deleted.
+const AGAIN_EVERY: Nanos = Nanos::from_secs(1);
 
 /// What is told where another process sends copies to the same peer.
 const OTHER_COPIES: &str =
     "another process sends copies over several paths there; give this one a VLAN of its own";
+/// What is told where another process has taken an end's place at an interface that was made anew.
+const OTHER_END: &str = "another process has this end's port or peer there; end that process, or give this end \
+                         a VLAN of its own";
+
+/// How the interfaces of an end are opened.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    ether_type: u16,
+    /// The least MTU: what peers need to meet, and later what is sent to them.
+    least: usize,
+    priority: Option<Priority>,
+}
+
+impl Opening {
+    /// Opens `interface`. Peers know this end by one address, over whichever path: `own`, or that
+    /// of the interface.
+    fn open(self, interface: &str, own: Option<Mac>) -> io::Result<Station> {
+        let Self { ether_type, least, priority } = self;
+        let mut station = Station::open(interface, ether_type)?;
+        if station.mtu() < least {
+            let why = format!("its MTU is {} bytes, and at least {least} are needed", station.mtu());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        if let Some(priority) = priority {
+            set_priority(&station, priority)?;
+        }
+        if let Some(own) = own {
+            station.answer_as(own)?;
+        }
+        Ok(station)
+    }
+}
+
+/// An interface that was deleted while others work.
+#[derive(Debug)]
+struct Absence {
+    /// When to look for it next.
+    at: Instant,
+    /// What was told last of why it can't be used.
+    told: String,
+}
 
 /// Frames at one interface or several.
 #[derive(Debug)]
 pub(super) struct Frames {
     stations: Vec<Station>,
+    /// Those of several that were deleted, in the order of the stations.
+    absences: Vec<Option<Absence>>,
+    opening: Opening,
+    /// The address of this end, and the number of the interface that stands for all. Both stay
+    /// what they were at the beginning, whatever becomes of the interfaces.
+    mac: Mac,
+    index: u32,
     place: Ethernet,
     tag: Option<Tag>,
     launching: Option<Launching>,
@@ -37,8 +88,8 @@ pub(super) struct Frames {
     lane: Option<Lane>,
     /// Wakes whoever waits for any of several sockets.
     any: Option<OwnedFd>,
-    /// What keeps other far ends from this one's port.
-    claims: Vec<Claim>,
+    /// What keeps other far ends from this one's port: what was claimed, and at each interface.
+    claims: Vec<(String, Vec<Claim>)>,
 }
 
 impl Frames {
@@ -47,31 +98,37 @@ impl Frames {
         let is_several = place.interfaces.len() > 1;
         let ether_type = if is_several { redundancy::ETHER_TYPE } else { ethernet::ETHER_TYPE };
         let least = datagrams::MEETING_BYTES + if is_several { TAG_BYTES } else { 0 };
+        let priority = options.precedence.priority.or(place.priority);
+        let opening = Opening { ether_type, least, priority };
         let mut stations: Vec<Station> = Vec::new();
         for interface in &place.interfaces {
-            let open = || {
-                let mut station = Station::open(interface, ether_type)?;
-                if station.mtu() < least {
-                    let why = format!("its MTU is {} bytes, and at least {least} are needed", station.mtu());
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-                }
-                if let Some(priority) = options.precedence.priority.or(place.priority) {
-                    set_priority(&station, priority)?;
-                }
-                // Peers know this end by one address, over whichever path.
-                if let Some(first) = stations.first() {
-                    station.answer_as(first.mac())?;
-                }
-                Ok(station)
-            };
-            stations.push(open().map_err(|error| explain(interface, &error))?);
+            let own = stations.first().map(Station::mac);
+            stations.push(opening.open(interface, own).map_err(|error| explain(interface, &error))?);
         }
+        let first = stations.first().expect("a place names an interface");
+        let (mac, index, absences) = (first.mac(), first.index(), stations.iter().map(|_| None).collect());
         let copies = is_several.then(Copies::default);
         let any = is_several.then(|| any_of(stations.iter().map(Station::as_fd))).transpose()?;
         let tag = place.tag(options.precedence);
         let (launching, heads, lane, claims) = (None, Vec::new(), None, Vec::new());
-        let mut frames = Self { stations, place, tag, launching, heads, copies, lane, any, claims };
+        let mut frames = Self {
+            stations,
+            absences,
+            opening,
+            mac,
+            index,
+            place,
+            tag,
+            launching,
+            heads,
+            copies,
+            lane,
+            any,
+            claims,
+        };
         let longest = frames.datagram_max();
+        // An interface that is made anew takes what is sent by then.
+        frames.opening.least = longest + if is_several { TAG_BYTES } else { 0 };
         if let Some(launch) = &options.launch {
             let head = if is_several { TAG_BYTES as u64 } else { 0 };
             let launching = Launching::new(launch, frames.stations.iter(), longest, head);
@@ -87,7 +144,7 @@ impl Frames {
         if !self.place.xdp {
             return;
         }
-        let (mac, ether_type, kinds) = (self.first().mac(), ethernet::ETHER_TYPE, datagrams::PACKET_KINDS);
+        let (mac, ether_type, kinds) = (self.mac, ethernet::ETHER_TYPE, datagrams::PACKET_KINDS);
         let dialled = Receiver::Begins(datagrams::names_of(self.place.port));
         let receiver = receiver.map_or(dialled, Receiver::Named);
         let wanted = Wanted { mac, ether_type, kinds, receiver };
@@ -96,7 +153,7 @@ impl Frames {
             None if self.datagram_max() > xdp::PAYLOAD_MAX => {
                 Err(io::Error::other(format!("the MTU is more than {} bytes", xdp::PAYLOAD_MAX)))
             }
-            None => Lane::open(self.first().index(), &wanted),
+            None => Lane::open(self.index, &wanted),
         };
         let opened = opened.and_then(|lane| {
             let any = any_of([self.first().as_fd(), lane.as_fd()].into_iter())?;
@@ -120,13 +177,12 @@ impl Frames {
 
     /// The address that stands for this end.
     pub(super) fn address(&self) -> SocketAddr {
-        let first = self.first();
-        ethernet::link_local(first.mac(), first.index())
+        ethernet::link_local(self.mac, self.index)
     }
 
     /// The address of the station that is called `address` at any interface, at this one.
     pub(super) fn reached(&self, address: SocketAddr) -> SocketAddr {
-        ethernet::station(address).map_or(address, |mac| ethernet::link_local(mac, self.first().index()))
+        ethernet::station(address).map_or(address, |mac| ethernet::link_local(mac, self.index))
     }
 
     /// The port of the far end.
@@ -148,13 +204,18 @@ impl Frames {
             let free = u16::from(port == 0);
             let other =
                 format!("another far end has port {port} there; give this one its own, such as port={free}");
-            let claims = self.claim_each(&format!("{vlan}-{port}"), &other)?;
-            self.claims.extend(claims);
+            let what = format!("{vlan}-{port}");
+            let claims = self.claim_each(&what, &other)?;
+            self.claims.push((what, claims));
         }
         if self.copies.is_some() {
             match peer.and_then(ethernet::station) {
                 Some(peer) => self.claim_peer(peer)?,
-                None => self.claims.extend(self.claim_each(&format!("{vlan}-copies"), OTHER_COPIES)?),
+                None => {
+                    let what = format!("{vlan}-copies");
+                    let claims = self.claim_each(&what, OTHER_COPIES)?;
+                    self.claims.push((what, claims));
+                }
             }
         }
         Ok(())
@@ -165,12 +226,16 @@ impl Frames {
         if self.copies.as_ref().is_none_or(|copies| copies.has_claimed(peer)) {
             return Ok(());
         }
-        let what = format!("{}-copies-{}", self.place.vlan.unwrap_or(0), ethernet::mac_text(peer));
-        let claims = self.claim_each(&what, OTHER_COPIES)?;
+        let claims = self.claim_each(&self.numbers_to(peer), OTHER_COPIES)?;
         if let Some(copies) = &mut self.copies {
             copies.keep(peer, claims);
         }
         Ok(())
+    }
+
+    /// What is claimed for the numbers of copies to `peer`.
+    fn numbers_to(&self, peer: Mac) -> String {
+        format!("{}-copies-{}", self.place.vlan.unwrap_or(0), ethernet::mac_text(peer))
     }
 
     /// Whether frames may go to `peer`: over several paths, its numbers must be this end's alone.
@@ -188,7 +253,7 @@ impl Frames {
 
     /// Gives up the numbers of copies to peers that are not `known` any more.
     pub(super) fn keep_peers(&mut self, known: impl Fn(SocketAddr) -> bool) {
-        let index = self.first().index();
+        let index = self.index;
         if let Some(copies) = &mut self.copies {
             copies.keep_peers(|peer| known(ethernet::link_local(peer, index)));
         }
@@ -196,18 +261,14 @@ impl Frames {
 
     /// Claims `what` at each interface. Where another process has it, the error says so by `other`.
     fn claim_each(&self, what: &str, other: &str) -> io::Result<Vec<Claim>> {
-        let one = |(station, interface): (&Station, &String)| {
-            station.claim(what).map_err(|error| match error.kind() {
-                io::ErrorKind::AddrInUse => io::Error::new(error.kind(), format!("{interface}: {other}")),
-                _ => explain(interface, &error),
-            })
-        };
+        let one =
+            |(station, interface): (&Station, &String)| claim_at((station, interface.as_str()), what, other);
         self.stations.iter().zip(&self.place.interfaces).map(one).collect()
     }
 
     /// Where this end is: `IFACE[+IFACE][,vlan=N][,pcp=N][,port=N]/MAC`.
     pub(super) fn name(&self) -> String {
-        format!("{}/{}", self.place, ethernet::mac_text(self.first().mac()))
+        format!("{}/{}", self.place, ethernet::mac_text(self.mac))
     }
 
     /// What carries the frames, in words.
@@ -221,11 +282,15 @@ impl Frames {
         let merge = self.copies.as_ref().and_then(|all| all.merge(ethernet::station(peer)?));
         let mut each = merge.into_iter().flat_map(Merge::paths);
         let mut failing = merge.into_iter().flat_map(Merge::failing);
-        let path = |(station, interface): (&Station, &String)| Path {
-            interface: interface.clone(),
-            dropped: station.dropped(),
-            copies: each.next(),
-            is_failing: failing.next().unwrap_or(false),
+        let others_work = self.copies.is_some() && !self.is_down();
+        let path = |(station, interface): (&Station, &String)| {
+            let is_out = others_work && station.is_down();
+            Path {
+                interface: interface.clone(),
+                dropped: station.dropped(),
+                copies: each.next(),
+                is_failing: failing.next().unwrap_or(false) || is_out,
+            }
         };
         let paths = self.stations.iter().zip(&self.place.interfaces).map(path).collect();
         (paths, merge.map(Merge::counters))
@@ -246,6 +311,11 @@ impl Frames {
         self.stations.iter().all(Station::is_gone)
     }
 
+    /// Whether nothing wakes whoever waits for interfaces: all are down, or one is gone.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_down() || self.stations.iter().any(Station::is_gone)
+    }
+
     fn first(&self) -> &Station {
         self.stations.first().expect("a place names an interface")
     }
@@ -261,14 +331,15 @@ impl Frames {
         if self.launching.is_some() { 1 } else { SEND_MAX }
     }
 
-    /// Hands what has come by `now` to `each`; returns whether there was anything.
+    /// Hands what has come by `now` to `each`; returns whether there was anything. Of several
+    /// interfaces, those that were deleted are used again once they are back.
     ///
     /// # Errors
     /// When no interface is left.
     pub(super) fn look(&mut self, now: Instant, mut each: impl FnMut(SocketAddr, &[u8])) -> io::Result<bool> {
-        let Self { stations, place, launching, copies, lane, .. } = self;
+        let Self { stations, place, launching, copies, lane, index, .. } = self;
         let (mut seen, mut failed) = (false, None);
-        let (count, index) = (stations.len(), stations[0].index());
+        let (count, index) = (stations.len(), *index);
         if let Some(lane) = lane {
             seen = lane.look(|from, bytes| each(ethernet::link_local(from, index), bytes));
         }
@@ -297,9 +368,91 @@ impl Frames {
             }
         }
         match failed {
+            None => Ok(seen),
             Some((path, error)) if working == 0 => Err(explain(&place.interfaces[path], &error)),
-            _ => Ok(seen),
+            Some(_) => {
+                self.look_for_deleted(now);
+                Ok(seen)
+            }
         }
+    }
+
+    /// Tells which interfaces were deleted while others work, and uses them again once they are
+    /// back and up: whoever makes an interface gives it its MTU before.
+    fn look_for_deleted(&mut self, now: Instant) {
+        for path in 0..self.stations.len() {
+            let (station, name) = (&self.stations[path], self.place.interfaces[path].as_str());
+            if !station.is_gone() {
+                continue;
+            }
+            let Some(absence) = &mut self.absences[path] else {
+                tracing::warn!(
+                    path = name,
+                    "{name}: the interface was deleted; frames go by the others alone until it is back"
+                );
+                self.absences[path] = Some(Absence { at: now + AGAIN_EVERY, told: String::new() });
+                continue;
+            };
+            if now < absence.at {
+                continue;
+            }
+            absence.at = now + AGAIN_EVERY;
+            if !station.is_back(name) {
+                continue;
+            }
+            let reopened = self.reopen(path);
+            let name = self.place.interfaces[path].as_str();
+            match (reopened, &mut self.absences[path]) {
+                (Err(error), Some(absence)) => {
+                    let why = error.to_string();
+                    if why != absence.told {
+                        tracing::warn!(path = name, "{why}; trying again every second");
+                        absence.told = why;
+                    }
+                }
+                (_, absence) => {
+                    tracing::info!(path = name, "{name}: the interface is back, and frames go by it again");
+                    *absence = None;
+                }
+            }
+        }
+    }
+
+    /// Opens the interface of a path anew. It gets all that the deleted one had.
+    fn reopen(&mut self, path: usize) -> io::Result<()> {
+        let interface = &self.place.interfaces[path];
+        let explained = |error: io::Error| explain(interface, &error);
+        let station = self.opening.open(interface, Some(self.mac)).map_err(explained)?;
+        if self.launching.is_some() {
+            outgoing::enable_launch(&station).map_err(explained)?;
+        }
+        if let Some(any) = &self.any {
+            epoll::add(any, &station, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        // Claims are at the number of an interface, which may be what it was.
+        if station.index() != self.stations[path].index() {
+            self.claim_anew(path, &station)?;
+        }
+        station.succeed(&self.stations[path]);
+        self.stations[path] = station;
+        Ok(())
+    }
+
+    /// Claims at `station` what this end has claimed at the former one of a path, or nothing of it.
+    fn claim_anew(&mut self, path: usize, station: &Station) -> io::Result<()> {
+        let interface = self.place.interfaces[path].as_str();
+        let claim = |what: &str| claim_at((station, interface), what, OTHER_END);
+        let own = self.claims.iter().map(|(what, _)| claim(what)).collect::<io::Result<Vec<_>>>()?;
+        let peers = self.copies.as_ref().map(Copies::claimed).unwrap_or_default();
+        let numbers = peers.iter().map(|peer| claim(&self.numbers_to(*peer)));
+        let numbers = numbers.collect::<io::Result<Vec<_>>>()?;
+        for ((_, claims), claim) in self.claims.iter_mut().zip(own) {
+            claims[path] = claim;
+        }
+        if let Some(copies) = &mut self.copies {
+            peers.into_iter().zip(numbers).for_each(|(peer, claim)| copies.replace(peer, path, claim));
+        }
+        Ok(())
     }
 
     /// Sends `bytes`, which are datagrams of `length` bytes, to `to`, over all paths. Returns how
@@ -309,7 +462,7 @@ impl Frames {
         if self.copies.is_some() && !self.may_send_to(to) {
             return bytes.len();
         }
-        let from = self.first().mac();
+        let from = self.mac;
         let Self { stations, tag, launching, copies, heads, lane, .. } = self;
         let plain = ethernet::ETHER_TYPE.to_be_bytes();
         let mut head = || {
@@ -351,6 +504,14 @@ fn any_of<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<O
         epoll::add(&any, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     }
     Ok(any)
+}
+
+/// Claims `what` at an interface. Where another process has it, the error says so by `other`.
+fn claim_at((station, interface): (&Station, &str), what: &str, other: &str) -> io::Result<Claim> {
+    station.claim(what).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => io::Error::new(error.kind(), format!("{interface}: {other}")),
+        _ => explain(interface, &error),
+    })
 }
 
 fn explain_lane(error: &io::Error) -> String {

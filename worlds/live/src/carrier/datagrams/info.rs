@@ -34,6 +34,7 @@ pub struct Path {
     pub dropped: u64,
     /// The peer's frames on this path (802.1CB), if there are several paths.
     pub copies: Option<Copies>,
-    /// Whether the path fails in silence: the others bring what it should.
+    /// Whether the path fails while others bring what it should: in silence, or because its
+    /// interface is down or was deleted.
     pub is_failing: bool,
 }

@@ -21,7 +21,7 @@ const SEND_BYTES: usize = 64_000;
 const SENDS_MAX: usize = 256;
 /// The pause before what the system did not take is sent again.
 const AGAIN: Nanos = Nanos::from_micros(200);
-/// How often interfaces that are down are looked at.
+/// How often interfaces that are down, or gone, are looked at.
 const DOWN_EVERY: Nanos = Nanos::from_secs(1);
 /// How often deadlines are looked at while something always comes.
 const SETTLE_EVERY: Nanos = Nanos::from_micros(100);
@@ -46,7 +46,7 @@ pub(super) struct Port {
     /// Blocks for what is sent.
     room: Vec<u8>,
     again_at: Option<Instant>,
-    /// When interfaces that are down are looked at again.
+    /// When interfaces that are waited for are looked at again.
     check_at: Option<Instant>,
     /// Why nothing comes any more, if the interfaces were deleted.
     lost: Option<(io::ErrorKind, String)>,
@@ -146,7 +146,7 @@ impl Port {
             self.lost = Some((error.kind(), error.to_string()));
         }
         let seen = looked?;
-        self.check_at = self.wire.is_down().then(|| now + DOWN_EVERY);
+        self.check_at = self.wire.is_waiting().then(|| now + DOWN_EVERY);
         if let Seen::Refused(addresses) = &seen {
             addresses.iter().for_each(|address| endpoint.handle_refusal(now, *address));
         }

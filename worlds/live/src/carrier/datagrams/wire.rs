@@ -150,12 +150,20 @@ impl Wire {
         }
     }
 
-    /// Whether all interfaces are down or gone, as far as that was noticed. Nothing wakes whoever
-    /// waits for them to come up, or to go away.
+    /// Whether all interfaces are down or gone, as far as that was noticed.
     pub(super) fn is_down(&self) -> bool {
         match self {
             Self::Udp { .. } => false,
             Self::Ethernet(frames) => frames.is_down(),
+        }
+    }
+
+    /// Whether interfaces are waited for. Nothing wakes whoever waits for them to come up, to go
+    /// away, or to be made anew.
+    pub(super) fn is_waiting(&self) -> bool {
+        match self {
+            Self::Udp { .. } => false,
+            Self::Ethernet(frames) => frames.is_waiting(),
         }
     }
 

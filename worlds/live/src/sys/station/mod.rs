@@ -213,6 +213,17 @@ impl Station {
         self.gone.is_some()
     }
 
+    /// Whether there is an interface of this name that is up, as when the station's own one was
+    /// deleted and made anew.
+    pub(crate) fn is_back(&self, interface: &str) -> bool {
+        is_up(&self.socket, interface).unwrap_or(false)
+    }
+
+    /// Takes the place of `former`, whose frames count as this station's.
+    pub(crate) fn succeed(&self, former: &Self) {
+        self.dropped.set(self.dropped.get() + former.dropped());
+    }
+
     /// How many frames the kernel dropped because the ring was full.
     pub(crate) fn dropped(&self) -> u64 {
         let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
