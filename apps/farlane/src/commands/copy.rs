@@ -20,6 +20,7 @@ use crate::args::{Extent, ReadArgs, Target, WriteArgs};
 use crate::commands::pieces::{Ahead, Behind, Piece, Sink, Source};
 use crate::commands::{json_line, print, print_json};
 use crate::error::Error;
+use crate::lasting::Lasting;
 use crate::protected::Protected;
 use crate::session::{Needs, Session};
 use crate::workload::rate;
@@ -92,7 +93,8 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
         true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
         false => File::create(&args.output_file),
     };
-    let output = Behind::start(output.map_err(|error| file_error(&args.output_file, error))?);
+    let output = output.map_err(|error| file_error(&args.output_file, error))?;
+    let output = Behind::start(Lasting(output));
     match copy.read(length, &args.output_file, output) {
         // Whoever reads our output has had enough (`| head`).
         Err(Error::File { error, .. }) if to_stdout && error.kind() == io::ErrorKind::BrokenPipe => {

@@ -1,7 +1,6 @@
 //! MCAP: each stream is a channel.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use record::format::Content;
 
 use super::{Chunk, Exported, Summary, Writer, create};
 use crate::commands::record::hex;
+use crate::lasting::Lasting;
 
 /// How messages are encoded: nobody but the user knows.
 const ENCODING: &str = "application/octet-stream";
@@ -25,7 +25,7 @@ fn failed(error: McapError) -> io::Error {
 
 /// An MCAP file, without compression.
 pub(super) struct Mcap {
-    writer: mcap::Writer<BufWriter<File>>,
+    writer: mcap::Writer<BufWriter<Lasting>>,
     /// The channel of each stream, and the number of its next message.
     channels: Vec<(u16, u32)>,
     summary: Summary,

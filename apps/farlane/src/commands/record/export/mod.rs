@@ -17,6 +17,7 @@ use super::part::{Chunk, Opened, Part};
 use super::{first, print, print_json};
 use crate::args::{Format, RecordingExport};
 use crate::error::Error;
+use crate::lasting::Lasting;
 
 /// A stream that is exported.
 struct Exported {
@@ -65,8 +66,9 @@ trait Writer {
     fn finish(self: Box<Self>, streams: &[Exported]) -> io::Result<Summary>;
 }
 
-fn create(path: &Path) -> io::Result<BufWriter<File>> {
-    Ok(BufWriter::with_capacity(1 << 20, File::create(path)?))
+/// What is exported is durable once the writer is flushed.
+fn create(path: &Path) -> io::Result<BufWriter<Lasting>> {
+    Ok(BufWriter::with_capacity(1 << 20, Lasting(File::create(path)?)))
 }
 
 pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {

@@ -1,7 +1,6 @@
 //! Packets as captures: pcap and pcapng.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use record::Survey;
 use record::format::{Content, Packet};
 
 use super::{Chunk, Exported, Summary, Writer, create};
+use crate::lasting::Lasting;
 
 /// The direction of a packet in the flags of pcapng: received, and sent.
 const INBOUND: u32 = 1;
@@ -49,7 +49,7 @@ fn summary(path: &Path) -> Summary {
 
 /// A pcap file, with time stamps in nanoseconds.
 pub(super) struct Pcap {
-    writer: PcapWriter<BufWriter<File>>,
+    writer: PcapWriter<BufWriter<Lasting>>,
     summary: Summary,
 }
 
@@ -86,7 +86,7 @@ impl Writer for Pcap {
 
 /// A pcapng file: each stream is an interface. A comment at a packet says what was lost before it.
 pub(super) struct Pcapng {
-    writer: PcapNgWriter<BufWriter<File>>,
+    writer: PcapNgWriter<BufWriter<Lasting>>,
     summary: Summary,
 }
 

@@ -1,14 +1,14 @@
 //! The bytes of a stream, one behind the other.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::{Chunk, Exported, Summary, Writer, create};
+use crate::lasting::Lasting;
 
 /// A file of bytes.
 pub(super) struct Raw {
-    file: BufWriter<File>,
+    file: BufWriter<Lasting>,
     summary: Summary,
 }
 

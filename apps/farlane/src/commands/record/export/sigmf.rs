@@ -1,6 +1,5 @@
 //! SigMF: samples in one file, and what is known of them in another.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,13 +10,14 @@ use sha2::{Digest as _, Sha512};
 use super::{Chunk, Exported, Summary, Writer, create};
 use crate::args::{Datatype, RecordingExport};
 use crate::commands::record::hex;
+use crate::lasting::Lasting;
 
 /// The version of SigMF.
 const VERSION: &str = "1.2.0";
 
 /// The two files of a SigMF recording.
 pub(super) struct Sigmf {
-    data: BufWriter<File>,
+    data: BufWriter<Lasting>,
     paths: [PathBuf; 2],
     datatype: Datatype,
     sample_rate: Option<f64>,

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use crate::args::Destination;
+use crate::lasting::Lasting;
 
 /// What replayed bytes are handed to.
 pub(super) enum Outlet {
@@ -17,7 +18,7 @@ impl Outlet {
     pub(super) fn open(to: &Destination) -> io::Result<Self> {
         Ok(Self::Bytes(match to {
             Destination::StandardOutput => Box::new(io::stdout()),
-            Destination::File(path) => Box::new(File::create(path)?),
+            Destination::File(path) => Box::new(Lasting(File::create(path)?)),
             Destination::Connect(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
