@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::Error;
+use crate::lasting::sync;
 
 /// What is written to a place.
 pub(crate) enum WholeFile {
@@ -25,9 +26,17 @@ impl WholeFile {
     /// # Errors
     /// When no file can be written there.
     pub(crate) fn begin(path: &Path) -> io::Result<Self> {
+        Self::open(path, true)
+    }
+
+    /// Begins what is to be at `path`. If it is to be `cleared`, a place that is written straight
+    /// loses what it had.
+    fn open(path: &Path, cleared: bool) -> io::Result<Self> {
         let place = fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
         let known = fs::metadata(&place).ok();
-        let straight = || File::create(path).map(Self::Straight);
+        let mut how = OpenOptions::new();
+        how.write(true).create(true).truncate(cleared);
+        let straight = || how.open(path).map(Self::Straight);
         let Some(folder) = place.parent() else { return straight() };
         if known.as_ref().is_some_and(|known| !known.is_file()) {
             return straight();
@@ -38,7 +47,12 @@ impl WholeFile {
         }
         let mut builder = tempfile::Builder::new();
         let made = builder.permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-        let Ok(file) = made else { return straight() };
+        let file = match made {
+            Ok(file) => file,
+            // A full disk would keep neither the new file nor the one that is there.
+            Err(error) if known.is_some() && !takes_no_file(&error) => return Err(error),
+            Err(_) => return straight(),
+        };
         if let Some(known) = known {
             // Only root can give a file to its former owner.
             let _ = fchown(file.as_file(), Some(known.uid()), Some(known.gid()));
@@ -47,15 +61,34 @@ impl WholeFile {
         Ok(Self::Beside(file, place))
     }
 
-    /// Puts what was written in its place.
+    /// Puts what was written in its place, and makes it durable.
     ///
     /// # Errors
     /// Those of the system.
     pub(crate) fn keep(self) -> io::Result<()> {
         match self {
-            Self::Beside(file, place) => file.persist(place).map(drop).map_err(|error| error.error),
-            Self::Straight(_) => Ok(()),
+            Self::Beside(file, place) => {
+                // A name may last sooner than what it names.
+                sync(file.as_file())?;
+                file.persist(&place).map_err(|error| error.error)?;
+                sync_folder_of(&place)
+            }
+            Self::Straight(file) => sync(&file),
         }
+    }
+}
+
+/// Whether a folder has refused a new file, but not a change of those that it has.
+fn takes_no_file(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// Makes durable which file has the name `place`.
+fn sync_folder_of(place: &Path) -> io::Result<()> {
+    match place.parent().map(File::open) {
+        Some(Ok(folder)) => sync(&folder),
+        // A folder that may be written need not be readable.
+        Some(Err(_)) | None => Ok(()),
     }
 }
 
@@ -87,6 +120,19 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     written.map_err(|error| Error::File { path: path.to_owned(), error })
 }
 
+/// Checks that a file can be written at `path`. Everything stays as it is.
+///
+/// # Errors
+/// When no file can be written there.
+pub(crate) fn check(path: &Path) -> Result<(), Error> {
+    let checked = match fs::metadata(path) {
+        // Whoever reads from a pipe would take this for its end.
+        Ok(known) if !known.is_file() && !known.is_dir() => Ok(()),
+        _ => WholeFile::open(path, false).map(drop),
+    };
+    checked.map_err(|error| Error::File { path: path.to_owned(), error })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +153,28 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside");
+    }
+
+    #[test]
+    fn a_check_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, new] = ["file", "new"].map(|name| folder.path().join(name));
+        fs::write(&file, "before").unwrap();
+        for path in [file.as_path(), new.as_path(), Path::new("/dev/null")] {
+            check(path).unwrap();
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"before");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is made");
+        assert!(check(folder.path()).is_err());
+        assert!(check(&folder.path().join("none/file")).is_err());
+    }
+
+    #[test]
+    fn only_a_folder_that_takes_no_file_has_its_files_written_straight() {
+        let kinds = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+        assert!(kinds.iter().all(|kind| takes_no_file(&(*kind).into())));
+        assert!(!takes_no_file(&io::ErrorKind::StorageFull.into()));
+        assert!(!takes_no_file(&io::ErrorKind::QuotaExceeded.into()));
     }
 
     #[test]

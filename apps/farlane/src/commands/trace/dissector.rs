@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::args::DissectorArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
+use crate::whole_file;
 
 const SCRIPT: &str = include_str!("../../../../../share/wireshark/farlane.lua");
 /// The name of the script among other plugins.
@@ -28,8 +29,9 @@ pub(super) fn run(args: &DissectorArgs) -> Result<(), Error> {
         error: io::ErrorKind::NotFound.into(),
     })?;
     let path = folder.join(NAME);
-    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, SCRIPT));
-    written.map_err(|error| Error::File { path: path.clone(), error })?;
+    let made = std::fs::create_dir_all(&folder);
+    made.map_err(|error| Error::File { path: path.clone(), error })?;
+    whole_file::replace(&path, SCRIPT.as_bytes())?;
     match args.output.json {
         true => print_json(&json!({ "path": path })),
         false => {
