@@ -47,11 +47,7 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<(), Error> {
     }
     // What can't be written is told before hours of work, not after.
     for (path, _) in &args.to {
-        std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(|error| Error::File { path: path.clone(), error })?;
+        whole_file::check(path)?;
     }
     let bar = match args.output.json {
         true => ProgressBar::hidden(),

@@ -28,8 +28,7 @@ pub(crate) fn run(args: &SweepArgs) -> Result<(), Error> {
     }
     check_task(args, &text, &points)?;
     for path in args.csv.iter().chain(&args.parquet).chain(&args.plot) {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        file.map_err(|error| Error::File { path: path.clone(), error })?;
+        whole_file::check(path)?;
     }
     let (lines, failed) = play_all(args, &text, &points);
     let played = failed.map_or(Ok(()), |why| Err(Error::Simulation(why)));
