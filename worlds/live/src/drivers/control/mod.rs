@@ -37,8 +37,10 @@ const CLIENTS_MAX: usize = 8;
 const ASK_WITHIN: Duration = Duration::from_secs(10);
 /// The time within which a client must take some of its answer, and then some more.
 const TAKE_WITHIN: Duration = Duration::from_secs(10);
-/// How long a client waits until it is let in, and how long for the answer.
+/// How long a client waits until it is let in, and how long for the next part of the answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// The time within which a client must have the whole answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
 /// The most bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -321,7 +323,6 @@ fn dial(path: &Path, patience: Duration) -> io::Result<UnixStream> {
 
 fn converse(path: &Path, request: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<String> {
     let mut socket = dial(path, ANSWER_MAX)?;
-    socket.set_read_timeout(Some(ANSWER_MAX))?;
     let (line, mut sent) = (format!("{request}\n").into_bytes(), 0);
     if !descriptors.is_empty() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -332,10 +333,38 @@ fn converse(path: &Path, request: &str, descriptors: &[BorrowedFd<'_>]) -> io::R
         sent = sendmsg(&socket, &[IoSlice::new(&line)], &mut rights, SendFlags::NOSIGNAL)?;
     }
     socket.write_all(&line[sent..])?;
+    let until = Instant::now() + ANSWERED_WITHIN;
     let mut answer = String::new();
-    socket.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+    Patient { socket, until }.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
     match answer.strip_suffix('\n') {
         Some(line) => Ok(line.to_owned()),
         None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the answer is cut off")),
+    }
+}
+
+/// A program's answer, up to a time: one that sends a byte now and then is not listened to for ever.
+struct Patient {
+    socket: UnixStream,
+    until: Instant,
+}
+
+impl Read for Patient {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let seconds = ANSWERED_WITHIN.as_secs();
+                let text = format!(
+                    "the answer has not ended within {seconds} s; is it a process of farlane that listens?"
+                );
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            self.socket.set_read_timeout(Some(left.min(ANSWER_MAX)))?;
+            match self.socket.read(bytes) {
+                // The time for all of it is over first.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && left < ANSWER_MAX => {}
+                result => return result,
+            }
+        }
     }
 }

@@ -187,6 +187,30 @@ fn a_program_that_takes_no_connections_is_not_waited_for_for_ever() {
 }
 
 #[test]
+fn an_answer_that_never_ends_is_not_waited_for_for_ever() {
+    let (socket, mut slow) = UnixStream::pair().unwrap();
+    let sending = thread::spawn(move || {
+        // Until nobody reads any more.
+        while slow.write_all(b"x").is_ok() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let mut patient = Patient { socket, until: std::time::Instant::now() + Duration::from_millis(50) };
+    let error = patient.read_to_string(&mut String::new()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    drop(patient);
+    sending.join().unwrap();
+}
+
+#[test]
+fn an_answer_that_stops_is_not_waited_for_for_ever() {
+    let (socket, _silent) = UnixStream::pair().unwrap();
+    let mut patient = Patient { socket, until: std::time::Instant::now() + Duration::from_millis(50) };
+    let error = patient.read_to_string(&mut String::new()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+}
+
+#[test]
 fn a_long_answer_is_sent_in_pieces_of_which_each_takes_a_turn() {
     // At the edges of a piece, too; and the longest that a client takes.
     let most = usize::try_from(ANSWER_BYTES_MAX).unwrap() - 1;
