@@ -94,9 +94,10 @@ fn a_file_that_is_truncated_fails_what_is_beyond_its_end() {
     assert_eq!(written["bytes"], 16 * MIB);
     OpenOptions::new().write(true).open(&path).unwrap().set_len(4 * MIB).unwrap();
 
-    for offset in ["4MiB", "15MiB"] {
+    for (offset, byte) in [("4MiB", 4 * MIB), ("15MiB", 15 * MIB)] {
         let said = fail(&["read", url, "--offset", offset, "--length", "64k", "--output", "/dev/null"]);
         assert!(said.contains("a read ended with"), "{said}");
+        assert!(said.contains(&format!("65536 B at byte {byte} of the namespace")), "{said}");
     }
     let read = json(&["read", url, "--length", "4MiB", "--output", "/dev/null", "--json"]);
     assert_eq!(read["bytes"], 4 * MIB);

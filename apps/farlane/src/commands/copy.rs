@@ -297,13 +297,19 @@ impl<'a> Copy<'a> {
     ) -> Result<(), Error> {
         let deadline = blocked.then(|| self.session.now() + LOOK);
         let Some(completed) = self.session.next_completed(deadline)? else { return Ok(()) };
-        if !completed.status.is_success() {
-            return Err(Error::Command { command, status: completed.status });
+        let status = completed.status;
+        match under.iter_mut().find(|under| under.slot as u64 == completed.cookie) {
+            Some(ended) if !status.is_success() => {
+                let (offset, bytes) = (self.offset + ended.position, ended.wanted);
+                Err(Error::Copy { command, status, offset, bytes })
+            }
+            Some(ended) => {
+                ended.done = true;
+                Ok(())
+            }
+            None if !status.is_success() => Err(Error::Command { command, status }),
+            None => Ok(()),
         }
-        if let Some(ended) = under.iter_mut().find(|under| under.slot as u64 == completed.cookie) {
-            ended.done = true;
-        }
-        Ok(())
     }
 
     /// Reads `length` bytes and hands them in order to `sink`, which is at `path`.

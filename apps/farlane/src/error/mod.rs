@@ -273,6 +273,12 @@ pub(crate) enum Error {
     #[error("{command} ended with {status}")]
     Command { command: &'static str, status: Status },
 
+    #[error("{command} ended with {status}: {bytes} B at byte {offset} of the namespace")]
+    #[diagnostic(help(
+        "--offset and --length choose a part without these bytes; with a smaller --bs, fewer of them fail together"
+    ))]
+    Copy { command: &'static str, status: Status, offset: u64, bytes: usize },
+
     #[error("{count} commands failed, the first with {first}")]
     Failures { count: u64, first: String },
 
