@@ -3,9 +3,15 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use live::drivers::record::Handle;
 
 use crate::args::Destination;
 use crate::lasting::Lasting;
+
+/// How often somebody who asks for the end is heard while a connection is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What replayed bytes are handed to.
 pub(super) enum Outlet {
@@ -14,8 +20,8 @@ pub(super) enum Outlet {
 }
 
 impl Outlet {
-    /// Opens what `to` names; waits for a connection where it listens.
-    pub(super) fn open(to: &Destination) -> io::Result<Self> {
+    /// Opens what `to` names; waits for a connection where it listens, until `handle` is stopped.
+    pub(super) fn open(to: &Destination, handle: &Handle) -> io::Result<Self> {
         Ok(Self::Bytes(match to {
             Destination::StandardOutput => Box::new(io::stdout()),
             Destination::File(path) => Box::new(Lasting(File::create(path)?)),
@@ -27,9 +33,14 @@ impl Outlet {
             Destination::Listen(address) => {
                 let listener = TcpListener::bind(address)?;
                 info!("waiting for a connection at {}", listener.local_addr()?);
-                let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
-                Box::new(stream)
+                match accept(&listener, handle)? {
+                    Some(stream) => {
+                        stream.set_nodelay(true)?;
+                        Box::new(stream)
+                    }
+                    // Nothing will be sent.
+                    None => Box::new(io::sink()),
+                }
             }
             Destination::Datagrams(address) => {
                 let any: SocketAddr = match address {
@@ -72,5 +83,45 @@ impl Outlet {
             Self::Bytes(to) => to.flush(),
             Self::Datagrams { .. } => Ok(()),
         }
+    }
+}
+
+/// The first connection; none if `handle` is stopped before.
+fn accept(listener: &TcpListener, handle: &Handle) -> io::Result<Option<TcpStream>> {
+    listener.set_nonblocking(true)?;
+    while !handle.is_stopped() {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(Some(stream));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK_EVERY),
+            // Somebody who has come and gone, or a signal.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use record::registers::Direction;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_is_waited_for_until_somebody_asks_for_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let handle = Handle::new(Direction::Read, Arc::default());
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut accepted = accept(&listener, &handle).unwrap().unwrap();
+        accepted.write_all(b"sent").unwrap();
+        drop(client);
+        handle.stop();
+        assert!(accept(&listener, &handle).unwrap().is_none());
     }
 }

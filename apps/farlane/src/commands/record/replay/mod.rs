@@ -122,7 +122,7 @@ fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
         super::check_output(&args.paths, to)?;
     }
     let sent = |error| Error::Replay { error };
-    let outlet = Outlet::open(&args.to).map_err(sent)?;
+    let outlet = Outlet::open(&args.to, handle).map_err(sent)?;
     let chunk = opened.survey.chunk;
     let ahead = opened.read(part.entries.clone(), args.passes, args.buffer);
     begin(handle, &part, chunk, ahead.room());

@@ -48,7 +48,7 @@ pub(super) fn session(args: &ReplayArgs, handle: &Handle) -> Result<(), Error> {
         (status.start_address, status.maximum_address) = (start, end);
         (status.medium.bytes, status.chunk) = (there, 0);
     });
-    let mut outlet = Outlet::open(&args.to).map_err(|error| Error::Replay { error })?;
+    let mut outlet = Outlet::open(&args.to, handle).map_err(|error| Error::Replay { error })?;
     let mut sent = Sent { bytes: 0, digest: Sha256::new(), took: Duration::ZERO };
     let (began, mut pass) = (Instant::now(), 0);
     while (args.passes == 0 || pass < args.passes) && !handle.is_stopped() {
