@@ -33,7 +33,7 @@ pub fn record_raw(
     tell: impl FnMut(&Status),
 ) -> Result<Recorded, Refused> {
     let mut sink = Sink::create(target, overwrite, config.start)?;
-    sink.keep();
+    sink.keep()?;
     let there = sink.bytes().map(|bytes| bytes / u64::from(ALIGNMENT) * u64::from(ALIGNMENT));
     let end = config.end.into_iter().chain(there).min();
     if let Some(end) = end.filter(|end| *end <= config.start) {

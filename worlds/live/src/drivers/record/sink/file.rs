@@ -113,8 +113,15 @@ impl FileSink {
     }
 
     /// The file stays, whatever happens to it.
-    pub(super) fn keep(&mut self) {
+    ///
+    /// # Errors
+    /// When the name of a new file can't be made durable.
+    pub(super) fn keep(&mut self) -> io::Result<()> {
+        if let Some(path) = &self.made {
+            sync_folder_of(path)?;
+        }
         self.made = None;
+        Ok(())
     }
 
     /// Lets go of what was in the file.
@@ -122,7 +129,7 @@ impl FileSink {
     /// # Errors
     /// The system's.
     pub(super) fn empty(&mut self) -> io::Result<()> {
-        self.made = None;
+        self.keep()?;
         if self.is_file {
             self.ahead.grows = true;
             let file = self.kernel.file();
@@ -232,6 +239,18 @@ fn fault(error: &io::Error) -> Fault {
     match error.kind() {
         Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Fault::Full,
         _ => Fault::Failed,
+    }
+}
+
+/// Makes durable that there is a file of this name: what is acknowledged is of no use without it.
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // A folder that may be written need not be readable.
+    let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) else { return Ok(()) };
+    match folder.sync_all() {
+        // Some file systems can't do this, and keep names in order by other means.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
     }
 }
 

@@ -80,9 +80,13 @@ impl Sink {
     }
 
     /// Only what is written changes, and a file that was made stays.
-    pub(super) fn keep(&mut self) {
-        if let Kind::File(file) = &mut self.kind {
-            file.keep();
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn keep(&mut self) -> io::Result<()> {
+        match &mut self.kind {
+            Kind::File(file) => file.keep(),
+            Kind::Far(_) => Ok(()),
         }
     }
 
