@@ -145,7 +145,7 @@ pub(super) fn one(
     let buffer = config.buffer as u64 * u64::from(args.chunk);
     warn(args, to, buffer);
     let limits = Limits { time: args.time, bytes: args.size };
-    let signing = args.proof.sign.as_deref().map(Identity::read).transpose()?;
+    let signing = args.proof.sign.as_deref().map(Identity::read_to_sign).transpose()?;
     let place = place(args, to)?;
     let recorded = record(place, config, sources, limits, handle, tell).map_err(|why| refused(to, why))?;
     if let Some(identity) = signing.filter(|_| recorded.is_certified) {

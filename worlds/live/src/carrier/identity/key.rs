@@ -36,6 +36,8 @@ pub enum KeyError {
     Open(PathBuf, u32),
     /// The file has no private key that can sign.
     NoKey(PathBuf),
+    /// The key in the file is not of the kind that signs recordings.
+    OtherKind(PathBuf),
     /// The file exists, and a new key was to be written to it.
     Exists(PathBuf),
     /// The system has no randomness.
@@ -52,6 +54,9 @@ impl fmt::Display for KeyError {
             Self::NoKey(path) => {
                 write!(f, "{}: no private key in it that can sign (PEM, BEGIN PRIVATE KEY)", path.display())
             }
+            Self::OtherKind(path) => {
+                write!(f, "{}: the key is of another kind: expected one of Ed25519", path.display())
+            }
             Self::Exists(path) => write!(f, "{}: there is a key already", path.display()),
             Self::NoRandomness => f.write_str("the system has no randomness for a key"),
         }
@@ -66,7 +71,7 @@ impl KeyError {
         match self {
             Self::File(..) => "name a file that can be read and made with --key FILE".to_owned(),
             Self::Open(path, _) => format!("chmod 600 {}", path.display()),
-            Self::NoKey(_) => {
+            Self::NoKey(_) | Self::OtherKind(_) => {
                 "farlane key new FILE makes one; openssl genpkey -algorithm ed25519 does, too".to_owned()
             }
             Self::Exists(_) => {
@@ -126,6 +131,18 @@ impl Identity {
         file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(explain)?;
         let secret = PrivateKeyDer::from_pem_slice(&text).ok();
         secret.and_then(Self::new).ok_or_else(|| KeyError::NoKey(path.to_owned()))
+    }
+
+    /// Reads the key with which recordings are to be signed from the file at `path`.
+    ///
+    /// # Errors
+    /// As [`Identity::read`]; also when the key is of another kind than Ed25519.
+    pub fn read_to_sign(path: &Path) -> Result<Self, KeyError> {
+        let identity = Self::read(path)?;
+        match identity.sign(&[]) {
+            Some(_) => Ok(identity),
+            None => Err(KeyError::OtherKind(path.to_owned())),
+        }
     }
 
     /// Makes a new key in a new file at `path`, which only its owner may read. Makes the file's
@@ -301,6 +318,23 @@ mod tests {
         file.write_all(BY_OPENSSL.as_bytes()).unwrap();
         let identity = Identity::read(&path).unwrap();
         assert_eq!(identity.fingerprint().to_string(), "SHA256:gcl5TDX9JWh/U0O0/ayx7yX3OS45ViLnpfAjQVcUd+o");
+    }
+
+    #[test]
+    fn a_key_of_another_kind_signs_no_recording() {
+        use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key.pem");
+        Identity::create(&path).unwrap();
+        Identity::read_to_sign(&path).unwrap();
+        let random = SystemRandom::new();
+        let other = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
+        let other: &[u8] = other.as_ref();
+        // The file keeps its mode.
+        fs::write(&path, pem::encode(&pem::Pem::new("PRIVATE KEY", other))).unwrap();
+        Identity::read(&path).unwrap();
+        let error = Identity::read_to_sign(&path).unwrap_err();
+        assert!(matches!(error, KeyError::OtherKind(_)) && error.to_string().contains("Ed25519"), "{error}");
     }
 
     #[test]
