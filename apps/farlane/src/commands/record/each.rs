@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live::drivers::record::{Handle, Recorded, State, Status, Triggered};
+use live::drivers::record::{Handle, State, Status, Triggered};
 use record::registers::Direction;
 use record::{Kept, Progress};
 use serde_json::{Value, json};
 
+use super::recorder::{self, Made};
 use super::view::View;
-use super::{first, print, print_json, recorder};
+use super::{first, print, print_json};
 use crate::args::{RecordArgs, SourceUrl};
 use crate::error::Error;
 
@@ -33,11 +34,11 @@ pub(super) fn session(args: &RecordArgs, handle: &Handle) -> Result<(), Error> {
         let start = |(args, handle): (&'_ RecordArgs, &Handle)| {
             let (args, handle) = (args.clone(), handle.clone());
             scope.spawn(move || {
-                let recorded = recorder::one(&args, &args.to, &handle, |_| {});
-                if recorded.is_err() {
+                let made = recorder::one(&args, &args.to, &handle, |_| {});
+                if made.is_err() {
                     handle.fail();
                 }
-                recorded
+                made
             })
         };
         let threads: Vec<_> = own.iter().zip(&handles).map(start).collect();
@@ -132,8 +133,10 @@ fn earlier(one: Triggered, other: Triggered) -> Triggered {
 }
 
 /// Reports each recording, and all together. The first that could not be made counts.
-fn report(args: &RecordArgs, own: &[RecordArgs], ended: Vec<Result<Recorded, Error>>) -> Result<(), Error> {
-    let recorded = ended.into_iter().collect::<Result<Vec<_>, _>>()?;
+fn report(args: &RecordArgs, own: &[RecordArgs], ended: Vec<Result<Made, Error>>) -> Result<(), Error> {
+    let made = ended.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (recorded, signed): (Vec<_>, Vec<_>) =
+        made.into_iter().map(|made| (made.recorded, made.signed)).unzip();
     live::sys::telling::flush();
     let pairs = || own.iter().zip(&recorded);
     if args.output.json {
@@ -168,6 +171,6 @@ fn report(args: &RecordArgs, own: &[RecordArgs], ended: Vec<Result<Recorded, Err
     }
     match pairs().find(|(_, recorded)| !recorded.is_certified) {
         Some((args, _)) => Err(Error::NotProved { path: first(&args.to).to_owned() }),
-        None => Ok(()),
+        None => signed.into_iter().collect(),
     }
 }

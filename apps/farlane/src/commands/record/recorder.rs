@@ -112,9 +112,18 @@ fn run(args: &RecordArgs, to: &[PathBuf]) -> Result<(), Error> {
 
 fn session(args: &RecordArgs, to: &[PathBuf], handle: &Handle) -> Result<(), Error> {
     let mut view = View::new(args.output.json);
-    let recorded = one(args, to, handle, |status| view.tell(status));
+    let made = one(args, to, handle, |status| view.tell(status));
     view.end();
-    finish(args, first(to), &recorded?)
+    let Made { recorded, signed } = made?;
+    finish(args, first(to), &recorded)?;
+    signed
+}
+
+/// A recording that was made.
+pub(super) struct Made {
+    pub(super) recorded: Recorded,
+    /// Whether its certificate has the signature that it was to have.
+    pub(super) signed: Result<(), Error>,
 }
 
 /// Makes one recording.
@@ -123,7 +132,7 @@ pub(super) fn one(
     to: &[PathBuf],
     handle: &Handle,
     tell: impl FnMut(&Status),
-) -> Result<Recorded, Error> {
+) -> Result<Made, Error> {
     let open = |url| sources::open(url, args);
     let sources = args.from.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut id = [0; 16];
@@ -148,11 +157,15 @@ pub(super) fn one(
     let signing = args.proof.sign.as_deref().map(Identity::read_to_sign).transpose()?;
     let place = place(args, to)?;
     let recorded = record(place, config, sources, limits, handle, tell).map_err(|why| refused(to, why))?;
-    if let Some(identity) = signing.filter(|_| recorded.is_certified) {
-        let signed = Recording::sign(parts(to, true)?, &identity);
-        signed.map_err(|error| unreadable(first(to), error))?;
-    }
-    Ok(recorded)
+    let signing = signing.filter(|_| recorded.is_certified);
+    let signed = signing.map_or(Ok(()), |identity| sign(to, &identity));
+    Ok(Made { recorded, signed })
+}
+
+/// Signs the certificate of the recording on these media.
+fn sign(to: &[PathBuf], identity: &Identity) -> Result<(), Error> {
+    let signed = Recording::sign(parts(to, true)?, identity);
+    signed.map_err(|error| unreadable(first(to), error))
 }
 
 /// Tells what is to be expected of the medium, if the rate is known and something is.
