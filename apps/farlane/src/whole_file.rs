@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::Error;
-use crate::lasting::sync;
+use crate::lasting::{sync, sync_folder_of};
 
 /// What is written to a place.
 pub(crate) enum WholeFile {
@@ -81,15 +81,6 @@ impl WholeFile {
 /// Whether a folder has refused a new file, but not a change of those that it has.
 fn takes_no_file(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
-}
-
-/// Makes durable which file has the name `place`.
-fn sync_folder_of(place: &Path) -> io::Result<()> {
-    match place.parent().map(File::open) {
-        Some(Ok(folder)) => sync(&folder),
-        // A folder that may be written need not be readable.
-        Some(Err(_)) | None => Ok(()),
-    }
 }
 
 impl Write for WholeFile {

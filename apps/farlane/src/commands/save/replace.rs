@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 
+use crate::lasting::{sync, sync_folder_of};
+
 /// Gives the file at `path` this text, and the owner and mode of the file `like`. What a symbolic
 /// link at `path` leads to is replaced, not the link.
 pub(super) fn replace(path: &Path, like: &Path, text: &str) -> io::Result<()> {
@@ -18,10 +20,10 @@ pub(super) fn replace(path: &Path, like: &Path, text: &str) -> io::Result<()> {
     if (made.uid(), made.gid()) != (known.uid(), known.gid()) {
         chown(new.path(), Some(known.uid()), Some(known.gid()))?;
     }
-    new.as_file().sync_all()?;
+    sync(new.as_file())?;
     new.persist(&path).map_err(|error| error.error)?;
     // The name lasts when the folder does.
-    fs::File::open(folder)?.sync_all()
+    sync_folder_of(&path)
 }
 
 #[cfg(test)]
