@@ -7,12 +7,12 @@ mod support;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::running::{Running, wait_until};
-use support::{Export, fail, farlane, json, succeed};
+use support::running::{Running, signal, wait_until};
+use support::{Export, FARLANE, fail, farlane, json, succeed};
 
 const CHUNK: usize = 131_072;
 /// How long a recorder may take to notice that its disk is gone.
@@ -121,6 +121,23 @@ fn assert_filled(mounted: &Mounted) {
     assert!(mounted.free() < CHUNK as u64, "{} bytes are free", mounted.free());
     let proof = json(&["verify", &path, "--json"]);
     assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]), "{proof}");
+}
+
+#[test]
+fn a_recorder_whose_terminal_is_gone_certifies_what_it_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    // Whoever runs the tests may have them ignore SIGHUP (nohup).
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", FARLANE, "record", "--from", "generate:1MB", "--to", &path]);
+    // It ends by itself should it not heed the signal.
+    command.args(["--for", "60s"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut recorder = command.spawn().unwrap();
+    wait_until("something is recorded", || acknowledged(&path) > 0);
+    signal(recorder.id(), "HUP");
+    assert!(recorder.wait().unwrap().success());
+    assert_eq!(json(&["info", &path, "--json"])["ended"], "asked to end");
+    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
 }
 
 #[test]

@@ -101,7 +101,7 @@ impl HangUp {
 }
 
 /// Whether the process was started with `signal` ignored.
-fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
+pub(crate) fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
     // SAFETY: a `sigaction` of zeroes is a valid value, which the system overwrites.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: without a new action, the call only writes the present action to `action`, which

@@ -54,8 +54,9 @@ use std::time::Duration;
 use engine::{Engine, Instant, Nanos, settle};
 use record::format::{Cause, Certificate, Gap, Reason, Time};
 use record::{Algorithm, Config, Digests, Input, Output, Progress, Recorder, RingConfig};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
+use crate::reactor::is_ignored;
 use crate::sys::clock::Clock;
 use digesting::Digester;
 use pulse::Pulse;
@@ -80,8 +81,10 @@ pub enum SecondSignal {
     Exit,
 }
 
-/// Lets SIGINT and SIGTERM set the flag that is returned. A file that would become too large is an
-/// error of its write from now on, not the end of the process.
+/// Lets SIGINT and SIGTERM set the flag that is returned. So does SIGHUP (the terminal is gone)
+/// where a second signal does nothing, unless this process was started with SIGHUP ignored (nohup).
+/// A file that would become too large is an error of its write from now on, not the end of the
+/// process with all that it holds.
 ///
 /// # Errors
 /// When the system refuses the handlers.
@@ -93,6 +96,10 @@ pub fn stop_on_signals(second: SecondSignal) -> io::Result<Arc<AtomicBool>> {
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
         }
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    // Whoever takes nothing must not keep a process whose terminal is gone.
+    if second == SecondSignal::Nothing && !is_ignored(SIGHUP)? {
+        signal_hook::flag::register(SIGHUP, Arc::clone(&stop))?;
     }
     signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     Ok(stop)
