@@ -342,7 +342,7 @@ fn converse(path: &Path, request: &str, descriptors: &[BorrowedFd<'_>]) -> io::R
     }
 }
 
-/// A program's answer, up to a time: one that sends a byte now and then is not listened to for ever.
+/// A program's answer, up to a time: one that sends a byte now and then is not heard for ever.
 struct Patient {
     socket: UnixStream,
     until: Instant,

@@ -1,9 +1,10 @@
 //! Where recorded bytes come from.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use super::datagrams::{Datagrams, Heard};
 use super::failing::Failing;
 use super::incoming::Incoming;
 use super::packets::Packets;
+
+/// How long a producer may take until it is connected to. No signal is heard meanwhile.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
 /// What a source gave.
 pub(super) enum Took {
@@ -166,20 +170,26 @@ impl Source {
     /// Connects to `address` and records what comes.
     ///
     /// # Errors
-    /// When nobody answers.
+    /// When nobody answers within 15 s.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self::new(Kind::Stream(Incoming::new(TcpStream::connect(address)?)?)))
+        let stream = TcpStream::connect_timeout(&address, CONNECTED_WITHIN)?;
+        Ok(Self::new(Kind::Stream(Incoming::new(stream)?)))
     }
 
-    /// Records a file or named pipe to its end.
+    /// Records a file or named pipe to its end; a pipe from the moment on when somebody has it open
+    /// for writing.
     ///
     /// # Errors
     /// When it can't be opened, or is a directory.
     pub fn file(path: &Path) -> io::Result<Self> {
-        if path.is_dir() {
+        let kind = std::fs::metadata(path)?.file_type();
+        if kind.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        Ok(Self::new(Kind::File(File::open(path)?)))
+        // Whoever waits for a writer in the call that opens a pipe hears no signal.
+        let flags = if kind.is_fifo() { libc::O_NONBLOCK } else { 0 };
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        Ok(Self::new(Kind::File(file)))
     }
 
     /// Records standard input to its end.

@@ -134,6 +134,28 @@ fn a_named_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
+fn a_source_that_is_a_pipe_waits_for_its_writer_and_for_nobody_once_it_is_asked_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let [pipe, to] = ["pipe", "a.rec"].map(|name| directory.path().join(name));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let recorded = |handle: &Handle, source: Source| {
+        let config = Config::new([8; 16], vec!["pipe".into()]);
+        let place = Place { targets: vec![Target::Path(&to)], overwrite: true };
+        record(place, config, vec![source], Limits::default(), handle, |_| {}).unwrap().certificate
+    };
+    let handle = Handle::new(Direction::Write, Arc::default());
+    let source = Source::file(&pipe).unwrap();
+    handle.stop();
+    let certificate = recorded(&handle, source);
+    assert_eq!((certificate.reason, certificate.bytes_in()), (Reason::Asked, 0));
+    let source = Source::file(&pipe).unwrap();
+    let writer = std::thread::spawn(move || std::fs::write(&pipe, vec![7_u8; 300_000]));
+    let certificate = recorded(&Handle::new(Direction::Write, Arc::default()), source);
+    assert_eq!((certificate.reason, certificate.bytes_stored()), (Reason::SourceEnded, 300_000));
+    writer.join().unwrap().unwrap();
+}
+
+#[test]
 fn what_was_lost_on_the_wire_counts_towards_no_limit() {
     let ends = Ends { time: None, bytes: Some(1_000), never_came: 50 };
     let progress = Progress { bytes_in: 700, never_came: 50, ..Progress::default() };
