@@ -17,6 +17,7 @@ pub(crate) mod datagrams;
 pub mod descriptors;
 pub mod digest;
 pub mod doorbells;
+pub(crate) mod durable;
 pub mod entropy;
 mod faults;
 pub mod huge_pages;

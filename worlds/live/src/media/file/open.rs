@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 
 use super::kernel::allocate;
+use crate::sys::durable::sync_folder_of;
 use crate::sys::lock::lock;
 
 /// The alignment in bytes of the memory of all our direct transfers.
@@ -206,6 +207,10 @@ pub(super) struct Opened {
 pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> {
     let mut made = false;
     let result = try_open(path, options, &mut made);
+    let result = result.and_then(|opened| {
+        let named = if made { sync_folder_of(path) } else { Ok(()) };
+        named.map(|()| opened).map_err(|error| OpenCause::Io { doing: "make its name durable", error })
+    });
     if result.is_err() && made {
         // Leave no half-made file behind. A failure here would only hide the first error.
         let _ = std::fs::remove_file(path);

@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::drivers::record::storage::media;
 use crate::media::file::kernel::{CALLS_MAX, Call, Kernel, allocate};
+use crate::sys::durable::sync_folder_of;
 use crate::sys::lock::lock;
 
 use super::LOOKED_AT;
@@ -239,18 +240,6 @@ fn fault(error: &io::Error) -> Fault {
     match error.kind() {
         Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Fault::Full,
         _ => Fault::Failed,
-    }
-}
-
-/// Makes durable that there is a file of this name: what is acknowledged is of no use without it.
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // A folder that may be written need not be readable.
-    let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) else { return Ok(()) };
-    match folder.sync_all() {
-        // Some file systems can't do this, and keep names in order by other means.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        synced => synced,
     }
 }
 
