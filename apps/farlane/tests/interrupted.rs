@@ -99,6 +99,7 @@ fn a_copy_tells_how_much_it_copied_until_it_was_interrupted() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("bytes read in") && said.contains("interrupted: --offset "), "{said}");
+    assert!(said.contains("goes on behind them, with another --output"), "it would be emptied: {said}");
     // The pipe has less room than the first write, which has not ended.
     assert!(said.starts_with("0 bytes read in"), "what was not taken was not copied: {said}");
     assert_serves(&far.url());

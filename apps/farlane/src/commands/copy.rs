@@ -195,7 +195,10 @@ fn report(
         }
         false => {
             let sha256 = sha256.as_ref().map(|digest| format!("\nsha256 {digest}")).unwrap_or_default();
-            let rest = goes_on_at.map(|at| format!("\ninterrupted: --offset {at} goes on behind them"));
+            // A read empties its file first.
+            let other = if verb == "read" && !to_stderr { ", with another --output" } else { "" };
+            let rest =
+                goes_on_at.map(|at| format!("\ninterrupted: --offset {at} goes on behind them{other}"));
             format!("{bytes} bytes {verb} in {elapsed}, {mib_s:.1} MiB/s{sha256}{}", rest.unwrap_or_default())
         }
     };
