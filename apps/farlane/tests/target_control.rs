@@ -222,6 +222,26 @@ fn a_reload_resizes_and_says_how_groups_are_reached() {
     assert_eq!(place.ask(&["reload"]), "nothing has changed\n");
 }
 
+#[test]
+fn a_subsystem_that_gets_another_name_has_its_file_after_one_reload() {
+    let place = Place::new();
+    let file = |name: &str| {
+        format!(
+            "[[port]]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"{name}\"\n\
+             [[subsystem.namespace]]\npath = \"DIR/a.img\"\nsize = \"2MiB\"\n"
+        )
+    };
+    let _target = place.offer(&file(NQN));
+    let other = format!("{NQN}-renamed");
+    place.write(&file(&other));
+    let said = place.ask(&["reload"]);
+    for words in [format!("{NQN} is no longer offered"), format!("{other} is offered")] {
+        assert!(said.contains(&words), "{words}: {said}");
+    }
+    assert_eq!(place.namespaces(), [(1, 2 << 20)]);
+    assert_eq!(place.ask(&["reload"]), "nothing has changed\n");
+}
+
 const SAVED: &str = "# ours
 [[port]]
 listen = \"127.0.0.1:0\"

@@ -27,8 +27,12 @@ impl Server {
         let mut changes = Vec::new();
         self.reload_ports(&offer.ports, &mut changes);
         let gone = |one: &Offered| !offer.subsystems.iter().any(|other| other.nqn == one.spec.nqn);
-        for one in self.subsystems.extract_if(.., |one| gone(one)) {
-            changes.push(format!("{} is no longer offered", one.spec.nqn));
+        let removed: Vec<_> = self.subsystems.extract_if(.., |one| gone(one)).collect();
+        changes.extend(removed.iter().map(|one| format!("{} is no longer offered", one.spec.nqn)));
+        if !removed.is_empty() {
+            drop(removed);
+            // Their files are let go now: a subsystem that is to be offered may have them.
+            self.publish().map_err(|error| error.to_string())?;
         }
         for spec in offer.subsystems {
             let name = spec.nqn.clone();
