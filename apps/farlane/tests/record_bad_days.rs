@@ -124,6 +124,25 @@ fn assert_filled(mounted: &Mounted) {
 }
 
 #[test]
+fn a_recorder_goes_on_when_nobody_reads_its_events_any_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    let mut command = Command::new(FARLANE);
+    command.args(["record", "--from", "generate:4MB", "--to", &path, "--for", "60s", "--json"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut recorder = command.spawn().unwrap();
+    drop(recorder.stdout.take());
+    wait_until("something is recorded", || acknowledged(&path) > 0);
+    let before = acknowledged(&path);
+    // So many bytes take as long as several events.
+    wait_until("the recording goes on", || acknowledged(&path) > before + 4_000_000);
+    signal(recorder.id(), "INT");
+    assert!(recorder.wait().unwrap().success());
+    assert_eq!(json(&["info", &path, "--json"])["ended"], "asked to end");
+    assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
+}
+
+#[test]
 fn a_recorder_whose_terminal_is_gone_certifies_what_it_has() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();

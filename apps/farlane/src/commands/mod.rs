@@ -91,11 +91,17 @@ pub(crate) fn print_json_of_nvme_cli(value: &impl serde::Serialize) -> Result<()
     print(&format!("{text}\n"))
 }
 
-/// Prints `text`. If the reader has gone away (`| head`), ends the program quietly.
+/// Prints `text`. If the reader has gone away (`| head`), ends the program quietly, unless there is
+/// more to the program than what it tells.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            if !live::sys::telling::outlives_reader() {
+                std::process::exit(0);
+            }
+            Ok(())
+        }
         result => result.map_err(Error::Output),
     }
 }

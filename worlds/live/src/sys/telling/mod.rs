@@ -17,7 +17,7 @@ mod subscriber;
 mod tests;
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::sleep;
@@ -38,6 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 static ERRORS: OnceLock<Teller> = OnceLock::new();
 static OUTPUT: OnceLock<Teller> = OnceLock::new();
+static OUTLIVES_READER: AtomicBool = AtomicBool::new(false);
 /// Where [`begin`] has errors written, until the first is told. Only then does a thread start: one
 /// that ran before its process gave up rights would keep them.
 static CHOSEN: Mutex<Option<Streams>> = Mutex::new(None);
@@ -47,8 +48,19 @@ pub fn show(text: String) {
     errors().send(Item::Text(text));
 }
 
+/// Has the process go on when the reader of its standard output has gone away: there is more to it
+/// than what it tells.
+pub fn outlive_reader() {
+    OUTLIVES_READER.store(true, Ordering::Relaxed);
+}
+
+/// Whether the process goes on when the reader of its standard output has gone away.
+pub fn outlives_reader() -> bool {
+    OUTLIVES_READER.load(Ordering::Relaxed)
+}
+
 /// Gives a program a line, on standard output. If its reader has gone away, the process
-/// ends quietly.
+/// ends quietly, unless [`outlive_reader`] was called.
 pub fn report(line: String) {
     output().send(Item::Text(line + "\n"));
 }
@@ -79,7 +91,7 @@ fn errors() -> &'static Teller {
 fn output() -> &'static Teller {
     OUTPUT.get_or_init(|| {
         Teller::new("output", Streams::new(Box::new(io::stdout())), |error| {
-            if error.kind() == io::ErrorKind::BrokenPipe {
+            if error.kind() == io::ErrorKind::BrokenPipe && !outlives_reader() {
                 std::process::exit(0);
             }
         })
