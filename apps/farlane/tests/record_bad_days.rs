@@ -143,6 +143,25 @@ fn a_recorder_goes_on_when_nobody_reads_its_events_any_more() {
 }
 
 #[test]
+fn what_proves_nothing_fails_although_nobody_reads_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    succeed(&["record", "--from", "generate:100MB", "--to", &path, "--size", "1MB"]);
+    let verify = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(FARLANE);
+        command.args(["verify", &path]).stdout(writer).stderr(Stdio::null()).status().unwrap().code()
+    };
+    assert_eq!(verify(), Some(0));
+    // The first byte of a stream's payload is another one.
+    let mut medium = std::fs::read(&path).unwrap();
+    medium[3 * CHUNK + 128] ^= 1;
+    std::fs::write(&path, medium).unwrap();
+    assert_eq!(verify(), Some(1));
+}
+
+#[test]
 fn a_recorder_whose_terminal_is_gone_certifies_what_it_has() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
