@@ -10,6 +10,7 @@ use std::str::FromStr;
 use nvme_fabrics::interchange::{KEY_TEXT_MAX, KeyFault, KeyTextError};
 use zeroize::Zeroizing;
 
+use crate::sys::durable::sync_folder_of;
 use crate::sys::secrets::keep_from_dumps;
 
 /// The permissions of a file that its owner alone may use.
@@ -75,9 +76,10 @@ pub fn read<T: FromStr<Err = KeyTextError>>(path: &Path) -> Result<T, SecretFile
 /// When there is such a file already, or the file can't be written.
 pub fn create(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n"));
+    let synced = written.and_then(|()| file.sync_all()).and_then(|()| sync_folder_of(path));
+    // A part of a secret is of no use, and keeps a whole one from being written here.
+    synced.inspect_err(|_| drop(std::fs::remove_file(path)))
 }
 
 fn parse<T: FromStr<Err = KeyTextError>>(path: &Path) -> Result<T, Why> {

@@ -17,6 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use tunnel::Fingerprint;
 
+use crate::sys::durable::sync_folder_of;
 use crate::sys::secrets::keep_from_dumps;
 
 /// The most bytes of a file with a key.
@@ -168,7 +169,7 @@ impl Identity {
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         let named = written.and_then(|()| fs::hard_link(&new, path));
         let _ = fs::remove_file(&new);
-        named.map_err(explain)?;
+        named.and_then(|()| sync_folder_of(path)).map_err(explain)?;
         Ok(identity)
     }
 

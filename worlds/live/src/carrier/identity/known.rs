@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use tunnel::Fingerprint;
 
 use super::key::Identity;
+use crate::sys::durable::sync_folder_of;
 
 /// The most bytes of the file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -161,7 +162,8 @@ impl KnownEnds {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&new, &self.path)
+        fs::rename(&new, &self.path)?;
+        sync_folder_of(&self.path)
     }
 }
 
