@@ -1,5 +1,5 @@
-//! What a user sees when an end dies, the network breaks, strangers come, or somebody presses
-//! ctrl-c.
+//! What a user sees when an end dies, the network breaks, strangers come, or somebody
+//! presses ctrl-c.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

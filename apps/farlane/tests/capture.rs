@@ -183,14 +183,20 @@ fn a_reader_that_is_killed_or_stopped_harms_no_host() {
     asleep.signal("STOP");
     idle.signal("STOP");
     let url = daemon.daemon.url();
-    let load =
-        Running::start(&["bench", &url, "--iodepth", "8", "--runtime", "4s", "--rate", "4000", "--json"]);
+    let bench = ["bench", &url, "--iodepth", "8", "--runtime", "4s", "--rate", "4000", "--json"];
+    let load = Running::start(&bench);
     killed.signal("KILL");
     reader.signal("KILL");
     daemon.wait_for(2);
-    // What does not fit is counted, and the load goes on.
-    wait_until("losses", || daemon.status()[0]["lost"].as_u64().unwrap() > 0);
     assert_eq!(load.json().0["errors"], 0);
+    // What does not fit is counted. On a busy machine, it may take further loads until then.
+    wait_until("losses", || {
+        let has_lost = daemon.status()[0]["lost"].as_u64().unwrap() > 0;
+        if !has_lost {
+            assert_eq!(json(&bench)["errors"], 0);
+        }
+        has_lost
+    });
     let of_idle = &daemon.status()[1];
     assert!(of_idle["packets"].as_u64().unwrap() > 1_000 && of_idle["lost"] == 0, "{of_idle}");
     idle.signal("CONT");

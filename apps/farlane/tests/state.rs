@@ -94,8 +94,8 @@ fn everything_is_there_after_a_kill() {
     let mut admin = Admin::attach(&again.address).unwrap();
     assert_eq!(admin.allocated(), [1, 2, 3]);
     assert_eq!(admin.send(entry(AdminOpcode::GetFeatures, 0, 0x0a), &[]), Ok(1));
-    // The Persistent Event log, with its context established, has more events than those of this
-    // start.
+    // The Persistent Event log, with its context established, has more events than those of
+    // this start.
     let mut events = entry(AdminOpcode::GetLogPage, 0, 0x0d | 1 << 8 | 1023 << 16);
     events.cdw11 = 0;
     let log = admin.read(events);
@@ -114,8 +114,8 @@ fn what_was_acknowledged_outlives_kills_at_any_time() {
     let mut known: Vec<u32> = vec![1];
     for round in 0..6_u64 {
         let mut far = place.export();
-        // The host would wait for the device to come back, so a thread reports what was
-        // acknowledged.
+        // The host would wait for the device to come back, so a thread reports what
+        // was acknowledged.
         let (address, (said, heard)) = (far.address.clone(), std::sync::mpsc::channel());
         std::thread::spawn(move || {
             let mut admin = Admin::attach(&address).unwrap();
@@ -164,8 +164,8 @@ fn an_orderly_end_is_no_unsafe_shutdown_and_keeps_the_counters() {
 #[test]
 fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
     let place = Place::new();
-    // A directory in the place of the next generation's file, once the current one has been
-    // renamed.
+    // A directory in the place of the next generation's file, once the current one has
+    // been renamed.
     let obstacle = place.path("ssd.state.new");
     let obstruct = || wait_until("ssd.state.new is nobody's", || fs::create_dir(&obstacle).is_ok());
     let mut far = place.export();

@@ -64,8 +64,8 @@ pub(crate) struct AttachArgs {
 
     /// Hold the session for this time while the far end is lost.
     ///
-    /// After this time, the guest loses its SSD. The shorter of this time and the far end's --hold
-    /// counts
+    /// After this time, the guest loses its SSD. The shorter of this time and the far end's
+    /// --hold counts
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub(crate) hold: Duration,
     #[command(flatten)]

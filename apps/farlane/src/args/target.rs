@@ -64,8 +64,8 @@ pub(crate) struct OfferArgs {
     /// carries it over UDP datagrams (RoCEv2). Neither needs an RDMA card. A port of roce takes UDP
     /// port 4791 of one address of this machine, and the port of ADDR is a name that hosts give.
     /// verbs has the RDMA device at ADDR carry it, such as a card; libibverbs drives the device.
-    /// RDMA has no TLS: off loopback, hosts must prove who they are by DH-HMAC-CHAP
-    /// (--dhchap-secret-file)
+    /// RDMA has no TLS: off loopback, hosts must prove who they are by
+    /// DH-HMAC-CHAP (--dhchap-secret-file)
     #[arg(long, value_name = "[PROVIDER,]ADDR")]
     pub(crate) rdma: Vec<RdmaPort>,
 
@@ -303,8 +303,8 @@ pub(crate) struct AnaArgs {
     /// Set this state
     #[arg(long, value_name = "STATE")]
     pub(crate) state: AccessState,
-    /// Set the state for the controllers of the port that listens on this address [default: every
-    /// port]
+    /// Set the state for the controllers of the port that listens on this address [default:
+    /// every port]
     #[arg(long, value_name = "ADDR", conflicts_with = "controller", value_parser = super::parse_address)]
     pub(crate) port: Option<SocketAddr>,
     /// Set the state for the controller with this identifier only, as long as the controller exists

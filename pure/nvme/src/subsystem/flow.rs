@@ -34,8 +34,8 @@ const POOL_RETAIN: usize = 64 << 10;
 /// Pause between two steps of background work, which lets commands through.
 const PAUSE: Nanos = Nanos::from_micros(100);
 
-/// The commands in flight, what they ask of the transport and of media, and when background work
-/// continues.
+/// The commands in flight, what they ask of the transport and of media, and when background
+/// work continues.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) slots: Slots,

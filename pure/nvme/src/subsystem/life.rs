@@ -120,8 +120,8 @@ impl Subsystem {
         self.check_quiet();
     }
 
-    /// Records a power-on or a controller level reset. `activated` says whether the reset activated
-    /// firmware.
+    /// Records a power-on or a controller level reset. `activated` says whether the reset
+    /// activated firmware.
     fn record_reset(&mut self, controller: ControllerKey, activated: bool) {
         let counters = self.smart.counters(self.flow.now);
         let (flow, running) = (&mut self.flow, self.firmware.revision());
@@ -234,8 +234,8 @@ impl Subsystem {
         self.controllers.of(controller).features.value(FeatureId::KeepAliveTimer, 0)
     }
 
-    /// Tells the core whether the transport has I/O queues. Once it has, Number of Queues can't be
-    /// set.
+    /// Tells the core whether the transport has I/O queues. Once it has, Number of Queues can't
+    /// be set.
     pub fn set_io_queues_exist(&mut self, controller: ControllerKey, exist: bool) {
         self.controllers.of_mut(controller).io_queues_exist = exist;
     }

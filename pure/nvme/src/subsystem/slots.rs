@@ -72,8 +72,8 @@ pub(super) enum MediaFor {
     Sanitize,
     /// One step of a self-test.
     SelfTest,
-    /// A flush of the state that the command changed, after which the command completes with this
-    /// DW0.
+    /// A flush of the state that the command changed, after which the command completes with
+    /// this DW0.
     Save(u32),
 }
 
@@ -103,8 +103,8 @@ pub(super) enum State {
     AwaitingFirst,
     /// The command waits because another command is alone with the media.
     Deferred,
-    /// The command and the pulled data in its slot wait because another command is alone with the
-    /// media.
+    /// The command and the pulled data in its slot wait because another command is alone with
+    /// the media.
     DeferredData(HostDataFor),
 }
 
@@ -133,8 +133,8 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) state: State,
-    /// Distinguishes the present command's media requests from those of earlier commands in the
-    /// slot.
+    /// Distinguishes the present command's media requests from those of earlier commands in
+    /// the slot.
     pub(super) generation: u16,
     /// The medium that has a request of the present command and has not ended it.
     pub(super) asked: Option<MediumId>,
@@ -158,8 +158,8 @@ pub(super) struct Slot {
     pub(super) gathered: Option<BufferMut>,
     /// The second command of the fused pair whose first command is in this slot.
     pub(super) partner: Option<CommandToken>,
-    /// Whether the command changed lasting state, which must be durable before the command
-    /// completes.
+    /// Whether the command changed lasting state, which must be durable before the
+    /// command completes.
     pub(super) unsaved: bool,
     /// The first failure of any step.
     pub(super) failure: Option<MediaError>,
@@ -212,8 +212,8 @@ impl IoId {
     }
 }
 
-/// What the controller does without a command. Each of these has its own slot behind the commands'
-/// slots.
+/// What the controller does without a command. Each of these has its own slot behind the
+/// commands' slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     Shutdown,
@@ -255,8 +255,8 @@ impl Slots {
         token.0 < COMMANDS_MAX
     }
 
-    /// Whether the request belongs to background work, which outlives resets and does not delay
-    /// them.
+    /// Whether the request belongs to background work, which outlives resets and does not
+    /// delay them.
     #[inline]
     pub(super) const fn is_background(&self, id: IoId) -> bool {
         id.0 & 0xffff > COMMANDS_MAX

@@ -160,8 +160,8 @@ impl Listener {
         }))
     }
 
-    /// The next connection that one of `listeners` has. Where one fails, the others are still looked
-    /// at: the kernel tells only once that something has come to them.
+    /// The next connection that one of `listeners` has. Where one fails, the others are looked at
+    /// all the same: the kernel tells only once that something has come to them.
     ///
     /// # Errors
     /// When the socket of one fails, and no other one has a connection.

@@ -27,15 +27,15 @@ pub use super::commands::Extent;
 pub use open::{OpenError, open};
 pub use port::{Port, VfioPort};
 
-/// The most rounds of commands and completions in one `reap`, so that a fast device can't keep the
-/// reactor.
+/// The most rounds of commands and completions in one `reap`, so that a fast device can't keep
+/// the reactor.
 const ROUNDS_MAX: usize = 16;
 /// The interval at which completions are looked for when there are no interrupts and the reactor
 /// would sleep.
 const POLL_EVERY: Nanos = Nanos::from_millis(1);
 /// The interval at which completions are looked for when there are interrupts, in case one is lost:
-/// doorbells that free entries are rung late, and not every controller interrupts again before
-/// that.
+/// doorbells that free entries are rung late, and not every controller interrupts again
+/// before that.
 const POLL_BEHIND: Nanos = Nanos::from_millis(10);
 /// The only I/O queue pair that is used.
 const QUEUE: QueueId = QueueId(1);
@@ -82,8 +82,8 @@ pub struct NvmeMedium<P: Port = VfioPort> {
     report: fn(Notice),
     pool: Pool,
     commands: Commands,
-    /// The address where the memory for the data of commands begins: `PIECE_BYTES` for each
-    /// command.
+    /// The address where the memory for the data of commands begins: `PIECE_BYTES` for
+    /// each command.
     slots_base: u64,
     reaped: Instant,
     resetting: bool,
@@ -155,8 +155,8 @@ impl<P: Port> NvmeMedium<P> {
         done + self.exchange(now, out)
     }
 
-    /// Carries out what the driver asks for and passes on its results; returns the number of
-    /// outputs.
+    /// Carries out what the driver asks for and passes on its results; returns the number
+    /// of outputs.
     fn exchange(&mut self, now: Instant, out: &mut impl FnMut(Completion)) -> usize {
         self.host.poll_completions(now, self.port.memory());
         let mut moved = 0;

@@ -35,8 +35,8 @@ struct Scene {
     heals: bool,
     /// The error with which media answer requests, if any.
     error: Option<MediaError>,
-    /// The kinds of requests seen: durable writes, zeroes that give space back, all others, and
-    /// flushes.
+    /// The kinds of requests seen: durable writes, zeroes that give space back, all others,
+    /// and flushes.
     seen: Vec<&'static str>,
 }
 
