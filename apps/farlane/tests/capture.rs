@@ -63,9 +63,11 @@ impl Daemon {
 }
 
 fn load(url: &str, runtime: &str, further: &[&str]) -> Running {
-    let load = ["bench", url, "--rw", "randrw", "--iodepth", "4", "--size", "8MiB", "--verify"];
-    let rate: &[&str] = if further.contains(&"--rate") { &[] } else { &["--rate", "500"] };
-    Running::start(&[&load[..], &["--runtime", runtime, "--json"], rate, further].concat())
+    let load = ["bench", url, "--rw", "randrw", "--size", "8MiB", "--verify", "--runtime", runtime, "--json"];
+    let usual = [["--iodepth", "4"], ["--rate", "500"]];
+    let rest =
+        usual.into_iter().filter(|[option, _]| !further.contains(option)).flatten().collect::<Vec<_>>();
+    Running::start(&[&load[..], &rest, further].concat())
 }
 
 /// Ends a capture in good order; returns what it reports, and what `trace stats` finds in its file.
@@ -110,8 +112,9 @@ fn a_capture_from_the_middle_of_a_load_knows_its_commands_and_declares_what_is_l
 #[test]
 fn filters_keep_what_they_name_and_nothing_else() {
     let daemon = Daemon::export();
-    // Long enough for three captures, one after the other, on a busy machine.
-    let load = load(&daemon.daemon.url(), "8s", &[]);
+    // Long enough for three captures, one after the other, on a busy machine. One command at a time:
+    // a packet with the completions of a read and a write is one of the read's, too.
+    let load = load(&daemon.daemon.url(), "8s", &["--iodepth", "1"]);
     let taken = |name: &str, further: &[&str]| {
         let out = daemon.file(name);
         let (report, _) = daemon.capture(&out, &[&["--count", "200"], further].concat()).json();
@@ -175,11 +178,14 @@ fn a_reader_that_is_killed_or_stopped_harms_no_host() {
     // The daemon itself writes what nothing is chosen from, so a reader that sleeps holds
     // up nothing.
     let choosing = ["--count", "1000000000"];
-    let (killed, asleep) =
-        (daemon.capture(&daemon.file("a"), &[]), daemon.capture(&daemon.file("b"), &choosing));
-    let (reader, idle) =
-        (daemon.capture(&daemon.file("c"), &choosing), daemon.capture(&daemon.file("d"), &[]));
-    daemon.wait_for(4);
+    // The daemon knows them in the order in which they came.
+    let [killed, asleep, reader, idle] = [("a", &[][..]), ("b", &choosing), ("c", &choosing), ("d", &[])]
+        .map(|(name, further)| {
+            let running = daemon.status().len();
+            let capture = daemon.capture(&daemon.file(name), further);
+            daemon.wait_for(running + 1);
+            capture
+        });
     asleep.signal("STOP");
     idle.signal("STOP");
     let url = daemon.daemon.url();
