@@ -112,8 +112,8 @@ fn a_capture_from_the_middle_of_a_load_knows_its_commands_and_declares_what_is_l
 #[test]
 fn filters_keep_what_they_name_and_nothing_else() {
     let daemon = Daemon::export();
-    // Long enough for three captures, one after the other, on a busy machine. One command at a time:
-    // a packet with the completions of a read and a write is one of the read's, too.
+    // Long enough for three captures, one after the other, on a busy machine. One command at a
+    // time: a packet with the completions of a read and a write is one of the read's, too.
     let load = load(&daemon.daemon.url(), "8s", &["--iodepth", "1"]);
     let taken = |name: &str, further: &[&str]| {
         let out = daemon.file(name);
