@@ -113,8 +113,8 @@ impl Rows {
     }
 
     /// Reads the next line, and shows to `show` what it holds. The first line that has all the
-    /// named columns is the head; what vendors write before it is skipped. Returns false at the
-    /// end.
+    /// named columns is the head; what vendors write before it is skipped. Returns false once
+    /// there is no further line.
     ///
     /// # Errors
     /// The system's; at the end, that there was no head.

@@ -198,7 +198,7 @@ impl fmt::Display for RamSpec {
 pub(crate) enum Backing {
     /// A file, a block device, or a namespace of another device.
     Medium(MediumSpec),
-    /// Memory.
+    /// Memory of this process, which ends with it.
     Ram(RamSpec),
 }
 

@@ -25,7 +25,7 @@ const KEYS: &str = "key=FINGERPRINT, key=any, priority=N, dscp=NAME";
 /// What carries the bytes between two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// TCP.
+    /// TCP, with TLS where the far end's key is given or remembered.
     Tcp,
     /// QUIC, which is always encrypted.
     Quic,
