@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::acceleration::Acceleration;
 use crate::device::{Device, Slot};
 use crate::running::{Outcome, Running};
 use crate::{Error, Initramfs, Kit};
@@ -43,6 +44,7 @@ impl Guest {
     pub fn builder(kit: &Kit) -> Result<Builder, Error> {
         Ok(Builder {
             kit: kit.clone(),
+            acceleration: None,
             memory: 512,
             processors: 2,
             firmware: Firmware::default(),
@@ -67,6 +69,8 @@ impl Guest {
 #[must_use = "nothing boots before `run` or `start`"]
 pub struct Builder {
     pub(crate) kit: Kit,
+    /// What works on this machine, unless something else is to be tried.
+    pub(crate) acceleration: Option<Acceleration>,
     pub(crate) memory: u32,
     pub(crate) processors: u32,
     pub(crate) firmware: Firmware,
@@ -85,6 +89,12 @@ pub struct Builder {
 }
 
 impl Builder {
+    /// Sets how the processors run.
+    pub(crate) fn accelerated(mut self, acceleration: Acceleration) -> Self {
+        self.acceleration = Some(acceleration);
+        self
+    }
+
     /// Sets the size of the memory in MiB. vfio-user servers share the memory.
     pub fn memory_mib(mut self, memory: u32) -> Self {
         self.memory = memory;

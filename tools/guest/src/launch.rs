@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::acceleration::Acceleration;
 use crate::builder::{Builder, Firmware, Network};
 use crate::cpio::Archive;
 use crate::device::topology;
@@ -107,8 +108,9 @@ impl Builder {
 
     fn machine(&self, command: &mut Command, initrd: &Path) {
         let memory = self.memory;
+        let acceleration = self.acceleration.unwrap_or_else(|| Acceleration::of(&self.kit));
         command
-            .args(["-accel", "tcg,thread=multi,tb-size=512", "-M", "q35,memory-backend=memory", "-object"])
+            .args(["-accel", acceleration.argument(), "-M", "q35,memory-backend=memory", "-object"])
             .arg(format!("memory-backend-memfd,id=memory,size={memory}M,share=on"))
             .args(["-m", &memory.to_string(), "-smp", &self.processors.to_string()])
             .args(["-display", "none", "-nodefaults", "-no-user-config"])

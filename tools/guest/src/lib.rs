@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acceleration;
 mod boot_image;
 mod builder;
 mod cpio;

@@ -21,19 +21,29 @@ const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]]
 const SET_UP: &str = "ip link set lo up && ip tuntap add dev tap0 mode tap && \
     ip addr add 10.9.0.1/24 dev tap0 && ip link set tap0 mtu 4200 up && exec \"$@\"";
 
-/// Runs the test called `name` again, in a process and a network namespace of its own, and returns
+/// The path of the test called `$name` in this module, by which the test program finds it.
+macro_rules! test_path {
+    ($name:literal) => {
+        concat!(module_path!(), "::", $name)
+    };
+}
+pub(crate) use test_path;
+
+/// Runs the test at the path `test` again, in a process and a network namespace of its own. Returns
 /// false when it has passed there; in that process, returns true. Where no such namespace can be
 /// made, says that the test is skipped, and why.
-pub(crate) fn is_inside(name: &str) -> bool {
-    is_within(name, "a tap interface", SET_UP)
+pub(crate) fn is_inside(test: &str) -> bool {
+    is_within(test, "a tap interface", SET_UP)
 }
 
 /// The same in a network that `set_up` makes, with `what` in it. `set_up` is a script for `sh`, and
 /// ends by running its arguments.
-pub(crate) fn is_within(name: &str, what: &str, set_up: &str) -> bool {
+pub(crate) fn is_within(test: &str, what: &str, set_up: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
     }
+    // The runner's names do not have the program's own name at their beginning.
+    let (_, name) = test.split_once("::").expect("a test is in a module");
     let within = |way: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(way).args(["sh", "-c", set_up, "sh"]).stdin(Stdio::null());

@@ -90,7 +90,7 @@ impl Running {
 
     /// Starts the program with `input` as its standard input.
     pub(crate) fn start_with(arguments: &[&str], input: Stdio) -> Self {
-        let mut child = Command::new(FARLANE)
+        let mut child = Command::new(&*FARLANE)
             .env("XDG_CONFIG_HOME", CONFIGURATION)
             .args(arguments)
             .stdin(input)

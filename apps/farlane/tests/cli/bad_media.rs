@@ -1,0 +1,119 @@
+//! What a user sees when the disk below a namespace is full, truncated or read-only.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::running::Running;
+use crate::support::{Export, FARLANE, fail, json, succeed};
+
+const MIB: u64 = 1 << 20;
+
+fn file(path: &Path, bytes: u64) -> String {
+    File::create(path).unwrap().set_len(bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Checks that writes to `far` from `offset` on fail for want of space, and that everything else
+/// goes on.
+fn assert_full_beyond(far: &Export, offset: &str) {
+    let url = &far.url();
+    let said = Running::fed(&["write", url, "--offset", offset], vec![7; 1 << 20]).fail();
+    assert!(said.contains("a write ended with") && said.contains("Capacity Exceeded"), "{said}");
+    let load = ["bench", url, "--rw", "randwrite", "--runtime", "200ms", "--json"];
+    let output = Running::start(&load).output(std::time::Duration::from_secs(60));
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["errors"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["first_error"].as_str().unwrap().contains("Capacity Exceeded"), "{report}");
+
+    let (written, _) = Running::fed(&["write", url, "--json"], vec![9; 1 << 20]).json();
+    let read = json(&["read", url, "--length", "1MiB", "--output", "/dev/null", "--json"]);
+    assert_eq!(read["sha256"], written["sha256"]);
+    assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
+}
+
+#[test]
+fn a_write_beyond_the_size_that_a_file_may_have_fails_and_reads_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory.path().join("disk.img"), 64 * MIB);
+    // 8192 blocks of 512 B, a POSIX shell's unit, are 4 MiB.
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 8192 && exec \"$0\" \"$@\"", &FARLANE]);
+    limited.args(["export", "--listen", "127.0.0.1:0", "--json", "--namespace", &path]);
+    let far = Export::of(limited);
+    assert_full_beyond(&far, "8MiB");
+}
+
+/// A file system of its own, unmounted when dropped.
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    fn at(path: &'a Path, options: &str) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        let mounted = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(path).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        // The far end may not be gone yet.
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_fails_writes_and_reads_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mounted) = Mounted::at(directory.path(), "size=4m") else {
+        eprintln!("SKIPPED: no file system can be mounted here, so there is no full disk to write to");
+        return;
+    };
+    let path = file(&mounted.0.join("disk.img"), 64 * MIB);
+    let mut far = Export::start(&["--namespace", &path]);
+    // The beginning gets its room, then the rest is filled. Failures here are checked below.
+    let _ = Running::fed(&["write", &far.url()], vec![1; 1 << 20]).output(std::time::Duration::from_secs(60));
+    let _ = Running::fed(&["write", &far.url(), "--offset", "32MiB"], vec![1; 8 << 20])
+        .output(std::time::Duration::from_secs(60));
+    assert_full_beyond(&far, "48MiB");
+    far.kill();
+}
+
+#[test]
+fn a_file_that_is_truncated_fails_what_is_beyond_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(&directory.path().join("disk.img"), 16 * MIB);
+    let far = Export::start(&["--namespace", &path]);
+    let url = &far.url();
+    let (written, _) = Running::fed(&["write", url, "--json"], vec![5; 16 << 20]).json();
+    assert_eq!(written["bytes"], 16 * MIB);
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(4 * MIB).unwrap();
+
+    for (offset, byte) in [("4MiB", 4 * MIB), ("15MiB", 15 * MIB)] {
+        let said = fail(&["read", url, "--offset", offset, "--length", "64k", "--output", "/dev/null"]);
+        assert!(said.contains("a read ended with"), "{said}");
+        assert!(said.contains(&format!("65536 B at byte {byte} of the namespace")), "{said}");
+    }
+    let read = json(&["read", url, "--length", "4MiB", "--output", "/dev/null", "--json"]);
+    assert_eq!(read["bytes"], 4 * MIB);
+    assert_eq!(json(&["ping", url, "--count", "10", "--json"])["count"], 10);
+}
+
+#[test]
+fn a_read_only_namespace_refuses_writes_and_stays_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("disk.img");
+    let bytes: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
+    std::fs::write(&path, &bytes).unwrap();
+    let far = Export::start(&["--namespace", &format!("{},readonly", path.display())]);
+    let url = &far.url();
+    let said = Running::fed(&["write", url], vec![7; 4096]).fail();
+    assert!(said.contains("Namespace is Write Protected"), "{said}");
+    let said = Running::start(&["bench", url, "--rw", "write", "--runtime", "100ms"]).fail();
+    assert!(said.contains("Namespace is Write Protected"), "{said}");
+    let copy = directory.path().join("copy.img");
+    succeed(&["read", url, "--output", copy.to_str().unwrap()]);
+    assert_eq!(std::fs::read(&copy).unwrap(), bytes);
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}

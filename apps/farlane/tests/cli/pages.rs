@@ -1,0 +1,99 @@
+//! The pages of the scenarios' gallery show what the commands on them print and draw.
+//! `FARLANE_BLESS=1` writes what has changed anew.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::FARLANE;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Files in `folder` with this extension, sorted by path.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == extension)).collect();
+    found.sort();
+    found
+}
+
+/// The output of a command that runs in `directory`, where the scenarios are.
+fn run(command: &str, directory: &Path) -> String {
+    let words: Vec<_> = command.split_whitespace().collect();
+    assert_eq!(words.first(), Some(&"farlane"), "a page shows a command that nobody tries: {command}");
+    let output = Command::new(&*FARLANE)
+        .args(&words[1..])
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The page with its commands' current output, which is in the block of text that follows a block
+/// of shell.
+fn renewed(page: &str, directory: &Path) -> String {
+    let (mut new, mut printed, mut language) = (String::new(), String::new(), None);
+    for line in page.lines() {
+        match (line.strip_prefix("```"), language) {
+            (Some(begins), None) => {
+                language = Some(begins);
+                let _ = writeln!(new, "{line}");
+                if begins == "text" {
+                    new += &std::mem::take(&mut printed);
+                }
+            }
+            (Some(_), Some(_)) => {
+                language = None;
+                let _ = writeln!(new, "{line}");
+            }
+            (None, Some("text")) => {}
+            (None, inside) => {
+                if inside == Some("sh") {
+                    printed = run(line, directory);
+                }
+                let _ = writeln!(new, "{line}");
+            }
+        }
+    }
+    new
+}
+
+/// Checks that a file has these bytes, or writes them when `FARLANE_BLESS` is set.
+fn settle(path: &Path, bytes: &[u8]) {
+    let name = path.file_name().unwrap().to_string_lossy();
+    if std::env::var_os("FARLANE_BLESS").is_some() {
+        std::fs::write(path, bytes).unwrap();
+    } else if std::fs::read(path).ok().as_deref() != Some(bytes) {
+        let old = std::fs::read_to_string(path).unwrap_or_default();
+        let new = String::from_utf8_lossy(bytes);
+        let differs = old.lines().zip(new.lines()).find(|(old, new)| old != new);
+        panic!("{name} shows something else than its commands: {differs:?}; FARLANE_BLESS=1 writes it anew");
+    }
+}
+
+#[test]
+fn every_scenario_has_a_page_that_shows_what_its_commands_print_and_draw() {
+    let pages = root().join("docs/scenarios");
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("scenarios")).unwrap();
+    for scenario in files(&root().join("scenarios"), "toml") {
+        let name = scenario.file_name().unwrap();
+        std::fs::copy(&scenario, directory.path().join("scenarios").join(name)).unwrap();
+        let page = pages.join(name).with_extension("md");
+        let text = std::fs::read_to_string(&page).unwrap_or_default();
+        let said = format!("farlane sim scenarios/{}", name.to_string_lossy());
+        assert!(text.contains(&said), "{} does not show {said}", page.display());
+    }
+    for page in files(&pages, "md").into_iter().chain([root().join("docs/scenarios.md")]) {
+        let text = std::fs::read_to_string(&page).unwrap();
+        settle(&page, renewed(&text, directory.path()).as_bytes());
+    }
+    for picture in files(directory.path(), "svg") {
+        settle(&pages.join(picture.file_name().unwrap()), &std::fs::read(&picture).unwrap());
+    }
+}

@@ -1,0 +1,81 @@
+//! A recording of its own for each source, in one process.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::support::running::{Running, wait_until};
+use crate::support::{fail, json, succeed};
+use serde_json::Value;
+
+fn last(text: &str) -> Value {
+    serde_json::from_str(text.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn each_source_has_a_recording_of_its_own_and_one_report_has_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (a, b) = (at("a.rec"), at("b.rec"));
+    std::fs::write(at("file"), vec![7; 300_000]).unwrap();
+    let file = format!("file:{}", at("file"));
+    let record = ["record", "--each", "--from", "generate:50MB", "--to", &a, "--from", &file, "--to", &b];
+    let end = last(&succeed(&[&record[..], &["--size", "1MiB", "--json"]].concat()));
+    let recordings = end["recordings"].as_array().unwrap();
+    assert_eq!((recordings.len(), &end["certified"]), (2, &true.into()), "{end}");
+    assert_eq!(end["bytes_in"], 1_048_576 + 300_000);
+    assert_eq!(
+        (&recordings[0]["reason"], &recordings[1]["reason"]),
+        (&"limit reached".into(), &"source ended".into())
+    );
+    for (recording, path) in recordings.iter().zip([&a, &b]) {
+        assert_eq!(recording["to"], **path);
+        let proof = json(&["verify", path, "--json"]);
+        assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &recording["sha256"]), "{proof}");
+    }
+    assert_eq!(recordings[1]["from"], *file);
+    let text = succeed(&[&record[..], &["--size", "1MiB", "--force"]].concat());
+    assert!(text.contains("all: 1348576 B in, 1348576 B stored, 0 B in declared gaps"), "{text}");
+
+    // Nothing is recorded where one place is taken.
+    let told = fail(&[&record[..], &["--size", "1MiB"]].concat());
+    assert!(told.contains("holds something already"), "{told}");
+    let told = fail(&["record", "--each", "--from", "generate:1MB", "--to", &a, "--to", &b]);
+    assert!(told.contains("--each with 1 --from and 2 --to") && told.contains("as many"), "{told}");
+}
+
+#[test]
+fn one_control_socket_tells_of_all_and_ends_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (a, b, control) = (at("a.rec"), at("b.rec"), at("control"));
+    let recorder = Running::start(&[
+        "record",
+        "--each",
+        "--from",
+        "generate:4MB",
+        "--to",
+        &a,
+        "--from",
+        "generate:8MB",
+        "--to",
+        &b,
+        "--pre-trigger",
+        "200ms",
+        "--control",
+        &control,
+        "--json",
+    ]);
+    wait_until("the recorder listens", || Path::new(&control).exists());
+    let ask = |what: &str| json(&["record", "ctl", &control, what, "--json"]);
+    wait_until("both keep enough", || ask("status")["kept_ns"].as_u64() > Some(200_000_000));
+    assert_eq!(ask("trigger")["triggered"], true);
+    wait_until("both record", || ask("status")["bytes_stored"].as_u64() > Some(3_000_000));
+    ask("stop");
+    let output = String::from_utf8(recorder.output(Duration::from_secs(30)).stdout).unwrap();
+    let end = last(&output);
+    assert!(output.lines().any(|line| line.contains("\"event\":\"trigger\"")), "{output}");
+    for recording in end["recordings"].as_array().unwrap() {
+        assert!(recording["triggered"]["before_ns"].as_u64() > Some(150_000_000), "{recording}");
+        assert_eq!(json(&["verify", recording["to"].as_str().unwrap(), "--json"])["ok"], true);
+    }
+}

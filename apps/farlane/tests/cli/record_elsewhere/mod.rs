@@ -1,0 +1,5 @@
+//! What was recorded, elsewhere: replayed to others, and exported to files that strangers read.
+
+mod export;
+mod packets;
+mod replay;

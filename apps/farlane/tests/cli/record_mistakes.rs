@@ -1,0 +1,115 @@
+//! Mistakes with recordings: what is refused leaves everything as it was, and what breaks is told.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{FARLANE, fail, succeed};
+use serde_json::Value;
+
+/// A recording of 1 MB in `directory`, and its bytes.
+fn recording(directory: &Path) -> (String, Vec<u8>) {
+    let path = directory.join("a.sigmf-data").to_str().unwrap().to_owned();
+    succeed(&["record", "--from", "generate:100MB", "--size", "1MB", "--to", &path]);
+    let bytes = std::fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+#[test]
+fn nothing_writes_over_the_recording_that_it_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, before) = recording(directory.path());
+    let link = directory.path().join("link").to_str().unwrap().to_owned();
+    std::fs::hard_link(&path, &link).unwrap();
+    let base = directory.path().join("a").to_str().unwrap().to_owned();
+    let outputs = [("raw", &path), ("raw", &link), ("sigmf", &base), ("mcap", &link)];
+    for (format, output) in outputs {
+        let told = fail(&["export", &path, "--to", output, "--format", format]);
+        assert!(told.contains("over"), "{format} {output}: {told}");
+    }
+    for output in [&path, &link] {
+        fail(&["replay", &path, "--to", output, "--speed", "max"]);
+    }
+    assert!(std::fs::read(&path).unwrap() == before, "the recording is as it was");
+}
+
+#[test]
+fn a_part_behind_the_end_is_refused_with_where_the_end_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, _) = recording(directory.path());
+    let out = directory.path().join("out").to_str().unwrap().to_owned();
+    for command in [&["replay", &path, "--to", &out][..], &["export", &path, "--to", &out, "--format", "raw"]]
+    {
+        let told = fail(&[command, &["--from-offset", "9MB"]].concat());
+        assert!(told.contains("--from-offset") && told.contains("less than 1048576,"), "{told}");
+    }
+    for from in ["90s", "2500-01-01T00:00:00Z"] {
+        let told = fail(&["replay", &path, "--to", &out, "--from-time", from]);
+        assert!(told.contains("is behind the end") && told.contains("nothing after 20"), "{told}");
+    }
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn a_member_that_is_refused_costs_the_others_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, before) = recording(directory.path());
+    let (new, busy) = (directory.path().join("new"), directory.path().join("busy"));
+    std::fs::write(&busy, "words").unwrap();
+    let members = ["--to", &path, "--to", new.to_str().unwrap(), "--to", busy.to_str().unwrap()];
+    // Somebody else records there.
+    let lock = std::fs::File::open(&busy).unwrap();
+    lock.lock().unwrap();
+    let told =
+        fail(&[&["record", "--from", "generate:1MB", "--size", "1MB", "--force"][..], &members].concat());
+    assert!(told.contains("busy"), "{told}");
+    assert!(std::fs::read(&path).unwrap() == before, "the first member is as it was");
+    assert!(!new.exists(), "the second member is not left behind");
+    assert_eq!(std::fs::read(&busy).unwrap(), b"words");
+}
+
+#[test]
+fn a_source_that_cannot_be_read_to_its_end_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    // The first page of a process is not there.
+    let source = ["record", "--from", "file:/proc/self/mem", "--to", &path];
+    let said = succeed(&[&source[..], &["--json"]].concat());
+    let end: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert!(end["streams"][0]["broken"].as_str().unwrap().contains("Input/output error"), "{end}");
+    let said = succeed(&[&source[..], &["--force"]].concat());
+    assert!(said.contains("stream 0 broke off: Input/output error"), "{said}");
+}
+
+#[test]
+fn buffers_that_nobody_can_have_are_refused_before_anything_is_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.rec").to_str().unwrap().to_owned();
+    let record = ["record", "--from", "generate:1MB", "--to", &path];
+    let told = fail(&[&record[..], &["--rate", "10GB", "--pause", "10s"]].concat());
+    assert!(told.contains("--pause") && told.contains("100000000000") && told.contains("16384"), "{told}");
+    let told = fail(&[&record[..], &["--buffer", "1"]].concat());
+    assert!(told.contains("--buffer") && told.contains("4194304"), "{told}");
+    let preflight = ["preflight", "--rate", "1MB", "--for", "1s"];
+    let told = fail(&[&preflight[..], &["--buffer", "1", &path]].concat());
+    assert!(told.contains("--buffer") && told.contains("4194304"), "{told}");
+    let told = fail(&[&preflight[..], &["/dev/null"]].concat());
+    assert!(told.contains("a character device") && told.contains("expected a file"), "{told}");
+    assert!(!Path::new(&path).exists());
+}
+
+#[test]
+fn what_was_never_written_of_a_long_file_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, before) = recording(directory.path());
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(1 << 42).unwrap();
+    // Without its certificate, the recording says no longer where it ends.
+    file.write_all_at(&[0; 4_096], 131_072).unwrap();
+    assert!(succeed(&["info", &path]).contains("cut off"));
+    let verified = Command::new(&*FARLANE).args(["verify", &path]).output().unwrap();
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    succeed(&["recover", &path]);
+    assert_eq!(succeed(&["verify", &path]).lines().next(), Some("proved: 1048576 B in 9 chunks"));
+    assert!(std::fs::metadata(&path).unwrap().len() <= before.len() as u64 + 131_072);
+}

@@ -1,0 +1,199 @@
+//! `farlane sim` as a person uses it: sweeps to files, latency chains, and what is said
+//! of mistakes.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::support::FARLANE;
+
+const SCENARIO: &str = "\
+[link]
+latency = \"100us\"
+rate = \"1Gbit/s\"
+
+[[task]]
+kind = \"read\"
+count = 30
+";
+
+/// A directory with the scenario in it.
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("one.toml"), SCENARIO).unwrap();
+    directory
+}
+
+fn sim(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(&*FARLANE);
+    command.arg("sim").args(arguments).current_dir(directory).stdin(Stdio::null()).output().unwrap()
+}
+
+fn json(directory: &Path, arguments: &[&str]) -> serde_json::Value {
+    let output = sim(directory, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_sweep_writes_the_same_bytes_however_many_threads_play_it() {
+    let directory = directory();
+    let written = |jobs: &str| {
+        let names = ["csv", "parquet", "svg", "png"].map(|form| format!("{jobs}.{form}"));
+        let [csv, parquet, svg, png] = names.each_ref().map(String::as_str);
+        let sets = ["link.rate=100Mbit/s,1Gbit/s", "task.0.depth=1,4", "pcie.payload=128,256"];
+        let mut arguments = vec!["sweep", "one.toml", "--jobs", jobs, "--csv", csv, "--parquet", parquet];
+        arguments.extend(["--plot", svg, "--plot", png]);
+        arguments.extend(sets.iter().flat_map(|set| ["--set", set]));
+        let output = sim(directory.path(), &arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        names.map(|name| std::fs::read(directory.path().join(name)).unwrap())
+    };
+    let [csv, parquet, svg, png] = written("1");
+    assert_eq!([&csv, &parquet, &svg, &png], written("2").each_ref());
+    assert_eq!(String::from_utf8(csv).unwrap().lines().count(), 1 + 8);
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+    assert!(String::from_utf8(svg).unwrap().contains("pcie.payload = 256"));
+    assert!(png.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn the_stretches_of_an_operation_add_up_to_the_latency_that_was_measured() {
+    let directory = directory();
+    let played = json(directory.path(), &["one.toml", "--json"]);
+    let explained = json(directory.path(), &["explain", "one.toml", "--json", "--svg", "chain.svg"]);
+    let one = &explained["operations"][0];
+    assert_eq!(one["latency_ns"], played["tasks"][0]["p50_ns"]);
+    let segments = one["segments"].as_array().unwrap();
+    let sum: u64 = segments.iter().map(|segment| segment["length_ns"].as_u64().unwrap()).sum();
+    assert_eq!(Some(sum), one["latency_ns"].as_u64());
+    let all: u64 =
+        one["places"].as_array().unwrap().iter().map(|place| place["length_ns"].as_u64().unwrap()).sum();
+    assert_eq!(all, sum);
+    // The wire is passed four times: there and back for the doorbell and the interrupt, and for the
+    // fetch and its completion.
+    let hops: u64 = segments
+        .iter()
+        .filter(|segment| segment["place"].as_str().unwrap().starts_with("wire"))
+        .filter(|segment| segment["part"] == "propagation")
+        .map(|segment| segment["length_ns"].as_u64().unwrap())
+        .sum();
+    assert_eq!(hops, 4 * 100_000, "{segments:#?}");
+    let svg = std::fs::read_to_string(directory.path().join("chain.svg")).unwrap();
+    assert!(svg.contains("doorbell") && svg.contains("wire, 1 Gbit/s, there"), "{svg}");
+    let text = String::from_utf8(sim(directory.path(), &["explain", "one.toml"]).stdout).unwrap();
+    assert!(text.contains("by place") && text.contains("propagation"), "{text}");
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place_and_what_was_expected() {
+    let directory = directory();
+    std::fs::write(directory.path().join("bad.toml"), SCENARIO.replace("\"read\"", "\"erase\"")).unwrap();
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["explain", "none.toml"], &["none.toml", "No such file"]),
+        (&["explain", "bad.toml"], &["bad.toml", "line 6, kind", "expected 'config-read'", "'erase'"]),
+        (&["explain", "one.toml", "--percentile", "101"], &["--percentile", "'101'", "0 to 100"]),
+        (&["explain", "one.toml", "--png", "chain.gif"], &["chain.gif", ".png"]),
+        (&["sweep", "one.toml"], &["--set"]),
+        (&["sweep", "one.toml", "--set", "link"], &["path=v1,v2"]),
+        (&["sweep", "bad.toml", "--set", "link.rate=1Gbit/s"], &["bad.toml", "line 6, kind"]),
+        (
+            &["sweep", "one.toml", "--set", "link.rate=fast"],
+            &["link.rate=fast", "such as 100Mbit/s", "'fast'"],
+        ),
+        (
+            &["sweep", "one.toml", "--set", "task.0.depth=1,65"],
+            &["task.0.depth=65", "depth: expected 1 to 64"],
+        ),
+        (&["sweep", "one.toml", "--set", "task.7.depth=1"], &["task.7.depth", "there is no 7"]),
+        (&["sweep", "one.toml", "--set", "task.0.count=9", "--plot", "a.gif"], &["a.gif", ".svg or .png"]),
+        (
+            &["sweep", "one.toml", "--set", "task.0.count=9", "--plot", "a.svg", "--task", "wipe"],
+            &["--task wipe", "'read'"],
+        ),
+    ];
+    for (arguments, words) in cases {
+        let output = sim(directory.path(), arguments);
+        let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!output.status.success(), "{arguments:?}");
+        for word in *words {
+            assert!(said.contains(word), "{arguments:?}: {word}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_sweep_tells_what_it_can_not_write_before_it_plays() {
+    let directory = directory();
+    let arguments = ["sweep", "one.toml", "--set", "task.0.count=9", "--csv", "a.csv"];
+    let output = sim(directory.path(), &[&arguments[..], &["--plot", "none/a.svg"]].concat());
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("none/a.svg"));
+    assert!(!directory.path().join("a.csv").exists(), "nothing was played, so there is no table");
+}
+
+#[test]
+fn a_sweep_refuses_a_task_that_no_point_has_before_it_plays() {
+    let directory = directory();
+    let mut arguments = vec!["sweep", "one.toml", "--csv", "a.csv", "--plot", "a.svg"];
+    arguments.extend(["--set", "task.0.name=slow,fast"]);
+    let output = sim(directory.path(), &[&arguments[..], &["--task", "read"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!output.status.success());
+    assert!(said.contains("--task read") && said.contains("'slow', 'fast'"), "{said}");
+    assert!(!directory.path().join("a.csv").exists(), "nothing was played");
+    let output = sim(directory.path(), &[&arguments[..], &["--task", "fast"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_to_string(directory.path().join("a.csv")).unwrap().lines().count(), 1 + 2);
+}
+
+#[test]
+fn a_table_takes_the_place_of_the_one_before_it_as_a_whole() {
+    let directory = directory();
+    let [file, link] = ["a.csv", "link.csv"].map(|name| directory.path().join(name));
+    std::fs::write(&file, "before").unwrap();
+    std::fs::hard_link(&file, &link).unwrap();
+    let arguments = ["sweep", "one.toml", "--set", "task.0.count=9", "--csv", "a.csv"];
+    assert!(sim(directory.path(), &arguments).status.success());
+    assert!(std::fs::read_to_string(&file).unwrap().starts_with("task.0.count"));
+    // What was there was never written over.
+    assert_eq!(std::fs::read_to_string(&link).unwrap(), "before");
+}
+
+/// A disk of 250 GB in virtual time.
+#[test]
+fn a_time_line_of_a_whole_disk_is_written_in_every_form() {
+    let directory = directory();
+    let full = "[ssd]\nmodel = \"960-evo\"\n[[load]]\nrw = \"write\"\niodepth = 32\n";
+    std::fs::write(directory.path().join("full.toml"), full).unwrap();
+    let names = ["t.csv", "t.parquet", "t.svg", "t.png"];
+    let mut arguments = vec!["full.toml", "--json"];
+    arguments.extend(names.iter().flat_map(|name| ["--timeline", name]));
+    let played = json(directory.path(), &arguments);
+    assert_eq!(played["tasks"][0]["count"], 1_907_801);
+    let [csv, parquet, svg, png] = names.map(|name| std::fs::read(directory.path().join(name)).unwrap());
+    let csv = String::from_utf8(csv).unwrap();
+    let rows: Vec<Vec<u64>> = csv
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').map(|field| field.parse().unwrap()).collect())
+        .collect();
+    let column = |name: &str| csv.lines().next().unwrap().split(',').position(|one| one == name).unwrap();
+    let rate = |row: usize| rows[row][column("write_bytes_per_second")];
+    assert!(rows.len() > 400 && rows.len() <= 1_000, "{} rows", rows.len());
+    assert!(rate(1).abs_diff(1_500_000_000) < 20_000_000, "{}", rate(1));
+    assert!(rate(rows.len() / 2).abs_diff(300_000_000) < 5_000_000, "{}", rate(rows.len() / 2));
+    let written: u64 = rows.iter().map(|row| row[column("writes")]).sum();
+    assert_eq!(written, 1_907_801);
+    assert!(parquet.starts_with(b"PAR1") && png.starts_with(b"\x89PNG"));
+    assert!(String::from_utf8(svg).unwrap().contains("throughput, MB/s"));
+    // A host's reads have a time line, too.
+    let played = json(directory.path(), &["one.toml", "--json", "--timeline", "one.csv"]);
+    let one = std::fs::read_to_string(directory.path().join("one.csv")).unwrap();
+    let reads = |line: &str| line.split(',').nth(column("reads")).unwrap().parse::<u64>().unwrap();
+    assert_eq!(played["tasks"][0]["count"], one.lines().skip(1).map(reads).sum::<u64>());
+    let output = sim(directory.path(), &["full.toml", "--timeline", "a.txt"]);
+    let said = String::from_utf8_lossy(&output.stderr).replace('│', " ");
+    assert!(!output.status.success() && said.contains(".csv, .parquet, .svg or .png"), "{said}");
+}

@@ -1,0 +1,84 @@
+//! Running programs are asked for their status.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::running::{Running, wait_until};
+use crate::support::{Export, FARLANE, fail, json, succeed};
+use serde_json::Value;
+
+fn status(control: &Path) -> Value {
+    json(&["status", control.to_str().unwrap(), "--json"])
+}
+
+#[test]
+fn both_ends_tell_of_the_link_and_of_what_went_ahead() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let (far, near, socket) = (place("far"), place("near"), place("ssd"));
+    let export = Export::start(&["--ram", "16MiB", "--control", far.to_str().unwrap()]);
+    let nobody = status(&far);
+    assert_eq!((&nobody["kind"], &nobody["far_ends"][0]["link"]["peer"]), (&"export".into(), &Value::Null));
+    assert!(succeed(&["status", far.to_str().unwrap()]).contains("nobody is there"));
+
+    let mut attach = Command::new(&*FARLANE);
+    attach.args(["attach", &export.url(), "--json", "--vfio-user"]).arg(&socket);
+    let _attach = Export::of({
+        attach.arg("--control").arg(&near);
+        attach
+    });
+    let url = format!("vfio-user:{}", socket.display());
+    let load = ["bench", &url, "--rw", "randwrite", "--runtime", "1s", "--json"];
+    let report: Value =
+        serde_json::from_slice(&Running::start(&load).output(std::time::Duration::from_secs(30)).stdout)
+            .unwrap();
+    let commands = report["commands"].as_u64().unwrap();
+    assert_eq!(report["errors"], 0, "{report}");
+
+    // The near end learns the far end's counters with each Pong.
+    wait_until("the far end has told what it counted", || {
+        status(&near)["far_reads"]["hits"].as_u64() > Some(commands)
+    });
+    let (ours, theirs) = (status(&near), status(&far)["far_ends"][0].clone());
+    assert!(ours["commands"].as_u64() >= Some(commands), "{ours} {commands}");
+    assert!(ours["lookahead"]["entries"].as_u64() >= Some(commands), "{ours} {commands}");
+    assert_eq!(ours["link"]["connected"], true, "{ours}");
+    let trips = ours["round_trips"].as_f64().unwrap();
+    assert!((1.0..1.5).contains(&trips), "{ours}");
+    assert!(theirs["far_reads"]["hits"].as_u64() >= ours["far_reads"]["hits"].as_u64(), "{ours} {theirs}");
+    assert_eq!(theirs["link"]["connected"], true, "{theirs}");
+    let (kept, most) = (&theirs["link"]["unacknowledged_bytes"], &theirs["link"]["unacknowledged_bytes_max"]);
+    assert!(most == 16 << 20 && kept.as_u64() <= most.as_u64(), "{theirs}");
+    let told = succeed(&["status", near.to_str().unwrap()]);
+    assert!(told.contains("round trips each") && told.contains("went ahead"), "{told}");
+    assert!(told.contains("until they are acknowledged, 16777216 B at most"), "{told}");
+}
+
+#[test]
+fn what_cannot_be_asked_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control");
+    let told = fail(&["status", path.to_str().unwrap()]);
+    assert!(told.contains("nobody answers") && told.contains("--control"), "{told}");
+
+    let export = Export::start(&["--ram", "8MiB", "--control", path.to_str().unwrap()]);
+    let mut stranger = UnixStream::connect(&path).unwrap();
+    stranger.write_all(b"\x00\xff what?\n").unwrap();
+    let mut answer = String::new();
+    stranger.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("that is no request"), "{answer}");
+    // A second export can't have the same control socket.
+    let told =
+        fail(&["export", "--listen", "127.0.0.1:0", "--ram", "8MiB", "--control", path.to_str().unwrap()]);
+    assert!(told.contains("control"), "{told}");
+    // A bench of the device itself counts its own round trips.
+    let load =
+        ["bench", &export.url(), "--no-lookahead", "--rw", "randwrite", "--runtime", "300ms", "--json"];
+    let report = json(&load);
+    assert!((2.9..3.1).contains(&report["round_trips"].as_f64().unwrap()), "{report}");
+    let load = ["bench", &export.url(), "--rw", "randread", "--runtime", "300ms", "--json"];
+    let report = json(&load);
+    assert!((1.0..1.1).contains(&report["round_trips"].as_f64().unwrap()), "{report}");
+}

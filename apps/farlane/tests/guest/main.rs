@@ -1,0 +1,27 @@
+//! Stock Linux guests under QEMU on the program's daemons. Run one at a time.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod authentication;
+mod cmb;
+mod connect;
+mod devices;
+mod emulate;
+mod fabrics;
+mod far;
+mod manage;
+mod nvmet;
+mod perftest;
+mod protection;
+mod rdma;
+mod recorder;
+mod sockets;
+mod systemd;
+mod third_party;
+mod tls;
+mod tsn;
+mod verbs;
+mod vfio;

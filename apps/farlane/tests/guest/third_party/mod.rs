@@ -1,0 +1,63 @@
+//! A foreign NVMe controller at the far end: QEMU's own, unchanged, behind `farlane export
+//! --vfio-user`.
+
+mod bridge;
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+use guest::skip;
+use serde_json::Value;
+
+use self::bridge::ThirdParty;
+use crate::support::running::wait_until;
+use crate::support::{Export, FARLANE, json, succeed};
+
+/// Runs a load, and verifies it where it writes. Returns its report.
+fn load(url: &str, more: &[&str]) -> Value {
+    let mut load = vec!["bench", url, "--bs", "4k", "--size", "256KiB", "--timeout", "30s", "--json"];
+    let verified = if more.contains(&"randread") { Value::Null } else { true.into() };
+    load.extend((verified != Value::Null).then_some("--verify"));
+    let report = json(&[&load[..], more].concat());
+    assert_eq!((&report["errors"], &report["verified"]), (&0.into(), &verified), "{report}");
+    report
+}
+
+fn count(of: &Value, name: &str) -> u64 {
+    of[name].as_u64().unwrap_or_else(|| panic!("{name} in {of}"))
+}
+
+#[test]
+fn a_controller_of_qemus_is_looked_ahead_for_like_ours() {
+    let Some(kit) = skip::kit_or_skip("QEMU's NVMe controller at the far end") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("disk");
+    std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+    let device = ThirdParty::start(kit, directory.path(), &image, "device");
+    let socket = directory.path().join("device");
+    wait_until("the controller is there", || socket.exists());
+    let far = Export::start(&["--vfio-user", socket.to_str().unwrap()]);
+    assert!(succeed(&["identify", &far.url()]).contains("QEMU NVMe Ctrl"));
+    for workload in ["randwrite", "randread", "randrw"] {
+        let before = device.reads.load(Ordering::Relaxed);
+        let report = load(&far.url(), &["--rw", workload, "--iodepth", "4", "--runtime", "500ms"]);
+        let asked = u64::from(device.reads.load(Ordering::Relaxed) - before);
+        let ahead = &report["lookahead"];
+        eprintln!("{workload}: {asked} reads of the controller's, {ahead}");
+        // The controller asked for every entry and all data, and hardly any of its reads had to go
+        // to the host.
+        assert!(asked > 20 && count(ahead, "reads") < asked / 10, "{asked}, {report}");
+    }
+    let bare =
+        load(&far.url(), &["--rw", "randrw", "--iodepth", "4", "--runtime", "500ms", "--no-lookahead"]);
+    assert_eq!(bare["lookahead"], Value::Null, "{bare}");
+
+    let link = directory.path().join("link.toml");
+    std::fs::write(&link, "[link]\nlatency = \"10ms\"\n").unwrap();
+    let mut command = Command::new(&*FARLANE);
+    command.args(["emulate", "--connect", &far.address, "--json", "--link"]).arg(&link);
+    let network = Export::of(command);
+    let report = load(&network.url(), &["--rw", "randwrite", "--iodepth", "1", "--runtime", "2s"]);
+    eprintln!("10 ms each way: {report}");
+    // The controller reads a page in 64 pieces. Without lookahead, each would be a round trip.
+    assert!(count(&report["lookahead"], "reads") < 20, "{report}");
+}
