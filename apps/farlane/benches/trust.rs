@@ -21,7 +21,7 @@ use live::carrier::route::{Route, Trust};
 use live::carrier::tcp::{Dialer, Dialled, Listener, Options};
 use live::sys::clock::Clock;
 
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde_json::Value;
 
 use support::ends::Listening;

@@ -11,7 +11,7 @@ extern crate alloc;
 
 mod buffer;
 mod contract;
-mod crc32c;
+mod crc;
 mod deadlines;
 mod entropy;
 #[doc(hidden)]
@@ -24,7 +24,7 @@ mod watch;
 
 pub use buffer::{Buffer, BufferMut, Pool};
 pub use contract::{Engine, drain, fire, next_wake, settle};
-pub use crc32c::{Crc32c, crc32c};
+pub use crc::{CRC32_POLYNOMIAL, Crc32, Crc32c, crc32, crc32c};
 pub use deadlines::{DeadlineList, Deadlines};
 pub use entropy::Entropy;
 pub use outbox::Outbox;

@@ -6,6 +6,7 @@ use core::fmt;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
+use engine::crc32;
 use zeroize::Zeroizing;
 
 use crate::authentication::Hash;
@@ -174,7 +175,7 @@ fn parse(form: KeyForm, text: &str) -> Result<KeyText, KeyFault> {
         return Err(KeyFault::KeyLength(length));
     }
     let (key, check) = bytes.split_at(length);
-    if crc32(key).to_le_bytes() != *check {
+    if crc32(0, key).to_le_bytes() != *check {
         return Err(KeyFault::Check);
     }
     Ok(KeyText { hash, key: Zeroizing::new(key.to_vec()) })
@@ -184,14 +185,8 @@ fn parse(form: KeyForm, text: &str) -> Result<KeyText, KeyFault> {
 pub(crate) fn emit(form: KeyForm, hash: Option<Hash>, key: &[u8]) -> Zeroizing<String> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(key.len() + CHECK_LENGTH));
     bytes.extend_from_slice(key);
-    bytes.extend_from_slice(&crc32(key).to_le_bytes());
+    bytes.extend_from_slice(&crc32(0, key).to_le_bytes());
     let id = hash.map_or(0, Hash::id);
     let encoded = Zeroizing::new(STANDARD.encode(&*bytes));
     Zeroizing::new(alloc::format!("{}{id:02x}:{}:", form.prefix(), encoded.as_str()))
-}
-
-/// The CRC-32 of Ethernet and zlib: polynomial 04C11DB7h, reflected, inverted at both ends.
-fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, _| if crc & 1 != 0 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-    !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }

@@ -10,8 +10,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant as Clock;
 
-use engine::{Buffer, Engine, Entropy, Instant, Rng, drain};
-use farlane_roce::{Config, Device, Input, Output, PathMtu, Received, RoceEndpoint, SharedDevice, crc32};
+use engine::{Buffer, Crc32, Engine, Entropy, Instant, Rng, crc32, drain};
+use farlane_roce::{Config, Device, Input, Output, PathMtu, Received, RoceEndpoint, SharedDevice};
 use rdma::{
     Endpoint, Event, Exposure, Inline, Operation, ProtectionDomain, ReceiveRequest, Remote, SendRequest,
     SharedPool,
@@ -53,7 +53,7 @@ fn carry(devices: &[SharedDevice; 2], pool: &SharedPool) -> bool {
 }
 
 impl Two {
-    fn new(crc32: fn(u32, &[u8]) -> u32) -> Self {
+    fn new(crc32: Crc32) -> Self {
         let pool = SharedPool::default();
         let addresses: [IpAddr; 2] = [[192, 0, 2, 1].into(), [192, 0, 2, 2].into()];
         let devices = addresses.map(|address| {

@@ -2,10 +2,9 @@
 
 use core::net::IpAddr;
 
-use engine::Nanos;
+use engine::{Crc32, Nanos, crc32};
 
 use crate::PathMtu;
-use crate::icrc::crc32;
 use crate::wire::PORT;
 
 /// The settings of a [`Device`](crate::Device).
@@ -48,8 +47,8 @@ pub struct Config {
     /// The rate of the link in bytes a second. A connection whose peer tells of congestion sends
     /// slower (DCQCN), until it has come back to this rate.
     pub line_rate: u64,
-    /// How the register of a CRC-32 changes; [`crc32`] unless the world has something faster.
-    pub crc32: fn(u32, &[u8]) -> u32,
+    /// The function that computes CRCs; [`crc32`] unless the world has a faster one.
+    pub crc32: Crc32,
 }
 
 impl Config {

@@ -41,7 +41,7 @@ fn device(address: IpAddr, seed: u64) -> SharedDevice {
     let entropy = Entropy::Seeded(Rng::from_seed(seed));
     let domain = ProtectionDomain::new(16, Rc::clone(&pool), entropy.fork("keys"));
     // A CRC that is always the same, so that random bytes reach further code.
-    let config = Config { crc32: |_, _| 0, mtu: PathMtu::B256, ..Config::new(address) };
+    let config = Config { crc32: |_, _| u32::MAX, mtu: PathMtu::B256, ..Config::new(address) };
     Rc::new(RefCell::new(Device::new(config, Rc::new(RefCell::new(domain)), pool, entropy)))
 }
 

@@ -2,10 +2,10 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-/// CRC-32 as Ethernet has it, its lowest bit the highest power (reflected).
-const POLYNOMIAL: u32 = 0xedb8_8320;
-/// The register after the 8 bytes of ones that stand for a local route header.
-const START: u32 = 0xdebb_20e3;
+use engine::{CRC32_POLYNOMIAL, Crc32};
+
+/// The CRC of the 8 bytes of ones that stand for a local route header.
+const START: u32 = 0x2144_df1c;
 /// Bytes of the longest headers before the UDP payload: IPv6 and UDP.
 const PSEUDO_MAX: usize = 48;
 /// Bytes of the first piece of a packet that are put behind those headers, so that the CRC passes
@@ -19,60 +19,9 @@ const AFTER_IDENTIFICATION: usize = 14 + 8;
 const DONT_FRAGMENT: u16 = 0x4000;
 const PROTOCOL_UDP: u8 = 17;
 
-const fn tables() -> [[u32; 256]; 8] {
-    let mut tables = [[0; 256]; 8];
-    let mut byte = 0;
-    let mut start = 0;
-    while byte < 256 {
-        let mut register = start;
-        start += 1;
-        let mut bit = 0;
-        while bit < 8 {
-            register = step(register);
-            bit += 1;
-        }
-        tables[0][byte] = register;
-        byte += 1;
-    }
-    let mut table = 1;
-    while table < 8 {
-        let mut byte = 0;
-        while byte < 256 {
-            let before = tables[table - 1][byte];
-            tables[table][byte] = before >> 8 ^ tables[0][(before & 0xff) as usize];
-            byte += 1;
-        }
-        table += 1;
-    }
-    tables
-}
-
-static TABLES: [[u32; 256]; 8] = tables();
-
 /// One bit of zero passes through the register: a multiplication by x.
 const fn step(register: u32) -> u32 {
-    register >> 1 ^ if register & 1 == 1 { POLYNOMIAL } else { 0 }
-}
-
-/// The register of a CRC-32 (Ethernet's) that held `register`, after `bytes`. Nothing is inverted,
-/// neither before nor after. A world may have faster code for it.
-pub fn crc32(mut register: u32, bytes: &[u8]) -> u32 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        let [a, b, c, d, e, f, g, h] = (u64::from_le_bytes(*word) ^ u64::from(register)).to_le_bytes();
-        register = TABLES[7][usize::from(a)]
-            ^ TABLES[6][usize::from(b)]
-            ^ TABLES[5][usize::from(c)]
-            ^ TABLES[4][usize::from(d)]
-            ^ TABLES[3][usize::from(e)]
-            ^ TABLES[2][usize::from(f)]
-            ^ TABLES[1][usize::from(g)]
-            ^ TABLES[0][usize::from(h)];
-    }
-    for byte in rest {
-        register = register >> 8 ^ TABLES[0][usize::from(register.to_le_bytes()[0] ^ byte)];
-    }
-    register
+    register >> 1 ^ if register & 1 == 1 { CRC32_POLYNOMIAL } else { 0 }
 }
 
 /// What the CRC covers beside the UDP payload.
@@ -119,7 +68,7 @@ impl Route {
 
     /// The CRC of a packet in pieces, as it is on the wire. The first piece has the base transport
     /// header.
-    pub(crate) fn icrc(&self, crc: fn(u32, &[u8]) -> u32, pieces: [&[u8]; 3]) -> [u8; 4] {
+    pub(crate) fn icrc(&self, crc: Crc32, pieces: [&[u8]; 3]) -> [u8; 4] {
         let length = pieces.iter().map(|piece| piece.len()).sum::<usize>() + 4;
         let mut block = [0xff; PSEUDO_MAX + FIRST_MAX];
         let start = self.put(&mut block, length);
@@ -128,22 +77,16 @@ impl Route {
         let end = start + first.len();
         block[start..end].copy_from_slice(first);
         block[start + CHANGED] = 0xff;
-        let mut register = crc(START, &block[..end]);
+        let mut sum = crc(START, &block[..end]);
         for piece in [behind].into_iter().chain(rest).filter(|piece| !piece.is_empty()) {
-            register = crc(register, piece);
+            sum = crc(sum, piece);
         }
-        (!register).to_le_bytes()
+        sum.to_le_bytes()
     }
 
     /// Whether `found` is the CRC of a packet without it. Where the identification of the IPv4
     /// header `is_unknown`, whether some identification gives it.
-    pub(crate) fn matches(
-        &self,
-        crc: fn(u32, &[u8]) -> u32,
-        packet: &[u8],
-        found: [u8; 4],
-        is_unknown: bool,
-    ) -> bool {
+    pub(crate) fn matches(&self, crc: Crc32, packet: &[u8], found: [u8; 4], is_unknown: bool) -> bool {
         let expected = u32::from_le_bytes(self.icrc(crc, [packet, &[], &[]]));
         let difference = expected ^ u32::from_le_bytes(found);
         difference == 0
@@ -170,7 +113,7 @@ static BACK: [u32; 17] = {
     let mut bit = 0;
     while bit < 8 {
         // The inverse of `step`.
-        power = if power >> 31 == 1 { (power ^ POLYNOMIAL) << 1 | 1 } else { power << 1 };
+        power = if power >> 31 == 1 { (power ^ CRC32_POLYNOMIAL) << 1 | 1 } else { power << 1 };
         bit += 1;
     }
     let mut at = 0;
@@ -211,6 +154,8 @@ const fn short(length: usize) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use engine::crc32;
+
     use super::*;
 
     fn hex(text: &str) -> Vec<u8> {
@@ -239,9 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn crc32_is_that_of_ethernet() {
-        assert_eq!(!crc32(!0, b"123456789"), 0xcbf4_3926);
-        assert_eq!(crc32(!0, &[0xff; 8]), START);
+    fn a_packet_begins_with_the_ones_of_a_local_route_header() {
+        assert_eq!(crc32(0, &[0xff; 8]), START);
     }
 
     #[test]

@@ -87,5 +87,4 @@ pub use codes::PathMtu;
 pub use config::Config;
 pub use device::{CONNECTIONS_MAX, Counters, Device, HALF_OPEN_MAX, Input, Output, Received};
 pub use endpoint::{RoceEndpoint, SharedDevice, TooManyConnections};
-pub use icrc::crc32;
 pub use wire::{Datagram, PORT};

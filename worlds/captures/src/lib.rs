@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod commands;
 mod error;
 mod framing;
@@ -41,6 +42,7 @@ mod sink;
 pub mod statistics;
 pub mod table;
 
+pub use blocks::{Blocks, Detail, Order, Records};
 pub use commands::{Commands, Packets, Source, each_command, each_packet};
 pub use error::Error;
 pub use framing::{ETHERNET, Held, LINK, Packet, header, held};

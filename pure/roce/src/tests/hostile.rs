@@ -1,8 +1,9 @@
 //! Packets that a peer should not send, at each state of a connection.
 
 use super::*;
-use crate::icrc::{Route, crc32};
+use crate::icrc::Route;
 use crate::wire::Packet;
+use engine::crc32;
 use rdma::{Disconnected, Exposure};
 
 /// A packet with the right padding of `body` and the right CRC.

@@ -1,8 +1,9 @@
 //! Packets and messages as bytes.
 
 use super::*;
-use crate::icrc::{Route, crc32};
+use crate::icrc::Route;
 use crate::wire::*;
+use engine::crc32;
 use proptest::prelude::*;
 use rdma::Key;
 

@@ -31,19 +31,19 @@ fn of_short(before: u32, bytes: &[u8]) -> u32 {
     !rest.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
 }
 
-/// Does what [`roce::crc32`] does: the register of a CRC-32 (Ethernet's) after `bytes`.
-pub fn crc32_register(before: u32, bytes: &[u8]) -> u32 {
-    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32IsoHdlc, u64::from(before));
+/// The CRC-32 of `bytes` appended to bytes whose CRC-32 is `before`; see [`engine::Crc32`].
+pub fn crc32(before: u32, bytes: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32IsoHdlc, u64::from(!before));
     digest.update(bytes);
-    u32::try_from(digest.get_state()).expect("a CRC of 32 bits")
+    u32::try_from(digest.finalize()).expect("a CRC of 32 bits")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{crc32_register, crc32c};
+    use super::{crc32, crc32c};
 
     #[test]
-    fn it_is_the_engines_function_at_every_length_and_place() {
+    fn they_are_the_engines_functions_at_every_length_and_place() {
         let bytes: Vec<u8> =
             (0..5_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         for length in (0..600).chain([1_023, 1_024, 4_096, 4_999]) {
@@ -51,7 +51,7 @@ mod tests {
             let before = crc32c(0, before);
             assert_eq!(crc32c(before, behind), engine::crc32c(before, behind), "{length}");
             assert_eq!(crc32c(0, &bytes[..length]), engine::crc32c(0, &bytes[..length]), "{length}");
-            assert_eq!(crc32_register(before, behind), roce::crc32(before, behind), "{length}");
+            assert_eq!(crc32(before, behind), engine::crc32(before, behind), "{length}");
         }
     }
 }

@@ -44,6 +44,7 @@ pub mod ublk;
 pub mod unix;
 pub mod urgency;
 pub mod usage;
+mod user;
 pub mod verbs;
 pub mod vfio;
 mod volatile;

@@ -5,7 +5,6 @@
 //! calling thread and the threads that it starts later. [`renounce`] comes when everything is open.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,14 +12,13 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
-use nix::unistd::{Gid, Uid, User, initgroups, setresgid, setresuid};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
 };
 
-use super::secrets;
+use super::user::become_user;
 
 /// The newest Landlock whose rights are used. An older kernel enforces what it knows of them.
 const NEWEST: ABI = ABI::V5;
@@ -186,26 +184,6 @@ pub fn renounce(user: Option<&str>, calls: bool) -> io::Result<()> {
     }
     for filter in filters().map_err(io::Error::other)? {
         seccompiler::apply_filter_all_threads(&filter).map_err(io::Error::other)?;
-    }
-    Ok(())
-}
-
-/// Gives this process, all of its threads, the user and the groups of `name`.
-fn become_user(name: &str) -> io::Result<()> {
-    let User { name, uid, gid, .. } = User::from_name(name)?
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("there is no user {name}")))?;
-    if (Uid::effective(), Gid::effective()) == (uid, gid) {
-        return Ok(());
-    }
-    let name = CString::new(name).map_err(io::Error::other)?;
-    let keeps_secrets = secrets::are_kept();
-    // In this order: whoever is no longer root may not change groups.
-    initgroups(&name, gid)?;
-    setresgid(gid, gid, gid)?;
-    setresuid(uid, uid, uid)?;
-    // With the user, the kernel resets who may have dumps, as fs.suid_dumpable says.
-    if keeps_secrets {
-        secrets::keep_from_dumps();
     }
     Ok(())
 }
@@ -388,35 +366,6 @@ mod tests {
         });
     }
 
-    /// A user belongs to all threads of a process, so this test has a process of its own.
-    const CHILD: &str = "FARLANE_LIVE_TEST_SANDBOX_CHILD";
-
-    #[test]
-    fn child_that_becomes_another_user() {
-        if std::env::var_os(CHILD).is_none() {
-            return;
-        }
-        secrets::keep_from_dumps();
-        become_user("nobody").unwrap();
-        assert!(secrets::are_kept());
-        println!("\nheld");
-    }
-
-    #[test]
-    fn another_user_keeps_the_secrets_too() {
-        if !Uid::effective().is_root() {
-            eprintln!("SKIPPED: only root may become another user");
-            return;
-        }
-        let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["sys::sandbox::tests::child_that_becomes_another_user", "--exact", "--nocapture"])
-            .env(CHILD, "1")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains("\nheld\n"), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    }
-
     #[test]
     fn a_thread_makes_threads_and_no_namespaces() {
         std::thread::scope(|scope| {
@@ -452,7 +401,5 @@ mod tests {
         assert!(filters().unwrap()[0].len() > refused().count());
         #[cfg(target_arch = "x86_64")]
         assert!(refused().any(|call| call == X32_BIT | 520), "x32's execve");
-        let error = become_user("nobody-of-that-name").unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -7,16 +7,17 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ring::rand::SystemRandom;
-use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
-use ring::{digest, hmac};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+use aws_lc_rs::{digest, hmac};
 use rustls::SignatureScheme;
-use rustls::crypto::ring::sign::any_supported_type;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use tunnel::Fingerprint;
 
+use super::proof::SCHEMES;
 use crate::sys::durable::sync_folder_of;
 use crate::sys::secrets::keep_from_dumps;
 
@@ -193,6 +194,8 @@ impl Identity {
 
     fn new(secret: PrivateKeyDer<'static>) -> Option<Self> {
         let key = any_supported_type(&secret).ok()?;
+        // A key of another kind would sign what no peer takes.
+        key.choose_scheme(&SCHEMES)?;
         let public = key.public_key()?.to_vec();
         let fingerprint = fingerprint_of(&public);
         let proof = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key));
@@ -323,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_key_of_another_kind_signs_no_recording() {
-        use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+        use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key.pem");
         Identity::create(&path).unwrap();
@@ -336,6 +339,14 @@ mod tests {
         Identity::read(&path).unwrap();
         let error = Identity::read_to_sign(&path).unwrap_err();
         assert!(matches!(error, KeyError::OtherKind(_)) && error.to_string().contains("Ed25519"), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_no_peer_takes_is_no_key() {
+        use aws_lc_rs::signature::{ECDSA_P521_SHA512_ASN1_SIGNING, EcdsaKeyPair};
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P521_SHA512_ASN1_SIGNING, &random).unwrap();
+        assert!(Identity::new(PrivatePkcs8KeyDer::from(key.as_ref().to_vec()).into()).is_none());
     }
 
     #[test]

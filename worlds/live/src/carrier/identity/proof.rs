@@ -7,10 +7,26 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, SignatureScheme,
+};
 use tunnel::Fingerprint;
 
 use super::key::fingerprint_of;
+
+/// How either end may sign, as it is offered. The list is here, so that hosts and far ends of any
+/// version offer the same.
+pub(super) const SCHEMES: [SignatureScheme; 9] = [
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA256,
+];
 
 /// Which far end a near end trusts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +108,7 @@ impl ServerCertVerifier for Verifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        SCHEMES.to_vec()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
@@ -138,7 +154,7 @@ impl ClientCertVerifier for AnyKey {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        SCHEMES.to_vec()
     }
 
     fn requires_raw_public_keys(&self) -> bool {
@@ -152,6 +168,9 @@ fn verify(
     public: &CertificateDer<'_>,
     signature: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
+    if !SCHEMES.contains(&signature.scheme) {
+        return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
+    }
     let algorithms = &provider.signature_verification_algorithms;
     let public = SubjectPublicKeyInfoDer::from(public.as_ref());
     verify_tls13_signature_with_raw_key(message, &public, signature, algorithms)

@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::aws_lc_rs::{self, kx_group};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::CertificateDer;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::version::TLS13;
@@ -15,8 +16,12 @@ use tunnel::Fingerprint;
 use super::key::{Identity, fingerprint_of};
 use super::proof::{AnyKey, Pin, Verifier};
 
+/// What TLS is computed with. The groups are named here, so that hosts and far ends of any version
+/// offer the same.
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+    let kx_groups: Vec<&dyn SupportedKxGroup> =
+        vec![kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1];
+    Arc::new(CryptoProvider { kx_groups, ..aws_lc_rs::default_provider() })
 }
 
 /// The settings of a far end that is `identity` and speaks `protocol` (ALPN). The near end must

@@ -17,7 +17,7 @@ use rdma::{SharedDomain, SharedPool};
 use socket2::Socket;
 
 use crate::reactor::{Attention, Context, Driver, Sources, Turn};
-use crate::sys::digest::crc32_register;
+use crate::sys::digest::crc32;
 use crate::sys::entropy::system;
 use crate::sys::marked::{self, Marked};
 use crate::sys::precedence::Precedence;
@@ -95,7 +95,7 @@ impl Roce {
         domain: SharedDomain,
         pool: SharedPool,
     ) -> io::Result<Self> {
-        let config = Config { port: PORT, identification: 0, crc32: crc32_register, ..config };
+        let config = Config { port: PORT, identification: 0, crc32, ..config };
         let address = SocketAddr::new(config.address, PORT);
         if config.address.is_unspecified() {
             let why = format!("RoCE is at one address of this machine: name it instead of {}", address.ip());

@@ -1,6 +1,6 @@
 //! The text of a file of state: its version, its sections, and the digest that reveals changes.
 
-use ring::digest::{SHA256, digest};
+use aws_lc_rs::digest::{SHA256, digest};
 use toml::{Table, Value};
 
 use super::error::StateCause;
