@@ -23,6 +23,7 @@ mod error;
 mod exit;
 mod failure;
 mod hops;
+mod http;
 mod lasting;
 mod metrics;
 mod picture;

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &UiArgs) -> Result<(), Error> {
     let (read, is_json) = (captures.clone(), args.output.json);
     let read = std::thread::Builder::new().name("captures".into()).spawn(move || read_all(&read, is_json));
     read.map_err(fail)?;
-    server::serve(listener, token, Api::new(captures, simulator)).map_err(fail)
+    server::serve(&listener, token, Api::new(captures, simulator))
 }
 
 fn has_extension(path: &Path, wanted: &str) -> bool {
