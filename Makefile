@@ -2,15 +2,13 @@
 
 CARGO ?= cargo
 MINUTES ?= 10
-FAULTS := --scenario disk,disk-ahead,disk-protected,sessions,sessions-paths,sessions-datagrams,fabrics,fabrics-shared,fabrics-proxy,fabrics-rdma,fabrics-roce,record,record-ring,record-striped,record-pretrigger,record-raw
-AHEAD := --scenario disk-both,ahead,ahead-unruly
 FUZZ_SECONDS ?= 300
 REMEDIES ?= on
 
 PREFIX ?= /usr/local
 export PREFIX DESTDIR
 
-.PHONY: help setup demo install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python
+.PHONY: help setup demo check install deb static container book record nic guest guest-5g kernel release test lint bench lookahead tail soak package fuzz ui-test python
 
 help: ## list the jobs
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -19,6 +17,7 @@ setup: ## install what a build needs and this machine lacks
 	@scripts/setup
 
 demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, read back, verified, measured
+	@echo "demo: building for 3 min 30 s at most on two cores of a cloud machine, once; processors here: $$(nproc)"
 	$(CARGO) build --profile demo --package farlane
 	target/demo/farlane demo
 
@@ -58,25 +57,22 @@ guest-5g: setup ## the same with an emulated 5G network (Release 15) in between;
 kernel: setup ## build a kernel that has iommufd and siw, which none of Debian's has (minutes, once a machine), and test with it
 	@scripts/setup --kernel
 	$(CARGO) run --release --package farlane-guest --bin guest -- --kernel built --fetch
-	$(CARGO) test --package farlane --test guest_vfio --test guest_rdma
+	$(CARGO) test --package farlane --test guest -- vfio:: rdma::
 	$(CARGO) test --package farlane-guest --test siw
 
 release: setup ## the fastest binary, target/guided/farlane: built twice, guided by a profile of its own work
 	scripts/release
 
-test: setup ## every test, the fault campaign of 1,000 seeds included, 200 with lookahead on and off, and all that ever failed
+check: setup ## the proof of a small change: formatting, lints, unit tests, tests of the command line, 50 seeds of each scenario
+	@scripts/setup --check
+	@scripts/prove check
+
+test: setup ## every test, guests among them, and a campaign of 300 seeds of each scenario
 	@scripts/setup --tests
-	$(CARGO) build --profile demo --package farlane --package farlane-campaigns
-	$(CARGO) test --workspace --no-fail-fast
-	scripts/deterministic
-	target/demo/campaign --seeds 0..1000 $(FAULTS)
-	target/demo/campaign --seeds 0..200 $(AHEAD)
-	target/demo/campaign --known
+	@scripts/prove test
 
 lint: setup ## formatting, lints and links between document comments; warnings are errors
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --exclude farlane --no-deps
+	@scripts/prove lint
 
 bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-network-models --bench hops
@@ -102,7 +98,7 @@ bench: release ## figures as ratios to floors of the same run
 
 ui-test: ## the page of farlane ui in Chromium, each view in light and dark, at the widths of a desk and a phone; pictures in target/ui-test
 	@scripts/setup --ui
-	$(CARGO) test --package farlane --test ui --test ui_browser
+	$(CARGO) test --package farlane --test cli -- ui:: ui_browser::
 
 python: setup ## the Python package: a wheel in target/wheels, installed and tested in target/python
 	@scripts/setup --python
@@ -121,10 +117,9 @@ lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and ove
 	$(CARGO) build --release --package farlane
 	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench lookahead
 
-soak: setup ## the fault campaign with seeds that nobody has run, for MINUTES (10); with SEEDS=COUNT so many seeds of each scenario; a recorder killed 200 times
-	$(CARGO) build --release --package farlane-campaigns
-	FARLANE_KILLS=200 $(CARGO) test --package farlane --test record killed
-	target/release/campaign --fresh $(if $(SEEDS),--seeds 0..$(SEEDS),--minutes $(MINUTES))
+soak: setup ## what takes long: seeds that nobody has run for MINUTES (10), kills, debug beside demo, the browser, packages, fuzzing
+	@scripts/setup --tests
+	@MINUTES=$(MINUTES) SEEDS=$(SEEDS) scripts/prove soak
 
 package: setup ## the crates of pure/ as they would be published, each built from its package alone
 	$(CARGO) package --allow-dirty $(patsubst pure/%,--package farlane-%,$(wildcard pure/*))
