@@ -45,7 +45,6 @@ mod record_mistakes;
 mod record_raw;
 mod record_ring;
 mod record_stripes;
-mod record_udp;
 mod sandbox;
 mod schemas;
 mod service;

@@ -17,6 +17,7 @@ mod preflight;
 mod ptp;
 mod rdma_measure;
 mod record_trigger;
+mod record_udp;
 mod record_view;
 mod redundancy;
 mod roce_network;
