@@ -14,7 +14,7 @@ const PACKET: u32 = 6;
 const ORDER: u32 = 0x1a2b_3c4d;
 /// The length of a section that does not say it.
 const UNKNOWN: [u8; 8] = [0xff; 8];
-/// By this word, readers know the order of bytes in a pcap file whose times are nanoseconds.
+/// By this word, readers know the order of bytes in a pcap file, and that times are nanoseconds.
 const NANOSECONDS_MAGIC: u32 = 0xa1b2_3c4d;
 /// Time stamps count in units of 10 to the minus 9 seconds.
 const NANOSECONDS: u8 = 9;

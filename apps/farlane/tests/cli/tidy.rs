@@ -1,7 +1,7 @@
 //! The house rules that a compiler does not check, such as which crate may use which, and how long
 //! a file may be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +28,22 @@ const ARITHMETIC: [(&str, &str); 8] = [
     ("pure/nvme-fabrics", "zeroize"),
     ("pure/record", "blake3"),
     ("pure/record", "sha2"),
+];
+
+/// Libraries of which the program has two versions, and who holds the older one.
+const TWICE: [(&str, &str); 12] = [
+    ("crypto-common", "digest, below"),
+    ("darling", "enumset 1.1, of mcap 0.26"),
+    ("darling_core", "darling"),
+    ("darling_macro", "darling"),
+    ("digest", "crc-fast 1.10"),
+    ("getrandom", "ahash 0.8, of parquet 60"),
+    ("miniz_oxide", "png 0.18, of tiny-skia 0.12; its flate2 has the newer one"),
+    ("signal-hook", "crossterm 0.29, of ratatui 0.30"),
+    ("spin", "flume 0.12, of mdns-sd 0.21"),
+    ("syn", "half of all macros: those of clap, serde and thiserror have the newer one"),
+    ("unicode-width", "miette 7.6"),
+    ("untrusted", "aws-lc-rs 1.19; rustls-webpki 0.103 has the newer one"),
 ];
 
 fn root() -> PathBuf {
@@ -501,5 +517,31 @@ fn every_licence_allows_use_under_ours() {
             choice.split(" AND ").all(|part| allowed.contains(&part.trim_matches(['(', ')', ' '])))
         });
         assert!(acceptable, "{} {}: {licence}", package["name"], package["version"]);
+    }
+}
+
+#[test]
+fn no_library_is_built_in_two_versions_without_a_reason() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--package", "farlane", "--edges", "normal,build", "--prefix", "none"])
+        .args(["--target", "x86_64-unknown-linux-gnu", "--no-dedupe", "--format", "{p}"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let mut words = line.split(' ');
+        versions.entry(words.next().unwrap()).or_default().insert(words.next().unwrap());
+    }
+    assert!(versions.len() > 100, "only {} packages were found", versions.len());
+    versions.retain(|_, versions| versions.len() > 1);
+    for (name, versions) in &versions {
+        let is_known = TWICE.iter().any(|(known, _)| known == name);
+        assert!(is_known, "{name} is there as {versions:?}: have one, or say in TWICE who holds the older");
+    }
+    for (name, holder) in TWICE {
+        assert!(versions.contains_key(name), "{name} is there once: TWICE need not name it ({holder})");
     }
 }

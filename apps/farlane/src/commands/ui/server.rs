@@ -19,10 +19,14 @@ use crate::http::{self, Answer, BodyFault, Limits, Request};
 const CONNECTIONS_MAX: usize = 64;
 /// The most questions that are answered at once.
 const QUESTIONS_MAX: usize = 8;
-/// How much of a request is taken, and how long it may take.
+/// The most bytes of the head of a request.
+const HEAD_MAX: usize = 16 << 10;
+/// The most bytes of a body.
+const BODY_MAX: usize = 64 << 10;
+/// How much of a request is taken, and how long it and its answer may take.
 const LIMITS: Limits = Limits {
-    head: 16 << 10,
-    body: 64 << 10,
+    head: HEAD_MAX,
+    body: BODY_MAX,
     patience: Duration::from_secs(10),
     reading: Duration::from_secs(60),
 };
