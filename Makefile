@@ -22,13 +22,13 @@ demo: setup ## a far SSD on this machine: joined over TCP, enumerated, written, 
 	target/demo/farlane demo
 
 install: setup ## binary, manual pages, completions, systemd units and examples below PREFIX (/usr/local), in DESTDIR
-	$(CARGO) build --release --package farlane
-	scripts/install target/release/farlane
+	$(CARGO) build --profile shipped --package farlane
+	scripts/install target/shipped/farlane
 
 deb: setup ## a Debian package in target/deb
 	@scripts/setup --deb
-	$(CARGO) build --release --package farlane
-	scripts/deb target/release/farlane
+	$(CARGO) build --profile shipped --package farlane
+	scripts/deb target/shipped/farlane
 
 static: setup ## target/static/farlane, a binary that needs no library of the machine
 	scripts/static
@@ -110,12 +110,12 @@ python: setup ## the Python package: a wheel in target/wheels, installed and tes
 	target/python/bin/pytest -q -p no:cacheprovider apps/python/tests
 
 tail: setup ## the far percentiles over bad links, remedy by remedy, between network namespaces (root; an hour and three quarters)
-	$(CARGO) build --release --package farlane
-	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench tail
+	$(CARGO) build --profile shipped --package farlane
+	FARLANE=$(CURDIR)/target/shipped/farlane $(CARGO) bench --package farlane --bench tail
 
 lookahead: setup ## the tables of docs/lookahead.md, simulated, emulated and over loopback (20 minutes)
-	$(CARGO) build --release --package farlane
-	FARLANE=$(CURDIR)/target/release/farlane $(CARGO) bench --package farlane --bench lookahead
+	$(CARGO) build --profile shipped --package farlane
+	FARLANE=$(CURDIR)/target/shipped/farlane $(CARGO) bench --package farlane --bench lookahead
 
 soak: setup ## what takes long: seeds that nobody has run for MINUTES (10), kills, debug beside demo, the browser, packages, fuzzing
 	@scripts/setup --tests
