@@ -1,4 +1,4 @@
-//! Stock Linux guests under QEMU on the program's daemons. Run one at a time.
+//! Stock Linux guests under QEMU on the program's daemons. Two of them run at a time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,5 @@
-//! What a busy machine can slow down: rates, latencies, waits that a user notices. Run one at a time.
+//! What a busy machine can slow down: rates, latencies, captures, waits that a user notices. The
+//! runner has one of these tests at a time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
