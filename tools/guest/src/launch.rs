@@ -39,7 +39,7 @@ impl Builder {
         let sockets = ["output", "control", "monitor"].map(|name| Listener::new(directory.path(), name));
         let [output, control, monitor] = sockets;
         let (output, control, monitor) = (output?, control?, monitor?);
-        let mut command = self.kit.qemu();
+        let mut command = gentle(&self.kit.qemu());
         self.machine(&mut command, &initrd);
         let console =
             if terminal { "stdio,id=console,mux=on,signal=off" } else { "stdio,id=console,signal=off" };
@@ -136,6 +136,14 @@ impl Builder {
         }
         command.args(topology(&self.slots)).args(&self.arguments);
     }
+}
+
+/// The same command with less of a claim on the processors: an interpreted guest would take them
+/// from the programs that serve it.
+fn gentle(command: &Command) -> Command {
+    let mut gentle = Command::new("nice");
+    gentle.args(["-n", "5"]).arg(command.get_program()).args(command.get_args());
+    gentle
 }
 
 /// The argument for QEMU's `-netdev`.

@@ -45,9 +45,9 @@ impl Muted {
         let run = ["--runtime", "3s", "--verify", "--json"];
         let bench = Running::start(&[&load[..], &run].concat());
         // A device has one client at a time, the first to come: let the load be first. One that
-        // waits for its turn takes no time of the processor.
+        // waits for its turn takes no more time of the processor than its start.
         sleep(Duration::from_secs(1));
-        wait_until("the load runs", || bench.ticks() > 10);
+        wait_until("the load runs", || bench.ticks() > 3);
         for _ in 0..STRANGERS {
             stranger(&self.address);
         }
