@@ -117,11 +117,13 @@ fn copies_on_two_paths_carry_one_number() {
     let far = Export::start(&["--insecure", "--eth", "far1+far2", "--ram", "16MiB"]);
     let mac = said(&far, "eth").rsplit('/').next().unwrap();
     let mut taps = ["far1", "far2"].map(|interface| live::drivers::tap::Tap::open(interface).unwrap());
-    succeed(&["identify", &format!("eth:near1+near2/{mac}")]);
-    sleep(Duration::from_millis(100));
+    let url = format!("eth:near1+near2/{mac}");
+    let host = std::thread::spawn(move || succeed(&["identify", &url]));
     let mut copies = [Vec::new(), Vec::new()];
-    // A busy kernel takes longer to hand on what came last.
+    // Read while the host runs: the kernel keeps few frames. A busy kernel takes longer to hand on
+    // what came last.
     wait_until("as many frames came by either path", || {
+        let has_ended = host.is_finished();
         for (tap, frames) in taps.iter_mut().zip(&mut copies) {
             while let Some(frame) = tap.next_frame() {
                 // The R-TAG of 802.1CB, and the addresses of the first interfaces on both paths.
@@ -130,8 +132,9 @@ fn copies_on_two_paths_carry_one_number() {
                 }
             }
         }
-        copies[0].len() == copies[1].len()
+        has_ended && copies[0].len() == copies[1].len()
     });
+    host.join().unwrap();
     let [first, second] = copies;
     assert!(first.len() > 20 && first == second, "{} and {} frames", first.len(), second.len());
     let numbers: Vec<_> = first.iter().map(|frame| u16::from_be_bytes([frame[16], frame[17]])).collect();
