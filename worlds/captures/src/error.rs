@@ -1,5 +1,6 @@
 //! Why a capture can't be read.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
@@ -24,7 +25,7 @@ pub enum Error {
         /// Bytes before what is malformed.
         offset: u64,
         /// What is wrong.
-        what: &'static str,
+        what: Cow<'static, str>,
     },
     /// A hardware analyser's table lacks a column.
     #[error("{}: no line has all the columns; {name:?} is not in the first one: {there}", path.display())]

@@ -4,19 +4,10 @@ use pcie::wire::Head;
 use trace::fabric::{Datagram, Segment};
 use trace::{Direction, Seen};
 
+use crate::links::{self, Carries, LINK};
 use crate::reader::Frame;
 
-/// The link type of our frames: the first of those that are reserved for private use.
-pub const LINK: u32 = 147;
-/// The link type of Ethernet frames.
-pub const ETHERNET: u32 = 1;
-/// The link types of IP packets without a header before them, and of Linux' cooked captures.
-const RAW_IP: u32 = 101;
-const RAW_IPV4: u32 = 228;
-const RAW_IPV6: u32 = 229;
-const LINUX_COOKED: u32 = 113;
-/// EtherType of a VLAN tag, and the protocol numbers of TCP and UDP.
-const VLAN: u16 = 0x8100;
+/// The protocol numbers of TCP and UDP.
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Bytes of UDP's header, and the port to which RoCEv2 sends.
@@ -53,6 +44,8 @@ pub enum Held<'a> {
     Malformed,
     /// Something else.
     Foreign,
+    /// A frame of a link type that is not known.
+    Unknown,
 }
 
 /// A PCIe packet that a frame holds.
@@ -77,6 +70,9 @@ impl Packet<'_> {
 /// What `frame` holds.
 pub fn held<'a>(frame: &Frame<'a>) -> Held<'a> {
     let Some(Framed { direction, tlp }) = packet_of(frame.link, frame.bytes) else {
+        if links::carried(frame.link, frame.bytes) == Carries::Unknown {
+            return Held::Unknown;
+        }
         let segment = segment_of(frame).map(Held::Segment);
         return segment.or_else(|| datagram_of(frame).map(Held::Datagram)).unwrap_or(Held::Foreign);
     };
@@ -137,20 +133,7 @@ struct Carried<'a> {
 
 /// What the IP packet in a frame carries, if it is of this protocol.
 fn carried(link: u32, frame: &[u8], protocol: u8) -> Option<Carried<'_>> {
-    let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-    let ip = match link {
-        ETHERNET => {
-            let mut at = 12;
-            while half(at)? == VLAN {
-                at += 4;
-            }
-            at + 2
-        }
-        LINUX_COOKED => 16,
-        RAW_IP | RAW_IPV4 | RAW_IPV6 => 0,
-        _ => return None,
-    };
-    let packet = frame.get(ip..)?;
+    let Carries::Ip(packet) = links::carried(link, frame) else { return None };
     let (ends, start, length) = match packet.first()? >> 4 {
         4 => ipv4(packet, protocol)?,
         6 => ipv6(packet, protocol)?,
@@ -201,8 +184,7 @@ pub fn header(direction: Direction, port: u8) -> [u8; 8] {
 fn packet_of(link: u32, frame: &[u8]) -> Option<Framed<'_>> {
     match link {
         LINK => ours(frame),
-        ETHERNET => nettlp(frame),
-        _ => None,
+        _ => nettlp(link, frame),
     }
 }
 
@@ -217,21 +199,15 @@ fn ours(frame: &[u8]) -> Option<Framed<'_>> {
 }
 
 /// The packet in a UDP datagram of NetTLP over IPv4.
-fn nettlp(frame: &[u8]) -> Option<Framed<'_>> {
-    let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-    // A VLAN tag has four bytes.
-    let ip = if half(12)? == 0x8100 { 18 } else { 14 };
-    let (first, protocol) = (*frame.get(ip)?, *frame.get(ip + 9)?);
-    if half(ip - 2)? != 0x0800 || first >> 4 != 4 || protocol != 17 {
-        return None;
-    }
-    let udp = ip + usize::from(first & 0xf) * 4;
-    let (source, destination, length) = (half(udp)?, half(udp + 2)?, half(udp + 4)?);
+fn nettlp(link: u32, frame: &[u8]) -> Option<Framed<'_>> {
+    let Carried { bytes: udp, .. } = carried(link, frame, UDP)?;
+    let half = |at: usize| Some(u16::from_be_bytes([*udp.get(at)?, *udp.get(at + 1)?]));
+    let (source, destination, length) = (half(0)?, half(2)?, half(4)?);
     if !NETTLP_PORTS.contains(&source) || !NETTLP_PORTS.contains(&destination) {
         return None;
     }
-    let end = (udp + usize::from(length)).min(frame.len());
-    let tlp = frame.get(udp + 8 + NETTLP_HEADER..end)?;
+    let end = usize::from(length).min(udp.len());
+    let tlp = udp.get(UDP_HEADER + NETTLP_HEADER..end)?;
     // The addresses tell one end from the other, but not the host from the device.
     Some(Framed { direction: None, tlp })
 }
@@ -241,6 +217,7 @@ mod tests {
     use engine::Instant;
 
     use super::*;
+    use crate::links::ETHERNET;
     use crate::reader::Place;
 
     #[test]
@@ -264,7 +241,7 @@ mod tests {
         let v6 = [&[0x60, 0, 0, 0, 0, 23, 6, 64][..], &[1; 16], &[2; 16], &tcp].concat();
         let tagged = [&[0; 12][..], &[0x81, 0, 0, 5, 8, 0], &v4].concat();
         let cooked = [&[0; 14][..], &[0x86, 0xdd], &v6].concat();
-        for (link, frame) in [(ETHERNET, tagged), (RAW_IP, v4), (RAW_IPV6, v6), (LINUX_COOKED, cooked)] {
+        for (link, frame) in [(ETHERNET, tagged), (101, v4), (229, v6), (113, cooked)] {
             let of = |bytes| {
                 segment_of(&Frame {
                     number: 0,

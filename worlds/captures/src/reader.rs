@@ -1,5 +1,6 @@
 //! Frames of pcap and pcapng files, one after the other: a file may be larger than memory.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -10,6 +11,7 @@ use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, OptionCode, PcapBlockOwned, PcapError};
 
 use crate::Error;
+use crate::units::{BadOption, Units};
 
 /// Bytes of a file that are held at once; no block may be longer.
 const BUFFER: usize = 1 << 20;
@@ -17,6 +19,8 @@ const BUFFER: usize = 1 << 20;
 const INTERFACES_MAX: usize = 4096;
 /// The type of the obsolete Packet Block, in both orders of bytes.
 const PACKET_BLOCK: [u32; 2] = [2, 2_u32.swap_bytes()];
+/// The bits of a pcap file's field «network» that are the link type.
+const PCAP_LINK: u32 = 0x03ff_ffff;
 /// The most bytes of a file that describe its sections and interfaces.
 const PREAMBLES_MAX: usize = 16 << 20;
 
@@ -96,9 +100,8 @@ pub struct Place {
 struct Interface {
     /// Its link type.
     link: u32,
-    /// Units a second of its time stamps, and seconds that are added to them.
-    units: u64,
-    offset: i64,
+    /// What its time stamps count.
+    units: Units,
     /// What its statistics have told so far: they count from the beginning of the capture.
     told: Tally,
 }
@@ -247,6 +250,10 @@ impl Reader {
                     Next::Consume(length)
                 }
                 Found::Nothing => Next::Consume(length),
+                Found::Bad(option) => return Err(self.broken(option.to_string())),
+                Found::Timeless => {
+                    return Err(self.broken("the time of a packet lies before 1970 or after 2554"));
+                }
             },
             Err(PcapError::Eof) => return Ok(false),
             Err(PcapError::Incomplete(_)) => Next::Refill,
@@ -283,7 +290,7 @@ impl Reader {
         Ok(true)
     }
 
-    fn broken(&self, what: &'static str) -> Error {
+    fn broken(&self, what: impl Into<Cow<'static, str>>) -> Error {
         broken(&self.path, self.offset, what)
     }
 }
@@ -313,8 +320,8 @@ enum Next {
     Refill,
 }
 
-fn broken(path: &Path, offset: u64, what: &'static str) -> Error {
-    Error::Broken { path: path.to_owned(), offset, what }
+fn broken(path: &Path, offset: u64, what: impl Into<Cow<'static, str>>) -> Error {
+    Error::Broken { path: path.to_owned(), offset, what: what.into() }
 }
 
 /// What a block is.
@@ -331,6 +338,10 @@ enum Found<'a> {
     Interface,
     /// Nothing that matters here.
     Nothing,
+    /// An option that decides what times mean, and is not understood.
+    Bad(BadOption),
+    /// A packet whose time is none.
+    Timeless,
 }
 
 fn on_block<'a>(
@@ -341,7 +352,8 @@ fn on_block<'a>(
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let unit = if header.is_nanosecond_precision() { 1 } else { 1_000 };
-            *pcap = (u32::try_from(header.network.0).unwrap_or(u32::MAX), unit);
+            // Above the link type are the bytes of frame check sequences, and whether they are known.
+            *pcap = (header.network.0.cast_unsigned() & PCAP_LINK, unit);
             Found::Section
         }
         PcapBlockOwned::Legacy(frame) => {
@@ -355,24 +367,27 @@ fn on_block<'a>(
             Found::Section
         }
         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-            let units = interface.ts_resolution().unwrap_or(1_000_000).max(1);
+            let units = match Units::of(&interface.options, interface.if_tsoffset) {
+                Ok(units) => units,
+                Err(bad) => return Found::Bad(bad),
+            };
             if interfaces.len() >= INTERFACES_MAX {
                 return Found::Nothing;
             }
             let link = u32::try_from(interface.linktype.0).unwrap_or(u32::MAX);
-            interfaces.push(Interface { link, units, offset: interface.if_tsoffset, told: Tally::default() });
+            interfaces.push(Interface { link, units, told: Tally::default() });
             Found::Interface
         }
         PcapBlockOwned::NG(Block::EnhancedPacket(frame)) => {
             let index = usize::try_from(frame.if_id).unwrap_or(usize::MAX);
-            let Some(&Interface { link, units, offset, .. }) = interfaces.get(index) else {
+            let Some(&Interface { link, units, .. }) = interfaces.get(index) else {
                 return Found::Foreign;
             };
             let length = usize::try_from(frame.caplen).unwrap_or(usize::MAX);
             let bytes = frame.data.get(..length).unwrap_or(frame.data);
             let stamp = u64::from(frame.ts_high) << 32 | u64::from(frame.ts_low);
             let original = usize::try_from(frame.origlen).unwrap_or(usize::MAX);
-            Found::Frame(instant(stamp, units, offset), link, bytes, original)
+            units.instant(stamp).map_or(Found::Timeless, |at| Found::Frame(at, link, bytes, original))
         }
         PcapBlockOwned::NG(Block::InterfaceStatistics(statistics)) => {
             let count = |of: Option<Result<u64, _>>| of.and_then(Result::ok);
@@ -403,13 +418,6 @@ fn notes_of<'a>(block: &'a PcapBlockOwned<'_>) -> impl Iterator<Item = &'a str> 
         .iter()
         .filter(|option| option.code == OptionCode::Comment)
         .filter_map(|option| option.as_str().ok())
-}
-
-/// The time of a stamp in so many units a second.
-fn instant(stamp: u64, units: u64, offset: i64) -> Instant {
-    let nanos = u128::from(stamp) * 1_000_000_000 / u128::from(units);
-    let nanos = i128::try_from(nanos).unwrap_or(i128::MAX) + i128::from(offset) * 1_000_000_000;
-    Instant::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

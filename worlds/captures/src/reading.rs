@@ -21,6 +21,36 @@ pub struct Flaws {
     pub backwards: u64,
     /// Packets that passed and are not in the capture, as it says itself.
     pub lost: u64,
+    /// Frames of link types that are not known.
+    pub unknown: UnknownLinks,
+}
+
+/// Frames of link types that are not known: nothing in them was decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnknownLinks {
+    /// The first few link types that occurred, and how many frames each had.
+    kinds: [(u32, u64); UNKNOWN_KINDS],
+    /// Frames of further link types.
+    others: u64,
+}
+
+/// How many link types that are not known have a count of their own.
+const UNKNOWN_KINDS: usize = 4;
+
+impl UnknownLinks {
+    fn add(&mut self, link: u32) {
+        let place = self.kinds.iter_mut().find(|(kind, count)| *count == 0 || *kind == link);
+        match place {
+            Some((kind, count)) => (*kind, *count) = (link, *count + 1),
+            None => self.others += 1,
+        }
+    }
+
+    /// Each link type with the number of its frames; without a link type, those of all others.
+    pub fn each(&self) -> impl Iterator<Item = (Option<u32>, u64)> {
+        let kinds = self.kinds.iter().map(|(kind, count)| (Some(*kind), *count));
+        kinds.chain([(None, self.others)]).filter(|(_, count)| *count > 0)
+    }
 }
 
 /// What a whole capture has.
@@ -35,6 +65,13 @@ pub struct Analysis {
     pub words: (u64, u64, u64),
     /// What is wrong with the capture.
     pub flaws: Flaws,
+}
+
+impl Analysis {
+    /// Whether no packet, PDU or message was decoded; words of tracers show in their commands alone.
+    pub const fn is_empty(&self) -> bool {
+        self.statistics.packets == 0 && self.fabric.pdus == 0
+    }
 }
 
 /// Understands what it is shown of a capture.
@@ -65,6 +102,10 @@ impl Reading {
             Held::Segment(segment) => self.fabric.see(segment),
             Held::Datagram(datagram) => self.fabric.see_datagram(datagram),
             Held::Malformed | Held::Foreign => false,
+            Held::Unknown => {
+                self.flaws.unknown.add(frame.link);
+                return false;
+            }
         };
         self.flaws.note(frame.at, held, is_ours, &mut self.before);
         is_ours

@@ -11,7 +11,8 @@ use engine::{Instant, Watcher};
 use trace::Direction;
 
 use crate::Error;
-use crate::framing::{LINK, header};
+use crate::framing::header;
+use crate::links::LINK;
 use crate::reader::Tally;
 use crate::sink::Sink;
 

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
 use crate::blocks::{Blocks, Detail, Order};
-use crate::framing::ETHERNET;
+use crate::links::ETHERNET;
 use crate::reader::Tally;
 
 /// A pcapng file whose frames are of one interface.

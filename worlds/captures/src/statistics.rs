@@ -66,6 +66,8 @@ pub fn as_json(analysis: &Analysis, groups: &Groups) -> Value {
     };
     let commands: Map<_, _> = groups.iter().map(|(name, one)| (name.to_lowercase(), group(one))).collect();
     let count = groups.values().map(|group| group.count).sum::<u64>();
+    let unknown: Vec<_> =
+        flaws.unknown.each().map(|(link, frames)| json!({ "link_type": link, "frames": frames })).collect();
     json!({
         "tlps": statistics.packets, "bytes": statistics.bytes, "errors": statistics.errors,
         "commands": commands,
@@ -75,7 +77,7 @@ pub fn as_json(analysis: &Analysis, groups: &Groups) -> Value {
         "unfinished": statistics.unfinished + fabric.unfinished + words.1,
         "unexpected_completions": statistics.unexpected + fabric.unexpected + words.0,
         "unanswered": statistics.unanswered, "orphan_completions": statistics.orphans,
-        "skipped": { "foreign": flaws.foreign, "malformed": flaws.malformed },
+        "skipped": { "foreign": flaws.foreign, "malformed": flaws.malformed, "unknown_links": unknown },
         "dropped": statistics.dropped + fabric.dropped + words.2,
         "lost": flaws.lost,
         "time_ran_back": flaws.backwards,

@@ -26,6 +26,12 @@ pub(crate) enum CaptureError {
     #[diagnostic(help("name the columns as the table's head does, in --columns"))]
     NoColumn { path: PathBuf, name: String, there: String },
 
+    #[error("{}: nothing in it was decoded{unknown}", path.display())]
+    #[diagnostic(help(
+        "farlane trace decodes PCIe packets, NVMe/TCP, RDMA (iWARP, RoCEv2) and tracers' words; docs/trace.md has the link types"
+    ))]
+    Nothing { path: PathBuf, unknown: String },
+
     #[error("--json and a capture on standard output: they can't be told apart")]
     #[diagnostic(help("write the capture to a file, or leave --json out"))]
     TwoOutputs,
@@ -35,7 +41,7 @@ impl CaptureError {
     /// How the process ends with this error.
     pub(crate) const fn exit(&self) -> Exit {
         match self {
-            Self::Cut { .. } => Exit::Failed,
+            Self::Cut { .. } | Self::Nothing { .. } => Exit::Failed,
             Self::Streams { .. } | Self::Nobody { .. } | Self::NoColumn { .. } | Self::TwoOutputs => {
                 Exit::Wrong
             }

@@ -8,6 +8,7 @@ mod ending;
 mod remedies;
 mod tsn;
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
@@ -472,7 +473,7 @@ pub(crate) enum Error {
 
     #[error("{} at byte {offset}: {what}", path.display())]
     #[diagnostic(help("farlane trace reads pcap and pcapng files; what is before that byte is good"))]
-    BrokenCapture { path: PathBuf, offset: u64, what: &'static str },
+    BrokenCapture { path: PathBuf, offset: u64, what: Cow<'static, str> },
 
     #[error("--trace: neither PCIe packets nor a fabric's bytes of {url} pass here")]
     #[diagnostic(help(

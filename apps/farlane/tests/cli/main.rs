@@ -22,6 +22,7 @@ mod export_control;
 mod external_device;
 mod far_ends;
 mod fio_words;
+mod foreign_captures;
 mod identify;
 mod interrupted;
 mod logs;

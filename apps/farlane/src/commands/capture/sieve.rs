@@ -66,7 +66,7 @@ impl Sieve {
                 }
                 return true;
             }
-            Held::Segment(_) | Held::Datagram(_) | Held::Foreign => return true,
+            Held::Segment(_) | Held::Datagram(_) | Held::Foreign | Held::Unknown => return true,
             Held::Malformed => return self.filters.of_packets().is_none(),
         };
         let seen = packet.seen(frame);

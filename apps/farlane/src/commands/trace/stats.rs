@@ -5,12 +5,28 @@ use captures::{Analysis, Groups, each_command, of_kind};
 
 use crate::args::CaptureArgs;
 use crate::commands::{print, print_json};
-use crate::error::Error;
+use crate::error::{CaptureError, Error};
 
 pub(super) fn run(args: &CaptureArgs) -> Result<(), Error> {
     let mut groups = Groups::new();
     let analysis = each_command(args.source(), |command| of_kind(&mut groups, command.kind).add(&command))?;
-    if args.output.json { print_json(&as_json(&analysis, &groups)) } else { print(&text(&analysis, &groups)) }
+    match args.output.json {
+        true => print_json(&as_json(&analysis, &groups))?,
+        false => print(&text(&analysis, &groups))?,
+    }
+    if analysis.is_empty() && groups.is_empty() {
+        let unknown = unknown(&analysis).map(|line| format!("; {line}")).collect();
+        return Err(CaptureError::Nothing { path: args.source().file.to_owned(), unknown }.into());
+    }
+    Ok(())
+}
+
+/// A line about each link type that is not known.
+fn unknown(analysis: &Analysis) -> impl Iterator<Item = String> {
+    analysis.flaws.unknown.each().map(|(link, frames)| match link {
+        Some(link) => format!("frames of link type {link}, which is not known: {frames}"),
+        None => format!("frames of further link types, which are not known: {frames}"),
+    })
 }
 
 fn text(analysis: &Analysis, groups: &Groups) -> String {
@@ -64,5 +80,6 @@ fn text(analysis: &Analysis, groups: &Groups) -> String {
         (statistics.dropped + fabric.dropped + words.2, "things without room, not followed"),
     ];
     let notes = notes.iter().filter(|(count, _)| *count > 0);
-    text + &notes.map(|(count, what)| format!("{what}: {count}\n")).collect::<String>()
+    let notes = notes.map(|(count, what)| format!("{what}: {count}\n"));
+    text + &notes.chain(unknown(analysis).map(|line| line + "\n")).collect::<String>()
 }

@@ -56,6 +56,7 @@ pub(super) fn line(held: &Held<'_>, part: Part) -> String {
         }
         Held::Malformed => "malformed PCIe packet".to_owned(),
         Held::Foreign => "another protocol".to_owned(),
+        Held::Unknown => "a link type that is not known".to_owned(),
     }
 }
 
@@ -122,7 +123,7 @@ pub(super) fn whole(held: &Held<'_>, frame: &[u8], part: Part) -> Value {
             let [from, to] = [datagram.from, datagram.to].map(|address| end((address, 0)).ip().to_string());
             (network_fields(&[("from", from), ("to", to)], &found), datagram.bytes, carried(&found, part))
         }
-        Held::Malformed | Held::Foreign => (Vec::new(), frame, None),
+        Held::Malformed | Held::Foreign | Held::Unknown => (Vec::new(), frame, None),
     };
     let shown = &bytes[..bytes.len().min(BYTES_MAX)];
     json!({ "fields": fields, "hex": hex(shown), "hidden_bytes": bytes.len() - shown.len(), "meaning": meaning })
