@@ -13,6 +13,9 @@ const PACKET_HEADER: usize = 16;
 /// Bytes of an Ethernet header.
 const ETHERNET_HEADER: usize = 14;
 
+/// Makes the header of another link type from an Ethernet header.
+type Header<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
+
 /// A file of the shared cases, if they are there.
 fn case(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/cases").join(name);
@@ -113,7 +116,7 @@ fn a_session_is_found_in_every_link_type_that_carries_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("changed.pcap");
     let kind = |ethernet: &[u8]| ethernet[12..].to_vec();
-    let headers: [(u32, &dyn Fn(&[u8]) -> Vec<u8>); 9] = [
+    let headers: [(u32, Header<'_>); 9] = [
         (101, &|_| Vec::new()),
         (0, &|_| vec![2, 0, 0, 0]),
         (108, &|_| vec![0, 0, 0, 2]),
