@@ -68,7 +68,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Whether no packet, PDU or message was decoded; words of tracers show in their commands alone.
+    /// Whether no packet, PDU or message was decoded. Tracers' words show in their commands alone.
     pub const fn is_empty(&self) -> bool {
         self.statistics.packets == 0 && self.fabric.pdus == 0
     }
