@@ -1,5 +1,5 @@
-//! What the time stamps of a pcapng interface count (pcapng, Interface Description Block: `if_tsresol`
-//! and `if_tsoffset`).
+//! What the time stamps of a pcapng interface count (pcapng, Interface Description Block:
+//! `if_tsresol` and `if_tsoffset`).
 
 use std::fmt;
 
