@@ -352,7 +352,7 @@ fn on_block<'a>(
     match block {
         PcapBlockOwned::LegacyHeader(header) => {
             let unit = if header.is_nanosecond_precision() { 1 } else { 1_000 };
-            // Above the link type are the bytes of frame check sequences, and whether they are known.
+            // Above the link type is the length of frame check sequences, where it is known.
             *pcap = (header.network.0.cast_unsigned() & PCAP_LINK, unit);
             Found::Section
         }
