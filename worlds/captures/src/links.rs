@@ -6,8 +6,8 @@ pub const LINK: u32 = 147;
 /// The link type of Ethernet frames.
 pub const ETHERNET: u32 = 1;
 
-/// Link types of IP packets behind a word that names their version, in the order of bytes of
-/// whoever captured or of the network.
+/// Link types of IP packets behind a word that names their version, in the order of bytes of the
+/// capturing machine or of the network.
 const NULL: u32 = 0;
 const LOOP: u32 = 108;
 /// Link types of PPP, without and with the framing of HDLC.
