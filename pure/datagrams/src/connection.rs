@@ -98,6 +98,8 @@ pub struct Connection {
     peer: Name,
     /// The port of the end that was dialled.
     port: u16,
+    /// The value of that end's latest challenge.
+    echo: u64,
     state: State,
     ended: Option<Ended>,
     incoming: Incoming,
@@ -150,6 +152,7 @@ impl Connection {
             own,
             peer,
             port: 0,
+            echo: 0,
             state: State::Established,
             ended: None,
             incoming: Incoming::default(),
@@ -243,6 +246,13 @@ impl Connection {
     /// The dialling end asks again: the answer got lost.
     pub(crate) const fn on_hello(&mut self) {
         self.due.welcome = true;
+    }
+
+    /// The end that is dialled wants the question again, with `value`.
+    pub(crate) fn on_challenge(&mut self, value: u64) {
+        if !self.is_established() && self.echo != value {
+            (self.echo, self.due.hello) = (value, true);
+        }
     }
 
     pub(crate) fn on_welcome(&mut self, now: Instant, peer: Name) {
@@ -352,7 +362,7 @@ impl Connection {
     fn poll_meeting(&mut self, room: &mut Vec<u8>) -> bool {
         let take = core::mem::take::<bool>;
         let datagram = if take(&mut self.due.hello) {
-            Datagram::Hello { from: self.own, port: self.port }
+            Datagram::Hello { from: self.own, port: self.port, echo: self.echo }
         } else if take(&mut self.due.welcome) {
             Datagram::Welcome { to: self.peer, from: self.own }
         } else if take(&mut self.due.end) {

@@ -2,21 +2,29 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use core::hash::Hash;
 
 use engine::{Entropy, Instant, Nanos};
 
+use crate::challenge::Challenges;
 use crate::connection::Connection;
 use crate::packet::{Datagram, MEETING_BYTES, Name, PORT_MAX};
 
-/// The most connections that were accepted, at once. Further hosts are not answered.
-const CONNECTIONS_MAX: usize = 64;
+/// The most connections that were accepted, at once. Further hosts are not answered. The tunnel's
+/// gate keeps half as many waiting, so that the gate decides which of them go.
+const CONNECTIONS_MAX: usize = 128;
+/// So many hosts may ask without having shown that they have their addresses. Further hosts are
+/// challenged, and nothing is kept of them until they answer.
+const UNCHALLENGED_MAX: usize = 8;
+/// The most hosts of one network that have asked and not shown that they got the answer.
+const ASKING_PER_NETWORK_MAX: usize = 16;
 /// The most hosts that have asked and not shown that they got the answer. A further host takes the
 /// place of the one who asked first.
 const ASKING_MAX: usize = 64;
 /// How long a host may take to show that it got the answer.
 const ASKING_FOR: Nanos = Nanos::from_secs(5);
 /// The most answers to datagrams of unknown connections that wait to be sent.
-const ANSWERS_MAX: usize = 16;
+const ANSWERS_MAX: usize = 256;
 
 /// A connection of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,26 +45,41 @@ struct Slot<A> {
     asked: Option<(Name, Instant)>,
 }
 
+/// What a datagram that belongs to no connection is answered with.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    Unknown(Name),
+    Challenge(Name, u64),
+}
+
+/// The name of a network: addresses that one sender can choose among have the same.
+pub type Network = [u8; 16];
+
 /// The connections over one socket or interface, whose peers have addresses of type `A`. Datagrams
 /// of a connection from another address than its peer's are dropped.
 #[derive(Debug)]
 pub struct Endpoint<A> {
     slots: BTreeMap<Name, Slot<A>>,
     arrived: VecDeque<Id>,
-    answers: VecDeque<(A, Name)>,
+    answers: VecDeque<(A, Answer)>,
     entropy: Entropy,
+    challenges: Challenges,
+    /// The network that an address belongs to, for the count of the places that it takes.
+    network: fn(A) -> Network,
     datagram_max: usize,
     /// Where others may dial, if they may.
     port: Option<u16>,
     dropped: u64,
 }
 
-impl<A: Copy + PartialEq> Endpoint<A> {
+impl<A: Copy + PartialEq + Hash> Endpoint<A> {
     /// An endpoint without connections. Datagrams have `datagram_max` bytes at most; a path need
     /// not carry more than [`MEETING_BYTES`]. Others may dial it at `port`, if one is given, of at
     /// most [`PORT_MAX`]: several processes may share an address, each with a port of its own.
-    pub fn new(entropy: Entropy, datagram_max: usize, port: Option<u16>) -> Self {
+    pub fn new(mut entropy: Entropy, datagram_max: usize, port: Option<u16>) -> Self {
         Self {
+            challenges: Challenges::new(&mut entropy),
+            network: |_| Network::default(),
             slots: BTreeMap::new(),
             arrived: VecDeque::new(),
             answers: VecDeque::new(),
@@ -65,6 +88,13 @@ impl<A: Copy + PartialEq> Endpoint<A> {
             port: port.map(|port| port.min(PORT_MAX)),
             dropped: 0,
         }
+    }
+
+    /// Counts the places of addresses by the networks that `network` gives.
+    #[must_use]
+    pub fn with_networks(mut self, network: fn(A) -> Network) -> Self {
+        self.network = network;
+        self
     }
 
     /// A name that no connection has, of random bits.
@@ -124,7 +154,12 @@ impl<A: Copy + PartialEq> Endpoint<A> {
             Err(_) => return self.drop_one(),
         };
         match datagram {
-            Datagram::Hello { from: name, port } => self.on_hello(now, from, (name, port)),
+            Datagram::Hello { from: name, port, echo } => self.on_hello(now, from, (name, port, echo)),
+            Datagram::Challenge { to, value } => {
+                if let Some(slot) = self.slot(to, from) {
+                    slot.connection.on_challenge(value);
+                }
+            }
             Datagram::Welcome { to, from: name } => {
                 if let Some(slot) = self.slot(to, from) {
                     slot.connection.on_welcome(now, name);
@@ -147,8 +182,8 @@ impl<A: Copy + PartialEq> Endpoint<A> {
                     // none of this one's business.
                     let is_mine =
                         self.port.is_some_and(|port| to.is_of(port)) && !self.slots.contains_key(&to);
-                    if is_mine && self.answers.len() < ANSWERS_MAX {
-                        self.answers.push_back((from, to));
+                    if is_mine {
+                        self.answer(from, Answer::Unknown(to));
                     }
                     return;
                 };
@@ -179,8 +214,15 @@ impl<A: Copy + PartialEq> Endpoint<A> {
         found
     }
 
+    /// Queues an answer. A queue that is full drops it, and the peer asks again.
+    fn answer(&mut self, to: A, answer: Answer) {
+        if self.answers.len() < ANSWERS_MAX {
+            self.answers.push_back((to, answer));
+        }
+    }
+
     /// A host asks for a connection at `dialled`.
-    fn on_hello(&mut self, now: Instant, address: A, (peer, dialled): (Name, u16)) {
+    fn on_hello(&mut self, now: Instant, address: A, (peer, dialled, echo): (Name, u16, u64)) {
         let Some(port) = self.port.filter(|port| *port == dialled) else { return self.drop_one() };
         let known = |slot: &&mut Slot<A>| {
             slot.address == address && slot.asked.is_some_and(|(asked, _)| asked == peer)
@@ -188,15 +230,28 @@ impl<A: Copy + PartialEq> Endpoint<A> {
         if let Some(slot) = self.slots.values_mut().find(known) {
             return slot.connection.on_hello();
         }
-        let asking = self.slots.iter().filter_map(|(name, slot)| Some((slot.asked?.1, *name)));
-        let count = asking.clone().count();
+        let asking =
+            || self.slots.iter().filter_map(|(name, slot)| Some((slot.asked?.1, *name, slot.address)));
+        let count = asking().count();
+        if count >= UNCHALLENGED_MAX && !self.challenges.is_met(now, &address, peer, echo) {
+            let value = self.challenges.value(now, &address, peer);
+            return self.answer(address, Answer::Challenge(peer, value));
+        }
         if self.slots.len() - count >= CONNECTIONS_MAX {
             return self.drop_one();
         }
-        if count >= ASKING_MAX
-            && let Some((_, first)) = asking.min()
-        {
-            self.slots.remove(&first);
+        let network = (self.network)(address);
+        let is_near = |other: &(Instant, Name, A)| (self.network)(other.2) == network;
+        let first = |(at, name, _): (Instant, Name, A)| (at, name);
+        let leaving = if asking().filter(is_near).count() >= ASKING_PER_NETWORK_MAX {
+            asking().filter(is_near).map(first).min()
+        } else if count >= ASKING_MAX {
+            asking().map(first).min()
+        } else {
+            None
+        };
+        if let Some((_, name)) = leaving {
+            self.slots.remove(&name);
         }
         let name = self.name(|bits| Name::dialled(port, bits));
         let connection = Connection::accepted(now, name, peer, self.datagram_max);
@@ -205,8 +260,12 @@ impl<A: Copy + PartialEq> Endpoint<A> {
 
     /// Appends the next datagram to `room`, if there is one to be sent now; returns where to.
     pub fn poll_transmit(&mut self, now: Instant, room: &mut Vec<u8>) -> Option<A> {
-        if let Some((address, name)) = self.answers.pop_front() {
-            Datagram::Unknown { name }.emit(room);
+        if let Some((address, answer)) = self.answers.pop_front() {
+            match answer {
+                Answer::Unknown(name) => Datagram::Unknown { name },
+                Answer::Challenge(to, value) => Datagram::Challenge { to, value },
+            }
+            .emit(room);
             return Some(address);
         }
         self.slots

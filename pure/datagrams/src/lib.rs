@@ -43,13 +43,15 @@
 //! # What a peer may do
 //! Send any bytes at any time. Whoever does not know a connection's name, of which 48 bits or
 //! more are random, and its peer's address cannot touch it. Who can read the network can: nothing
-//! is encrypted.
+//! is encrypted. Whoever has not shown that it has its address costs no memory beyond a few places,
+//! and is sent no more bytes than it has sent.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod challenge;
 mod congestion;
 mod connection;
 mod endpoint;
@@ -64,5 +66,5 @@ pub mod redundancy;
 mod tests;
 
 pub use connection::{Connection, Counters, Ended, SILENCE_MAX};
-pub use endpoint::{Endpoint, Id};
+pub use endpoint::{Endpoint, Id, Network};
 pub use packet::{MEETING_BYTES, Malformed, PACKET_KINDS, PORT_MAX, is_hello, names_of};

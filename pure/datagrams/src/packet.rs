@@ -10,6 +10,10 @@ const VERSION: u8 = 1;
 /// Bytes of every datagram's beginning: version, kind, length, and the receiver's name for
 /// the connection.
 const START: usize = 12;
+/// Bytes of a challenge.
+const CHALLENGE_BYTES: usize = START + 8;
+/// Where a Hello has the value of a challenge.
+const ECHO_AT: usize = START + 2;
 /// Bytes of a packet before its bytes of the stream.
 pub(crate) const HEAD: usize = 68;
 /// Bytes of the two datagrams by which ends meet. They are as long as a path must carry, and the
@@ -25,6 +29,7 @@ const ACK: u8 = 4;
 const PROBE: u8 = 5;
 const END: u8 = 6;
 const UNKNOWN: u8 = 7;
+const CHALLENGE: u8 = 8;
 /// The kinds of packets, of which only the two ends of a connection have use; the others are about
 /// connections that are made or forgotten.
 pub const PACKET_KINDS: RangeInclusive<u8> = DATA..=PROBE;
@@ -113,8 +118,9 @@ pub(crate) enum Purpose {
 /// A datagram that was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Datagram<'a> {
-    /// The dialling end's first, with its name for the connection, and the port that it dials.
-    Hello { from: Name, port: u16 },
+    /// The dialling end's first, with its name for the connection, the port that it dials, and the
+    /// value of the challenge that it has received; 0 if it has received none.
+    Hello { from: Name, port: u16, echo: u64 },
     /// The answer, with the name of the end that was dialled.
     Welcome { to: Name, from: Name },
     /// A packet of an established connection.
@@ -123,6 +129,8 @@ pub(crate) enum Datagram<'a> {
     End { to: Name },
     /// The sender knows no connection of the name that is repeated here.
     Unknown { name: Name },
+    /// The Hello is to be repeated with this value, which shows that its sender has its address.
+    Challenge { to: Name, value: u64 },
 }
 
 /// A datagram is none of this protocol.
@@ -143,7 +151,7 @@ impl fmt::Display for Malformed {
         match self {
             Self::Short(length) => write!(f, "a datagram of {length} B is too short"),
             Self::Version(version) => write!(f, "version {version}, expected {VERSION}"),
-            Self::Kind(kind) => write!(f, "kind {kind}, expected 1 to 7"),
+            Self::Kind(kind) => write!(f, "kind {kind}, expected 1 to 8"),
             Self::Length(length) => write!(f, "a length of {length} B, which its kind can't have"),
         }
     }
@@ -177,16 +185,21 @@ impl<'a> Datagram<'a> {
             ACK => length == HEAD && length == bytes.len(),
             PROBE => length == HEAD || length > HEAD && is_padding(&bytes[..length]),
             END | UNKNOWN => length == START,
+            CHALLENGE => length == CHALLENGE_BYTES,
             kind => return Err(Malformed::Kind(kind)),
         };
         if !wanted {
             return Err(Malformed::Length(told));
         }
         Ok(match *kind {
-            HELLO => Self::Hello { from: to, port: u16::from_be_bytes([bytes[START], bytes[START + 1]]) },
+            HELLO => {
+                let port = u16::from_be_bytes([bytes[START], bytes[START + 1]]);
+                Self::Hello { from: to, port, echo: word(bytes, ECHO_AT) }
+            }
             WELCOME => Self::Welcome { to, from: Name(word(bytes, START)) },
             END => Self::End { to },
             UNKNOWN => Self::Unknown { name: to },
+            CHALLENGE => Self::Challenge { to, value: word(bytes, START) },
             kind => {
                 let purpose = match kind {
                     DATA => Purpose::Data,
@@ -209,9 +222,10 @@ impl<'a> Datagram<'a> {
     pub(crate) fn emit(&self, room: &mut alloc::vec::Vec<u8>) {
         let begin = room.len();
         match *self {
-            Self::Hello { from, port } => {
+            Self::Hello { from, port, echo } => {
                 start(room, HELLO, MEETING_BYTES, from);
                 room.extend(port.to_be_bytes());
+                room.extend(echo.to_be_bytes());
                 room.resize(begin + MEETING_BYTES, 0);
             }
             Self::Welcome { to, from } => {
@@ -221,6 +235,10 @@ impl<'a> Datagram<'a> {
             }
             Self::End { to } => start(room, END, START, to),
             Self::Unknown { name } => start(room, UNKNOWN, START, name),
+            Self::Challenge { to, value } => {
+                start(room, CHALLENGE, CHALLENGE_BYTES, to);
+                room.extend(value.to_be_bytes());
+            }
             Self::Packet { to, purpose, number, ack, offset, bytes } => {
                 let kind = match purpose {
                     Purpose::Data => DATA,

@@ -471,7 +471,7 @@ fn floods_of_questions_use_little_and_keep_nobody_out() {
     let mut world = World::new(9, GOOD);
     for name in 0..10_000_u64 {
         let mut question = Vec::new();
-        packet::Datagram::Hello { from: packet::Name(name), port: 0 }.emit(&mut question);
+        packet::Datagram::Hello { from: packet::Name(name), port: 0, echo: 0 }.emit(&mut question);
         world.ends[1].handle_datagram(world.now, 0, &question);
     }
     world.under_way.clear();
@@ -484,19 +484,102 @@ fn floods_of_questions_use_little_and_keep_nobody_out() {
 }
 
 #[test]
+fn forged_questions_get_no_more_bytes_than_they_have_and_keep_no_host_out() {
+    const FORGED: usize = 100;
+    let mut world = World::new(11, GOOD);
+    let near = world.ends[0].connect(world.now, 1, 0);
+    world.ends[0].get(near).unwrap().send(Buffer::copy_from_slice(b"!"));
+    let (mut came, mut answered, mut number) = (0, 0, 0);
+    let met = (0..1000).any(|_| {
+        for _ in 0..FORGED {
+            number += 1;
+            let mut question = Vec::new();
+            let echo = if number % 2 == 0 { world.rng.next_u64() } else { 0 };
+            let from = packet::Name(world.rng.below(1 << 63));
+            packet::Datagram::Hello { from, port: 0, echo }.emit(&mut question);
+            came += question.len();
+            world.ends[1].handle_datagram(world.now, 100 + number, &question);
+        }
+        for from in 0..2 {
+            let mut bytes = Vec::new();
+            while let Some(to) = world.ends[from].poll_transmit(world.now, &mut bytes) {
+                match to {
+                    0 | 1 => world.pass(to, core::mem::take(&mut bytes)),
+                    _ => answered += core::mem::take(&mut bytes).len(),
+                }
+            }
+        }
+        world.now = world.now + Nanos::from_millis(1);
+        while let Some(first) = world.under_way.first_entry()
+            && first.key().0 <= world.now
+        {
+            let (to, bytes) = first.remove();
+            world.ends[to].handle_datagram(world.now, 1 - to, &bytes);
+        }
+        world.ends.iter_mut().for_each(|end| end.handle_timeout(world.now));
+        matches!(world.ends[1].accept(), Some((_, 0)))
+    });
+    assert!(met, "{number} forged questions");
+    assert!(answered <= came, "{answered} B were sent for {came} B");
+    // A host that is challenged repeats its question at once, and not after a pause.
+    assert!(world.now < Instant::from_nanos(0) + Nanos::from_millis(50), "{:?}", world.now);
+}
+
+#[test]
+fn hosts_of_one_network_take_each_others_places_only() {
+    let ask = |end: &mut Endpoint<usize>, now, address: usize, echo| {
+        let mut question = Vec::new();
+        let from = packet::Name(address as u64);
+        packet::Datagram::Hello { from, port: 0, echo }.emit(&mut question);
+        end.handle_datagram(now, address, &question);
+    };
+    let now = Instant::from_nanos(1);
+    let mut far = Endpoint::new(Entropy::Seeded(Rng::from_seed(12)), 1200, Some(0))
+        .with_networks(|address: usize| [u8::try_from(address / 1000).unwrap(); 16]);
+    let welcomed = |far: &mut Endpoint<usize>| {
+        let (mut welcomed, mut bytes) = (Vec::new(), Vec::new());
+        while let Some(to) = far.poll_transmit(now, &mut bytes) {
+            match packet::Datagram::parse(&bytes).unwrap() {
+                packet::Datagram::Challenge { value, .. } => ask(far, now, to, value),
+                packet::Datagram::Welcome { from, .. } => welcomed.push((to, from)),
+                other => panic!("{other:?}"),
+            }
+            bytes.clear();
+        }
+        welcomed
+    };
+    ask(&mut far, now, 5000, 0);
+    let mut names = welcomed(&mut far);
+    for address in 0..500 {
+        ask(&mut far, now, address, 0);
+        names.extend(welcomed(&mut far));
+    }
+    assert_eq!(names.len(), 501);
+    // The host of the other network still has its place.
+    let mut bytes = Vec::new();
+    let (to, ack) = (names[0].1, packet::Ack { window: 1 << 20, ..packet::Ack::default() });
+    let purpose = packet::Purpose::Probe;
+    packet::Datagram::Packet { to, purpose, number: 1, ack, offset: 0, bytes: &[] }.emit(&mut bytes);
+    far.handle_datagram(now, 5000, &bytes);
+    assert!(matches!(far.accept(), Some((_, 5000))));
+}
+
+#[test]
 fn what_is_emitted_is_parsed_and_the_rest_is_refused() {
     use packet::{Ack, Datagram, Name, Purpose};
     let ack = Ack { largest: 7, before: 5 << 70 | 3, whole: 9, window: 4, delay: 2 };
     let packet =
         |purpose, bytes| Datagram::Packet { to: Name(3), purpose, number: 8, ack, offset: 1 << 40, bytes };
     let all = [
-        Datagram::Hello { from: Name(1), port: 0x1234 },
+        Datagram::Hello { from: Name(1), port: 0x1234, echo: 0 },
+        Datagram::Hello { from: Name(1), port: 0x1234, echo: 0x0123_4567_89ab_cdef },
         Datagram::Welcome { to: Name(1), from: Name(2) },
         packet(Purpose::Data, b"bytes"),
         packet(Purpose::Ack, b""),
         packet(Purpose::Probe, b""),
         Datagram::End { to: Name(5) },
         Datagram::Unknown { name: Name(6) },
+        Datagram::Challenge { to: Name(7), value: 8 },
     ];
     for datagram in all {
         let mut bytes = Vec::new();

@@ -11,6 +11,7 @@ use nvme_pcie::controller::Controller;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tunnel::Fingerprint;
+use tunnel::downstream::Callers;
 use tunnel::session::{REPLAY_BYTES_MAX, Session};
 use tunnel::upstream::PortIndex;
 
@@ -101,6 +102,7 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         "host": downstream.owner().map(|key| host(driver, key)),
         "link": link(now, downstream.session()),
         "connections": Carried::by(downstream.strands()),
+        "strangers": strangers(downstream.callers()),
         "datagrams": driver.datagrams().map(datagrams).collect::<Vec<_>>(),
         "commands": controller.map(|of| of.statistics().commands),
         "namespaces": controller.map(|of| of.core().namespaces().map(namespace).collect::<Vec<_>>()),
@@ -140,6 +142,18 @@ fn link(now: Instant, session: &Session) -> Value {
         "waiting_bytes": session.queued_bytes(),
         "unacknowledged_bytes": session.unacknowledged_bytes(),
         "unacknowledged_bytes_max": REPLAY_BYTES_MAX,
+    })
+}
+
+/// What became of connections whose hosts had proved nothing.
+fn strangers(callers: Callers) -> Value {
+    json!({
+        "waiting": callers.waiting,
+        "accepted": callers.accepted,
+        "admitted": callers.admitted,
+        "refused": callers.refused,
+        "late": callers.late,
+        "displaced": callers.displaced,
     })
 }
 

@@ -23,6 +23,7 @@ mod external_device;
 mod far_ends;
 mod fio_words;
 mod foreign_captures;
+mod gate;
 mod identify;
 mod interrupted;
 mod logs;

@@ -19,7 +19,8 @@ const DOCUMENT_LINES_LONG: usize = 4;
 
 /// The external crates that a crate of `pure/` may use: cryptography and checksums without an
 /// operating system.
-const ARITHMETIC: [(&str, &str); 8] = [
+const ARITHMETIC: [(&str, &str); 9] = [
+    ("pure/datagrams", "sha2"),
     ("pure/nvme", "crc"),
     ("pure/nvme-fabrics", "crypto-bigint"),
     ("pure/nvme-fabrics", "hmac"),

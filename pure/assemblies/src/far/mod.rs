@@ -143,6 +143,10 @@ impl<F: Device> Far<F> {
     pub fn set_segment_max(&mut self, connection: ConnectionId, bytes: usize) {
         self.downstream.set_segment_max(connection, bytes);
     }
+    /// Has `places` connections wait for their Hello at most; see [`Downstream::set_waiting_max`].
+    pub fn set_waiting_max(&mut self, places: usize) {
+        self.downstream.set_waiting_max(places);
+    }
     /// Leaves unread for now what comes over a connection, if it is for the device; see
     /// [`Downstream::hold_back`].
     pub fn hold_back(&mut self, now: Instant, connection: ConnectionId) -> bool {

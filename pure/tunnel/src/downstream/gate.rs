@@ -17,7 +17,11 @@ use crate::session::{SEGMENT_MAX, Ungreeted, greeting};
 pub const WAITING_MAX: usize = 64;
 /// How many connections that wait for their Hello may come from one IPv4 address or one IPv6
 /// network.
-pub const WAITING_PER_ADDRESS_MAX: usize = 16;
+pub const WAITING_PER_ADDRESS_MAX: usize = WAITING_MAX / PER_ADDRESS;
+/// The part of the places that one address may have.
+const PER_ADDRESS: usize = 4;
+/// The number of addresses that the gate remembers of hosts that had a session.
+const HOMES_MAX: usize = 16;
 
 /// Low bits of an IPv6 address that every host of its network can choose freely.
 const INTERFACE_BITS: u32 = 64;
@@ -37,6 +41,14 @@ impl Origin {
             }
             address @ IpAddr::V4(_) => address,
         })
+    }
+
+    /// The origin as the octets of an IPv6 address.
+    pub const fn octets(self) -> [u8; 16] {
+        match self.0 {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        }
     }
 }
 
@@ -77,41 +89,84 @@ struct Waiting {
     bytes: Vec<u8>,
 }
 
+/// Counts of the connections that have come to the gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Callers {
+    /// Connections whose Hello is awaited now.
+    pub waiting: usize,
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Connections that carried a session.
+    pub admitted: u64,
+    /// Connections that were refused because of their Hello, or of its key.
+    pub refused: u64,
+    /// Connections whose Hello did not come in time.
+    pub late: u64,
+    /// Connections that left their places to later ones.
+    pub displaced: u64,
+}
+
 /// Waits for the Hello of each new connection. The gate keeps no more than one frame of a stranger.
 /// It always has room for a further connection: the origin with the most places loses one.
 pub(super) struct Gate {
     crc32c: Crc32c,
     /// Connections in order of arrival, the oldest first.
     waiting: Vec<Waiting>,
+    /// The number of connections that may wait.
+    places: usize,
+    /// Where hosts that had a session came from, the latest last.
+    homes: Vec<Origin>,
+    pub(super) callers: Callers,
 }
 
 impl Gate {
     pub(super) const fn new(crc32c: Crc32c) -> Self {
-        Self { crc32c, waiting: Vec::new() }
+        let callers = Callers { waiting: 0, accepted: 0, admitted: 0, refused: 0, late: 0, displaced: 0 };
+        Self { crc32c, waiting: Vec::new(), places: WAITING_MAX, homes: Vec::new(), callers }
+    }
+
+    /// Has `places` connections wait at most, between 1 and [`WAITING_MAX`].
+    pub(super) fn set_places(&mut self, places: usize) {
+        self.places = places.clamp(1, WAITING_MAX);
+    }
+
+    /// Remembers that a host that had a session came from `origin`: connections from there leave
+    /// the gate only if there are no others.
+    pub(super) fn remember(&mut self, origin: Origin) {
+        self.homes.retain(|home| *home != origin);
+        if self.homes.len() == HOMES_MAX {
+            self.homes.remove(0);
+        }
+        self.homes.push(origin);
+        self.callers.admitted += 1;
+    }
+
+    /// The counts of connections so far.
+    pub(super) fn callers(&self) -> Callers {
+        Callers { waiting: self.waiting.len(), ..self.callers }
     }
 
     /// Takes in a new connection, and returns the connection that must leave for it, if any.
-    /// Connections from `favoured`, where the host of a session last came from, leave only if there
-    /// are no others.
     pub(super) fn accept(
         &mut self,
         connection: ConnectionId,
         origin: Origin,
         deadline: Instant,
-        favoured: Option<Origin>,
     ) -> Option<ConnectionId> {
         self.forget(connection);
-        let victim = if self.count(origin) >= WAITING_PER_ADDRESS_MAX {
+        self.callers.accepted += 1;
+        let victim = if self.count(origin) >= self.places.div_ceil(PER_ADDRESS) {
             self.oldest(origin)
-        } else if self.waiting.len() >= WAITING_MAX {
-            let others = self.waiting.iter().map(|waiting| waiting.origin);
-            let greediest =
-                others.max_by_key(|other| (Some(*other) != favoured, self.count(*other))).unwrap_or(origin);
-            self.oldest(greediest)
+        } else if self.waiting.len() >= self.places {
+            // Of origins with as many places, the one whose connection has waited longest.
+            let others = self.waiting.iter().rev().map(|waiting| waiting.origin);
+            let weight = |other: &Origin| (!self.homes.contains(other), self.count(*other));
+            self.oldest(others.max_by_key(weight).unwrap_or(origin))
         } else {
             None
         };
         let victim = victim.map(|index| self.waiting.remove(index).connection);
+        self.callers.displaced += u64::from(victim.is_some());
         let (key, segment_max, bytes) = (None, SEGMENT_MAX, Vec::new());
         self.waiting.push(Waiting { connection, origin, key, segment_max, deadline, bytes });
         victim
@@ -166,6 +221,7 @@ impl Gate {
     /// Removes a connection whose Hello is late.
     pub(super) fn expire(&mut self, now: Instant) -> Option<ConnectionId> {
         let index = self.waiting.iter().position(|waiting| waiting.deadline <= now)?;
+        self.callers.late += 1;
         Some(self.waiting.remove(index).connection)
     }
 

@@ -10,7 +10,7 @@ pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
-pub use gate::{Origin, WAITING_MAX, WAITING_PER_ADDRESS_MAX};
+pub use gate::{Callers, Origin, WAITING_MAX, WAITING_PER_ADDRESS_MAX};
 pub use store::{KEPT_FOR, PIECES_MAX, Store};
 
 use alloc::borrow::ToOwned;
@@ -95,8 +95,6 @@ pub struct Downstream {
     handshake: Nanos,
     /// The connections that carry the session: one for each strand.
     attached: [Option<ConnectionId>; STRANDS_MAX],
-    /// Where the host of the session last came from.
-    home: Option<Origin>,
     /// Who may have a session.
     access: Access,
     /// The key that the host of the session has proved, if any.
@@ -116,7 +114,6 @@ impl Downstream {
             counted: Tally::default(),
             gate: Gate::new(config.crc32c),
             session: LinkEnd::downstream(config, entropy),
-            home: None,
             access: Access::Anyone,
             owner: None,
             attached: [None; STRANDS_MAX],
@@ -187,6 +184,23 @@ impl Downstream {
     pub fn set_segment_max(&mut self, connection: ConnectionId, bytes: usize) {
         self.gate.set_segment_max(connection, bytes);
     }
+    /// Has `places` connections wait for their Hello at most, between 1 and [`WAITING_MAX`]; one
+    /// address may have a quarter of them.
+    pub fn set_waiting_max(&mut self, places: usize) {
+        self.gate.set_places(places);
+    }
+    /// Counts of the connections that have come.
+    pub fn callers(&self) -> Callers {
+        self.gate.callers()
+    }
+    /// Whether a connection carries the session, so that its host has proved all that it must.
+    pub fn is_attached(&self, connection: ConnectionId) -> bool {
+        self.strand_of(connection).is_some()
+    }
+    /// Whether any connection carries the session.
+    pub fn has_host(&self) -> bool {
+        self.attached.iter().any(Option::is_some)
+    }
     /// Leaves unread for now what comes over a connection, if it is for the device, which has no
     /// room for it. The session does not take this for a silence of the host. Returns false for
     /// any other connection: what comes there is to be read, so that hosts are greeted.
@@ -224,9 +238,8 @@ impl Downstream {
     }
 
     fn on_accepted(&mut self, now: Instant, connection: ConnectionId, address: IpAddr) {
-        let favoured = self.home.filter(|_| self.session.main().peer().is_some());
         let deadline = now + self.handshake;
-        if let Some(victim) = self.gate.accept(connection, Origin::of(address), deadline, favoured) {
+        if let Some(victim) = self.gate.accept(connection, Origin::of(address), deadline) {
             let text = "many connections say nothing, and this one has waited longest".to_owned();
             self.refuse(victim, RefuseCode::Busy, text);
         }
@@ -240,8 +253,9 @@ impl Downstream {
         match self.gate.receive(connection, &piece) {
             None | Some(Verdict::Waits) => (),
             Some(Verdict::Host(caller, bytes)) => self.on_host(now, connection, &caller, bytes),
-            Some(Verdict::No(Ungreeted::Refuse(code, text))) => self.refuse(connection, code, text),
+            Some(Verdict::No(Ungreeted::Refuse(code, text))) => self.reject(connection, code, text),
             Some(Verdict::No(Ungreeted::ByPeer(code, text))) => {
+                self.gate.callers.refused += 1;
                 self.outputs.push_back(Output::Close { connection });
                 self.tell_failure(connection, HandshakeError::RefusedByPeer { code, text });
             }
@@ -257,10 +271,10 @@ impl Downstream {
 
     fn on_host(&mut self, now: Instant, connection: ConnectionId, caller: &Caller, bytes: [Buffer; 2]) {
         if let Some(text) = self.away.clone() {
-            return self.refuse(connection, RefuseCode::Busy, text);
+            return self.reject(connection, RefuseCode::Busy, text);
         }
         if !self.access.admits(caller.key) {
-            return self.refuse(connection, RefuseCode::Forbidden, forbidden(caller.key));
+            return self.reject(connection, RefuseCode::Forbidden, forbidden(caller.key));
         }
         let refusal = match caller.member {
             None => self.taken_by_another(caller),
@@ -273,9 +287,9 @@ impl Downstream {
             Some(_) => Some((RefuseCode::Busy, "there is no such link to be a strand of".to_owned())),
         };
         if let Some((code, text)) = refusal {
-            return self.refuse(connection, code, text);
+            return self.reject(connection, code, text);
         }
-        self.home = Some(caller.origin);
+        self.gate.remember(caller.origin);
         self.owner = caller.key;
         let strand = caller.member.map_or(Strand::MAIN, |member| {
             Strand(u8::try_from(member.strand).expect("a link has few strands"))
@@ -324,6 +338,12 @@ impl Downstream {
             self.drain();
             self.attached[strand.index()] = None;
         }
+    }
+
+    /// Refuses a connection because of its Hello.
+    fn reject(&mut self, connection: ConnectionId, code: RefuseCode, text: String) {
+        self.gate.callers.refused += 1;
+        self.refuse(connection, code, text);
     }
 
     fn refuse(&mut self, connection: ConnectionId, code: RefuseCode, text: String) {

@@ -86,9 +86,18 @@ impl Stream {
 
     /// Makes news of the stream wake the reactor.
     pub(crate) fn register(&self, sources: &Sources) -> io::Result<()> {
+        self.register_as(Attention::EachTurn, sources)
+    }
+
+    /// Makes news of the stream wake the reactor, by this name if it has a descriptor of its own.
+    pub(crate) fn register_named(&self, name: u32, sources: &Sources) -> io::Result<()> {
+        self.register_as(Attention::Named(name), sources)
+    }
+
+    fn register_as(&self, attention: Attention, sources: &Sources) -> io::Result<()> {
         match self {
-            Self::Tcp(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
-            Self::Shared(connection) => sources.add(connection.as_raw_fd(), Attention::EachTurn),
+            Self::Tcp(connection) => sources.add(connection.as_raw_fd(), attention),
+            Self::Shared(connection) => sources.add(connection.as_raw_fd(), attention),
             // A dialler's socket is registered since it was dialled; the others share their
             // listener's socket.
             Self::Quic(_) | Self::Datagrams(_) => Ok(()),
@@ -222,6 +231,17 @@ impl Stream {
             Self::Datagrams(stream) => stream.flush(),
             Self::Paths(joined) => Ok(joined.flush()),
             Self::Shared(connection) => connection.flush(),
+        }
+    }
+
+    /// Whether bytes that wait can be sent: before both ends have proved their keys, they can't.
+    pub(crate) fn can_say(&self) -> bool {
+        match self {
+            Self::Tcp(connection) => connection.can_say(),
+            Self::Datagrams(stream) => stream.can_say(),
+            Self::Shared(connection) => connection.has_met(),
+            // Both are streams whose peers have proved their keys.
+            Self::Quic(_) | Self::Paths(_) => true,
         }
     }
 

@@ -24,6 +24,9 @@ pub const CONNECTIONS_MIN: u64 = 8;
 /// wait only briefly.
 const TURNED_AWAY_AT_ONCE: usize = 1024;
 
+/// Connections whose peers have proved nothing may take one in so many of the descriptors.
+const STRANGERS_PART: u64 = 8;
+
 /// The process may have fewer descriptors than it needs to serve anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFew {
@@ -62,6 +65,11 @@ pub fn prepare(opened: u64) -> Result<(), TooFew> {
     let in_use = File::open("/dev/null").map_or(limit, |next| number(&next));
     let needed = in_use.saturating_add(opened + HEADROOM + CONNECTIONS_MIN);
     if limit < needed { Err(TooFew { limit, needed }) } else { Ok(()) }
+}
+
+/// How many descriptors connections whose peers have proved nothing may take at once.
+pub(crate) fn strangers_max() -> usize {
+    usize::try_from(limit() / STRANGERS_PART).unwrap_or(usize::MAX)
 }
 
 fn number(descriptor: &impl AsRawFd) -> u64 {

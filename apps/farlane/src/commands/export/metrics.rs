@@ -5,6 +5,7 @@ use live::drivers::far::{Backing, Event, FarDriver, Ssd};
 use live::reactor::{Hirer, Several};
 use live::sys::clock::Clock;
 use live::sys::tcp_info::TcpInfo;
+use tunnel::downstream::Callers;
 use tunnel::frame::Tally;
 
 use crate::metrics::{
@@ -20,6 +21,7 @@ pub(super) struct Told {
     datagrams: Vec<Info>,
     reads: Tally,
     is_owned: bool,
+    callers: Callers,
 }
 
 impl Told {
@@ -32,6 +34,7 @@ impl Told {
             datagrams: driver.datagrams().collect(),
             reads: *downstream.store().tally(),
             is_owned: downstream.owner().is_some(),
+            callers: downstream.callers(),
         }
     }
 
@@ -39,10 +42,31 @@ impl Told {
         let help = "1 while a host that proved its key has the device";
         page.family(Kind::Gauge, "farlane_far_end_owned", help)
             .add(&self.labels, f64::from(u8::from(self.is_owned)));
+        self.add_callers(page);
         self.link.add(page, &self.labels);
         add_connections(page, &self.labels, &self.connections);
         add_datagrams(page, &self.labels, &self.datagrams);
         add_reads(page, &self.labels, &self.reads);
+    }
+}
+
+impl Told {
+    /// Adds what became of connections whose hosts had proved nothing.
+    fn add_callers(&self, page: &mut Page) {
+        let Callers { waiting, accepted, admitted, refused, late, displaced } = self.callers;
+        let help = "Connections whose hosts have not said Hello yet";
+        page.family(Kind::Gauge, "farlane_strangers_waiting", help).add(&self.labels, waiting as f64);
+        let counters = [
+            ("farlane_strangers_accepted", "Connections accepted", accepted),
+            ("farlane_strangers_admitted", "Connections that carried a session", admitted),
+            ("farlane_strangers_refused", "Connections refused for their Hello, or its key", refused),
+            ("farlane_strangers_late", "Connections refused since no Hello came in time", late),
+            ("farlane_strangers_displaced", "Connections closed to make room for later ones", displaced),
+        ];
+        page.add_rows(
+            &self.labels,
+            counters.map(|(name, help, value)| (Kind::Counter, name, help, value as f64)),
+        );
     }
 }
 

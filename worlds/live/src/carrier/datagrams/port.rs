@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use datagrams::{Connection, Endpoint, Id};
 use engine::{Instant, Nanos};
+use tunnel::downstream::Origin;
 
 use super::info::Info;
 use super::wire::{Seen, Wire};
@@ -66,7 +67,8 @@ impl Port {
     pub(super) fn new(wire: Wire, is_open: bool, now: Instant) -> Self {
         let clock = Clock::start();
         Self {
-            endpoint: Endpoint::new(entropy::system(), wire.datagram_max(), is_open.then_some(wire.port())),
+            endpoint: Endpoint::new(entropy::system(), wire.datagram_max(), is_open.then_some(wire.port()))
+                .with_networks(|address| Origin::of(address.ip()).octets()),
             wire,
             unsent: VecDeque::new(),
             room: Vec::new(),

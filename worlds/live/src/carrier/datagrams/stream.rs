@@ -71,6 +71,11 @@ impl Stream {
         }
     }
 
+    /// Whether bytes that wait can be sent, because both ends have proved their keys or have none.
+    pub(crate) fn can_say(&self) -> bool {
+        self.secured.as_ref().is_none_or(|secured| secured.tls.is_proved())
+    }
+
     /// The key that the peer has proved, if the connection is encrypted.
     pub fn key(&self) -> Option<Fingerprint> {
         self.secured.as_ref()?.tls.key()

@@ -15,7 +15,7 @@ use engine::Nanos;
 use quinn_proto::{
     ClientConfig, ConnectionHandle, DatagramEvent, EndpointConfig, Incoming, ServerConfig, Transmit,
 };
-use tunnel::downstream::Origin;
+use tunnel::downstream::{Origin, WAITING_MAX};
 
 use super::slot::{Happened, Slot};
 use super::socket::{Look, Socket};
@@ -24,8 +24,9 @@ use crate::sys::precedence::Precedence;
 
 /// The server name that TLS asks for. Nobody is trusted because of it.
 const NAME: &str = "farlane";
-/// The most connections at once, including those being opened or closed.
-pub(super) const CONNECTIONS_MAX: usize = 64;
+/// The most connections at once, including those being opened or closed. The tunnel's gate keeps
+/// half as many waiting, so that the gate decides which of them go.
+pub(super) const CONNECTIONS_MAX: usize = 2 * WAITING_MAX;
 /// The most connections at once that are being opened by peers who have not proved their address.
 /// Further peers must prove theirs first, which takes a round trip.
 const UNPROVEN_MAX: usize = 8;

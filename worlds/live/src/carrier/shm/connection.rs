@@ -107,6 +107,11 @@ impl Connection {
         (!may_wait).then(|| self.quiet_since.map_or(self.now, |since| since + SLEEP_AFTER))
     }
 
+    /// Whether the peer has passed the memory.
+    pub(crate) const fn has_met(&self) -> bool {
+        self.rings.is_some()
+    }
+
     /// Whether what comes shows in memory: a look costs no system call.
     pub(crate) fn is_polled(&self) -> bool {
         self.rings.as_ref().is_some_and(|rings| !rings.end.is_asleep()) && !self.has_ended

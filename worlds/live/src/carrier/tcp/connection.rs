@@ -91,6 +91,11 @@ impl Connection {
         }
     }
 
+    /// Whether bytes that wait can be sent, because both ends have proved their keys or have none.
+    pub(crate) fn can_say(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.is_proved())
+    }
+
     /// The key that the peer has proved, if the connection is encrypted.
     pub fn key(&self) -> Option<Fingerprint> {
         self.tls.as_ref()?.key()

@@ -6,6 +6,7 @@ mod backing;
 mod opening;
 mod server;
 mod ssd;
+mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use admission::Doorkeeper;
 pub use backing::{Backing, Reaping};
 pub use server::Server;
 pub use ssd::Ssd;
+use strangers::Strangers;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -33,10 +35,11 @@ use crate::carrier::identity::{Admission, AdmissionError};
 use crate::carrier::quic;
 use crate::carrier::shm;
 use crate::carrier::tcp::Listener;
-use crate::carrier::{ACCEPTS_PER_TURN, LOOKS, Received};
+use crate::carrier::{LOOKS, Received};
 use crate::media::Media;
 use crate::media::state;
-use crate::reactor::{Attention, Context, Driver, Glance, Pump, Shell, Sources, Turn};
+use crate::reactor::{Attention, CLOSE_MAX, Context, Driver, Glance, Pump, Shell, Sources, Turn};
+use crate::sys::descriptors;
 use crate::sys::tcp_info::TcpInfo;
 
 /// Number of pieces taken from one connection in a turn, so that none starves the others or
@@ -74,8 +77,26 @@ struct Peer {
     identified: bool,
     /// The first bytes, until they tell what the connection is; `None` afterwards.
     opening: Option<Vec<u8>>,
-    /// The engine has closed the connection, which is dropped when everything is sent.
-    closing: bool,
+    /// The connection has carried the session: its host has proved all that it must.
+    is_host: bool,
+    /// The engine has closed the connection, or it has ended: when it is dropped at the latest.
+    /// It is dropped as soon as everything is sent.
+    closing: Option<Instant>,
+    /// The connection has ended, so that nothing that waits can be sent.
+    has_ended: bool,
+}
+
+impl Peer {
+    /// Whether the connection is to be dropped, after the last that can be said.
+    fn is_done(&mut self, now: Instant, has_failed: bool) -> bool {
+        let Some(until) = self.closing else { return false };
+        let is_last = self.has_ended || has_failed || until <= now || !self.stream.can_say();
+        if is_last {
+            self.stream.close();
+            return true;
+        }
+        self.stream.unsent() == 0 && self.stream.close()
+    }
 }
 
 /// What is around the engines of a far box.
@@ -99,6 +120,7 @@ pub struct FarDriver<F, B: Backing = Ssd> {
     /// The listeners for connections by datagrams.
     datagrams: Vec<datagrams::Listener>,
     doorkeeper: Doorkeeper,
+    strangers: Strangers,
     listening: bool,
     next_id: u32,
     pool: Pool,
@@ -146,7 +168,8 @@ impl<F: FnMut(Event)> FarDriver<F, Server> {
 }
 
 impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
-    fn around(far: Far<B::Device>, listener: Listener, backing: B, report: F) -> Self {
+    fn around(mut far: Far<B::Device>, listener: Listener, backing: B, report: F) -> Self {
+        far.set_waiting_max(descriptors::strangers_max());
         Self {
             far: Pump::new(far),
             world: World { peers: Vec::new(), backing, inputs: VecDeque::new(), report },
@@ -155,6 +178,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             shm: None,
             datagrams: Vec::new(),
             doorkeeper: Doorkeeper::default(),
+            strangers: Strangers::default(),
             listening: false,
             next_id: 0,
             pool: Pool::default(),
@@ -239,101 +263,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         self.world.backing.register(sources)
     }
 
-    fn accept(&mut self, context: &Context<'_>) -> bool {
-        let mut accepted = self.accept_each(context, |driver| {
-            let Some(listener) = &driver.quic else { return Ok(None) };
-            Ok(listener.accept()?.map(|stream| Stream::Quic(Box::new(stream))))
-        });
-        accepted |= self.accept_each(context, |driver| {
-            let Some(listener) = &driver.shm else { return Ok(None) };
-            Ok(listener.accept()?.map(|shared| Stream::Shared(Box::new(shared))))
-        });
-        accepted |= self.accept_each(context, |driver| {
-            let stream = datagrams::Listener::accept_any(&driver.datagrams)?;
-            Ok(stream.map(|stream| Stream::Datagrams(Box::new(stream))))
-        });
-        accepted |= self.accept_each(context, |driver| Ok(driver.listener.accept()?.map(Stream::Tcp)));
-        accepted
-    }
-
-    /// Accepts the connections that `next` has. Listeners for QUIC and datagrams also open and
-    /// close connections meanwhile.
-    fn accept_each(
-        &mut self,
-        context: &Context<'_>,
-        next: impl Fn(&Self) -> io::Result<Option<Stream>>,
-    ) -> bool {
-        let mut accepted = false;
-        for _ in 0..ACCEPTS_PER_TURN {
-            let next = next(self);
-            if !self.admit_next(context, next) {
-                break;
-            }
-            accepted = true;
-        }
-        accepted
-    }
-
-    /// Admits the connection that a listener had, if it had one. Returns whether there may be more.
-    fn admit_next(&mut self, context: &Context<'_>, next: io::Result<Option<Stream>>) -> bool {
-        match next {
-            Ok(Some(stream)) => {
-                self.admit(context, stream);
-                true
-            }
-            Ok(None) => false,
-            // No descriptor is left: established connections go on.
-            Err(error) => {
-                self.refuse(error);
-                false
-            }
-        }
-    }
-
-    /// Reports that connections are turned away, once until a connection is admitted.
-    fn refuse(&mut self, error: io::Error) {
-        if !core::mem::replace(&mut self.is_refusing, true) {
-            (self.world.report)(Event::AcceptFailed(error));
-        }
-    }
-
-    fn admit(&mut self, context: &Context<'_>, stream: Stream) {
-        if let Err(error) = stream.register(context.sources()) {
-            return self.refuse(error);
-        }
-        self.is_refusing = false;
-        let id = ConnectionId(self.next_id);
-        self.next_id = self.next_id.wrapping_add(1);
-        // Only a TCP connection may be one of several paths.
-        let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
-        let address = stream.peer().ip();
-        tracing::debug!(peer = %stream.peer(), "{}: connected", stream.peer());
-        self.world.peers.push(Peer { id, stream, identified: false, opening, closing: false });
-        let now = context.now.max(self.told);
-        let input = Input::Network(downstream::Input::Accepted(id, address));
-        self.far.engine_mut().handle_input(now, input);
-        self.far.exchange(now, &mut self.world);
-        // A host that has said Hello keeps its place before hosts that come behind it in the
-        // same turn.
-        self.receive_from(self.world.peers.len() - 1, context);
-    }
-
-    /// Whether new connections may wait, or one that is being made has a deadline due.
-    fn has_callers(&self, context: &Context<'_>) -> bool {
-        let of_quic = |listener: &quic::Listener| {
-            listener.has_arrivals() || listener.poll_timeout().is_some_and(|at| at <= context.now)
-        };
-        let by_datagrams = |listener: &datagrams::Listener| {
-            listener.has_arrivals() || listener.poll_timeout().is_some_and(|at| at <= context.now)
-        };
-        context.news || self.quic.as_ref().is_some_and(of_quic) || self.datagrams.iter().any(by_datagrams)
-    }
-
-    /// Handles what the peers have sent; returns whether there was anything.
+    /// Handles what the session's connections have brought; returns whether there was anything.
     fn receive(&mut self, context: &Context<'_>) -> bool {
         let mut busy = false;
         for index in 0..self.world.peers.len() {
-            busy |= self.receive_from(index, context);
+            if self.world.peers.get(index).is_some_and(|peer| peer.is_host) {
+                busy |= self.receive_from(index, context);
+            }
         }
         busy
     }
@@ -355,7 +291,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             let mut short = false;
             let input = match peer.stream.receive(&mut self.pool) {
                 Ok(Received::Nothing) => break,
-                Ok(Received::Data(_)) if peer.closing => continue,
+                Ok(Received::Data(_)) if peer.closing.is_some() => continue,
                 Ok(Received::Data(bytes)) => {
                     short = bytes.len() < SHORT;
                     if !core::mem::replace(&mut peer.identified, true)
@@ -374,7 +310,8 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                     downstream::Input::Received(id, bytes)
                 }
                 Ok(Received::Closed) | Err(_) => {
-                    if core::mem::replace(&mut peer.closing, true) {
+                    peer.has_ended = true;
+                    if peer.closing.replace(now).is_some() {
                         break;
                     }
                     downstream::Input::Disconnected(id)
@@ -393,7 +330,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             // An answer is sent before anything else is looked at.
             self.told = now;
             self.far.exchange(now, &mut self.world);
+            let downstream = self.far.engine().downstream();
             if let Some(peer) = self.world.peers.get_mut(index) {
+                peer.is_host |= downstream.is_attached(peer.id);
                 // The next receive finds a failure.
                 let _ = peer.stream.flush();
             }
@@ -411,13 +350,12 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     }
 
     /// Sends what waits, and drops closed connections that have nothing more to send.
-    fn flush(&mut self, sources: &Sources) -> bool {
+    fn flush(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut busy = self.world.backing.flush();
         self.world.peers.retain_mut(|peer| {
             let sent = peer.stream.flush();
             busy |= sent.as_ref().is_ok_and(|sent| *sent > 0);
-            let said_all = sent.is_err() || peer.stream.unsent() == 0;
-            let done = peer.closing && said_all && peer.stream.close();
+            let done = peer.is_done(now, sent.is_err());
             if done {
                 peer.stream.unregister(sources);
             }
@@ -430,12 +368,13 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
 impl<F, B: Backing> World<F, B> {
     /// Whether there are hosts, and everything that can come from them shows in memory.
     fn is_polled(&self) -> bool {
-        !self.peers.is_empty() && self.peers.iter().all(|peer| !peer.closing && peer.stream.is_polled())
+        let mut hosts = self.peers.iter().filter(|peer| peer.is_host).peekable();
+        hosts.peek().is_some() && hosts.all(|peer| peer.closing.is_none() && peer.stream.is_polled())
     }
 }
 
 impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for World<F, B> {
-    fn pass(&mut self, _: Instant, output: Output<<B::Device as Device>::Output>, _: &mut Far<B::Device>) {
+    fn pass(&mut self, now: Instant, output: Output<<B::Device as Device>::Output>, _: &mut Far<B::Device>) {
         let Self { peers, backing, inputs, report } = self;
         match output {
             Output::Transmit(id, bytes) => {
@@ -445,7 +384,7 @@ impl<F: FnMut(Event), B: Backing> Shell<Far<B::Device>> for World<F, B> {
             }
             Output::Close(id) => {
                 if let Some(peer) = peers.iter_mut().find(|peer| peer.id == id) {
-                    peer.closing = true;
+                    peer.closing.get_or_insert(now + strangers::LINGER);
                 }
             }
             Output::Device(output) => backing.on_output(output, inputs, report),
@@ -470,10 +409,10 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         let sources = context.sources();
         self.register(sources)?;
         let mut busy = false;
-        if !self.stopping && self.has_callers(context) {
+        if self.has_callers(context) && !self.stopping {
             // A host that says goodbye has released the device before any host behind it is heard.
             busy = self.receive(context);
-            busy |= self.accept(context);
+            busy |= self.greet(context);
         }
         for listener in &mut self.datagrams {
             listener.turn(context.now, sources);
@@ -497,7 +436,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         if self.far.wants_settling(now, busy) {
             self.far.settle(now, &mut self.world);
         }
-        busy |= self.flush(sources);
+        busy |= self.flush(now, sources);
         // Only this call starts the requests that were submitted last.
         busy |= self.reap(now, sources)?;
         if self.stopping && self.world.peers.is_empty() && !self.world.backing.is_busy() {
@@ -525,6 +464,8 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
             .chain(quic)
             .chain(self.datagrams.iter().filter_map(datagrams::Listener::poll_timeout))
             .chain(self.doorkeeper.poll_timeout())
+            .chain(self.world.peers.iter().filter_map(|peer| peer.closing))
+            .chain(self.strangers.poll_timeout())
             .min()
     }
 
@@ -534,7 +475,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
         self.far.exchange(now, &mut self.world);
         self.world.backing.on_stop(self.far.engine().function());
         for peer in &mut self.world.peers {
-            peer.closing = true;
+            peer.closing.get_or_insert(now + CLOSE_MAX);
         }
     }
 }

@@ -70,7 +70,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
     /// The stream that the path with `preamble` belongs to.
     fn joined(&mut self, preamble: &Preamble) -> Option<&mut JoinedPaths> {
         self.world.peers.iter_mut().find_map(|peer| match &mut peer.stream {
-            Stream::Paths(joined) if !peer.closing && joined.is_ours(preamble) => Some(&mut **joined),
+            Stream::Paths(joined) if peer.closing.is_none() && joined.is_ours(preamble) => {
+                Some(&mut **joined)
+            }
             _ => None,
         })
     }
