@@ -67,7 +67,7 @@ check: setup ## the proof of a small change: formatting, lints, unit tests, test
 	@scripts/setup --check
 	@scripts/prove check
 
-test: setup ## every test, guests among them, and a campaign of 1,000 seeds of each scenario
+test: setup ## every test, guests among them, and a campaign of 300 seeds of each scenario
 	@scripts/setup --tests
 	@scripts/prove test
 
