@@ -86,6 +86,7 @@ bench: release ## figures as ratios to floors of the same run
 	$(CARGO) bench --package farlane-iwarp --bench engines
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench speed
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench trust
+	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench gate
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench carriers
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench local
 	FARLANE=$(CURDIR)/target/guided/farlane $(CARGO) bench --package farlane --bench nic

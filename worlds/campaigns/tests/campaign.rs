@@ -77,6 +77,12 @@ fn far_disks_keep_their_promises_with_lookahead() {
 }
 
 #[test]
+fn a_crowd_of_strangers_takes_nothing_from_a_host() {
+    let outcomes = hold_up("gate", disk::run_gate, 60);
+    assert!(outcomes.iter().all(|outcome| outcome.counts.done > 0), "nothing was ever done");
+}
+
+#[test]
 fn media_that_lie_never_pass_for_data() {
     let outcomes = hold_up("disk-protected", disk::run_protected, 60);
     assert!(outcomes.iter().any(|outcome| outcome.counts.failed > 100), "no lie was found out");

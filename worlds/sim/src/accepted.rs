@@ -1,13 +1,13 @@
 //! The connections that a tunnel's downstream end has accepted.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use engine::Buffer;
 use tunnel::downstream;
 
-use crate::Context;
 use crate::stream::{ConnectionId, Outbox, StreamEvent};
+use crate::{Context, NodeId};
 
 /// The network of the nodes' addresses: 10.0.0.0/8.
 const NETWORK: u32 = 10 << 24;
@@ -29,14 +29,22 @@ pub struct AcceptedConnections {
 }
 
 impl AcceptedConnections {
+    /// The address of a node.
+    ///
+    /// # Panics
+    /// When the world has more nodes than there are addresses.
+    pub fn address(node: NodeId) -> IpAddr {
+        let number = u32::try_from(node.index()).expect("a world has few nodes");
+        Ipv4Addr::from_bits(NETWORK + number).into()
+    }
+
     /// The engine's input for `event`, if any.
     pub fn on_event(&mut self, connection: ConnectionId, event: StreamEvent) -> Option<downstream::Input> {
         if let StreamEvent::Accepted { peer, .. } = event {
             self.accepted += 1;
             let one = Accepted { connection, outbox: Outbox::default(), ended: false };
             self.connections.insert(self.accepted, one);
-            let number = u32::try_from(peer.index()).expect("a world has few nodes");
-            let address = Ipv4Addr::from_bits(NETWORK + number).into();
+            let address = Self::address(peer);
             return Some(downstream::Input::Accepted(downstream::ConnectionId(self.accepted), address));
         }
         let (&number, one) = self.connections.iter().find(|(_, one)| one.connection == connection)?;

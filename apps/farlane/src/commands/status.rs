@@ -206,6 +206,19 @@ fn admission_text(far: &Value) -> String {
     format!("  admits: {admits}{has}\n")
 }
 
+/// What became of connections whose hosts had proved nothing, if anything is to be said of them.
+fn strangers_text(far: &Value) -> String {
+    let count = |key: &str| far["strangers"][key].as_u64().unwrap_or(0);
+    let [waiting, refused, late, displaced] = ["waiting", "refused", "late", "displaced"].map(count);
+    if waiting + refused + late + displaced == 0 {
+        return String::new();
+    }
+    format!(
+        "  strangers: {waiting} have said no Hello yet; {refused} were refused, {late} were late, {displaced} made \
+         room for others\n"
+    )
+}
+
 /// The status as text for a person.
 pub(crate) fn text(status: &Value) -> String {
     match status["kind"].as_str() {
@@ -263,6 +276,7 @@ pub(crate) fn text(status: &Value) -> String {
                 let name = format!("tcp://{}", one["listening"].as_str().unwrap_or_default());
                 link_text(&name, &one["link"])
                     + &admission_text(one)
+                    + &strangers_text(one)
                     + &connections_text(&one["connections"])
                     + &datagrams_text(&one["datagrams"])
                     + &reads_text(one)

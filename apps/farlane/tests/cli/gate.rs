@@ -1,7 +1,7 @@
 //! Strangers at far ends: what they take is bounded, is given back, and is no host's.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,6 +116,42 @@ fn handshakes_that_are_begun_and_left_leave_nothing_behind() {
     wait_until("everything is given back", || guarded.descriptors() <= before + SPARE);
     assert!(guarded.strangers()["displaced"].as_u64() > Some(1000), "{}", guarded.strangers());
     assert_verified(load);
+}
+
+/// The first record that a host of the far end sends: its ClientHello.
+fn client_hello(guarded: &Guarded) -> Vec<u8> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = guarded.url("tcp", &listener.local_addr().unwrap().to_string());
+    let ping = ["ping", &url, "--key", &guarded.path("host"), "--count", "1"];
+    let host = Running::start(&ping);
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut record = vec![0; 5];
+    stream.read_exact(&mut record).unwrap();
+    let mut rest = vec![0; usize::from(u16::from_be_bytes([record[3], record[4]]))];
+    stream.read_exact(&mut rest).unwrap();
+    record.extend(rest);
+    drop(host);
+    record
+}
+
+#[test]
+fn handshakes_that_are_cut_or_changed_anywhere_leave_nothing_behind() {
+    let guarded = Guarded::start(&[]);
+    let address: SocketAddr = guarded.far.address.parse().unwrap();
+    let before = guarded.descriptors();
+    let hello = client_hello(&guarded);
+    assert_eq!(hello[0], HANDSHAKE);
+    for place in 0..hello.len() {
+        // One that ends there, one that is half closed there, and one with another byte there.
+        drop(knock(address, &hello[..place]));
+        let half = knock(address, &hello[..place]);
+        let _ = half.shutdown(Shutdown::Write);
+        let mut changed = hello.clone();
+        changed[place] ^= 0x55;
+        drop(knock(address, &changed));
+    }
+    wait_until("everything is given back", || guarded.descriptors() <= before + SPARE);
+    assert_verified(guarded.load(&guarded.url("tcp", &guarded.far.address), "300ms"));
 }
 
 #[test]

@@ -56,11 +56,12 @@ struct Arguments {
 /// A scenario's name, and the function that runs one of its seeds.
 type Scenario = (&'static str, fn(u64) -> Outcome);
 
-const SCENARIOS: [Scenario; 19] = [
+const SCENARIOS: [Scenario; 20] = [
     ("disk", disk::run),
     ("disk-ahead", disk::run_ahead),
     ("disk-both", disk::run_both),
     ("disk-protected", disk::run_protected),
+    ("gate", disk::run_gate),
     ("ahead", ahead::run),
     ("ahead-unruly", ahead::run_unruly),
     ("sessions", sessions::run),

@@ -3,8 +3,8 @@
 use assemblies::far::Far;
 use engine::{Instant, Rng};
 use nvme_pcie::function::{self, Function};
-use sim::Context;
 use sim::stream::{ConnectionId, StreamEvent};
+use sim::{Context, NodeId};
 use tunnel::session::Config as SessionConfig;
 
 use crate::far_box::FarBox;
@@ -22,6 +22,11 @@ impl DeviceNode {
     pub(super) fn new(session: SessionConfig, function: function::Config, rng: &Rng) -> Self {
         let far = FarBox::new(Far::new(Instant::ZERO, session.clone(), function.clone(), rng.fork("far")));
         Self { session, function, far }
+    }
+
+    /// Admits the host at `near` and no other, and has `places` connections wait at most.
+    pub(super) fn guard(&mut self, near: NodeId, places: usize) {
+        self.far.guard(near, places);
     }
 
     pub(super) fn handle(&mut self, now: Instant, connection: ConnectionId, event: StreamEvent) {

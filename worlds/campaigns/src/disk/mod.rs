@@ -1,6 +1,7 @@
 //! A far SSD on a bad day: hosts, tunnels, NVMe functions and media, and everything that goes wrong
 //! between them.
 
+mod crowd;
 mod device;
 mod host;
 mod stranger;
@@ -23,6 +24,7 @@ use crate::chaos::{self, ChaosConfig, Trouble};
 use crate::script::Script;
 use crate::session::{impatient, instance};
 use crate::workload::{Phase, Work, Workload, WorkloadConfig};
+use crowd::CrowdNode;
 use device::DeviceNode;
 use host::{Disk, HostNode};
 use stranger::StrangerNode;
@@ -51,6 +53,7 @@ enum Member {
     Host(Box<HostNode>),
     Device(Box<DeviceNode>),
     Stranger(StrangerNode),
+    Crowd(CrowdNode),
 }
 
 impl Node for Member {
@@ -67,6 +70,9 @@ impl Node for Member {
             (Self::Stranger(stranger), Event::Stream { connection, event }) => {
                 stranger.handle(context, connection, &event);
             }
+            (Self::Crowd(crowd), Event::Stream { connection, event }) => {
+                crowd.handle(context, connection, &event);
+            }
             (member, event) => unreachable!("{member:?} has no use for {event:?}"),
         }
     }
@@ -76,6 +82,7 @@ impl Node for Member {
             Self::Host(host) => host.settle(context),
             Self::Device(device) => device.settle(context),
             Self::Stranger(stranger) => stranger.settle(context),
+            Self::Crowd(crowd) => crowd.settle(context),
         }
     }
 
@@ -83,7 +90,7 @@ impl Node for Member {
         match self {
             Self::Host(host) => host.restart(&rng),
             Self::Device(device) => device.restart(now, &rng),
-            Self::Stranger(_) => {}
+            Self::Stranger(_) | Self::Crowd(_) => {}
         }
     }
 
@@ -96,7 +103,7 @@ impl Subject for Member {
     fn enter(&mut self, now: Instant, phase: Phase) {
         match self {
             Self::Host(host) => host.enter(now, phase),
-            Self::Device(_) => {}
+            Self::Device(_) | Self::Crowd(_) => {}
             Self::Stranger(stranger) => stranger.gone = true,
         }
     }
@@ -116,6 +123,7 @@ impl Subject for Member {
             Self::Host(host) => host.describe(),
             Self::Device(device) => device.describe(),
             Self::Stranger(stranger) => format!("{stranger:?}"),
+            Self::Crowd(crowd) => format!("{crowd:?}"),
         }
     }
 }
@@ -290,6 +298,39 @@ pub fn run_cuts(seed: u64, cuts: u64) -> Outcome {
     outcome
 }
 
+/// When a crowd comes to a far end: its host has had a session by then.
+const CROWD_COMES: Nanos = Nanos::from_millis(100);
+/// The most strangers of a crowd.
+const CROWD_MAX: u64 = 12;
+/// How often the host's connection is cut while they are there.
+const CROWD_CUTS: u64 = 10;
+
+/// Runs the scenario for `seed` at a far end with keys, around which a crowd of strangers gathers
+/// and stays, while the host's connection is cut again and again. Nothing above the tunnel may
+/// notice the strangers or the cuts, so a single failed operation is a failure.
+pub fn run_gate(seed: u64) -> Outcome {
+    let mut scene = Scene::new(seed, seed % 2 == 1, Kind::Random);
+    let far = scene.device(0);
+    let disk = scene.disk(0, Kind::Random);
+    let near = scene.host("near", &[far], vec![disk]);
+    let places = 4 + usize::try_from(scene.rng.below(60)).expect("a few");
+    if let Member::Device(device) = scene.world.node_mut(far) {
+        device.guard(near, places);
+    }
+    for number in 0..=scene.rng.below(CROWD_MAX) {
+        let rng = scene.world.rng(&format!("crowd {number}"));
+        let crowd = CrowdNode::new(far, Instant::ZERO + CROWD_COMES, rng);
+        let crowd = scene.world.add(Member::Crowd(crowd));
+        scene.world.link(crowd, far, scene.link);
+    }
+    let mut outcome =
+        endure(seed, scene, (near, vec![far]), |config, rng| chaos::cuts(config, CROWD_CUTS, rng));
+    if outcome.counts.failed > 0 {
+        outcome.failures.push(format!("{} operations failed beside the crowd", outcome.counts.failed));
+    }
+    outcome
+}
+
 fn play(
     seed: u64,
     lookahead: bool,
@@ -309,6 +350,16 @@ fn play(
         let stranger = scene.world.add(Member::Stranger(StrangerNode::new(far[0], rng)));
         scene.world.link(stranger, far[0], scene.link);
     }
+    endure(seed, scene, (near, far), plan)
+}
+
+/// Runs a scene through its plan of faults.
+fn endure(
+    seed: u64,
+    scene: Scene,
+    (near, far): (NodeId, Vec<NodeId>),
+    plan: impl FnOnce(&ChaosConfig, &mut Rng) -> (Plan, Vec<Trouble>),
+) -> Outcome {
     let Scene { mut world, link, media, .. } = scene;
     let duration = HOLD * 10;
     let chaos = ChaosConfig { near, far, lanes: 1, duration, faults_max: 8, hold_time: HOLD, link, media };

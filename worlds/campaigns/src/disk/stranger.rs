@@ -1,10 +1,10 @@
 //! A stranger that dials a far end and sends nonsense.
 
-use engine::{Buffer, Engine, Instant, Nanos, Rng, settle};
+use engine::{Instant, Nanos, Rng};
 use sim::stream::{ConnectionId, StreamEvent};
 use sim::{Context, NodeId};
-use tunnel::Session;
-use tunnel::session::{Config, Input, Output};
+
+use super::crowd::greeting;
 
 /// The longest pause between two actions.
 const PAUSE_MAX: Nanos = Nanos::from_millis(40);
@@ -72,7 +72,7 @@ impl StrangerNode {
         let mut bytes = vec![0; usize::try_from(bound).expect("a few hundred")];
         self.rng.fill(&mut bytes);
         if bytes.is_empty() {
-            bytes = greeting(self.rng.fork("greeting")).to_vec();
+            bytes = greeting(&mut self.rng.fork("greeting")).to_vec();
             let place = usize::try_from(self.rng.below(bytes.len() as u64)).expect("a short greeting");
             bytes[place] ^= 1 << self.rng.below(8);
             if self.rng.one_in(4) {
@@ -81,18 +81,4 @@ impl StrangerNode {
         }
         bytes
     }
-}
-
-/// The bytes that a host sends first.
-fn greeting(rng: Rng) -> Buffer {
-    let mut session = Session::upstream(Config::default(), rng);
-    let mut said = Buffer::EMPTY;
-    settle(&mut session, Instant::ZERO, |_| ());
-    session.handle_input(Instant::ZERO, Input::Connected);
-    settle(&mut session, Instant::ZERO, |output| {
-        if let Output::Transmit(bytes) = output {
-            said = bytes;
-        }
-    });
-    said
 }

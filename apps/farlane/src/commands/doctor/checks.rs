@@ -60,7 +60,10 @@ fn descriptors(machine: &Machine) -> Finding {
     let name = "descriptors";
     match machine.descriptors_max {
         None => Finding::ok(name, "no limit"),
-        Some(most) if most >= DESCRIPTORS_GOOD => Finding::ok(name, format!("{most} at most")),
+        Some(most) if most >= DESCRIPTORS_GOOD => {
+            let strangers = (most / 8).min(tunnel::downstream::WAITING_MAX as u64);
+            Finding::ok(name, format!("{most} at most; a far end gives strangers {strangers} of them"))
+        }
         Some(most) => Finding::weak(
             name,
             format!("{most} at most: few hosts can be served"),
