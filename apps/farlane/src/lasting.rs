@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
 
 /// A file, or a pipe or device, that is written straight. Its flush makes durable what was written:
 /// some disks and servers tell only then that they did not take it.
@@ -35,18 +34,6 @@ pub(crate) fn sync(file: &File) -> io::Result<()> {
         // Pipes, terminals and some file systems have nothing to make durable.
         Err(error) if matches!(error.kind(), InvalidInput | ReadOnlyFilesystem | Unsupported) => Ok(()),
         synced => synced,
-    }
-}
-
-/// Makes durable which file has the name `place`, which has a folder.
-///
-/// # Errors
-/// Those of the system.
-pub(crate) fn sync_folder_of(place: &Path) -> io::Result<()> {
-    match place.parent().map(File::open) {
-        Some(Ok(folder)) => sync(&folder),
-        // A folder that may be written need not be readable.
-        Some(Err(_)) | None => Ok(()),
     }
 }
 

@@ -49,7 +49,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 
 /// The command line that the program understands.
 fn command_line() -> clap::Command {
-    with_negative_numbers(config_file::add_to(Cli::command()))
+    with_negative_numbers(config_file::add_to(args::new_files::add_to(Cli::command())))
 }
 
 /// Runs the program with `words`, the first of which is the program's own name. Returns the exit
@@ -72,6 +72,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| failure::refuse(&error));
     // The subcommand's arguments, in the order in which they were given.
     let given = matches.subcommand().map_or(&matches, |(_, given)| given);
+    args::new_files::apply(&matches);
     let log = cli.log;
     let result = log.begin(cli.command.is_service()).and_then(|()| dispatch(cli.command, given));
     match result {

@@ -1,20 +1,19 @@
 //! Files that are replaced as a whole: until the new one is written to its end, the place has what
 //! it had before.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use tempfile::NamedTempFile;
+use live::sys::files::{self, Kind, Place, Replacement};
 
 use crate::error::Error;
-use crate::lasting::{sync, sync_folder_of};
+use crate::lasting::sync;
 
 /// What is written to a place.
 pub(crate) enum WholeFile {
-    /// A file beside the place, and the place.
-    Beside(NamedTempFile, PathBuf),
+    /// A file beside the place.
+    Beside(Replacement),
     /// The place itself: it is no regular file, or its folder takes no other file.
     Straight(File),
 }
@@ -26,39 +25,30 @@ impl WholeFile {
     /// # Errors
     /// When no file can be written there.
     pub(crate) fn begin(path: &Path) -> io::Result<Self> {
-        Self::open(path, true)
+        Self::open(path, files::write)
     }
 
-    /// Begins what is to be at `path`. If it is to be `cleared`, a place that is written straight
-    /// loses what it had.
-    fn open(path: &Path, cleared: bool) -> io::Result<Self> {
-        let place = fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
-        let known = fs::metadata(&place).ok();
-        let mut how = OpenOptions::new();
-        how.write(true).create(true).truncate(cleared);
-        let straight = || how.open(path).map(Self::Straight);
-        let Some(folder) = place.parent() else { return straight() };
+    /// Begins what is to be at `path`. A place that is written straight is opened by `straight`.
+    fn open(path: &Path, straight: fn(&Path, Kind) -> io::Result<File>) -> io::Result<Self> {
+        let straight = || straight(path, Kind::Report).map(Self::Straight);
+        let known = fs::metadata(path).ok();
         if known.as_ref().is_some_and(|known| !known.is_file()) {
+            return straight();
+        }
+        let place = Place::find(path)?;
+        if place.is_kernels() {
             return straight();
         }
         if known.is_some() {
             // What may not be written is not replaced either.
-            OpenOptions::new().write(true).open(&place)?;
+            files::write_on(path, Kind::Report)?;
         }
-        let mut builder = tempfile::Builder::new();
-        let made = builder.permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-        let file = match made {
-            Ok(file) => file,
+        match Replacement::begin(place, Kind::Report) {
+            Ok(file) => Ok(Self::Beside(file)),
             // A full disk would keep neither the new file nor the one that is there.
-            Err(error) if known.is_some() && !takes_no_file(&error) => return Err(error),
-            Err(_) => return straight(),
-        };
-        if let Some(known) = known {
-            // Only root can give a file to its former owner.
-            let _ = fchown(file.as_file(), Some(known.uid()), Some(known.gid()));
-            file.as_file().set_permissions(known.permissions())?;
+            Err(error) if known.is_some() && !takes_no_file(&error) => Err(error),
+            Err(_) => straight(),
         }
-        Ok(Self::Beside(file, place))
     }
 
     /// Puts what was written in its place, and makes it durable.
@@ -67,12 +57,7 @@ impl WholeFile {
     /// Those of the system.
     pub(crate) fn keep(self) -> io::Result<()> {
         match self {
-            Self::Beside(file, place) => {
-                // A name may last sooner than what it names.
-                sync(file.as_file())?;
-                file.persist(&place).map_err(|error| error.error)?;
-                sync_folder_of(&place)
-            }
+            Self::Beside(file) => file.keep(),
             Self::Straight(file) => sync(&file),
         }
     }
@@ -86,14 +71,14 @@ fn takes_no_file(error: &io::Error) -> bool {
 impl Write for WholeFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Beside(file, _) => file.write(bytes),
+            Self::Beside(file) => file.write(bytes),
             Self::Straight(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Beside(file, _) => file.flush(),
+            Self::Beside(file) => file.flush(),
             Self::Straight(file) => file.flush(),
         }
     }
@@ -119,13 +104,16 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
     let checked = match fs::metadata(path) {
         // Whoever reads from a pipe would take this for its end.
         Ok(known) if !known.is_file() && !known.is_dir() => Ok(()),
-        _ => WholeFile::open(path, false).map(drop),
+        _ => WholeFile::open(path, files::write_on).map(drop),
     };
     checked.map_err(|error| Error::File { path: path.to_owned(), error })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

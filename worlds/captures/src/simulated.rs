@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,13 +33,22 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Begins a new file at `path`.
+    /// Begins a new file at `path`, for this user alone.
     ///
     /// # Errors
     /// When the file can't be made.
     pub fn create(path: &Path) -> Result<Self, Error> {
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+        Self::begin(path, file.map_err(|error| Error::File { path: path.to_owned(), error })?)
+    }
+
+    /// Begins `file`, which is empty and at `path`.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub fn begin(path: &Path, file: File) -> Result<Self, Error> {
         let fail = |error| Error::File { path: path.to_owned(), error };
-        let sink = Sink::begin(File::create(path).map_err(fail)?, LINK, &[]).map_err(fail)?;
+        let sink = Sink::begin(file, LINK, &[]).map_err(fail)?;
         Ok(Self { path: path.to_owned(), sink: Some(sink), held: BTreeMap::new(), seen: 0, result: Ok(()) })
     }
 

@@ -24,6 +24,7 @@ mod manual;
 mod measure;
 mod memory_buffer;
 mod metrics;
+pub(crate) mod new_files;
 mod nic;
 mod nvme;
 mod packets;

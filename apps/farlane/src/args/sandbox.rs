@@ -6,6 +6,7 @@ use clap::Args;
 use live::carrier::identity::Identity;
 use live::carrier::route::Way;
 use live::drivers::controller::Url;
+use live::sys::files;
 use live::sys::sandbox::{self, Enforced, Needs};
 
 use super::{MediumSpec, PoolSpec, Served};
@@ -39,6 +40,7 @@ impl Sandbox {
     /// # Errors
     /// When the system refuses.
     pub(crate) fn confine(&self, mut needs: Needs) -> Result<(), Error> {
+        self.user.iter().for_each(|user| files::make_for(user));
         if self.no_sandbox {
             return Ok(());
         }

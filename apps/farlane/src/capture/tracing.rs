@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use assemblies::watch::Port;
 use engine::{Instant, Watch};
+use live::sys::files::{self, Kind};
 
 use super::tap::What;
 use super::writer::{Captured, Times, Wanted, capture};
@@ -29,7 +30,7 @@ impl Tracing {
         watch: &mut Watch<Port>,
     ) -> Result<Self, Error> {
         let fail = |error| Error::File { path: path.to_owned(), error };
-        let file = std::fs::File::create(path).map_err(fail)?;
+        let file = files::write(path, Kind::Private).map_err(fail)?;
         let captured = capture(file, Times::OfEngines(now), Wanted::all(what)).map_err(fail)?;
         watch.add(captured.taps().tap(0));
         Ok(Self { path: path.to_owned(), captured })

@@ -1,5 +1,6 @@
 //! `farlane read` and `farlane write`: copy bytes between a namespace and a file, like dd.
 
+use live::sys::files::{self, Kind};
 use live::sys::telling;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -91,7 +92,7 @@ pub(crate) fn read(args: &ReadArgs) -> Result<(), Error> {
     let to_stdout = args.output_file == Path::new("-");
     let output = match to_stdout {
         true => io::stdout().as_fd().try_clone_to_owned().map(File::from),
-        false => File::create(&args.output_file),
+        false => files::write(&args.output_file, Kind::Private),
     };
     let output = output.map_err(|error| file_error(&args.output_file, error))?;
     let output = Behind::start(Lasting(output));

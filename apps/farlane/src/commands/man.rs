@@ -12,6 +12,7 @@ use crate::args::ManArgs;
 use crate::commands::{print, print_json};
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::whole_file;
 
 pub(crate) fn run(args: &ManArgs) -> Result<(), Error> {
     let mut root = crate::command_line();
@@ -46,7 +47,7 @@ fn write(command: &Command, folder: &Path, written: &mut Vec<String>) -> Result<
     let name = format!("{}.1", title(command));
     let path = folder.join(&name);
     let text = page(command).map_err(Error::Output)?;
-    std::fs::write(&path, text).map_err(|error| Error::File { path, error })?;
+    whole_file::replace(&path, text.as_bytes())?;
     written.push(name);
     shown(command).try_for_each(|one| write(one, folder, written))
 }

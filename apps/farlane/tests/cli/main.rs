@@ -50,6 +50,7 @@ mod record_stripes;
 mod sandbox;
 mod schemas;
 mod service;
+mod shared_folders;
 mod shm;
 mod sim;
 mod state;

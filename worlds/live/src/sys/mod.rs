@@ -1,15 +1,16 @@
 //! The operating system's own things, each behind a safe interface.
 //!
-//! [`descriptors`] decides who goes without when descriptors run out, and [`memory`] how much
-//! memory to use for others. [`huge_pages`] prepares memory for transfers. [`machine`] tells what
-//! the machine allows. [`entropy`] makes names and secrets that nobody can guess. [`telling`] tells
-//! people what happens without waiting for a reader. [`secrets`] keeps keys out of core dumps.
-//! [`sandbox`] gives up what a process does not need. [`service`] talks to the service manager.
-//! [`shared`] is memory that another process shares with this one, and [`doorbells`] a page of
-//! registers that two processes share. [`vfio`] hands a PCI function of this machine to this
-//! process, and [`verbs`] has its RDMA devices. [`ublk`] makes block devices of this machine whose
-//! requests this process answers, and [`block_use`] tells who uses a block device. [`precedence`]
-//! says how much sooner than others a socket's packets are carried.
+//! [`files`] makes and opens files where other users may write, too. [`descriptors`] decides who
+//! goes without when descriptors run out, and [`memory`] how much memory to use for others.
+//! [`huge_pages`] prepares memory for transfers. [`machine`] tells what the machine allows.
+//! [`entropy`] makes names and secrets that nobody can guess. [`telling`] tells people what happens
+//! without waiting for a reader. [`secrets`] keeps keys out of core dumps. [`sandbox`] gives up
+//! what a process does not need. [`service`] talks to the service manager. [`shared`] is memory
+//! that another process shares with this one, and [`doorbells`] a page of registers that two
+//! processes share. [`vfio`] hands a PCI function of this machine to this process, and [`verbs`]
+//! has its RDMA devices. [`ublk`] makes block devices of this machine whose requests this process
+//! answers, and [`block_use`] tells who uses a block device. [`precedence`] says how much sooner
+//! than others a socket's packets are carried.
 
 pub mod block_use;
 pub mod clock;
@@ -20,6 +21,7 @@ pub mod doorbells;
 pub(crate) mod durable;
 pub mod entropy;
 mod faults;
+pub mod files;
 pub mod huge_pages;
 pub(crate) mod lock;
 pub mod machine;

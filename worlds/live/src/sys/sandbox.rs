@@ -121,7 +121,9 @@ fn capabilities_of(needs: &Needs) -> CapabilitySet {
     kept.set(CapabilitySet::NET_ADMIN, administers);
     kept.set(CapabilitySet::BPF, needs.avoids_stack);
     kept.set(CapabilitySet::NET_RAW, needs.sends_frames);
-    kept.set(CapabilitySet::SETUID | CapabilitySet::SETGID, needs.changes_user);
+    // Files that are made before belong to the user that the process becomes.
+    let becomes = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::CHOWN;
+    kept.set(becomes, needs.changes_user);
     kept
 }
 

@@ -50,6 +50,11 @@ impl User {
     }
 }
 
+/// The numbers of the user called `name` and of the user's first group, if there is such a user.
+pub(super) fn ids_of(name: &CStr) -> io::Result<Option<(u32, u32)>> {
+    Ok(User::find(name)?.map(|User { uid, gid }| (uid, gid)))
+}
+
 /// Gives this process, all of its threads, the user and the groups of `name`. These are functions
 /// of the C library, which gives them to each thread: the system calls of the same names change
 /// one thread.

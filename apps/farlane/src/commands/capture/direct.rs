@@ -1,6 +1,5 @@
 //! A capture of which everything is kept: the daemon writes it to the file itself.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use captures::Reader;
 use indicatif::ProgressBar;
 use live::drivers::control::pipe;
+use live::sys::files::{self, Kind};
 
 use super::daemon::Request;
 use super::ender::Ender;
@@ -38,7 +38,7 @@ pub(super) fn capture(
 ) -> Result<Outcome, Error> {
     let fail = |error| Error::File { path: out.to_owned(), error };
     // Before the daemon is asked: what can't be written is not captured.
-    let file = File::create(out).map_err(fail)?;
+    let file = files::write(out, Kind::Private).map_err(fail)?;
     let (reader, writer) = pipe().map_err(Error::System)?;
     let answer = control::ask_with(socket, request, &[file.as_fd(), writer.as_fd()])?;
     // The daemon alone has the writing end from now on: when it ends, so does the capture.
@@ -67,7 +67,7 @@ fn cut(path: &Path) -> Result<u64, Error> {
     let mut count = 0;
     match Reader::open(path).and_then(|mut reader| reader.each(|_| count += 1)) {
         Err(captures::Error::Broken { offset, .. }) if path.is_file() => {
-            let shortened = File::options().write(true).open(path).and_then(|file| file.set_len(offset));
+            let shortened = files::change(path).and_then(|file| file.set_len(offset));
             shortened.map_err(|error| Error::File { path: path.to_owned(), error })?;
         }
         Ok(()) | Err(captures::Error::Broken { .. }) => {}

@@ -1,12 +1,12 @@
 //! What is kept of a capture: all of it at once, or its latest part at the end.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use captures::{Frame, Sink, Tally};
+use live::sys::files::{self, Kind};
 
 /// A frame that waits in the ring.
 struct Held {
@@ -57,7 +57,7 @@ impl Keeper {
     pub(super) fn open(out: &Path, ring: Option<usize>, link: u32) -> io::Result<Self> {
         let out: Box<dyn Write> = match out.as_os_str() == "-" {
             true => Box::new(io::stdout()),
-            false => Box::new(File::create(out)?),
+            false => Box::new(files::write(out, Kind::Private)?),
         };
         let ring = ring.map(|most| Ring { frames: VecDeque::new(), bytes: 0, most });
         Ok(Self { out: Some(out), sink: None, notes: Vec::new(), ring, link, frames: 0, bytes: 0 })

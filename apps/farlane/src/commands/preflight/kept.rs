@@ -1,10 +1,11 @@
 //! The last measurement of each medium, kept for `farlane record`.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use live::sys::files::{Kind, Place, Replacement};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -51,10 +52,9 @@ impl Kept {
         let path = file_of(&self.medium);
         let directory = path.parent().unwrap_or(Path::new("."));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = Replacement::begin(Place::find(&path)?, Kind::Private)?;
         serde_json::to_writer(&mut file, self)?;
-        file.flush()?;
-        file.persist(&path)?;
+        file.keep()?;
         Ok(path)
     }
 

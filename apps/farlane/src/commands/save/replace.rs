@@ -2,28 +2,24 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
-use crate::lasting::{sync, sync_folder_of};
+use live::sys::files::{Kind, Place, Replacement};
 
 /// Gives the file at `path` this text, and the owner and mode of the file `like`. What a symbolic
 /// link at `path` leads to is replaced, not the link.
 pub(super) fn replace(path: &Path, like: &Path, text: &str) -> io::Result<()> {
-    let path = fs::canonicalize(path).or_else(|_| std::path::absolute(path))?;
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut new = tempfile::NamedTempFile::new_in(folder)?;
+    let mut new = Replacement::begin(Place::find(path)?, Kind::Private)?;
     new.write_all(text.as_bytes())?;
     let known = fs::metadata(like)?;
-    fs::set_permissions(new.path(), known.permissions())?;
-    let made = new.as_file().metadata()?;
+    let made = new.file().metadata()?;
     if (made.uid(), made.gid()) != (known.uid(), known.gid()) {
-        chown(new.path(), Some(known.uid()), Some(known.gid()))?;
+        fchown(new.file(), Some(known.uid()), Some(known.gid()))?;
     }
-    sync(new.as_file())?;
-    new.persist(&path).map_err(|error| error.error)?;
-    // The name lasts when the folder does.
-    sync_folder_of(&path)
+    // Last, because a change of the owner may take bits away.
+    new.file().set_permissions(known.permissions())?;
+    new.keep()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use captures::Simulated;
 use engine::Nanos;
+use live::sys::files::{self, Kind};
 use scenarios::file::scenario::{Done, Played};
 use scenarios::summary::Summary;
 use serde_json::{Value, json};
@@ -26,7 +27,9 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Error> {
     let capture = args.trace.as_deref().filter(|path| is_capture(path));
     let played = match (args.timeline.is_empty(), capture) {
         (true, Some(path)) => {
-            let capture = Rc::new(RefCell::new(Simulated::create(path)?));
+            let file = files::write(path, Kind::Private);
+            let file = file.map_err(|error| Error::File { path: path.to_owned(), error })?;
+            let capture = Rc::new(RefCell::new(Simulated::begin(path, file)?));
             let played = scenario.play_watched(seed, capture.clone()).map_err(wrong)?;
             capture.borrow_mut().finish()?;
             played

@@ -112,9 +112,7 @@ impl Control {
     /// # Errors
     /// When the path is taken, or can't be created.
     pub fn bind(path: &Path) -> Result<Self, BindError> {
-        let listener = Listener::bind(path)?;
-        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(path, permissions)?;
+        let listener = Listener::bind_for_owner(path)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(io::Error::from)?;
         Ok(Self { listener, timer, is_registered: false, clients: Vec::new(), pool: Pool::new(1 << 20) })

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -24,6 +24,7 @@ use super::signing::Signer;
 use super::storage::media;
 use super::striped::{Part, Stripes};
 use crate::sys::digest::crc32c;
+use crate::sys::files;
 use crate::sys::lock::lock;
 
 /// How much of a medium is searched for a first chunk, in bytes.
@@ -75,7 +76,7 @@ impl Store {
     /// Opens a file or block device. Returns also whether a recorder writes it.
     pub(super) fn open(path: &Path, change: bool) -> Result<(Self, bool), ReadError> {
         media(path)?;
-        let file = OpenOptions::new().read(true).write(change).open(path)?;
+        let file = if change { files::change(path)? } else { File::open(path)? };
         // A recorder that was killed holds the lock until its last writes are over.
         let locked = if change { lock(&file, false) } else { file.try_lock_shared() };
         let in_use = locked.is_err();

@@ -1,15 +1,15 @@
 //! Opening a file or block device as a medium, with every check that can be made beforehand.
 
 use std::fmt;
-use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 
 use super::kernel::allocate;
-use crate::sys::durable::sync_folder_of;
+use crate::sys::files::{Kind, Place, make, open_there};
 use crate::sys::lock::lock;
 
 /// The alignment in bytes of the memory of all our direct transfers.
@@ -205,20 +205,20 @@ pub(super) struct Opened {
 
 /// Opens, locks and checks `path`; makes the file if that was asked for.
 pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> {
-    let mut made = false;
+    let mut made = None;
     let result = try_open(path, options, &mut made);
     let result = result.and_then(|opened| {
-        let named = if made { sync_folder_of(path) } else { Ok(()) };
+        let named = made.as_ref().map_or(Ok(()), Place::sync_folder);
         named.map(|()| opened).map_err(|error| OpenCause::Io { doing: "make its name durable", error })
     });
-    if result.is_err() && made {
+    if let (Err(_), Some(place)) = (&result, made) {
         // Leave no half-made file behind. A failure here would only hide the first error.
-        let _ = std::fs::remove_file(path);
+        let _ = place.remove();
     }
     result.map_err(|cause| OpenError { path: path.to_owned(), cause })
 }
 
-fn try_open(path: &Path, options: &Options, made: &mut bool) -> Result<Opened, OpenCause> {
+fn try_open(path: &Path, options: &Options, made: &mut Option<Place>) -> Result<Opened, OpenCause> {
     if ![512, 4096].contains(&options.block) {
         return Err(OpenCause::BlockSize(options.block));
     }
@@ -247,8 +247,13 @@ fn try_open(path: &Path, options: &Options, made: &mut bool) -> Result<Opened, O
     Ok(Opened { file, size, regular: !device, direct, notes: note.into_iter().collect() })
 }
 
-/// Opens the file at `path` and locks it against other exports; returns it with its metadata.
-fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File, Metadata), OpenCause> {
+/// Opens the file at `path` and locks it against other exports; returns it with its metadata. Its
+/// place is `made` if there was none.
+fn open_locked(
+    path: &Path,
+    options: &Options,
+    made: &mut Option<Place>,
+) -> Result<(File, Metadata), OpenCause> {
     let refused = |doing| {
         move |error: io::Error| match error.raw_os_error() {
             Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
@@ -259,29 +264,33 @@ fn open_locked(path: &Path, options: &Options, made: &mut bool) -> Result<(File,
             _ => OpenCause::Io { doing, error },
         }
     };
-    let mut how = OpenOptions::new();
-    how.read(true).write(!options.readonly);
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => return Err(OpenCause::Directory),
-        // With O_EXCL the kernel refuses a device that is mounted.
-        Ok(metadata) if metadata.file_type().is_block_device() => {
-            how.custom_flags(if options.readonly { 0 } else { libc::O_EXCL });
-        }
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => return Err(OpenCause::NotStorage),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if !options.create || options.size.is_none() || options.readonly {
-                return Err(OpenCause::Missing);
-            }
-            how.create_new(true);
-            *made = true;
-        }
-        Err(error) => return Err(refused("look at it")(error)),
-    }
-    let file = how.open(path).map_err(|error| {
-        *made = false;
-        refused("open it")(error)
+    let creates = options.create && options.size.is_some() && !options.readonly;
+    let place = Place::find(path).map_err(|error| match error.kind() {
+        io::ErrorKind::IsADirectory => OpenCause::Directory,
+        io::ErrorKind::NotFound if !creates => OpenCause::Missing,
+        _ => refused("look at it")(error),
     })?;
+    let there = place.look().map_err(refused("look at it"))?;
+    let mut flags = if options.readonly { OFlags::RDONLY } else { OFlags::RDWR };
+    match there.map(|there| FileType::from_raw_mode(there.st_mode)) {
+        Some(FileType::Directory) => return Err(OpenCause::Directory),
+        // With O_EXCL the kernel refuses a device that is mounted.
+        Some(FileType::BlockDevice) if !options.readonly => flags |= OFlags::EXCL,
+        Some(FileType::BlockDevice) => {}
+        Some(FileType::RegularFile) => place.warn(),
+        Some(_) => return Err(OpenCause::NotStorage),
+        None if !creates => return Err(OpenCause::Missing),
+        None => {}
+    }
+    let file = match there {
+        Some(_) => open_there(&place, flags).map_err(refused("open it"))?,
+        None => {
+            let file = make(&place, Kind::Private).map_err(refused("open it"))?;
+            place.warn();
+            *made = Some(place);
+            file
+        }
+    };
     match lock(&file, options.readonly) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(OpenCause::InUse),

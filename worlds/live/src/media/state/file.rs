@@ -1,38 +1,39 @@
 //! The file of state on disk: locked, read, and replaced whole.
 
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::ffi::OsString;
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use rustix::fs::OFlags;
 use toml::Table;
 
 use super::error::{StateCause, StateError};
 use super::text::sections_of;
 use crate::media::file::survive_size_limits;
+use crate::sys::files::{Kind, Place, Replacement, make_private, open_ours, open_there};
 use crate::sys::lock::lock;
 
 /// The most bytes of a file of state: room for two firmware images as text, and for everything else
 /// that devices remember.
 const BYTES_MAX: u64 = 64 << 20;
-/// The mode of a file of state. Only its owner may read and write it, because it has the keys of
-/// reservations.
-const MODE: u32 = 0o600;
 /// How often a file is opened again because another process has replaced it meanwhile.
 const REOPENS_MAX: usize = 100;
 
-/// A file of state that this process has for itself.
+/// A file of state that this process has for itself. It is private, because it has the keys of
+/// reservations.
 ///
-/// The lock is on whatever file is at the path: a replacement is locked before it takes the place
+/// The lock is on whatever file is at the place: a replacement is locked before it takes the place
 /// of the old file.
 #[derive(Debug)]
 pub(super) struct StateFile {
-    path: PathBuf,
+    place: Place,
     /// The open file, which keeps the lock.
     locked: File,
-    /// Nothing is at the path yet: `locked` is the file that will get that name.
-    first: bool,
-    /// The file at the path is damaged. It is put aside and does not become the last good
+    /// Where the first generation is until it is saved: `locked` is the file there, and nothing is
+    /// at the place yet.
+    first: Option<Place>,
+    /// The file at the place is damaged. It is put aside and does not become the last good
     /// generation.
     damaged: bool,
 }
@@ -49,80 +50,84 @@ pub(super) struct Found {
 
 impl StateFile {
     /// Takes the file at `path` for this process and reads it. Where the file is damaged, the
-    /// generation before it is read instead.
+    /// generation before it is read instead. A symbolic link stays one: the file that it points to
+    /// is replaced.
     pub(super) fn open(path: &Path) -> Result<(Self, Found), StateError> {
         survive_size_limits();
         let failed = |cause| StateError::new(path, cause);
-        // A symbolic link stays one: the file that it points to is replaced.
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let place = Place::find(path).map_err(|error| {
+            failed(match error.kind() {
+                ErrorKind::IsADirectory => StateCause::NotAFile,
+                ErrorKind::NotFound => cause_of("make it", error),
+                _ => cause_of("open it", error),
+            })
+        })?;
         for _ in 0..REOPENS_MAX {
-            let Some((locked, bytes)) = try_open(&real).map_err(failed)? else { continue };
-            let first = bytes.is_none();
+            let Some((locked, bytes)) = try_open(&place).map_err(failed)? else { continue };
+            let begun = || beside(&place, NEW).map_err(|error| failed(cause_of("make it", error)));
+            let first = if bytes.is_none() { Some(begun()?) } else { None };
             let mut damaged = false;
             let found = match bytes.map(parse) {
                 None => Found::default(),
                 Some(Ok(found)) => found,
                 Some(Err(cause)) => {
                     damaged = true;
-                    last_good(&real, &cause).ok_or_else(|| failed(cause))?
+                    last_good(&place, &cause).ok_or_else(|| failed(cause))?
                 }
             };
-            return Ok((Self { path: real, locked, first, damaged }, found));
+            place.warn();
+            return Ok((Self { place, locked, first, damaged }, found));
         }
         Err(failed(StateCause::InUse))
     }
 
     /// The path of the file, with symbolic links resolved.
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
     /// Replaces the file by one with `text`; the old file stays as the generation before. On
     /// failure both files stay.
     pub(super) fn replace(&mut self, text: &str) -> io::Result<()> {
-        let new = beside(&self.path, NEW);
-        if self.first {
+        if let Some(begun) = &self.first {
             self.locked.set_len(0)?;
             self.locked.rewind()?;
-            write_durably(&mut self.locked, text)?;
+            write_durably(&self.locked, text)?;
             // A file of an earlier life is not the generation before this one.
-            remove_if_there(&beside(&self.path, OLD))?;
-            std::fs::rename(&new, &self.path)?;
-            self.first = false;
-            return sync_directory(&self.path);
+            beside(&self.place, OLD)?.remove()?;
+            begun.rename_to(&self.place)?;
+            self.first = None;
+            return self.place.sync_folder();
         }
-        match write_new(&new, text) {
-            Ok(file) => {
-                self.keep_aside();
-                std::fs::rename(&new, &self.path)?;
-                self.locked = file;
-                sync_directory(&self.path)
-            }
-            Err(error) => {
-                // The room that the new file has taken may be what others need. The file may not
-                // even exist.
-                let _ = std::fs::remove_file(&new);
-                Err(error)
-            }
+        // The room that a new file has taken may be what others need: on failure it is removed.
+        let new = Replacement::begin_as(&self.place, name_beside(&self.place, NEW))?;
+        match take(new.file()) {
+            Ok(()) => {}
+            Err(StateCause::Io { error, .. }) => return Err(error),
+            Err(_) => return Err(ErrorKind::WouldBlock.into()),
         }
+        write_durably(new.file(), text)?;
+        self.keep_aside();
+        self.locked = new.put()?;
+        Ok(())
     }
 
-    /// Gives the file at the path a second name, because its first name is about to go to the
+    /// Gives the file at the place a second name, because its first name is about to go to the
     /// replacement. A file system without hard links keeps no generation before the newest.
     fn keep_aside(&mut self) {
         let name = if std::mem::take(&mut self.damaged) { DAMAGED } else { OLD };
-        let aside = beside(&self.path, name);
         // Earlier versions let everybody read the file.
-        let _ = self.locked.set_permissions(Permissions::from_mode(MODE));
-        let _ = remove_if_there(&aside).and_then(|()| std::fs::hard_link(&self.path, &aside));
+        let _ = make_private(&self.locked);
+        let Ok(aside) = beside(&self.place, name) else { return };
+        let _ = aside.remove().and_then(|()| self.place.link_to(&aside));
     }
 }
 
 impl Drop for StateFile {
     fn drop(&mut self) {
-        if self.first {
+        if let Some(begun) = &self.first {
             // Nothing was ever saved, so nothing is left behind.
-            let _ = std::fs::remove_file(beside(&self.path, NEW));
+            let _ = begun.remove();
         }
     }
 }
@@ -134,18 +139,15 @@ const OLD: &str = ".old";
 /// The suffix of the name of a file that was found damaged.
 const DAMAGED: &str = ".damaged";
 
-/// The path whose name is that of `path` with the suffix `end`.
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
+/// The place whose name is that of `place` with the suffix `end`.
+fn beside(place: &Place, end: &str) -> io::Result<Place> {
+    place.beside(name_beside(place, end))
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+fn name_beside(place: &Place, end: &str) -> OsString {
+    let mut name = place.name().to_owned();
+    name.push(end);
+    name
 }
 
 /// Reads the bytes of a file.
@@ -157,17 +159,19 @@ fn parse(bytes: Vec<u8>) -> Result<Found, StateCause> {
     Ok(Found { text: Some(text), sections: parsed.sections, note })
 }
 
-/// The generation before the one at `path`, if it exists and is sound. `cause` is the damage found
-/// at `path`.
-fn last_good(path: &Path, cause: &StateCause) -> Option<Found> {
+/// The generation before the one at `place`, if it exists and is sound. `cause` is the damage found
+/// at `place`.
+fn last_good(place: &Place, cause: &StateCause) -> Option<Found> {
     if !cause.may_be_damage() {
         return None;
     }
-    let old = beside(path, OLD);
-    let file = File::open(&old).ok().filter(|file| file.metadata().is_ok_and(|it| it.is_file()))?;
+    let old = beside(place, OLD).ok()?;
+    // Opened as if it were to be written: another user's is not believed, and no pipe waited for.
+    let file = open_there(&old, OFlags::RDWR | OFlags::NONBLOCK).ok()?;
+    let file = Some(file).filter(|file| file.metadata().is_ok_and(|it| it.is_file()))?;
     let found = parse(read(&file).ok()?).ok()?;
-    let (old, damaged) = (old.display(), beside(path, DAMAGED));
-    let damaged = damaged.display();
+    let (old, damaged) = (old.path().display(), beside(place, DAMAGED).ok()?);
+    let damaged = damaged.path().display();
     let hint = match cause {
         StateCause::NotAsWritten => " (people who change it make `# end` its last line)",
         _ => "",
@@ -189,13 +193,11 @@ fn read(file: &File) -> io::Result<Vec<u8>> {
 type Opened = (File, Option<Vec<u8>>);
 
 /// Opens and locks the file and reads its bytes; `None` if it was replaced meanwhile.
-fn try_open(path: &Path) -> Result<Option<Opened>, StateCause> {
-    let io = |doing| move |error| StateCause::Io { doing, error };
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    let file = match options.open(path) {
+fn try_open(place: &Place) -> Result<Option<Opened>, StateCause> {
+    let io = |doing| move |error| cause_of(doing, error);
+    let file = match open_there(place, OFlags::RDWR) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return begin(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => return begin(place),
         Err(error) if error.kind() == ErrorKind::IsADirectory => return Err(StateCause::NotAFile),
         Err(error) => return Err(io("open it")(error)),
     };
@@ -204,7 +206,7 @@ fn try_open(path: &Path) -> Result<Option<Opened>, StateCause> {
         return Err(StateCause::NotAFile);
     }
     take(&file)?;
-    if !is_at(&file, path) {
+    if !place.has(&file) {
         return Ok(None);
     }
     if metadata.len() > BYTES_MAX {
@@ -216,16 +218,19 @@ fn try_open(path: &Path) -> Result<Option<Opened>, StateCause> {
 
 /// Begins a file, as there is none yet. Whoever has the lock of the file that will get the name
 /// makes the first generation.
-fn begin(path: &Path) -> Result<Option<Opened>, StateCause> {
-    let new = beside(path, NEW);
-    let io = |doing| move |error| StateCause::Io { doing, error };
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(MODE);
-    let file = options.open(&new).map_err(io("make it"))?;
+fn begin(place: &Place) -> Result<Option<Opened>, StateCause> {
+    let io = |doing| move |error| cause_of(doing, error);
+    let new = beside(place, NEW).map_err(io("make it"))?;
+    let file = open_ours(&new, Kind::Private).map_err(io("make it"))?;
     take(&file)?;
-    file.set_permissions(Permissions::from_mode(MODE)).map_err(io("make it its owner's alone"))?;
-    let ours = is_at(&file, &new) && !path.exists();
-    Ok(ours.then_some((file, None)))
+    // One that was left here by an earlier version may be open to everybody.
+    make_private(&file).map_err(io("make it its owner's alone"))?;
+    let is_free = place.look().map_err(io("look at it"))?.is_none();
+    Ok((new.has(&file) && is_free).then_some((file, None)))
+}
+
+const fn cause_of(doing: &'static str, error: io::Error) -> StateCause {
+    StateCause::Io { doing, error }
 }
 
 fn take(file: &File) -> Result<(), StateCause> {
@@ -238,39 +243,8 @@ fn take(file: &File) -> Result<(), StateCause> {
     }
 }
 
-/// Whether `file` is the file at `path`.
-fn is_at(file: &File, path: &Path) -> bool {
-    let there = std::fs::metadata(path);
-    let ours = file.metadata();
-    matches!((there, ours), (Ok(there), Ok(ours)) if (there.dev(), there.ino()) == (ours.dev(), ours.ino()))
-}
-
-/// Makes a file with `text`, locked and durable.
-fn write_new(path: &Path, text: &str) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(MODE).open(path)?;
-    // A file that was left here may be open to everybody.
-    file.set_permissions(Permissions::from_mode(MODE))?;
-    match take(&file) {
-        Ok(()) => {}
-        Err(StateCause::Io { error, .. }) => return Err(error),
-        Err(_) => return Err(ErrorKind::WouldBlock.into()),
-    }
-    write_durably(&mut file, text)?;
-    Ok(file)
-}
-
-fn write_durably(file: &mut File, text: &str) -> io::Result<()> {
+/// Writes `text` to a file, and makes it durable.
+fn write_durably(mut file: &File, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()
-}
-
-/// Makes the name of `path` durable.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    match File::open(parent.unwrap_or(Path::new(".")))?.sync_all() {
-        // Some file systems can't do this, and keep names in order by other means.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-        result => result,
-    }
 }

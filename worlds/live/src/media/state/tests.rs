@@ -113,6 +113,45 @@ fn a_half_written_replacement_and_a_link_do_no_harm() {
 }
 
 #[test]
+fn no_name_beside_the_file_leads_to_another_one() {
+    let (folder, path) = folder();
+    let victim = folder.path().join("victim");
+    fs::write(&victim, "the victim's").unwrap();
+    let ends = [".new", ".old", ".damaged"];
+    let plant = || {
+        for end in ends {
+            let name = folder.path().join(format!("ssd.state{end}"));
+            let _ = fs::remove_file(&name);
+            std::os::unix::fs::symlink(&victim, &name).unwrap();
+            let _ = std::os::unix::fs::lchown(&name, Some(65_534), None);
+        }
+    };
+    plant();
+    let store = Store::open(&path).unwrap();
+    store.wait(store.put("a", &section("first"))).unwrap();
+    for name in ["second", "third"] {
+        plant();
+        store.wait(store.put("a", &section(name))).unwrap();
+    }
+    drop(store);
+    // Damage makes the third name used.
+    plant();
+    let old = folder.path().join("ssd.state.old");
+    fs::remove_file(&old).unwrap();
+    fs::copy(&path, &old).unwrap();
+    fs::write(&path, "farlane-state = 2\n").unwrap();
+    let store = Store::open(&path).unwrap();
+    store.wait(store.put("a", &section("fourth"))).unwrap();
+    drop(store);
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "the victim's");
+    for end in ["", ".old", ".damaged"] {
+        let path = folder.path().join(format!("ssd.state{end}"));
+        assert!(fs::symlink_metadata(&path).unwrap().is_file(), "{end}");
+    }
+    assert_eq!([mode(&path), mode(&folder.path().join("ssd.state.damaged"))], [0o600; 2]);
+}
+
+#[test]
 fn files_that_are_not_as_they_should_be_are_refused_and_left_alone() {
     let (_folder, path) = folder();
     let store = Store::open(&path).unwrap();

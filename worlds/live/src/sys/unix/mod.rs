@@ -8,16 +8,23 @@ use std::fmt;
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
 use crate::sys::descriptors::{Door, OWN_HEADROOM};
+use crate::sys::files::{Kind, Place, open_ours};
 pub use connection::{Connection, DESCRIPTORS_MAX, Received, SendError};
 
 /// The largest length of a socket's path in bytes, without the terminating zero: the kernel's
 /// limit.
 pub const PATH_MAX: usize = 107;
+
+/// As many connections wait to be accepted as the system allows.
+const BACKLOG: i32 = -1;
 
 /// Why a listener could not be created.
 #[derive(Debug)]
@@ -72,20 +79,31 @@ impl Listener {
     /// # Errors
     /// When the path is too long, taken, or cannot be created.
     pub fn bind(path: &Path) -> Result<Self, BindError> {
+        Self::bind_as(path, None)
+    }
+
+    /// Listens at `path` like [`Listener::bind`], for this user alone.
+    ///
+    /// # Errors
+    /// As of [`Listener::bind`].
+    pub fn bind_for_owner(path: &Path) -> Result<Self, BindError> {
+        Self::bind_as(path, Some(Mode::RUSR | Mode::WUSR))
+    }
+
+    fn bind_as(path: &Path, mode: Option<Mode>) -> Result<Self, BindError> {
         let length = path.as_os_str().len();
         if length > PATH_MAX {
             return Err(BindError::TooLong(length));
         }
         let _claim = Claim::new(path)?;
-        let socket = match UnixListener::bind(path) {
+        let socket = match listen(path, mode) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path)?;
-                UnixListener::bind(path)
+                listen(path, mode)
             }
             result => result,
         };
         let socket = socket.map_err(|error| why_not(path, error))?;
-        socket.set_nonblocking(true)?;
         let name = name_of(path);
         Ok(Self { socket, path: path.to_owned(), name, door: Door::new(OWN_HEADROOM) })
     }
@@ -141,6 +159,19 @@ impl Drop for Listener {
     }
 }
 
+/// Makes a socket that listens at `path` and never blocks.
+fn listen(path: &Path, mode: Option<Mode>) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    if let Some(mode) = mode {
+        // The name takes the mode of the socket: at no moment may another user connect.
+        fchmod(&socket, mode)?;
+    }
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// Holds the name of a socket for one process at a time, until that process listens there. Without
 /// it, a process that finds a stale name could remove the new name of another that found it, too.
 ///
@@ -156,7 +187,7 @@ impl Claim {
         let mut path = socket.as_os_str().to_owned();
         path.push(".lock");
         let path = PathBuf::from(path);
-        let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = Place::of_name(&path).and_then(|place| open_ours(&place, Kind::Private));
         let file = file.map_err(|error| why_not(socket, error))?;
         match file.try_lock() {
             Ok(()) => {}

@@ -197,3 +197,23 @@ fn a_stale_name_is_replaced_by_one_process_at_a_time() {
     }
     fs::remove_dir(directory).unwrap();
 }
+
+#[test]
+fn a_socket_for_its_owner_has_that_mode_and_a_planted_lock_is_no_way_to_another_file() {
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    let directory = directory();
+    let (path, victim) = (directory.join("s"), directory.join("victim"));
+    let listener = Listener::bind_for_owner(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut client = Connection::connect(&path).unwrap();
+    client.send(Buffer::from(b"asked".to_vec()), Vec::new()).unwrap();
+    assert!(listener.accept().unwrap().is_some());
+    drop(listener);
+    symlink(&victim, directory.join("s.lock")).unwrap();
+    if rustix::process::geteuid().is_root() {
+        lchown(directory.join("s.lock"), Some(65_534), None).unwrap();
+    }
+    drop(Listener::bind(&path).unwrap());
+    assert!(!victim.exists() && !path.exists() && !directory.join("s.lock").exists());
+    fs::remove_dir(directory).unwrap();
+}

@@ -5,10 +5,10 @@ mod pcap;
 mod raw;
 mod sigmf;
 
-use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use live::sys::files::{self, Kind};
 use record::Survey;
 use record::format::Gap;
 use serde_json::json;
@@ -68,7 +68,7 @@ trait Writer {
 
 /// What is exported is durable once the writer is flushed.
 fn create(path: &Path) -> io::Result<BufWriter<Lasting>> {
-    Ok(BufWriter::with_capacity(1 << 20, Lasting(File::create(path)?)))
+    Ok(BufWriter::with_capacity(1 << 20, Lasting(files::write(path, Kind::Private)?)))
 }
 
 pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {

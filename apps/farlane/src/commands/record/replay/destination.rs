@@ -1,11 +1,11 @@
 //! Where replayed bytes go.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use live::drivers::record::Handle;
+use live::sys::files::{self, Kind};
 
 use crate::args::Destination;
 use crate::lasting::Lasting;
@@ -24,7 +24,7 @@ impl Outlet {
     pub(super) fn open(to: &Destination, handle: &Handle) -> io::Result<Self> {
         Ok(Self::Bytes(match to {
             Destination::StandardOutput => Box::new(io::stdout()),
-            Destination::File(path) => Box::new(Lasting(File::create(path)?)),
+            Destination::File(path) => Box::new(Lasting(files::write(path, Kind::Private)?)),
             Destination::Connect(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;

@@ -1,20 +1,20 @@
 //! A file or block device that takes a recording.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek};
+use std::fs::File;
+use std::io;
 use std::os::fd::RawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
 
 use engine::Buffer;
 use record::Fault;
 use record::Input;
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{FallocateFlags, OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::drivers::record::storage::media;
 use crate::media::file::kernel::{CALLS_MAX, Call, Kernel, allocate};
-use crate::sys::durable::sync_folder_of;
+use crate::sys::files::{Kind, Place, open_or_make};
 use crate::sys::lock::lock;
 
 use super::LOOKED_AT;
@@ -66,7 +66,7 @@ pub(in crate::drivers::record) struct FileSink {
     ahead: Ahead,
     is_file: bool,
     /// The file, if it was made for this recording and nothing was done with it.
-    made: Option<PathBuf>,
+    made: Option<Place>,
 }
 
 impl FileSink {
@@ -78,33 +78,21 @@ impl FileSink {
     /// something that was not to be overwritten.
     pub(super) fn create(path: &Path, overwrite: bool, first: u64) -> io::Result<Self> {
         media(path)?;
-        let open = |flags: OFlags| {
-            let flags = flags.bits().cast_signed();
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .custom_flags(flags)
-                .open(path)
-        };
-        let (made, file, is_direct) = loop {
-            let made = (!path.exists()).then(|| path.to_owned());
-            let (file, is_direct): (File, _) = match open(OFlags::DIRECT) {
-                Ok(file) => (file, true),
-                Err(_) => (open(OFlags::empty())?, false),
-            };
+        let (made, file) = loop {
+            let (file, made) = open_or_make(path, Kind::Private)?;
             lock(&file, false).map_err(io::Error::from)?;
             // Who had locked it may have removed it since, because nothing was done with it.
             if !is_removed(&file, path)? {
                 // Or recorded to it.
                 let made = made.filter(|_| file.metadata().is_ok_and(|found| found.len() == 0));
-                break (made, file, is_direct);
+                break (made, file);
             }
         };
-        if !overwrite && holds_something(path, first)? {
+        if !overwrite && holds_something(&file, first)? {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        let direct = fcntl_getfl(&file).and_then(|flags| fcntl_setfl(&file, flags | OFlags::DIRECT));
+        let is_direct = direct.is_ok();
         let is_file = !file.metadata()?.file_type().is_block_device();
         let ahead = Ahead { grows: false, end: None, is_under_way: false, written: 0 };
         let kernel = Kernel::cooperative(file);
@@ -118,8 +106,8 @@ impl FileSink {
     /// # Errors
     /// When the name of a new file can't be made durable.
     pub(super) fn keep(&mut self) -> io::Result<()> {
-        if let Some(path) = &self.made {
-            sync_folder_of(path)?;
+        if let Some(place) = &self.made {
+            place.sync_folder()?;
         }
         self.made = None;
         Ok(())
@@ -221,9 +209,9 @@ impl Drop for FileSink {
     /// nothing was done with it.
     fn drop(&mut self) {
         self.kernel.finish();
-        if let Some(path) = &self.made {
+        if let Some(place) = &self.made {
             // Who is refused finds everything as it was.
-            let _ = std::fs::remove_file(path);
+            let _ = place.remove();
             return;
         }
         let (file, written) = (self.kernel.file(), self.ahead.written);
@@ -251,12 +239,18 @@ fn is_removed(file: &File, path: &Path) -> io::Result<bool> {
 }
 
 /// Whether the file or block device has anything but zeroes from the address `first` on.
-fn holds_something(path: &Path, first: u64) -> io::Result<bool> {
-    let mut bytes = Vec::new();
-    let mut file = File::open(path)?;
-    file.seek(io::SeekFrom::Start(first))?;
-    file.take(LOOKED_AT as u64).read_to_end(&mut bytes)?;
-    Ok(bytes.iter().any(|byte| *byte != 0))
+fn holds_something(file: &File, first: u64) -> io::Result<bool> {
+    let mut bytes = vec![0; LOOKED_AT];
+    let mut length = 0;
+    while length < bytes.len() {
+        match file.read_at(&mut bytes[length..], first + length as u64) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes[..length].iter().any(|byte| *byte != 0))
 }
 
 #[cfg(test)]
