@@ -1,15 +1,15 @@
 //! The far ends that a near end remembers, as SSH remembers hosts.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use tunnel::Fingerprint;
 
 use super::key::Identity;
-use crate::sys::durable::sync_folder_of;
+use crate::sys::files::{Kind, Place, Replacement, open_ours};
 
 /// The most bytes of the file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -150,20 +150,17 @@ impl KnownEnds {
         if let Some(directory) = self.path.parent() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
-        let path = self.path.with_extension("lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let place = Place::of_name(&self.path.with_extension("lock"))?;
+        let file = open_ours(&place, Kind::Private)?;
         file.lock()?;
         Ok(file)
     }
 
     /// Writes the whole file anew, so that a crash leaves the former one.
     fn write(&self, text: &str) -> io::Result<()> {
-        let new = self.path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
-        sync_folder_of(&self.path)
+        let mut new = Replacement::begin(Place::find(&self.path)?, Kind::Private)?;
+        new.write_all(text.as_bytes())?;
+        new.keep()
     }
 }
 
@@ -230,5 +227,24 @@ mod tests {
         let known = KnownEnds::at(directory.path().join("known-ends"));
         fs::write(known.path(), "# mine\n\nfar:1 SHA256:short\n").unwrap();
         assert!(matches!(known.find("far:1"), Err(KnownError::Line(_, 3))));
+    }
+
+    #[test]
+    fn no_name_beside_the_file_leads_to_another_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let known = KnownEnds::at(at("known-ends"));
+        fs::write(at("victim"), "the victim's").unwrap();
+        for end in ["new", "lock"] {
+            let planted = known.path().with_extension(end);
+            std::os::unix::fs::symlink(at("victim"), &planted).unwrap();
+            let _ = std::os::unix::fs::lchown(&planted, Some(65_534), None);
+        }
+        let key = Fingerprint([1; 32]);
+        known.remember("far:1", key, false).unwrap();
+        assert_eq!(known.find("far:1").unwrap(), Some(key));
+        assert_eq!(fs::read_to_string(at("victim")).unwrap(), "the victim's");
+        let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(known.path()).unwrap());
+        assert_eq!(mode & 0o777, 0o600);
     }
 }
