@@ -313,9 +313,9 @@ fn discovery_without_a_key_is_bounded() {
         .collect();
     assert!(held.len() > SHARE);
     let strangers = bench.strangers();
-    let (count, most) =
-        (strangers["discovery"].as_u64().unwrap(), strangers["discovery_most"].as_u64().unwrap());
-    assert!(count <= most && most as usize <= SHARE / 2 && count > 0, "{strangers}");
+    let number = |name: &str| usize::try_from(strangers[name].as_u64().unwrap()).unwrap();
+    let (count, most) = (number("discovery"), number("discovery_most"));
+    assert!(count <= most && most <= SHARE / 2 && count > 0, "{strangers}");
     bench.serves();
     let records = json(&["discover", "--json", &format!("nvme-tcp://{address}")]);
     assert_eq!(records["records"][0]["subnqn"], DISCOVERY, "{records}");

@@ -352,7 +352,7 @@ mod tests {
                 Some(_) => count += 1,
                 None => {
                     works.forget_all(AssociationKey(number));
-                    assert_eq!(works.derive(applicant(number, 1, false), work()), true);
+                    assert!(works.derive(applicant(number, 1, false), work()));
                     now = works.poll_timeout().unwrap();
                     assert_eq!(next(&mut works, now, spent), Some(number));
                     count += 1;

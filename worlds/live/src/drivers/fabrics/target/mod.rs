@@ -406,6 +406,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// The link of a connection was taken away.
     fn on_gone(&mut self, now: Instant, id: ConnectionId) {
         self.pairs.forget(id);
+        self.strangers.forget(id);
         self.lively.retain(|one| *one != id);
         self.world.lingering.retain(|(_, one)| *one != id);
         self.world.closing.retain(|one| *one != id);

@@ -94,6 +94,11 @@ impl Strangers {
         }
     }
 
+    /// A connection is gone: its name may soon be another's.
+    pub(super) fn forget(&mut self, id: ConnectionId) {
+        self.waiting.retain(|(one, _)| *one != id);
+    }
+
     /// Looks again at a stranger, of which the kernel has told already.
     pub(super) fn look_again(&mut self, id: ConnectionId) {
         self.waiting.push_back((id, false));
@@ -219,6 +224,9 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             self.target.engine_mut().handle_input(self.now, Input::Worked { id, product, spent });
             self.target.exchange(self.now, &mut self.world);
         }
+        while let Some(id) = self.world.left.pop() {
+            self.strangers.forget(id);
+        }
         while let Some(id) = self.world.dropped.pop() {
             self.forget(self.now, id, sources);
         }
@@ -238,7 +246,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
         let Some(socket) = &link.socket else { return };
         self.strangers.remove(socket.as_raw_fd());
-        let is_lively = self.lively.len() < LIVELY_MAX;
+        // What TLS has decrypted already, the kernel tells nothing of.
+        let is_lively = self.lively.len() < LIVELY_MAX || socket.is_encrypted();
         let attention = if is_lively { Attention::EachTurn } else { Attention::Named(id.0) };
         // Without it, the connection is looked at in each turn for as long as it is there.
         let is_added = sources.add(socket.as_raw_fd(), attention).is_ok();

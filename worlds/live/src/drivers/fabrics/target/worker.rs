@@ -16,11 +16,17 @@ use crate::sys::urgency;
 /// A piece of work that is done, and how much of a processor's time it took.
 type Done = (WorkId, Product, Nanos);
 
+/// The loop's ends of the ways to and from the thread.
+struct Ends {
+    jobs: Sender<(WorkId, Work)>,
+    done: Receiver<Done>,
+}
+
 /// The thread, which starts with the first piece of work: one that ran before the process gave up
 /// rights would keep them.
 #[derive(Default)]
 pub(super) struct Worker {
-    ends: Option<(Sender<(WorkId, Work)>, Receiver<Done>)>,
+    ends: Option<Ends>,
     /// Work that is done already, because there is no thread.
     done: Option<Done>,
     is_busy: bool,
@@ -34,7 +40,7 @@ impl Worker {
             self.ends = waker().and_then(start).ok();
         }
         let lost = match &self.ends {
-            Some((jobs, _)) => jobs.send((id, work)).err().map(|unsent| unsent.0),
+            Some(ends) => ends.jobs.send((id, work)).err().map(|unsent| unsent.0),
             None => Some((id, work)),
         };
         if let Some((id, work)) = lost {
@@ -47,7 +53,7 @@ impl Worker {
         if !self.is_busy {
             return None;
         }
-        let of_thread = || self.ends.as_ref().and_then(|(_, done)| done.try_recv().ok());
+        let of_thread = || self.ends.as_ref().and_then(|ends| ends.done.try_recv().ok());
         let done = self.done.take().or_else(of_thread)?;
         self.is_busy = false;
         Some(done)
@@ -60,7 +66,7 @@ impl fmt::Debug for Worker {
     }
 }
 
-fn start(waker: mio::Waker) -> io::Result<(Sender<(WorkId, Work)>, Receiver<Done>)> {
+fn start(waker: mio::Waker) -> io::Result<Ends> {
     let waker = Arc::new(waker);
     let (jobs, taken) = channel::<(WorkId, Work)>();
     let (finished, done) = channel();
@@ -75,7 +81,7 @@ fn start(waker: mio::Waker) -> io::Result<(Sender<(WorkId, Work)>, Receiver<Done
         }
     };
     std::thread::Builder::new().name("authentication".into()).spawn(run)?;
-    Ok((jobs, done))
+    Ok(Ends { jobs, done })
 }
 
 fn timed(id: WorkId, work: &Work) -> Done {

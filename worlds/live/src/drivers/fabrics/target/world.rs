@@ -32,6 +32,8 @@ pub(super) struct World<F> {
     pub(super) closing: Vec<ConnectionId>,
     /// Strangers to be dropped at once.
     pub(super) dropped: Vec<ConnectionId>,
+    /// Connections that have left for other reactors.
+    pub(super) left: Vec<ConnectionId>,
     /// Connections that are strangers' no more.
     pub(super) admitted: Vec<ConnectionId>,
     /// Work for the thread beside the loop.
@@ -54,6 +56,7 @@ impl<F: FnMut(Event)> World<F> {
             lingering: Vec::new(),
             closing: Vec::new(),
             dropped: Vec::new(),
+            left: Vec::new(),
             admitted: Vec::new(),
             work: None,
             media: Vec::new(),
@@ -97,6 +100,7 @@ impl<F: FnMut(Event)> Shell<Target> for World<F> {
             Output::Work { id, work } => self.work = Some((id, work)),
             Output::HandOver { connection, subsystem, handover } => {
                 if let Some(link) = self.links[connection.0 as usize].take() {
+                    self.left.push(connection);
                     let Link { port, fabric, proved, socket, .. } = link;
                     // A queue pair is never handed over.
                     if let Some(socket) = socket.map(Socket::into_moving) {
