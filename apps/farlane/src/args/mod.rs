@@ -120,7 +120,7 @@ pub(crate) use secrets::{Secrets, TargetSecrets};
 pub(crate) use sim::{PlayArgs, PublishedArgs, SimAction, SimArgs, SweepArgs};
 pub(crate) use spread::{Carried, Spread};
 pub(crate) use status::{Control, ListArgs, StatusArgs};
-pub(crate) use target::{AccessState, HostSpec, OfferArgs, TargetAction};
+pub(crate) use target::{AccessState, Discovery, HostSpec, OfferArgs, TargetAction, parse_proof_max};
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{
     CaptureArgs, ChainArgs, CompareArgs, DissectorArgs, Form, Level, Out, ShowArgs, TraceAction,

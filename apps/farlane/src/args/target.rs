@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use assemblies::fabric::Fabric;
 use clap::{Args, Subcommand, ValueEnum};
@@ -10,6 +11,7 @@ use live::carrier::identity::permit;
 use live::drivers::controller::Provider;
 use nvme::subsystem::{ANA_GROUPS_MAX, Permit};
 use nvme::wire::AnaState;
+use nvme_fabrics::target::DiscoveryAccess;
 use nvme_fabrics::wire::Nqn;
 use serde::{Deserialize, Serialize};
 
@@ -124,6 +126,20 @@ pub(crate) struct OfferArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_memory_max)]
     pub(crate) memory_max: Option<u64>,
 
+    /// Say who may use the discovery service [default: open].
+    ///
+    /// Hosts that use it without a key share the places of connections that have proved nothing
+    #[arg(long, value_name = "ACCESS")]
+    pub(crate) discovery: Option<Discovery>,
+
+    /// Close a connection whose host has not proved who it is within this time [default: 5s]
+    ///
+    /// The time runs from the beginning of the connection until the host has authenticated, or
+    /// until its Connect has succeeded if that suffices. Long ways need more time: a host takes ten
+    /// round trips at most
+    #[arg(long, value_name = "TIME", value_parser = parse_proof_max)]
+    pub(crate) prove_within: Option<Duration>,
+
     /// Announce the discovery service by multicast DNS (_nvme-disc._tcp).
     ///
     /// The announcement goes out on the interfaces of the addresses that the target listens on.
@@ -151,6 +167,28 @@ impl OfferArgs {
         let rdma = self.rdma.iter().map(|port| (port.listen, port.provider.fabric()));
         let ports: Vec<_> = tcp.chain(rdma).collect();
         if ports.is_empty() { vec![(SocketAddr::from(([127, 0, 0, 1], 4420)), Fabric::Tcp)] } else { ports }
+    }
+}
+
+/// Who may use the discovery service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Discovery {
+    /// Every host
+    Open,
+    /// Hosts that prove who they are, by the TLS key or the secret that they have for a subsystem
+    Keyed,
+    /// Nobody: there is no discovery service
+    Closed,
+}
+
+impl From<Discovery> for DiscoveryAccess {
+    fn from(discovery: Discovery) -> Self {
+        match discovery {
+            Discovery::Open => Self::Open,
+            Discovery::Keyed => Self::Keyed,
+            Discovery::Closed => Self::Closed,
+        }
     }
 }
 
@@ -333,6 +371,16 @@ fn parse_memory_max(text: &str) -> Result<u64, String> {
         bytes if bytes < MEMORY_MIN => Err("expected at least 4MiB".to_owned()),
         bytes => Ok(bytes),
     }
+}
+
+/// The shortest and the longest time in which hosts must prove who they are.
+const PROOF_MAX_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(120);
+
+/// Parses the time in which hosts must prove who they are.
+pub(crate) fn parse_proof_max(text: &str) -> Result<Duration, String> {
+    let time = super::parse_time(text)?;
+    PROOF_MAX_RANGE.contains(&time).then_some(time).ok_or_else(|| "expected 100ms to 2min".to_owned())
 }
 
 fn parse_cores(text: &str) -> Result<usize, String> {

@@ -42,6 +42,10 @@ pub(crate) struct DiscoverArgs {
     /// Encrypt by the key in this file (TLS 1.3), as for the subsystems of the same target
     #[arg(long, value_name = "FILE", conflicts_with = "mdns")]
     pub(crate) tls_key_file: Option<PathBuf>,
+    /// Authenticate by the secret in this file (DH-HMAC-CHAP), as for the subsystems of the same
+    /// target
+    #[arg(long, value_name = "FILE", conflicts_with = "mdns")]
+    pub(crate) dhchap_secret_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -100,6 +104,7 @@ pub(crate) fn run(args: &DiscoverArgs) -> Result<(), Error> {
     let Some(url) = &args.url else { return search(args) };
     let mut options = session::options(Needs::default(), Nanos::ZERO, timeout);
     options.secrets.tls.clone_from(&args.tls_key_file);
+    options.secrets.host.clone_from(&args.dhchap_secret_file);
     let attached = url.resolve().and_then(|address| session::attach(&address, &options, timeout));
     let mut controller = attached.map_err(|error| match error {
         AttachError::Interrupted => Error::Interrupted,

@@ -33,6 +33,7 @@ impl Error {
             | Self::NothingToAllow { .. }
             | Self::ExposedSubsystem { .. }
             | Self::TooManyTlsKeys { .. }
+            | Self::NothingToAnnounce
             | Self::NoSpread { .. }
             | Self::NothingToVerify { .. }
             | Self::GivenTwice { .. }

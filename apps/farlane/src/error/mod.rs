@@ -175,6 +175,10 @@ pub(crate) enum Error {
     #[diagnostic(help("offer subsystems of fewer hosts, or start a second target"))]
     TooManyTlsKeys { count: usize, most: usize },
 
+    #[error("--mdns announces the discovery service, which --discovery closed switches off")]
+    #[diagnostic(help("leave one of the two out"))]
+    NothingToAnnounce,
+
     #[error("--allow-path {}: there is no such file or folder", path.display())]
     #[diagnostic(help("make it first, or leave the option out"))]
     NothingToAllow { path: PathBuf },

@@ -60,6 +60,7 @@ mod target;
 mod target_backings;
 mod target_bad_days;
 mod target_control;
+mod target_strangers;
 mod tidy;
 mod trust;
 mod tsn;

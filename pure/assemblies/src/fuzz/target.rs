@@ -68,11 +68,13 @@ impl Bench {
                         let unsent = self.target.outbox(id).map_or(0, nvme_tcp::Outbox::len);
                         self.target.sent(self.now, id, unsent);
                     }
-                    Output::Close(id) => {
+                    Output::Close(id) | Output::Drop(id) => {
                         self.there[id.0 as usize] = false;
                         self.target.handle_input(self.now, Input::Closed(id));
                     }
                     Output::HandOver { .. }
+                    | Output::Admitted(_)
+                    | Output::Work { .. }
                     | Output::Listen(_)
                     | Output::Notify { .. }
                     | Output::Event(_) => {}

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use nvme::subsystem::{ControllerKey, Instance};
 use nvme::wire::{QueueId, StatusCode};
-use nvme_fabrics::target::{AssociationKey, SubsystemKey};
+use nvme_fabrics::authentication::Failure;
+use nvme_fabrics::target::{AssociationKey, Claim, SubsystemKey};
 use nvme_fabrics::wire::Nqn;
 
 use super::peer::{Role, Standing};
@@ -18,11 +19,19 @@ pub(super) struct Member {
     pub(super) admin: ConnectionId,
     /// The I/O queues and their connections.
     pub(super) queues: Vec<(QueueId, ConnectionId)>,
+    /// Connections that claim I/O queues and have yet to authenticate.
+    pub(super) claimants: Vec<ConnectionId>,
 }
 
 impl Member {
     pub(super) const fn new(controller: Option<(SubsystemKey, ControllerKey)>, admin: ConnectionId) -> Self {
-        Self { controller, admin, queues: Vec::new() }
+        Self { controller, admin, queues: Vec::new(), claimants: Vec::new() }
+    }
+
+    /// All connections, that of the Admin Queue last.
+    fn connections(&self) -> Vec<ConnectionId> {
+        let queues = self.queues.iter().map(|(_, connection)| *connection);
+        queues.chain(self.claimants.iter().copied()).chain([self.admin]).collect()
     }
 }
 
@@ -47,6 +56,7 @@ impl Target {
     }
 
     fn say_goodbye(&mut self, id: ConnectionId) {
+        self.gate.on_over(id);
         if let Some(peer) = self.peer(id) {
             peer.standing = Standing::Over;
             self.announce(id);
@@ -54,29 +64,61 @@ impl Target {
         }
     }
 
+    /// Ends a connection at once, without a last word: others need its place.
+    pub(super) fn drop_connection(&mut self, id: ConnectionId, why: &Close) {
+        self.release(id, why);
+        if let Some(peer) = self.peer(id) {
+            peer.connection.give_up();
+            (peer.standing, peer.is_sending) = (Standing::Over, false);
+            self.outputs.push_back(Output::Drop(id));
+        }
+    }
+
+    /// The connection of an association that has a claim.
+    pub(super) fn connection_of(&self, key: AssociationKey, claim: Claim) -> Option<ConnectionId> {
+        let member = self.members.get(key.0 as usize)?.as_ref()?;
+        let has_claim = |id: &ConnectionId| {
+            let peer = self.peers.get(id.0 as usize).and_then(Option::as_ref);
+            peer.and_then(|peer| peer.queue()).is_some_and(|queue| queue.claim == claim)
+        };
+        member.connections().into_iter().find(has_claim)
+    }
+
     /// Takes away what a connection stands for. The caller frees the connection's place.
     pub(super) fn release(&mut self, id: ConnectionId, why: &Close) {
         self.uncount(id);
         let Some(peer) = self.peer(id) else { return };
-        let (association, number) = match &peer.standing {
+        let (association, claim, is_admitted) = match &peer.standing {
             Standing::Over => return,
             Standing::AwaitingConnect(_) => {
                 let address = peer.address;
                 peer.standing = Standing::Over;
                 // Port scanners and health checks close without a word; they are not worth an
-                // event.
-                if *why != Close::Lost {
+                // event. Whoever is dropped for others is counted.
+                if !matches!(why, Close::Lost | Close::Crowded) {
                     self.log(Event::Turned { peer: address, why: why.clone() });
                 }
                 return;
             }
-            Standing::Queue(queue) => (queue.association, queue.queue),
+            Standing::Queue(queue) => (queue.association, queue.claim, queue.is_admitted),
         };
+        let number = claim.queue;
         if number.is_admin() {
             return self.end_association_but(association, why, Some(id));
         }
+        if !is_admitted {
+            let address = peer.address;
+            peer.standing = Standing::Over;
+            if *why == Close::Unauthenticated(Failure::TimedOut) {
+                self.log(Event::Turned { peer: address, why: why.clone() });
+            }
+            if let Some(member) = self.members.get_mut(association.0 as usize).and_then(Option::as_mut) {
+                member.claimants.retain(|one| *one != id);
+            }
+            return self.fabrics.close_queue(association, claim);
+        }
         self.release_queue(id);
-        self.fabrics.close_queue(association, number);
+        self.fabrics.close_queue(association, claim);
         if let Some(controller) = self.fabrics.association(association).map(|one| one.controller()) {
             self.log(Event::QueueGone { controller, queue: number, why: why.clone() });
         }
@@ -121,8 +163,7 @@ impl Target {
             served.forget(key, |_, _| ());
             served.set_association(controller, None);
         }
-        let connections = member.queues.iter().map(|(_, connection)| *connection).chain([member.admin]);
-        for connection in connections {
+        for connection in member.connections() {
             self.uncount(connection);
             if let Some(peer) = self.peer(connection) {
                 peer.standing = Standing::Over;
@@ -135,7 +176,10 @@ impl Target {
         let Some(ended) = self.fabrics.end(key) else { return };
         let subsystem = ended.subsystem().and_then(|key| self.name_of(key));
         let (host, controller) = (ended.host().clone(), ended.controller());
-        self.log(Event::Ended { host, peer: admin, subsystem, controller, why: why.clone() });
+        let is_worth_a_word = ended.is_proven() || !matches!(why, Close::Lost | Close::Crowded);
+        if is_worth_a_word {
+            self.log(Event::Ended { host, peer: admin, subsystem, controller, why: why.clone() });
+        }
         if let Some((subsystem, _)) = member.controller {
             self.drain_core(subsystem);
         }
@@ -147,8 +191,9 @@ impl Target {
         let now = self.now;
         let Some(member) = self.members.get_mut(key.0 as usize).and_then(Option::as_mut) else { return };
         let (admin, queues) = (member.admin, core::mem::take(&mut member.queues));
+        let claimants = core::mem::take(&mut member.claimants);
         let controller = member.controller;
-        for (_, connection) in queues {
+        for connection in queues.into_iter().map(|(_, connection)| connection).chain(claimants) {
             self.uncount(connection);
             if let Some(peer) = self.peer(connection) {
                 drop(peer.take_tokens());
@@ -180,8 +225,8 @@ impl Target {
     fn abort_held(&mut self, id: ConnectionId) {
         let Some(peer) = self.peer(id) else { return };
         let Standing::Queue(queue) = &mut peer.standing else { return };
-        let Role::Discovery(held) = &mut queue.role else { return };
-        for (_, slot) in core::mem::take(held) {
+        let Role::Discovery(discovery) = &mut queue.role else { return };
+        for (_, slot) in core::mem::take(&mut discovery.held) {
             peer.complete(slot, StatusCode::CommandAbortRequested.into(), 0, 0);
         }
         self.touch(id);
@@ -234,7 +279,8 @@ impl Target {
         let Some((command, dw0)) = self.fabrics.take_event(key) else { return };
         let Some(peer) = self.peer(admin) else { return };
         let Standing::Queue(queue) = &mut peer.standing else { return };
-        let Role::Discovery(held) = &mut queue.role else { return };
+        let Role::Discovery(discovery) = &mut queue.role else { return };
+        let held = &mut discovery.held;
         if let Some(index) = held.iter().position(|(one, _)| *one == command) {
             let (_, slot) = held.remove(index);
             peer.complete(slot, nvme::wire::Status::SUCCESS, dw0, 0);

@@ -1,15 +1,15 @@
-//! Authentication Send and Authentication Receive.
+//! Authentication Send and Authentication Receive, and what follows from a proof.
 
 use alloc::string::ToString;
 
-use engine::Buffer;
+use engine::{Buffer, Nanos};
 use nvme::wire::{Status, StatusCode};
-use nvme_fabrics::authentication::Failure;
-use nvme_fabrics::target::Progress;
+use nvme_fabrics::authentication::{Explanation, Failure, Product};
+use nvme_fabrics::target::{Progress, Received, WorkId};
 use nvme_fabrics::wire::AuthenticationCommand;
 
 use super::peer::Standing;
-use super::{Close, ConnectionId, Event, Target};
+use super::{Close, ConnectionId, Event, Output, Target};
 use crate::fabric::controller::Slot;
 
 impl Target {
@@ -39,8 +39,8 @@ impl Target {
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let Standing::Queue(queue) = &mut peer.standing else { return };
         queue.authenticating = None;
-        let (association, number) = (queue.association, queue.queue);
-        match self.fabrics.authentication_send(now, association, number, message) {
+        let (association, claim) = (queue.association, queue.claim);
+        match self.fabrics.authentication_send(now, association, claim, message) {
             Ok(progress) => {
                 peer.complete(slot, Status::SUCCESS, 0, 0);
                 self.on_progress(id, progress);
@@ -57,15 +57,19 @@ impl Target {
     ) {
         let now = self.now;
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
-        let Some(queue) = peer.queue() else { return };
-        let (association, number) = (queue.association, queue.queue);
-        match self.fabrics.authentication_receive(now, association, number, command) {
-            Ok((message, progress)) => {
+        let Standing::Queue(queue) = &mut peer.standing else { return };
+        if queue.receiving.is_some() {
+            return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
+        }
+        let (association, claim) = (queue.association, queue.claim);
+        match self.fabrics.authentication_receive(now, association, claim, command) {
+            Ok(Received::Message(message, progress)) => {
                 let total = u32::try_from(message.len()).expect("a message is short");
                 let pushed = peer.connection.push(slot, 0, total, Buffer::from(message));
                 peer.complete(slot, pushed.err().unwrap_or(Status::SUCCESS), 0, 0);
                 self.on_progress(id, progress);
             }
+            Ok(Received::Waits) => queue.receiving = Some((slot, command)),
             Err(status) => peer.complete(slot, status, 0, 0),
         }
     }
@@ -85,21 +89,98 @@ impl Target {
             })
         });
         let why = progress.news.and_then(Result::err);
+        if why.is_some() {
+            self.gate.count_refused("not_authenticated");
+        }
         if let Some(event) = told {
             self.log(event);
         }
+        if let Some(peer) = self.peer(id)
+            && let Standing::Queue(queue) = &mut peer.standing
+        {
+            queue.is_admitted = progress.is_admitted;
+        }
+        let now = self.now;
+        match progress.is_waiting {
+            true => self.gate.pause(now, id),
+            false => self.gate.resume(now, id),
+        }
+        if progress.is_new {
+            self.on_proof(id);
+        }
         if progress.is_over {
-            let why = why.unwrap_or(Failure::Refused(nvme_fabrics::authentication::Explanation::Failed));
-            self.retire(id, &Close::Unauthenticated(why));
+            let refused = Failure::Refused(Explanation::Failed);
+            let why = match progress.is_crowded {
+                true => Close::Crowded,
+                false => Close::Unauthenticated(why.unwrap_or(refused)),
+            };
+            self.retire(id, &why);
+        }
+        self.offer_work();
+    }
+
+    /// The host of a queue has authenticated: the queue is the connection's now.
+    fn on_proof(&mut self, id: ConnectionId) {
+        let Some(queue) = self.peers[id.0 as usize].as_ref().and_then(|peer| peer.queue()) else { return };
+        let (association, number) = (queue.association, queue.queue);
+        let keep_alive = queue.keep_alive_milliseconds;
+        let subsystem = self.fabrics.association(association).and_then(|one| one.subsystem());
+        if let Some(subsystem) = subsystem {
+            let Some(role) = self.join(id, subsystem, (association, number), keep_alive) else { return };
+            let ceiling = self.ceiling_of(association);
+            if let Some(peer) = self.peer(id)
+                && let Standing::Queue(queue) = &mut peer.standing
+            {
+                queue.role = role;
+                queue.ceiling = ceiling.filter(|_| !queue.queue.is_admin());
+            }
+        }
+        self.admit(id, true);
+        self.tell_connected(id);
+    }
+
+    /// A connection's host is admitted. Connections of the same address are known from then on if
+    /// the host has proved who it is.
+    pub(super) fn admit(&mut self, id: ConnectionId, by_key: bool) {
+        let now = self.now;
+        if by_key && let Some(origin) = self.peer(id).map(|peer| peer.origin()) {
+            self.gate.know(now, origin);
+        }
+        if self.gate.remove(id) {
+            self.outputs.push_back(Output::Admitted(id));
         }
     }
 
-    /// Closes the I/O queues whose hosts have not authenticated them in time.
+    /// Gives out the next piece of work, if there is any.
+    pub(super) fn offer_work(&mut self) {
+        if let Some((id, work)) = self.fabrics.poll_work(self.now) {
+            self.outputs.push_back(Output::Work { id, work });
+        }
+    }
+
+    /// A piece of work is done: the authentications that waited for it go on.
+    pub(super) fn on_worked(&mut self, work: WorkId, product: Product, spent: Nanos) {
+        let now = self.now;
+        for (key, claim, progress) in self.fabrics.on_worked(now, work, product, spent) {
+            let Some(id) = self.connection_of(key, claim) else { continue };
+            self.on_progress(id, progress);
+            let held = self.peer(id).and_then(|peer| match &mut peer.standing {
+                Standing::Queue(queue) => queue.receiving.take(),
+                _ => None,
+            });
+            if let Some((slot, command)) = held {
+                self.on_authentication_receive(id, slot, command);
+            }
+            self.touch(id);
+        }
+        self.offer_work();
+        self.work();
+    }
+
+    /// Closes the connections that claim I/O queues and have not authenticated in time.
     pub(super) fn end_unauthenticated(&mut self) {
-        for (key, queue) in self.fabrics.overdue_queues(self.now) {
-            let member = self.members.get(key.0 as usize).and_then(Option::as_ref);
-            let found = member.and_then(|member| member.queues.iter().find(|(one, _)| *one == queue));
-            if let Some((_, connection)) = found.copied() {
+        for (key, claim) in self.fabrics.overdue_queues(self.now) {
+            if let Some(connection) = self.connection_of(key, claim) {
                 self.retire(connection, &Close::Unauthenticated(Failure::TimedOut));
             }
         }

@@ -12,7 +12,7 @@ use nvme::subsystem::Permit;
 use nvme_fabrics::target::{AssociationKey, SubsystemKey};
 use nvme_fabrics::wire::Nqn;
 
-use super::peer::Standing;
+use super::peer::{Role, Standing};
 use super::{ConnectionId, Output, Target};
 
 /// Names a host's ceiling for as long as the target runs.
@@ -132,8 +132,12 @@ impl Target {
         let now = self.now;
         let Some(peer) = self.peers.get_mut(id.0 as usize).and_then(Option::as_mut) else { return true };
         let Standing::Queue(queue) = &peer.standing else { return true };
-        let Some(index) = queue.ceiling else { return true };
-        let Some(until) = self.ceilings.opens(now, index) else { return true };
+        let opens = match (queue.ceiling, &queue.role) {
+            (Some(index), _) => self.ceilings.opens(now, index),
+            (None, Role::Discovery(discovery)) if self.gate.has(id) => discovery.opens(now),
+            _ => return true,
+        };
+        let Some(until) = opens else { return true };
         if !core::mem::replace(&mut peer.is_slowed, true) {
             self.ceilings.wait(id, until);
         }

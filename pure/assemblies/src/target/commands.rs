@@ -6,7 +6,7 @@ use nvme::subsystem::{
 };
 use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{Reply, SubsystemKey};
-use nvme_fabrics::wire::FABRICS_OPCODE;
+use nvme_fabrics::wire::{FABRICS_OPCODE, FabricsStatus};
 
 use super::peer::{Role, Standing};
 use super::subsystem::Owner;
@@ -55,8 +55,8 @@ impl Target {
             return peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0);
         };
         let association = queue.association;
-        if let Err(status) = self.fabrics.admit(association, queue.queue) {
-            return peer.complete(slot, status, 0, 0);
+        if !queue.is_admitted {
+            return peer.complete(slot, FabricsStatus::AuthenticationRequired.into(), 0, 0);
         }
         self.fabrics.touch(now, association);
         if !self.fabrics.association(association).is_some_and(|one| one.is_ready()) {
@@ -83,15 +83,17 @@ impl Target {
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let Standing::Queue(queue) = &mut peer.standing else { return };
         let association = queue.association;
+        let mut bytes = 0;
         match self.fabrics.discover(now, association, entry) {
             Reply::Done(dw0) => peer.complete(slot, Status::SUCCESS, dw0, 0),
             Reply::Failed(status) => peer.complete(slot, status, 0, 0),
             Reply::Held => {
-                if let Role::Discovery(held) = &mut queue.role {
-                    held.push((entry.command_id, slot));
+                if let Role::Discovery(discovery) = &mut queue.role {
+                    discovery.held.push((entry.command_id, slot));
                 }
             }
             Reply::Data(data) => {
+                bytes = data.len();
                 let total = u32::try_from(data.len()).expect("a log page of at most 1 MiB");
                 match peer.connection.push(slot, 0, total, Buffer::from(data)) {
                     Ok(()) => peer.complete(slot, Status::SUCCESS, 0, 0),
@@ -99,7 +101,20 @@ impl Target {
                 }
             }
         }
+        self.charge_discovery(id, bytes);
+        self.on_discovery_heard(id);
         self.tell_event(association);
+    }
+
+    /// A host has had an answer of the discovery service of that many bytes.
+    fn charge_discovery(&mut self, id: ConnectionId, bytes: usize) {
+        let now = self.now;
+        if let Some(peer) = self.peer(id)
+            && let Standing::Queue(queue) = &mut peer.standing
+            && let Role::Discovery(discovery) = &mut queue.role
+        {
+            discovery.charge(now, bytes);
+        }
     }
 
     fn on_host_data(&mut self, id: ConnectionId, slot: Slot, data: Buffer) {

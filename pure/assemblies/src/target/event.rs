@@ -9,8 +9,8 @@ use core::net::SocketAddr;
 use engine::{Buffer, Nanos};
 use nvme::media;
 use nvme::subsystem::Notification;
-use nvme_fabrics::authentication::{Authenticated, Failure};
-use nvme_fabrics::target::{SubsystemKey, Why};
+use nvme_fabrics::authentication::{Authenticated, Failure, Product, Work};
+use nvme_fabrics::target::{SubsystemKey, Why, WorkId};
 use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{ControllerId, Nqn, PortId, QueueId};
 
@@ -44,6 +44,15 @@ pub enum Input {
     Stirred(ConnectionId),
     /// A connection was closed, by either end. Its name is free.
     Closed(ConnectionId),
+    /// A piece of work of [`Output::Work`] is done.
+    Worked {
+        /// The piece of work.
+        id: WorkId,
+        /// What has come of it.
+        product: Product,
+        /// How much of a processor's time it took.
+        spent: Nanos,
+    },
     /// A medium's answer.
     Media {
         /// The subsystem that asked.
@@ -97,6 +106,21 @@ pub enum Output {
     /// The connection is over. Send what its outbox holds, then close the connection and
     /// report [`Input::Closed`].
     Close(ConnectionId),
+    /// The connection is over, and others need its place. Close it at once, without sending
+    /// anything, and report [`Input::Closed`].
+    Drop(ConnectionId),
+    /// The host of a connection has proved who it is, or need not. Until then the connection is a
+    /// stranger's, which must not take the time of hosts.
+    Admitted(ConnectionId),
+    /// Do this work, which takes up to tens of milliseconds of a processor's time, beside
+    /// everything else, and report [`Input::Worked`]. There is one piece at a time, and only after
+    /// [`super::Target::work_outside`].
+    Work {
+        /// The piece of work.
+        id: WorkId,
+        /// The work.
+        work: Work,
+    },
     /// The subsystem that the host wants belongs to another reactor. This target has forgotten
     /// the connection.
     HandOver {
@@ -198,6 +222,10 @@ pub enum Close {
     Association,
     /// The subsystem is no longer offered to the host.
     NotOffered,
+    /// Another connection of the host has proved that the queue is its own.
+    Replaced,
+    /// Too many connections wait whose hosts have not proved who they are.
+    Crowded,
     /// The target shuts down.
     ShuttingDown,
     /// The host closed the connection, or the connection has failed.
@@ -223,6 +251,8 @@ impl fmt::Display for Close {
             Self::Unauthenticated(_) => f.write_str("the authentication failed"),
             Self::Idle => f.write_str("nobody uses the controller"),
             Self::Association => f.write_str("the Admin Queue is gone"),
+            Self::Replaced => f.write_str("the host has connected it again"),
+            Self::Crowded => f.write_str("too many connections wait for a proof of who they are"),
             Self::NotOffered => f.write_str("it is no longer offered"),
             Self::ShuttingDown => f.write_str("the target is shutting down"),
             Self::Lost => f.write_str("the host has gone"),
@@ -279,6 +309,12 @@ pub enum Event {
         /// Why the connection is over.
         why: Close,
     },
+    /// All places of connections are taken whose hosts have not proved who they are: the oldest are
+    /// closed for others. Told once until that has ceased for a minute.
+    Crowded {
+        /// Address of the connection that was closed first.
+        peer: SocketAddr,
+    },
     /// An association has ended.
     Ended {
         /// Host NQN.
@@ -315,6 +351,11 @@ impl fmt::Display for Event {
                 write!(f, "{host} ({peer}) was not let in, queue {queue}: {why}")?;
                 if origin.is_empty() { Ok(()) } else { write!(f, " (its secret here: {origin})") }
             }
+            Self::Crowded { peer } => write!(
+                f,
+                "too many connections have not proved who they are: the oldest are closed for others, first \
+                 that of {peer} (farlane target status counts them)"
+            ),
             Self::Turned { peer, why } => write!(f, "{peer}: {why}"),
             Self::Ended { host, peer, subsystem, controller, why } => {
                 let subsystem = subsystem.as_ref().map_or("the discovery service", Nqn::as_str);

@@ -1,7 +1,7 @@
 //! Fabrics commands: Connect, properties, Disconnect.
 
 use nvme::subsystem::{ControllerConfig, HostIdentity, Transport};
-use nvme::wire::{Status, StatusCode, SubmissionQueueEntry};
+use nvme::wire::{QueueId, Status, StatusCode, SubmissionQueueEntry};
 use nvme_fabrics::target::{
     Arrival, AssociationKey, Change, Connected, ControllerModel, Outcome, Refusal, SubsystemKey,
 };
@@ -11,7 +11,7 @@ use nvme_fabrics::wire::{
 
 use super::association::Member;
 use super::event::Handover;
-use super::peer::{Queue, Role, Standing};
+use super::peer::{Discovery, Queue, Role, Standing};
 use super::{CAPSULE_DATA_MAX, Close, ConnectionId, Event, Output, QueueDescription, Target};
 use crate::fabric::controller::{self, ADMIN_CAPSULE_DATA_MAX, Slot};
 
@@ -29,7 +29,7 @@ impl Target {
                 _ => peer.complete(slot, StatusCode::CommandSequenceError.into(), 0, 0),
             };
         };
-        let (association, number) = (queue.association, queue.queue);
+        let (association, number, is_admitted) = (queue.association, queue.queue, queue.is_admitted);
         match command {
             Ok(FabricsCommand::AuthenticationSend(command)) => {
                 return self.on_authentication_send(id, slot, command);
@@ -39,8 +39,8 @@ impl Target {
             }
             _ => {}
         }
-        if let Err(status) = self.fabrics.admit(association, number) {
-            return peer.complete(slot, status, 0, 0);
+        if !is_admitted {
+            return peer.complete(slot, FabricsStatus::AuthenticationRequired.into(), 0, 0);
         }
         self.fabrics.touch(now, association);
         let result = match command {
@@ -90,10 +90,13 @@ impl Target {
     pub(super) fn on_connect_data(&mut self, id: ConnectionId, slot: Slot, data: &[u8]) {
         let now = self.now;
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
+        let origin = peer.origin();
         let Standing::AwaitingConnect(awaiting) = &mut peer.standing else { return };
         let Some((_, command)) = awaiting.command.take() else { return };
         let (local, proved) = (Some(&peer.local), peer.proved.as_ref());
-        match self.fabrics.connect(now, Arrival { port: peer.port, local, proved }, &command, data) {
+        let is_known = proved.is_some() || self.gate.knows(origin);
+        let arrival = Arrival { port: peer.port, local, proved, origin, is_known };
+        match self.fabrics.connect(now, arrival, &command, data) {
             Ok(Outcome::Connected(connected)) => self.on_connected(id, slot, connected, &command),
             Ok(Outcome::Elsewhere(subsystem)) => {
                 let Some(received) = awaiting.take_history() else {
@@ -102,33 +105,43 @@ impl Target {
                 let sent = usize::try_from(peer.sent).expect("little was said so far");
                 let handover = Handover { received, sent };
                 self.uncount(id);
+                self.gate.remove(id);
                 self.forget_peer(id);
                 self.outputs.push_back(Output::HandOver { connection: id, subsystem, handover });
             }
             Err(Refusal { status, dw0, why }) => {
                 peer.complete(slot, status, dw0, 0);
                 let peer = peer.address;
+                self.gate.count_refused(why.word());
                 self.log(Event::Refused { peer, why });
             }
         }
     }
 
     fn on_connected(&mut self, id: ConnectionId, slot: Slot, connected: Connected, command: &ConnectCommand) {
+        let (association, keep_alive) = (connected.association, command.keep_alive_timeout);
         let role = match connected.subsystem {
-            None => Role::Discovery(alloc::vec::Vec::new()),
-            Some(subsystem) => {
-                let Some(role) = self.join(id, subsystem, &connected, command) else { return };
+            None => Role::Discovery(Discovery::default()),
+            Some(subsystem) if connected.is_admitted => {
+                let place = (association, connected.queue);
+                let Some(role) = self.join(id, subsystem, place, keep_alive) else { return };
                 role
             }
+            Some(subsystem) => Role::Unproven(subsystem),
         };
-        if connected.subsystem.is_none() {
-            self.add_member(connected.association, Member::new(None, id));
+        let has_controller = connected.subsystem.is_some() && connected.is_admitted;
+        if connected.queue.is_admin() && !has_controller {
+            self.add_member(association, Member::new(None, id));
+        } else if !connected.is_admitted
+            && let Some(member) = self.members.get_mut(association.0 as usize).and_then(Option::as_mut)
+        {
+            member.claimants.push(id);
         }
         // Memory that counted for no host counts for this host from now on.
         self.uncount(id);
         let ceiling = match connected.queue.is_admin() {
             true => None,
-            false => self.ceiling_of(connected.association),
+            false => self.ceiling_of(association),
         };
         let Some(peer) = self.peers[id.0 as usize].as_mut() else { return };
         let capsule_data_max =
@@ -140,38 +153,73 @@ impl Target {
         });
         let head = if connected.without_flow_control { ConnectResponse::WITHOUT_FLOW_CONTROL } else { 0 };
         peer.complete_connect(slot, connected.response.dw0(), head);
-        peer.standing = Standing::Queue(Queue::new(&connected, ceiling, role));
-        self.tell_connected(id, &connected);
+        peer.standing = Standing::Queue(Queue::new(&connected, keep_alive, ceiling, role));
+        let by_key = peer.proved.is_some();
+        if !connected.is_admitted {
+            self.gate.on_claim(id);
+        } else if connected.subsystem.is_some() || by_key {
+            self.admit(id, by_key);
+            self.tell_connected(id);
+        } else {
+            self.tell_connected(id);
+            self.on_discovery_heard(id);
+        }
     }
 
-    /// Adds a queue to its association in the subsystem. An Admin Queue brings a new controller.
-    fn join(
+    /// A host that has proved nothing asks the discovery service something.
+    pub(super) fn on_discovery_heard(&mut self, id: ConnectionId) {
+        if let Some(victim) = self.gate.on_discovery(self.now, id) {
+            self.drop_connection(victim, &Close::Crowded);
+            self.tell_crowded(victim);
+        }
+    }
+
+    /// Adds a queue to its association in the subsystem. An Admin Queue brings a new controller. An
+    /// I/O queue is taken from the connection that had it before.
+    pub(super) fn join(
         &mut self,
         id: ConnectionId,
         subsystem: SubsystemKey,
-        connected: &Connected,
-        command: &ConnectCommand,
+        (key, queue): (AssociationKey, QueueId),
+        keep_alive_milliseconds: u32,
     ) -> Option<Role> {
-        let permit = self.permit_of(connected.association);
-        let served = self.subsystems.get_mut(subsystem.0 as usize)?.as_mut()?;
-        let association = self.fabrics.association(connected.association)?;
-        if !connected.queue.is_admin() {
-            let member = self.members.get_mut(connected.association.0 as usize)?.as_mut()?;
-            member.queues.push((connected.queue, id));
-            let (_, controller) = member.controller?;
-            served.core.set_io_queues_exist(controller, true);
-            return Some(Role::Nvm(subsystem, controller));
+        if queue.is_admin() {
+            return self.add_controller(id, subsystem, key, keep_alive_milliseconds);
         }
+        let member = self.members.get_mut(key.0 as usize)?.as_mut()?;
+        let (_, controller) = member.controller?;
+        member.claimants.retain(|one| *one != id);
+        if let Some((_, before)) = member.queues.iter().find(|(one, _)| *one == queue).copied() {
+            self.retire(before, &Close::Replaced);
+        }
+        let member = self.members.get_mut(key.0 as usize)?.as_mut()?;
+        member.queues.push((queue, id));
+        let served = self.subsystems.get_mut(subsystem.0 as usize)?.as_mut()?;
+        served.core.set_io_queues_exist(controller, true);
+        Some(Role::Nvm(subsystem, controller))
+    }
+
+    /// Brings the controller of an association whose host is admitted.
+    fn add_controller(
+        &mut self,
+        id: ConnectionId,
+        subsystem: SubsystemKey,
+        key: AssociationKey,
+        keep_alive_milliseconds: u32,
+    ) -> Option<Role> {
+        let permit = self.permit_of(key);
+        let served = self.subsystems.get_mut(subsystem.0 as usize)?.as_mut()?;
+        let association = self.fabrics.association(key)?;
         let host =
             HostIdentity { name: association.host().as_str().into(), identifier: association.host_id().0 };
-        let mut config = ControllerConfig::fabrics(connected.response.controller.0, host);
+        let mut config = ControllerConfig::fabrics(association.controller().0, host);
         let peer = self.peers[id.0 as usize].as_ref()?;
         config.sgl_support = peer.connection.sgl_support();
         let model = self.fabrics.directory().by_key(subsystem).map(|one| &one.model);
         if let Transport::Fabrics(fabrics) = &mut config.transport {
             fabrics.dynamic = !matches!(model, Some(ControllerModel::Static(_)));
             fabrics.command_capsule_bytes = ENTRY_BYTES + CAPSULE_DATA_MAX;
-            fabrics.keep_alive_milliseconds = command.keep_alive_timeout;
+            fabrics.keep_alive_milliseconds = keep_alive_milliseconds;
             if let Some(ControllerModel::Dynamic(ids) | ControllerModel::Static(ids)) = model {
                 fabrics.controller_ids = ids.clone();
             }
@@ -182,26 +230,24 @@ impl Target {
         for access in served.access.iter().filter(|access| access.port == port) {
             served.core.set_ana_state(self.now, controller, access.group, access.state);
         }
-        served.set_association(controller, Some(connected.association));
-        self.add_member(connected.association, Member::new(Some((subsystem, controller)), id));
+        served.set_association(controller, Some(key));
+        self.add_member(key, Member::new(Some((subsystem, controller)), id));
         Some(Role::Nvm(subsystem, controller))
     }
 
-    fn tell_connected(&mut self, id: ConnectionId, connected: &Connected) {
-        let (Some(peer), Some(association)) =
-            (self.peers[id.0 as usize].as_ref(), self.fabrics.association(connected.association))
-        else {
-            return;
-        };
+    pub(super) fn tell_connected(&mut self, id: ConnectionId) {
+        let Some(peer) = self.peers[id.0 as usize].as_ref() else { return };
+        let Some(queue) = peer.queue() else { return };
+        let Some(association) = self.fabrics.association(queue.association) else { return };
         let description = QueueDescription {
             peer: peer.address,
             host: association.host().clone(),
-            subsystem: connected.subsystem.and_then(|key| self.name_of(key)),
-            controller: connected.response.controller,
-            queue: connected.queue,
-            entries: connected.entries,
+            subsystem: association.subsystem().and_then(|key| self.name_of(key)),
+            controller: association.controller(),
+            queue: queue.queue,
+            entries: queue.entries,
             parameters: peer.parameters,
-            without_flow_control: connected.without_flow_control,
+            without_flow_control: queue.without_flow_control,
             keep_alive: association.keep_alive(),
         };
         self.log(Event::Connected(description));

@@ -13,6 +13,7 @@ mod ceiling;
 mod commands;
 mod event;
 mod fabrics;
+mod gate;
 mod memory;
 mod peer;
 mod status;
@@ -22,6 +23,7 @@ mod tests;
 mod watched;
 
 pub use event::{Accepted, Close, ConnectionId, Event, Handover, Input, Output, QueueDescription};
+pub use gate::{PROOF_MAX, STRANGERS_MAX, StrangersStatus};
 pub use memory::{MEMORY_MAX, MemoryStatus, UNREAD_MAX, UNREAD_MAX_UNDER_PRESSURE};
 pub use status::{AssociationStatus, ConnectionStatus};
 
@@ -32,10 +34,11 @@ use engine::{Engine, Entropy, Instant, Nanos, Outbox, Watch};
 use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::authentication::Failure;
 use nvme_fabrics::target as fabrics_target;
-use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
+use nvme_fabrics::target::{AssociationKey, Directory, Origin, SubsystemKey};
 
 use association::Member;
 use ceiling::Ceilings;
+use gate::{Gate, Verdict};
 use memory::Memory;
 use peer::{Peer, Standing};
 use subsystem::Served;
@@ -43,8 +46,6 @@ use subsystem::Served;
 use crate::fabric::controller;
 use crate::watch::{Direction, Port};
 
-/// How long a host may take from its connection to its Connect command.
-pub const CONNECT_MAX: Nanos = Nanos::from_secs(10);
 /// Maximum number of connections at a time; further ones are closed.
 pub const CONNECTIONS_MAX: u32 = 1 << 16;
 /// Limit in bytes on what is kept of a host's bytes before its queue is known, so that another
@@ -79,9 +80,8 @@ pub struct Target {
     members: Vec<Option<Member>>,
     /// Indexed by subsystem.
     subsystems: Vec<Option<Served>>,
-    /// Deadlines of the connections whose queue is not known, in the order in which the
-    /// connections came.
-    awaiting: VecDeque<(Instant, ConnectionId)>,
+    /// Connections whose hosts have not proved who they are.
+    gate: Gate,
     /// Connections that may have something to say.
     touched: Vec<ConnectionId>,
     memory: Memory,
@@ -103,7 +103,7 @@ impl Target {
             connections: 0,
             members: Vec::new(),
             subsystems: Vec::new(),
-            awaiting: VecDeque::new(),
+            gate: Gate::default(),
             touched: Vec::new(),
             memory: Memory::default(),
             ceilings: Ceilings::default(),
@@ -150,6 +150,38 @@ impl Target {
             }
         }
         self.work();
+    }
+
+    /// Gives strangers, which are connections whose hosts have not proved who they are, no more
+    /// than `places` of the connections.
+    pub const fn set_strangers_max(&mut self, places: usize) {
+        self.gate.set_places(places);
+    }
+
+    /// Gives a host this long from its connection to the proof of who it is.
+    pub const fn set_proof_max(&mut self, time: Nanos) {
+        self.gate.set_proof_max(time);
+    }
+
+    /// Has the exponentiations of authentications done by the world ([`Output::Work`]), those for
+    /// strangers with at most `share` thousandths of a processor.
+    pub const fn work_outside(&mut self, share: u32) {
+        self.fabrics.work_outside(share);
+    }
+
+    /// What strangers have, and what became of others.
+    pub fn strangers(&self) -> StrangersStatus {
+        self.gate.status(self.fabrics.work_status())
+    }
+
+    /// Counts a host that the world has refused, by a word for the reason.
+    pub fn count_refused(&mut self, why: &'static str) {
+        self.gate.count_refused(why);
+    }
+
+    /// Whether the host of a connection has proved who it is, or need not.
+    pub fn is_admitted(&self, connection: ConnectionId) -> bool {
+        !self.gate.has(connection)
     }
 
     /// The directory: what the target offers.
@@ -315,24 +347,31 @@ impl Target {
         }
         assert!(self.peers[index].is_none(), "{id:?} is in use");
         let resume = accepted.resume.as_ref().map(|handover| handover.received.clone());
+        let origin = Origin::of(accepted.peer.ip());
         self.peers[index] = Some(Peer::new(self.now, &self.connection, accepted));
         self.connections += 1;
-        self.forget_settled();
-        self.awaiting.push_back((self.now + CONNECT_MAX, id));
+        match self.gate.accept(self.now, id, origin) {
+            Verdict::Room => {}
+            Verdict::InsteadOf(victim) => {
+                self.drop_connection(victim, &Close::Crowded);
+                self.tell_crowded(victim);
+            }
+            Verdict::Full => {
+                self.drop_connection(id, &Close::Crowded);
+                return self.tell_crowded(id);
+            }
+        }
         for received in resume.into_iter().flatten() {
             self.on_received(id, engine::Buffer::from(received));
         }
     }
 
-    /// Forgets the deadlines of connections whose queue is known or that are gone, so that the list
-    /// does not grow with the connections that come and go.
-    fn forget_settled(&mut self) {
-        while let Some((at, id)) = self.awaiting.front().copied() {
-            // The name may belong to a younger connection by now.
-            if self.peer(id).is_some_and(|peer| peer.is_awaiting() && peer.accepted + CONNECT_MAX == at) {
-                return;
-            }
-            self.awaiting.pop_front();
+    /// Tells that strangers are turned away for others, once until that has ceased.
+    fn tell_crowded(&mut self, id: ConnectionId) {
+        if self.gate.tell_crowded(self.now)
+            && let Some(peer) = self.peer(id).map(|peer| peer.address)
+        {
+            self.log(Event::Crowded { peer });
         }
     }
 
@@ -344,7 +383,9 @@ impl Target {
         let Some(peer) = self.peer(id) else { return };
         if let Standing::AwaitingConnect(awaiting) = &mut peer.standing {
             awaiting.remember(&bytes, peer.sent);
+            self.gate.on_heard(id);
         }
+        let Some(peer) = self.peer(id) else { return };
         peer.given = now;
         peer.connection.received(now, bytes);
         self.touch(id);
@@ -359,6 +400,9 @@ impl Target {
         if peer.connection.has_news() {
             // Completions say that the host has taken something.
             (peer.given, peer.taken) = (now, now);
+            if peer.is_awaiting() {
+                self.gate.on_heard(id);
+            }
             self.touch(id);
             self.work();
         }
@@ -386,6 +430,7 @@ impl Target {
     }
 
     fn forget_peer(&mut self, id: ConnectionId) {
+        self.gate.remove(id);
         if self.peers.get_mut(id.0 as usize).and_then(Option::take).is_some() {
             self.connections -= 1;
         }
@@ -408,7 +453,11 @@ impl Engine for Target {
                     self.work();
                 }
             }
-            Input::Accepted(accepted) => self.on_accepted(accepted),
+            Input::Accepted(accepted) => {
+                self.on_accepted(accepted);
+                self.work();
+            }
+            Input::Worked { id, product, spent } => self.on_worked(id, product, spent),
             Input::Proved { connection, identity } => {
                 if let Some(peer) = self.peer(connection) {
                     peer.proved = Some(identity);
@@ -421,15 +470,10 @@ impl Engine for Target {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        while let Some((at, id)) = self.awaiting.front().copied()
-            && at <= now
-        {
-            self.awaiting.pop_front();
-            // The name may belong to a younger connection by now.
-            let is_late = |peer: &&mut Peer| peer.is_awaiting() && peer.accepted + CONNECT_MAX <= now;
-            if self.peer(id).filter(is_late).is_some() {
-                self.retire(id, &Close::NoConnect);
-            }
+        while let Some(id) = self.gate.expire(now) {
+            let is_awaiting = self.peer(id).is_some_and(|peer| peer.is_awaiting());
+            let late = Close::Unauthenticated(Failure::TimedOut);
+            self.retire(id, if is_awaiting { &Close::NoConnect } else { &late });
         }
         self.end_unauthenticated();
         for key in self.fabrics.expired(now) {
@@ -445,6 +489,7 @@ impl Engine for Target {
         }
         self.end_unread();
         self.open_ceilings(false);
+        self.offer_work();
         for index in 0..self.subsystems.len() {
             let due = |served: &&mut Served| served.core.poll_timeout().is_some_and(|at| at <= now);
             if let Some(served) = self.subsystems[index].as_mut().filter(due) {
@@ -461,10 +506,10 @@ impl Engine for Target {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let awaiting = self.awaiting.front().map(|(at, _)| *at);
+        let strangers = self.gate.poll_timeout().into_iter().chain(self.fabrics.next_work());
         let cores = self.subsystems.iter().flatten().filter_map(|served| served.core.poll_timeout());
         let ceilings = self.ceilings.poll_timeout();
         let memory = self.memory.poll_timeout();
-        cores.chain(awaiting).chain(self.fabrics.poll_timeout()).chain(memory).chain(ceilings).min()
+        cores.chain(strangers).chain(self.fabrics.poll_timeout()).chain(memory).chain(ceilings).min()
     }
 }

@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use engine::Instant;
+use engine::{Instant, Nanos};
 use nvme::subsystem::{CommandToken, ControllerKey};
 use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, Status};
-use nvme_fabrics::target::{AssociationKey, Connected, SubsystemKey};
+use nvme_fabrics::target::{AssociationKey, Claim, Connected, Origin, SubsystemKey};
 use nvme_fabrics::tls::Identity;
-use nvme_fabrics::wire::{ConnectCommand, PortId, TransportAddress};
+use nvme_fabrics::wire::{AuthenticationCommand, ConnectCommand, PortId, TransportAddress};
 
 use super::HISTORY_MAX;
 use super::ceiling::CeilingIndex;
@@ -66,12 +66,20 @@ impl AwaitingConnect {
 pub(super) struct Queue {
     pub(super) association: AssociationKey,
     pub(super) queue: QueueId,
+    /// The connection's claim to the queue.
+    pub(super) claim: Claim,
+    /// Whether the queue is the connection's and may be used.
+    pub(super) is_admitted: bool,
     pub(super) entries: u16,
     pub(super) without_flow_control: bool,
     /// SQ Head Pointer (SQHD): each command that ends advances it.
     head: u16,
     /// The Authentication Send whose data are on their way.
     pub(super) authenticating: Option<Slot>,
+    /// The Authentication Receive that waits for work.
+    pub(super) receiving: Option<(Slot, AuthenticationCommand)>,
+    /// The Keep Alive Timeout of its Connect, in milliseconds.
+    pub(super) keep_alive_milliseconds: u32,
     /// The ceiling on what the host does in I/O queues.
     pub(super) ceiling: Option<CeilingIndex>,
     pub(super) role: Role,
@@ -82,19 +90,63 @@ pub(super) struct Queue {
 pub(super) enum Role {
     /// A subsystem's core.
     Nvm(SubsystemKey, ControllerKey),
-    /// A discovery controller, with the Asynchronous Event Requests that it holds.
-    Discovery(Vec<(CommandId, Slot)>),
+    /// Nothing yet: the host of this subsystem must authenticate first.
+    Unproven(SubsystemKey),
+    /// A discovery controller.
+    Discovery(Discovery),
+}
+
+/// What a discovery controller's queue has.
+#[derive(Debug, Default)]
+pub(super) struct Discovery {
+    /// The Asynchronous Event Requests that are held.
+    pub(super) held: Vec<(CommandId, Slot)>,
+    /// What the commands of a host that proves nothing have cost, less what time has paid since.
+    debt: Nanos,
+    /// When that was so.
+    charged: Instant,
+}
+
+/// What a command of a host costs that asks the discovery service and proves nothing.
+const DISCOVERY_COST: Nanos = Nanos::from_micros(62_500);
+/// For how many bytes of an answer that is.
+const DISCOVERY_BYTES: usize = 16 << 10;
+/// How much of that such a host may have at once.
+const DISCOVERY_BURST: Nanos = Nanos::from_secs(8);
+
+impl Discovery {
+    /// When the next command may begin; `None` if it may now.
+    pub(super) fn opens(&self, now: Instant) -> Option<Instant> {
+        let over = Nanos::new(self.debt.get().saturating_sub(DISCOVERY_BURST.get()));
+        Some(self.charged + over).filter(|at| *at > now)
+    }
+
+    /// A command begins, or an answer of some bytes is given.
+    pub(super) fn charge(&mut self, now: Instant, bytes: usize) {
+        let cost = DISCOVERY_COST.get() * (1 + (bytes / DISCOVERY_BYTES) as u64);
+        let left = self.debt.get().saturating_sub((now - self.charged).get());
+        (self.debt, self.charged) = (Nanos::new(left + cost), now);
+    }
 }
 
 impl Queue {
-    pub(super) const fn new(connected: &Connected, ceiling: Option<CeilingIndex>, role: Role) -> Self {
+    pub(super) const fn new(
+        connected: &Connected,
+        keep_alive_milliseconds: u32,
+        ceiling: Option<CeilingIndex>,
+        role: Role,
+    ) -> Self {
         Self {
             association: connected.association,
             queue: connected.queue,
+            claim: connected.claim,
+            is_admitted: connected.is_admitted,
             entries: connected.entries,
             without_flow_control: connected.without_flow_control,
             head: 0,
             authenticating: None,
+            receiving: None,
+            keep_alive_milliseconds,
             ceiling,
             role,
         }
@@ -104,7 +156,6 @@ impl Queue {
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) connection: Connection,
-    pub(super) accepted: Instant,
     pub(super) port: PortId,
     pub(super) address: SocketAddr,
     /// The address that the host connected to.
@@ -145,7 +196,6 @@ impl Peer {
         let skip = accepted.resume.as_ref().map_or(0, |handover| handover.sent);
         Self {
             connection: Connection::new(now, accepted.fabric, config, accepted.pair),
-            accepted: now,
             port: accepted.port,
             address: accepted.peer,
             reached: accepted.local,
@@ -167,6 +217,11 @@ impl Peer {
         }
     }
 
+    /// Where the connection comes from.
+    pub(super) fn origin(&self) -> Origin {
+        Origin::of(self.address.ip())
+    }
+
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.standing, Standing::Over)
     }
@@ -184,7 +239,7 @@ impl Peer {
 
     pub(super) const fn subsystem(&self) -> Option<SubsystemKey> {
         match self.queue() {
-            Some(Queue { role: Role::Nvm(subsystem, _), .. }) => Some(*subsystem),
+            Some(Queue { role: Role::Nvm(subsystem, _) | Role::Unproven(subsystem), .. }) => Some(*subsystem),
             _ => None,
         }
     }

@@ -66,6 +66,10 @@ impl Target {
     pub fn status_from(&self, from: AssociationKey, most: usize) -> Vec<AssociationStatus> {
         let of = |(key, association): (AssociationKey, &Association)| {
             let member = self.members.get(key.0 as usize)?.as_ref()?;
+            if association.subsystem().is_some() && !association.is_proven() {
+                // The host has yet to prove that it is this host.
+                return None;
+            }
             let queues = member.queues.iter().map(|(_, connection)| *connection);
             let connections = core::iter::once(member.admin).chain(queues);
             let tally = member.controller.and_then(|(subsystem, controller)| {

@@ -1,5 +1,6 @@
 //! The controller's end of a queue's authentication.
 
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -7,7 +8,7 @@ use engine::{Entropy, Instant, Nanos};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::group::KeyPair;
+use super::group::{KeyPair, Product, Work};
 use super::message::{Body, Challenge, FAILURE_LENGTH, FIXED_LENGTH, Kind, Message, Reply, header};
 use super::response::{ChallengeValue, Prover, Transaction};
 use super::{Authenticated, Credentials, Failure, Group, Hash, Names, sequence};
@@ -24,6 +25,8 @@ enum State {
     Challenge(Transaction),
     /// The host was challenged.
     AwaitReply(Asking),
+    /// The shared key is derived elsewhere.
+    Deriving(Asking, Answer, Option<Work>),
     /// The host has proved who it is, and will ask for the controller's proof.
     Success1(Authenticated, Option<Zeroizing<Vec<u8>>>),
     /// The host checks the controller's proof.
@@ -40,6 +43,7 @@ impl State {
             Self::Idle => "Idle",
             Self::Challenge(_) => "Challenge",
             Self::AwaitReply(_) => "AwaitReply",
+            Self::Deriving(..) => "Deriving",
             Self::Success1(..) => "Success1",
             Self::AwaitSuccess2(_) => "AwaitSuccess2",
             Self::Failed => "Failed",
@@ -55,7 +59,7 @@ impl State {
             Self::AwaitSuccess2(_) => Kind::Success2,
             Self::Challenge(_) => Kind::Challenge,
             Self::Success1(..) => Kind::Success1,
-            Self::Failed | Self::Over => Kind::Failure1,
+            Self::Deriving(..) | Self::Failed | Self::Over => Kind::Failure1,
         }
     }
 }
@@ -65,7 +69,22 @@ struct Asking {
     transaction: Transaction,
     challenge: Vec<u8>,
     sequence: u32,
-    keys: Option<KeyPair>,
+    keys: Option<Rc<KeyPair>>,
+}
+
+/// What the host has answered.
+struct Answer {
+    response: Vec<u8>,
+    /// The host's own challenge.
+    challenge: Option<Vec<u8>>,
+    sequence: u32,
+}
+
+impl Answer {
+    fn of(reply: &Reply<'_>) -> Self {
+        let challenge = reply.challenge.map(<[u8]>::to_vec);
+        Self { response: reply.response.to_vec(), challenge, sequence: reply.sequence }
+    }
 }
 
 /// The controller's end of the authentication of one queue: the first transaction, and any later
@@ -88,6 +107,10 @@ pub struct Controller {
     failure: Option<Failure>,
     limit: Nanos,
     deadline: Option<Instant>,
+    /// Whether exponentiations are done elsewhere.
+    is_deferring: bool,
+    /// The keys for the next challenge, if they exist already.
+    keys: Option<Rc<KeyPair>>,
 }
 
 impl fmt::Debug for Controller {
@@ -123,7 +146,59 @@ impl Controller {
             failure: None,
             limit,
             deadline: Some(now + limit),
+            is_deferring: false,
+            keys: None,
         }
+    }
+
+    /// Has exponentiations done elsewhere from now on: see [`Controller::wants_keys`] and
+    /// [`Controller::take_work`].
+    pub(crate) const fn defer(&mut self) {
+        self.is_deferring = true;
+    }
+
+    /// The group in which the challenge that is due needs keys, if they are to come from elsewhere.
+    pub(crate) fn wants_keys(&self) -> Option<Group> {
+        let State::Challenge(transaction) = &self.state else { return None };
+        let group = transaction.group;
+        let has_keys = self.keys.as_ref().is_some_and(|keys| keys.group() == group);
+        (self.is_deferring && !has_keys && group != Group::Null).then_some(group)
+    }
+
+    /// The keys for the challenge that is due.
+    pub(crate) fn set_keys(&mut self, keys: Rc<KeyPair>) {
+        self.keys = Some(keys);
+    }
+
+    /// The work that must be done before the authentication goes on, once.
+    pub(crate) const fn take_work(&mut self) -> Option<Work> {
+        match &mut self.state {
+            State::Deriving(_, _, work) => work.take(),
+            _ => None,
+        }
+    }
+
+    /// The work of [`Controller::take_work`] is done.
+    pub(crate) fn on_product(&mut self, now: Instant, product: Product) {
+        let state = core::mem::replace(&mut self.state, State::Over);
+        let State::Deriving(asking, answer, _) = state else {
+            self.state = state;
+            return;
+        };
+        self.deadline = Some(now + self.limit);
+        let shared = product.into_bytes();
+        self.state = match self.on_answer(&asking, &answer, shared.as_ref().map(|one| one.as_slice())) {
+            Ok(next) => next,
+            Err(failure) => {
+                self.fail(failure);
+                State::Failed
+            }
+        };
+    }
+
+    /// Whether the next message for the host needs work that is not done.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Deriving(..)) || self.wants_keys().is_some()
     }
 
     /// Whether the host has proved who it is, and no later proof has failed.
@@ -172,6 +247,11 @@ impl Controller {
             Ok(State::Idle) => {
                 self.deadline = None;
                 State::Idle
+            }
+            Ok(next @ State::Deriving(..)) => {
+                // The host does not answer for how long that takes.
+                self.deadline = None;
+                next
             }
             Ok(next) => next,
             Err(failure) => {
@@ -232,37 +312,53 @@ impl Controller {
     }
 
     fn on_reply(&self, asking: Asking, reply: &Reply<'_>) -> Result<State, Failure> {
-        let Asking { transaction, challenge, sequence, keys } = asking;
-        let (hash, group): (Hash, Group) = (transaction.hash, transaction.group);
+        let Transaction { hash, group, .. } = asking.transaction;
         if reply.response.len() != hash.length() {
             return Err(Failure::Contradiction("HL"));
         }
-        let shared = match &keys {
-            None if !reply.public.is_empty() => return Err(Failure::Contradiction("DHVLEN")),
-            None => None,
+        let answer = Answer::of(reply);
+        // The host's response depends on the shared key: nothing can be checked before that.
+        match &asking.keys {
+            None if !reply.public.is_empty() => Err(Failure::Contradiction("DHVLEN")),
+            None => self.on_answer(&asking, &answer, None),
             Some(_) if reply.public.is_empty() || reply.public.len() > group.length() => {
-                return Err(Failure::Contradiction("DHVLEN"));
+                Err(Failure::Contradiction("DHVLEN"))
             }
-            Some(keys) => Some(keys.shared(reply.public).ok_or(Failure::Reflected)?),
-        };
-        let shared = shared.as_ref().map(|one| one.as_slice());
-        let asked = ChallengeValue { value: &challenge, sequence };
+            Some(keys) => {
+                let work = keys.shared_work(reply.public).ok_or(Failure::Reflected)?;
+                if self.is_deferring {
+                    return Ok(State::Deriving(asking, answer, Some(work)));
+                }
+                let shared = work.compute().into_bytes();
+                self.on_answer(&asking, &answer, shared.as_ref().map(|one| one.as_slice()))
+            }
+        }
+    }
+
+    /// Checks the host's answer by means of the shared key.
+    fn on_answer(&self, asking: &Asking, answer: &Answer, shared: Option<&[u8]>) -> Result<State, Failure> {
+        let Asking { transaction, challenge, sequence, keys } = asking;
+        let (hash, group): (Hash, Group) = (transaction.hash, transaction.group);
+        if keys.is_some() && shared.is_none() {
+            return Err(Failure::Reflected);
+        }
+        let asked = ChallengeValue { value: challenge, sequence: *sequence };
         let wanted = transaction.response(Prover::Host, &self.names, &self.credentials.host, asked, shared);
-        let proved: bool = wanted.as_slice().ct_eq(reply.response).into();
+        let proved: bool = wanted.as_slice().ct_eq(&answer.response).into();
         if !proved {
             return Err(Failure::HostSecret);
         }
-        let Some(own) = reply.challenge else {
+        let Some(own) = &answer.challenge else {
             return Ok(State::Success1(Authenticated { hash, group, both: false }, None));
         };
         if own == challenge {
             return Err(Failure::Reflected);
         }
-        if reply.sequence == 0 {
+        if answer.sequence == 0 {
             return Err(Failure::Contradiction("SEQNUM"));
         }
         let secret = self.credentials.controller.as_ref().ok_or(Failure::NoControllerSecret)?;
-        let asked = ChallengeValue { value: own, sequence: reply.sequence };
+        let asked = ChallengeValue { value: own, sequence: answer.sequence };
         let response = transaction.response(Prover::Controller, &self.names, secret, asked, shared);
         Ok(State::Success1(Authenticated { hash, group, both: true }, Some(response)))
     }
@@ -318,13 +414,14 @@ impl Controller {
         let sequence = sequence(&mut self.entropy);
         let mut value = alloc::vec![0; transaction.hash.length()];
         self.entropy.fill(&mut value);
-        let keys = KeyPair::generate(transaction.group, &mut self.entropy);
+        let own = self.keys.take().filter(|keys| keys.group() == transaction.group);
+        let keys = own.or_else(|| KeyPair::generate(transaction.group, &mut self.entropy).map(Rc::new));
         let challenge = Challenge {
             hash: transaction.hash.id(),
             group: transaction.group.id(),
             sequence,
             challenge: &value,
-            public: keys.as_ref().map_or(&[], KeyPair::public),
+            public: keys.as_deref().map_or(&[], KeyPair::public),
         };
         let (kind, body) = (Kind::Challenge, Body::Challenge(challenge));
         let message = Message { kind, transaction: transaction.id, body }.emit();

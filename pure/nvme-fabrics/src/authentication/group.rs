@@ -158,8 +158,61 @@ pub(super) fn power(group: Group, base: &[u8], exponent: &[u8]) -> Option<Zeroiz
     group.power(base, exponent)
 }
 
-/// One end's keys for one authentication.
-pub(super) struct KeyPair {
+/// An exponentiation in a group, which may be done on another thread: it takes up to tens of
+/// milliseconds.
+#[derive(Clone)]
+pub struct Work {
+    group: Group,
+    /// The base; `None` for the group's generator.
+    base: Option<Vec<u8>>,
+    exponent: Zeroizing<Vec<u8>>,
+}
+
+/// What comes of a [`Work`].
+#[derive(Clone)]
+pub struct Product(Option<Zeroizing<Vec<u8>>>);
+
+impl Work {
+    /// The group of the exponentiation.
+    pub const fn group(&self) -> Group {
+        self.group
+    }
+
+    /// Does the work.
+    pub fn compute(&self) -> Product {
+        let base = self.base.as_deref().unwrap_or(&[2]);
+        Product(self.group.power(base, &self.exponent))
+    }
+}
+
+impl fmt::Debug for Work {
+    /// Hides the exponent.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+impl Product {
+    /// The product of nothing, which proves nothing.
+    #[cfg(test)]
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn into_bytes(self) -> Option<Zeroizing<Vec<u8>>> {
+        self.0
+    }
+}
+
+impl fmt::Debug for Product {
+    /// Hides the product, which may be a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Product")
+    }
+}
+
+/// One end's keys for one authentication, or for all of a short time.
+pub(crate) struct KeyPair {
     group: Group,
     private: Zeroizing<Vec<u8>>,
     public: Vec<u8>,
@@ -168,12 +221,29 @@ pub(super) struct KeyPair {
 impl KeyPair {
     /// New keys; `None` for [`Group::Null`].
     pub(super) fn generate(group: Group, entropy: &mut Entropy) -> Option<Self> {
+        let work = Self::work(group, entropy)?;
+        let product = work.compute();
+        Self::of(work, product)
+    }
+
+    /// The work that new keys take; `None` for [`Group::Null`].
+    pub(crate) fn work(group: Group, entropy: &mut Entropy) -> Option<Work> {
         let mut private = Zeroizing::new(alloc::vec![0; group.exponent_length()]);
         entropy.fill(&mut private);
         // The exponent is never 0 or 1, whatever the source gives.
         *private.first_mut()? |= 0x80;
-        let public = group.power(&[2], &private)?.to_vec();
-        Some(Self { group, private, public })
+        Some(Work { group, base: None, exponent: private })
+    }
+
+    /// The keys that came of [`KeyPair::work`].
+    pub(crate) fn of(work: Work, product: Product) -> Option<Self> {
+        let public = product.into_bytes()?.to_vec();
+        Some(Self { group: work.group, private: work.exponent, public })
+    }
+
+    /// The group of the keys.
+    pub(super) const fn group(&self) -> Group {
+        self.group
     }
 
     /// The public value, which is as long as the group's prime.
@@ -184,11 +254,16 @@ impl KeyPair {
     /// The key that both ends share, as long as the group's prime; `None` if `peer` is no public
     /// value of the group, or is this end's own.
     pub(super) fn shared(&self, peer: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        self.shared_work(peer)?.compute().into_bytes()
+    }
+
+    /// The work that [`KeyPair::shared`] takes; `None` as there.
+    pub(super) fn shared_work(&self, peer: &[u8]) -> Option<Work> {
         let own = self.group.number(&self.public);
         if !self.group.may_be_public(peer) || self.group.number(peer) == own {
             return None;
         }
-        self.group.power(peer, &self.private)
+        Some(Work { group: self.group, base: Some(peer.to_vec()), exponent: self.private.clone() })
     }
 }
 

@@ -51,7 +51,8 @@ mod tests;
 
 pub use controller::{AUTHENTICATION_MAX, Controller};
 pub use failure::{Explanation, Failure};
-pub use group::Group;
+pub(crate) use group::KeyPair;
+pub use group::{Group, Product, Work};
 pub use hash::Hash;
 pub use host::{Host, Step};
 pub use message::MESSAGE_BYTES_MAX;

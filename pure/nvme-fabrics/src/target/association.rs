@@ -1,12 +1,13 @@
 //! An association: a host, a controller, and the queues between them.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
 use super::discovery::Discovery;
 use super::properties::Properties;
-use super::{HostTerms, SubsystemKey};
+use super::{Arrival, HostTerms, Origin, SubsystemKey};
 use crate::authentication::Controller;
 use crate::wire::{ControllerId, HostId, Nqn, PortId, QueueId};
 
@@ -18,6 +19,30 @@ impl AssociationKey {
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
+}
+
+/// A connection's claim to a queue of an association. Several connections may claim the same queue;
+/// the queue belongs to the one that has proved last that its host is the association's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The queue.
+    pub queue: QueueId,
+    /// Tells apart the claims to the same queue.
+    pub(super) number: u32,
+}
+
+/// A claim, and how far its proof is.
+#[derive(Debug)]
+pub(super) struct Claimant {
+    pub(super) claim: Claim,
+    /// Where the connection comes from.
+    pub(super) origin: Origin,
+    /// Whether hosts were admitted from there before.
+    pub(super) is_known: bool,
+    /// The authentication that the host owes; `None` if it owes none.
+    pub(super) authentication: Option<Box<Controller>>,
+    /// Whether the queue is this claim's and may be used.
+    pub(super) is_admitted: bool,
 }
 
 /// The kind of controller that an association has.
@@ -46,10 +71,6 @@ impl Queues {
     pub(super) fn remove(&mut self, queue: QueueId) {
         self.0 &= !Self::bit(queue);
     }
-    /// The queues that are in both.
-    pub(super) const fn both(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
 }
 
 /// An association of a host with a controller, and the state of the controller over fabrics.
@@ -60,16 +81,19 @@ pub struct Association {
     pub(super) host: Nqn,
     pub(super) host_id: HostId,
     pub(super) port: PortId,
+    /// The queues that a claim was admitted to.
     pub(super) queues: Queues,
     /// I/O queues that may be connected.
     pub(super) io_queues: u16,
     pub(super) properties: Properties,
     /// What the subsystem demanded of the host when it connected.
     pub(super) terms: HostTerms,
-    /// The authentications of the connected queues.
-    pub(super) authentications: Vec<(QueueId, Controller)>,
-    /// The queues that may be used: those that are authenticated, or need not be.
-    pub(super) admitted: Queues,
+    /// The claims to the queues, one for each connection.
+    pub(super) claimants: Vec<Claimant>,
+    /// The number of the next claim.
+    pub(super) next_claim: u32,
+    /// Whether the host has proved who it is, or need not. Only then the controller is its own.
+    pub(super) is_proven: bool,
     /// Keep Alive Timeout, if there is one.
     pub(super) keep_alive: Option<Nanos>,
     /// When the host was last heard.
@@ -118,10 +142,39 @@ impl Association {
     pub const fn keep_alive(&self) -> Option<Nanos> {
         self.keep_alive
     }
-    /// Whether the queue may be used: its host has authenticated, or need not.
-    #[inline]
-    pub const fn admits(&self, queue: QueueId) -> bool {
-        self.admitted.has(queue)
+    /// Whether the host has proved who it is, or need not. Until then the association has no
+    /// controller: its identifier is only promised.
+    pub const fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+    /// Whether the queue is this claim's and may be used: its host has authenticated, or need not.
+    pub fn admits(&self, claim: Claim) -> bool {
+        self.claimants.iter().any(|one| one.claim == claim && one.is_admitted)
+    }
+    /// Adds a claim to a queue.
+    pub(super) fn claim(&mut self, queue: QueueId, arrival: Arrival<'_>) -> Claim {
+        let claim = Claim { queue, number: self.next_claim };
+        self.next_claim = self.next_claim.wrapping_add(1);
+        let Arrival { origin, is_known, .. } = arrival;
+        self.claimants.push(Claimant { claim, origin, is_known, authentication: None, is_admitted: false });
+        claim
+    }
+    pub(super) fn claimant(&mut self, claim: Claim) -> Option<&mut Claimant> {
+        self.claimants.iter_mut().find(|one| one.claim == claim)
+    }
+    /// Gives a queue to a claim. Whichever claim had the queue loses it.
+    pub(super) fn admit(&mut self, claim: Claim) {
+        self.queues.insert(claim.queue);
+        for one in self.claimants.iter_mut().filter(|one| one.claim.queue == claim.queue) {
+            one.is_admitted = one.claim == claim;
+        }
+    }
+    /// Takes a queue away from a claim, if the queue is the claim's.
+    pub(super) fn dismiss(&mut self, claim: Claim) {
+        if let Some(one) = self.claimant(claim).filter(|one| one.is_admitted) {
+            one.is_admitted = false;
+            self.queues.remove(claim.queue);
+        }
     }
     /// Where the host's secret comes from, if the host must authenticate.
     pub fn secret_origin(&self) -> Option<&str> {

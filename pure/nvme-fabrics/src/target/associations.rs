@@ -10,7 +10,7 @@ use core::ops::RangeInclusive;
 use engine::Instant;
 
 use super::association::{Association, AssociationKey};
-use super::{ASSOCIATIONS_MAX, SubsystemKey};
+use super::{ASSOCIATIONS_MAX, SubsystemKey, UNPROVEN_ASSOCIATIONS_MAX};
 use crate::wire::ControllerId;
 
 /// An association, and the earliest time at which it may be due.
@@ -27,32 +27,93 @@ pub(super) struct Associations {
     places: Vec<Option<Place>>,
     /// Keys that are free again.
     free: Vec<AssociationKey>,
-    /// The controllers that are in use; those of the discovery service belong to no subsystem.
+    /// The controllers that belong to proven hosts; those of the discovery service belong to no
+    /// subsystem.
     controllers: BTreeMap<(Option<SubsystemKey>, u16), AssociationKey>,
+    /// How many associations have each controller or were promised it.
+    promised: BTreeMap<(Option<SubsystemKey>, u16), u32>,
+    /// Number of associations whose hosts have not proved who they are.
+    unproven: usize,
     /// The earliest times at which associations may be due.
     checks: BTreeSet<(Instant, AssociationKey)>,
 }
 
 impl Associations {
     pub(super) const fn new() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), controllers: BTreeMap::new(), checks: BTreeSet::new() }
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+            controllers: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            unproven: 0,
+            checks: BTreeSet::new(),
+        }
     }
 
-    /// Adds an association; `None` when there are [`ASSOCIATIONS_MAX`] already.
+    /// Adds an association; `None` when there are [`ASSOCIATIONS_MAX`] of proven hosts already, or
+    /// [`UNPROVEN_ASSOCIATIONS_MAX`] of others.
     pub(super) fn insert(&mut self, association: Association) -> Option<AssociationKey> {
+        let is_proven = association.is_proven;
+        if !self.has_room(is_proven) {
+            return None;
+        }
         let key = self.free.pop().or_else(|| {
             let key = u32::try_from(self.places.len()).ok().map(AssociationKey);
-            key.filter(|key| key.index() < ASSOCIATIONS_MAX).inspect(|_| self.places.push(None))
+            key.inspect(|_| self.places.push(None))
         })?;
-        self.controllers.insert((association.subsystem(), association.controller.0), key);
+        let controller = (association.subsystem(), association.controller.0);
+        *self.promised.entry(controller).or_default() += 1;
+        match is_proven {
+            true => drop(self.controllers.insert(controller, key)),
+            false => self.unproven += 1,
+        }
         self.places[key.index()] = Some(Place { association, check: None });
         Some(key)
+    }
+
+    fn has_room(&self, is_proven: bool) -> bool {
+        let proven = self.places.len() - self.free.len() - self.unproven;
+        if is_proven { proven < ASSOCIATIONS_MAX } else { self.unproven < UNPROVEN_ASSOCIATIONS_MAX }
+    }
+
+    /// The host of an association has proved who it is: the controller that it was promised becomes
+    /// its own. Returns false if another host has the controller by now, or there are too many.
+    pub(super) fn prove(&mut self, key: AssociationKey) -> bool {
+        let has_room = self.has_room(true);
+        let Some(place) = self.places.get_mut(key.index()).and_then(Option::as_mut) else { return false };
+        let association = &mut place.association;
+        if association.is_proven {
+            return true;
+        }
+        let controller = (association.subsystem(), association.controller.0);
+        if !has_room || self.controllers.contains_key(&controller) {
+            return false;
+        }
+        association.is_proven = true;
+        self.controllers.insert(controller, key);
+        self.unproven -= 1;
+        true
+    }
+
+    /// Number of associations whose hosts have not proved who they are.
+    pub(super) const fn unproven(&self) -> usize {
+        self.unproven
     }
 
     pub(super) fn remove(&mut self, key: AssociationKey) -> Option<Association> {
         let Place { association, check } = self.places.get_mut(key.index())?.take()?;
         self.free.push(key);
-        self.controllers.remove(&(association.subsystem(), association.controller.0));
+        let controller = (association.subsystem(), association.controller.0);
+        match association.is_proven {
+            true => drop(self.controllers.remove(&controller)),
+            false => self.unproven -= 1,
+        }
+        if let Some(count) = self.promised.get_mut(&controller) {
+            *count -= 1;
+            if *count == 0 {
+                self.promised.remove(&controller);
+            }
+        }
         if let Some(at) = check {
             self.checks.remove(&(at, key));
         }
@@ -83,7 +144,7 @@ impl Associations {
         places.filter_map(|(key, one)| Some((key, &mut one.as_mut()?.association)))
     }
 
-    /// The association that has a controller.
+    /// The association that has a controller, whose host has proved who it is.
     pub(super) fn of_controller(
         &self,
         subsystem: Option<SubsystemKey>,
@@ -92,7 +153,8 @@ impl Associations {
         self.controllers.get(&(subsystem, id.0)).copied()
     }
 
-    /// The first controller identifier from `from` on that no association has, wrapping around.
+    /// The first controller identifier from `from` on that no proven host has, wrapping around. One
+    /// that was promised to an unproven host comes last: the first to prove who it is gets it.
     /// Starting at `from` keeps a recently used identifier from being reused soon.
     pub(super) fn free_controller(
         &self,
@@ -100,22 +162,8 @@ impl Associations {
         ids: &RangeInclusive<u16>,
         from: u16,
     ) -> Option<ControllerId> {
-        let (first, last) = (*ids.start(), *ids.end());
-        if first > last {
-            return None;
-        }
-        let from = from.clamp(first, last);
-        let gap = |first: u16, last: u16| {
-            let mut free = first;
-            for ((_, taken), _) in self.controllers.range((subsystem, first)..=(subsystem, last)) {
-                if *taken != free {
-                    break;
-                }
-                free = free.checked_add(1)?;
-            }
-            (free <= last).then_some(ControllerId(free))
-        };
-        gap(from, last).or_else(|| (from > first).then(|| gap(first, from - 1)).flatten())
+        let promised = first_gap(&self.promised, subsystem, ids, from);
+        promised.or_else(|| first_gap(&self.controllers, subsystem, ids, from))
     }
 
     /// The association may be due at `at`, or earlier if that was known already.
@@ -156,6 +204,31 @@ impl Associations {
     }
 }
 
+/// The first identifier from `from` on that is not among `taken`, wrapping around.
+fn first_gap<T>(
+    taken: &BTreeMap<(Option<SubsystemKey>, u16), T>,
+    subsystem: Option<SubsystemKey>,
+    ids: &RangeInclusive<u16>,
+    from: u16,
+) -> Option<ControllerId> {
+    let (first, last) = (*ids.start(), *ids.end());
+    if first > last {
+        return None;
+    }
+    let from = from.clamp(first, last);
+    let gap = |first: u16, last: u16| {
+        let mut free = first;
+        for ((_, taken), _) in taken.range((subsystem, first)..=(subsystem, last)) {
+            if *taken != free {
+                break;
+            }
+            free = free.checked_add(1)?;
+        }
+        (free <= last).then_some(ControllerId(free))
+    };
+    gap(from, last).or_else(|| (from > first).then(|| gap(first, from - 1)).flatten())
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -180,8 +253,9 @@ mod tests {
             properties: Properties::default(),
             keep_alive: None,
             terms: HostTerms::default(),
-            authentications: Vec::new(),
-            admitted: Queues::default(),
+            claimants: Vec::new(),
+            next_claim: 0,
+            is_proven: true,
             heard: Instant::ZERO,
             disabled: None,
         }
@@ -256,6 +330,35 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(keys, expected);
         }
+    }
+
+    #[test]
+    fn who_proves_first_gets_the_controller_that_several_were_promised() {
+        let (mut all, ids) = (Associations::new(), 1..=1);
+        let unproven = || Association { is_proven: false, ..association(0, 1) };
+        let [one, other] = [0; 2].map(|_| all.insert(unproven()).unwrap());
+        assert_eq!(all.of_controller(Some(SubsystemKey(0)), ControllerId(1)), None);
+        assert_eq!(all.free_controller(Some(SubsystemKey(0)), &ids, 1), Some(ControllerId(1)));
+        assert!(all.prove(other) && !all.prove(one) && all.prove(other));
+        assert_eq!(all.of_controller(Some(SubsystemKey(0)), ControllerId(1)), Some(other));
+        assert_eq!(all.free_controller(Some(SubsystemKey(0)), &ids, 1), None);
+        all.remove(one);
+        assert_eq!(all.of_controller(Some(SubsystemKey(0)), ControllerId(1)), Some(other));
+        assert_eq!(all.unproven(), 0);
+    }
+
+    #[test]
+    fn the_unproven_take_no_place_of_a_proven_host() {
+        let mut all = Associations::new();
+        let unproven = || Association { is_proven: false, ..association(0, 1) };
+        while all.insert(unproven()).is_some() {}
+        assert_eq!(all.unproven(), UNPROVEN_ASSOCIATIONS_MAX);
+        assert_eq!(UNPROVEN_ASSOCIATIONS_MAX, ASSOCIATIONS_MAX / 8);
+        for id in 1..=u16::try_from(ASSOCIATIONS_MAX).unwrap() {
+            all.insert(association(0, id)).unwrap();
+        }
+        assert!(all.insert(association(1, 1)).is_none());
+        assert!(!all.prove(AssociationKey(0)), "there are as many as there may be");
     }
 
     #[test]

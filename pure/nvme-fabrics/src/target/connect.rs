@@ -12,8 +12,8 @@ use super::association::Queues;
 use super::discovery::Discovery;
 use super::properties::Properties;
 use super::{
-    Association, AssociationKey, ControllerModel, HostTerms, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, Served,
-    Subsystem, SubsystemKey, Target, keep_alive,
+    Association, AssociationKey, Claim, ControllerModel, DiscoveryAccess, HostTerms, IO_QUEUES_MAX, Origin,
+    QUEUE_ENTRIES_MAX, Served, Subsystem, SubsystemKey, Target, keep_alive,
 };
 use crate::tls::Identity;
 use crate::wire::{
@@ -30,6 +30,10 @@ pub struct Connected {
     pub subsystem: Option<SubsystemKey>,
     /// The queue. An Admin Queue makes a new association.
     pub queue: QueueId,
+    /// The connection's claim to the queue.
+    pub claim: Claim,
+    /// Whether the queue may be used at once: the host has proved who it is, or need not.
+    pub is_admitted: bool,
     /// Size of the queue in entries, 2..=[`QUEUE_ENTRIES_MAX`].
     pub entries: u16,
     /// Whether submission queue flow control is disabled.
@@ -47,6 +51,10 @@ pub struct Arrival<'a> {
     pub local: Option<&'a TransportAddress>,
     /// What the host has proved by TLS; `None` without TLS.
     pub proved: Option<&'a Identity>,
+    /// Where the host's connection comes from.
+    pub origin: Origin,
+    /// Whether hosts were admitted from there before.
+    pub is_known: bool,
 }
 
 /// The result of a valid Connect.
@@ -88,6 +96,10 @@ pub enum Why {
     KeepAlive(u32),
     /// The host must encrypt, and has connected without TLS.
     NotEncrypted(Nqn),
+    /// The discovery service is switched off.
+    DiscoveryClosed,
+    /// The discovery service is for hosts that prove who they are, and this one has no key.
+    DiscoveryKeyed(Nqn),
     /// The host has proved by TLS that it is another host, or that it means another subsystem.
     OtherIdentity {
         /// What the host has proved.
@@ -126,6 +138,13 @@ impl fmt::Display for Why {
                 "{host} has a TLS key here, and has connected without TLS (Linux: nvme connect --tls; \
                  farlane: --tls-key-file FILE)"
             ),
+            Self::DiscoveryClosed => {
+                f.write_str("the discovery service is switched off (--discovery closed)")
+            }
+            Self::DiscoveryKeyed(host) => write!(
+                f,
+                "the discovery service demands a key (--discovery keyed), and {host} has proved none"
+            ),
             Self::OtherIdentity { proved, host, subsystem } => write!(
                 f,
                 "the TLS key is of {} for {}, and the Connect is of {host} for {subsystem}",
@@ -146,6 +165,23 @@ pub struct Refusal {
     pub why: Why,
 }
 
+impl Why {
+    /// A word for the reason, for counts.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Format(_) | Self::Data(_) | Self::QueueSize(_) | Self::KeepAlive(_) => "malformed",
+            Self::UnknownSubsystem(_) => "unknown_subsystem",
+            Self::HostNotAllowed => "host_not_allowed",
+            Self::Controller(_) | Self::OtherHost | Self::NotReady => "controller",
+            Self::Busy => "busy",
+            Self::Queue(_) | Self::QueueTwice(_) => "queue",
+            Self::NotEncrypted(_) => "not_encrypted",
+            Self::DiscoveryClosed | Self::DiscoveryKeyed(_) => "discovery",
+            Self::OtherIdentity { .. } => "other_identity",
+        }
+    }
+}
+
 impl Refusal {
     fn new(status: impl Into<Status>, why: Why) -> Self {
         Self { status: status.into(), dw0: 0, why }
@@ -160,6 +196,13 @@ impl Refusal {
         let refusal = Self::parameter(Parameter::CONTROLLER, Why::Controller(controller.0));
         Self { status: refusal.status.with_do_not_retry(false), ..refusal }
     }
+}
+
+/// What a host gets that connects an Admin Queue.
+struct Granted {
+    served: Served,
+    terms: HostTerms,
+    controller: ControllerId,
 }
 
 impl Target {
@@ -204,11 +247,13 @@ impl Target {
         }
         if !command.queue.is_admin() {
             let key = subsystem.key;
-            return self.connect_io_queue(now, key, command, &data);
+            return self.connect_io_queue(now, key, arrival, command, &data);
         }
         let key = subsystem.key;
         let controller = self.choose_controller(subsystem, data.controller)?;
-        self.associate(now, Served::Nvm(key), controller, port, command, data)
+        let terms = subsystem.terms_of(&data.host).cloned().unwrap_or_default();
+        let granted = Granted { served: Served::Nvm(key), terms, controller };
+        self.associate(now, granted, arrival, command, data)
     }
 
     fn connect_to_discovery(
@@ -224,11 +269,25 @@ impl Target {
         if ControllerChoice::from(data.controller) != ControllerChoice::Dynamic {
             return Err(Refusal::parameter(Parameter::CONTROLLER, Why::Controller(data.controller)));
         }
+        let terms = self.terms_of_discovery(arrival, &data.host)?;
         let ids = 1..=ControllerId::MAX.0;
         let controller = self.associations.free_controller(None, &ids, self.next_controller);
         let controller = controller.ok_or(Refusal::new(FabricsStatus::ControllerBusy, Why::Busy))?;
-        let discovery = Discovery::new(arrival.local.cloned());
-        self.associate(now, Served::Discovery(discovery), controller, arrival.port, command, data)
+        let served = Served::Discovery(Discovery::new(arrival.local.cloned()));
+        self.associate(now, Granted { served, terms, controller }, arrival, command, data)
+    }
+
+    /// What the discovery service demands of a host.
+    fn terms_of_discovery(&self, arrival: Arrival<'_>, host: &Nqn) -> Result<HostTerms, Refusal> {
+        match self.directory.discovery {
+            DiscoveryAccess::Open => Ok(HostTerms::default()),
+            DiscoveryAccess::Keyed if arrival.proved.is_some() => Ok(HostTerms::default()),
+            DiscoveryAccess::Keyed => match self.directory.credentials_of(host) {
+                Some(credentials) => Ok(credentials.clone().into()),
+                None => Err(Refusal::new(FabricsStatus::InvalidHost, Why::DiscoveryKeyed(host.clone()))),
+            },
+            DiscoveryAccess::Closed => Err(Refusal::parameter(Parameter::SUBSYSTEM, Why::DiscoveryClosed)),
+        }
     }
 
     /// The controller for an Admin Queue.
@@ -253,9 +312,8 @@ impl Target {
     fn associate(
         &mut self,
         now: Instant,
-        served: Served,
-        controller: ControllerId,
-        port: PortId,
+        granted: Granted,
+        arrival: Arrival<'_>,
         command: &ConnectCommand,
         data: ConnectData,
     ) -> Result<Outcome, Refusal> {
@@ -263,40 +321,44 @@ impl Target {
         if timeout > KEEP_ALIVE_MAX_MILLISECONDS {
             return Err(Refusal::new(StatusCode::KeepAliveTimeoutInvalid, Why::KeepAlive(timeout)));
         }
-        let mut queues = Queues::default();
-        queues.insert(QueueId::ADMIN);
+        let Granted { served, terms, controller } = granted;
+        // Whoever discovers without a key stays a stranger.
+        let is_stranger = matches!(served, Served::Discovery(_)) && arrival.proved.is_none();
         let association = Association {
+            is_proven: !is_stranger && terms.credentials.is_none(),
             served,
             controller,
             host: data.host,
             host_id: data.host_id,
-            port,
-            queues,
+            port: arrival.port,
+            queues: Queues::default(),
             io_queues: IO_QUEUES_MAX,
             properties: Properties::default(),
             keep_alive: keep_alive::timeout(command.keep_alive_timeout),
-            terms: HostTerms::default(),
-            authentications: Vec::new(),
-            admitted: Queues::default(),
+            terms,
+            claimants: Vec::new(),
+            next_claim: 0,
             heard: now,
             disabled: Some(now),
         };
         let subsystem = association.subsystem();
-        let offered = subsystem.and_then(|key| self.directory.by_key(key));
-        let terms = offered.and_then(|one| one.terms_of(&association.host)).cloned();
-        let association = Association { terms: terms.unwrap_or_default(), ..association };
         let busy = Refusal::new(FabricsStatus::ControllerBusy, Why::Busy);
         let key = self.associations.insert(association).ok_or(busy)?;
         self.next_controller = controller.0.wrapping_add(1);
-        let demand = self.demand_authentication(now, key, command.queue);
+        let claim = self.of(key).claim(command.queue, arrival);
+        let demand = self.demand_authentication(now, key, claim);
         self.look_again(key);
-        Ok(Outcome::Connected(connected(key, subsystem, command, controller, demand)))
+        Ok(Outcome::Connected(connected((key, claim), subsystem, command, controller, demand)))
     }
 
+    /// Connects an I/O queue, or lets a host that must authenticate begin with that: the queue
+    /// stays its holder's until then. A host that has proved who it is takes the queue from a
+    /// connection that had it before, which may be lost without the target's knowledge.
     fn connect_io_queue(
         &mut self,
         now: Instant,
         subsystem: SubsystemKey,
+        arrival: Arrival<'_>,
         command: &ConnectCommand,
         data: &ConnectData,
     ) -> Result<Outcome, Refusal> {
@@ -317,16 +379,19 @@ impl Target {
         if queue.0 > association.io_queues {
             return Err(Refusal::parameter(Parameter::QUEUE, Why::Queue(queue)));
         }
-        if association.has_queue(queue) {
-            return Err(Refusal::new(StatusCode::CommandSequenceError, Why::QueueTwice(queue)));
+        let proves = association.terms.credentials.is_some() || arrival.proved.is_some();
+        if association.has_queue(queue) && !proves {
+            // Whoever has the queue may be about to lose it.
+            let status = Status::from(StatusCode::CommandSequenceError).with_do_not_retry(false);
+            return Err(Refusal::new(status, Why::QueueTwice(queue)));
         }
-        association.queues.insert(queue);
+        let claim = association.claim(queue, arrival);
         if association.terms.credentials.is_none() {
             association.heard = now;
         }
-        let demand = self.demand_authentication(now, key, queue);
+        let demand = self.demand_authentication(now, key, claim);
         self.look_again(key);
-        Ok(Outcome::Connected(connected(key, Some(subsystem), command, id, demand)))
+        Ok(Outcome::Connected(connected((key, claim), Some(subsystem), command, id, demand)))
     }
 }
 
@@ -345,7 +410,7 @@ fn check_identity(proved: Option<&Identity>, data: &ConnectData) -> Result<(), R
 }
 
 const fn connected(
-    association: AssociationKey,
+    (association, claim): (AssociationKey, Claim),
     subsystem: Option<SubsystemKey>,
     command: &ConnectCommand,
     controller: ControllerId,
@@ -355,6 +420,8 @@ const fn connected(
         association,
         subsystem,
         queue: command.queue,
+        claim,
+        is_admitted: authentication == 0,
         entries: command.submission_queue_size + 1,
         without_flow_control: command.attributes.disables_flow_control(),
         response: ConnectResponse { controller, authentication },

@@ -181,6 +181,18 @@ pub struct Referral {
     pub name: Nqn,
 }
 
+/// Who may use the discovery service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DiscoveryAccess {
+    /// Every host. Those that prove nothing share the places of strangers.
+    #[default]
+    Open,
+    /// Hosts that prove who they are, by the TLS key or the secret that they have for a subsystem.
+    Keyed,
+    /// Nobody: there is no discovery service.
+    Closed,
+}
+
 /// Everything that a target offers, and to whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
@@ -190,6 +202,8 @@ pub struct Directory {
     pub ports: Vec<Port>,
     /// The referrals, at most [`REFERRALS_MAX`].
     pub referrals: Vec<Referral>,
+    /// Who may use the discovery service.
+    pub discovery: DiscoveryAccess,
     /// Generation Counter (GENCTR) of the discovery log.
     pub generation: u64,
 }
@@ -203,6 +217,11 @@ impl Directory {
     /// The subsystem with that key.
     pub fn by_key(&self, key: SubsystemKey) -> Option<&Subsystem> {
         self.subsystems.iter().find(|one| one.key == key)
+    }
+
+    /// The credentials of `host`, of the first subsystem that has any.
+    pub(super) fn credentials_of(&self, host: &Nqn) -> Option<&Credentials> {
+        self.subsystems.iter().find_map(|one| one.terms_of(host)?.credentials.as_ref())
     }
 
     /// Whether every host gets the same discovery log from both directories.

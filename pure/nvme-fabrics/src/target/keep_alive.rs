@@ -4,8 +4,6 @@ use alloc::vec::Vec;
 
 use engine::{Instant, Nanos};
 
-use crate::wire::QueueId;
-
 use super::{Association, AssociationKey, DISABLED_MAX, DISCOVERY_IDLE_MAX, Served, Target};
 
 /// The granularity of the Keep Alive Timer, which Keep Alive Support (KAS) reports: 100 ms.
@@ -26,13 +24,13 @@ impl Association {
             (Served::Discovery(_), None) => Some(self.heard + DISCOVERY_IDLE_MAX),
             _ => None,
         };
-        let authentication = self.authentication_deadline(QueueId::ADMIN);
+        let authentication = self.authentication_deadline();
         [alive, disabled, idle, authentication].into_iter().flatten().min()
     }
 
     /// When the association or one of its queues may be due.
     fn check(&self) -> Option<Instant> {
-        let queues = self.authentications.iter().filter_map(|(_, one)| one.poll_timeout());
+        let queues = self.claimants.iter().filter_map(|one| one.authentication.as_ref()?.poll_timeout());
         self.deadline().into_iter().chain(queues).min()
     }
 

@@ -12,19 +12,23 @@ mod connect;
 mod directory;
 mod discovery;
 mod keep_alive;
+mod origin;
 mod properties;
 #[cfg(test)]
 mod tests;
+mod work;
 
-pub use association::{Association, AssociationKey, Served};
-pub use authentication::Progress;
+pub use association::{Association, AssociationKey, Claim, Served};
+pub use authentication::{Progress, Received};
 pub use connect::{Arrival, Connected, Outcome, Refusal, Why};
 pub use directory::{
-    ControllerModel, Directory, HostTerms, Hosts, PORTS_MAX, Port, REFERRALS_MAX, Referral, SUBSYSTEMS_MAX,
-    Subsystem, SubsystemKey, TLS_KEYS_MAX, is_closed,
+    ControllerModel, Directory, DiscoveryAccess, HostTerms, Hosts, PORTS_MAX, Port, REFERRALS_MAX, Referral,
+    SUBSYSTEMS_MAX, Subsystem, SubsystemKey, TLS_KEYS_MAX, is_closed,
 };
 pub use discovery::Reply;
+pub use origin::Origin;
 pub use properties::Change;
+pub use work::{WorkId, WorkStatus};
 
 use alloc::vec::Vec;
 
@@ -32,8 +36,9 @@ use engine::{Entropy, Instant, Nanos};
 use nvme::wire::{Status, StatusCode};
 
 use associations::Associations;
+use work::Works;
 
-use crate::wire::{FabricsStatus, PropertyGet, PropertySet, QueueId};
+use crate::wire::{FabricsStatus, Nqn, PropertyGet, PropertySet, QueueId};
 
 /// Maximum number of entries of a queue; Maximum Queue Entries Supported (MQES) is one less.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
@@ -41,6 +46,8 @@ pub const QUEUE_ENTRIES_MAX: u16 = 1024;
 pub const IO_QUEUES_MAX: u16 = 64;
 /// Maximum number of associations at a time; further hosts are told that controllers are busy.
 pub const ASSOCIATIONS_MAX: usize = 16_384;
+/// Maximum number of further associations whose hosts have not proved who they are.
+pub const UNPROVEN_ASSOCIATIONS_MAX: usize = ASSOCIATIONS_MAX / 8;
 /// How long an association lasts whose controller is not enabled, or was shut down.
 pub const DISABLED_MAX: Nanos = Nanos::from_secs(120);
 /// How long an association with a discovery controller lasts without commands, if it has no Keep
@@ -56,12 +63,19 @@ pub struct Target {
     next_controller: u16,
     /// The source of challenges and keys.
     entropy: Entropy,
+    works: Works,
 }
 
 impl Target {
     /// A target that offers what `directory` says, and draws challenges and keys from `entropy`.
     pub const fn new(directory: Directory, entropy: Entropy) -> Self {
-        Self { directory, associations: Associations::new(), next_controller: 0, entropy }
+        Self {
+            directory,
+            associations: Associations::new(),
+            next_controller: 0,
+            entropy,
+            works: Works::new(),
+        }
     }
 
     /// The directory: what the target offers.
@@ -82,7 +96,10 @@ impl Target {
         for (key, association) in associations.iter_mut() {
             match &mut association.served {
                 Served::Discovery(discovery) => {
-                    if changed && discovery.on_log_changed() {
+                    if !may_discover(directory, association.is_proven, &association.host, &association.terms)
+                    {
+                        ended.push(key);
+                    } else if changed && discovery.on_log_changed() {
                         told.push(key);
                     }
                 }
@@ -159,7 +176,7 @@ impl Target {
         if !queue.is_admin() {
             return Err(FabricsStatus::InvalidQueueType.into());
         }
-        self.admit(key, queue)?;
+        self.admit(key)?;
         let association = self.association(key).expect("a key names an association until it is ended");
         association.property(get).ok_or(StatusCode::InvalidField.into())
     }
@@ -182,7 +199,7 @@ impl Target {
         if !queue.is_admin() {
             return Err(FabricsStatus::InvalidQueueType.into());
         }
-        self.admit(key, queue)?;
+        self.admit(key)?;
         let change = self.of(key).set_property(now, set).ok_or(Status::from(StatusCode::InvalidField))?;
         self.look_again(key);
         Ok(change)
@@ -220,17 +237,36 @@ impl Target {
         }
     }
 
-    /// An I/O queue of an association is gone. Calling this again for the same queue has no effect.
-    pub fn close_queue(&mut self, key: AssociationKey, queue: QueueId) {
+    /// A connection that claimed an I/O queue of an association is gone. Calling this again for the
+    /// same claim has no effect.
+    pub fn close_queue(&mut self, key: AssociationKey, claim: Claim) {
         if let Some(association) = self.associations.get_mut(key) {
-            association.queues.remove(queue);
-            association.admitted.remove(queue);
-            association.authentications.retain(|(one, _)| *one != queue);
+            association.dismiss(claim);
+            association.claimants.retain(|one| one.claim != claim);
         }
+        self.works.forget(key, claim);
+    }
+
+    /// Number of associations whose hosts have not proved who they are.
+    pub const fn unproven(&self) -> usize {
+        self.associations.unproven()
     }
 
     /// Ends an association, and with it its controller. Returns the association if it existed.
     pub fn end(&mut self, key: AssociationKey) -> Option<Association> {
+        self.works.forget_all(key);
         self.associations.remove(key)
+    }
+}
+
+/// Whether a host may go on with the discovery service of `directory`.
+fn may_discover(directory: &Directory, is_proven: bool, host: &Nqn, terms: &HostTerms) -> bool {
+    match directory.discovery {
+        DiscoveryAccess::Open => true,
+        DiscoveryAccess::Keyed => {
+            let has_same = || terms.credentials.as_ref() == directory.credentials_of(host);
+            is_proven && (terms.credentials.is_none() || has_same())
+        }
+        DiscoveryAccess::Closed => false,
     }
 }

@@ -170,7 +170,6 @@ impl Association {
             queues.insert(QueueId::ADMIN);
         }
         self.queues = queues;
-        self.admitted = self.admitted.both(queues);
-        self.authentications.retain(|(queue, _)| queue.is_admin());
+        self.claimants.retain(|one| one.claim.queue.is_admin());
     }
 }

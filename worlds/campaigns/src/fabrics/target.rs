@@ -228,7 +228,7 @@ impl TargetNode {
 
     fn on_output(&mut self, context: &mut Context<'_, Parcel>, output: Output) {
         match output {
-            Output::Close(id) => {
+            Output::Close(id) | Output::Drop(id) => {
                 if let Some(one) = self.connections[id.0 as usize].as_mut() {
                     one.ended = true;
                 }
@@ -251,7 +251,8 @@ impl TargetNode {
                 }
                 self.events.push(format!("{}: {event}", context.now() - Instant::ZERO));
             }
-            Output::Send(_) | Output::Notify { .. } => {}
+            Output::Work { .. } => unreachable!("the engine works for itself"),
+            Output::Send(_) | Output::Notify { .. } | Output::Admitted(_) => {}
         }
     }
 

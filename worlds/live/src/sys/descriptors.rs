@@ -46,7 +46,7 @@ impl fmt::Display for TooFew {
 impl std::error::Error for TooFew {}
 
 /// How many descriptors the process may have at once.
-fn limit() -> u64 {
+pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 

@@ -18,7 +18,9 @@ use live::sys::{block_use, entropy, service};
 use nvme::subsystem::{BlockSize, Config, NamespaceConfig, NamespaceIdentity, Subsystem as Core};
 use nvme::wire::NamespaceId;
 use nvme_fabrics::authentication::{Credentials, Secret};
-use nvme_fabrics::target::{ControllerModel, Directory, HostTerms, Hosts, Port, Subsystem, SubsystemKey};
+use nvme_fabrics::target::{
+    ControllerModel, Directory, DiscoveryAccess, HostTerms, Hosts, Port, Subsystem, SubsystemKey,
+};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::json;
 
@@ -256,8 +258,12 @@ fn target(
         is_here: true,
     };
     let port = Port { id: PORT, address: Fabric::Tcp.address(address), is_any: false };
-    let directory =
-        Directory { subsystems: vec![subsystem], ports: vec![port], referrals: Vec::new(), generation: 0 };
+    let directory = Directory {
+        subsystems: vec![subsystem],
+        ports: vec![port],
+        discovery: DiscoveryAccess::Closed,
+        ..Directory::default()
+    };
     let (bytes, block) = (medium.size(), BlockSize::from_bytes(medium.block()).unwrap_or_default());
     let cache = medium.limits().volatile_cache;
     let mut media = Media::new();

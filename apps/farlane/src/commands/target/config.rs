@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use assemblies::fabric::Fabric;
 use live::drivers::controller::Provider;
@@ -18,7 +19,8 @@ use toml::Spanned;
 
 use super::hosts::{HostTable, hosts};
 use crate::args::{
-    AccessState, Backing, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, RamSpec, Served, check_ram,
+    AccessState, Backing, Discovery, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, RamSpec, Served,
+    check_ram,
 };
 use crate::error::Error;
 
@@ -30,6 +32,10 @@ pub(crate) struct Offer {
     pub(crate) referrals: Vec<(SocketAddr, Nqn)>,
     /// Whether hosts that prove nothing are let in off loopback.
     pub(crate) insecure: bool,
+    /// Who may use the discovery service, if that is said.
+    pub(crate) discovery: Option<Discovery>,
+    /// How long a host may take to prove who it is, if that is said.
+    pub(crate) prove_within: Option<Duration>,
 }
 
 impl Offer {
@@ -150,6 +156,9 @@ pub(crate) enum Source {
 struct FileTable {
     #[serde(default)]
     insecure: bool,
+    discovery: Option<Discovery>,
+    #[serde(rename = "prove-within")]
+    prove_within: Option<Text<ProofMax>>,
     #[serde(default)]
     port: Vec<PortTable>,
     #[serde(default)]
@@ -245,6 +254,17 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
     }
 }
 
+/// The time in which hosts must prove who they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProofMax(Duration);
+
+impl FromStr for ProofMax {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        crate::args::parse_proof_max(text).map(Self)
+    }
+}
+
 /// A size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size(pub(super) u64);
@@ -299,7 +319,9 @@ fn parse(text: &str) -> Result<Offer, String> {
 }
 
 fn offer(file: FileTable) -> Result<Offer, Wrong> {
-    let mut offer = Offer { insecure: file.insecure, ..Offer::default() };
+    let prove_within = file.prove_within.map(|Text(ProofMax(time))| time);
+    let mut offer =
+        Offer { insecure: file.insecure, discovery: file.discovery, prove_within, ..Offer::default() };
     for port in file.port {
         let listen = *port.listen.get_ref();
         if offer.ports.iter().any(|other| other.listen == listen) {
@@ -457,7 +479,8 @@ mod tests {
     use super::*;
     use nvme::subsystem::BlockSize;
 
-    const GOOD: &str = r#"
+    const GOOD: &str = r#"discovery = "keyed"
+prove-within = "20s"
 [[port]]
 listen = "0.0.0.0:4420"
 advertise = "192.0.2.1:4420"
@@ -493,6 +516,8 @@ ports = ["0.0.0.0:4420"]
     fn a_file_says_what_is_offered() {
         let offer = parse(GOOD).unwrap();
         assert_eq!(offer.subsystems.len(), 2);
+        assert_eq!(offer.discovery, Some(Discovery::Keyed));
+        assert_eq!(offer.prove_within, Some(Duration::from_secs(20)));
         assert_eq!(offer.referrals[0].1, Nqn::discovery());
         let Source::Listed(listed) = &offer.subsystems[0].source else { panic!("from the file") };
         let spec = NamespaceSpec {
@@ -515,19 +540,21 @@ ports = ["0.0.0.0:4420"]
     #[test]
     fn a_mistake_is_shown_with_its_line_and_key() {
         for (good, bad, line, key) in [
-            ("ram = \"64MiB\"", "ram = \"lots\"", "20", "ram"),
-            ("id = 7", "id = 1", "18", "id"),
-            ("farlane:two", "farlane:one", "28", "nqn"),
-            ("nqn.2026-01.io.farlane:two", "two", "28", "nqn"),
-            ("ports = [\"0.0.0.0:4420\"]", "ports = [\"0.0.0.0:1\"]", "30", "ports"),
-            ("ana-group = 2", "ana-group = 200", "18", "ana-group"),
-            ("group = 2\nstate", "group = 0\nstate", "22", "group"),
-            ("port = \"0.0.0.0:4420\"", "port = \"0.0.0.0:1\"", "22", "port"),
-            ("non-optimized", "fast", "25", "state"),
-            ("block = 4096", "block = 100", "14", "block"),
-            ("size = ", "colour = ", "16", "colour"),
-            ("last = 9", "last = 0", "12", "controllers"),
-            ("two.state", "one.state", "29", "state"),
+            ("\"keyed\"", "\"perhaps\"", "1", "discovery"),
+            ("20s", "1h", "2", "prove-within"),
+            ("ram = \"64MiB\"", "ram = \"lots\"", "21", "ram"),
+            ("id = 7", "id = 1", "19", "id"),
+            ("farlane:two", "farlane:one", "29", "nqn"),
+            ("nqn.2026-01.io.farlane:two", "two", "29", "nqn"),
+            ("ports = [\"0.0.0.0:4420\"]", "ports = [\"0.0.0.0:1\"]", "31", "ports"),
+            ("ana-group = 2", "ana-group = 200", "19", "ana-group"),
+            ("group = 2\nstate", "group = 0\nstate", "23", "group"),
+            ("port = \"0.0.0.0:4420\"", "port = \"0.0.0.0:1\"", "23", "port"),
+            ("non-optimized", "fast", "26", "state"),
+            ("block = 4096", "block = 100", "15", "block"),
+            ("size = ", "colour = ", "17", "colour"),
+            ("last = 9", "last = 0", "13", "controllers"),
+            ("two.state", "one.state", "30", "state"),
         ] {
             let error = parse(&GOOD.replace(good, bad)).unwrap_err();
             assert!(error.contains(&format!("line {line}")) && error.contains(key), "{bad}: {error}");

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use engine::Instant;
-use live::drivers::fabrics::target::{Event, TargetDriver};
+use live::drivers::fabrics::target::{Event, StrangerLimits, TargetDriver};
 use live::media::Media;
 use live::media::state::Store;
 use live::media::state::ssd::{self, Origin};
@@ -54,9 +54,10 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub(super) fn new(clock: Clock, memory_max: u64) -> Self {
+    pub(super) fn new(clock: Clock, memory_max: u64, strangers: StrangerLimits) -> Self {
         let mut driver = TargetDriver::new(clock.now(), Directory::default(), report as fn(Event));
         driver.set_memory_max(memory_max);
+        driver.limit_strangers(strangers);
         Self { clock, driver }
     }
 

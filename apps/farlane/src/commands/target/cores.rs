@@ -5,7 +5,7 @@ use std::io;
 use std::thread::JoinHandle;
 
 use engine::Nanos;
-use live::drivers::fabrics::target::Mailbox;
+use live::drivers::fabrics::target::{Mailbox, StrangerLimits};
 use live::reactor::{Hirer, Jobs, Reactor, Stop, Working, jobs, pin, processors};
 use live::sys::clock::Clock;
 use nvme_fabrics::target::{Directory, SubsystemKey};
@@ -30,17 +30,19 @@ struct Other {
 }
 
 impl Cores {
-    /// Starts `count` cores. The first is that of this thread, which `stop` ends.
+    /// Starts as many cores as share `strangers`. The first is that of this thread, which `stop`
+    /// ends.
     pub(super) fn start(
         clock: Clock,
         stop: &Stop,
         spin: &Spin,
-        count: usize,
+        strangers: StrangerLimits,
         memory_max: u64,
     ) -> Result<Self, Error> {
+        let count = strangers.one_of;
         // Each core gets the same share of the memory.
         let memory_max = memory_max / count as u64;
-        let mut first = Core::new(clock, memory_max);
+        let mut first = Core::new(clock, memory_max, strangers);
         let reactor = |_| Reactor::new(clock, Nanos::from(spin.spin)).map_err(Error::System);
         let reactors = (1..count).map(reactor).collect::<Result<Vec<_>, _>>()?;
         let stops = reactors.iter().map(Reactor::stop);
@@ -53,7 +55,7 @@ impl Cores {
             let (own, all) = (reactor.stop(), Ending(stop.clone()));
             let (hirer, taken) = jobs(own.clone());
             let processor = spin.cpu.map(|first| first + index);
-            let core = move || Core::new(clock, memory_max);
+            let core = move || Core::new(clock, memory_max, strangers);
             let run = move || work(core, reactor, mailbox, taken, processor, all);
             let builder = std::thread::Builder::new().name(format!("core {index}"));
             others.push(Other { hirer, stop: own, thread: builder.spawn(run).map_err(Error::System)? });

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use assemblies::target::AssociationStatus;
+use assemblies::target::{AssociationStatus, StrangersStatus};
 use live::reactor::Hirer;
 use live::sys::tcp_info::TcpInfo;
 use nvme::subsystem::Counters;
@@ -18,6 +18,7 @@ use crate::metrics::{
 struct Told {
     connections: usize,
     memory: assemblies::target::MemoryStatus,
+    strangers: StrangersStatus,
     subsystems: Vec<(SubsystemKey, String, Counters)>,
 }
 
@@ -39,6 +40,7 @@ fn add_core(page: &mut Page, index: u32, core: &Hirer<Core>) -> Option<()> {
         ("farlane_memory_waiting", "Connections that wait for memory", told.memory.waiting as f64),
     ];
     page.add_rows(&labels, rows.map(|(name, help, value)| (Kind::Gauge, name, help, value)));
+    add_strangers(page, &labels, &told.strangers);
     for (key, name, counters) in &told.subsystems {
         let labels = vec![("subsystem", name.clone())];
         add_health(page, &labels, counters);
@@ -54,6 +56,40 @@ fn add_core(page: &mut Page, index: u32, core: &Hirer<Core>) -> Option<()> {
     add_hosts(page, core, &told.subsystems)
 }
 
+/// Adds what connections whose hosts have not proved who they are take, and what became of others.
+fn add_strangers(page: &mut Page, labels: &Labels, strangers: &StrangersStatus) {
+    let rows = [
+        ("farlane_unproven", "Connections whose hosts have not proved who they are", strangers.count),
+        ("farlane_unproven_most", "How many of these there may be", strangers.most),
+        ("farlane_unproven_discovery", "How many of these use the discovery service", strangers.discovery),
+        ("farlane_authentication_waiting", "Exponentiations that wait", strangers.work.waiting),
+    ];
+    page.add_rows(labels, rows.map(|(name, help, value)| (Kind::Gauge, name, help, value as f64)));
+    for (name, help, counts) in [
+        ("farlane_refused", "Hosts that were refused", &strangers.refused),
+        ("farlane_unproven_dropped", "Unproven connections that were closed", &strangers.dropped),
+    ] {
+        for (why, count) in counts {
+            let labels = [labels.clone(), vec![("reason", (*why).to_owned())]].concat();
+            page.family(Kind::Counter, name, help).add(&labels, *count as f64);
+        }
+    }
+    let work = [
+        ("farlane_authentication_done", "Exponentiations for authentications", strangers.work.done as f64),
+        (
+            "farlane_authentication_refused",
+            "Exponentiations for which there was no room",
+            strangers.work.refused as f64,
+        ),
+        (
+            "farlane_authentication_seconds",
+            "Processor time for exponentiations",
+            seconds(strangers.work.spent),
+        ),
+    ];
+    page.add_rows(labels, work.map(|(name, help, value)| (Kind::Counter, name, help, value)));
+}
+
 fn tell(core: &Core) -> Told {
     let target = core.driver.target();
     let of =
@@ -62,6 +98,7 @@ fn tell(core: &Core) -> Told {
     Told {
         connections: target.connection_count(),
         memory: target.memory(),
+        strangers: target.strangers(),
         subsystems: here.filter_map(|one| of(one.key)).collect(),
     }
 }

@@ -18,16 +18,19 @@ pub(crate) use status::text as status_text;
 use std::path::{Path, PathBuf};
 
 use assemblies::fabric::Fabric;
+use assemblies::target::{PROOF_MAX, STRANGERS_MAX};
 use engine::Nanos;
 use live::carrier::tcp;
 use live::drivers::controller::AttachError;
+use live::drivers::fabrics::target::StrangerLimits;
 use live::drivers::mdns::Announcer;
 use live::reactor::{Reactor, jobs};
 use live::sys::clock::Clock;
+use live::sys::descriptors;
 use live::sys::sandbox::Needs;
 use nvme_fabrics::target::{ControllerModel, HostTerms};
 
-use crate::args::{Backing, HostSpec, MediumSpec, OfferArgs, need_far, need_served};
+use crate::args::{Backing, Discovery, HostSpec, MediumSpec, OfferArgs, need_far, need_served};
 use crate::commands::control::{self, Questions};
 use crate::commands::served::finish;
 use crate::commands::{OPENED_BY_LISTENER, OPENED_BY_NAMESPACE, begin_serving};
@@ -36,6 +39,11 @@ use config::{Offer, PortSpec, Source, SubsystemSpec};
 use cores::Cores;
 use server::Server;
 use teller::Teller;
+
+/// The part of descriptors and memory for connections whose hosts have not proved who they are.
+const STRANGERS_SHARE: u64 = 8;
+/// What such a connection may hold, in bytes: what it has said, what waits for it, and a handshake.
+const STRANGER_BYTES: u64 = 64 << 10;
 
 pub(crate) fn run(args: OfferArgs) -> Result<(), Error> {
     match args.action {
@@ -55,7 +63,11 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
         None => given(&args)?,
     };
     offer.insecure |= args.insecure;
+    offer.discovery = args.discovery.or(offer.discovery);
     offer.check()?;
+    if args.mdns && offer.discovery == Some(Discovery::Closed) {
+        return Err(Error::NothingToAnnounce);
+    }
     let loops = offer.ports.len() + args.cores;
     let opened = OPENED_BY_LISTENER * loops + OPENED_BY_NAMESPACE * offer.media();
     begin_serving(args.spin.cpu, opened)?;
@@ -63,11 +75,16 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     let clock = Clock::start();
     let mut reactor = Reactor::new(clock, Nanos::from(args.spin.spin)).map_err(Error::System)?;
     let memory_max = args.memory_max.unwrap_or_else(live::sys::memory::budget_default);
-    let cores = Cores::start(clock, &reactor.stop(), &args.spin, args.cores, memory_max)?;
+    let proof_max = args.prove_within.or(offer.prove_within).map_or(PROOF_MAX, Nanos::from);
+    let strangers = StrangerLimits { places: places(memory_max), proof_max, one_of: args.cores };
+    let cores = Cores::start(clock, &reactor.stop(), &args.spin, strangers, memory_max)?;
     let announcer = args.mdns.then(|| Announcer::new(args.mdns_port)).transpose()?;
     let options = tcp::Options { precedence: args.precedence.precedence(), ..tcp::Options::default() };
     options.check()?;
     let mut server = Server::new(cores, args.config.clone(), announcer, options, offer)?;
+    if args.discovery.is_some() {
+        server.keep_discovery();
+    }
     if let Some(control) = control::bind("target", args.control.as_ref())? {
         server.ask_by(Questions::new(control, clock));
     }
@@ -91,6 +108,14 @@ fn offer(args: OfferArgs) -> Result<(), Error> {
     finish(stores)?;
     info!("the target has shut down");
     Ok(())
+}
+
+/// How many connections may wait for the proof of who their hosts are: an eighth of the
+/// descriptors, and no more than hold an eighth of the memory.
+fn places(memory_max: u64) -> usize {
+    let descriptors = descriptors::limit() / STRANGERS_SHARE;
+    let memory = memory_max / STRANGERS_SHARE / STRANGER_BYTES;
+    usize::try_from(descriptors.min(memory)).unwrap_or(STRANGERS_MAX).min(STRANGERS_MAX)
 }
 
 /// What the target goes on using. A reload may name further files in the folders of those that the

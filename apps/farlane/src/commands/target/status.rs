@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 
 use assemblies::fabric::Parameters;
-use assemblies::target::{AssociationStatus, ConnectionStatus, MemoryStatus};
+use assemblies::target::{AssociationStatus, ConnectionStatus, MemoryStatus, StrangersStatus};
 use live::drivers::fabrics::target::TargetDriver;
 use live::reactor::Hirer;
-use nvme_fabrics::target::Subsystem;
-use serde_json::{Value, json};
+use nvme_fabrics::target::{DiscoveryAccess, Subsystem};
+use serde_json::{Map, Value, json};
 
 use super::core::Core;
 use super::hosts_told::each_host;
@@ -48,6 +48,12 @@ pub(super) fn of<F: FnMut(live::drivers::fabrics::target::Event)>(driver: &Targe
         "generation": target.directory().generation,
         "connections": target.connection_count(),
         "memory": memory(target.memory()),
+        "strangers": strangers(&target.strangers()),
+        "discovery_access": match target.directory().discovery {
+            DiscoveryAccess::Open => "open",
+            DiscoveryAccess::Keyed => "keyed",
+            DiscoveryAccess::Closed => "closed",
+        },
         "subsystems": target.directory().subsystems.iter().filter(|one| one.is_here).map(subsystem).collect::<Vec<_>>(),
         "discovery": [],
     })
@@ -62,11 +68,63 @@ pub(super) fn join(all: &mut Value, other: Value) {
         let more = number(&other["memory"][key]);
         all["memory"][key] = json!(number(&all["memory"][key]) + more);
     }
+    join_strangers(&mut all["strangers"], &other["strangers"]);
     if let (Some(subsystems), Some(Value::Array(more))) =
         (all["subsystems"].as_array_mut(), other.remove("subsystems"))
     {
         subsystems.extend(more);
     }
+}
+
+/// Connections whose hosts have not proved who they are, and what became of others.
+fn strangers(status: &StrangersStatus) -> Value {
+    let counts = |counts: &[(&'static str, u64)]| -> Value {
+        counts.iter().map(|(why, count)| ((*why).to_owned(), json!(count))).collect::<Map<_, _>>().into()
+    };
+    json!({
+        "connections": status.count,
+        "most": status.most,
+        "discovery": status.discovery,
+        "discovery_most": status.discovery_most,
+        "refused": counts(&status.refused),
+        "dropped": counts(&status.dropped),
+        "exponentiations": {
+            "waiting": status.work.waiting,
+            "done": status.work.done,
+            "refused": status.work.refused,
+            "processor_ns": status.work.spent.get(),
+        },
+    })
+}
+
+/// Adds the numbers of `other` to those of `all`.
+fn join_strangers(all: &mut Value, other: &Value) {
+    match (all, other) {
+        (Value::Object(all), Value::Object(other)) => {
+            for (key, value) in other {
+                join_strangers(
+                    all.entry(key.as_str()).or_insert(match value {
+                        Value::Object(_) => json!({}),
+                        _ => json!(0),
+                    }),
+                    value,
+                );
+            }
+        }
+        (all, other) => *all = json!(all.as_u64().unwrap_or_default() + other.as_u64().unwrap_or_default()),
+    }
+}
+
+/// What becomes of connections whose hosts have not proved who they are, for a person.
+fn strangers_text(strangers: &Value) -> String {
+    let sum = |counts: &Value| -> u64 {
+        counts.as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
+    };
+    let (refused, dropped) = (sum(&strangers["refused"]), sum(&strangers["dropped"]));
+    format!(
+        "{} of {} connections may wait for proof ({} of {} for discovery), {refused} were refused, {dropped} dropped\n",
+        strangers["connections"], strangers["most"], strangers["discovery"], strangers["discovery_most"]
+    )
 }
 
 /// Memory that the target holds for hosts.
@@ -135,6 +193,7 @@ pub(crate) fn text(status: &Value) -> String {
         1 => ", 1 connection waits for more\n".to_owned(),
         waiting => format!(", {waiting} connections wait for more\n"),
     };
+    text += &strangers_text(&status["strangers"]);
     for subsystem in list(&status["subsystems"]) {
         text += &format!("{}\n", plain(&subsystem["nqn"]));
         for namespace in list(&subsystem["namespaces"]) {

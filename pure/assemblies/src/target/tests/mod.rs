@@ -2,6 +2,7 @@
 
 mod memory;
 mod permits;
+mod strangers;
 mod test_bench;
 
 use alloc::vec::Vec;

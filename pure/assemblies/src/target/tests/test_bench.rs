@@ -9,7 +9,8 @@ use nvme::host::Data;
 use nvme::media::ram::RamDisk;
 use nvme::media::{Completion, MediumId, Request};
 use nvme::wire::{Status, SubmissionQueueEntry};
-use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey};
+use nvme_fabrics::authentication::Work;
+use nvme_fabrics::target::{ControllerModel, Directory, Hosts, Port, Subsystem, SubsystemKey, WorkId};
 use nvme_fabrics::wire::{
     ConnectAttributes, ConnectCommand, ConnectData, FabricsCommand, HostId, PortId, PropertyGet, PropertySet,
     PropertySize, QueueId, property,
@@ -63,6 +64,9 @@ pub(super) struct TestBench {
     pub(super) listened: Vec<ConnectionId>,
     /// Keep Alive Timeout of the Connects to come, in milliseconds.
     pub(super) keep_alive: u32,
+    /// Whether work of authentications is done at once.
+    pub(super) works_itself: bool,
+    work: Vec<(WorkId, Work)>,
     held: Vec<(SubsystemKey, Request)>,
     disk: RamDisk,
     pool: SharedPool,
@@ -97,6 +101,8 @@ impl TestBench {
             unread: Vec::new(),
             listened: Vec::new(),
             keep_alive: 5000,
+            works_itself: true,
+            work: Vec::new(),
             held: Vec::new(),
             disk: RamDisk::new(BYTES),
             pool,
@@ -147,7 +153,7 @@ impl TestBench {
         loop {
             let mut done = Vec::new();
             let mut is_quiet = true;
-            let Self { target, events, moved, disk, hosts, now, is_held, held, listened, .. } = self;
+            let Self { target, events, moved, disk, hosts, now, is_held, held, listened, work, .. } = self;
             settle(target, *now, |output| {
                 is_quiet = false;
                 match output {
@@ -158,14 +164,18 @@ impl TestBench {
                         });
                     }
                     Output::Event(event) => events.push(event),
-                    Output::Close(id) => hosts[id.0 as usize].is_closed = true,
+                    Output::Close(id) | Output::Drop(id) => hosts[id.0 as usize].is_closed = true,
                     Output::Listen(id) => listened.push(id),
                     Output::HandOver { handover, .. } => *moved = Some(handover),
-                    Output::Send(_) | Output::Notify { .. } => {}
+                    Output::Work { id, work: one } => work.push((id, one)),
+                    Output::Send(_) | Output::Notify { .. } | Output::Admitted(_) => {}
                 }
             });
             for (subsystem, completion) in done {
                 self.target.handle_input(self.now, Input::Media { subsystem, completion });
+            }
+            if self.works_itself {
+                is_quiet &= !self.do_work();
             }
             for index in 0..self.hosts.len() {
                 is_quiet &= !self.exchange(index);
@@ -173,6 +183,24 @@ impl TestBench {
             if is_quiet {
                 return;
             }
+        }
+    }
+
+    /// Does the work that authentications wait for. Returns whether there was any.
+    fn do_work(&mut self) -> bool {
+        let work = core::mem::take(&mut self.work);
+        let has_any = !work.is_empty();
+        for (id, work) in work {
+            let (product, spent) = (work.compute(), Nanos::ZERO);
+            self.target.handle_input(self.now, Input::Worked { id, product, spent });
+        }
+        has_any
+    }
+
+    /// Does the work that authentications wait for, and what follows from it.
+    pub(super) fn work(&mut self) {
+        while self.do_work() {
+            self.run();
         }
     }
 

@@ -43,7 +43,13 @@ fn a_host_with_a_key_must_encrypt_each_of_its_queues() {
     enable(&mut target, admin.association);
     let queue = ask(1, admin.response.controller.0);
     assert!(connect(&mut target, &queue, None).is_err());
-    assert!(connect(&mut target, &queue, Some(&proved)).is_ok());
+    let first = connect(&mut target, &queue, Some(&proved)).unwrap();
+    // The host connects the queue again: its earlier connection may be lost.
+    let second = connect(&mut target, &queue, Some(&proved)).unwrap();
+    let association = target.association(admin.association).unwrap();
+    assert!(association.admits(second.claim) && !association.admits(first.claim));
+    target.close_queue(admin.association, first.claim);
+    assert!(target.association(admin.association).unwrap().has_queue(QueueId(1)));
 }
 
 #[test]
@@ -95,4 +101,61 @@ fn a_subsystem_is_closed_when_each_of_its_hosts_proves_who_it_is() {
     assert!(!is_closed(&listed, &terms) && !is_closed(&Hosts::Any, &terms));
     terms.push((nqn(OTHER), tls(2).into()));
     assert!(is_closed(&listed, &terms));
+}
+
+/// Whom the discovery service lets in: a host with a TLS key, one with a secret, one with neither.
+#[test]
+fn discovery_is_open_or_keyed_or_closed() {
+    use crate::authentication::{Credentials, Secret};
+    const THIRD: &str = "nqn.2014-08.org.nvmexpress:uuid:3";
+    let secret = Secret::generate(None, &mut Entropy::from(Rng::from_seed(7)));
+    let with_access = |discovery| {
+        let mut directory = directory();
+        let terms = [(nqn(HOST), tls(1).into()), (nqn(OTHER), Credentials::new(secret.clone()).into())];
+        directory.subsystems[0].terms = terms.into();
+        directory.discovery = discovery;
+        directory
+    };
+    let asking = |host: &str| {
+        let mut ask = ask(0, 0xffff).to(Nqn::DISCOVERY);
+        ask.data.host = nqn(host);
+        ask
+    };
+    let proved = identity(HOST, Nqn::DISCOVERY);
+    for access in [DiscoveryAccess::Open, DiscoveryAccess::Keyed, DiscoveryAccess::Closed] {
+        let mut target = Target::new(with_access(access), Rng::from_seed(1).into());
+        let encrypted = connect(&mut target, &asking(HOST), Some(&proved));
+        let plain = [HOST, OTHER, THIRD].map(|host| connect(&mut target, &asking(host), None));
+        let admitted = [encrypted]
+            .iter()
+            .chain(&plain)
+            .map(|one| one.as_ref().ok().map(|one| one.is_admitted))
+            .collect::<Vec<_>>();
+        let expected = match access {
+            DiscoveryAccess::Open => [Some(true); 4],
+            // The host with a secret must authenticate.
+            DiscoveryAccess::Keyed => [Some(true), None, Some(false), None],
+            DiscoveryAccess::Closed => [None; 4],
+        };
+        assert_eq!(admitted, expected, "{access:?}");
+        let unproven =
+            if access == DiscoveryAccess::Open { 3 } else { usize::from(access == DiscoveryAccess::Keyed) };
+        assert_eq!(target.unproven(), unproven);
+        let [.., third] = &plain;
+        let (code, text) = match access {
+            DiscoveryAccess::Open => continue,
+            DiscoveryAccess::Keyed => (FabricsStatus::InvalidHost, "demands a key"),
+            DiscoveryAccess::Closed => (FabricsStatus::InvalidParameters, "switched off"),
+        };
+        let refusal = third.as_ref().unwrap_err();
+        assert_eq!(refusal.status, code.into());
+        assert!(refusal.why.to_string().contains(text), "{}", refusal.why);
+    }
+    // A reload that closes the service ends its associations.
+    let mut target = Target::new(with_access(DiscoveryAccess::Open), Rng::from_seed(1).into());
+    let encrypted = connect(&mut target, &asking(HOST), Some(&proved)).unwrap().association;
+    let plain = connect(&mut target, &asking(HOST), None).unwrap().association;
+    assert_eq!(target.set_directory(with_access(DiscoveryAccess::Keyed)).1, [plain]);
+    target.end(plain);
+    assert_eq!(target.set_directory(with_access(DiscoveryAccess::Closed)).1, [encrypted]);
 }

@@ -7,6 +7,7 @@ mod reload;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use assemblies::fabric::Fabric;
 use engine::Instant;
@@ -16,7 +17,7 @@ use live::drivers::mdns::Announcer;
 use live::media::state::Store;
 use live::reactor::{Context, Driver, HangUp, Hirer, Jobs, Turn};
 use live::sys::service;
-use nvme_fabrics::target::{Directory, Port, Referral, Subsystem, SubsystemKey};
+use nvme_fabrics::target::{Directory, DiscoveryAccess, Port, Referral, Subsystem, SubsystemKey};
 use nvme_fabrics::wire::{Nqn, PortId};
 use serde_json::{Value, json};
 
@@ -26,7 +27,7 @@ use super::cores::Cores;
 use super::request::Request;
 use super::status;
 use super::teller::Teller;
-use crate::args::Backing;
+use crate::args::{Backing, Discovery};
 use crate::capture::{Taps, What};
 use crate::commands::capture::Capturable;
 use crate::commands::control::{self, Questions};
@@ -61,6 +62,11 @@ pub(super) struct Server {
     config: Option<PathBuf>,
     /// Whether the command line lets in hosts that prove nothing, off loopback.
     insecure: bool,
+    /// Who may use the discovery service, and whether the command line says so.
+    discovery: Option<Discovery>,
+    is_discovery_given: bool,
+    /// What the configuration file has said of the time for a proof.
+    prove_within: Option<Duration>,
     /// Announces the discovery service on the network.
     announcer: Option<Announcer>,
     /// What connections ask of the kernel.
@@ -92,6 +98,9 @@ impl Server {
             cores,
             config,
             insecure: offer.insecure,
+            discovery: offer.discovery,
+            is_discovery_given: false,
+            prove_within: offer.prove_within,
             announcer,
             options,
             questions: None,
@@ -113,6 +122,11 @@ impl Server {
         server.referrals = offer.referrals;
         server.publish()?;
         Ok(server)
+    }
+
+    /// Keeps who may use the discovery service, whatever the configuration file says later.
+    pub(super) const fn keep_discovery(&mut self) {
+        self.is_discovery_given = true;
     }
 
     /// Where state is kept, for each subsystem that keeps its state.
@@ -249,7 +263,8 @@ impl Server {
         let referral =
             |(address, name): &(SocketAddr, Nqn)| Referral { address: (*address).into(), name: name.clone() };
         let referrals = self.referrals.iter().map(referral).collect();
-        let directory = Directory { subsystems, ports, referrals, generation: 0 };
+        let discovery = self.discovery.map_or_else(DiscoveryAccess::default, DiscoveryAccess::from);
+        let directory = Directory { subsystems, ports, referrals, discovery, generation: 0 };
         if let Some(announcer) = &mut self.announcer {
             let of_tcp = self.ports.iter().filter(|(_, spec, _)| spec.fabric == Fabric::Tcp);
             let addresses: Vec<_> = of_tcp.map(|(_, _, address)| *address).collect();

@@ -44,6 +44,13 @@ impl Server {
                 }),
             }
         }
+        if !self.is_discovery_given && self.discovery != offer.discovery {
+            changes.push("others may use the discovery service".to_owned());
+            self.discovery = offer.discovery;
+        }
+        if self.prove_within != offer.prove_within {
+            changes.push("another prove-within is used when the target is started again".to_owned());
+        }
         if self.referrals != offer.referrals {
             changes.push("referrals have changed".to_owned());
             self.referrals = offer.referrals;

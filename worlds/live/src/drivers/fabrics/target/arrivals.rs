@@ -9,10 +9,12 @@ use assemblies::target::{Accepted, CONNECTIONS_MAX, ConnectionId, Handover, Inpu
 use engine::{Engine, Instant};
 
 use super::link::Link;
-use super::{Event, LIVELY_MAX, Mailbox, TargetDriver};
-use crate::carrier::ACCEPTS_PER_TURN;
+use super::{Event, Mailbox, TargetDriver};
 use crate::drivers::fabrics::Socket;
 use crate::reactor::{Attention, Sources};
+
+/// The most connections that a port accepts in one go: others have work meanwhile.
+const ACCEPTS_AT_ONCE: usize = 8;
 
 impl<F: FnMut(Event)> TargetDriver<F> {
     /// Makes ports and media end a sleep. What the system refuses is tried again.
@@ -57,7 +59,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     pub(super) fn accept(&mut self, now: Instant, sources: &Sources) -> bool {
         let mut accepted = false;
         for index in 0..self.ports.len() {
-            for _ in 0..ACCEPTS_PER_TURN {
+            for _ in 0..ACCEPTS_AT_ONCE {
                 let port = &self.ports[index];
                 let (id, fabric) = (port.id, port.fabric);
                 match port.listener.accept() {
@@ -111,23 +113,18 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         name.map(ConnectionId)
     }
 
-    fn begin(&mut self, now: Instant, sources: &Sources, mut link: Link, resume: Option<Handover>) {
+    fn begin(&mut self, now: Instant, sources: &Sources, link: Link, resume: Option<Handover>) {
         let Some(socket) = &link.socket else { return };
         let (Some(connection), Ok(local)) = (self.free_name(), socket.local()) else { return };
         let (port, fabric) = (link.port, link.fabric);
         let (peer, proved) = (socket.peer(), link.proved.clone());
-        let is_lively = self.lively.len() < LIVELY_MAX;
-        let attention = if is_lively { Attention::EachTurn } else { Attention::Named(connection.0) };
-        if let Err(error) = sources.add(socket.as_raw_fd(), attention) {
+        if let Err(error) = self.strangers.add(sources, socket.as_raw_fd(), connection) {
             return self.refuse(error);
         }
-        link.is_lively = is_lively;
         self.world.links[connection.0 as usize] = Some(link);
-        if is_lively {
-            self.lively.push(connection);
-        }
         let accepted = Accepted { connection, port, fabric, peer, local, proved, resume, pair: None };
         self.target.engine_mut().handle_input(now, Input::Accepted(accepted));
         self.target.exchange(now, &mut self.world);
+        self.settle_strangers(sources);
     }
 }

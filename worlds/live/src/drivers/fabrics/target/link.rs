@@ -18,17 +18,17 @@ pub(super) struct Link {
     pub(super) proved: Option<Identity>,
     /// When the connection last brought something.
     pub(super) heard: Instant,
+    /// Whether the host has proved who it is, or need not.
+    pub(super) is_admitted: bool,
     /// Whether the connection is looked at in each turn.
     pub(super) is_lively: bool,
     /// The engine has ended the connection: what still comes is dropped.
     pub(super) is_ended: bool,
-    /// The host was told that nothing more will be sent.
-    pub(super) is_shut: bool,
 }
 
 impl Link {
     pub(super) const fn new(socket: Option<Socket>, port: PortId, fabric: Fabric, now: Instant) -> Self {
-        let (is_lively, is_ended, is_shut) = (true, false, false);
-        Self { socket, port, fabric, proved: None, heard: now, is_lively, is_ended, is_shut }
+        let (is_admitted, is_lively, is_ended) = (false, false, false);
+        Self { socket, port, fabric, proved: None, heard: now, is_admitted, is_lively, is_ended }
     }
 }

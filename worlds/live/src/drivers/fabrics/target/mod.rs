@@ -5,6 +5,8 @@ mod changes;
 mod link;
 mod mailbox;
 mod pairs;
+mod strangers;
+mod worker;
 mod world;
 
 pub use mailbox::{Mailbox, Moved};
@@ -36,6 +38,8 @@ use crate::reactor::{Attention, Context, Driver, Pump, Sources, Turn};
 use crate::sys::tcp_info::TcpInfo;
 use link::Link;
 use pairs::Pairs;
+use strangers::Strangers;
+use worker::Worker;
 use world::World;
 
 /// The most pieces taken from one connection in a turn, so that none starves the others or
@@ -45,6 +49,8 @@ const PIECES_PER_TURN: usize = 16;
 const LIVELY_MAX: usize = 256;
 /// A connection that was silent for this long is looked at only when the kernel has news of it.
 const SILENT: Nanos = Nanos::from_millis(10);
+/// Thousandths of a processor for the exponentiations of hosts that have proved nothing.
+const WORK_SHARE: u32 = 50;
 /// How long to wait before asking the system again to let a port or medium end a sleep.
 const REGISTER_AGAIN: Nanos = Nanos::from_millis(10);
 
@@ -73,6 +79,17 @@ pub enum Event {
     PortRestored(SocketAddr),
 }
 
+/// What connections whose hosts have not proved who they are may take.
+#[derive(Clone, Copy, Debug)]
+pub struct StrangerLimits {
+    /// How many there may be.
+    pub places: usize,
+    /// How long a host may take to prove who it is.
+    pub proof_max: Nanos,
+    /// Number of reactors that share this and a processor's time.
+    pub one_of: usize,
+}
+
 /// A port that is listened on.
 #[derive(Debug)]
 struct Port {
@@ -88,7 +105,9 @@ pub struct TargetDriver<F> {
     world: World<F>,
     ports: Vec<Port>,
     pairs: Pairs,
-    /// Connections that are looked at in each turn.
+    strangers: Strangers,
+    worker: Worker,
+    /// Connections of admitted hosts that are looked at in each turn.
     lively: Vec<ConnectionId>,
     /// Subsystems with media whose descriptors may not end a sleep yet.
     unregistered: Vec<SubsystemKey>,
@@ -116,11 +135,15 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let acceptor = Acceptor::new(&directory);
         let connection = connection.into();
         let config = Config { connection, directory, rng: crate::sys::entropy::system() };
+        let mut target = Target::new(now, config);
+        target.work_outside(WORK_SHARE);
         Self {
-            target: Pump::new(Target::new(now, config)),
+            target: Pump::new(target),
             world: World::new(report),
             ports: Vec::new(),
             pairs: Pairs::default(),
+            strangers: Strangers::default(),
+            worker: Worker::default(),
             lively: Vec::new(),
             unregistered: Vec::new(),
             registered: Vec::new(),
@@ -159,6 +182,15 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Limits the memory held for hosts to about `bytes`, as [`Target::set_memory_max`] does.
     pub const fn set_memory_max(&mut self, bytes: u64) {
         self.target.engine_mut().set_memory_max(bytes);
+    }
+
+    /// Sets what connections whose hosts have not proved who they are may take.
+    pub fn limit_strangers(&mut self, limits: StrangerLimits) {
+        let StrangerLimits { places, proof_max, one_of } = limits;
+        let engine = self.target.engine_mut();
+        engine.set_strangers_max(places / one_of.max(1));
+        engine.set_proof_max(proof_max);
+        engine.work_outside((WORK_SHARE / u32::try_from(one_of).unwrap_or(WORK_SHARE)).max(1));
     }
 
     /// Whoever watches the bytes of the target's connections.
@@ -222,7 +254,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
             let id = ConnectionId(*name);
             let link = self.world.links.get(id.0 as usize).and_then(Option::as_ref);
             // The name may belong to a younger connection by now.
-            if link.is_none_or(|link| link.is_lively) {
+            if link.is_none_or(|link| link.is_lively || !link.is_admitted) {
                 continue;
             }
             if self.receive_from(id, context) {
@@ -276,6 +308,8 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                 link.heard = self.now;
                 if link.socket.is_none() {
                     self.target.engine_mut().handle_input(self.now, Input::Stirred(*id));
+                } else if !link.is_admitted {
+                    self.strangers.look_again(*id);
                 } else if !link.is_lively {
                     self.wake_up(*id, sources);
                 }
@@ -303,7 +337,11 @@ impl<F: FnMut(Event)> TargetDriver<F> {
 
     fn receive_from(&mut self, id: ConnectionId, context: &Context<'_>) -> bool {
         let mut busy = false;
-        for _ in 0..PIECES_PER_TURN {
+        let pieces = match self.world.links[id.0 as usize].as_ref() {
+            Some(link) if link.is_admitted => PIECES_PER_TURN,
+            _ => 1,
+        };
+        for _ in 0..pieces {
             let Some(link) = self.world.links[id.0 as usize].as_mut() else { break };
             if !link.is_ended && !self.target.engine().wants_input(id) {
                 break;
@@ -321,6 +359,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
                         && link.proved.is_none()
                     {
                         let (peer, why) = (socket.peer(), why.to_string());
+                        self.target.engine_mut().count_refused("tls");
                         (self.world.report)(Event::NotEncrypted { peer, why });
                     }
                     self.now = context.clock.now();
@@ -354,9 +393,12 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// Forgets a connection that is gone.
     fn forget(&mut self, now: Instant, id: ConnectionId, sources: &Sources) {
         if let Some(link) = self.world.links[id.0 as usize].take() {
-            if let Some(socket) = &link.socket {
-                sources.remove(socket.as_raw_fd());
+            match &link.socket {
+                Some(socket) if link.is_admitted => sources.remove(socket.as_raw_fd()),
+                Some(socket) => self.strangers.remove(socket.as_raw_fd()),
+                None => {}
             }
+            drop(link);
             self.on_gone(now, id);
         }
     }
@@ -364,8 +406,10 @@ impl<F: FnMut(Event)> TargetDriver<F> {
     /// The link of a connection was taken away.
     fn on_gone(&mut self, now: Instant, id: ConnectionId) {
         self.pairs.forget(id);
+        self.strangers.forget(id);
         self.lively.retain(|one| *one != id);
         self.world.lingering.retain(|(_, one)| *one != id);
+        self.world.closing.retain(|one| *one != id);
         self.target.engine_mut().handle_input(now, Input::Closed(id));
         self.target.exchange(now, &mut self.world);
     }
@@ -402,35 +446,36 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let mut sending = core::mem::take(&mut self.world.sending);
         sending.retain(|id| {
             busy |= self.send(now, *id);
-            self.target.engine_to_poll().outbox(*id).is_some_and(|outbox| !outbox.is_empty())
+            // Of a stranger that takes no more, the kernel tells when it does.
+            let is_admitted = self.world.links[id.0 as usize].as_ref().is_some_and(|link| link.is_admitted);
+            is_admitted && self.target.engine_to_poll().outbox(*id).is_some_and(|outbox| !outbox.is_empty())
         });
         sending.append(&mut self.world.sending);
         self.world.sending = sending;
-        for (_, id) in &self.world.lingering {
-            let is_said = self.target.engine_to_poll().outbox(*id).is_none_or(nvme_tcp::Outbox::is_empty);
-            if let Some(link) =
-                self.world.links[id.0 as usize].as_mut().filter(|link| is_said && !link.is_shut)
-            {
-                link.is_shut = true;
-                if let Some(socket) = &mut link.socket {
-                    socket.shut();
-                }
-                busy = true;
+        let Self { world: World { closing, links, .. }, target, .. } = self;
+        closing.retain(|id| {
+            let is_said = target.engine_to_poll().outbox(*id).is_none_or(nvme_tcp::Outbox::is_empty);
+            let Some(link) = links[id.0 as usize].as_mut() else { return false };
+            if !is_said && link.is_admitted {
+                return true;
             }
-        }
+            if let Some(socket) = &mut link.socket {
+                socket.shut();
+            }
+            busy = true;
+            false
+        });
         busy
     }
 
     /// Gives connections to the reactors of the subsystems that they want. Their news no longer
     /// ends this reactor's sleep.
-    fn see_off(&mut self, sources: &Sources) {
+    fn see_off(&mut self) {
         if self.world.leaving.is_empty() {
             return;
         }
-        let Self { lively, world: World { links, .. }, .. } = self;
-        lively.retain(|id| links[id.0 as usize].is_some());
         for (subsystem, moved) in self.world.leaving.drain(..) {
-            sources.remove(moved.socket.as_raw_fd());
+            self.strangers.remove(moved.socket.as_raw_fd());
             if let Some(mailbox) = &self.mailbox {
                 mailbox.post(subsystem, moved);
             }
@@ -478,8 +523,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
         let sources = context.sources();
         self.register(sources);
         self.now = self.now.max(context.now);
-        let mut busy = context.news && !self.stopping && self.accept(self.now, sources);
-        busy |= self.receive_at_rest(context);
+        let mut busy = self.receive_at_rest(context);
         // Nothing else comes soon from anywhere.
         let looks = if busy || self.is_media_busy() { 1 } else { LOOKS };
         for _ in 0..looks {
@@ -488,9 +532,11 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
                 break;
             }
         }
+        // Strangers come after those who have proved who they are.
+        busy |= self.serve_strangers(context);
         self.put_to_rest(context);
         busy |= self.listen_again(sources);
-        self.see_off(sources);
+        self.see_off();
         // The engines have been told later times since the turn began, and their time never
         // goes back.
         let now = self.now;
@@ -499,6 +545,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
             self.target.settle(now, &mut self.world);
         }
         busy |= self.flush(now);
+        self.settle_strangers(sources);
         busy |= self.pairs.flush(now);
         if self.is_media_busy() {
             // Only this passes on to the kernel what was submitted last.
@@ -521,6 +568,7 @@ impl<F: FnMut(Event)> Driver for TargetDriver<F> {
             .chain(self.target.poll_timeout())
             .chain(lingering)
             .chain(again)
+            .chain(self.strangers.poll_timeout())
             .chain(self.pairs.poll_timeout())
             .min()
     }

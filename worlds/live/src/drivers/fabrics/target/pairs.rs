@@ -128,6 +128,11 @@ impl Pairs {
         self.ports.iter().all(|port| each!(&port.carrier, world => world.is_registered()))
     }
 
+    /// Whether any host has come by a queue pair.
+    pub(super) const fn has_any(&self) -> bool {
+        !self.connections.is_empty()
+    }
+
     pub(super) fn forget(&mut self, id: ConnectionId) {
         self.connections.retain(|one| *one != id);
     }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use assemblies::target::{ConnectionId, Input, Output, Target};
 use engine::{Engine, Instant, Nanos};
 use nvme::media::Completion;
-use nvme_fabrics::target::SubsystemKey;
+use nvme_fabrics::authentication::Work;
+use nvme_fabrics::target::{SubsystemKey, WorkId};
 
 use super::Event;
 use super::link::Link;
@@ -27,6 +28,16 @@ pub(super) struct World<F> {
     pub(super) wanted: Vec<ConnectionId>,
     /// Connections that we have ended and that the host has not closed, with when each is dropped.
     pub(super) lingering: Vec<(Instant, ConnectionId)>,
+    /// Those of them that have something to send.
+    pub(super) closing: Vec<ConnectionId>,
+    /// Strangers to be dropped at once.
+    pub(super) dropped: Vec<ConnectionId>,
+    /// Connections that have left for other reactors.
+    pub(super) left: Vec<ConnectionId>,
+    /// Connections that are strangers' no more.
+    pub(super) admitted: Vec<ConnectionId>,
+    /// Work for the thread beside the loop.
+    pub(super) work: Option<(WorkId, Work)>,
     /// The media, by subsystem.
     pub(super) media: Vec<Option<Media>>,
     /// Completions that media have given at once.
@@ -43,6 +54,11 @@ impl<F: FnMut(Event)> World<F> {
             sending: Vec::new(),
             wanted: Vec::new(),
             lingering: Vec::new(),
+            closing: Vec::new(),
+            dropped: Vec::new(),
+            left: Vec::new(),
+            admitted: Vec::new(),
+            work: None,
             media: Vec::new(),
             inputs: VecDeque::new(),
             leaving: Vec::new(),
@@ -71,10 +87,20 @@ impl<F: FnMut(Event)> Shell<Target> for World<F> {
                 if let Some(link) = self.links[id.0 as usize].as_mut() {
                     link.is_ended = true;
                     self.lingering.push((now + LINGER, id));
+                    self.closing.push(id);
                 }
             }
+            Output::Drop(id) => {
+                if let Some(link) = self.links[id.0 as usize].as_mut() {
+                    link.is_ended = true;
+                    self.dropped.push(id);
+                }
+            }
+            Output::Admitted(id) => self.admitted.push(id),
+            Output::Work { id, work } => self.work = Some((id, work)),
             Output::HandOver { connection, subsystem, handover } => {
                 if let Some(link) = self.links[connection.0 as usize].take() {
+                    self.left.push(connection);
                     let Link { port, fabric, proved, socket, .. } = link;
                     // A queue pair is never handed over.
                     if let Some(socket) = socket.map(Socket::into_moving) {

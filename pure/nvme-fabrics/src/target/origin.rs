@@ -1,0 +1,37 @@
+//! Where a connection comes from, for the count of what it takes.
+
+use core::net::IpAddr;
+
+/// Low bits of an IPv6 address that every host of its network can choose freely.
+const INTERFACE_BITS: u32 = 64;
+
+/// Where a connection comes from: an IPv4 address or an IPv6 network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin(IpAddr);
+
+impl Origin {
+    /// The origin of a peer with this address.
+    pub fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> INTERFACE_BITS << INTERFACE_BITS;
+                IpAddr::V6(network.into())
+            }
+            address @ IpAddr::V4(_) => address,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv6_network_is_one_origin_and_a_mapped_address_is_its_ipv4_address() {
+        let of = |text: &str| Origin::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.2"), of("192.0.2.1"));
+    }
+}
