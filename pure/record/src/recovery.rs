@@ -43,8 +43,8 @@ impl Survey {
         let mut steps = Vec::new();
         if let Some(ring) = self.ring.clone() {
             let other = HOLDING_SLOTS[usize::from(ring.next == HOLDING_SLOTS[0])];
-            // What says what is held may lie where gap records will. Where no higher sequence number
-            // is left, both slots say the same.
+            // What says what is held may lie where gap records will. Where no higher sequence
+            // number is left, both slots say the same.
             let last = (self.sequence == u64::MAX).then_some(other);
             for slot in [ring.next].into_iter().chain(last) {
                 let holding = |payload: &mut [u8]| ring.holding.emit(payload);

@@ -33,6 +33,8 @@ impl Error {
             | Self::NothingToAllow { .. }
             | Self::ExposedSubsystem { .. }
             | Self::TooManyTlsKeys { .. }
+            | Self::TooManyMedia { .. }
+            | Self::MediaFull(_)
             | Self::NoSpread { .. }
             | Self::NothingToVerify { .. }
             | Self::GivenTwice { .. }

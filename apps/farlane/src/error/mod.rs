@@ -175,6 +175,15 @@ pub(crate) enum Error {
     #[diagnostic(help("offer subsystems of fewer hosts, or start a second target"))]
     TooManyTlsKeys { count: usize, most: usize },
 
+    #[error(
+        "one SSD has {count} media, and {most} at most are allowed: each namespace, pool and state file is one"
+    )]
+    #[diagnostic(help("offer fewer namespaces, or share them out among several SSDs or subsystems"))]
+    TooManyMedia { count: usize, most: usize },
+
+    #[error("{0}")]
+    MediaFull(#[from] live::media::MediaFull),
+
     #[error("--allow-path {}: there is no such file or folder", path.display())]
     #[diagnostic(help("make it first, or leave the option out"))]
     NothingToAllow { path: PathBuf },

@@ -253,8 +253,8 @@ impl Recording {
     /// the new gaps.
     ///
     /// # Errors
-    /// When the medium does not take it; and when what is there then does not prove itself: there is
-    /// no certificate any more.
+    /// When the medium does not take it; and when what is there then does not prove itself. There
+    /// is no certificate any more then.
     pub fn mend(&mut self) -> Result<Vec<Gap>, ReadError> {
         let chunk = u64::from(self.survey.chunk);
         let slots = self.store.bytes()?.div_ceil(chunk);
