@@ -14,11 +14,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::Error;
+use crate::whole_file;
 
 /// The commands that take options from a file. `farlane target` has a form of its own.
 pub(crate) const COMMANDS: [&str; 6] = ["export", "attach", "device", "connect", "emulate", "record"];
 /// The option that names the file.
 const OPTION: &str = "--config";
+/// The longest value of an option, in bytes. Paths and URLs are far shorter.
+const VALUE_MAX: usize = 64 << 10;
 /// The only option before a command that has a value.
 const WITH_VALUE: &str = "--log";
 
@@ -172,9 +175,12 @@ fn first_line(error: &clap::Error) -> String {
 
 impl Options {
     fn read(path: &Path) -> Result<Self, Error> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
-        Ok(Self { path: path.to_owned(), text, words: Vec::new() })
+        let text = whole_file::read(path, texts::LIST_MAX)?;
+        let options = Self { path: path.to_owned(), text, words: Vec::new() };
+        match texts::check_nesting(&options.text) {
+            Ok(()) => Ok(options),
+            Err(why) => Err(options.wrong(0..0, &why)),
+        }
     }
 
     fn table(&self) -> Result<Spanned<DeTable<'_>>, Error> {
@@ -221,6 +227,11 @@ impl Options {
                         if arg.get_action().takes_values() { "text or a number" } else { "true or false" };
                     return Err(self.wrong(one.span(), &format!("{name}: expected {expected}")));
                 };
+                if let Some(text) = text.as_ref().filter(|text| text.len() > VALUE_MAX) {
+                    let length = text.len();
+                    let why = format!("{name}: {length} B; expected at most {VALUE_MAX}: shorten the value");
+                    return Err(self.wrong(one.span(), &why));
+                }
                 let word = |text: String| Word { text: text.into(), key: name.to_owned(), place: one.span() };
                 words.extend(text.map(word));
             }

@@ -16,23 +16,25 @@ const USAGE: &str = "usage";
 
 /// Ends the program with what went wrong.
 pub(crate) fn end(error: &Error, form: LogForm) -> ExitCode {
-    let (exit, help) = (error.exit(), miette::Diagnostic::help(error).map(|help| help.to_string()));
+    // Whatever an error quotes, from a file, an option or a peer, ends here.
+    let help = miette::Diagnostic::help(error).map(|help| texts::clean(&help.to_string()));
+    let (exit, message) = (error.exit(), texts::clean(&error.to_string()));
     if wants_json() {
-        telling::tell_last(object(&error.to_string(), help.as_deref(), &error.code(), exit.code()));
+        telling::tell_last(object(&message, help.as_deref(), &error.code(), exit.code()));
     } else if form == LogForm::Text || matches!(error, Error::Journal(_) | Error::LogFilter(_)) {
-        telling::tell_last(text(error, help.as_deref()));
+        telling::tell_last(text(&message, help.as_deref()));
     } else {
-        error!(code = error.code(), exit = exit.code(), help, "{error}");
+        error!(code = error.code(), exit = exit.code(), help, "{message}");
         telling::flush();
     }
     exit.into()
 }
 
 /// An error for people, in the form of errors about arguments: what is wrong, then what to do.
-fn text(error: &Error, help: Option<&str>) -> String {
+fn text(message: &str, help: Option<&str>) -> String {
     match help {
-        Some(help) => format!("error: {error}\n\n  help: {help}"),
-        None => format!("error: {error}"),
+        Some(help) => format!("error: {message}\n\n  help: {help}"),
+        None => format!("error: {message}"),
     }
 }
 
@@ -58,25 +60,28 @@ fn asks_for_json(given: &[&OsStr]) -> bool {
 
 /// Ends the program with what is wrong with its arguments, or with the help that was asked for.
 pub(crate) fn refuse(error: &clap::Error) -> ! {
-    let is_wrong = error.use_stderr();
-    if is_wrong && wants_json() {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let plain = reworded(error, error.render().to_string());
+    let short = texts::clean(&plain);
+    if wants_json() {
         let exit = u8::try_from(error.exit_code()).unwrap_or(u8::MAX);
-        let text = reworded(error, error.render().to_string());
-        let (message, help) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let (message, help) = short.split_once("\n\n").unwrap_or((&short, ""));
         let message = message.strip_prefix("error: ").unwrap_or(message);
         eprintln!("{}", object(message.trim(), Some(help.trim()), USAGE, exit));
-        std::process::exit(error.exit_code());
+    } else if short == plain && is_plain(std::env::args_os()) && std::io::stderr().is_terminal() {
+        eprint!("{}", reworded(error, error.render().ansi().to_string()));
+    } else {
+        eprint!("{short}");
     }
-    if is_wrong && error.kind() == clap::error::ErrorKind::ValueValidation {
-        let styled = error.render();
-        let text = match std::io::stderr().is_terminal() {
-            true => styled.ansi().to_string(),
-            false => styled.to_string(),
-        };
-        eprint!("{}", reworded(error, text));
-        std::process::exit(error.exit_code());
-    }
-    error.exit()
+    std::process::exit(error.exit_code());
+}
+
+/// Whether none of these words does anything to a terminal: colours would be told from its
+/// sequences no more.
+fn is_plain(words: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    words.into_iter().all(|word| word.to_str().is_some_and(|word| texts::clean_words(word) == word))
 }
 
 /// The parsers of numbers don't say what they expect, so their messages are replaced.

@@ -84,6 +84,15 @@ impl Write for WholeFile {
     }
 }
 
+/// Reads the text at `path`, which has at most `most` bytes. All files that people write, such as
+/// configurations and lists, are read here.
+///
+/// # Errors
+/// When it can't be read, or is longer, or no text.
+pub(crate) fn read(path: &Path, most: u64) -> Result<String, Error> {
+    texts::read(path, most).map_err(|error| Error::File { path: path.to_owned(), error })
+}
+
 /// Replaces the file at `path` by one that has these bytes.
 ///
 /// # Errors

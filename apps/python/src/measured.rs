@@ -61,7 +61,7 @@ impl<'a> Measured<'a> {
 #[pyfunction]
 pub(crate) fn measured(path: PathBuf) -> PyResult<Table> {
     let unread = |error| PyOSError::new_err(format!("{}: {error}", path.display()));
-    let text = std::fs::read_to_string(&path).map_err(unread)?;
+    let text = texts::read(&path, texts::LIST_MAX).map_err(unread)?;
     let points = Measured::parse(&text)
         .map_err(|(line, why)| PyValueError::new_err(format!("{}: line {line}: {why}", path.display())))?;
     let columns = points.words.iter().map(words).chain(points.numbers.into_iter().map(numbers));

@@ -39,7 +39,7 @@ impl Scenario {
     #[staticmethod]
     fn read(path: PathBuf) -> PyResult<Self> {
         let unread = |error| PyOSError::new_err(format!("{}: {error}", path.display()));
-        let text = std::fs::read_to_string(&path).map_err(unread)?;
+        let text = texts::read(&path, texts::FILE_MAX).map_err(unread)?;
         Self::new(text, path.parent().unwrap_or(Path::new(".")).to_owned())
     }
 

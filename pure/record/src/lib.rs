@@ -48,8 +48,10 @@ pub mod format;
 #[doc(hidden)]
 pub mod fuzz;
 mod pace;
+mod proof;
 mod raw;
 mod recorder;
+mod recovery;
 pub mod registers;
 mod scan;
 pub mod sequence;
@@ -58,9 +60,11 @@ mod tests;
 
 pub use digest::{Algorithm, Hasher, StreamDigest};
 pub use pace::{CLOCKS_APART, Pace};
+pub use proof::Doubt;
 pub use raw::{RawConfig, RawRecorder};
 pub use recorder::{
     BUFFER_DEFAULT, BUFFER_MAX, BUFFER_MIN, Config, Digests, FLUSH_DEFAULT, Fault, Input, Keep, Kept, Missed,
     Output, PinRange, PinRefusal, Progress, Recorder, RingConfig, pre_trigger_buffer, pre_trigger_chunks,
 };
+pub use recovery::{Patch, Recovery};
 pub use scan::{Bad, Hole, RingSurvey, Scan, Survey};

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use crate::digest::Algorithm;
 use crate::format::{
-    CERTIFICATE_SLOT, Cause, Certificate, ChunkError, Entry, FIRST_SLOT, GAP_SLOT, Gap, HOLDING_SLOTS,
-    Header, Holding, Kind, Place, Reason, STREAMS_MAX, SUPERBLOCK_SLOT, StreamTotals, Superblock, Trigger,
+    Certificate, ChunkError, Entry, FIRST_SLOT, GAP_SLOT, Gap, HOLDING_SLOTS, Header, Holding, Kind,
+    STREAMS_MAX, Superblock, Trigger,
 };
 use engine::Crc32c;
 
@@ -39,9 +39,8 @@ pub struct Scan {
     certificate: Option<Certificate>,
     trigger: Option<Trigger>,
     entries: Vec<Entry>,
-    gaps: Vec<Gap>,
-    /// Slots of gap records.
-    gap_slots: Vec<u64>,
+    /// Gap records, and the slots that have them.
+    gaps: Vec<(u64, Vec<Gap>)>,
     /// What the newest of a ring's own words says that it holds: sequence number, slot, words.
     held: Option<(u64, u64, Holding)>,
     /// What chunks of a ring say that they have overwritten.
@@ -49,6 +48,8 @@ pub struct Scan {
     bad: Vec<Bad>,
     /// The slot behind the last chunk of the recording.
     end: u64,
+    /// The slot behind the last one that is not empty.
+    filled: u64,
     sequence: u64,
     times: Option<(u64, u64)>,
 }
@@ -65,11 +66,11 @@ impl Scan {
             trigger: None,
             entries: Vec::new(),
             gaps: Vec::new(),
-            gap_slots: Vec::new(),
             held: None,
             overwritten: None,
             bad: Vec::new(),
             end: 0,
+            filled: 0,
             sequence: 0,
             times: None,
         }
@@ -79,12 +80,15 @@ impl Scan {
     /// good chunk says which recording counts. Chunks of another one were there before, and are
     /// left out.
     pub fn on_slot(&mut self, slot: u64, bytes: &[u8]) {
-        let (header, payload) = match Header::parse_chunk(slot, bytes, self.crc) {
-            Ok(chunk) => chunk,
-            Err(ChunkError::Empty) => return,
-            Err(why) => return self.bad.push(Bad { slot, why }),
-        };
-        self.on_chunk(slot, &header, payload);
+        let parsed = Header::parse_chunk(slot, bytes, self.crc);
+        if parsed != Err(ChunkError::Empty) {
+            self.filled = self.filled.max(slot + 1);
+        }
+        match parsed {
+            Ok((header, payload)) => self.on_chunk(slot, &header, payload),
+            Err(ChunkError::Empty) => {}
+            Err(why) => self.bad.push(Bad { slot, why }),
+        }
     }
 
     /// The length of a chunk in bytes.
@@ -148,22 +152,17 @@ impl Scan {
         }
         self.end = self.end.max(slot + 1);
         self.sequence = self.sequence.max(header.sequence.saturating_add(1));
+        // Where something else belongs, recovery would write over it.
+        if !header.kind.belongs_in(slot) {
+            return self.bad.push(Bad { slot, why: ChunkError::Place });
+        }
         if let Some(before) = header.overwrote {
             self.overwritten.get_or_insert_default().raise(before.stream, before.end);
         }
         match header.kind {
-            // What speaks for the whole recording has one slot, and is not believed elsewhere.
-            Kind::Superblock if slot == SUPERBLOCK_SLOT => self.superblock = Superblock::parse(payload),
-            Kind::Certificate if slot == CERTIFICATE_SLOT => {
-                self.certificate = Certificate::parse(payload);
-            }
-            Kind::Superblock | Kind::Certificate => {
-                self.bad.push(Bad { slot, why: ChunkError::Field });
-            }
-            Kind::Gaps => {
-                self.gaps.extend(Gap::parse(payload));
-                self.gap_slots.push(slot);
-            }
+            Kind::Superblock => self.superblock = Superblock::parse(payload),
+            Kind::Certificate => self.certificate = Certificate::parse(payload),
+            Kind::Gaps => self.gaps.push((slot, Gap::parse(payload))),
             Kind::Holding => {
                 let is_newer = self.held.as_ref().is_none_or(|(newest, ..)| *newest < header.sequence);
                 if let Some(holding) = Holding::parse(payload).filter(|_| is_newer) {
@@ -184,8 +183,9 @@ impl Scan {
 
     /// What a ring holds, by its own words and by what its chunks have overwritten since.
     fn ring(&self) -> Option<RingSurvey> {
-        let is_ring = self.superblock.as_ref().is_some_and(|superblock| superblock.is_ring);
-        if !is_ring && self.held.is_none() && self.overwritten.is_none() {
+        // Without its superblock, a ring is known by what only a ring has.
+        let has_signs = self.held.is_some() || self.overwritten.is_some();
+        if !self.superblock.as_ref().map_or(has_signs, |superblock| superblock.is_ring) {
             return None;
         }
         let mut holding = self.held.as_ref().map(|held| held.2.clone()).unwrap_or_default();
@@ -198,13 +198,28 @@ impl Scan {
         Some(RingSurvey { holding, next })
     }
 
+    /// Counts data chunks and gap records as bad where a ring says what it holds.
+    fn clear_holding_slots(&mut self) {
+        let is_reserved = |slot: u64| HOLDING_SLOTS.contains(&slot);
+        let chunks = self.entries.iter().map(|entry| entry.slot);
+        let slots = chunks.chain(self.gaps.iter().map(|gaps| gaps.0)).filter(|slot| is_reserved(*slot));
+        self.bad.extend(slots.map(|slot| Bad { slot, why: ChunkError::Place }));
+        self.bad.sort_by_key(|bad| bad.slot);
+        self.entries.retain(|entry| !is_reserved(entry.slot));
+        self.gaps.retain(|gaps| !is_reserved(gaps.0));
+    }
+
     /// What the medium has.
     pub fn finish(mut self) -> Survey {
         let ring = self.ring();
+        if ring.is_some() {
+            self.clear_holding_slots();
+        }
         let end = self.certificate.as_ref().map_or(self.end, |certificate| certificate.slots.max(self.end));
         // What is behind the end was there before, and is another's.
         self.bad.retain(|bad| bad.slot < end || self.certificate.is_none());
-        let mut gaps = distinct(self.gaps);
+        let gap_slots = self.gaps.iter().map(|gaps| gaps.0).collect();
+        let mut gaps = distinct(self.gaps.into_iter().flat_map(|gaps| gaps.1).collect());
         if let Some(ring) = &ring {
             gaps = gaps.iter().flat_map(|gap| held_parts(gap, &ring.holding)).collect();
             self.entries.retain(|entry| ring.holding.holds(entry.stream, entry.offset, entry.end()));
@@ -234,9 +249,10 @@ impl Scan {
             holes: Vec::new(),
             overlap: false,
             ring,
-            gap_slots: self.gap_slots,
+            gap_slots,
             bad: self.bad,
             end,
+            filled: self.filled,
             sequence: self.sequence,
             times: self.times.unwrap_or_default(),
         };
@@ -320,6 +336,8 @@ pub struct Survey {
     pub bad: Vec<Bad>,
     /// The slot behind the recording's last.
     pub end: u64,
+    /// The slot behind the last one that is not empty, whatever it has.
+    pub filled: u64,
     /// The sequence number behind the highest.
     pub sequence: u64,
     /// When the first and the last data chunk began, in nanoseconds since 1970.
@@ -331,8 +349,9 @@ impl Survey {
     pub fn streams(&self) -> usize {
         let named = self.superblock.as_ref().map_or(0, |superblock| superblock.streams.len());
         let certified = self.certificate.as_ref().map_or(0, |certificate| certificate.streams.len());
-        let highest = self.entries.iter().map(|entry| entry.stream as usize + 1).max().unwrap_or(0);
-        named.max(certified).max(highest).min(STREAMS_MAX)
+        let stored = self.entries.iter().map(|entry| entry.stream as usize + 1).max().unwrap_or(0);
+        let lost = self.gaps.iter().map(|gap| gap.stream as usize + 1).max().unwrap_or(0);
+        named.max(certified).max(stored).max(lost).min(STREAMS_MAX)
     }
 
     /// Bytes of all streams on the medium.
@@ -378,42 +397,6 @@ impl Survey {
         }
     }
 
-    /// Whether the certificate is there and its account is that of the medium: every byte is stored
-    /// or declared as lost. What is left to check are the digests.
-    pub fn proves(&self) -> bool {
-        let Some(certificate) = &self.certificate else { return false };
-        let accounts = self.accounts(&[]);
-        let is_same = |(found, told): (&StreamTotals, &StreamTotals)| {
-            let account = |of: &StreamTotals| (of.bytes_in, of.stored, of.lost, of.overwritten);
-            account(found) == account(told)
-        };
-        self.holes.is_empty()
-            && !self.overlap
-            && self.bad.len() as u64 <= certificate.bad
-            && accounts.len() == certificate.streams.len()
-            && accounts.iter().zip(&certificate.streams).all(is_same)
-    }
-
-    /// The accounts of the streams, as the medium has them, with the digest of each
-    /// from `digests`.
-    fn accounts(&self, digests: &[[u8; 32]]) -> Vec<StreamTotals> {
-        let mut accounts = Vec::new();
-        for stream in 0..u32::try_from(self.streams()).unwrap_or(0) {
-            let stored = self.entries.iter().filter(|entry| entry.stream == stream);
-            let lost = self.gaps.iter().filter(|gap| gap.stream == stream);
-            let bytes_in = self.end_of(stream);
-            let holding = self.ring.as_ref().map(|ring| &ring.holding);
-            accounts.push(StreamTotals {
-                bytes_in,
-                overwritten: holding.map_or(0, |holding| holding.overwritten(stream, bytes_in)),
-                stored: stored.map(|entry| u64::from(entry.length)).sum(),
-                lost: lost.fold(0, |sum, gap| sum.saturating_add(gap.bytes)),
-                digest: digests.get(stream as usize).copied().unwrap_or_else(|| self.algorithm().digest(&[])),
-            });
-        }
-        accounts
-    }
-
     /// Which digest proves the recording: the certificate's, or SHA-256 where it has none.
     pub fn algorithm(&self) -> Algorithm {
         match self.certificate.as_ref().map(|certificate| certificate.algorithm) {
@@ -439,42 +422,6 @@ impl Survey {
         used.sort_unstable();
         (HOLDING_SLOTS[1] + 1..).filter(|slot| used.binary_search(slot).is_err()).take(count).collect()
     }
-
-    /// Makes the recording whole: declares each hole as a gap, found at `when`, and returns the new
-    /// gaps with the certificate to be written. `digests` are those of the streams' stored bytes,
-    /// by [`Survey::algorithm`]. The survey then is what the medium has once both are written.
-    pub fn mend(&mut self, digests: &[[u8; 32]], when: u64) -> (Vec<Gap>, Certificate) {
-        let declare = |hole: &Hole| Gap {
-            stream: hole.stream,
-            from: hole.from,
-            bytes: hole.bytes,
-            packets: 0,
-            when,
-            place: Place::Disk,
-            cause: Cause::Missing,
-        };
-        let new: Vec<_> = self.holes.drain(..).map(|hole| declare(&hole)).collect();
-        self.gaps.extend(&new);
-        self.gaps.sort_by_key(|gap| (gap.stream, gap.from));
-        let (streams, algorithm) = (self.accounts(digests), self.algorithm());
-        let old = self.certificate.take();
-        let all: Vec<_> = streams.iter().map(|stream| stream.digest).collect();
-        let certificate = Certificate {
-            reason: Reason::Recovered,
-            algorithm,
-            slots: self.end,
-            gaps: self.gaps.len() as u64,
-            // The certificate's own slot is bad no more.
-            bad: self.bad.iter().filter(|bad| bad.slot != CERTIFICATE_SLOT).count() as u64,
-            high_water: old.map_or(0, |old| old.high_water),
-            index: 0,
-            digest: algorithm.digest_of_all(&all),
-            streams,
-            signature: None,
-        };
-        self.certificate = Some(certificate.clone());
-        (new, certificate)
-    }
 }
 
 #[cfg(test)]
@@ -499,7 +446,7 @@ mod tests {
         let entry = Entry { slot: 3, stream: 0, offset: 0, length: 100, time: 7 };
         let mut scan = Scan::new(crate::format::CHUNK_MIN, |_, _| 0);
         scan.on_entries(vec![entry, Entry { slot: 4, offset: 100, ..entry }]);
-        scan.gaps = vec![gap(0, 0, 1), gap(50, 0, 2), gap(99, 0, 0), gap(150, 20, 1)];
+        scan.gaps = vec![(5, vec![gap(0, 0, 1), gap(50, 0, 2), gap(99, 0, 0), gap(150, 20, 1)])];
         let survey = scan.finish();
         assert_eq!((survey.entries, survey.gaps.len()), (vec![entry], 4));
     }
@@ -510,7 +457,7 @@ mod tests {
         let free = |gap_slots: Vec<u64>| {
             let mut scan = Scan::new(crate::format::CHUNK_MIN, |_, _| 0);
             scan.on_entries(vec![entry]);
-            scan.gap_slots = gap_slots;
+            scan.gaps = gap_slots.into_iter().map(|slot| (slot, vec![])).collect();
             scan.finish().free_slots(2)
         };
         assert_eq!(free(vec![]), [GAP_SLOT, 4]);

@@ -44,7 +44,7 @@ fn far_end(socket: std::path::PathBuf) -> [String; 2] {
         let session = tunnel::session::Config::default();
         let far = Far::new(clock.now(), session, function, Rng::from_seed(1));
         let mut media = Media::new();
-        media.add(RamDisk::new(DISK_BYTES));
+        media.add(RamDisk::new(DISK_BYTES)).unwrap();
         say.send([format!("shm:{}", socket.display()), format!("tcp://{}", listener.address())]).unwrap();
         let mut driver = FarDriver::new(far, listener, media, |_| ()).with_shm(lines);
         Reactor::new(clock, SPIN).unwrap().run(&mut driver).unwrap();

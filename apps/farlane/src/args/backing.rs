@@ -245,13 +245,17 @@ pub(crate) enum PoolSpec {
 impl FromStr for PoolSpec {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
+        let in_memory = |size: u64| match size {
+            0..=BYTES_MAX => Ok(size),
+            _ => Err(format!("{size} bytes of memory; expected at most {BYTES_MAX}, or a file's path")),
+        };
         let whole = |size: u64| match size > 0 && size.is_multiple_of(4096) {
             true => Ok(size),
             false => Err(format!("{size} bytes is not a positive multiple of 4096")),
         };
         let (path, options) = text.split_once(',').map_or((text, None), |(path, rest)| (path, Some(rest)));
         match (parse_size(path), options) {
-            (Ok(size), None) => Ok(Self::Ram { size: whole(size)? }),
+            (Ok(size), None) => Ok(Self::Ram { size: in_memory(whole(size)?)? }),
             _ if path.is_empty() => Err("expected a size, or the path of a file".to_owned()),
             (_, None) => Ok(Self::File { path: path.into(), size: None }),
             (_, Some(option)) => match option.split_once('=') {
@@ -370,7 +374,7 @@ mod tests {
         assert_eq!("./4k".parse(), Ok(PoolSpec::File { path: "./4k".into(), size: None }));
         let file = PoolSpec::File { path: "a".into(), size: Some(1 << 20) };
         assert_eq!("a,size=1MiB".parse(), Ok(file));
-        for wrong in ["", ",size=4k", "a,size=1000", "a,readonly", "1000"] {
+        for wrong in ["", ",size=4k", "a,size=1000", "a,readonly", "1000", "32TiB"] {
             assert!(wrong.parse::<PoolSpec>().is_err(), "{wrong}");
         }
         assert!("100".parse::<RamSpec>().is_err() && "32TiB".parse::<RamSpec>().is_err());

@@ -471,6 +471,11 @@ impl Served {
         self.namespace.len() + self.vfio.len() + usize::from(self.pool.is_some())
     }
 
+    /// The number of all media: namespaces, memory, pool, and what keeps the state.
+    pub(crate) fn count_media(&self) -> usize {
+        self.media() + self.ram.len() + usize::from(!self.state.is_empty())
+    }
+
     /// Describes what is served: the number of namespaces, and the room for more if there is any.
     pub(crate) fn count(&self, namespaces: usize) -> String {
         let namespaces = match namespaces {

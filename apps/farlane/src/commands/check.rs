@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{print, print_json, sim, target};
 use crate::args::CheckFileArgs;
-use crate::config_file;
 use crate::error::Error;
+use crate::{config_file, whole_file};
 
 pub(crate) fn run(args: &CheckFileArgs) -> Result<(), Error> {
     let mut good = Vec::new();
@@ -30,8 +30,9 @@ fn check(path: &Path) -> Result<String, Error> {
         commands.iter().try_for_each(|name| config_file::check(&root, path, name))?;
         return Ok(format!("options of farlane {}", commands.join(", ")));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
-    let has = |key: &str| text.parse::<toml::Table>().is_ok_and(|table| table.contains_key(key));
+    let text = whole_file::read(path, texts::LIST_MAX)?;
+    let table = texts::parse::<toml::Table>(&text).unwrap_or_default();
+    let has = |key: &str| table.contains_key(key);
     if has("link") && !has("task") {
         Link::parse(&text).map_err(|why| Error::Link { path: path.to_owned(), why })?;
         return Ok("a model of a network".to_owned());

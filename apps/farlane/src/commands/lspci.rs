@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use assemblies::near::PORTS_MAX;
 use engine::Nanos;
 use live::drivers::controller::{AttachError, Hierarchy};
 use pcie::lspci;
@@ -24,6 +25,11 @@ pub(crate) fn run(args: &LspciArgs) -> Result<(), Error> {
     options.transport = args.transport.checked_for(args.urls.len())?;
     if let Some((_, twice)) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         return Err(Error::GivenTwice { url: format!("tcp://{twice}") });
+    }
+    if names.len() > PORTS_MAX {
+        let (what, value) = ("the number of far ends", names.len() as u64);
+        let expected = format!("at most {PORTS_MAX}, one behind each port of the switch: leave some out");
+        return Err(Error::Range { what, value, expected });
     }
     let mut hierarchy = Hierarchy::over_tunnels(&names, &options)?;
     let now = hierarchy.now();

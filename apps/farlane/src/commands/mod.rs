@@ -91,11 +91,12 @@ pub(crate) fn print_json_of_nvme_cli(value: &impl serde::Serialize) -> Result<()
     print(&format!("{text}\n"))
 }
 
-/// Prints `text`. If the reader has gone away (`| head`), ends the program quietly, unless there is
+/// Prints `text`, without what would do something to a terminal: names in it may be a peer's or a
+/// file's. If the reader has gone away (`| head`), ends the program quietly, unless there is
 /// more to the program than what it tells.
 pub(crate) fn print(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(texts::clean_words(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             if !live::sys::telling::outlives_reader() {
                 std::process::exit(0);

@@ -34,6 +34,8 @@ impl Error {
             | Self::ExposedSubsystem { .. }
             | Self::TooManyTlsKeys { .. }
             | Self::NothingToAnnounce
+            | Self::TooManyMedia { .. }
+            | Self::MediaFull(_)
             | Self::NoSpread { .. }
             | Self::NothingToVerify { .. }
             | Self::GivenTwice { .. }

@@ -179,6 +179,15 @@ pub(crate) enum Error {
     #[diagnostic(help("leave one of the two out"))]
     NothingToAnnounce,
 
+    #[error(
+        "one SSD has {count} media, and {most} at most are allowed: each namespace, pool and state file is one"
+    )]
+    #[diagnostic(help("offer fewer namespaces, or share them out among several SSDs or subsystems"))]
+    TooManyMedia { count: usize, most: usize },
+
+    #[error("{0}")]
+    MediaFull(#[from] live::media::MediaFull),
+
     #[error("--allow-path {}: there is no such file or folder", path.display())]
     #[diagnostic(help("make it first, or leave the option out"))]
     NothingToAllow { path: PathBuf },
@@ -497,9 +506,15 @@ pub(crate) enum Error {
     #[diagnostic(help("name another file, or give --force"))]
     Occupied { path: PathBuf },
 
-    #[error("{}: the recording does not prove that every byte is stored or declared as lost", path.display())]
+    #[error("{}: the recording does not prove that every byte is stored or declared as lost: {why}", path.display())]
     #[diagnostic(help("farlane recover finds what is there, declares the rest and certifies it"))]
-    NotProved { path: PathBuf },
+    NotProved { path: PathBuf, why: String },
+
+    #[error("{}: the recording is not certified: what was written was read again, and {doubt}", path.display())]
+    #[diagnostic(help(
+        "what it says contradicts itself, or the medium does not keep what is written: copy it, and recover the copy"
+    ))]
+    Contradiction { path: PathBuf, doubt: record::Doubt },
 
     #[error("{}: the certificate is not signed with the key {asked}", path.display())]
     #[diagnostic(help(

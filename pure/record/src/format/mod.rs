@@ -92,6 +92,20 @@ impl Kind {
         })
     }
 
+    /// Whether a chunk of this kind may lie in this slot of a recording. What speaks for the whole
+    /// recording has a slot of its own, which has nothing else.
+    pub const fn belongs_in(self, slot: u64) -> bool {
+        match self {
+            Self::Superblock => slot == SUPERBLOCK_SLOT,
+            Self::Certificate => slot == CERTIFICATE_SLOT,
+            Self::Gaps => slot >= GAP_SLOT,
+            Self::Holding => slot == HOLDING_SLOTS[0] || slot == HOLDING_SLOTS[1],
+            Self::Data | Self::Index | Self::Trigger => slot >= FIRST_SLOT,
+            // It lies beside the recording's slots.
+            Self::Member => false,
+        }
+    }
+
     const fn to_byte(self) -> u8 {
         match self {
             Self::Superblock => 1,
@@ -211,6 +225,8 @@ pub enum ChunkError {
     PayloadDigest,
     /// The chunk belongs into this slot.
     Misdirected(u64),
+    /// The slot is for a chunk of another kind.
+    Place,
 }
 
 impl fmt::Display for ChunkError {
@@ -224,6 +240,7 @@ impl fmt::Display for ChunkError {
             Self::Field => write!(f, "its header has a value that the format does not allow"),
             Self::PayloadDigest => write!(f, "its payload was changed or torn"),
             Self::Misdirected(slot) => write!(f, "it belongs into slot {slot}"),
+            Self::Place => write!(f, "the slot is for a chunk of another kind"),
         }
     }
 }

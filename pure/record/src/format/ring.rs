@@ -25,7 +25,7 @@ pub struct Pin {
 impl Pin {
     /// Whether one of these bytes of `stream` is pinned. Of no bytes, the place counts.
     pub const fn touches(&self, stream: u32, from: u64, end: u64) -> bool {
-        let behind = if end > from { end } else { from + 1 };
+        let behind = if end > from { end } else { from.saturating_add(1) };
         self.stream == stream && self.from < behind && from < self.end
     }
 }

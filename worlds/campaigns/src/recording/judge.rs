@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use record::format::{
-    CERTIFICATE_SLOT, Certificate, Entry, Gap, HEADER_LENGTH, Header, Holding, Kind, capacity,
-};
-use record::{Scan, StreamDigest, Survey};
+use record::format::{Entry, HEADER_LENGTH, Header, Holding, Kind, Time, TimeSource};
+use record::{Patch, Scan, StreamDigest, Survey};
 
 use super::promises::Taken;
 use super::source::Source;
 use crate::digest::crc32c;
+
+/// When recordings are recovered.
+const WHEN: Time = Time { nanos: 1, source: TimeSource::Host };
 
 /// A medium that is read as `farlane verify` and `farlane recover` read it.
 #[derive(Debug)]
@@ -57,11 +58,7 @@ impl Reading {
 
     /// Whether the certificate is true, as far as the medium can tell.
     pub(super) fn is_proved(&self) -> bool {
-        let agrees = |told: &Certificate| {
-            told.digest == told.algorithm.digest_of_all(&self.digests)
-                && told.streams.iter().zip(&self.digests).all(|(told, digest)| told.digest == *digest)
-        };
-        self.survey.proves() && self.survey.certificate.as_ref().is_some_and(agrees)
+        self.survey.doubt(&self.digests).is_none()
     }
 
     /// Why the recording does not prove itself.
@@ -84,24 +81,11 @@ impl Reading {
     /// What `farlane recover` writes to make the recording whole, and where: a sync follows
     /// each step.
     pub(super) fn steps_of_mending(&self) -> Vec<Vec<(usize, Vec<u8>)>> {
-        let mut survey = self.survey.clone();
-        let mut steps = Vec::new();
-        let (new, mut certificate) = survey.mend(&self.digests, 1);
-        if let Some(ring) = survey.ring.clone() {
-            steps.push(vec![
-                self.piece(&mut survey, Kind::Holding, ring.next, |payload| ring.holding.emit(payload)),
-            ]);
-        }
-        let pieces = new.chunks(Gap::most(capacity(self.chunk)));
-        let mut gaps = Vec::new();
-        for (some, slot) in pieces.clone().zip(survey.free_slots(pieces.len())) {
-            gaps.push(self.piece(&mut survey, Kind::Gaps, slot, |payload| Gap::emit(some, payload)));
-            certificate.slots = certificate.slots.max(slot + 1);
-        }
-        steps.push(gaps);
-        let emit = |payload: &mut [u8]| certificate.emit(payload);
-        steps.push(vec![self.piece(&mut survey, Kind::Certificate, CERTIFICATE_SLOT, emit)]);
-        steps
+        let slots = (self.medium.len() as u64).div_ceil(u64::from(self.chunk));
+        let recovery = self.survey.clone().recover(&self.digests, slots, WHEN, crc32c);
+        let place = |slot: u64| usize::try_from(slot).expect("a slot near the medium") * self.chunk as usize;
+        let placed = |patch: Patch| (place(patch.slot), patch.bytes);
+        recovery.steps.into_iter().map(|step| step.into_iter().map(placed).collect()).collect()
     }
 
     /// Makes the recording whole, as `farlane recover` does. The medium grows where it has no room.
@@ -114,27 +98,6 @@ impl Reading {
         }
         self.survey = survey(&self.medium, self.chunk);
         self.digest();
-    }
-
-    /// A chunk that is no stream's, and where it goes.
-    fn piece(
-        &self,
-        survey: &mut Survey,
-        kind: Kind,
-        slot: u64,
-        emit: impl FnOnce(&mut [u8]) -> usize,
-    ) -> (usize, Vec<u8>) {
-        let mut bytes = vec![0; self.chunk as usize];
-        let length = u32::try_from(emit(&mut bytes[HEADER_LENGTH..])).expect("less than a chunk");
-        let recording = survey.recording.unwrap_or_default();
-        let (sequence, chunk) = (survey.sequence, self.chunk);
-        let (stream, offset, overwrote) = (0, 0, None);
-        let time = record::format::Time::NONE;
-        let header =
-            Header { kind, recording, slot, sequence, chunk, stream, offset, length, time, overwrote };
-        survey.sequence += 1;
-        header.emit(&mut bytes, crc32c);
-        (usize::try_from(slot).expect("a slot near the medium") * bytes.len(), bytes)
     }
 
     /// The length of a chunk in bytes.

@@ -7,6 +7,7 @@ pub mod remote;
 mod resize;
 pub mod state;
 
+use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
 
@@ -78,6 +79,22 @@ impl From<Keeper> for Medium {
     }
 }
 
+/// There are [`MEDIA_MAX`] media already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaFull;
+
+impl fmt::Display for MediaFull {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "there are {MEDIA_MAX} media already, the most of one SSD: each namespace, pool and state file \
+             is one; remove one, or offer another SSD"
+        )
+    }
+}
+
+impl std::error::Error for MediaFull {}
+
 /// The media of a far end, each reached by its name (a [`MediumId`]).
 #[derive(Default)]
 pub struct Media {
@@ -98,10 +115,12 @@ impl Media {
 
     /// Adds a medium. Its name is the number of media that were ever added before it.
     ///
-    /// # Panics
+    /// # Errors
     /// When there are [`MEDIA_MAX`] media already.
-    pub fn add(&mut self, medium: impl Into<Medium>) -> MediumId {
-        assert!(!self.is_full(), "more than {MEDIA_MAX} media");
+    pub fn add(&mut self, medium: impl Into<Medium>) -> Result<MediumId, MediaFull> {
+        if self.is_full() {
+            return Err(MediaFull);
+        }
         let medium = medium.into();
         let free = self.media.iter().position(|one| matches!(one, Medium::Gone));
         let place = free.unwrap_or(self.media.len());
@@ -112,12 +131,13 @@ impl Media {
             Some(gone) => *gone = medium,
             None => self.media.push(medium),
         }
+        let name = u32::try_from(self.places.len()).map_err(|_| MediaFull)?;
         self.places.push(place);
-        MediumId(u32::try_from(self.places.len() - 1).expect("nobody adds 2^32 media"))
+        Ok(MediumId(name))
     }
 
     /// Whether there are [`MEDIA_MAX`] media, so that none can be added.
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.media.iter().filter(|one| !matches!(one, Medium::Gone)).count() >= MEDIA_MAX
     }
 
@@ -322,8 +342,8 @@ mod tests {
         let path = exe.parent().unwrap().join(format!("farlane-live-removed-{}", std::process::id()));
         let options = Options { size: Some(1 << 20), ..Options::default() };
         let mut media = Media::new();
-        let first = media.add(RamDisk::new(4096));
-        let medium = media.add(open(&path, &options).unwrap());
+        let first = media.add(RamDisk::new(4096)).unwrap();
+        let medium = media.add(open(&path, &options).unwrap()).unwrap();
         let data = Buffer::copy_from_slice(&[1; 4096]);
         let operation = Operation::Write { offset: 0, data, durable: false };
         let mut results = Vec::new();
@@ -341,7 +361,7 @@ mod tests {
         assert_eq!(results, [(1, Ok(())), (2, Err(MediaError::Read))]);
         let again = open(&path, &Options::default()).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let medium = media.add(again);
+        let medium = media.add(again).unwrap();
         assert_eq!((medium, media.media.len()), (MediumId(2), 2), "its place is free, its name is not");
         let operation = Operation::Read { offset: 0, length: 4096 };
         assert_eq!(run(&mut media, Request { id: IoId(3), medium, operation }), [1; 4096]);
@@ -358,6 +378,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let mut media = Media::new();
         let media_ids = [media.add(RamDisk::new(1 << 20)), media.add(file), media.add(RamDisk::new(1 << 20))];
+        let media_ids = media_ids.map(Result::unwrap);
         for medium in media_ids {
             let fill = u8::try_from(medium.0).unwrap() + 1;
             let data = Buffer::copy_from_slice(&[fill; 4096]);

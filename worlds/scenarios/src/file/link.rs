@@ -38,7 +38,7 @@ impl Link {
     /// When the file cannot be read, or a value is not allowed; the message names the line and the
     /// key.
     pub fn read(path: &FilePath) -> Result<Self, String> {
-        Self::parse(&std::fs::read_to_string(path).map_err(|error| error.to_string())?)
+        Self::parse(&texts::read(path, texts::FILE_MAX).map_err(|error| error.to_string())?)
     }
 
     /// Reads the link in `text`, the contents of a link's file or of a scenario.
@@ -46,8 +46,7 @@ impl Link {
     /// # Errors
     /// A message with the line, the key and what was expected there.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let file: FileTable =
-            toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        let file: FileTable = texts::parse(text)?;
         Self::from_table(&file.link).map_err(|wrong| wrong.explain(text))
     }
 

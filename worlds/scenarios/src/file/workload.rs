@@ -193,8 +193,8 @@ fn trace(
         ));
     }
     let wrong = |why: String| Wrong::at(name, "trace", format!("{}: {why}", name.get_ref()));
-    let text =
-        std::fs::read_to_string(directory.join(name.get_ref())).map_err(|error| wrong(error.to_string()))?;
+    let path = directory.join(name.get_ref());
+    let text = texts::read(&path, texts::TRACE_MAX).map_err(|error| wrong(error.to_string()))?;
     let operations = super::trace::parse(&text, capacity).map_err(wrong)?;
     Ok(Source::Trace(operations.into()))
 }

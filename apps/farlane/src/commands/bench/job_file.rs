@@ -10,6 +10,7 @@ use clap::FromArgMatches;
 
 use crate::args::{BenchArgs, Cli, Command};
 use crate::error::Error;
+use crate::whole_file;
 
 /// The option that names the file.
 const OPTION: &str = "--job";
@@ -40,7 +41,7 @@ struct Section {
 
 /// Runs each job of the file at `path`, one after the other.
 pub(super) fn run(path: &Path, each: impl FnMut(&BenchArgs) -> Result<(), Error>) -> Result<(), Error> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
+    let text = whole_file::read(path, texts::FILE_MAX)?;
     let wrong = |why| Error::JobFile { path: path.to_owned(), why };
     let given = without_option(std::env::args_os());
     // A file whose last job is wrong runs none.

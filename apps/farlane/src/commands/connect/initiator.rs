@@ -267,7 +267,7 @@ fn target(
     let (bytes, block) = (medium.size(), BlockSize::from_bytes(medium.block()).unwrap_or_default());
     let cache = medium.limits().volatile_cache;
     let mut media = Media::new();
-    let medium = media.add(medium);
+    let medium = media.add(medium)?;
     let serial = identity.eui64.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
     let mut core = Config::new(&serial);
     core.subsystem_name = terms.subsystem.to_string();

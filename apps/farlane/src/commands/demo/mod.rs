@@ -170,7 +170,7 @@ fn human(bytes: u64) -> String {
 /// A session with the same controller in this process, directly on the root port.
 fn direct() -> Result<Session, Error> {
     let mut media = Media::new();
-    let medium = media.add(RamDisk::new(MEASURED_BYTES));
+    let medium = media.add(RamDisk::new(MEASURED_BYTES))?;
     let core = Config::new("DIRECT").with_namespace(medium, MEASURED_BYTES);
     let function = function::Config::new(controller::Config::new(core));
     let needs = Needs { data_bytes: DATA_BYTES, depth: 32, ..Needs::default() };

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
@@ -18,6 +18,7 @@ use scenarios::test_bench::{Kind, Task};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::whole_file;
 
 /// How long the emulator spins after it last had something to do.
 const SPIN: Nanos = Nanos::from_micros(100);
@@ -34,10 +35,10 @@ pub(super) struct Described {
 }
 
 /// Reads the link file at `path`.
-pub(super) fn read(path: &PathBuf, seed: u64) -> Result<Described, Error> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.clone(), error })?;
-    let link = Link::parse(&text).map_err(|why| Error::Link { path: path.clone(), why })?;
-    Ok(Described { path: path.clone(), text, link, seed })
+pub(super) fn read(path: &Path, seed: u64) -> Result<Described, Error> {
+    let text = whole_file::read(path, texts::FILE_MAX)?;
+    let link = Link::parse(&text).map_err(|why| Error::Link { path: path.to_owned(), why })?;
+    Ok(Described { path: path.to_owned(), text, link, seed })
 }
 
 /// What an emulated network has done.

@@ -18,11 +18,11 @@ use serde::Serialize;
 use crate::args::EmulateArgs;
 use crate::commands::{OPENED_BY_LISTENER, begin_serving, report_json};
 use crate::error::Error;
+use crate::whole_file;
 
 pub(crate) fn run(args: &EmulateArgs) -> Result<(), Error> {
     begin_serving(args.spin.cpu, OPENED_BY_LISTENER)?;
-    let text = std::fs::read_to_string(&args.link)
-        .map_err(|error| Error::File { path: args.link.clone(), error })?;
+    let text = whole_file::read(&args.link, texts::FILE_MAX)?;
     let link = Link::parse(&text).map_err(|why| Error::Link { path: args.link.clone(), why })?;
     match (&args.connect, &args.between[..]) {
         (None, [near, far]) => packets::run(args, [near, far], &link),

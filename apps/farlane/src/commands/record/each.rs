@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::recorder::{self, Made};
 use super::view::View;
-use super::{first, print, print_json};
+use super::{first, not_certified, print, print_json};
 use crate::args::{RecordArgs, SourceUrl};
 use crate::error::Error;
 
@@ -170,7 +170,7 @@ fn report(args: &RecordArgs, own: &[RecordArgs], ended: Vec<Result<Made, Error>>
         print(&text)?;
     }
     match pairs().find(|(_, recorded)| !recorded.is_certified) {
-        Some((args, _)) => Err(Error::NotProved { path: first(&args.to).to_owned() }),
+        Some((args, _)) => Err(not_certified(first(&args.to))),
         None => signed.into_iter().collect(),
     }
 }

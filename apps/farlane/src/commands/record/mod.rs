@@ -72,10 +72,16 @@ fn check_output(recording: &[PathBuf], to: &Path) -> Result<(), Error> {
 pub(super) fn unreadable(path: &Path, error: ReadError) -> Error {
     match error {
         ReadError::Io(error) => Error::File { path: path.to_owned(), error },
+        ReadError::Contradiction(doubt) => Error::Contradiction { path: path.to_owned(), doubt },
         ReadError::NoRecording | ReadError::InUse | ReadError::Members(_) => {
             Error::Recording { path: path.to_owned(), why: error.to_string() }
         }
     }
+}
+
+/// The error that a recording has ended and the medium has not taken its certificate.
+fn not_certified(path: &Path) -> Error {
+    Error::NotProved { path: path.to_owned(), why: record::Doubt::NoCertificate.to_string() }
 }
 
 /// The device that `path` names by its URL; none for a file or block device.

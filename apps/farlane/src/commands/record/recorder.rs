@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::gaps::{gaps_json, gaps_text};
 use super::view::View;
 use super::{
-    add_digest, control, ctl, digest_text, each, far, first, metrics, parts, print, print_json, raw, ring,
-    sources, trigger, unreadable,
+    add_digest, control, ctl, digest_text, each, far, first, metrics, not_certified, parts, print,
+    print_json, raw, ring, sources, trigger, unreadable,
 };
 use crate::args::{RecordAction, RecordArgs};
 use crate::commands::preflight::{self, answer::time_of};
@@ -219,7 +219,7 @@ fn finish(args: &RecordArgs, to: &Path, recorded: &Recorded) -> Result<(), Error
     }
     match recorded.is_certified {
         true => Ok(()),
-        false => Err(Error::NotProved { path: to.to_owned() }),
+        false => Err(not_certified(to)),
     }
 }
 

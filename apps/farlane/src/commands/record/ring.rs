@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use crate::args::{KeepFor, RecordArgs};
 use crate::error::Error;
 
+/// The most slots of a ring: the recorder keeps in memory what each of them has.
+const SLOTS_MAX: u64 = 1 << 26;
+
 /// Makes a ring of the recording, if there is to be one. A buffer that nobody chose fits a
 /// short ring.
 pub(super) fn configure(args: &RecordArgs, config: Config) -> Result<Config, Error> {
@@ -44,6 +47,11 @@ pub(super) fn configure(args: &RecordArgs, config: Config) -> Result<Config, Err
             let (value, buffer) = (slots * u64::from(config.chunk), config.buffer);
             let least = needed * u64::from(config.chunk);
             let expected = format!("{least} B or more, twice the {buffer} chunks of the buffer and a little");
+            Err(Error::Range { what: "--ring", value, expected })
+        }
+        Some(slots) if slots > SLOTS_MAX => {
+            let (value, most) = (slots * u64::from(config.chunk), SLOTS_MAX);
+            let expected = format!("at most {most} chunks of {} B: give a larger --chunk", config.chunk);
             Err(Error::Range { what: "--ring", value, expected })
         }
         _ => Ok(config),

@@ -71,7 +71,12 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<(), Error> {
     if let Some(asked) = asked.filter(|_| !is_signed) {
         return Err(Error::NotSigned { path: first(&args.paths).to_owned(), asked });
     }
-    if is_proved { Ok(()) } else { Err(Error::NotProved { path: first(&args.paths).to_owned() }) }
+    if is_proved {
+        return Ok(());
+    }
+    let doubt = recording.doubt().map(|doubt| doubt.to_string());
+    let why = doubt.unwrap_or_else(|| "its certificate was changed after it was signed".to_owned());
+    Err(Error::NotProved { path: first(&args.paths).to_owned(), why })
 }
 
 pub(crate) fn recover(args: &RecordingArgs) -> Result<(), Error> {

@@ -19,6 +19,7 @@ use toml_edit::DocumentMut;
 use super::{print, print_json};
 use crate::args::{Backing, SaveArgs};
 use crate::error::Error;
+use crate::whole_file;
 
 /// A namespace as a daemon tells of it.
 #[derive(Debug, Deserialize)]
@@ -55,8 +56,8 @@ impl File {
     fn read(offered: &Value) -> Result<Self, Error> {
         let path = offered["config"].as_str().ok_or(Error::NoFileToSave)?;
         let path = PathBuf::from(path);
-        let before =
-            std::fs::read_to_string(&path).map_err(|error| Error::File { path: path.clone(), error })?;
+        let before = whole_file::read(&path, texts::LIST_MAX)?;
+        texts::check_nesting(&before).map_err(|why| wrong(&path, &why))?;
         let wrong = |error: toml_edit::TomlError| wrong(&path, error.to_string().trim_end());
         let document = before.parse().map_err(wrong)?;
         Ok(Self { path, before, document })

@@ -92,11 +92,9 @@ pub(crate) fn add(
     let taken: Vec<_> = core.namespaces().map(|one| one.id.0).collect();
     let free = || (1..=NAMESPACE_ID_MAX).find(|id| !taken.contains(id));
     let id = id.or_else(free).ok_or("no identifier is free")?;
-    if media.is_full() {
-        return Err("there are too many namespaces".to_owned());
-    }
     let namespace = opened.describe(id, serial);
-    let namespace = NamespaceConfig { medium: media.add(opened.medium), ..namespace };
+    let medium = media.add(opened.medium).map_err(|error| error.to_string())?;
+    let namespace = NamespaceConfig { medium, ..namespace };
     if let Err(error) = core.add_namespace(now, &namespace) {
         media.remove(namespace.medium);
         return Err(error.to_string());

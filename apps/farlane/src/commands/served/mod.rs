@@ -9,7 +9,7 @@ use live::drivers::controller;
 use live::media::remote::{self, Place};
 use live::media::state::ssd::{self, Origin, SsdState};
 use live::media::state::{Keeper, Store};
-use live::media::{FileMedium, Media, Options, RemoteMedium, nvme as controllers, open};
+use live::media::{FileMedium, MEDIA_MAX, Media, Options, RemoteMedium, nvme as controllers, open};
 use live::sys::clock::Clock;
 use nvme::media::MediumId;
 use nvme::media::ram::RamDisk;
@@ -52,6 +52,7 @@ impl Ssd {
         if let [first, second, ..] = served.state.as_slice() {
             return Err(Error::TwoStates { first: first.clone(), second: second.clone() });
         }
+        check_media(served.count_media())?;
         let store = served.state.first().map(|path| Store::open(path)).transpose()?;
         let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
         let serial = served.serial.clone().or_else(|| saved.as_ref().map(|state| state.serial().to_owned()));
@@ -80,6 +81,15 @@ impl Ssd {
     }
 }
 
+/// Checks that one SSD may have so many media, before any is opened: each namespace, pool and state
+/// file is one.
+///
+/// # Errors
+/// When there are too many.
+pub(crate) fn check_media(count: usize) -> Result<(), Error> {
+    if count > MEDIA_MAX { Err(Error::TooManyMedia { count, most: MEDIA_MAX }) } else { Ok(()) }
+}
+
 /// Waits until the state of every SSD that was served is saved. Whatever changes the state has
 /// ended before.
 pub(crate) fn finish(stores: impl IntoIterator<Item = Store>) -> Result<(), Error> {
@@ -102,7 +112,7 @@ pub(crate) fn restore(
     // Whether the state can be kept at all is better known before anybody relies on it.
     store.wait(store.put(ssd::SECTION, &restored.state))?;
     let keeper = Keeper::new(store.clone(), restored.state).map_err(Error::Output)?;
-    Ok(Config { state: Some(media.add(keeper)), ..restored.config })
+    Ok(Config { state: Some(media.add(keeper)?), ..restored.config })
 }
 
 /// The controller's configuration and media, as far as they have been put together.
@@ -124,18 +134,18 @@ impl Given {
                     let far = open_far(clock, spec, FAR_PATIENCE)?;
                     let (bytes, origin) = (far.size(), far_origin(spec, &far));
                     let block = BlockSize::from_bytes(far.block()).unwrap_or_default();
-                    let medium = self.media.add(far);
+                    let medium = self.media.add(far)?;
                     self.add(medium, (0, bytes), block, spec.readonly, origin);
                     continue;
                 }
             };
             let file = open_file(&spec.path, spec.size, spec.block, spec.readonly)?;
             let bytes = file.size();
-            let medium = self.media.add(file);
+            let medium = self.media.add(file)?;
             self.add(medium, (0, bytes), spec.block, spec.readonly, file_origin(&spec.path));
         }
         for spec in &served.ram {
-            let medium = self.media.add(RamDisk::new(spec.size));
+            let medium = self.media.add(RamDisk::new(spec.size))?;
             self.add(medium, (0, spec.size), spec.block, false, format!("ram {}", spec.size));
         }
         for address in &served.vfio {
@@ -143,7 +153,7 @@ impl Given {
                 .map_err(|error| Error::Vfio { error })?;
             info!("{address} was taken by {}", controller.way());
             let extents = controller.extents().to_vec();
-            let medium = self.media.add(controller);
+            let medium = self.media.add(controller)?;
             for (index, extent) in (1..).zip(extents) {
                 let place = (extent.offset, extent.bytes);
                 let block = BlockSize::from_bytes(extent.block).unwrap_or_default();
@@ -175,7 +185,7 @@ impl Given {
     /// in words.
     fn add_pool(&mut self, pool: &PoolSpec) -> Result<String, Error> {
         let (medium, bytes, origin) = match pool {
-            PoolSpec::Ram { size } => (self.media.add(RamDisk::new(*size)), *size, format!("ram {size}")),
+            PoolSpec::Ram { size } => (self.media.add(RamDisk::new(*size))?, *size, format!("ram {size}")),
             PoolSpec::File { path, size } => {
                 // Namespaces in the pool may have blocks of either size.
                 let file = open_file(path, *size, BlockSize::Bytes512, false)?;
@@ -185,7 +195,7 @@ impl Given {
                     let expected = format!("at least {page} B");
                     return Err(Error::Range { what: "the pool's size", value: file.size(), expected });
                 }
-                (self.media.add(file), bytes, file_origin(path))
+                (self.media.add(file)?, bytes, file_origin(path))
             }
         };
         let config = std::mem::replace(&mut self.config, Config::new(""));

@@ -33,8 +33,8 @@ pub(crate) fn check(path: &Path) -> Result<(), Error> {
 /// The text of the file at `path`, or of standard input if `path` is `-`.
 fn read(path: &Path) -> Result<String, Error> {
     let text = match path.as_os_str() == "-" {
-        true => std::io::read_to_string(std::io::stdin()),
-        false => std::fs::read_to_string(path),
+        true => texts::read_from(std::io::stdin(), texts::FILE_MAX),
+        false => texts::read(path, texts::FILE_MAX),
     };
     text.map_err(|error| Error::File { path: path.to_owned(), error })
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use assemblies::fabric::Fabric;
 use live::drivers::controller::Provider;
+use live::media::MEDIA_MAX;
 use nvme::subsystem::{ANA_GROUPS_MAX, NAMESPACE_ID_MAX};
 use nvme_fabrics::target::{ControllerModel, HostTerms, Hosts, TLS_KEYS_MAX, is_closed};
 use nvme_fabrics::wire::{ControllerId, Nqn};
@@ -22,7 +23,9 @@ use crate::args::{
     AccessState, Backing, Discovery, FarSpec, FormatSpec, MediumSpec, NamespaceSpec, RamSpec, Served,
     check_ram,
 };
+use crate::commands::served::check_media;
 use crate::error::Error;
+use crate::whole_file;
 
 /// What a target offers: where it listens, its subsystems, and referrals to other targets.
 #[derive(Debug, Default)]
@@ -40,11 +43,12 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Checks that nobody who proves nothing is let in off loopback, and that there are not too
-    /// many keys.
+    /// many media or keys.
     ///
     /// # Errors
     /// When somebody is, without `insecure`, or there are.
     pub(crate) fn check(&self) -> Result<(), Error> {
+        self.subsystems.iter().try_for_each(|one| check_media(one.count_media()))?;
         let count = self.subsystems.iter().map(SubsystemSpec::tls_keys).sum();
         if count > TLS_KEYS_MAX {
             return Err(Error::TooManyTlsKeys { count, most: TLS_KEYS_MAX });
@@ -67,11 +71,7 @@ impl Offer {
 
     /// Number of media that may each have a file of their own open.
     pub(crate) fn media(&self) -> usize {
-        let of = |subsystem: &SubsystemSpec| match &subsystem.source {
-            Source::Given(served) => served.media(),
-            Source::Listed(listed) => listed.len(),
-        };
-        self.subsystems.iter().map(of).sum()
+        self.subsystems.iter().map(SubsystemSpec::media).sum()
     }
 }
 
@@ -105,6 +105,22 @@ pub(crate) struct SubsystemSpec {
 }
 
 impl SubsystemSpec {
+    /// Number of media that may each have a file of their own open.
+    fn media(&self) -> usize {
+        match &self.source {
+            Source::Given(served) => served.media(),
+            Source::Listed(listed) => listed.len(),
+        }
+    }
+
+    /// Number of all media.
+    fn count_media(&self) -> usize {
+        match &self.source {
+            Source::Given(served) => served.count_media(),
+            Source::Listed(listed) => listed.len() + usize::from(self.state.is_some()),
+        }
+    }
+
     /// Whether hosts reach the subsystem by `port`.
     pub(crate) fn is_at(&self, port: &PortSpec) -> bool {
         self.ports.is_empty() || self.ports.contains(&port.listen)
@@ -294,7 +310,7 @@ impl Wrong {
 /// # Errors
 /// When the file can't be read, or has a wrong value; the error names its line and key.
 pub(crate) fn read(path: &Path) -> Result<Offer, Error> {
-    let text = std::fs::read_to_string(path).map_err(|error| Error::File { path: path.to_owned(), error })?;
+    let text = whole_file::read(path, texts::LIST_MAX)?;
     parse(&text).map_err(|why| Error::Config { path: path.to_owned(), why })
 }
 
@@ -311,7 +327,7 @@ pub(crate) fn listed_in(text: &str) -> Result<Vec<(String, Vec<Listed>)>, String
 }
 
 fn parse(text: &str) -> Result<Offer, String> {
-    let file: FileTable = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    let file: FileTable = texts::parse(text)?;
     offer(file).map_err(|Wrong { span, key, why }| {
         let line = text[..span.start].matches('\n').count() + 1;
         format!("line {line}, {key}: {why}")
@@ -394,8 +410,13 @@ fn namespaces(tables: Vec<Spanned<NamespaceTable>>) -> Result<Vec<(Listed, Spann
     for table in tables {
         let next = ids.last().map_or(1, |last| last + 1);
         let id = table.get_ref().id.unwrap_or(next);
+        if listed.len() == MEDIA_MAX {
+            let why = format!("more than {MEDIA_MAX}; share them out among several subsystems");
+            return Err(Wrong::at(&table, "namespace", why));
+        }
         if !(1..=NAMESPACE_ID_MAX).contains(&id) || !ids.insert(id) {
-            return Err(Wrong::at(&table, "id", format!("{id} is taken, or not in 1..={NAMESPACE_ID_MAX}")));
+            let why = format!("{id} is taken, or not in 1..={NAMESPACE_ID_MAX}; choose another");
+            return Err(Wrong::at(&table, "id", why));
         }
         let backing = backing(table.get_ref()).map_err(|(key, why)| Wrong::at(&table, key, why))?;
         let ana_group = table.get_ref().ana_group.unwrap_or_else(first_group);

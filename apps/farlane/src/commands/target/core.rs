@@ -18,7 +18,7 @@ use nvme_fabrics::wire::{ControllerId, Nqn, PortId};
 use super::config::{Listed, Source};
 use crate::args::{AccessState, Backing};
 use crate::commands::served::changes::{self, Opened, open_at_work};
-use crate::commands::served::{FAR_PATIENCE, Ssd, restore};
+use crate::commands::served::{FAR_PATIENCE, Ssd, check_media, restore};
 use crate::error::Error;
 
 /// Most commands of one subsystem that may be under way at once, over all hosts. Each host has at
@@ -97,6 +97,7 @@ impl Core {
         state: Option<&Path>,
         listed: &[Listed],
     ) -> Result<(Config, Media, Added), Error> {
+        check_media(listed.len() + usize::from(state.is_some()))?;
         let store = state.map(Store::open).transpose()?;
         let saved = store.as_ref().map(ssd::load).transpose()?.flatten();
         // The serial number follows from the subsystem's name, whatever its namespaces are.
@@ -108,7 +109,7 @@ impl Core {
         for one in listed {
             let opened = Opened::open(self.clock, &one.backing, FAR_PATIENCE)?;
             let namespace = opened.describe(one.id, &serial);
-            let medium = media.add(opened.medium);
+            let medium = media.add(opened.medium)?;
             core.namespaces.push(NamespaceConfig { medium, ..namespace });
             origins.push(opened.origin);
         }

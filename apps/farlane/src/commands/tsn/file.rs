@@ -11,6 +11,7 @@ use network_models::{Class, Rate};
 use serde::Deserialize;
 
 use crate::error::{Error, TsnError};
+use crate::whole_file;
 
 /// The most bytes of a file: a plan of the most hops has far fewer.
 const BYTES_MAX: u64 = 16 << 20;
@@ -66,13 +67,7 @@ impl PlanFile {
     /// # Errors
     /// When the file can't be read, or is no plan.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
-        let failed = |error| Error::File { path: path.to_owned(), error };
-        let length = std::fs::metadata(path).map_err(failed)?.len();
-        if length > BYTES_MAX {
-            return Err(wrong(path, format!("it has {length} bytes, {BYTES_MAX} at most are read")));
-        }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
-        Self::parse(path, &text)
+        Self::parse(path, &whole_file::read(path, BYTES_MAX)?)
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, Error> {

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::query::Refusal;
 use crate::error::Error;
+use crate::whole_file;
 
 /// How long a simulation may take.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -73,8 +74,7 @@ impl Simulator {
     pub(super) fn new(files: &[PathBuf]) -> Result<Self, Error> {
         let mut known = Vec::new();
         for path in files {
-            let text =
-                std::fs::read_to_string(path).map_err(|error| Error::File { path: path.clone(), error })?;
+            let text = whole_file::read(path, texts::FILE_MAX)?;
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             known.push(Known { name, text, folder: folder.unwrap_or(Path::new(".")).to_owned() });
@@ -92,7 +92,7 @@ impl Simulator {
     pub(super) fn list(&self) -> Value {
         let one = |known: &Known| {
             let mut values = Vec::new();
-            if let Ok(file) = known.text.parse::<toml::Table>() {
+            if let Ok(file) = texts::parse::<toml::Table>(&known.text) {
                 leaves("", &toml::Value::Table(file), &mut values);
             }
             let about = known.text.lines().take_while(|line| line.starts_with('#'));

@@ -198,10 +198,7 @@ impl Admission {
         }
         let is_first_failure = file.state.is_some() || file.grants.is_empty();
         file.state = state;
-        let read = metadata.and_then(|metadata| match metadata.len() {
-            0..=FILE_BYTES_MAX => fs::read_to_string(&file.path),
-            _ => Err(io::ErrorKind::FileTooLarge.into()),
-        });
+        let read = metadata.and_then(|_| texts::read(&file.path, FILE_BYTES_MAX));
         let text = match read {
             Ok(text) => text,
             Err(_) if !is_first_failure => return Ok(false),

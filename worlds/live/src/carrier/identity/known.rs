@@ -102,11 +102,9 @@ impl KnownEnds {
 
     /// What the file has; nothing if there is none.
     fn text(&self) -> Result<String, KnownError> {
-        let text = match fs::metadata(&self.path) {
+        let text = match texts::read(&self.path, FILE_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
-            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => Err(io::ErrorKind::FileTooLarge.into()),
-            Ok(_) => fs::read_to_string(&self.path),
-            Err(error) => Err(error),
+            read => read,
         };
         text.map_err(|error| KnownError::File(self.path.clone(), error))
     }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use assemblies::fabric;
-use nvme_fabrics::host::multipath::Policy;
+use nvme_fabrics::host::multipath::{PATHS_MAX, Policy};
 use nvme_fabrics::wire::{HostId, Nqn};
 use nvme_tcp::host::DigestUse;
 
@@ -183,6 +183,12 @@ impl FromStr for SubsystemUrl {
             Ok(Path { fabric, address })
         });
         let paths = paths.collect::<Result<Vec<_>, String>>()?;
+        if paths.len() > PATHS_MAX {
+            let count = paths.len();
+            return Err(format!(
+                "{count} paths to one subsystem; expected at most {PATHS_MAX}: leave some out"
+            ));
+        }
         let (mut settings, mut given) = (Settings::default(), Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let key = key_of(pair);

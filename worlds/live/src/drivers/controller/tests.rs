@@ -13,7 +13,7 @@ const PATIENCE: Nanos = Nanos::from_secs(30);
 /// A controller in this process with one namespace.
 fn controller(options: &Options) -> Controller {
     let mut media = Media::new();
-    let medium = media.add(RamDisk::new(DISK_BYTES));
+    let medium = media.add(RamDisk::new(DISK_BYTES)).unwrap();
     let core = Config::new("HANDLE").with_namespace(medium, DISK_BYTES);
     let config = function::Config::new(controller::Config::new(core));
     let mut controller = Controller::direct(config, media, options).unwrap();

@@ -58,7 +58,7 @@ fn what_comes_through_shared_memory_is_found_by_glances() {
     let address = Address::Far(format!("shm:{}", lines.path().display()));
     let clock = Clock::start();
     let mut media = Media::new();
-    let medium = media.add(RamDisk::new(DISK_BYTES));
+    let medium = media.add(RamDisk::new(DISK_BYTES)).unwrap();
     let core = nvme::subsystem::Config::new("GLANCED").with_namespace(medium, DISK_BYTES);
     let function = function::Config::new(controller::Config::new(core));
     let far = Far::new(clock.now(), tunnel::session::Config::default(), function, Rng::from_seed(1));

@@ -10,11 +10,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use record::format::{
-    ALIGNMENT, CERTIFICATE_SLOT, Certificate, Entry, FIRST_SLOT, Gap, HEADER_LENGTH, Header, Kind, capacity,
-    find_chunk_length,
-};
-use record::{Algorithm, Hasher, Scan, StreamDigest, Survey};
+use record::format::{ALIGNMENT, CERTIFICATE_SLOT, Certificate, Entry, Gap, Header, Kind, find_chunk_length};
+use record::{Algorithm, Doubt, Hasher, Scan, StreamDigest, Survey};
 
 use super::extents::Slots;
 use super::far::Far;
@@ -41,6 +38,8 @@ pub enum ReadError {
     NoRecording,
     /// A recorder is writing it.
     InUse,
+    /// What recovery has written does not prove itself, for this reason.
+    Contradiction(Doubt),
     /// Members of a striped recording are missing or wrong: which, and what to do.
     Members(String),
 }
@@ -51,6 +50,9 @@ impl fmt::Display for ReadError {
             Self::Io(error) => write!(f, "{error}"),
             Self::NoRecording => write!(f, "it has no chunk of a recording"),
             Self::InUse => write!(f, "it is being written by a recorder"),
+            Self::Contradiction(doubt) => {
+                write!(f, "what was written to recover it was read again, and {doubt}")
+            }
             Self::Members(why) => write!(f, "{why}"),
         }
     }
@@ -221,49 +223,8 @@ impl Recording {
     }
 
     fn of(store: Store, in_use: bool) -> Result<Self, ReadError> {
-        let chunk = find(&store)?.ok_or(ReadError::NoRecording)?;
-        let mut scan = Scan::new(chunk, crc32c);
-        let mut early = Early::default();
-        let slots = store.slots(chunk, store.bytes()?.div_ceil(u64::from(chunk)));
-        let length = chunk as usize;
-        // A recorder that writes meanwhile may fill holes: each slot is asked for once.
-        let asked = RefCell::new(VecDeque::new());
-        let slots = slots.inspect(|slot| asked.borrow_mut().push_back(*slot));
-        let pieces = slots.map(|slot| Piece { offset: slot * u64::from(chunk), length });
-        let (spare, mut failed) = (RefCell::new(Vec::new()), None);
-        let take = &mut |block: io::Result<Block>| match block {
-            Ok(block) => {
-                let Some(slot) = asked.borrow_mut().pop_front() else { return ControlFlow::Break(()) };
-                scan.on_slot(slot, &block);
-                early.on_slot(slot, &block);
-                spare.borrow_mut().push(block);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        };
-        let mut taken = || spare.borrow_mut().pop().unwrap_or_else(|| Block::of(length));
-        reads::read(&store, pieces, &mut Ends { spare: &mut taken, take });
-        failed.map_or(Ok(()), Err)?;
-        let mut recording = Self { store, survey: scan.finish(), digests: Vec::new(), in_use };
-        recording.digests = match early.digests(&recording.survey) {
-            Some(digests) => digests,
-            None => recording.digest()?,
-        };
-        Ok(recording)
-    }
-
-    /// The digest of the stored bytes of each stream.
-    fn digest(&self) -> Result<Vec<[u8; 32]>, ReadError> {
-        let mut bytes = vec![0; self.survey.chunk as usize];
-        let mut digests =
-            vec![StreamDigest::new(self.survey.algorithm(), self.survey.is_ring()); self.survey.streams()];
-        for entry in &self.survey.entries {
-            digests[entry.stream as usize].update(self.payload(entry, &mut bytes)?);
-        }
-        Ok(digests.iter().map(StreamDigest::finalize).collect())
+        let (survey, digests) = survey(&store)?;
+        Ok(Self { store, survey, digests, in_use })
     }
 
     /// Reads the payload of a chunk into `bytes`, which is as long as a chunk.
@@ -271,9 +232,7 @@ impl Recording {
     /// # Errors
     /// When it is not there any more.
     pub fn payload<'a>(&self, entry: &Entry, bytes: &'a mut [u8]) -> Result<&'a [u8], ReadError> {
-        let length = self.store.read_slot(bytes, entry.slot * u64::from(self.survey.chunk))?;
-        let chunk = Header::parse_chunk(entry.slot, &bytes[..length], crc32c);
-        chunk.map(|(_, payload)| payload).map_err(|why| io::Error::other(why.to_string()).into())
+        payload(&self.store, self.survey.chunk, entry, bytes)
     }
 
     /// The digest of what is stored of all streams ([`Survey::algorithm`]).
@@ -283,54 +242,40 @@ impl Recording {
 
     /// Whether the certificate is true in every respect.
     pub fn is_proved(&self) -> bool {
-        let told = self.survey.certificate.as_ref();
-        let is_signed_well = self.signer() != Signer::Wrong;
-        is_signed_well && self.survey.proves() && told.is_some_and(|told| self.agrees(told))
+        self.signer() != Signer::Wrong && self.doubt().is_none()
     }
 
-    fn agrees(&self, told: &Certificate) -> bool {
-        if told.algorithm == Algorithm::None {
-            return true;
-        }
-        let is_same = |(digest, told): (&[u8; 32], &record::format::StreamTotals)| *digest == told.digest;
-        told.digest == self.digest_of_all() && self.digests.iter().zip(&told.streams).all(is_same)
+    /// Why what was recorded does not prove itself, whoever has signed it.
+    pub fn doubt(&self) -> Option<Doubt> {
+        self.survey.doubt(&self.digests)
     }
 
-    /// Declares what is missing as gaps, and writes a certificate that is true. Returns the
-    /// new gaps.
+    /// Declares what is missing as gaps, writes a certificate, and reads everything again. Returns
+    /// the new gaps.
     ///
     /// # Errors
-    /// When the medium does not take it.
+    /// When the medium does not take it; and when what is there then does not prove itself. There
+    /// is no certificate any more then.
     pub fn mend(&mut self) -> Result<Vec<Gap>, ReadError> {
-        let chunk = self.survey.chunk;
-        // A certificate may speak of more slots than there are.
-        let slots = self.store.bytes()?.div_ceil(u64::from(chunk));
-        self.survey.end = self.survey.end.min(slots);
-        let digests = self.digests.clone();
-        let (new, mut certificate) = self.survey.mend(&digests, real_time().nanos);
-        // The gap slot's own records stay.
+        let chunk = u64::from(self.survey.chunk);
+        let slots = self.store.bytes()?.div_ceil(chunk);
+        let recovery = self.survey.recover(&self.digests, slots, real_time(), crc32c);
         if let Store::Striped(all) = &self.store {
             all.write_labels()?;
         }
-        if let Some(ring) = self.survey.ring.clone() {
-            // What says what is held may lie where gap records will.
-            self.put(Kind::Holding, ring.next, |payload| ring.holding.emit(payload))?;
+        for step in &recovery.steps {
+            for patch in step {
+                self.store.write_at(&patch.bytes, patch.slot * chunk)?;
+            }
             self.store.sync()?;
         }
-        let pieces = new.chunks(Gap::most(capacity(chunk)));
-        for (gaps, slot) in pieces.clone().zip(self.survey.free_slots(pieces.len())) {
-            self.put(Kind::Gaps, slot, |payload| Gap::emit(gaps, payload))?;
-            certificate.slots = certificate.slots.max(slot + 1);
-        }
+        // Space that a file was given ahead is empty.
+        self.store.cut(recovery.slots * chunk);
+        (self.survey, self.digests) = survey(&self.store)?;
+        let Some(doubt) = self.doubt() else { return Ok(recovery.gaps) };
+        self.store.write_at(&vec![0; self.survey.chunk as usize], CERTIFICATE_SLOT * chunk)?;
         self.store.sync()?;
-        self.put(Kind::Certificate, CERTIFICATE_SLOT, |payload| certificate.emit(payload))?;
-        self.store.sync()?;
-        // Space that a file was given ahead is empty. Without data, the certificate stays.
-        let used = self.survey.bad.iter().map(|bad| bad.slot + 1).max().unwrap_or(0).max(certificate.slots);
-        let used = used.max(FIRST_SLOT);
-        self.store.cut(used * u64::from(chunk));
-        self.survey.certificate = Some(certificate);
-        Ok(new)
+        Err(ReadError::Contradiction(doubt))
     }
 
     pub(super) fn put(
@@ -339,24 +284,63 @@ impl Recording {
         slot: u64,
         emit: impl FnOnce(&mut [u8]) -> usize,
     ) -> io::Result<()> {
-        let mut bytes = vec![0; self.survey.chunk as usize];
-        let length = u32::try_from(emit(&mut bytes[HEADER_LENGTH..])).unwrap_or(u32::MAX);
-        let header = Header {
-            kind,
-            recording: self.survey.recording.unwrap_or_default(),
-            slot,
-            sequence: self.survey.sequence,
-            chunk: self.survey.chunk,
-            stream: 0,
-            offset: 0,
-            length,
-            time: real_time(),
-            overwrote: None,
-        };
-        self.survey.sequence += 1;
-        header.emit(&mut bytes, crc32c);
-        self.store.write_at(&bytes, slot * u64::from(self.survey.chunk))
+        let patch = self.survey.patch(kind, slot, real_time(), crc32c, emit);
+        self.store.write_at(&patch.bytes, slot * u64::from(self.survey.chunk))
     }
+}
+
+/// Reads a whole recording, and checks every chunk. Returns what is there, and the digest of the
+/// stored bytes of each stream.
+fn survey(store: &Store) -> Result<(Survey, Vec<[u8; 32]>), ReadError> {
+    let chunk = find(store)?.ok_or(ReadError::NoRecording)?;
+    let mut scan = Scan::new(chunk, crc32c);
+    let mut early = Early::default();
+    let slots = store.slots(chunk, store.bytes()?.div_ceil(u64::from(chunk)));
+    let length = chunk as usize;
+    // A recorder that writes meanwhile may fill holes: each slot is asked for once.
+    let asked = RefCell::new(VecDeque::new());
+    let slots = slots.inspect(|slot| asked.borrow_mut().push_back(*slot));
+    let pieces = slots.map(|slot| Piece { offset: slot * u64::from(chunk), length });
+    let (spare, mut failed) = (RefCell::new(Vec::new()), None);
+    let take = &mut |block: io::Result<Block>| match block {
+        Ok(block) => {
+            let Some(slot) = asked.borrow_mut().pop_front() else { return ControlFlow::Break(()) };
+            scan.on_slot(slot, &block);
+            early.on_slot(slot, &block);
+            spare.borrow_mut().push(block);
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    };
+    let mut taken = || spare.borrow_mut().pop().unwrap_or_else(|| Block::of(length));
+    reads::read(store, pieces, &mut Ends { spare: &mut taken, take });
+    failed.map_or(Ok(()), Err)?;
+    let survey = scan.finish();
+    let digests = match early.digests(&survey) {
+        Some(digests) => digests,
+        None => digest(store, &survey)?,
+    };
+    Ok((survey, digests))
+}
+
+/// The digest of the stored bytes of each stream.
+fn digest(store: &Store, survey: &Survey) -> Result<Vec<[u8; 32]>, ReadError> {
+    let mut bytes = vec![0; survey.chunk as usize];
+    let mut digests = vec![StreamDigest::new(survey.algorithm(), survey.is_ring()); survey.streams()];
+    for entry in &survey.entries {
+        digests[entry.stream as usize].update(payload(store, survey.chunk, entry, &mut bytes)?);
+    }
+    Ok(digests.iter().map(StreamDigest::finalize).collect())
+}
+
+/// Reads the payload of a chunk into `bytes`, which is as long as a chunk of `chunk` bytes.
+fn payload<'a>(store: &Store, chunk: u32, entry: &Entry, bytes: &'a mut [u8]) -> Result<&'a [u8], ReadError> {
+    let length = store.read_slot(bytes, entry.slot * u64::from(chunk))?;
+    let chunk = Header::parse_chunk(entry.slot, &bytes[..length], crc32c);
+    chunk.map(|(_, payload)| payload).map_err(|why| io::Error::other(why.to_string()).into())
 }
 
 /// Digests of streams whose chunks lie on the medium in the streams' order, as they mostly do. Such
@@ -386,7 +370,8 @@ impl Early {
     fn on_slot(&mut self, slot: u64, bytes: &[u8]) {
         let Ok((header, payload)) = Header::parse_chunk(slot, bytes, crc32c) else { return };
         let is_ours = *self.recording.get_or_insert(header.recording) == header.recording;
-        if let (Kind::Certificate, true, Some(told)) = (header.kind, is_ours, Certificate::parse(payload)) {
+        let is_certificate = header.kind == Kind::Certificate && slot == CERTIFICATE_SLOT && is_ours;
+        if let Some(told) = Certificate::parse(payload).filter(|_| is_certificate) {
             self.algorithm = told.algorithm;
         }
         if header.kind != Kind::Data || !is_ours || payload.is_empty() {

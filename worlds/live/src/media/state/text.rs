@@ -66,12 +66,12 @@ pub(super) fn sections_of(text: &str) -> Result<Parsed, StateCause> {
         End::Digest(body, digest) => Some(digest_of(body) == digest),
     };
     let ours = text.lines().take(100).any(|line| line.trim_start().starts_with(VERSION_KEY));
-    let sections: Result<Table, _> = toml::from_str(text);
+    let sections: Result<Table, _> = texts::parse(text);
     let mut sections = match (sections, is_as_written) {
         (Ok(sections), _) => sections,
         (Err(_), _) if !ours => return Err(StateCause::NotOurs),
         (Err(_), None) => return Err(StateCause::CutOff),
-        (Err(error), _) => return Err(StateCause::Damaged(error.to_string().trim_end().to_owned())),
+        (Err(why), _) => return Err(StateCause::Damaged(why)),
     };
     let version = sections.remove(VERSION_KEY);
     if is_as_written == Some(false) {

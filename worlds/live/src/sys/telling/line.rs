@@ -83,7 +83,8 @@ impl Form {
 fn text(line: &Line, stamped: bool, ranked: bool) -> String {
     let rank = if ranked { format!("<{}>", line.rank()) } else { String::new() };
     let stamp = if stamped { format!("{} ", stamp(line.at)) } else { String::new() };
-    format!("{rank}{stamp}farlane: {}\n", line.text)
+    // A further line is no event of its own.
+    format!("{rank}{stamp}farlane: {}\n", line.text.replace('\n', "\n  "))
 }
 
 /// The time in UTC, to the millisecond, by RFC 3339.

@@ -57,6 +57,9 @@ fn line(event: &Event<'_>) -> Line {
         each: false,
     };
     event.record(&mut Fields(&mut line));
+    // A line may quote what a peer has sent.
+    line.text = texts::clean(&line.text);
+    line.fields.iter_mut().for_each(|(_, value)| *value = texts::clean(value));
     line
 }
 
@@ -114,8 +117,14 @@ mod tests {
             tracing::debug!("not asked for");
             tracing::debug!(target: "loud", "asked for");
             tracing::info!(each = true, "of each");
+            let (red, title) = ("\u{1b}[31mred\u{1b}[0m", "x\u{1b}]0;title\u{7}y");
+            tracing::info!(title, "host '{red}' is there");
+            tracing::info!("host '{}' is there", "x ".repeat(1_000_000));
         });
         let lines = kept.lock().unwrap();
+        assert_eq!((&*lines[3].text, &*lines[3].fields[0].1), ("host 'red' is there", "xy"));
+        assert!(lines[4].text.len() < 300, "{}", lines[4].text);
+        let lines = &lines[..3];
         let texts: Vec<_> = lines.iter().map(|line| (line.text.as_str(), line.each)).collect();
         assert_eq!(texts, [("link is down", false), ("asked for", false), ("of each", true)]);
         let field = |name, value: &str| (name, value.to_owned());

@@ -136,7 +136,7 @@ impl Scenario {
     /// # Errors
     /// When the file cannot be read, or a value is not allowed; the message names line and key.
     pub fn read(path: &Path) -> Result<Self, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        let text = texts::read(path, texts::FILE_MAX).map_err(|error| error.to_string())?;
         Self::parse_in(&text, path.parent().unwrap_or(Path::new(".")))
     }
 
@@ -164,8 +164,7 @@ impl Scenario {
     }
 
     fn instead(text: &str, directory: &Path, tasks: &[(&str, Task)]) -> Result<Self, String> {
-        let file: FileTable =
-            toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        let file: FileTable = texts::parse(text)?;
         Self::from_table(&file, directory, tasks).map_err(|wrong| wrong.explain(text))
     }
 

@@ -141,7 +141,7 @@ impl FileSink {
             return;
         }
         // Headers and index take less than a 64th.
-        let bytes = (bytes + bytes / 64).min(EXPECTED_MAX) + LEAD;
+        let bytes = bytes.saturating_add(bytes / 64).min(EXPECTED_MAX) + LEAD;
         if let Some(end) = self.ahead.end.filter(|end| *end < bytes) {
             let given = allocate(self.kernel.file(), end, bytes - end, FallocateFlags::empty());
             self.ahead.end = given.map_or(Some(end), |()| Some(bytes));

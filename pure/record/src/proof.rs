@@ -1,0 +1,139 @@
+//! Proof: whether a medium has what its certificate says. The only checker, for reading a recording
+//! and for recovering one.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::digest::Algorithm;
+use crate::format::{Gap, StreamTotals};
+use crate::scan::Survey;
+
+/// Why a recording does not prove itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// There is no certificate.
+    NoCertificate,
+    /// Bytes are neither stored nor declared as lost.
+    Missing {
+        /// How many places there are.
+        holes: usize,
+    },
+    /// Bytes are stored and declared as lost, too.
+    Overlap,
+    /// More slots are bad than the certificate says.
+    Bad {
+        /// How many are.
+        found: u64,
+        /// How many the certificate knows.
+        told: u64,
+    },
+    /// The certificate has another number of streams.
+    Streams {
+        /// How many there are.
+        found: usize,
+        /// How many the certificate has.
+        told: usize,
+    },
+    /// The account of a stream is another.
+    Account {
+        /// The number of the stream.
+        stream: usize,
+    },
+    /// The digest of a stream is another.
+    Digest {
+        /// The number of the stream.
+        stream: usize,
+    },
+    /// The digest of all streams is another.
+    DigestOfAll,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCertificate => write!(f, "it has no certificate"),
+            Self::Missing { holes } => {
+                write!(f, "at {holes} places, bytes are neither stored nor declared as lost")
+            }
+            Self::Overlap => write!(f, "bytes are stored and declared as lost, too"),
+            Self::Bad { found, told } => {
+                write!(f, "{found} slots are bad, and the certificate knows {told}")
+            }
+            Self::Streams { found, told } => {
+                write!(f, "it has {found} streams, and the certificate {told}")
+            }
+            Self::Account { stream } => write!(f, "the certificate's account of stream {stream} is wrong"),
+            Self::Digest { stream } => write!(f, "the certificate's digest of stream {stream} is wrong"),
+            Self::DigestOfAll => write!(f, "the certificate's digest of all streams is wrong"),
+        }
+    }
+}
+
+impl Survey {
+    /// Why the certificate and these digests of the streams' stored bytes, by
+    /// [`Survey::algorithm`], don't prove that every byte is stored or declared as lost;
+    /// `None` if they do.
+    pub fn doubt(&self, digests: &[[u8; 32]]) -> Option<Doubt> {
+        let doubt = self.doubt_of_account();
+        doubt.or_else(|| self.doubt_of_digests(digests))
+    }
+
+    /// The same without the digests.
+    pub fn doubt_of_account(&self) -> Option<Doubt> {
+        let Some(certificate) = &self.certificate else { return Some(Doubt::NoCertificate) };
+        if !self.holes.is_empty() {
+            return Some(Doubt::Missing { holes: self.holes.len() });
+        }
+        if self.overlap {
+            return Some(Doubt::Overlap);
+        }
+        let (found, told) = (self.bad.len() as u64, certificate.bad);
+        if found > told {
+            return Some(Doubt::Bad { found, told });
+        }
+        let accounts = self.accounts(&[]);
+        let (found, told) = (accounts.len(), certificate.streams.len());
+        if found != told {
+            return Some(Doubt::Streams { found, told });
+        }
+        let account = |of: &StreamTotals| (of.bytes_in, of.stored, of.lost, of.overwritten);
+        let mut pairs = accounts.iter().zip(&certificate.streams);
+        let wrong = pairs.position(|(found, told)| account(found) != account(told));
+        wrong.map(|stream| Doubt::Account { stream })
+    }
+
+    fn doubt_of_digests(&self, digests: &[[u8; 32]]) -> Option<Doubt> {
+        let Some(certificate) = &self.certificate else { return Some(Doubt::NoCertificate) };
+        if certificate.algorithm == Algorithm::None {
+            return None;
+        }
+        let told = &certificate.streams;
+        if digests.len() != told.len() {
+            return Some(Doubt::Streams { found: digests.len(), told: told.len() });
+        }
+        let wrong = digests.iter().zip(told).position(|(digest, told)| *digest != told.digest);
+        let wrong = wrong.map(|stream| Doubt::Digest { stream });
+        let is_all = certificate.digest == certificate.algorithm.digest_of_all(digests);
+        wrong.or_else(|| (!is_all).then_some(Doubt::DigestOfAll))
+    }
+
+    /// The accounts of the streams, as the medium has them, with the digest of each
+    /// from `digests`.
+    pub(crate) fn accounts(&self, digests: &[[u8; 32]]) -> Vec<StreamTotals> {
+        let mut accounts = Vec::new();
+        for stream in 0..u32::try_from(self.streams()).unwrap_or(0) {
+            let stored = self.entries.iter().filter(|entry| entry.stream == stream);
+            let lost = self.gaps.iter().filter(|gap| gap.stream == stream);
+            let bytes_in = self.end_of(stream);
+            let holding = self.ring.as_ref().map(|ring| &ring.holding);
+            accounts.push(StreamTotals {
+                bytes_in,
+                overwritten: holding.map_or(0, |holding| holding.overwritten(stream, bytes_in)),
+                stored: stored.map(|entry| u64::from(entry.length)).sum(),
+                lost: lost.fold(0, |sum: u64, gap: &Gap| sum.saturating_add(gap.bytes)),
+                digest: digests.get(stream as usize).copied().unwrap_or_else(|| self.algorithm().digest(&[])),
+            });
+        }
+        accounts
+    }
+}
