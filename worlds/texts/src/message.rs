@@ -8,8 +8,8 @@ pub const QUOTE_MAX: usize = 200;
 pub const MESSAGE_MAX: usize = 4096;
 
 /// A message as a terminal or a journal may have it: without escape sequences, control characters
-/// other than tabs and ends of lines, and characters that change the direction of others. Each word and
-/// each quotation is cut to [`QUOTE_MAX`] bytes, and the message to [`MESSAGE_MAX`].
+/// other than tabs and ends of lines, and characters that change the direction of others. Each word
+/// and each quotation is cut to [`QUOTE_MAX`] bytes, and the message to [`MESSAGE_MAX`].
 pub fn clean(message: &str) -> String {
     cut(&cut_quotations(&clean_words(message)), MESSAGE_MAX).into_owned()
 }
