@@ -25,10 +25,10 @@ pub fn write(path: &Path, kind: Kind) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens the file at `path` like [`write`], and leaves what is in it.
+/// Opens the file at `path` like [`write()`], and leaves what is in it.
 ///
 /// # Errors
-/// As of [`write`].
+/// As of [`write()`].
 pub fn write_on(path: &Path, kind: Kind) -> io::Result<File> {
     let place = Place::find(path)?;
     there_or_new(&place, kind, OFlags::WRONLY).map(|(file, _)| file)
@@ -38,7 +38,7 @@ pub fn write_on(path: &Path, kind: Kind) -> io::Result<File> {
 /// its place if it was made.
 ///
 /// # Errors
-/// As of [`write`].
+/// As of [`write()`].
 pub(crate) fn open_or_make(path: &Path, kind: Kind) -> io::Result<(File, Option<Place>)> {
     let place = Place::find(path)?;
     let (file, is_new) = there_or_new(&place, kind, OFlags::RDWR)?;
@@ -48,7 +48,7 @@ pub(crate) fn open_or_make(path: &Path, kind: Kind) -> io::Result<(File, Option<
 /// Opens the file at `path`, which must be there, for reading and writing.
 ///
 /// # Errors
-/// As of [`write`].
+/// As of [`write()`].
 pub fn change(path: &Path) -> io::Result<File> {
     open_there(&Place::find(path)?, OFlags::RDWR)
 }
@@ -89,7 +89,7 @@ pub(crate) fn make(place: &Place, kind: Kind) -> io::Result<File> {
 /// have put there.
 ///
 /// # Errors
-/// As of [`write`]; `NotFound` if there is nothing.
+/// As of [`write()`]; `NotFound` if there is nothing.
 pub(crate) fn open_there(place: &Place, flags: OFlags) -> io::Result<File> {
     let open = |flags| retry_on_intr(|| openat(place.folder(), place.name(), flags, Mode::empty()));
     if place.is_kernels() {
