@@ -34,9 +34,7 @@ pub(crate) enum Error {
     Unreachable(AttachError),
 
     #[error("{0}")]
-    #[diagnostic(help(
-        "one host at a time may use a far end, while its device is there: try again later, or export another device"
-    ))]
+    #[diagnostic(help("one host at a time may use a far end: try again later, or export another device"))]
     InUse(AttachError),
 
     #[error("{0}")]
@@ -179,9 +177,7 @@ pub(crate) enum Error {
     #[diagnostic(help("leave one of the two out"))]
     NothingToAnnounce,
 
-    #[error(
-        "one SSD has {count} media, and {most} at most are allowed: each namespace, pool and state file is one"
-    )]
+    #[error("an SSD has {count} namespaces, pools and state files, and {most} at most are allowed")]
     #[diagnostic(help("offer fewer namespaces, or share them out among several SSDs or subsystems"))]
     TooManyMedia { count: usize, most: usize },
 

@@ -87,7 +87,7 @@ fn everything_is_there_after_a_kill() {
     assert_eq!(identify(&again)["controller"]["sn"], before["controller"]["sn"]);
     let read = json(&["read", &again.url(), "--namespace", "2", "--output", "/dev/null", "--json"]);
     assert_eq!(read["sha256"], written["sha256"]);
-    let mut admin = Admin::attach(&again.address).unwrap();
+    let mut admin = Admin::attach(&again.address).unwrap_or_else(|| panic!("{}", again.said()));
     assert_eq!(admin.allocated(), [1, 2, 3]);
     assert_eq!(admin.send(entry(AdminOpcode::GetFeatures, 0, 0x0a), &[]), Ok(1));
     // The Persistent Event log, with its context established, has more events than those of
@@ -186,7 +186,10 @@ fn an_end_at_which_the_state_cannot_be_saved_is_a_failure() {
 fn what_is_damaged_is_told_and_the_generation_before_it_is_used() {
     let place = Place::new();
     drop(place.export());
-    drop(place.export());
+    let second = place.export();
+    // A far end is there before its first state is saved.
+    wait_until("a generation before", || place.path("ssd.state.old").exists());
+    drop(second);
     let sound = place.state();
     let damaged = sound.replacen("serial = \"FL", "serial = \"FM", 1);
     assert_ne!(damaged, sound);
