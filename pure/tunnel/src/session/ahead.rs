@@ -145,9 +145,11 @@ impl Session {
         }
     }
 
-    /// Answers [`Output::WantsTally`]. The tally goes with the Pong that is due.
-    pub(crate) const fn tell_tally(&mut self, tally: Tally) {
-        self.tally_due = Some(tally);
+    /// Answers [`Output::WantsTally`]. The tally goes with the Pong that is due. If none is due any
+    /// more, the link that asked is down, and the next one may want no tally.
+    pub(crate) fn tell_tally(&mut self, tally: Tally) {
+        let is_wanted = self.pong_due.is_some() && self.link.as_ref().is_some_and(|link| link.tallied);
+        self.tally_due = is_wanted.then_some(tally);
     }
     /// The peer's latest tally of memory sent ahead in this session, if any, and when the Ping was
     /// sent that asked for it ([`Session::ping`]). The tally counts all memory sent before that

@@ -113,6 +113,54 @@ fn confirmed() -> (Downstream, Session) {
     (downstream, host)
 }
 
+/// What `host` sends.
+fn said(host: &mut Session) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    settle(host, at(2), |output| {
+        if let session::Output::Transmit(piece) = output {
+            bytes.extend_from_slice(&piece);
+        }
+    });
+    bytes
+}
+
+/// What `downstream` sends over `connection`.
+fn sent(outputs: &[Output], connection: u32) -> Vec<u8> {
+    let of = |output: &Output| match output {
+        Output::Transmit { connection: to, bytes } if *to == ConnectionId(connection) => Some(bytes.to_vec()),
+        _ => None,
+    };
+    outputs.iter().filter_map(of).flatten().collect()
+}
+
+#[test]
+fn a_tally_that_one_host_asked_for_does_not_go_to_the_next() {
+    let mut downstream = Downstream::new(config("far", 9), Rng::from_seed(9));
+    drained(&mut downstream, at(1));
+    for (number, tally) in [(1, true), (2, false)] {
+        accept(&mut downstream, at(2), number);
+        let config = session::Config { tally, ..config("host", u8::try_from(number).unwrap()) };
+        let mut host = Session::upstream(config, Rng::from_seed(u64::from(number)));
+        host.handle_timeout(at(1));
+        settle(&mut host, at(1), |_| ());
+        host.handle_input(at(2), session::Input::Connected);
+        let hello = said(&mut host);
+        let welcome = sent(&receive(&mut downstream, at(2), number, &hello), number);
+        host.handle_input(at(2), session::Input::Received(Buffer::from(welcome)));
+        assert!(host.is_open());
+        host.ping(at(2));
+        let mut last = said(&mut host);
+        if tally {
+            // The first host leaves with its question.
+            host.close(at(2), "done");
+            last.extend(said(&mut host));
+        }
+        let answer = sent(&receive(&mut downstream, at(2), number, &last), number);
+        host.handle_input(at(2), session::Input::Received(Buffer::from(answer)));
+        assert_eq!(host.is_open(), !tally, "{host:?}");
+    }
+}
+
 #[test]
 fn a_second_host_is_told_that_the_device_is_in_use_and_not_by_whom() {
     let (mut downstream, mut host) = joined();
