@@ -79,18 +79,16 @@ struct Peer {
     opening: Option<Vec<u8>>,
     /// The connection has carried the session: its host has proved all that it must.
     is_host: bool,
-    /// The engine has closed the connection, or it has ended: when it is dropped at the latest.
-    /// It is dropped as soon as everything is sent.
+    /// The engine has closed the connection: when it is dropped at the latest. It is dropped as
+    /// soon as everything is sent. A connection that has ended is dropped at once.
     closing: Option<Instant>,
-    /// The connection has ended, so that nothing that waits can be sent.
-    has_ended: bool,
 }
 
 impl Peer {
     /// Whether the connection is to be dropped, after the last that can be said.
     fn is_done(&mut self, now: Instant, has_failed: bool) -> bool {
         let Some(until) = self.closing else { return false };
-        let is_last = self.has_ended || has_failed || until <= now || !self.stream.can_say();
+        let is_last = has_failed || until <= now || !self.stream.can_say();
         if is_last {
             self.stream.close();
             return true;
@@ -310,8 +308,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                     downstream::Input::Received(id, bytes)
                 }
                 Ok(Received::Closed) | Err(_) => {
-                    peer.has_ended = true;
-                    if peer.closing.replace(now).is_some() {
+                    if peer.closing.replace(Instant::ZERO).is_some() {
                         break;
                     }
                     downstream::Input::Disconnected(id)
@@ -471,6 +468,7 @@ impl<F: FnMut(Event), B: Backing> Driver for FarDriver<F, B> {
 
     fn on_stop(&mut self, now: Instant) {
         self.stopping = true;
+        self.strangers = Strangers::default();
         self.far.engine_mut().close(now, "the far end is shutting down");
         self.far.exchange(now, &mut self.world);
         self.world.backing.on_stop(self.far.engine().function());

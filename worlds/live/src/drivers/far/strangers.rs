@@ -22,6 +22,9 @@ const LINGERING_MAX: usize = 32;
 const SHARE: u64 = 20;
 /// The most of that time at once.
 const BURST: Nanos = Nanos::from_millis(2);
+/// The most time that strangers owe: hosts come as strangers, and a process that was stopped during
+/// a visit must not keep them out for long.
+const DEBT_MAX: Nanos = Nanos::from_millis(20);
 /// How often strangers without a descriptor of their own are looked at while hosts are served.
 const SWEEP_EVERY: Nanos = Nanos::from_millis(1);
 
@@ -55,7 +58,7 @@ impl Strangers {
     /// Takes note that strangers have cost `spent` of the time before `now`.
     fn spend(&mut self, now: Instant, spent: Nanos) {
         let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(BURST.get() * SHARE));
-        self.free_at = self.free_at.max(earliest) + spent * SHARE;
+        self.free_at = (self.free_at.max(earliest) + spent * SHARE).min(now + DEBT_MAX * SHARE);
     }
 }
 
@@ -201,15 +204,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
         let opening = matches!(stream, Stream::Tcp(_)).then(Vec::new);
         let address = stream.peer().ip();
         tracing::debug!(peer = %stream.peer(), "{}: connected", stream.peer());
-        self.world.peers.push(Peer {
-            id,
-            stream,
-            identified: false,
-            opening,
-            is_host: false,
-            closing: None,
-            has_ended: false,
-        });
+        self.world.peers.push(Peer { id, stream, identified: false, opening, is_host: false, closing: None });
         self.hasten();
         let now = context.now.max(self.told);
         let input = Input::Network(downstream::Input::Accepted(id, address));
