@@ -114,7 +114,7 @@ fn silent_connections_do_not_keep_a_target_from_answering_its_user() {
         let status = json(&["target", "status", "--json", "--control", path]);
         assert!(status["connections"].as_u64().is_some_and(|count| count <= 96 / 8), "{status}");
     }
-    // That is told once, however many connections come.
+    // The target logs that once, however many connections come.
     assert_eq!(target.said().matches("have not proved who they are").count(), 1, "{}", target.said());
     drop(strangers);
 }

@@ -1,4 +1,4 @@
-//! Recordings that somebody has made by hand, with checksums that are right: what `recover` calls
+//! Recordings that were made by hand, with checksums that are right: what `recover` calls
 //! good, `verify` calls good. `pure/record` has the systematic part.
 
 use std::path::Path;

@@ -12,8 +12,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use engine::{Instant, Nanos};
-use nvme_fabrics::target::{Origin, WorkStatus};
+use engine::{Instant, Nanos, Origin};
+use nvme_fabrics::target::WorkStatus;
 
 use super::ConnectionId;
 
@@ -23,7 +23,7 @@ pub const STRANGERS_MAX: usize = 1024;
 pub const PROOF_MAX: Nanos = Nanos::from_secs(5);
 /// Number of addresses that are known because hosts were admitted from them.
 const KNOWN_MAX: usize = 4096;
-/// When nobody was turned away for that long, the next one is worth a word.
+/// After so long without a stranger that was turned away, the next one is reported again.
 const QUIET: Nanos = Nanos::from_secs(60);
 /// The fewest places of one address.
 const PER_ORIGIN_MIN: usize = 4;
@@ -164,8 +164,10 @@ impl Gate {
         victim.map_or(Verdict::Room, Verdict::InsteadOf)
     }
 
-    /// Who must leave for a stranger of this address: nobody, or somebody, or else there is no
-    /// room.
+    /// The connection that must leave for a stranger of this address, if one must.
+    ///
+    /// # Errors
+    /// When none may leave and there is no room.
     fn victim_for(&self, origin: Origin) -> Result<Option<ConnectionId>, ()> {
         let own = self.counts.get(&origin).copied().unwrap_or_default();
         if own >= self.per_origin() {
@@ -395,7 +397,7 @@ mod tests {
         assert_eq!(come(&mut gate, 3, 200..201), [Verdict::Full]);
         gate.remove(ConnectionId(0));
         assert_eq!(come(&mut gate, 3, 200..201), [Verdict::Room]);
-        // A known address takes the place of an unknown one first, whoever has more.
+        // A known address takes the place of an unknown one first, even if it has more places.
         gate.know(NOW, origin(4));
         assert_eq!(come(&mut gate, 4, 300..301), [Verdict::InsteadOf(ConnectionId(200))]);
         assert_eq!(come(&mut gate, 4, 301..302), [Verdict::InsteadOf(ConnectionId(100))]);

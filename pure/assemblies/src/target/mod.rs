@@ -30,11 +30,11 @@ pub use status::{AssociationStatus, ConnectionStatus};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use engine::{Engine, Entropy, Instant, Nanos, Outbox, Watch};
+use engine::{Engine, Entropy, Instant, Nanos, Origin, Outbox, Watch};
 use nvme::subsystem::Config as SubsystemConfig;
 use nvme_fabrics::authentication::Failure;
 use nvme_fabrics::target as fabrics_target;
-use nvme_fabrics::target::{AssociationKey, Directory, Origin, SubsystemKey};
+use nvme_fabrics::target::{AssociationKey, Directory, SubsystemKey};
 
 use association::Member;
 use ceiling::Ceilings;

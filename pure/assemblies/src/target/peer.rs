@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use engine::{Instant, Nanos};
+use engine::{Instant, Nanos, Origin};
 use nvme::subsystem::{CommandToken, ControllerKey};
 use nvme::wire::{CommandId, CompletionQueueEntry, QueueId, Status};
-use nvme_fabrics::target::{AssociationKey, Claim, Connected, Origin, SubsystemKey};
+use nvme_fabrics::target::{AssociationKey, Claim, Connected, SubsystemKey};
 use nvme_fabrics::tls::Identity;
 use nvme_fabrics::wire::{AuthenticationCommand, ConnectCommand, PortId, TransportAddress};
 

@@ -12,7 +12,6 @@ mod connect;
 mod directory;
 mod discovery;
 mod keep_alive;
-mod origin;
 mod properties;
 #[cfg(test)]
 mod tests;
@@ -26,13 +25,12 @@ pub use directory::{
     SUBSYSTEMS_MAX, Subsystem, SubsystemKey, TLS_KEYS_MAX, is_closed,
 };
 pub use discovery::Reply;
-pub use origin::Origin;
 pub use properties::Change;
 pub use work::{WorkId, WorkStatus};
 
 use alloc::vec::Vec;
 
-use engine::{Entropy, Instant, Nanos};
+use engine::{Entropy, Instant, Nanos, Origin};
 use nvme::wire::{Status, StatusCode};
 
 use associations::Associations;

@@ -1,7 +1,7 @@
-//! The exponentiations of authentications (Diffie-Hellman), where somebody else does them: which
+//! The exponentiations of authentications (Diffie-Hellman), where the world does them: which
 //! comes next, and how much time they may take.
 //!
-//! An exponentiation takes up to tens of milliseconds, and whoever knows a host's name can ask for
+//! An exponentiation takes up to tens of milliseconds, and a stranger that knows a host's name can ask for
 //! one. So they are done beside the commands of hosts, one at a time, and those for hosts that have
 //! proved nothing get a small share of a processor. Hosts at addresses from which hosts were
 //! admitted before come first. Otherwise addresses take turns.
@@ -323,7 +323,7 @@ mod tests {
         let (id, _) = works.poll(now)?;
         assert!(works.poll(now).is_none(), "one at a time");
         let done = works.on_done(now, id, Product::none(), spent);
-        Some(done.first().expect("somebody waits for it").0.key.0)
+        Some(done.first().expect("a job waits for it").0.key.0)
     }
 
     #[test]

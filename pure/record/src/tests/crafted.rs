@@ -1,4 +1,4 @@
-//! Recordings that somebody has made by hand: every checksum is right, and one value is not. What
+//! Recordings that were made by hand: every checksum is right, and one value is not. What
 //! recovery makes of them proves itself.
 
 use super::*;

@@ -1,9 +1,8 @@
 //! Connections whose Hello has not arrived yet.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
-use engine::{Buffer, Crc32c, Instant};
+use engine::{Buffer, Crc32c, Instant, Origin};
 
 use super::ConnectionId;
 use crate::Fingerprint;
@@ -22,35 +21,6 @@ pub const WAITING_PER_ADDRESS_MAX: usize = WAITING_MAX / PER_ADDRESS;
 const PER_ADDRESS: usize = 4;
 /// The number of addresses that the gate remembers of hosts that had a session.
 const HOMES_MAX: usize = 16;
-
-/// Low bits of an IPv6 address that every host of its network can choose freely.
-const INTERFACE_BITS: u32 = 64;
-
-/// Where a connection comes from, for the count of the places that it takes: an IPv4 address or an
-/// IPv6 network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin(IpAddr);
-
-impl Origin {
-    /// The origin of a peer with this address.
-    pub fn of(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let network = address.to_bits() >> INTERFACE_BITS << INTERFACE_BITS;
-                IpAddr::V6(network.into())
-            }
-            address @ IpAddr::V4(_) => address,
-        })
-    }
-
-    /// The origin as the octets of an IPv6 address.
-    pub const fn octets(self) -> [u8; 16] {
-        match self.0 {
-            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-            IpAddr::V6(address) => address.octets(),
-        }
-    }
-}
 
 /// The sender of a Hello.
 #[derive(Clone, Copy, Debug)]

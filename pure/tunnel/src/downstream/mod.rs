@@ -10,7 +10,7 @@ pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
-pub use gate::{Callers, Origin, WAITING_MAX, WAITING_PER_ADDRESS_MAX};
+pub use gate::{Callers, WAITING_MAX, WAITING_PER_ADDRESS_MAX};
 pub use store::{KEPT_FOR, PIECES_MAX, Store};
 
 use alloc::borrow::ToOwned;
@@ -19,7 +19,7 @@ use alloc::format;
 use alloc::string::String;
 use core::net::IpAddr;
 
-use engine::{Buffer, Engine, Entropy, Instant, Nanos};
+use engine::{Buffer, Engine, Entropy, Instant, Nanos, Origin};
 use pcie::switch::Strand;
 use pcie::wire::Packet;
 

@@ -156,7 +156,7 @@ fn strangers_have_their_places_and_a_host_is_admitted_beside_them() {
     let status = bench.target.strangers();
     assert_eq!((status.count, status.most), (7, 16));
     let told = |event: &&Event| matches!(event, Event::Crowded { .. });
-    assert_eq!(bench.events.iter().filter(told).count(), 1, "it is told once");
+    assert_eq!(bench.events.iter().filter(told).count(), 1, "it is reported once");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn exponentiations_are_the_worlds_while_hosts_are_served() {
         }))
     );
     bench.enable(slow);
-    // What comes of work for a connection that is gone is of no use to anybody.
+    // The result of work for a connection that is gone changes nothing.
     bench.pass(SECOND);
     assert_eq!(bench.target.strangers().work.waiting, 0);
 }

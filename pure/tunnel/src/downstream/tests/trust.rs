@@ -241,8 +241,8 @@ fn those_who_have_begun_to_speak_outlast_those_who_are_silent() {
 
 #[test]
 fn a_network_of_ipv6_is_one_address() {
-    use super::super::gate::Origin;
     use core::net::Ipv6Addr;
+    use engine::Origin;
     let of = |text: &str| Origin::of(text.parse::<Ipv6Addr>().unwrap().into());
     assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
     assert!(of("2001:db8::1") != of("2001:db8:0:1::1"));

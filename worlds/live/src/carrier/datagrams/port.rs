@@ -8,8 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use datagrams::{Connection, Endpoint, Id};
-use engine::{Instant, Nanos};
-use tunnel::downstream::Origin;
+use engine::{Instant, Nanos, Origin};
 
 use super::info::Info;
 use super::wire::{Seen, Wire};

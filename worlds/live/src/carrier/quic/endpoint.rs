@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use engine::Nanos;
+use engine::{Nanos, Origin};
 use quinn_proto::{
     ClientConfig, ConnectionHandle, DatagramEvent, EndpointConfig, Incoming, ServerConfig, Transmit,
 };
-use tunnel::downstream::{Origin, WAITING_MAX};
+use tunnel::downstream::WAITING_MAX;
 
 use super::slot::{Happened, Slot};
 use super::socket::{Look, Socket};

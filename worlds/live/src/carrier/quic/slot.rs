@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use engine::Origin;
 use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Connection, ConnectionHandle, Dir, Event, Side, StreamEvent, StreamId, VarInt};
-use tunnel::downstream::Origin;
 
 use super::PROTOCOL;
 use super::loss::{CODE_ABORTED, CODE_DONE, Loss};

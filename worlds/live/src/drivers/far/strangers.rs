@@ -1,6 +1,7 @@
 //! Connections whose hosts have proved nothing yet: they are accepted and heard, and cost the hosts
 //! that are served no more than a small part of the loop's time.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use assemblies::far::{ConnectionId, Input};
@@ -93,8 +94,9 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
             self.strangers.swept_at = context.now;
             ids.extend(self.world.peers.iter().filter(|peer| peer.is_swept()).map(|peer| peer.id.0));
         }
-        ids.sort_unstable();
-        ids.dedup();
+        // In the order of their news: those that were put off go first.
+        let mut seen = BTreeSet::new();
+        ids.retain(|id| seen.insert(*id));
         let mut busy = false;
         for id in ids {
             let is_meant = |peer: &Peer| peer.id.0 == id && !peer.is_host;
@@ -104,7 +106,7 @@ impl<F: FnMut(Event), B: Backing> FarDriver<F, B> {
                 continue;
             }
             let has_said = self.charged(context, |driver| driver.receive_from(index, context));
-            // The kernel tells of news only once: there may be more.
+            // The kernel reports news only once: there may be more.
             if has_said {
                 self.strangers.named.push(id);
             }

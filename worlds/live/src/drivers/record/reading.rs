@@ -245,7 +245,7 @@ impl Recording {
         self.signer() != Signer::Wrong && self.doubt().is_none()
     }
 
-    /// Why what was recorded does not prove itself, whoever has signed it.
+    /// Why the recording does not prove itself, even if its signature is right.
     pub fn doubt(&self) -> Option<Doubt> {
         self.survey.doubt(&self.digests)
     }

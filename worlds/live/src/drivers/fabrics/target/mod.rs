@@ -446,7 +446,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         let mut sending = core::mem::take(&mut self.world.sending);
         sending.retain(|id| {
             busy |= self.send(now, *id);
-            // Of a stranger that takes no more, the kernel tells when it does.
+            // The kernel reports when a stranger takes bytes again.
             let is_admitted = self.world.links[id.0 as usize].as_ref().is_some_and(|link| link.is_admitted);
             is_admitted && self.target.engine_to_poll().outbox(*id).is_some_and(|outbox| !outbox.is_empty())
         });

@@ -99,12 +99,12 @@ impl Strangers {
         self.waiting.retain(|(one, _)| *one != id);
     }
 
-    /// Looks again at a stranger, of which the kernel has told already.
+    /// Looks again at a stranger whose news the kernel has reported already.
     pub(super) fn look_again(&mut self, id: ConnectionId) {
         self.waiting.push_back((id, false));
     }
 
-    /// The loop was told of news.
+    /// The loop has news of these sources.
     pub(super) fn heed(&mut self, named: &[u32]) {
         self.has_news |= named.contains(&NAME);
     }
@@ -246,7 +246,7 @@ impl<F: FnMut(Event)> TargetDriver<F> {
         }
         let Some(socket) = &link.socket else { return };
         self.strangers.remove(socket.as_raw_fd());
-        // What TLS has decrypted already, the kernel tells nothing of.
+        // The kernel does not report bytes that TLS has decrypted already.
         let is_lively = self.lively.len() < LIVELY_MAX || socket.is_encrypted();
         let attention = if is_lively { Attention::EachTurn } else { Attention::Named(id.0) };
         // Without it, the connection is looked at in each turn for as long as it is there.

@@ -20,6 +20,14 @@ impl Origin {
             address @ IpAddr::V4(_) => address,
         })
     }
+
+    /// The origin as the octets of an IPv6 address.
+    pub const fn octets(self) -> [u8; 16] {
+        match self.0 {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        }
+    }
 }
 
 #[cfg(test)]
