@@ -1,10 +1,10 @@
-//! The exponentiations of authentications (Diffie-Hellman), where the world does them: which
-//! comes next, and how much time they may take.
+//! The exponentiations of authentications (Diffie-Hellman), where the world does them: which comes
+//! next, and how much time they may take.
 //!
-//! An exponentiation takes up to tens of milliseconds, and a stranger that knows a host's name can ask for
-//! one. So they are done beside the commands of hosts, one at a time, and those for hosts that have
-//! proved nothing get a small share of a processor. Hosts at addresses from which hosts were
-//! admitted before come first. Otherwise addresses take turns.
+//! An exponentiation takes up to tens of milliseconds, and a stranger that knows a host's name can
+//! ask for one. So they are done beside the commands of hosts, one at a time, and those for hosts
+//! that have proved nothing get a small share of a processor. Hosts at addresses from which hosts
+//! were admitted before come first. Otherwise addresses take turns.
 
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
