@@ -174,6 +174,18 @@ impl Run {
         self.remote.is_some() && matches!(self.manner, Manner::Seen(Some(_), _))
     }
 
+    /// Whether every write of a latency test is answered or, as the last, is answered by nothing.
+    pub(super) fn awaits_only_acknowledgements(&self) -> bool {
+        let is_seen = matches!(self.manner, Manner::Seen(..));
+        let is_write = (self.test.verb, self.test.mode) == (Verb::Write, Mode::Latency);
+        self.remote.is_some() && is_seen && is_write && self.begun == self.test.iterations
+    }
+
+    /// The server's end of the connection acknowledges what was written.
+    pub(super) const fn on_acknowledged(&mut self) {
+        (self.completed, self.done) = (self.begun, self.begun);
+    }
+
     /// Looks at what the server has written.
     pub(super) fn look(&mut self, end: &mut impl Endpoint, now: Instant) -> Result<Option<Output>, Failure> {
         let Manner::Seen(Some(watched), seen) = self.manner else { return Ok(None) };

@@ -180,7 +180,7 @@ impl<E: Endpoint> Server<E> {
                 Ok(until) => self.deadline = until.map_or(self.deadline, |until| self.deadline.min(until)),
                 Err(fault) => self.fail(fault),
             },
-            Role::Data(data) => match data.go_on(&mut self.endpoint) {
+            Role::Data(data) => match data.go_on(&mut self.endpoint, now) {
                 Ok(true) => {}
                 Ok(false) => self.end(),
                 Err(fault) => self.fail(fault),

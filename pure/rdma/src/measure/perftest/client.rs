@@ -137,6 +137,15 @@ impl Perftest {
 
     /// A connection is over.
     fn on_over(&mut self, which: usize, now: Instant, why: Disconnected) -> Heard {
+        // A server leaves once the last write has come: its acknowledgement may be lost or be late.
+        if which == 1
+            && why == Disconnected::InOrder
+            && let Some(run) = self.run.as_mut().filter(|run| run.awaits_only_acknowledgements())
+        {
+            run.on_acknowledged();
+            self.is_left = true;
+            return Ok(None);
+        }
         // The end of the second connection may overtake the last word on the first.
         self.is_left |= self.elapsed.is_some() && (which == 1 || self.steps.is_empty());
         if self.is_left && which == 1 || self.steps.is_empty() {

@@ -18,6 +18,9 @@ use crate::{Done, Endpoint, Exposure, Operation, ReceiveRequest, Remote, SendReq
 const PATIENCE: Nanos = Nanos::from_secs(30);
 /// How long a client may take to end its first connection after its test.
 const FAREWELL: Nanos = Nanos::from_secs(10);
+/// How long the second connection stays after the last write of a client has come. The client waits
+/// for the acknowledgement of that write, and the end of the connection would overtake it.
+const LINGER: Nanos = Nanos::from_millis(10);
 /// Receive requests for messages of a test: as many as perftest's servers have.
 const RECEIVES: u16 = 512;
 
@@ -181,6 +184,8 @@ pub(in crate::measure) struct Data {
     come: u32,
     /// Messages of which the client was told; writes of this end.
     told: u32,
+    /// When this connection ends, once the last write has come.
+    leave: Option<Instant>,
 }
 
 impl Data {
@@ -215,7 +220,7 @@ impl Data {
         let counts = counts_receives(&limits) && (test.verb, test.mode) == (Verb::Send, Mode::Bandwidth);
         let (data, pool) = (pattern(pool, test.size), SharedPool::clone(pool));
         let session = Rc::downgrade(&session);
-        Ok(Self { test, pool, data, session, lent, counts, come: 0, told: 0 })
+        Ok(Self { test, pool, data, session, lent, counts, come: 0, told: 0, leave: None })
     }
 
     /// A request has ended well.
@@ -236,7 +241,10 @@ impl Data {
     }
 
     /// Does what is due when nothing more has come. Returns whether the test goes on.
-    pub(in crate::measure) fn go_on(&mut self, end: &mut impl Endpoint) -> Result<bool, Fault> {
+    pub(in crate::measure) fn go_on(&mut self, end: &mut impl Endpoint, now: Instant) -> Result<bool, Fault> {
+        if let Some(leave) = self.leave {
+            return Ok(now < leave);
+        }
         let Some(session) = self.session.upgrade() else { return Ok(false) };
         let mut session = session.borrow_mut();
         if session.is_done || !session.is_running {
@@ -252,6 +260,7 @@ impl Data {
         if (self.test.verb, self.test.mode) == (Verb::Write, Mode::Latency) {
             let remote = Remote { key, address, length: self.test.size };
             session.is_done = self.answer_writes(end, remote)?;
+            self.leave = session.is_done.then_some(now + LINGER);
         }
         Ok(true)
     }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::wire::{Place, Report, Step, Version, Word, steps};
 use super::*;
+use crate::measure::client::Talk;
 use crate::measure::{Client, Failure, Mode, Output, Peer, Server, Test, Verb};
 use crate::{Endpoint, Key, LocalConfig, LocalEndpoint, Operation, ReceiveRequest, SendRequest, SharedPool};
 
@@ -120,11 +121,52 @@ fn each_test_of_perftest_runs_between_our_ends() {
         assert!(matches!(over.told.last(), Some(Output::Finished(_))), "{asked:?}: {:?}", over.told);
         assert_eq!(over.fault, None);
         let mut over = over;
-        for _ in 0..10 {
+        for _ in 0..300 {
             over.step();
         }
         assert!(over.servers.is_empty() && over.desk.is_free(), "{asked:?}: {:?}", over.servers);
     }
+}
+
+#[test]
+fn a_server_that_leaves_has_seen_the_last_write() {
+    let asked = test(Verb::Write, Mode::Latency);
+    let Bench { config, pool, desk, mut servers, .. } = Bench::new(asked, asked, &config(false, false, 0));
+    let [near, far] = LocalEndpoint::pair(&config, &pool, &Peer::Perftest.private_data(&asked));
+    servers[0] = Server::new(Instant::ZERO, far, LIMITS, pool.clone(), Some(desk.clone()));
+    let (mut talk, mut ends) = (Perftest::new(asked, &pool), std::vec![near]);
+    Talk::begin(&mut talk, &mut ends[0]).unwrap();
+    let (mut now, mut written, mut is_finished) = (Instant::ZERO, 0, false);
+    while !is_finished {
+        now = now + Nanos::from_micros(50);
+        assert!(now < Instant::ZERO + Nanos::from_secs(1), "it ends");
+        let mut said = None;
+        servers.retain_mut(|server| server.settle(now));
+        for which in 0..ends.len() {
+            while let Some(completion) = ends[which].poll_completion() {
+                written += u32::from(matches!(completion.result, Ok(crate::Done::Written)));
+                let Ok(done) = completion.result else { continue };
+                // The acknowledgement of the last write is lost.
+                if written < asked.iterations || which == 0 {
+                    said = talk.on_done(&mut ends, which, now, (completion.id, done)).unwrap().or(said);
+                }
+            }
+            while let Some(event) = ends[which].poll_event() {
+                said = said.or(talk.on_event(&mut ends, which, now, &event).unwrap());
+            }
+        }
+        said = match said {
+            Some(said) => Some(said),
+            None => talk.poll(&mut ends, now).unwrap(),
+        };
+        if let Some(Output::Connect) = said {
+            let [near, far] = LocalEndpoint::pair(&config, &pool, b"");
+            ends.push(near);
+            servers.push(Server::new(now, far, LIMITS, pool.clone(), Some(desk.clone())));
+        }
+        is_finished = matches!(said, Some(Output::Finished(_)));
+    }
+    assert_eq!(written, asked.iterations);
 }
 
 #[test]
