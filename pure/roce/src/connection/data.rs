@@ -75,6 +75,10 @@ impl Connection {
             self.on_ready();
         }
         let is_open = self.phase == Phase::Established;
+        if is_open {
+            // The peer knows that this end is ready.
+            self.answered();
+        }
         let Some(channel) = self.channel.as_mut() else { return };
         if is_request {
             // After a fault the peer is told why, even if it asks again.

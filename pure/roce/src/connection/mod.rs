@@ -30,6 +30,10 @@ const DECISION_TIME: Nanos = Nanos::from_secs(60);
 const DECISION_CODE: u8 = 20;
 /// A message is repeated after up to this many times the first time-out.
 const BACKOFF_MAX: u64 = 8;
+/// How often a reply is repeated before the peer shows that it gets what this end sends. A request
+/// may carry the address of another machine. That machine gets three messages for it at most: the
+/// reply, its repetition, and the refusal.
+const UNPROVEN_REPEATS: u8 = 1;
 /// The code of the time-out that peers are told for their own messages: 268 ms.
 const RESPONSE_CODE: u8 = 16;
 /// The longest time that a peer can ask for: longer than any user waits.
@@ -284,7 +288,7 @@ impl Connection {
     }
 
     /// The peer accepts the connection.
-    pub(crate) fn on_reply(&mut self, reply: &Reply, shared: &mut Shared) {
+    pub(crate) fn on_reply(&mut self, now: Instant, reply: &Reply, shared: &mut Shared) {
         match self.phase {
             Phase::Requesting => {}
             // It has not heard that this end is ready.
@@ -313,11 +317,12 @@ impl Connection {
             rnr_timer: config.rnr_timer,
             flow_control: reply.flow_control,
         };
-        self.answered();
         self.channel = Some(Channel::new(requester, responder, (self.number, reply.number), shared));
         self.become_ready(State::ReadyToReceive);
-        self.tell(&Message::ReadyToUse(self.identifiers), shared);
         self.establish(Vec::from(reply.data));
+        // The peer repeats its reply once only, so this end says again that it is ready until the
+        // peer sends something.
+        self.ask(now, &Message::ReadyToUse(self.identifiers), shared);
     }
 
     /// Both ends are ready.
@@ -383,6 +388,11 @@ impl Connection {
 
     /// Tells the peer that the connection is over.
     fn leave(&mut self, now: Instant, shared: &mut Shared) {
+        if self.phase == Phase::Accepting {
+            // It has not shown that it gets messages, so it gets one, and no answer is awaited.
+            self.refuse(Which::Reply, reason::TIMEOUT, [0; REJECT_DATA], shared);
+            return self.finish(Disconnected::InOrder);
+        }
         self.transaction = shared.entropy.next_u64();
         let queue_pair = self.channel.as_ref().map_or(0, |channel| channel.peer);
         self.stop();
@@ -396,10 +406,10 @@ impl Connection {
         if !matches!(self.phase, Phase::Accepting | Phase::Established) {
             return;
         }
-        self.leave(now, shared);
-        self.pair.fail(error);
         self.is_told = true;
         self.events.push_back(Event::Disconnected(why));
+        self.leave(now, shared);
+        self.pair.fail(error);
     }
 
     /// Nothing more is sent or taken.
@@ -466,12 +476,16 @@ impl Connection {
         self.deadline = None;
         if self.pending.is_some() && self.attempts < shared.config.response_retries {
             self.attempts += 1;
-            self.repeat(shared);
+            if self.phase != Phase::Accepting || self.attempts <= UNPROVEN_REPEATS {
+                self.repeat(shared);
+            }
             let backoff = (1_u64 << self.attempts.min(15)).min(BACKOFF_MAX);
             self.deadline = Some(now + shared.config.response_timeout * backoff);
             return;
         }
         match self.phase {
+            // The peer has nothing to send, or will say what it lacks.
+            Phase::Established => return self.answered(),
             Phase::Requesting => self.refuse(Which::Other, reason::TIMEOUT, [0; REJECT_DATA], shared),
             Phase::Requested => self.refuse(Which::Request, reason::TIMEOUT, [0; REJECT_DATA], shared),
             Phase::Accepting => self.refuse(Which::Reply, reason::TIMEOUT, [0; REJECT_DATA], shared),

@@ -107,7 +107,7 @@ impl Device {
         };
         let was_half_open = connection.is_half_open();
         match message {
-            Message::Reply(reply) => connection.on_reply(reply, &mut self.shared),
+            Message::Reply(reply) => connection.on_reply(now, reply, &mut self.shared),
             Message::ReadyToUse(_) => connection.on_ready(),
             Message::Reject(reject) => connection.on_reject(reject),
             Message::MoreTime(_, _, code) => connection.on_more_time(now, *code, &self.shared),

@@ -239,6 +239,77 @@ fn half_open_connections_are_limited_and_time_out() {
     net.connect();
 }
 
+/// The number of messages that are sent to an address which asks for a connection, once, and says
+/// nothing more.
+fn messages_to_silence(then: impl Fn(&mut RoceEndpoint)) -> usize {
+    let mut net = Net::new(0, |_| ());
+    net.devices[1].borrow_mut().listen(PORT);
+    let here = RoceEndpoint::connect(&net.devices[0], net.addresses[1], PORT, b"").unwrap();
+    net.settle(0);
+    let asked = net.seen[0].1.slices().concat();
+    drop(here);
+    net.under_way.clear();
+    let packet = Packet::parse(&asked).unwrap();
+    let peer: IpAddr = "192.0.2.50".parse().unwrap();
+    let (head, body) = (&asked[..packet.payload.start], &asked[packet.payload.clone()]);
+    let bytes = super::hostile::signed(head, body, peer, net.addresses[1]);
+    let length = bytes.len();
+    net.put(1, peer, bytes, Nanos::ZERO);
+    net.step();
+    net.seen.clear();
+    if let Some(mut there) = RoceEndpoint::next_requested(&net.devices[1]) {
+        there.accept(b"");
+        net.pass(Nanos::from_secs(3));
+        then(&mut there);
+        net.pass(Nanos::from_secs(90));
+    }
+    assert_eq!(net.devices[1].borrow().connections(), 0);
+    let answers: Vec<_> = net.seen.iter().filter(|(_, one)| one.to.ip() == peer).collect();
+    let sent: usize = answers.iter().map(|(_, one)| one.slices().concat().len()).sum();
+    assert!(sent <= 3 * length, "{sent} bytes for {length}");
+    answers.len()
+}
+
+#[test]
+fn an_address_that_may_be_another_machines_gets_three_messages_at_most() {
+    assert_eq!(messages_to_silence(RoceEndpoint::disconnect), 3, "the user ends it");
+    assert_eq!(messages_to_silence(|_| ()), 3, "the time ends it");
+}
+
+#[test]
+fn an_end_says_that_it_is_ready_until_the_peer_knows() {
+    let mut net = Net::new(0, |_| ());
+    net.devices[1].borrow_mut().listen(PORT);
+    let mut here = RoceEndpoint::connect(&net.devices[0], net.addresses[1], PORT, b"").unwrap();
+    let mut there = None;
+    net.run("the request", |net| {
+        there = there.take().or_else(|| RoceEndpoint::next_requested(&net.devices[1]));
+        there.is_some()
+    });
+    let mut there = there.unwrap();
+    there.accept(b"");
+    net.run("the reply", |_| matches!(here.poll_event(), Some(Event::Established { .. })));
+    // All that the first end says in the next seconds is lost.
+    net.settle(0);
+    net.under_way.clear();
+    net.faults.lost = 1;
+    net.pass(Nanos::from_secs(3));
+    net.faults.lost = 0;
+    net.pass(Nanos::from_secs(10));
+    assert!(matches!(there.poll_event(), Some(Event::Requested { .. })));
+    assert!(matches!(there.poll_event(), Some(Event::Established { .. })));
+    let ready = |net: &Net| {
+        net.seen.iter().filter(|(_, one)| matches!(message_of(one), Some(Message::ReadyToUse(_)))).count()
+    };
+    // It says so no more once the peer has sent something.
+    there.post_send(message(1, Buffer::copy_from_slice(b"heard"))).unwrap();
+    here.post_receive(receive(5, 64)).unwrap();
+    net.run("the message", |_| !completions(&mut here).is_empty());
+    let before = ready(&net);
+    net.pass(Nanos::from_secs(60));
+    assert_eq!(ready(&net), before);
+}
+
 #[test]
 fn a_device_without_network_ends_its_connections_and_makes_new_ones() {
     let mut net = Net::new(0, |_| ());
