@@ -55,6 +55,14 @@ pub(crate) fn clock(session: &Session) -> Option<ClockAlignment> {
     session.near().and_then(Near::upstream).and_then(|upstream| upstream.session(PortIndex(0))?.clock())
 }
 
+/// Whether both ends of the session follow one clock.
+pub(crate) fn follows_one_clock(session: &Session) -> bool {
+    let upstream = session.near().and_then(Near::upstream);
+    upstream
+        .and_then(|upstream| upstream.session(PortIndex(0)))
+        .is_some_and(tunnel::session::Session::follows_one_clock)
+}
+
 /// Follows 4 KiB reads of a session with time stamps.
 pub(crate) fn follow(session: &mut Session, namespace: Namespace) -> Result<Hops, Error> {
     let trace = Rc::new(RefCell::new(Trace::default()));

@@ -22,7 +22,7 @@ struct Json {
     elapsed_s: f64,
     rate: f64,
     latency_ns: Distribution,
-    /// Offset of the far clock from ours, and its error; none before the first exchange of times.
+    /// How well times of both ends can be compared; none before the first exchange of times.
     clock: Option<ClockJson>,
     /// Whether the user ended the measurement before its count was reached.
     interrupted: bool,
@@ -38,7 +38,10 @@ struct Measured {
 
 #[derive(Serialize)]
 struct ClockJson {
-    offset_ns: i64,
+    /// Offset of the far clock from ours, if both ends follow one clock. The clocks of two programs
+    /// that do not begin when their programs do, so their offset says nothing.
+    offset_ns: Option<i64>,
+    /// Times of the far end are known to within this time.
     error_ns: u64,
 }
 
@@ -47,8 +50,11 @@ pub(crate) fn run(args: &PingArgs) -> Result<(), Error> {
     let start = session.now();
     let Measured { latency, id, interrupted } = measure(&mut session, args)?;
     let elapsed = session.now() - start;
-    let clock = hops::clock(&session)
-        .map(|clock| ClockJson { offset_ns: clock.offset_ns, error_ns: clock.error.get() });
+    let is_shared = hops::follows_one_clock(&session);
+    let clock = hops::clock(&session).map(|clock| ClockJson {
+        offset_ns: is_shared.then_some(clock.offset_ns),
+        error_ns: clock.error.get(),
+    });
     let (what, function, id) = if session.is_fabric() {
         let version = format!("NVMe {}.{}.{}", id >> 16, id >> 8 & 0xff, id & 0xff);
         ("Property Gets of VS", args.target.url.to_string(), version)
@@ -115,12 +121,15 @@ fn tell(json: &Json, what: &str, elapsed: Nanos) -> Result<(), Error> {
         json.count, json.function, json.id, json.rate, json.latency_ns
     );
     if let Some(clock) = &json.clock {
-        text.push_str(&format!(
-            "  the far clock is {} ns {} ours, +/- {}\n",
-            clock.offset_ns.unsigned_abs(),
-            if clock.offset_ns < 0 { "behind" } else { "ahead of" },
-            Nanos::new(clock.error_ns)
-        ));
+        let error = Nanos::new(clock.error_ns);
+        text.push_str(&match clock.offset_ns {
+            None => format!("  times of both ends can be compared to within {error}\n"),
+            Some(offset) => format!(
+                "  both ends follow one clock: the far end's is {} ns {} ours, +/- {error}\n",
+                offset.unsigned_abs(),
+                if offset < 0 { "behind" } else { "ahead of" },
+            ),
+        });
     }
     print(&text)
 }

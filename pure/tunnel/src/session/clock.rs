@@ -85,6 +85,11 @@ impl Clock {
         by_network.into_iter().chain(exchanged).min_by_key(|alignment| alignment.error)
     }
 
+    /// Whether both ends know the time of one network.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.by_network.is_some()
+    }
+
     /// Time that the latest exchange spent in the network.
     pub(super) const fn round_trip(&self) -> Option<Nanos> {
         self.round_trip

@@ -405,6 +405,11 @@ impl Session {
     pub fn clock(&self) -> Option<ClockAlignment> {
         self.clock.alignment(self.now)
     }
+    /// Whether both ends follow one clock: the time of their network, by one grandmaster. If not,
+    /// the offset of their clocks is that of the moments at which both programs began.
+    pub const fn follows_one_clock(&self) -> bool {
+        self.clock.is_shared()
+    }
     /// Round-trip time of the latest Ping and its Pong.
     pub const fn round_trip(&self) -> Option<Nanos> {
         self.clock.round_trip()
