@@ -18,21 +18,21 @@ use crate::support::running::{Running, wait_until};
 use crate::support::{Export, FARLANE, json};
 
 /// The first byte of a TLS record with a part of a handshake.
-const HANDSHAKE: u8 = 0x16;
+pub(crate) const HANDSHAKE: u8 = 0x16;
 /// Descriptors that a far end may have beyond those of the strangers that wait.
-const SPARE: usize = 8;
+pub(crate) const SPARE: usize = 8;
 /// The longest time for one message of a stranger.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A far end with a list of one host, and the keys of both.
-struct Guarded {
+pub(crate) struct Guarded {
     folder: tempfile::TempDir,
-    far: Export,
+    pub(crate) far: Export,
     fingerprint: String,
 }
 
 impl Guarded {
-    fn start(further: &[&str]) -> Self {
+    pub(crate) fn start(further: &[&str]) -> Self {
         Self::start_within(None, further)
     }
 
@@ -50,32 +50,32 @@ impl Guarded {
         Self { far: Export::of(command), folder, fingerprint }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
-    fn url(&self, scheme: &str, address: &str) -> String {
+    pub(crate) fn url(&self, scheme: &str, address: &str) -> String {
         format!("{scheme}://{address}?key={}", self.fingerprint)
     }
 
-    fn descriptors(&self) -> usize {
+    pub(crate) fn descriptors(&self) -> usize {
         descriptors(&self.far)
     }
 
     /// What became of the strangers.
-    fn strangers(&self) -> Value {
+    pub(crate) fn strangers(&self) -> Value {
         let status = json(&["status", &self.path("control"), "--json"]);
         status["far_ends"][0]["strangers"].clone()
     }
 
     /// A verified load of the host for `length` by `url`.
-    fn load(&self, url: &str, length: &str) -> Running {
+    pub(crate) fn load(&self, url: &str, length: &str) -> Running {
         let load = ["bench", url, "--rw", "randrw", "--iodepth", "4", "--size", "8MiB", "--verify"];
         Running::start(&[&load[..], &["--runtime", length, "--key", &self.path("host"), "--json"]].concat())
     }
 
     /// Waits until the host's load has a session.
-    fn wait_for_host(&self) {
+    pub(crate) fn wait_for_host(&self) {
         wait_until("the host has a session", || self.strangers()["admitted"].as_u64() > Some(0));
     }
 }
@@ -86,7 +86,7 @@ fn descriptors(far: &Export) -> usize {
 }
 
 /// Connects and sends `bytes`; the far end may have closed the connection before.
-fn knock(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+pub(crate) fn knock(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let _ = stream.write_all(bytes);
     stream
@@ -119,7 +119,7 @@ fn handshakes_that_are_begun_and_left_leave_nothing_behind() {
 }
 
 /// The first record that a host of the far end sends: its ClientHello.
-fn client_hello(guarded: &Guarded) -> Vec<u8> {
+pub(crate) fn client_hello(guarded: &Guarded) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = guarded.url("tcp", &listener.local_addr().unwrap().to_string());
     let ping = ["ping", &url, "--key", &guarded.path("host"), "--count", "1"];
@@ -170,7 +170,7 @@ fn a_handshake_that_takes_too_long_is_ended() {
 
 #[test]
 fn few_descriptors_are_shared_with_strangers_and_one_is_left_for_the_host() {
-    for limit in [64, 256] {
+    for limit in [64, 256, 1024] {
         let guarded = Guarded::start_within(Some(limit), &[]);
         let address: SocketAddr = guarded.far.address.parse().unwrap();
         let held: Vec<_> = (0..200).map(|_| knock(address, &[HANDSHAKE])).collect();
@@ -198,14 +198,14 @@ fn silent_connections_of_this_machine_are_given_back() {
 }
 
 /// Strangers that make connections by datagrams, acknowledge what they are sent, and say nothing.
-struct Silent {
+pub(crate) struct Silent {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Silent {
     /// As many as `count` connections from `from` to `far`.
-    fn start(from: &str, far: SocketAddr, count: usize) -> Self {
+    pub(crate) fn start(from: &str, far: SocketAddr, count: usize) -> Self {
         let socket = UdpSocket::bind((from, 0)).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let is_over = Arc::new(AtomicBool::new(false));

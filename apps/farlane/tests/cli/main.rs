@@ -24,6 +24,7 @@ mod far_ends;
 mod fio_words;
 mod foreign_captures;
 mod gate;
+mod gate_floods;
 mod hostile_texts;
 mod identify;
 mod interrupted;

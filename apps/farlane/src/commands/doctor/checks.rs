@@ -61,8 +61,11 @@ fn descriptors(machine: &Machine) -> Finding {
     match machine.descriptors_max {
         None => Finding::ok(name, "no limit"),
         Some(most) if most >= DESCRIPTORS_GOOD => {
-            let strangers = (most / 8).min(tunnel::downstream::WAITING_MAX as u64);
-            Finding::ok(name, format!("{most} at most; a far end gives strangers {strangers} of them"))
+            let far_end = (most / 8).min(tunnel::downstream::WAITING_MAX as u64);
+            let target = (most / 8).min(assemblies::target::STRANGERS_MAX as u64);
+            let shares =
+                format!("hosts without a proven key have {far_end} at a far end, {target} at a target");
+            Finding::ok(name, format!("{most} at most; {shares}"))
         }
         Some(most) => Finding::weak(
             name,
