@@ -391,6 +391,22 @@ fn strangers_on_a_wire_of_udp_are_not_heard() {
     assert!(near.poll(&mut bytes).unwrap().is_none());
 }
 
+/// A busy end looks for the first time when both are there.
+#[test]
+fn a_packet_behind_the_first_hello_is_taken() {
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut near = station(&Place::Wire(WireUrl::Udp(peer.local_addr().unwrap())), 1);
+    assert!(!near.is_up().unwrap());
+    let mut bytes = vec![0; PACKET_MAX];
+    let (_, address) = peer.recv_from(&mut bytes).unwrap();
+    for datagram in [udp::HELLO, &[0xff; 60]] {
+        peer.send_to(datagram, address).unwrap();
+    }
+    let start = near.clock().now();
+    let received = near.wait(&mut bytes, start + PATIENCE, || false).unwrap();
+    assert_eq!(received.map(|one| one.length), Some(60));
+}
+
 /// A packet is there each time that the station waits for one, so it never has to wait.
 #[test]
 fn an_end_of_udp_says_hello_although_packets_come_all_the_time() {

@@ -100,6 +100,10 @@ impl Udp {
     #[inline]
     pub(super) fn receive(&mut self, packet: &mut [u8]) -> Option<usize> {
         for _ in 0..STRANGERS_MAX {
+            if self.has_heard && !self.is_up {
+                // Packets behind the first hello are for a card whose link is up.
+                return None;
+            }
             // Nothing has come, as a rule. A network that fails is a link that is down.
             let (length, from) = self.socket.recv_from(packet).ok()?;
             if self.peer.is_some_and(|peer| peer != from) {
