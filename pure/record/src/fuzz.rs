@@ -1,5 +1,7 @@
 //! Fuzz targets: each takes any bytes and must not panic.
 
+use core::num::NonZeroU64;
+
 use crate::format::{CHUNK_MIN, HEADER_LENGTH, Header, Member, Packets, Trigger, find_chunk_length};
 use crate::registers::{Account, Command, Registers, State, Values};
 use crate::scan::Scan;
@@ -65,7 +67,7 @@ pub fn sequence(bytes: &[u8]) {
         0 => Protocol::Rtp,
         1 => Protocol::Vita49,
         2 => Protocol::Gvsp,
-        3 => Protocol::Spead,
+        3 => Protocol::Spead { step: NonZeroU64::new(u64::from(kind >> 4)) },
         _ => Protocol::Field(field),
     };
     let mut tracker = Tracker::new(protocol, u32::from(kind >> 4) * 4);

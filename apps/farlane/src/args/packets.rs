@@ -88,7 +88,7 @@ impl UdpUrl {
             _ => {
                 return Err(format!(
                     "{key}: expected payload, iface=NAME|ADDR, source=ADDR, buffer=SIZE, \
-                     sequence=rtp|vita49|gvsp|spead|offset:BYTES,bytes:N, window=PACKETS"
+                     sequence=rtp|vita49|gvsp|spead[,step:K]|offset:BYTES,bytes:N, window=PACKETS"
                 ));
             }
         }
@@ -101,12 +101,16 @@ fn parse_sequence(text: &str) -> Result<Protocol, String> {
         "rtp" => return Ok(Protocol::Rtp),
         "vita49" => return Ok(Protocol::Vita49),
         "gvsp" => return Ok(Protocol::Gvsp),
-        "spead" => return Ok(Protocol::Spead),
+        "spead" => return Ok(Protocol::Spead { step: None }),
         _ => {}
+    }
+    if let Some(step) = text.strip_prefix("spead,step:") {
+        let step = step.parse().map_err(|_| format!("step:{step}: expected a number from 1 on"))?;
+        return Ok(Protocol::Spead { step: Some(step) });
     }
     let expected = || {
         format!(
-            "sequence={text}: expected rtp, vita49, gvsp, spead, or the place of a number, such as \
+            "sequence={text}: expected rtp, vita49, gvsp, spead, spead,step:K, or the place of a number, such as \
              offset:4,bytes:4,step:1,le (offset up to {OFFSET_MAX}, 1 to {FIELD_MAX} bytes)"
         )
     };
@@ -135,6 +139,8 @@ fn parse_sequence(text: &str) -> Result<Protocol, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
 
     #[test]
@@ -148,7 +154,10 @@ mod tests {
         let url: UdpUrl = "[::1]:5000?sequence=offset:2,bytes:4,step:16,le".parse().expect("a field");
         let field = Field { offset: 2, bytes: 4, step: 16, little_endian: true };
         assert_eq!(url.sequence, Some(Protocol::Field(field)));
+        let url: UdpUrl = "[::1]:5000?sequence=spead,step:80".parse().expect("a step");
+        assert_eq!(url.sequence, Some(Protocol::Spead { step: NonZeroU64::new(80) }));
         for (wrong, expected) in [
+            ("127.0.0.1:1?sequence=spead,step:0", "from 1 on"),
             ("127.0.0.1:1?iface=lo", "for groups"),
             ("127.0.0.1:1?sequence=rtcp", "expected rtp, vita49"),
             ("127.0.0.1:1?sequence=offset:0", "expected rtp, vita49"),

@@ -169,7 +169,8 @@ pub(crate) struct RecordArgs {
     /// length and time. Options follow a question mark, with & between them: payload records the
     /// bytes alone; iface=NAME|ADDR and source=ADDR say where a group is joined and who sends to
     /// it; buffer=SIZE is the kernel's buffer (16 MiB); sequence= says where datagrams have their
-    /// numbers, so that those which never came are declared: rtp, vita49, gvsp, spead, or
+    /// numbers, so that those which never came are declared: rtp, vita49, gvsp, spead (the step
+    /// from heap to heap is learnt, or given by spead,step:K), or
     /// offset:BYTES,bytes:N,step:K,be|le; window=PACKETS (32) says how late they may come.
     ///
     /// packets:IFACE records what a network interface receives and sends. It needs CAP_NET_RAW

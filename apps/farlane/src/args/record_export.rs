@@ -116,4 +116,7 @@ pub(crate) struct RecordingExport {
     /// State in SigMF what a sample is [default: ru8]
     #[arg(long, value_name = "TYPE", requires = "recording", help_heading = "Export of a recording")]
     pub(crate) datatype: Option<Datatype>,
+    /// Keep the recording's head of 16 bytes before each packet, in raw files of packets
+    #[arg(long, requires = "recording", help_heading = "Export of a recording")]
+    pub(crate) heads: bool,
 }

@@ -52,13 +52,18 @@ impl Recording {
         recording
     }
 
-    /// Asks the recorder to end. Returns its last event, which is checked against what is recorded.
-    fn end(mut self) -> Value {
+    /// Asks the recorder to end. Returns its last event.
+    fn stop(&mut self) -> Value {
         signal(self.child.id(), "INT");
         let mut said = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(self.child.wait().unwrap().success(), "{said}");
-        let end: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        serde_json::from_str(said.lines().last().unwrap()).unwrap()
+    }
+
+    /// Asks the recorder to end. Returns its last event, which is checked against what is recorded.
+    fn end(mut self) -> Value {
+        let end = self.stop();
         assert_eq!(number(&end, "bytes_in"), number(&end, "bytes_stored") + number(&end, "bytes_lost"));
         let proof = json(&["verify", &self.path, "--json"]);
         assert_eq!((&proof["ok"], &proof["sha256"]), (&true.into(), &end["sha256"]));
@@ -169,12 +174,10 @@ fn eight_streams_at_once_with_lost_doubled_and_reordered_datagrams_are_accounted
             .map(|(_, bytes, packets, place)| (bytes, packets, place))
             .collect();
         let wire = || "wire".to_owned();
-        if options.contains("spead") {
-            // A heap is over when the fourth behind it begins, so each is declared by itself.
-            assert_eq!(lost, vec![(length, 1, wire()); 4], "{options}");
-        } else {
-            assert_eq!(lost, [(3 * length, 3, wire()), (length, 1, wire())], "{options}");
-            // Packet 13 is the first that is three ahead of packet 10 and its row.
+        assert_eq!(lost, [(3 * length, 3, wire()), (length, 1, wire())], "{options}");
+        // Packet 13 is the first that is three ahead of packet 10 and its row. Heaps wait for those
+        // behind them.
+        if !options.contains("spead") {
             assert_eq!(gaps(&end, stream)[0].0, 10 * length, "{options}");
         }
     }
@@ -339,7 +342,7 @@ fn packets_of_an_interface_are_recorded_or_the_missing_capability_is_named() {
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(child.wait().unwrap().success(), "{said}");
     let end: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    assert!(number(&end["streams"][0], "packets") >= 1_000, "each is sent and received: {end}");
+    assert!(number(&end["streams"][0], "packets") >= 500, "{end}");
     assert_eq!(number(&end, "bytes_in"), number(&end, "bytes_stored") + number(&end, "bytes_lost"));
     assert_eq!(json(&["verify", &path, "--json"])["ok"], true);
     json(&["replay", &path, "--to", &copy, "--speed", "max", "--json"]);
@@ -347,12 +350,51 @@ fn packets_of_an_interface_are_recorded_or_the_missing_capability_is_named() {
     for number in [0, 1, 250, 499] {
         let mark = marked(number);
         let times = bytes.windows(mark.len()).filter(|window| *window == mark).count();
-        assert_eq!(times, 2, "packet {number}");
+        assert_eq!(times, 1, "packet {number}: it is sent and received, and recorded once");
     }
     // A frame stands behind its head, with its own headers: 14 of Ethernet, 20 of IPv4, 8 of UDP.
     let at = bytes.windows(27).position(|window| window == marked(0)).unwrap();
     assert_eq!(bytes[at - 58..at - 54], (42 + 27_u32).to_le_bytes());
     assert_eq!(bytes[at - 30..at - 28], [8, 0], "IPv4");
+}
+
+#[test]
+fn exports_of_datagrams_have_their_payloads_alone() {
+    for source in ["udp://127.0.0.1:0", "udp://127.0.0.1:0?payload"] {
+        let mut recording = Recording::start(&[source], &[]);
+        let sender = socket();
+        // 400 samples of four bytes each: the number of the sample.
+        let datagrams: Vec<Vec<u8>> =
+            (0..50_u32).map(|one| (one * 8..one * 8 + 8).flat_map(u32::to_le_bytes).collect()).collect();
+        for datagram in &datagrams {
+            sender.send_to(datagram, recording.addresses[0]).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        recording.stop();
+        let path = |name: &str| recording.directory.path().join(name).to_str().unwrap().to_owned();
+        let export = |more: &[&str]| json(&[&["export", &recording.path, "--json"], more].concat());
+        let read = |name: &str| std::fs::read(path(name)).unwrap();
+        let payload = datagrams.concat();
+        assert_eq!(export(&["--to", &path("a.raw"), "--format", "raw"])["bytes"], payload.len());
+        assert!(read("a.raw") == payload, "{source}");
+        let sigmf = ["--to", &path("a.sigmf-data"), "--datatype", "ri32_le", "--sample-rate", "1000"];
+        export(&sigmf);
+        assert!(read("a.sigmf-data") == payload, "{source}");
+        let meta: Value = serde_json::from_slice(&read("a.sigmf-meta")).unwrap();
+        assert_eq!(meta["captures"][0]["core:sample_start"], 0);
+        if source.contains('?') {
+            continue;
+        }
+        for file in ["a.pcap", "a.pcapng", "a.mcap"] {
+            assert_eq!(export(&["--to", &path(file)])["bytes"], payload.len(), "{file}");
+        }
+        export(&["--to", &path("b.raw"), "--format", "raw", "--heads"]);
+        let with_heads = read("b.raw");
+        assert_eq!(with_heads.len(), payload.len() + 16 * datagrams.len());
+        assert_eq!(with_heads[16..48], datagrams[0]);
+        let refused = ["export", &recording.path, "--to", &path("b.pcap"), "--heads"];
+        assert!(fail(&refused).contains("--format raw"));
+    }
 }
 
 #[test]

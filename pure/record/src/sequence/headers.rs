@@ -47,9 +47,17 @@ pub(super) fn field(packet: &[u8], field: &Field) -> Option<Mark> {
     Some(Mark { flow: 0, number })
 }
 
+/// Status of a GVSP packet that stands for one which the camera no longer has: it is unavailable,
+/// or was removed from memory, alone or with those before it (GigE Vision 2.0, table 14-1).
+const UNAVAILABLE: [[u8; 2]; 3] = [[0x80, 0x0c], [0x80, 0x11], [0x80, 0x12]];
+
 /// Block and packet of a GigE Vision stream (GVSP). Returns whether they are the extended ones.
+/// What the camera says it no longer has is no packet.
 pub(super) fn gvsp(packet: &[u8]) -> Option<(bool, blocks::Piece)> {
     let header = packet.first_chunk::<8>()?;
+    if UNAVAILABLE.iter().any(|status| header.starts_with(status)) {
+        return None;
+    }
     let (is_extended, format) = (header[4] & 0x80 != 0, header[4] & 0x0f);
     let (block, number) = match is_extended {
         false => (number(&header[2..4]), number(&header[5..8])),
@@ -93,9 +101,11 @@ pub(super) fn spead(packet: &[u8]) -> Option<(u32, heaps::Piece)> {
             _ => {}
         }
     }
-    let length = length?;
-    let is_there = 8 + 8 * count as u64 + length <= packet.len() as u64;
-    let piece = heaps::Piece { heap: heap?, size: size?, offset: offset.unwrap_or(0), length };
-    let is_inside = piece.offset.checked_add(length).is_some_and(|end| end <= piece.size);
-    (is_there && is_inside).then_some((bits, piece))
+    // Without an item of its own, the payload is what stands behind the items.
+    let behind = packet.len() as u64 - 8 - 8 * count as u64;
+    let length = length.unwrap_or(behind);
+    let piece = heaps::Piece { heap: heap?, size, offset: offset.unwrap_or(0), length };
+    let end = piece.offset.checked_add(length)?;
+    let is_inside = size.is_none_or(|size| end <= size);
+    (length <= behind && is_inside).then_some((bits, piece))
 }

@@ -14,6 +14,7 @@ mod tests;
 mod window;
 
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use blocks::Blocks;
 use heaps::Heaps;
@@ -39,8 +40,11 @@ pub enum Protocol {
     Vita49,
     /// GigE Vision stream protocol: blocks of packets, with short or extended numbers.
     Gvsp,
-    /// SPEAD: heaps of bytes.
-    Spead,
+    /// SPEAD: heaps of bytes, up to 16 of them in turns.
+    Spead {
+        /// What is added to the number with each heap; it is learnt if it is not given.
+        step: Option<NonZeroU64>,
+    },
     /// A field at a fixed place.
     Field(Field),
 }
@@ -213,9 +217,10 @@ impl Tracker {
                 let Numbers::Blocks(blocks) = numbers else { return None };
                 return Some(blocks.on_packet(piece, length, lost));
             }
-            Protocol::Spead => {
+            Protocol::Spead { step } => {
                 let (bits, piece) = headers::spead(datagram)?;
-                let numbers = self.flow((sender, bits.into()), || Numbers::Heaps(Heaps::new(bits)), lost);
+                let new = || Numbers::Heaps(Heaps::new(bits, step.map(NonZeroU64::get)));
+                let numbers = self.flow((sender, bits.into()), new, lost);
                 let Numbers::Heaps(heaps) = numbers else { return None };
                 return Some(heaps.on_packet(piece, length, lost));
             }

@@ -63,6 +63,8 @@ fn spead(heap: u64, packet: usize) -> Vec<u8> {
     bytes
 }
 
+const SPEAD: Protocol = Protocol::Spead { step: None };
+
 const FIELD: Protocol = Protocol::Field(Field { offset: 3, bytes: 4, step: 4, little_endian: true });
 
 fn field(number: u64) -> Vec<u8> {
@@ -196,15 +198,121 @@ fn heaps_miss_bytes_and_each_other() {
         packets.iter().map(|(heap, packet)| spead(*heap, *packet)).collect()
     };
     let all: Vec<_> = (1..12).flat_map(|heap| [(heap, 0), (heap, 1)]).collect();
-    assert_eq!(track(Protocol::Spead, 0, &heaps(&all)), (Loss::default(), Counts::default()));
+    assert_eq!(track(SPEAD, 0, &heaps(&all)), (Loss::default(), Counts::default()));
     let harmed: Vec<_> =
         all.iter().copied().filter(|(heap, packet)| *heap != 5 && (*heap, *packet) != (7, 0)).collect();
-    let (loss, _) = track(Protocol::Spead, 0, &heaps(&harmed));
+    let (loss, _) = track(SPEAD, 0, &heaps(&harmed));
     // Heap 5 has 80 bytes in two packets, and packet 0 of heap 7 has 56; each has a head besides.
     assert_eq!((loss.packets, loss.bytes), (3, 80 + 56 + 3 * 40));
     let order = [(1, 0), (1, 1), (2, 1), (2, 0), (3, 0), (4, 0), (3, 1), (4, 1), (4, 1), (9, 0), (9, 1)];
-    let (loss, counts) = track(Protocol::Spead, 0, &heaps(&order));
+    let (loss, counts) = track(SPEAD, 0, &heaps(&order));
     assert_eq!((loss.packets, counts.twice), (8, 1), "heaps 5 to 8");
+}
+
+/// Datagrams of heaps that are sent `turns` at a time, with numbers in steps of `step`.
+fn heaps_in_turns(step: u64, turns: u64) -> Vec<(u64, usize)> {
+    let sets = (0..96 / turns).map(|set| (0..turns).map(move |one| 1000 + (set * turns + one) * step));
+    sets.flat_map(|set| {
+        [0, 1].into_iter().flat_map(move |packet| set.clone().map(move |heap| (heap, packet)))
+    })
+    .collect()
+}
+
+#[test]
+fn heaps_have_any_step_and_come_in_turns() {
+    let packets = |of: &[(u64, usize)]| of.iter().map(|(heap, at)| spead(*heap, *at)).collect::<Vec<_>>();
+    for step in [1, 4, 80] {
+        for turns in [1, 2, 8, 16] {
+            let all = heaps_in_turns(step, turns);
+            let nothing = (Loss::default(), Counts::default());
+            assert_eq!(track(SPEAD, 0, &packets(&all)), nothing, "{step} {turns}");
+            // A recording begins and ends anywhere.
+            for part in [&all[3..], &all[1..20], &all[..all.len() - 3]] {
+                assert_eq!(track(SPEAD, 0, &packets(part)), nothing, "{step} {turns} {}", part.len());
+            }
+            let lost: Vec<_> = all
+                .iter()
+                .copied()
+                .filter(|(heap, at)| *heap != 1000 + 50 * step && (*heap, *at) != (1000 + 40 * step, 1))
+                .collect();
+            for given in [None, NonZeroU64::new(step)] {
+                let (loss, _) = track(Protocol::Spead { step: given }, 0, &packets(&lost));
+                // A heap of two packets, and one packet.
+                assert_eq!(loss.packets, 3, "{step} {turns} {given:?}");
+            }
+        }
+    }
+    // Another step from some heap on, a descriptor with a number of its own, a sender that starts
+    // again: nothing was lost.
+    let numbers: [&[u64]; 4] = [
+        &[40, 80, 120, 160, 200, 280, 360, 440, 520],
+        &[80, 160, 240, 320, 360, 400, 440, 480],
+        &[1, 80, 160, 240, 320, 400],
+        &[9000, 9004, 9008, 9012, 9016, 4, 8, 12, 16],
+    ];
+    for heaps in numbers {
+        let all: Vec<_> = heaps.iter().flat_map(|heap| [(*heap, 0), (*heap, 1)]).collect();
+        assert_eq!(track(SPEAD, 0, &packets(&all)).0, Loss::default(), "{heaps:?}");
+    }
+    // With the step, heaps are missing even if every second one is.
+    let every_second: Vec<_> = (0..10).flat_map(|heap| [(heap * 8, 0), (heap * 8, 1)]).collect();
+    let given = Protocol::Spead { step: NonZeroU64::new(4) };
+    assert_eq!(track(given, 0, &packets(&every_second)).0.packets, 18);
+}
+
+#[test]
+fn lengths_of_heaps_and_payloads_need_not_be_told() {
+    // Each item's first bytes: 80 and the number of the item.
+    let without = |packet: Vec<u8>, names: &[u8]| {
+        let (head, rest) = packet.split_at(8);
+        let (items, payload) = rest.split_at(8 * usize::from(head[7]));
+        let kept: Vec<_> =
+            items.chunks(8).filter(|item| !names.contains(&item[2]) || item[0] != 0x80).collect();
+        let count = u8::try_from(kept.len()).unwrap();
+        [&head[..7], &[count], &kept.concat(), payload].concat()
+    };
+    for names in [&[2][..], &[4], &[2, 4]] {
+        let all: Vec<_> = (0..20).flat_map(|heap| [0, 1].map(|at| without(spead(heap, at), names))).collect();
+        assert_eq!(track(SPEAD, 0, &all), (Loss::default(), Counts::default()), "{names:?}");
+        let mut harmed = all.clone();
+        harmed.remove(20);
+        assert_eq!(track(SPEAD, 0, &harmed).0.packets, 1, "{names:?}");
+    }
+}
+
+/// RTP packets with the numbers of two ranges.
+fn rtps(first: core::ops::Range<u64>, second: core::ops::Range<u64>) -> Vec<Vec<u8>> {
+    first.chain(second).map(rtp).collect()
+}
+
+#[test]
+fn a_sender_that_starts_again_has_lost_nothing() {
+    // RFC 3550, appendix A.1: two numbers in sequence behind a jump of 3,000 are a new beginning.
+    let (loss, counts) = track(Protocol::Rtp, 32, &rtps(40_000..40_100, 100..200));
+    assert_eq!((loss, counts.anew, counts.foreign), (Loss::default(), 1, 1));
+    let (loss, counts) = track(Protocol::Rtp, 32, &rtps(0..100, 3_000..3_100));
+    assert_eq!((loss.packets, counts.anew), (2_900, 0), "that much can be lost");
+    let (loss, counts) = track(Protocol::Rtp, 32, &rtps(0..100, 3_200..3_300));
+    assert_eq!((loss.packets, counts.anew), (0, 1));
+    // One packet with a number from elsewhere changes nothing.
+    let mut strayed: Vec<_> = (0..200).map(rtp).collect();
+    strayed.insert(100, rtp(30_000));
+    assert_eq!(track(Protocol::Rtp, 32, &strayed).0, Loss::default());
+}
+
+#[test]
+fn what_a_camera_no_longer_has_is_lost() {
+    let block = |number| {
+        let packets = [(0, 1), (1, 3), (2, 3), (3, 3), (4, 2)];
+        packets.map(|(packet, format)| gvsp(number, packet, format))
+    };
+    let all: Vec<_> = (1..5).flat_map(block).collect();
+    assert_eq!(track(Protocol::Gvsp, 32, &all).0, Loss::default());
+    let mut gone = all.clone();
+    gone[7] = gone[7].iter().copied().take(8).collect();
+    gone[7][..2].copy_from_slice(&[0x80, 0x0c]);
+    let (loss, counts) = track(Protocol::Gvsp, 32, &gone);
+    assert_eq!((loss.packets, counts.foreign), (1, 1));
 }
 
 #[test]
@@ -222,7 +330,7 @@ fn what_the_kernel_dropped_is_not_lost_on_the_wire_again() {
 fn any_bytes_are_taken() {
     let mut rng = engine::Rng::from_seed(1);
     let heads = [rtp(1), vita49(1), gvsp(1, 1, 3), gvsp_extended(1, 1, 3), spead(1, 0), field(1)];
-    for protocol in [Protocol::Rtp, Protocol::Vita49, Protocol::Gvsp, Protocol::Spead, FIELD] {
+    for protocol in [Protocol::Rtp, Protocol::Vita49, Protocol::Gvsp, SPEAD, FIELD] {
         let mut tracker = Tracker::new(protocol, 100);
         for round in 0..20_000_u64 {
             let mut packet = heads[usize::try_from(rng.below(6)).unwrap()].clone();

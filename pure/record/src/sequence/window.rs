@@ -6,6 +6,9 @@ use super::Loss;
 pub(super) const WINDOW_MAX: u32 = 100;
 /// The most packets that a jump of a number counts as lost. A longer jump is a new beginning.
 const JUMP_MAX: u64 = 1 << 24;
+/// The same for numbers of 9 to 16 bits, which a sender that begins anew would otherwise meet in
+/// half of all cases: MAX_DROPOUT of RFC 3550, appendix A.1.
+const SHORT_JUMP_MAX: u64 = 3000;
 
 /// How numbers are counted.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +37,15 @@ impl Counting {
         u64::from(WINDOW_MAX).min(self.cycle() / 4 + 1)
     }
 
-    /// How many packets a number may be ahead. Of short numbers all that are not old are ahead. Of
-    /// longer ones half are: a sender that begins anew is more likely there.
+    /// How many packets a number may be ahead. Of the shortest numbers all that are not old are
+    /// ahead. Of longer ones fewer are: a sender that begins anew is more likely there.
     fn jump(&self) -> u64 {
         let cycle = self.cycle();
-        let most = if self.bits <= 8 { cycle.saturating_sub(self.back()) } else { cycle / 2 };
+        let most = match self.bits {
+            ..=8 => cycle.saturating_sub(self.back()),
+            9..=16 => SHORT_JUMP_MAX.min(cycle / 2),
+            _ => cycle / 2,
+        };
         most.clamp(1, JUMP_MAX)
     }
 

@@ -93,6 +93,14 @@ impl PacketRing {
         Ok(Self { socket, pages, block: 0, open: None, hardware, index, is_down: false })
     }
 
+    /// Asks for no more frames that the interface sends. Frames that are in the ring already stay.
+    ///
+    /// # Errors
+    /// When the kernel is older than 4.20.
+    pub(crate) fn ignore_outgoing(&self) -> io::Result<()> {
+        set_option(&self.socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
+    }
+
     /// The next frame, if there is one.
     pub(crate) fn next(&mut self) -> Option<Frame<'_>> {
         if let Some(Open { left: 0, .. }) = self.open {

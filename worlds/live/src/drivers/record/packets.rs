@@ -24,6 +24,8 @@ const ADDRESSES: usize = 12;
 pub(super) struct Packets {
     ring: PacketRing,
     pub(super) link: LinkType,
+    /// Each frame that the interface sends comes back to it.
+    is_loopback: bool,
     frames: u64,
 }
 
@@ -41,6 +43,11 @@ impl Source {
     /// (`Unsupported`), or `PermissionDenied` without the capability `CAP_NET_RAW`.
     pub fn packets(interface: &str) -> io::Result<Self> {
         let ring = PacketRing::open(interface)?;
+        // What the loopback interface sends comes back at once, and would be recorded twice.
+        let is_loopback = ring.hardware == libc::ARPHRD_LOOPBACK;
+        if is_loopback {
+            ring.ignore_outgoing()?;
+        }
         let link = match ring.hardware {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => LinkType::ETHERNET,
             libc::ARPHRD_NONE => LinkType::IP,
@@ -49,7 +56,7 @@ impl Source {
                 return Err(io::Error::new(io::ErrorKind::Unsupported, why));
             }
         };
-        Ok(Self::frames(Packets { ring, link, frames: 0 }))
+        Ok(Self::frames(Packets { ring, link, is_loopback, frames: 0 }))
     }
 }
 
@@ -94,6 +101,9 @@ impl Packets {
                 self.ask_dropped(desk);
                 break;
             };
+            if frame.is_outgoing && self.is_loopback {
+                continue;
+            }
             let flags = PacketFlags::default();
             let flags = if frame.is_cut { flags.cut() } else { flags };
             let flags = if frame.is_outgoing { flags.outgoing() } else { flags };

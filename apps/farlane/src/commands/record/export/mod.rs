@@ -75,6 +75,10 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
     let Some(to) = &args.to else { unreachable!("clap demands it") };
     let named = args.format.or_else(|| Format::of_ending(to));
     let format = named.ok_or_else(|| Error::NoFormat { path: to.clone() })?;
+    if args.heads && format != Format::Raw {
+        let why = format!("--heads is for --format raw: {} has a form of its own", format.word());
+        return Err(Error::Export { why });
+    }
     let outputs = match format {
         Format::Sigmf => sigmf::paths(to).to_vec(),
         _ => vec![to.clone()],
@@ -85,7 +89,7 @@ pub(crate) fn run(args: &RecordingExport, is_json: bool) -> Result<(), Error> {
     let mut streams = choose(survey, format, args)?;
     let file_error = |error| Error::File { path: to.clone(), error };
     let mut writer: Box<dyn Writer> = match format {
-        Format::Raw => Box::new(raw::Raw::create(to).map_err(file_error)?),
+        Format::Raw => Box::new(raw::Raw::create(to, args.heads).map_err(file_error)?),
         Format::Pcap => Box::new(pcap::Pcap::create(to, &streams[0], survey).map_err(file_error)?),
         Format::Pcapng => Box::new(pcap::Pcapng::create(to, &streams).map_err(file_error)?),
         Format::Mcap => Box::new(mcap::Mcap::create(to, &streams, survey).map_err(file_error)?),

@@ -1,4 +1,4 @@
-//! The bytes of a stream, one behind the other.
+//! The bytes of a stream, one behind the other; of a stream of packets, their payloads.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -9,21 +9,32 @@ use crate::lasting::Lasting;
 /// A file of bytes.
 pub(super) struct Raw {
     file: BufWriter<Lasting>,
+    /// The recording's heads stay before the packets.
+    keeps_heads: bool,
     summary: Summary,
 }
 
 impl Raw {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(super) fn create(path: &Path, keeps_heads: bool) -> io::Result<Self> {
         let summary = Summary { files: vec![path.to_owned()], ..Summary::default() };
-        Ok(Self { file: create(path)?, summary })
+        Ok(Self { file: create(path)?, keeps_heads, summary })
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.summary.bytes += bytes.len() as u64;
+        self.file.write_all(bytes)
     }
 }
 
 impl Writer for Raw {
     fn chunk(&mut self, _: usize, stream: &Exported, chunk: &Chunk, _: u64) -> io::Result<()> {
-        let bytes = chunk.bytes(&stream.part);
-        self.summary.bytes += bytes.len() as u64;
-        self.file.write_all(bytes)
+        if self.keeps_heads || !stream.part.is_packets() {
+            return self.put(chunk.bytes(&stream.part));
+        }
+        chunk.packets(&stream.part).try_for_each(|packet| {
+            self.summary.messages += 1;
+            self.put(packet.bytes)
+        })
     }
 
     fn finish(mut self: Box<Self>, _: &[Exported]) -> io::Result<Summary> {

@@ -1,4 +1,5 @@
-//! SigMF: samples in one file, and what is known of them in another.
+//! SigMF: samples in one file, and what is known of them in another. The samples of a stream of
+//! packets are their payloads.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -105,9 +106,15 @@ impl Writer for Sigmf {
                 self.annotations.push(json!({ "core:sample_start": sample, "core:label": "gap",
                     "core:comment": comment }));
             }
-            let time = UNIX_EPOCH + Duration::from_nanos(chunk.entry.time);
+            let first = chunk.packets(&stream.part).next().filter(|_| stream.part.is_packets());
+            let nanos = first.map_or(chunk.entry.time, |packet| packet.time.nanos);
+            let time = UNIX_EPOCH + Duration::from_nanos(nanos);
             self.captures.push(json!({ "core:sample_start": sample,
                 "core:datetime": humantime::format_rfc3339_nanos(time).to_string() }));
+        }
+        if stream.part.is_packets() {
+            // Behind a gap, samples begin with a packet.
+            return chunk.packets(&stream.part).try_for_each(|packet| self.put_samples(0, packet.bytes));
         }
         self.put_samples(chunk.place(&stream.part), chunk.bytes(&stream.part))
     }
