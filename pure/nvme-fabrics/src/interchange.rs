@@ -82,8 +82,9 @@ pub struct KeyTextError {
 pub enum KeyFault {
     /// The text is longer than [`KEY_TEXT_MAX`]. Holds its length in bytes.
     Long(usize),
-    /// The text does not begin with the prefix, two digits and a colon, or does not end with a
-    /// colon.
+    /// The text does not begin with the prefix: it may be of another form.
+    Prefix,
+    /// Two digits and a colon do not follow the prefix, or there is no colon at the end.
     Shape,
     /// The two digits name no known hash function. Holds the value.
     Hash(u8),
@@ -103,7 +104,7 @@ impl fmt::Display for KeyTextError {
             KeyFault::Long(length) => {
                 write!(f, "a {form} has {KEY_TEXT_MAX} characters at most, and {length} are there")
             }
-            KeyFault::Shape => write!(
+            KeyFault::Prefix | KeyFault::Shape => write!(
                 f,
                 "a {form} has the form {prefix}hh:BASE64: with a colon at its end; {}",
                 form.makers()
@@ -155,7 +156,7 @@ fn parse(form: KeyForm, text: &str) -> Result<KeyText, KeyFault> {
     if text.len() > KEY_TEXT_MAX {
         return Err(KeyFault::Long(text.len()));
     }
-    let rest = text.strip_prefix(form.prefix()).ok_or(KeyFault::Shape)?;
+    let rest = text.strip_prefix(form.prefix()).ok_or(KeyFault::Prefix)?;
     let (digits, rest) = rest.split_once(':').ok_or(KeyFault::Shape)?;
     let encoded = rest.strip_suffix(':').ok_or(KeyFault::Shape)?;
     if digits.len() != 2 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -89,6 +89,9 @@ pub mod capabilities {
     pub const DOORBELL_STRIDE: Field = Field::new(35, 32);
     /// Command Sets Supported (CSS): the NVM Command Set.
     pub const NVM_COMMAND_SET: Field = Field::new(37, 37);
+    /// Command Sets Supported (CSS): one or more I/O command sets, and the Identify structures for
+    /// them (IOCSS).
+    pub const IO_COMMAND_SETS: Field = Field::new(43, 43);
     /// Memory Page Size Minimum (MPSMIN): 4 KiB times 2 to this power.
     pub const PAGE_SIZE_MIN: Field = Field::new(51, 48);
     /// Memory Page Size Maximum (MPSMAX): 4 KiB times 2 to this power.
@@ -106,6 +109,10 @@ pub mod configuration {
     pub const ENABLE: Field = Field::new(0, 0);
     /// I/O Command Set Selected (CSS).
     pub const COMMAND_SET: Field = Field::new(6, 4);
+    /// Value of CSS for the NVM command set.
+    pub const NVM_COMMAND_SET: u64 = 0b000;
+    /// Value of CSS for all supported I/O command sets.
+    pub const ALL_COMMAND_SETS: u64 = 0b110;
     /// Memory Page Size (MPS): 4 KiB times 2 to this power.
     pub const PAGE_SIZE: Field = Field::new(10, 7);
     /// Arbitration Mechanism Selected (AMS).

@@ -175,6 +175,10 @@ fn keys_that_others_may_read_and_texts_that_are_no_keys_are_not_used() {
     let checked = farlane(&["key", "check", &key]);
     let said = String::from_utf8_lossy(&checked.stderr).into_owned();
     assert!(!checked.status.success() && said.contains("CRC-32"), "{said}");
+    fs::write(&key, "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrY").unwrap();
+    let checked = farlane(&["key", "check", &key]);
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(!checked.status.success() && said.contains("a TLS key has the form"), "{said}");
     let far = farlane(&["ping", "tcp://127.0.0.1:1", "--tls-key-file", &key]);
     assert_eq!(far.status.code(), Some(2), "{}", String::from_utf8_lossy(&far.stderr));
 }

@@ -153,6 +153,11 @@ impl Associations {
         self.controllers.get(&(subsystem, id.0)).copied()
     }
 
+    /// Whether no host has the controller, and none was promised it.
+    pub(super) fn is_free(&self, subsystem: SubsystemKey, id: ControllerId) -> bool {
+        !self.promised.contains_key(&(Some(subsystem), id.0))
+    }
+
     /// The first controller identifier from `from` on that no proven host has, wrapping around. One
     /// that was promised to an unproven host comes last: the first to prove who it is gets it.
     /// Starting at `from` keeps a recently used identifier from being reused soon.

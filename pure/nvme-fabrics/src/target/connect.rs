@@ -250,7 +250,7 @@ impl Target {
             return self.connect_io_queue(now, key, arrival, command, &data);
         }
         let key = subsystem.key;
-        let controller = self.choose_controller(subsystem, data.controller)?;
+        let controller = self.choose_controller(subsystem, &data)?;
         let terms = subsystem.terms_of(&data.host).cloned().unwrap_or_default();
         let granted = Granted { served: Served::Nvm(key), terms, controller };
         self.associate(now, granted, arrival, command, data)
@@ -291,13 +291,17 @@ impl Target {
     }
 
     /// The controller for an Admin Queue.
-    fn choose_controller(&self, subsystem: &Subsystem, asked: u16) -> Result<ControllerId, Refusal> {
+    fn choose_controller(&self, subsystem: &Subsystem, data: &ConnectData) -> Result<ControllerId, Refusal> {
+        let asked = data.controller;
         let key = Some(subsystem.key);
         let next_free = |ids, from| self.associations.free_controller(key, ids, from);
         let busy = Refusal::new(FabricsStatus::ControllerBusy, Why::Busy);
         match (&subsystem.model, ControllerChoice::from(asked)) {
             (ControllerModel::Dynamic(ids), ControllerChoice::Dynamic) => {
-                next_free(ids, self.next_controller).ok_or(busy)
+                let is_free =
+                    |id: &ControllerId| ids.contains(&id.0) && self.associations.is_free(subsystem.key, *id);
+                let had = self.returning.of(subsystem.key, &data.host, data.host_id).find(is_free);
+                had.or_else(|| next_free(ids, self.next_controller)).ok_or(busy)
             }
             (ControllerModel::Static(ids), ControllerChoice::AnyStatic) => {
                 next_free(ids, *ids.start()).ok_or(busy)
@@ -345,6 +349,9 @@ impl Target {
         let busy = Refusal::new(FabricsStatus::ControllerBusy, Why::Busy);
         let key = self.associations.insert(association).ok_or(busy)?;
         self.next_controller = controller.0.wrapping_add(1);
+        if let (Some(subsystem), Some(one)) = (subsystem, self.associations.get(key)) {
+            self.returning.remember(subsystem, (&one.host, one.host_id), controller);
+        }
         let claim = self.of(key).claim(command.queue, arrival);
         let demand = self.demand_authentication(now, key, claim);
         self.look_again(key);
@@ -368,9 +375,6 @@ impl Target {
         let association = self.of(key);
         if association.host != data.host {
             return Err(Refusal::parameter(Parameter::HOST, Why::OtherHost));
-        }
-        if association.host_id != data.host_id {
-            return Err(Refusal::parameter(Parameter::HOST_ID, Why::OtherHost));
         }
         if !association.is_ready() {
             return Err(Refusal::new(StatusCode::CommandSequenceError, Why::NotReady));

@@ -13,6 +13,7 @@ mod directory;
 mod discovery;
 mod keep_alive;
 mod properties;
+mod returning;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -34,6 +35,7 @@ use engine::{Entropy, Instant, Nanos, Origin};
 use nvme::wire::{Status, StatusCode};
 
 use associations::Associations;
+use returning::Returning;
 use work::Works;
 
 use crate::wire::{FabricsStatus, Nqn, PropertyGet, PropertySet, QueueId};
@@ -59,6 +61,7 @@ pub struct Target {
     associations: Associations,
     /// Where the search for a free controller identifier continues.
     next_controller: u16,
+    returning: Returning,
     /// The source of challenges and keys.
     entropy: Entropy,
     works: Works,
@@ -71,6 +74,7 @@ impl Target {
             directory,
             associations: Associations::new(),
             next_controller: 0,
+            returning: Returning::new(),
             entropy,
             works: Works::new(),
         }

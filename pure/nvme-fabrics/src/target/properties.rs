@@ -54,7 +54,7 @@ impl Properties {
         let configured = |field: nvme::wire::Bits| field.of(self.configuration);
         let sizes =
             (configured(property::SUBMISSION_ENTRY_SIZE), configured(property::COMPLETION_ENTRY_SIZE));
-        configured(property::COMMAND_SET) == 0
+        matches!(configured(property::COMMAND_SET), property::SELECT_NVM | property::SELECT_ALL)
             && configured(property::PAGE_SIZE) == 0
             && configured(property::ARBITRATION) == 0
             && (!has_io || sizes == IO_ENTRY_SIZES)
@@ -71,6 +71,7 @@ impl Association {
             | property::CONTIGUOUS_QUEUES.put(1)
             | property::TIMEOUT.put(READY_TIMEOUT);
         let high = property::NVM_COMMAND_SET.put(1)
+            | property::IO_COMMAND_SETS.put(self.is_nvm().into())
             | property::SUBSYSTEM_RESET_SUPPORTED.put(self.is_nvm().into())
             | property::READY_WITH_MEDIA.put(1);
         u64::from(high) << 32 | u64::from(low)

@@ -143,9 +143,9 @@ fn what_is_no_key_is_refused_with_a_reason() {
         ("NVMeTLSkey-1:03:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:", KeyFault::Hash(3)),
         ("NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:", KeyFault::KeyLength(32)),
         ("NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrY:", KeyFault::Check),
-        ("DHHC-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:", KeyFault::Shape),
+        ("DHHC-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:", KeyFault::Prefix),
         ("NVMeTLSkey-1:01:VRLb:", KeyFault::KeyLength(0)),
-        ("", KeyFault::Shape),
+        ("", KeyFault::Prefix),
     ];
     for (text, fault) in wrong {
         let error = text.parse::<TlsKey>().unwrap_err();

@@ -30,6 +30,9 @@ pub const TIMEOUT: Bits = Bits::new(31, 24);
 pub const SUBSYSTEM_RESET_SUPPORTED: Bits = Bits::bit(4);
 /// CAP, high half: Command Sets Supported (CSS): the NVM command set.
 pub const NVM_COMMAND_SET: Bits = Bits::bit(5);
+/// CAP, high half: Command Sets Supported (CSS): one or more I/O command sets, and the Identify
+/// structures for them (IOCSS).
+pub const IO_COMMAND_SETS: Bits = Bits::bit(11);
 /// CAP, high half: Command Sets Supported (CSS): no I/O command set.
 pub const NO_COMMAND_SET: Bits = Bits::bit(12);
 /// CAP, high half: Controller Ready With Media Support (CRMS.CRWMS).
@@ -39,6 +42,10 @@ pub const READY_WITH_MEDIA: Bits = Bits::bit(27);
 pub const ENABLE: Bits = Bits::bit(0);
 /// CC: I/O Command Set Selected (CSS).
 pub const COMMAND_SET: Bits = Bits::new(6, 4);
+/// CC.CSS: the NVM command set.
+pub const SELECT_NVM: u32 = 0b000;
+/// CC.CSS: all supported I/O command sets.
+pub const SELECT_ALL: u32 = 0b110;
 /// CC: Memory Page Size (MPS).
 pub const PAGE_SIZE: Bits = Bits::new(10, 7);
 /// CC: Arbitration Mechanism Selected (AMS).

@@ -81,6 +81,7 @@ impl Controller {
             | capabilities::WEIGHTED_ROUND_ROBIN.put(1)
             | capabilities::TIMEOUT.put(READY_TIMEOUT)
             | capabilities::NVM_COMMAND_SET.put(1)
+            | capabilities::IO_COMMAND_SETS.put(1)
             | capabilities::PAGE_SIZE_MAX.put(PAGE_SIZE_MAX)
             | capabilities::MEMORY_BUFFER.put(self.memory.is_present().into())
             | capabilities::READY_WITH_MEDIA.put(1)
@@ -182,7 +183,10 @@ impl Controller {
         let length = u64::from(submission) * u64::from(SUBMISSION_ENTRY_BYTES);
         let local = self.memory.locate(submission_base, length);
         let sound = page_shift <= PAGE_SIZE_MAX
-            && properties.configured(configuration::COMMAND_SET) == 0
+            && matches!(
+                properties.configured(configuration::COMMAND_SET),
+                configuration::NVM_COMMAND_SET | configuration::ALL_COMMAND_SETS
+            )
             && arbitration <= configuration::WEIGHTED_ROUND_ROBIN
             && submission >= 2
             && completion >= 2

@@ -140,7 +140,7 @@ impl<E: Endpoint> Connection<E> {
             pulled: 0,
             response: None,
         };
-        match self.commands.issue(entry.command_id, command) {
+        match self.commands.issue(&entry, command) {
             Ok(slot) => {
                 self.reserved += u64::from(reserved);
                 Some(Output::Command { slot: Slot(slot), entry })

@@ -169,7 +169,7 @@ impl Connection {
             pulled: 0,
             response: None,
         };
-        match self.slots.issue(command.id, command) {
+        match self.slots.issue(&entry, command) {
             Ok(slot) => {
                 self.reserved += u64::from(reserved);
                 Step::Output(Output::Command { slot: Slot(slot), entry })

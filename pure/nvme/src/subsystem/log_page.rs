@@ -31,6 +31,8 @@ const DWORDS_HIGH: Bits = Bits::new(15, 0);
 const OFFSET_IS_INDEX: Bits = Bits::bit(23);
 /// Command Set Identifier (CSI), in CDW14.
 const COMMAND_SET: Bits = Bits::new(31, 24);
+/// Bytes of the Commands Supported and Effects log for admin commands.
+const ADMIN_EFFECTS: usize = 256 * 4;
 /// LID Supported (LSUPP) in the Supported Log Pages log, and Feature Supported (FSUPP) in the
 /// features' log.
 const SUPPORTED: u32 = 1;
@@ -122,11 +124,13 @@ impl Subsystem {
             LogPage::FirmwareSlot => self.firmware_slot_log(),
             LogPage::ChangedNamespaces => self.changed_namespaces_log(controller),
             LogPage::CommandEffects => {
+                // 256 admin commands, 256 I/O commands, 2 KiB reserved. nvme-cli asks for other
+                // command sets, too, of which no I/O command is supported.
+                let mut log = dwords(1024, |set| self.command_effects(controller, set));
                 if COMMAND_SET.is_set(entry.cdw14) {
-                    return Err(Failure::field(StatusCode::InvalidField, Location::CDW14));
+                    log[ADMIN_EFFECTS..].fill(0);
                 }
-                // 256 admin commands, 256 I/O commands, 2 KiB reserved.
-                dwords(1024, |set| self.command_effects(controller, set))
+                log
             }
             LogPage::DeviceSelfTest => {
                 let mut bytes = [0; SelfTestLog::LENGTH];

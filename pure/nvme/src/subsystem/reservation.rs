@@ -19,6 +19,9 @@ const NOTIFICATIONS_MAX: usize = 64;
 /// Ignore Existing Key as of revision 1.3.
 pub(super) const CAPABILITIES: u8 = 0xff;
 
+/// The Host Identifier of a host that has none: of two controllers with it, each has another host.
+const NO_HOST: [u8; 16] = [0; 16];
+
 /// Action field of Register, Acquire and Release, in CDW10.
 const ACTION: Bits = Bits::new(2, 0);
 /// Ignore Existing Key (IEKEY), in CDW10.
@@ -100,12 +103,14 @@ impl Notices {
 
 impl ReservationRecord {
     fn key_of(&self, host: [u8; 16]) -> Option<u64> {
-        self.registrants.iter().find(|one| one.host == host).map(|one| one.key)
+        self.registrants.iter().find(|one| one.host == host && host != NO_HOST).map(|one| one.key)
     }
 
     fn is_holder(&self, host: [u8; 16]) -> bool {
-        self.reservation
-            .is_some_and(|(kind, holder)| holder == host || kind.is_of_all() && self.key_of(host).is_some())
+        let holds = |(kind, holder): (ReservationType, [u8; 16])| {
+            holder == host || kind.is_of_all() && self.key_of(host).is_some()
+        };
+        host != NO_HOST && self.reservation.is_some_and(holds)
     }
 
     pub(super) fn allows(&self, host: [u8; 16], touch: Touch) -> bool {
@@ -147,12 +152,19 @@ pub(super) struct Outcome {
 }
 
 /// Executes a reservation command of `host` with the keys in `data` on a namespace's record.
+///
+/// # Errors
+/// Command Sequence Error for a host without an identifier, which must set it first: its
+/// reservations would be those of every other such host.
 pub(super) fn execute(
     record: Option<&ReservationRecord>,
     host: [u8; 16],
     entry: &SubmissionQueueEntry,
     data: &[u8],
 ) -> Result<Outcome, Failure> {
+    if host == NO_HOST {
+        return Err(Failure::new(StatusCode::CommandSequenceError));
+    }
     let (words, _) = data.as_chunks::<8>();
     let key = |index: usize| words.get(index).map_or(0, |raw| u64::from_le_bytes(*raw));
     let before = record.cloned().unwrap_or_default();

@@ -3,14 +3,17 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::wire::{CommandId, StatusCode};
+use crate::wire::{AdminOpcode, CommandId, StatusCode, SubmissionQueueEntry};
 
 const NONE: u16 = u16::MAX;
 
 #[derive(Debug)]
 enum Entry<C> {
-    Free { next: u16 },
-    Live(CommandId, C),
+    Free {
+        next: u16,
+    },
+    /// A command, and its identifier if no other command may have the same.
+    Live(Option<CommandId>, C),
 }
 
 /// The commands of a controller's end, by slot, and the set of their identifiers.
@@ -69,14 +72,20 @@ impl<C> ControllerCommands<C> {
         (usize::from(id.0 >> 6), 1 << (id.0 & 63))
     }
 
-    /// Takes a slot for a command with this identifier.
+    /// Takes a slot for the command of `entry`.
+    ///
+    /// Asynchronous Event Requests, which may stay for ever, occupy no identifier: hosts such as
+    /// SPDK's use theirs again for the last commands of a connection. (Verify has the same opcode,
+    /// and moves no data either.)
     ///
     /// # Errors
     /// Command ID Conflict when a live command has the same identifier; `None` when there is no
     /// room.
     #[inline]
-    pub fn issue(&mut self, id: CommandId, command: C) -> Result<u16, Option<StatusCode>> {
-        let (word, bit) = Self::bit(id);
+    pub fn issue(&mut self, entry: &SubmissionQueueEntry, command: C) -> Result<u16, Option<StatusCode>> {
+        let waits = AdminOpcode::from(entry.opcode) == AdminOpcode::AsynchronousEventRequest;
+        let id = (!waits).then_some(entry.command_id);
+        let (word, bit) = id.map_or((0, 0), Self::bit);
         if self.identifiers[word] & bit != 0 {
             return Err(Some(StatusCode::CommandIdConflict));
         }
@@ -112,8 +121,9 @@ impl<C> ControllerCommands<C> {
         };
         self.free = index;
         self.live -= 1;
-        let (word, bit) = Self::bit(id);
-        self.identifiers[word] &= !bit;
+        if let Some((word, bit)) = id.map(Self::bit) {
+            self.identifiers[word] &= !bit;
+        }
         Some(command)
     }
 }
@@ -122,18 +132,38 @@ impl<C> ControllerCommands<C> {
 mod tests {
     use super::*;
 
+    /// A Flush, or an Asynchronous Event Request, with this identifier.
+    fn entry(id: u16, waits: bool) -> SubmissionQueueEntry {
+        let opcode = if waits { u8::from(AdminOpcode::AsynchronousEventRequest) } else { 0 };
+        SubmissionQueueEntry { opcode, command_id: CommandId(id), ..SubmissionQueueEntry::default() }
+    }
+
     #[test]
     fn slots_are_dense_grow_and_know_identifiers_in_use() {
         let mut commands = ControllerCommands::new(1);
-        assert_eq!(commands.issue(CommandId(7), 7), Ok(0));
-        assert_eq!(commands.issue(CommandId(7), 7), Err(Some(StatusCode::CommandIdConflict)));
-        assert_eq!(commands.issue(CommandId(8), 8), Err(None));
+        let issue = |commands: &mut ControllerCommands<u16>, id| commands.issue(&entry(id, false), id);
+        assert_eq!(issue(&mut commands, 7), Ok(0));
+        assert_eq!(issue(&mut commands, 7), Err(Some(StatusCode::CommandIdConflict)));
+        assert_eq!(issue(&mut commands, 8), Err(None));
         commands.grow(3);
-        assert_eq!([commands.issue(CommandId(8), 8), commands.issue(CommandId(9), 9)], [Ok(1), Ok(2)]);
-        assert_eq!(commands.issue(CommandId(10), 10), Err(None));
+        assert_eq!([issue(&mut commands, 8), issue(&mut commands, 9)], [Ok(1), Ok(2)]);
+        assert_eq!(issue(&mut commands, 10), Err(None));
         assert_eq!(commands.retire(1).unwrap(), 8);
         assert!(commands.retire(1).is_none() && commands.get(1).is_none());
-        assert_eq!(commands.issue(CommandId(8), 8), Ok(1));
+        assert_eq!(issue(&mut commands, 8), Ok(1));
         assert_eq!(commands.live(), 3);
+    }
+
+    #[test]
+    fn event_requests_occupy_no_identifier() {
+        let mut commands = ControllerCommands::new(4);
+        assert_eq!(commands.issue(&entry(7, true), 1), Ok(0));
+        assert_eq!(commands.issue(&entry(7, true), 2), Ok(1));
+        assert_eq!(commands.issue(&entry(7, false), 3), Ok(2));
+        // The end of the requests frees nothing of the other command.
+        assert_eq!((commands.retire(0), commands.retire(1)), (Some(1), Some(2)));
+        assert_eq!(commands.issue(&entry(7, false), 4), Err(Some(StatusCode::CommandIdConflict)));
+        assert_eq!(commands.retire(2), Some(3));
+        assert_eq!(commands.issue(&entry(7, false), 5), Ok(2));
     }
 }

@@ -5,7 +5,7 @@ use core::fmt;
 use super::Bits;
 
 /// Defines [`StatusCode`]. A line has: variant = status code type, status code, whether a retry may
-/// succeed, the specification's name.
+/// succeed on any controller of the subsystem, the specification's name.
 macro_rules! status_codes {
     ($($variant:ident = $kind:literal, $code:literal, $retry:ident, $text:literal;)*) => {
         /// A Status Code Type (SCT) and Status Code (SC) under one name.
@@ -46,7 +46,8 @@ macro_rules! status_codes {
                 }
             }
 
-            /// Whether the same command, sent again, may succeed.
+            /// Whether the same command, sent again to any controller of the subsystem, may
+            /// succeed. Hosts try another path only then.
             pub const fn may_retry(self) -> bool {
                 match self {
                     $(Self::$variant => status_codes!($retry),)*
@@ -87,7 +88,7 @@ status_codes! {
     DataSglLengthInvalid = 0, 0x0f, final, "Data SGL Length Invalid";
     MetadataSglLengthInvalid = 0, 0x10, final, "Metadata SGL Length Invalid";
     SglDescriptorTypeInvalid = 0, 0x11, final, "SGL Descriptor Type Invalid";
-    InvalidControllerMemoryBufferUse = 0, 0x12, final, "Invalid Use of Controller Memory Buffer";
+    InvalidControllerMemoryBufferUse = 0, 0x12, retry, "Invalid Use of Controller Memory Buffer";
     PrpOffsetInvalid = 0, 0x13, final, "PRP Offset Invalid";
     AtomicWriteUnitExceeded = 0, 0x14, final, "Atomic Write Unit Exceeded";
     OperationDenied = 0, 0x15, final, "Operation Denied";
@@ -99,7 +100,7 @@ status_codes! {
     SanitizeFailed = 0, 0x1c, final, "Sanitize Failed";
     SanitizeInProgress = 0, 0x1d, retry, "Sanitize In Progress";
     SglDataBlockGranularityInvalid = 0, 0x1e, final, "SGL Data Block Granularity Invalid";
-    CommandNotSupportedForQueueInCmb = 0, 0x1f, final, "Command Not Supported for Queue in CMB";
+    CommandNotSupportedForQueueInCmb = 0, 0x1f, retry, "Command Not Supported for Queue in CMB";
     NamespaceWriteProtected = 0, 0x20, final, "Namespace is Write Protected";
     CommandInterrupted = 0, 0x21, retry, "Command Interrupted";
     TransientTransportError = 0, 0x22, retry, "Transient Transport Error";
@@ -168,7 +169,7 @@ status_codes! {
     DeallocatedOrUnwrittenBlock = 2, 0x87, final, "Deallocated or Unwritten Logical Block";
     StorageTagCheckError = 2, 0x88, final, "End-to-End Storage Tag Check Error";
     InternalPathError = 3, 0x00, retry, "Internal Path Error";
-    AsymmetricAccessPersistentLoss = 3, 0x01, final, "Asymmetric Access Persistent Loss";
+    AsymmetricAccessPersistentLoss = 3, 0x01, retry, "Asymmetric Access Persistent Loss";
     AsymmetricAccessInaccessible = 3, 0x02, retry, "Asymmetric Access Inaccessible";
     AsymmetricAccessTransition = 3, 0x03, retry, "Asymmetric Access Transition";
     ControllerPathingError = 3, 0x60, retry, "Controller Pathing Error";
@@ -285,6 +286,10 @@ mod tests {
         assert_eq!(Status::from(StatusCode::UnrecoveredReadError).raw(), 0x0281);
         assert_eq!(Status::from(StatusCode::UnrecoveredReadError).with_more().raw(), 0x2281);
         assert!(Status::from_raw(0x2000).is_success());
+        // What a path has lost, another may have: Linux and SPDK fail over only without DNR.
+        for code in [0, 1, 2, 3, 0x60, 0x70, 0x71].map(|code| StatusCode::new(3, code)) {
+            assert!(!Status::from(code).do_not_retry(), "{code}");
+        }
         assert_eq!(
             Status::from(StatusCode::LbaOutOfRange).to_string(),
             "LBA Out of Range (type 0, code 80h, do not retry)"

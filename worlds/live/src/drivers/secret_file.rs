@@ -41,7 +41,7 @@ pub enum Why {
 impl SecretFileError {
     /// Whether the file holds a text of another form than was expected.
     pub fn is_of_another_form(&self) -> bool {
-        matches!(&self.why, Why::Secret(KeyTextError { fault: KeyFault::Shape, .. }))
+        matches!(&self.why, Why::Secret(KeyTextError { fault: KeyFault::Prefix, .. }))
     }
 }
 
@@ -70,13 +70,14 @@ pub fn read<T: FromStr<Err = KeyTextError>>(path: &Path) -> Result<T, SecretFile
     parse(path).map_err(|why| SecretFileError { path: path.to_owned(), why })
 }
 
-/// Writes the text of a new secret or key to a file that only its owner may use.
+/// Writes the text of a new secret or key to a file that only its owner may use, without a newline
+/// at the end: SPDK takes that for a part of the text.
 ///
 /// # Errors
 /// When there is such a file already, or the file can't be written.
 pub fn create(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n"));
+    let written = file.write_all(text.as_bytes());
     let synced = written.and_then(|()| file.sync_all()).and_then(|()| sync_folder_of(path));
     // A part of a secret is of no use, and keeps a whole one from being written here.
     synced.inspect_err(|_| drop(std::fs::remove_file(path)))
@@ -129,6 +130,7 @@ mod tests {
         create(&path, std::str::from_utf8(text).unwrap().trim()).unwrap();
         assert_eq!(create(&path, "another").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert!(read::<Secret>(&path).is_ok(), "what was there stays");
+        assert!(fs::read(&path).unwrap().ends_with(b":"), "SPDK reads a newline as a part of the key");
         for mode in [0o640, 0o604, 0o620, 0o666] {
             let error = told(mode, text).unwrap_err();
             assert!(error.contains(&format!("mode {mode:04o}")) && error.contains("chmod 600"), "{error}");

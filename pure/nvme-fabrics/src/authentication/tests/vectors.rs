@@ -41,14 +41,14 @@ fn what_is_no_secret_is_refused_with_a_reason() {
         ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2m:", KeyFault::Check),
         ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n", KeyFault::Shape),
         ("DHHC-1:0:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Shape),
-        ("NVMeTLSkey-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Shape),
+        ("NVMeTLSkey-1:01:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Prefix),
         ("DHHC-1:04:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Hash(4)),
         ("DHHC-1:00:ia6z:", KeyFault::KeyLength(0)),
         ("DHHC-1:00::", KeyFault::KeyLength(0)),
         ("DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2:", KeyFault::Base64(47)),
         ("DHHC-1:00:ia6zGodOr4SEG0Zz_w398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", KeyFault::Base64(16)),
         ("DHHC-1:00:====:", KeyFault::Base64(0)),
-        ("", KeyFault::Shape),
+        ("", KeyFault::Prefix),
     ];
     for (text, why) in wrong {
         assert_eq!(text.parse::<Secret>().map_err(|error| error.fault), Err(why), "{text}");

@@ -198,12 +198,38 @@ fn an_io_queue_is_its_hosts_once_and_as_many_as_were_granted() {
     let mut other = ask(2, 1);
     other.data.host = nqn(OTHER);
     assert_eq!(refused(other, &mut target), invalid(Parameter::HOST));
+    // The admin queue has named the host's identifier; others, such as SPDK, ignore this one.
     let mut other = ask(2, 1);
     other.data.host_id = HostId([2; 16]);
-    assert_eq!(refused(other, &mut target), invalid(Parameter::HOST_ID));
+    other.of(&mut target).unwrap();
+    assert_eq!(target.association(key).unwrap().host_id(), HostId([1; 16]));
     // A queue that is gone can be connected again.
     target.close_queue(key, first.claim);
     ask(1, 1).of(&mut target).unwrap();
+}
+
+#[test]
+fn a_host_that_comes_back_finds_its_last_controller() {
+    let mut target = with(|_| ());
+    let connect = |target: &mut Target, host: &str| {
+        let mut asked = ask(0, 0xffff);
+        asked.data.host = nqn(host);
+        let connected = asked.of(target).unwrap();
+        (connected.association, connected.response.controller)
+    };
+    let (key, first) = connect(&mut target, HOST);
+    let (other, second) = connect(&mut target, OTHER);
+    assert_ne!(first, second);
+    // While it has its controller, another connection of the host gets another.
+    let (more, third) = connect(&mut target, HOST);
+    assert!(third != first && third != second);
+    target.end(key);
+    target.end(more);
+    target.end(other);
+    let (_, again) = connect(&mut target, HOST);
+    assert_eq!(again, third, "the latest");
+    assert_eq!(connect(&mut target, OTHER).1, second);
+    assert_eq!(connect(&mut target, HOST).1, first);
 }
 
 #[test]
@@ -277,10 +303,17 @@ fn properties_are_those_of_the_specification() {
     let key = ask(0, 0xffff).of(&mut target).unwrap().association;
     let get = |offset, size| PropertyGet { size, offset };
     let read = |target: &Target, get| target.property_get(key, QueueId::ADMIN, get);
-    // MQES 1023, CQR, TO 15 s; NSSRS, CSS, CRMS.
+    // MQES 1023, CQR, TO 15 s; NSSRS, CSS (the NVM command set, and all), CRMS.
     let capabilities = read(&target, get(property::CAPABILITIES, PropertySize::Quad));
-    assert_eq!(capabilities, Ok(0x0800_0030_1e01_03ff));
+    assert_eq!(capabilities, Ok(0x0800_0830_1e01_03ff));
     assert_eq!(read(&target, get(property::VERSION, PropertySize::Dword)), Ok(0x0002_0000));
+    // All command sets are selected, as TrueNAS's client does; 111b has no I/O commands.
+    let mut other = with(|_| ());
+    for (css, is_fatal) in [(0b110, 0), (0b111, 2)] {
+        let key = ask(0, 0xffff).of(&mut other).unwrap().association;
+        let _ = set(&mut other, key, property::CONFIGURATION, ENABLE | css << 4);
+        assert_eq!(status(&other, key) & 2, is_fatal, "{css:#b}");
+    }
     assert_eq!(read(&target, get(property::READY_TIMEOUTS, PropertySize::Dword)), Ok(30));
     for (offset, size) in [
         (property::CAPABILITIES, PropertySize::Dword),

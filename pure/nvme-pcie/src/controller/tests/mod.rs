@@ -89,6 +89,18 @@ fn registers_are_read_and_written_in_any_size() {
 }
 
 #[test]
+fn all_command_sets_may_be_selected() {
+    let mut bench = bare();
+    // CAP.CSS: the NVM command set, and I/O command sets.
+    assert_eq!(bench.register(0x04) >> 5 & 0xff, 0b0100_0001);
+    bench.write(AQA, &0x001f_001f_u32.to_le_bytes());
+    bench.write(0x28, &ASQ.to_le_bytes());
+    bench.write(0x30, &ACQ.to_le_bytes());
+    bench.write(CC, &0x0046_0061_u32.to_le_bytes());
+    assert_eq!(bench.register(CSTS), 1);
+}
+
+#[test]
 fn a_configuration_that_cannot_be_is_a_fatal_error_until_the_reset() {
     for (attributes, configuration) in [
         (0x001f_0000, 0x0046_0001_u32),

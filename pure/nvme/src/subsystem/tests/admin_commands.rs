@@ -335,6 +335,10 @@ fn effects_logs_name_what_a_command_or_feature_touches() {
         (1 | 1 << 21, 1 | 1 << 21, 0b11 | 2 << 16 | 1 << 25)
     );
     assert_eq!((io_effects(0x01), io_effects(0x02), io_effects(0x19)), (0b11, 1, 0b11));
+    // nvme-cli asks for those of zoned namespaces, too: the admin commands are the same.
+    let zoned = SubmissionQueueEntry { cdw14: 2 << 24, ..log(LogPage::CommandEffects, 4096) };
+    bench.succeeds(ADMIN, zoned);
+    assert_eq!((&bench.pushed[..1024], &bench.pushed[1024..]), (&commands[..1024], &[0; 3072][..]));
     let features = bench.log(LogPage::FeatureEffects, 1024);
     assert_eq!((u32_at(&features, 0x05 * 4), u32_at(&features, 0x06 * 4)), (1 | 1 << 20, 1 | 1 << 21));
     assert_eq!((u32_at(&features, 0x03 * 4), u32_at(&features, 0x0f * 4)), (0, 0));
