@@ -62,7 +62,12 @@ impl Analyser {
         let answered = self.transactions.see(seen);
         let is_of_device = match seen.header.kind {
             PacketKind::Completion(completion) => {
-                self.statistics.errors += u64::from(completion.status != CompletionStatus::Success);
+                let is_probe = answered.as_ref().is_some_and(|(request, _)| request.is_configuration());
+                match completion.status {
+                    CompletionStatus::Success => {}
+                    _ if is_probe => self.statistics.probes += 1,
+                    _ => self.statistics.errors += 1,
+                }
                 seen.direction == Direction::Down
             }
             PacketKind::Memory(_) => seen.direction == Direction::Up,
@@ -108,6 +113,7 @@ impl Analyser {
             unanswered: self.transactions.waiting() as u64,
             dropped: self.transactions.dropped() + self.inferred.dropped() + self.known.dropped(),
             unfinished: self.known.unfinished(),
+            waiting: self.known.waiting(),
             unexpected: self.known.unexpected(),
             ..self.statistics
         }

@@ -21,6 +21,13 @@ pub enum Kind {
     InferredWrite,
 }
 
+impl Kind {
+    /// Whether it is an Asynchronous Event Request, which waits for as long as nothing happens.
+    pub const fn waits_for_events(self) -> bool {
+        matches!(self, Self::Admin(0x0c))
+    }
+}
+
 /// What a packet is a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {

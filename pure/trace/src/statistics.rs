@@ -7,8 +7,11 @@ pub struct Statistics {
     pub packets: u64,
     /// Bytes of payload of these, as their headers tell.
     pub bytes: u64,
-    /// Completions without success.
+    /// Completions without success, except those of configuration requests.
     pub errors: u64,
+    /// Completions of configuration requests without success: hosts look for functions that are not
+    /// there, and for devices that are not ready.
+    pub probes: u64,
     /// Completions whose request is not in the capture.
     pub orphans: u64,
     /// Requests whose last completion is not in the capture.
@@ -25,8 +28,11 @@ pub struct Statistics {
     pub known_commands: u64,
     /// Commands inferred.
     pub inferred_commands: u64,
-    /// Commands that were under way when the capture or their controller's life ended.
+    /// Commands that were under way when the capture or their controller's life ended, except
+    /// those that wait for an event.
     pub unfinished: u64,
+    /// Asynchronous Event Requests that waited then.
+    pub waiting: u64,
     /// Completions of commands that were not under way: completed twice, or begun before.
     pub unexpected: u64,
 }

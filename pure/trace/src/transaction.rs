@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 
 use engine::{Instant, Nanos};
-use pcie::wire::{Bdf, CompletionStatus, Kind, Tag};
+use pcie::wire::{Bdf, CompletionStatus, Header, Kind, Tag};
 
 use super::seen::{Direction, Seen};
 
@@ -15,6 +15,8 @@ pub const WAITING_MAX: usize = 65_536;
 pub struct Transaction {
     /// Which way the request passed.
     pub direction: Direction,
+    /// The request's header.
+    pub request: Header,
     /// Who made the request.
     pub requester: Bdf,
     /// Address of the first byte of a memory request; 0 for other requests.
@@ -32,6 +34,11 @@ pub struct Transaction {
 }
 
 impl Transaction {
+    /// Whether it reads or writes a configuration space.
+    pub const fn is_configuration(&self) -> bool {
+        matches!(self.request.kind, Kind::Config(_))
+    }
+
     /// The time from the request to its last completion.
     pub fn length(&self) -> Nanos {
         self.ended - self.begun
@@ -88,6 +95,7 @@ impl Transactions {
         let (address, bytes) = seen.read().unwrap_or_default();
         let transaction = Transaction {
             direction: seen.direction,
+            request: *seen.header,
             requester,
             address,
             bytes,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use engine::Instant;
 use trace::{Command, Seen};
 
 use crate::Error;
@@ -106,6 +107,11 @@ impl Commands {
     /// The next command that has ended, of what was read.
     pub fn poll_command(&mut self) -> Option<Command> {
         self.reading.poll_command()
+    }
+
+    /// The time of the first packet, once it was read; tracers' words have none.
+    pub const fn began(&self) -> Option<Instant> {
+        self.reading.began()
     }
 
     /// What the capture has had so far.

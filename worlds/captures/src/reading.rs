@@ -81,7 +81,8 @@ pub struct Reading {
     fabric: Fabric,
     events: Events,
     flaws: Flaws,
-    /// The time of the last packet.
+    /// The time of the first packet, and of the last.
+    began: Option<Instant>,
     before: Instant,
 }
 
@@ -107,6 +108,9 @@ impl Reading {
                 return false;
             }
         };
+        if is_ours {
+            self.began.get_or_insert(frame.at);
+        }
         self.flaws.note(frame.at, held, is_ours, &mut self.before);
         is_ours
     }
@@ -142,6 +146,7 @@ impl Reading {
 
     fn see_packet(&mut self, seen: &Seen<'_>) {
         self.analyser.see(seen);
+        self.began.get_or_insert(seen.at);
         self.flaws.in_order(seen.at, &mut self.before);
     }
 
@@ -150,6 +155,11 @@ impl Reading {
         let is_event = self.events.see(line);
         self.flaws.foreign += u64::from(!is_event);
         is_event
+    }
+
+    /// The time of the first packet; tracers' words have none.
+    pub const fn began(&self) -> Option<Instant> {
+        self.began
     }
 
     /// The next command that has ended.

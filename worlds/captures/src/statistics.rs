@@ -57,6 +57,11 @@ pub fn confidence(analysis: &Analysis, groups: &Groups) -> f64 {
     (known as f64 + statistics.inferred as f64 * WORTH_OF_INFERENCE) / all as f64
 }
 
+/// How many commands have failed.
+pub fn failed(groups: &Groups) -> u64 {
+    groups.values().map(|group| group.errors).sum()
+}
+
 /// What a capture has, for machines: `trace stats --json` prints it.
 pub fn as_json(analysis: &Analysis, groups: &Groups) -> Value {
     let Analysis { statistics, fabric, words, flaws } = analysis;
@@ -70,11 +75,13 @@ pub fn as_json(analysis: &Analysis, groups: &Groups) -> Value {
         flaws.unknown.each().map(|(link, frames)| json!({ "link_type": link, "frames": frames })).collect();
     json!({
         "tlps": statistics.packets, "bytes": statistics.bytes, "errors": statistics.errors,
+        "probes": statistics.probes, "failed": failed(groups),
         "commands": commands,
         "confidence": confidence(analysis, groups),
         "pdus": fabric.pdus, "gaps": fabric.gaps,
         "known": count.saturating_sub(statistics.inferred_commands), "inferred": statistics.inferred_commands,
         "unfinished": statistics.unfinished + fabric.unfinished + words.1,
+        "waiting": statistics.waiting + fabric.waiting,
         "unexpected_completions": statistics.unexpected + fabric.unexpected + words.0,
         "unanswered": statistics.unanswered, "orphan_completions": statistics.orphans,
         "skipped": { "foreign": flaws.foreign, "malformed": flaws.malformed, "unknown_links": unknown },

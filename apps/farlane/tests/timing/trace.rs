@@ -129,7 +129,24 @@ fn lines_are_packets_transactions_or_commands() {
     let commands = lines("command");
     assert_eq!(commands.len() as u64, stats["known"].as_u64().unwrap());
     assert!(commands.iter().any(|one| one["command"] == "Read" && one["bytes"] == 4096));
-    assert!(lines("transaction").iter().any(|one| one["completions"] == 1));
+    // The commands of the start come first, and times count from the first packet.
+    let times: Vec<_> = commands.iter().map(|one| one["at_ns"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted() && times[0] > 0, "{times:?}");
+    let first = &commands[0];
+    assert!(first["command"].as_str().unwrap().starts_with("admin"), "{first}");
+    let chain = json(&["trace", "chain", text(&path), "--command", "1", "--json"]);
+    assert_eq!(chain["command"], first["command"]);
+    let transactions = lines("transaction");
+    let request = |one: &Value| one["tlp"].as_str().unwrap().to_owned();
+    assert!(transactions.iter().any(|one| one["completions"] == 1 && one["status"] == "SC"));
+    assert!(transactions.iter().any(|one| request(one).contains("CfgRd0") && request(one).contains("0x010")));
+    // Nothing failed: enumeration looks for functions that are not there.
+    let zero = Value::from(0);
+    let counts = ["errors", "failed", "unfinished"].map(|key| &stats[key]);
+    assert_eq!(counts, [&zero; 3], "{stats}");
+    assert!(stats["probes"].as_u64() > Some(0), "{stats}");
+    let told = succeed(&["trace", "stats", text(&path)]);
+    assert!(told.contains(" 0 completions without success") && told.contains("0 commands failed"), "{told}");
     for line in succeed(&["trace", "show", text(&path), "--level", "command"]).lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }

@@ -142,7 +142,8 @@ export function Overview({ capture, number, values, set, go, theme }) {
         ['commands', count(summary.commands)], of.tlps > 0 && ['payload', bytes(of.bytes)],
         of.tlps > 0 && seconds > 0 && ['payload rate', rate(of.bytes / seconds)],
         ['confidence', of.confidence.toFixed(2), 'the share of the device’s packets, and of PDUs, that have a place in a command'],
-        of.tlps > 0 && ['errors', count(of.errors), 'completions without success'],
+        of.tlps > 0 && ['errors', count(of.errors), 'completions without success, except those of enumeration'],
+        ['failed commands', count(of.failed)],
       ]} />
       ${found.length > 0 && html`<ul class="doubts">${found.map(([value, words]) => html`<li>${words}: <b>${count(value)}</b></li>`)}</ul>`}
     <//>

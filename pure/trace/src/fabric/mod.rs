@@ -80,8 +80,10 @@ pub struct Counts {
     /// PDUs that belong to no command that is known: those of commands that began before
     /// the capture.
     pub unexpected: u64,
-    /// Commands whose response is not in the capture.
+    /// Commands whose response is not in the capture, except those that wait for an event.
     pub unfinished: u64,
+    /// Asynchronous Event Requests whose response is not in the capture.
+    pub waiting: u64,
     /// Times that bytes of a connection were missing, or were no PDU.
     pub gaps: u64,
     /// Things that had no room in a table.
@@ -144,8 +146,7 @@ impl Fabric {
             // The same ends again.
             stream.begin(segment.sequence.wrapping_add(1));
             *framing = Framing::default();
-            counts.unfinished += connection.under_way.len() as u64;
-            connection.under_way.clear();
+            connection.leave(counts);
             (connection.queue, connection.keys) = (None, Keys::default());
             return true;
         }
@@ -182,10 +183,10 @@ impl Fabric {
             return;
         }
         let oldest = self.connections.iter().min_by_key(|(_, one)| one.heard).map(|(key, _)| *key);
-        if let Some(lost) = oldest.and_then(|key| self.connections.remove(&key)) {
-            self.counts.unfinished += lost.under_way.len() as u64;
+        if let Some(mut lost) = oldest.and_then(|key| self.connections.remove(&key)) {
             self.counts.dropped += 1;
             self.held_bytes -= lost.directions.iter().map(|(stream, _)| stream.held_bytes()).sum::<usize>();
+            lost.leave(&mut self.counts);
         }
     }
 
@@ -201,9 +202,9 @@ impl Fabric {
 
     /// Ends the capture: what is under way is not finished.
     pub fn finish(&mut self) {
-        self.counts.unfinished += self.pairs.finish();
-        for connection in core::mem::take(&mut self.connections).into_values() {
-            self.counts.unfinished += connection.under_way.len() as u64;
+        self.pairs.finish(&mut self.counts);
+        for mut connection in core::mem::take(&mut self.connections).into_values() {
+            connection.leave(&mut self.counts);
         }
     }
 
@@ -303,6 +304,16 @@ impl Event {
 }
 
 impl Connection {
+    /// Forgets the commands that are under way, and counts them.
+    fn leave(&mut self, counts: &mut Counts) {
+        for command in core::mem::take(&mut self.under_way).into_values() {
+            match command.kind.waits_for_events() {
+                true => counts.waiting += 1,
+                false => counts.unfinished += 1,
+            }
+        }
+    }
+
     fn on_event(&mut self, event: Event, ended: &mut VecDeque<Command>, counts: &mut Counts) {
         let event = match event {
             Event::Rdma(message, begun, ended) => self.keys.event(message, begun, ended),

@@ -209,11 +209,10 @@ impl QueuePairs {
         Some(index)
     }
 
-    /// Ends the capture. Returns how many commands are under way.
-    pub(super) fn finish(&mut self) -> u64 {
-        let under_way = self.connections.iter().map(|one| one.under_way.len() as u64).sum();
+    /// Ends the capture, and counts what is under way.
+    pub(super) fn finish(&mut self, counts: &mut Counts) {
+        self.connections.iter_mut().for_each(|one| one.leave(counts));
         *self = Self::default();
-        under_way
     }
 }
 

@@ -43,6 +43,7 @@ pub struct Known {
     place: Option<Place>,
     dropped: u64,
     unfinished: u64,
+    waiting: u64,
     unexpected: u64,
 }
 
@@ -118,6 +119,7 @@ impl Known {
                 self.commands.extend(controller.take_ended());
                 self.unexpected += controller.take_unexpected();
                 self.unfinished += controller.take_unfinished();
+                self.waiting += controller.take_waiting();
                 self.dropped += controller.take_dropped();
                 return true;
             }
@@ -154,6 +156,7 @@ impl Known {
             controller.reset();
             self.commands.extend(controller.take_ended());
             self.unfinished += controller.take_unfinished();
+            self.waiting += controller.take_waiting();
         }
     }
 
@@ -167,9 +170,15 @@ impl Known {
         self.dropped
     }
 
-    /// The number of commands that were under way when their controller's life ended.
+    /// The number of commands that were under way when their controller's life ended, except those
+    /// that wait for an event.
     pub const fn unfinished(&self) -> u64 {
         self.unfinished
+    }
+
+    /// The number of event requests that waited then.
+    pub const fn waiting(&self) -> u64 {
+        self.waiting
     }
 
     /// The number of completions of commands that were not under way.

@@ -1,6 +1,6 @@
 //! `farlane trace chain`: where the time of a command went.
 
-use captures::{Population, Times, each_command, name, populations};
+use captures::{Ordered, Population, Times, name, populations};
 use engine::Nanos;
 use serde_json::{Value, json};
 use trace::{Command, Kind, Step};
@@ -23,12 +23,13 @@ pub(super) fn run(args: &ChainArgs) -> Result<(), Error> {
 /// The chain of one command.
 fn one(args: &ChainArgs, number: u64) -> Result<(), Error> {
     let (mut count, mut found) = (0, None);
-    each_command(args.capture.source(), |command| {
+    for command in Ordered::open(args.capture.source())? {
+        let command = command?;
         count += 1;
         if count == number {
             found = Some(command);
         }
-    })?;
+    }
     let Some(command) = found else {
         let expected = format!("1 to {count}, as the capture has {count} commands");
         return Err(Error::Range { what: "--command", value: number, expected });

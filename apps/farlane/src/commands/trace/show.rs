@@ -2,10 +2,11 @@
 
 use std::io::{self, BufWriter, Write};
 
-use captures::{each_command, each_packet, name};
+use captures::{Ordered, each_packet, name};
 use engine::{Instant, Nanos};
+use pcie::wire::{Header, Kind};
 use serde_json::json;
-use trace::{Direction, Seen, Transactions};
+use trace::{Command, Direction, Seen, Transactions};
 
 use crate::args::{Level, ShowArgs};
 use crate::error::Error;
@@ -62,24 +63,13 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
             let mut transactions = Transactions::default();
             each_packet(file, |seen| transaction(&mut lines, &mut transactions, seen))?;
         }
-        Level::Command => each_command(file, |command| {
-            let begun = command.begun().unwrap_or(Instant::ZERO);
-            let (kind, length) = (name(command.kind), command.latency());
-            lines.line(
-                begun,
-                || {
-                    json!({ "command": kind, "queue": command.queue, "id": command.id, "nsid": command.namespace,
-                        "lba": command.lba, "blocks": command.blocks, "bytes": command.bytes,
-                        "status": command.status, "latency_ns": length.get() })
-                },
-                || {
-                    let lba = command.lba.map(|lba| format!(" LBA {lba}")).unwrap_or_default();
-                    let queue = command.queue.map(|queue| format!(" q{queue}")).unwrap_or_default();
-                    format!("{kind:20}{queue}{lba} {} B in {length}", command.bytes)
-                },
-            );
-        })
-        .map(|_| ())?,
+        Level::Command => {
+            let mut commands = Ordered::open(file)?;
+            while let Some(command) = commands.next() {
+                lines.start = lines.start.or(commands.began());
+                command_line(&mut lines, &command?);
+            }
+        }
     }
     let flushed = lines.out.flush();
     lines.result.and(flushed).or_else(|error| match error.kind() {
@@ -89,6 +79,24 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Error> {
     })
 }
 
+fn command_line(lines: &mut Lines, command: &Command) {
+    let begun = command.begun().unwrap_or(Instant::ZERO);
+    let (kind, length) = (name(command.kind), command.latency());
+    lines.line(
+        begun,
+        || {
+            json!({ "command": kind, "queue": command.queue, "id": command.id, "nsid": command.namespace,
+                "lba": command.lba, "blocks": command.blocks, "bytes": command.bytes,
+                "status": command.status, "latency_ns": length.get() })
+        },
+        || {
+            let lba = command.lba.map(|lba| format!(" LBA {lba}")).unwrap_or_default();
+            let queue = command.queue.map(|queue| format!(" q{queue}")).unwrap_or_default();
+            format!("{kind:20}{queue}{lba} {} B in {length}", command.bytes)
+        },
+    );
+}
+
 const fn arrow(direction: Direction) -> &'static str {
     match direction {
         Direction::Down => "->",
@@ -96,14 +104,16 @@ const fn arrow(direction: Direction) -> &'static str {
     }
 }
 
+/// A header as people write it.
+fn shown(header: &Header) -> String {
+    pcie::wire::Tlp::<&[u8]>::new(*header, &[]).to_string()
+}
+
 fn packet(lines: &mut Lines, seen: &Seen<'_>) {
-    let text = || {
-        let bare = pcie::wire::Tlp::<&[u8]>::new(*seen.header, &[]);
-        format!("{} {bare}", arrow(seen.direction))
-    };
+    let text = || format!("{} {}", arrow(seen.direction), shown(seen.header));
     let value = || {
         json!({ "direction": if seen.direction == Direction::Down { "down" } else { "up" },
-            "tlp": pcie::wire::Tlp::<&[u8]>::new(*seen.header, &[]).to_string(),
+            "tlp": shown(seen.header),
             "requester": seen.header.requester().to_string(), "tag": seen.header.tag().get(),
             "address": seen.header.first_byte_address(), "bytes": seen.header.payload_len() })
     };
@@ -117,18 +127,19 @@ fn transaction(lines: &mut Lines, transactions: &mut Transactions, seen: &Seen<'
         lines.line(
             one.begun,
             || {
+                let is_memory = matches!(one.request.kind, Kind::Memory(_));
                 json!({ "direction": if one.direction == Direction::Down { "down" } else { "up" },
-                    "requester": one.requester.to_string(), "address": one.address, "bytes": one.bytes,
-                    "completions": one.completions, "latency_ns": length.get() })
+                    "tlp": shown(&one.request), "requester": one.requester.to_string(),
+                    "address": is_memory.then_some(one.address), "bytes": one.bytes,
+                    "status": one.status.to_string(), "completions": one.completions,
+                    "latency_ns": length.get() })
             },
             || {
+                let (completions, status) = (one.completions, one.status);
+                let request = shown(&one.request);
                 format!(
-                    "{} {} asks for {} B at {:#x}: {} completions in {length}",
-                    arrow(one.direction),
-                    one.requester,
-                    one.bytes,
-                    one.address,
-                    one.completions
+                    "{} {request}: {completions} completions, {status}, in {length}",
+                    arrow(one.direction)
                 )
             },
         );

@@ -1,6 +1,6 @@
 //! `farlane trace stats`: what a capture has.
 
-use captures::statistics::{as_json, confidence};
+use captures::statistics::{as_json, confidence, failed};
 use captures::{Analysis, Groups, each_command, of_kind};
 
 use crate::args::CaptureArgs;
@@ -35,6 +35,10 @@ fn text(analysis: &Analysis, groups: &Groups) -> String {
         "{} packets with {} B of data, {} completions without success\n",
         statistics.packets, statistics.bytes, statistics.errors
     );
+    if statistics.probes > 0 {
+        let probes = statistics.probes;
+        text += &format!("{probes} configuration requests without success, as enumeration makes them\n");
+    }
     if fabric.pdus > 0 {
         text += &format!("{} PDUs and messages of NVMe over fabrics\n", fabric.pdus);
     }
@@ -46,6 +50,9 @@ fn text(analysis: &Analysis, groups: &Groups) -> String {
         (known, inferred) => format!("{known} commands are known from their entries, {inferred} inferred"),
     };
     text += &format!("{known}; confidence {:.2}\n", confidence(analysis, groups));
+    if !groups.is_empty() {
+        text += &format!("{} commands failed\n", failed(groups));
+    }
     if !groups.is_empty() {
         text += &format!(
             "\n{:24} {:>8} {:>10} {:>12} {:>11} {:>11} {:>11}\n",

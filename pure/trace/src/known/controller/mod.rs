@@ -112,6 +112,8 @@ pub(super) struct Controller {
     changes: u64,
     unexpected: u64,
     unfinished: u64,
+    /// Event requests that waited when a life of the controller ended.
+    waiting: u64,
     dropped: u64,
 }
 
@@ -140,6 +142,7 @@ impl Controller {
             changes: 0,
             unexpected: 0,
             unfinished: 0,
+            waiting: 0,
             dropped: 0,
         }
     }
@@ -209,6 +212,10 @@ impl Controller {
         core::mem::replace(&mut self.unfinished, 0)
     }
 
+    pub(super) const fn take_waiting(&mut self) -> u64 {
+        core::mem::replace(&mut self.waiting, 0)
+    }
+
     pub(super) const fn take_dropped(&mut self) -> u64 {
         core::mem::replace(&mut self.dropped, 0)
     }
@@ -216,7 +223,9 @@ impl Controller {
     /// Ends the controller's life: its queues are gone.
     pub(super) fn reset(&mut self) {
         self.changes += 1;
-        self.unfinished += self.under_way.len() as u64;
+        let waiting = self.under_way.values().filter(|one| one.command.kind.waits_for_events()).count();
+        self.waiting += waiting as u64;
+        self.unfinished += (self.under_way.len() - waiting) as u64;
         self.under_way.clear();
         self.pages.clear();
         self.lists.clear();

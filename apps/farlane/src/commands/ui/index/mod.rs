@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use captures::ordered::Queue;
 use captures::statistics::as_json;
 use captures::{
     Analysis, Groups, Item, KINDS_MAX, OTHERS, Population, Reader, Reading, Source, each_command, held, name,
@@ -67,11 +68,14 @@ impl Index {
             Err(captures::Error::Broken { .. }) => {
                 // What begins as no capture may be words.
                 let words = Source { file: path, columns: None };
-                let analysis = each_command(words, |command| making.add(&command))?;
+                let mut queue = Queue::default();
+                let analysis = each_command(words, |command| making.add_oldest(queue.add(command)))?;
+                queue.for_each(|command| making.add(&command));
                 return Ok(making.finish(path, &analysis, None));
             }
             Err(error) => return Err(error.into()),
         };
+        let mut queue = Queue::default();
         let whole = reader.each_item(|item| {
             let Item::Frame(frame) = item else {
                 reading.see_item(&item);
@@ -82,7 +86,7 @@ impl Index {
             making.blocks.add(&frame, &held, Class::of(&held, is_ours));
             making.reach(frame.at);
             while let Some(command) = reading.poll_command() {
-                making.add(&command);
+                making.add_oldest(queue.add(command));
             }
             if frame.number.is_multiple_of(1 << 12) {
                 read.store(frame.place.offset, Ordering::Relaxed);
@@ -91,8 +95,9 @@ impl Index {
         });
         reading.finish();
         while let Some(command) = reading.poll_command() {
-            making.add(&command);
+            making.add_oldest(queue.add(command));
         }
+        queue.for_each(|command| making.add(&command));
         making.blocks.keep(reader.into_preambles());
         if making.blocks.frames() == 0 {
             whole?;
@@ -130,6 +135,12 @@ impl Making {
     fn reach(&mut self, at: Instant) {
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first.min(at), last.max(at)));
+    }
+
+    fn add_oldest(&mut self, command: Option<Command>) {
+        if let Some(command) = command {
+            self.add(&command);
+        }
     }
 
     fn add(&mut self, command: &Command) {
