@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use captures::ordered::Queue;
 use captures::statistics::as_json;
 use captures::{Columns, Commands, Error, Groups, Population, Source, Times, of_kind};
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -112,17 +113,20 @@ impl Capture {
         py.import("json")?.call_method1("loads", (text,))
     }
 
-    /// Where the time of the command with this number went: a row for each step. The first command
-    /// is 1.
+    /// Where the time of the command with this number went: a row for each step. The command that
+    /// began first is 1.
     fn chain(&self, py: Python<'_>, number: u64) -> PyResult<Table> {
-        let (mut count, mut found) = (0, None);
-        self.each(py, |command| {
+        let (mut count, mut found, mut queue) = (0, None, Queue::default());
+        let mut look = |command| {
             count += 1;
             if count == number {
                 found = Some(command);
             }
             found.is_none()
-        })?;
+        };
+        self.each(py, |command| queue.add(command).is_none_or(&mut look))?;
+        // What waits is younger.
+        while queue.next().is_some_and(&mut look) {}
         let command = found.ok_or_else(|| {
             let expected = format!("1 to {count}, as the capture has {count} commands");
             PyValueError::new_err(format!("number={number}: expected {expected}"))
