@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{Output, Target, parse_positive_time, parse_runtime, parse_size};
+use super::{Output, Target, parse_positive_size, parse_positive_time, parse_runtime, parse_size};
 use crate::workload::Sizes;
 
 /// The names of a report's figures.
@@ -82,6 +82,16 @@ pub(crate) struct BenchArgs {
     /// Run for this long
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_runtime)]
     pub(crate) runtime: Duration,
+
+    /// End each job once it has transferred this many bytes [default: when --runtime is over]
+    ///
+    /// Random offsets then cover the part of the namespace that the load uses, each once, before
+    /// any comes again
+    #[arg(long = "io_size", visible_alias = "io-size", value_name = "SIZE", value_parser = parse_positive_size)]
+    pub(crate) io_size: Option<u64>,
+    /// Each job ends once it has transferred as many bytes as it uses of the namespace.
+    #[arg(skip)]
+    pub(crate) ends_with_size: bool,
     /// Use the namespace with this identifier
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) namespace: u32,

@@ -28,6 +28,9 @@ pub(crate) struct Job {
     /// Commands to begin per second; none to begin a command whenever there is room.
     pub(crate) rate: Option<u32>,
     pub(crate) runtime: Nanos,
+    /// After how many bytes each job ends; none if only its time ends it. Random offsets then come
+    /// in an order that has each of them once.
+    pub(crate) bytes: Option<u64>,
     /// Length in bytes of the part of the namespace that the load uses, which begins at its
     /// first block.
     pub(crate) range: u64,
@@ -55,6 +58,7 @@ impl Job {
             commands: depth,
             rate: None,
             runtime,
+            bytes: None,
             range: namespace.blocks * u64::from(namespace.block_bytes),
             verify: false,
             seed: 1,

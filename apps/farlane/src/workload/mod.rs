@@ -5,6 +5,7 @@ mod arrivals;
 mod job;
 mod marks;
 mod report;
+mod shuffle;
 mod sizes;
 
 use std::collections::VecDeque;
@@ -55,6 +56,8 @@ struct Under {
 struct Cursor {
     rng: Rng,
     next: u64,
+    /// Bytes that the job still has to begin with; none if its time ends it.
+    left: Option<u64>,
 }
 
 struct Runner<'a> {
@@ -135,9 +138,11 @@ impl<'a> Runner<'a> {
             let address = region.base + slot as u64 * u64::from(longest);
             session.put(Data { address, length: longest }, |bytes| rng.fill(bytes));
         }
+        let left = job.bytes;
         let cursor = |job| Cursor {
             rng: if job == 0 { rng.clone() } else { Rng::from_seed(rng.clone().next_u64() ^ job) },
             next: 0,
+            left,
         };
         let cursors = (0..u64::from(job.jobs)).map(cursor).collect();
         let noted = if job.verify { usize::try_from(chunks).expect("checked above") } else { 0 };
@@ -168,6 +173,7 @@ impl<'a> Runner<'a> {
                 first_error: None,
                 late: 0,
                 compared: 0,
+                compared_bytes: 0,
                 corrupt: Vec::new(),
                 unverified: None,
                 interrupted: false,
@@ -183,7 +189,7 @@ impl<'a> Runner<'a> {
         progress: &mut impl FnMut(Nanos, &[Sums; 2]),
     ) -> Result<(), Error> {
         let (mut told, mut now) = (start, start);
-        while now < end {
+        while now < end && self.has_more() {
             if now - told > Nanos::from_millis(100) {
                 progress(now - start, &self.report.kinds);
                 told = now;
@@ -195,6 +201,16 @@ impl<'a> Runner<'a> {
             self.reap(None)?;
         }
         Ok(())
+    }
+
+    /// Whether any job has more to begin with.
+    fn has_more(&self) -> bool {
+        self.cursors.iter().any(|cursor| cursor.left != Some(0))
+    }
+
+    /// The number of the job that a slot belongs to.
+    fn job_of(&self, slot: usize) -> usize {
+        slot / usize::try_from(self.job.depth).expect("32 bits fit")
     }
 
     fn under_way(&self) -> usize {
@@ -225,12 +241,15 @@ impl<'a> Runner<'a> {
     /// Begins the commands that are due by `now`, as far as there is room. Returns when the next
     /// command is due; none when there is no room.
     fn fill(&mut self, now: Instant) -> Result<Option<Instant>, Error> {
-        while let Some(&slot) = self.free.last() {
+        while let Some(at) =
+            self.free.iter().rposition(|slot| self.cursors[self.job_of(*slot)].left != Some(0))
+        {
+            let slot = self.free[at];
             let intended = self.arrivals.map(|arrivals| arrivals.next());
             if intended.is_some_and(|at| at > now) {
                 return Ok(intended);
             }
-            let cursor = slot / usize::try_from(self.job.depth).expect("32 bits fit");
+            let cursor = self.job_of(slot);
             let Some(place) = self.pick(cursor) else { return Ok(None) };
             let write = match self.job.workload {
                 Workload::Read | Workload::RandRead => false,
@@ -239,7 +258,10 @@ impl<'a> Runner<'a> {
                     self.cursors[cursor].rng.below(100) >= u64::from(self.job.reads)
                 }
             };
-            self.free.pop();
+            self.free.remove(at);
+            if let Some(left) = &mut self.cursors[cursor].left {
+                *left = left.saturating_sub(u64::from(place.1));
+            }
             if let Some(arrivals) = &mut self.arrivals {
                 arrivals.begun += 1;
             }
@@ -252,7 +274,7 @@ impl<'a> Runner<'a> {
     /// that come up are all busy.
     fn pick(&mut self, cursor: usize) -> Option<(u64, u32)> {
         for _ in 0..PICKS_MAX {
-            let (range, cursor) = (self.job.range, &mut self.cursors[cursor]);
+            let (range, index, cursor) = (self.job.range, cursor as u64, &mut self.cursors[cursor]);
             let length = self.job.sizes.draw(&mut cursor.rng);
             let bytes = u64::from(length);
             let offset = match self.job.workload {
@@ -260,6 +282,13 @@ impl<'a> Runner<'a> {
                     let offset = if cursor.next + bytes > range { 0 } else { cursor.next };
                     cursor.next = offset + bytes;
                     offset
+                }
+                // Each place once, which takes operations of one length.
+                _ if cursor.left.is_some() && self.job.sizes.is_one() => {
+                    let count = range / bytes;
+                    let (round, place) = (cursor.next / count, cursor.next % count);
+                    cursor.next += 1;
+                    shuffle::place(place, count, self.job.seed ^ round ^ index << 32) * bytes
                 }
                 _ => cursor.rng.below(range / bytes) * bytes,
             };
@@ -417,6 +446,7 @@ impl<'a> Runner<'a> {
             return;
         };
         self.report.compared += 1;
+        self.report.compared_bytes += u64::from(self.longest);
         let data = self.data(slot, self.longest);
         let bytes = self.session.bytes(data);
         if let Some(at) = first_difference(bytes, self.job.seed, chunk, generation) {

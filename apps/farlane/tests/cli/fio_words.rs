@@ -142,6 +142,30 @@ fn jobs_of_a_file_run_one_after_the_other() {
     assert_eq!(told[0]["jobs"][0]["write"]["total_ios"], 0);
 }
 
+/// fio's example basic-verify.fio, whose job has no runtime: it writes the whole size.
+#[test]
+fn a_job_without_a_runtime_covers_its_size_once() {
+    let (far, folder) = (far(), tempfile::tempdir().unwrap());
+    let file = job_file(
+        folder.path(),
+        "[write-and-verify]\nrw=randwrite\nbs=4k\ndirect=1 ; as the device has it\nioengine=libaio\n\
+         iodepth=16\nsize=4m\nverify=crc32c\n",
+    );
+    let report = json(&["bench", &far.url(), "--job", &file, "--json"]);
+    assert_eq!((&report["bytes"], &report["verified"]), (&(4 << 20).into(), &true.into()), "{report}");
+    // Each block was written once, and read back.
+    assert_eq!((&report["compared"], &report["compared_bytes"]), (&1024.into(), &(4 << 20).into()));
+    let report = json(&["bench", &far.url(), "--job", &file, "--json", "--rw", "write", "--size", "2m"]);
+    assert_eq!((&report["bytes"], &report["compared"]), (&(2 << 20).into(), &512.into()), "{report}");
+    let words = ["--rw", "randrw", "--io_size", "1m", "--numjobs", "2", "--json"];
+    let report = json(&[&["bench", &far.url()][..], &words].concat());
+    assert_eq!(report["bytes"], 2 << 20, "{report}");
+    // All that is wrong is said at once.
+    let file = job_file(folder.path(), "[one]\nrw=write\nzonemode=zbd\n[two]\nstonewall\nsteadystate=1\n");
+    let said = fail(&["bench", &far.url(), "--job", &file]);
+    assert!(said.contains("zonemode") && said.contains("steadystate"), "{said}");
+}
+
 #[test]
 fn a_parameter_that_is_not_understood_is_named_and_nothing_runs() {
     let (far, folder) = (far(), tempfile::tempdir().unwrap());

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::FromArgMatches;
 
@@ -31,6 +32,9 @@ const WITHOUT_MEANING: [&str; 12] = [
     "time_based",
 ];
 
+/// The time of a job that its bytes alone end.
+const WITHOUT_END: Duration = Duration::from_secs(365 * 86_400);
+
 /// One job of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Section {
@@ -44,10 +48,19 @@ pub(super) fn run(path: &Path, each: impl FnMut(&BenchArgs) -> Result<(), Error>
     let text = whole_file::read(path, texts::FILE_MAX)?;
     let wrong = |why| Error::JobFile { path: path.to_owned(), why };
     let given = without_option(std::env::args_os());
-    // A file whose last job is wrong runs none.
+    // A file whose last job is wrong runs none, and all that is wrong is said at once.
     let jobs = sections(&text).and_then(|sections| {
-        let job = |section: &Section| arguments(&given, section);
-        sections.iter().map(job).collect::<Result<Vec<_>, _>>()
+        let (mut jobs, mut faults) = (Vec::new(), Vec::new());
+        faults.extend(check(&sections).err());
+        for section in &sections {
+            match arguments(&given, section) {
+                Ok(job) => jobs.push(job),
+                Err(why) => faults.push(why),
+            }
+        }
+        // A parameter of [global] is wrong in each job, and said once.
+        faults.dedup();
+        if faults.is_empty() { Ok(jobs) } else { Err(faults.join("\n")) }
     });
     let jobs = jobs.map_err(wrong)?;
     one_capture(&jobs).map_err(wrong)?;
@@ -87,8 +100,9 @@ fn sections(text: &str) -> Result<Vec<Section>, String> {
     let mut sections: Vec<Section> = Vec::new();
     let mut is_global = true;
     for (number, line) in (1..).zip(text.lines()) {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with(['#', ';']) {
+        // fio takes what follows either sign for a comment, behind a value too.
+        let line = line.split(['#', ';']).next().unwrap_or_default().trim();
+        if line.is_empty() {
             continue;
         }
         if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
@@ -100,22 +114,23 @@ fn sections(text: &str) -> Result<Vec<Section>, String> {
         }
         let (key, value) = line.split_once('=').unwrap_or((line, "1"));
         let parameter = (number, key.trim().to_lowercase(), value.trim().to_owned());
+        // Both say the same: the later one counts.
+        let is_mix = |key: &str| matches!(key, "rwmixread" | "rwmixwrite");
         let parameters = match sections.last_mut() {
             Some(section) if !is_global => &mut section.parameters,
             _ => &mut global,
         };
-        parameters.retain(|(_, other, _)| *other != parameter.1);
+        parameters.retain(|(_, other, _)| *other != parameter.1 && !(is_mix(other) && is_mix(&parameter.1)));
         parameters.push(parameter);
     }
-    check(&sections)?;
-    Ok(sections)
-}
-
-/// Checks that the file has jobs, which run one after the other.
-fn check(sections: &[Section]) -> Result<(), String> {
     if sections.is_empty() {
         return Err("there is no job; expected a line such as [job]".to_owned());
     }
+    Ok(sections)
+}
+
+/// Checks that the jobs run one after the other.
+fn check(sections: &[Section]) -> Result<(), String> {
     let has = |section: &Section, name: &str| section.parameters.iter().any(|(_, key, _)| key == name);
     let waits = |section: &&Section| has(section, "stonewall") || has(section, "wait_for_previous");
     if let Some(section) = sections.iter().skip(1).find(|section| !waits(section)) {
@@ -130,7 +145,7 @@ fn check(sections: &[Section]) -> Result<(), String> {
 /// The arguments for one job.
 fn arguments(given: &[OsString], section: &Section) -> Result<BenchArgs, String> {
     let Section { name, parameters } = section;
-    let (mut words, mut wants_time) = (given.to_vec(), false);
+    let (mut words, mut faults) = (given.to_vec(), Vec::new());
     let is_given = |option: &str| {
         let one = |word: &OsString| {
             let word = word.to_string_lossy();
@@ -140,21 +155,22 @@ fn arguments(given: &[OsString], section: &Section) -> Result<BenchArgs, String>
     };
     let has = |key: &str| parameters.iter().any(|(_, other, _)| other == key);
     for (line, key, value) in parameters {
-        let Some(option) = option(key, value).map_err(|why| format!("line {line}, {key}: {why}"))? else {
-            continue;
+        let (option, value) = match option(key, value) {
+            Ok(Some(option)) => option,
+            Ok(None) => continue,
+            Err(why) => {
+                faults.push(format!("line {line}, {key}: {why}"));
+                continue;
+            }
         };
-        wants_time |= key == "runtime";
-        let (option, value) = option;
         if is_given(option) || (option == "--bs" && has("bssplit")) {
             continue;
         }
         words.push(option.into());
         words.extend(value.map(OsString::from));
     }
-    if wants_time != has("time_based") {
-        return Err(format!(
-            "[{name}]: a job here ends when its time is over, whatever size= says; expected time_based and runtime= together"
-        ));
+    if !faults.is_empty() {
+        return Err(faults.join("\n"));
     }
     words.extend(["--name".into(), name.into()]);
     let matches = crate::command_line().try_get_matches_from(words);
@@ -163,10 +179,22 @@ fn arguments(given: &[OsString], section: &Section) -> Result<BenchArgs, String>
         let first = text.split("\n\n").next().unwrap_or_default();
         format!("[{name}]: {}", first.strip_prefix("error: ").unwrap_or(first))
     })?;
-    match cli.command {
-        Command::Bench(args) => Ok(args),
-        _ => Err("expected farlane bench --job FILE URL".to_owned()),
+    let Command::Bench(mut args) = cli.command else {
+        return Err("expected farlane bench --job FILE URL".to_owned());
+    };
+    let is_time_based = parameters.iter().any(|(_, key, value)| key == "time_based" && value != "0");
+    let has_runtime = has("runtime") || is_given("--runtime");
+    if is_time_based && !has_runtime {
+        return Err(format!("[{name}]: time_based wants runtime="));
     }
+    if !is_time_based {
+        // As in fio, the job ends with its last byte, or when its time is over.
+        args.ends_with_size = args.io_size.is_none();
+        if !has_runtime {
+            args.runtime = WITHOUT_END;
+        }
+    }
+    Ok(args)
 }
 
 /// The option that a parameter is, with its value; none for one that changes nothing.
@@ -189,12 +217,14 @@ fn option(key: &str, value: &str) -> Result<Option<(&'static str, Option<String>
         "rate_iops" => with("--rate", value),
         "randseed" => with("--seed", value),
         "size" => with("--size", value),
+        "io_size" => with("--io_size", value),
         "percentile_list" => with("--percentile_list", value),
         // A number alone is seconds.
         "runtime" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
             with("--runtime", &format!("{value}s"))
         }
-        "runtime" => with("--runtime", value),
+        // A large M is a minute as well.
+        "runtime" => with("--runtime", &value.to_lowercase()),
         "verify" if value == "0" => Ok(None),
         // Marks of our own, whatever the method is called.
         "verify" => Ok(Some(("--verify", None))),
@@ -224,16 +254,33 @@ mod tests {
     }
 
     #[test]
+    fn a_job_ends_with_its_bytes_unless_it_is_time_based() {
+        let one = |text: &str| arguments(&given(), &sections(text).unwrap()[0]).unwrap();
+        let job = one("[a]\nrw=randwrite ; a comment\nsize=1m # another\nverify=crc32c");
+        assert!(job.ends_with_size && job.runtime == WITHOUT_END && job.verify);
+        assert_eq!(job.size, Some(1 << 20));
+        let job = one("[a]\nruntime=1M\nrwmixread=70\nrwmixwrite=20\ntime_based=0");
+        assert_eq!((job.runtime.as_secs(), job.rwmixread, job.ends_with_size), (60, 80, true));
+        let job = one("[a]\nruntime=3\ntime_based\nsize=1m");
+        assert_eq!((job.runtime.as_secs(), job.ends_with_size), (3, false));
+        let job = one("[a]\nio_size=8m\nsize=1m");
+        assert_eq!((job.io_size, job.ends_with_size), (Some(8 << 20), false));
+    }
+
+    #[test]
     fn what_is_not_understood_is_named() {
         for (text, words) in [
             ("bs=4k", "there is no job"),
             ("[a]\nzonemode=zbd", "line 2, zonemode"),
             ("[a]\nrw=trim", "[a]"),
-            ("[a]\nruntime=3", "time_based"),
+            ("[a]\ntime_based", "runtime="),
             ("[a]\nrw=read\n[b]\nrw=write", "[b]"),
             ("[a]\nrwmixwrite=200", "rwmixwrite"),
+            ("[a]\nzonemode=zbd\nrwmixwrite=200", "line 2, zonemode"),
+            ("[a]\nzonemode=zbd\nrwmixwrite=200", "line 3, rwmixwrite"),
         ] {
             let found = sections(text).and_then(|sections| {
+                check(&sections)?;
                 sections.iter().try_for_each(|section| arguments(&given(), section).map(|_| ()))
             });
             let why = found.unwrap_err();

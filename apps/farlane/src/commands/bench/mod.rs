@@ -59,6 +59,8 @@ struct Json<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     protected_by: Option<&'static str>,
     compared: u64,
+    /// How many bytes were compared with what had been written, those of a chunk each time.
+    compared_bytes: u64,
     /// What the tunnel has sent ahead; none without lookahead.
     lookahead: Option<Ahead>,
     shadow: Option<ConfigCacheCounters>,
@@ -119,6 +121,8 @@ fn load(args: &BenchArgs) -> Result<(), Error> {
     }
     let mut session = Session::attach(&args.target, needs)?;
     let namespace = session.namespace(args.namespace)?;
+    let range = args.size.unwrap_or(namespace.blocks * u64::from(namespace.block_bytes));
+    let bytes = args.io_size.or(args.ends_with_size.then_some(range));
     let job = Job {
         namespace,
         protected: Protected::of(&mut session, &namespace, args.verify)?,
@@ -130,16 +134,22 @@ fn load(args: &BenchArgs) -> Result<(), Error> {
         commands: needs.depth,
         rate: args.rate,
         runtime: args.runtime.into(),
-        range: args.size.unwrap_or(namespace.blocks * u64::from(namespace.block_bytes)),
+        bytes,
+        range,
         verify: args.verify,
         seed: args.seed,
     };
     let before = session.far_reads()?;
-    let bar = progress_bar(args.runtime);
-    let length = humantime::format_duration(args.runtime).to_string();
+    let wanted = bytes.map(|bytes| bytes.saturating_mul(args.numjobs.into()));
+    let length = match wanted {
+        Some(bytes) => format!("{bytes} B"),
+        None => humantime::format_duration(args.runtime).to_string(),
+    };
+    let bar = progress_bar(wanted.unwrap_or(Nanos::from(args.runtime).get() / 1_000_000), &length);
     let mut next = args.status_interval.map(Nanos::from);
     let report = workload::run(&mut session, job, |elapsed, kinds| {
-        bar.set_position(elapsed.get() / 1_000_000);
+        let moved = kinds.iter().map(|kind| kind.bytes).sum();
+        bar.set_position(if wanted.is_some() { moved } else { elapsed.get() / 1_000_000 });
         let operations = kinds.iter().map(|kind| kind.operations).sum();
         bar.set_message(format!("{length}, {:.0} commands a second", rate(operations, elapsed)));
         if let (Some(at), Some(every)) = (&mut next, args.status_interval)
@@ -160,6 +170,11 @@ fn load(args: &BenchArgs) -> Result<(), Error> {
     let connections = session.connections();
     session.close()?;
     tell(args, &job, &report, (lookahead, far_reads, shadow), connections)?;
+    judge(args, report)
+}
+
+/// Whether the load did what was asked for.
+fn judge(args: &BenchArgs, report: Report) -> Result<(), Error> {
     if let Some(first) = report.corrupt.first() {
         return Err(Error::Corrupt(format!("{} chunks, the first at {first}", report.corrupt.len())));
     }
@@ -176,12 +191,11 @@ fn load(args: &BenchArgs) -> Result<(), Error> {
     }
 }
 
-fn progress_bar(runtime: Duration) -> ProgressBar {
-    let length = Nanos::from(runtime).get() / 1_000_000;
+/// A bar for so many bytes or milliseconds; `whole` says it in words.
+fn progress_bar(length: u64, whole: &str) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{bar:40} {elapsed} of {msg}").unwrap_or(ProgressStyle::default_bar());
-    let message = humantime::format_duration(runtime).to_string();
-    ProgressBar::new(length).with_style(style).with_message(message)
+    ProgressBar::new(length).with_style(style).with_message(whole.to_owned())
 }
 
 fn tell(
@@ -224,6 +238,7 @@ fn tell(
             verified,
             protected_by: job.protected.word(),
             compared: report.compared,
+            compared_bytes: report.compared_bytes,
             lookahead,
             shadow,
             far_reads,
@@ -327,7 +342,10 @@ fn head(name: &str, job: &Job, report: &Report) -> String {
 fn verification(verified: Option<bool>, report: &Report) -> String {
     match verified {
         None => String::new(),
-        Some(true) => format!("  verified: {} chunks are as written\n", report.compared),
+        Some(true) => {
+            let (chunks, bytes) = (report.compared, report.compared_bytes);
+            format!("  verified: {chunks} chunks are as written, {bytes} B\n")
+        }
         Some(false) if !report.corrupt.is_empty() => format!("  CORRUPT: {} chunks\n", report.corrupt.len()),
         Some(false) if report.compared == 0 && !report.interrupted => "  NOTHING VERIFIED\n".to_owned(),
         Some(false) => "  not verified to the end\n".to_owned(),
