@@ -105,6 +105,7 @@ pub(crate) fn of_far<F: FnMut(far::Event), B: Backing>(
         "strangers": strangers(downstream.callers()),
         "datagrams": driver.datagrams().map(datagrams).collect::<Vec<_>>(),
         "commands": controller.map(|of| of.statistics().commands),
+        "space_errors": controller.map(|of| of.core().counters().space_errors),
         "namespaces": controller.map(|of| of.core().namespaces().map(namespace).collect::<Vec<_>>()),
         "activity": controller.map(|of| activity::of_namespaces(of.tallies())),
         "far_reads": FarReads::from(downstream.store().tally()),
@@ -280,12 +281,21 @@ pub(crate) fn text(status: &Value) -> String {
                     + &connections_text(&one["connections"])
                     + &datagrams_text(&one["datagrams"])
                     + &reads_text(one)
+                    + &space_text(one)
             };
             far_ends.iter().map(one).collect()
         }
         Some("connect") => super::connect::status_text(status),
         Some("record" | "replay") => super::record::status_text(status),
         _ => super::target::status_text(status),
+    }
+}
+
+/// Writes that found no space, if there were any.
+fn space_text(far: &Value) -> String {
+    match far["space_errors"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(count) => format!("  no space: {count} writes failed, because the medium is full\n"),
     }
 }
 

@@ -106,6 +106,7 @@ pub(crate) fn add_host(page: &mut Page, labels: &Labels, host: &HostTally) {
 pub(crate) fn add_health(page: &mut Page, labels: &Labels, health: &Counters) {
     let rows = [
         ("farlane_media_errors", "Reads and writes that the medium failed", health.media_errors as f64),
+        ("farlane_space_errors", "Writes that found no space on the medium", health.space_errors as f64),
         ("farlane_error_entries", "Entries that the Error Information log had", health.error_entries as f64),
         ("farlane_busy_seconds", "Time in which I/O commands were under way", seconds(health.busy)),
         ("farlane_power_on_seconds", "Time under power", seconds(health.power_on)),

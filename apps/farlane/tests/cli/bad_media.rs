@@ -71,12 +71,21 @@ fn a_full_disk_fails_writes_and_reads_go_on() {
         return;
     };
     let path = file(&mounted.0.join("disk.img"), 64 * MIB);
-    let mut far = Export::start(&["--namespace", &path]);
+    let control = directory.path().join("control");
+    let control = control.to_str().unwrap();
+    let mut far = Export::start(&["--namespace", &path, "--control", control]);
     // The beginning gets its room, then the rest is filled. Failures here are checked below.
     let _ = Running::fed(&["write", &far.url()], vec![1; 1 << 20]).output(std::time::Duration::from_secs(60));
     let _ = Running::fed(&["write", &far.url(), "--offset", "32MiB"], vec![1; 8 << 20])
         .output(std::time::Duration::from_secs(60));
     assert_full_beyond(&far, "48MiB");
+    // The far end says so in its log, its status and its health.
+    far.wait_for("there is no space left for a write");
+    let status = json(&["status", control, "--json"]);
+    assert!(status["far_ends"][0]["space_errors"].as_u64() > Some(0), "{status}");
+    assert!(succeed(&["status", control]).contains("the medium is full"));
+    let health = json(&["smart-log", &far.url(), "--json"]);
+    assert_eq!((&health["critical_warning"], &health["avail_spare"]), (&1.into(), &0.into()), "{health}");
     far.kill();
 }
 

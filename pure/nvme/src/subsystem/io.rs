@@ -2,6 +2,7 @@
 
 use super::Subsystem;
 use super::errors::{Failure, Location};
+use super::events::AsynchronousEvent;
 use super::flow::{Handled, Step};
 use super::lane::Lane;
 use super::namespace::Namespace;
@@ -139,7 +140,12 @@ impl Subsystem {
                 self.capture_telemetry("a medium has failed");
                 if reading { StatusCode::UnrecoveredReadError } else { StatusCode::WriteFault }
             }
-            MediaError::NoSpace => StatusCode::CapacityExceeded,
+            MediaError::NoSpace => {
+                if self.smart.count_space_error(self.flow.now) {
+                    self.controllers.raise(&mut self.flow, AsynchronousEvent::SpareBelowThreshold);
+                }
+                StatusCode::CapacityExceeded
+            }
             MediaError::ReadOnly => StatusCode::NamespaceWriteProtected,
             MediaError::OutOfRange => StatusCode::LbaOutOfRange,
             MediaError::Unreachable => StatusCode::NamespaceNotReady,

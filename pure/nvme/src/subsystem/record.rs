@@ -214,6 +214,8 @@ pub struct Counters {
     pub unsafe_shutdowns: u64,
     /// Number of Media and Data Integrity Errors.
     pub media_errors: u64,
+    /// Number of writes that found no space on their medium since the start.
+    pub space_errors: u64,
     /// Number of Error Information Log Entries over the device's life.
     pub error_entries: u64,
     /// Time at or above the warning temperature and below the critical one.

@@ -4,12 +4,17 @@ use engine::{Instant, Nanos};
 
 use super::config::Config;
 use super::record::Counters;
-use crate::wire::log::SmartLog;
+use crate::wire::log::{SmartLog, critical_warning};
 
 /// The log's Data Units are thousands of 512 byte units, rounded up.
 const DATA_UNIT_BYTES: u64 = 512 * 1000;
 const MINUTE: Nanos = Nanos::from_secs(60);
 const HOUR: Nanos = Nanos::from_secs(3600);
+/// How long a medium counts as full after a write that found no space. Writes elsewhere may succeed
+/// meanwhile, since what was written before has its space.
+const FULL_FOR: Nanos = Nanos::from_secs(60);
+/// Available Spare Threshold, in percent.
+const SPARE_THRESHOLD: u8 = 10;
 
 /// The health of the device.
 #[derive(Debug)]
@@ -20,12 +25,22 @@ pub(super) struct Smart {
     busy_since: Instant,
     temperature: u16,
     temperature_since: Instant,
+    /// When a write last found no space.
+    full_at: Option<Instant>,
 }
 
 impl Smart {
     pub(super) const fn new(now: Instant, temperature: u16, mut counters: Counters) -> Self {
         counters.power_cycles += 1;
-        Self { counters, started: now, in_flight: 0, busy_since: now, temperature, temperature_since: now }
+        Self {
+            counters,
+            started: now,
+            in_flight: 0,
+            busy_since: now,
+            temperature,
+            temperature_since: now,
+            full_at: None,
+        }
     }
 
     #[inline]
@@ -69,6 +84,19 @@ impl Smart {
         self.counters.media_errors += 1;
     }
 
+    /// Counts a write that found no space. Returns whether that is news.
+    pub(super) fn count_space_error(&mut self, now: Instant) -> bool {
+        self.counters.space_errors += 1;
+        let was_full = self.is_full(now);
+        self.full_at = Some(now);
+        !was_full
+    }
+
+    /// Whether a write found no space lately.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.full_at.is_some_and(|at| now - at < FULL_FOR)
+    }
+
     /// Power On Hours (POH): the time under power in whole hours.
     pub(super) fn power_on_hours(&self, now: Instant) -> u64 {
         self.counters(now).power_on.get() / HOUR.get()
@@ -103,8 +131,8 @@ impl Smart {
         counters
     }
 
-    /// The log page at `now`. Spare and endurance report their best values, because no medium here
-    /// wears out.
+    /// The log page at `now`. Endurance reports its best value, because no medium here wears out.
+    /// The spare does so, too, unless a medium is full.
     pub(super) fn log(
         &mut self,
         now: Instant,
@@ -115,11 +143,12 @@ impl Smart {
         self.account_temperature(now, config);
         let counters = self.counters(now);
         let minutes = |time: Nanos| time.get() / MINUTE.get();
+        let full = if self.is_full(now) { critical_warning::SPARE } else { 0 };
         SmartLog {
-            critical_warning,
+            critical_warning: critical_warning | full,
             temperature: self.temperature,
-            available_spare: 100,
-            available_spare_threshold: 10,
+            available_spare: if self.is_full(now) { 0 } else { 100 },
+            available_spare_threshold: SPARE_THRESHOLD,
             percentage_used: 0,
             data_units_read: counters.bytes_read.div_ceil(DATA_UNIT_BYTES).into(),
             data_units_written: counters.bytes_written.div_ceil(DATA_UNIT_BYTES).into(),

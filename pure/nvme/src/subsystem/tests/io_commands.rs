@@ -40,11 +40,34 @@ fn media_errors_become_the_statuses_of_the_specification() {
         bench.media_error = Some(error);
         bench.fails(IO, io(opcode, 1, 9, 1), code);
     }
-    assert_eq!(bench.subsystem.counters().media_errors, 5);
+    assert_eq!((bench.subsystem.counters().media_errors, bench.subsystem.counters().space_errors), (5, 1));
     bench.media_error = None;
     let newest = bench.log(LogPage::ErrorInformation, 64);
     let newest = ErrorEntry::parse(newest.first_chunk().unwrap());
     assert_eq!((newest.lba, newest.namespace, newest.error_count), (9, 1, 8));
+}
+
+#[test]
+fn a_full_medium_is_a_warning_for_as_long_as_writes_find_no_space() {
+    let mut bench = Bench::new();
+    let warns = |bench: &mut Bench| {
+        let log = bench.log(LogPage::Smart, 512);
+        (log[0] & 1, log[3])
+    };
+    assert_eq!(warns(&mut bench), (0, 100));
+    bench.succeeds(ADMIN, set(FeatureId::AsynchronousEventConfiguration, 1));
+    let heard = bench.send(ADMIN, admin(AdminOpcode::AsynchronousEventRequest));
+    bench.media_error = Some(MediaError::NoSpace);
+    for _ in 0..3 {
+        bench.fails(IO, io(IoOpcode::Write, 1, 9, 1), StatusCode::CapacityExceeded);
+    }
+    bench.media_error = None;
+    // SMART / Health, spare below the threshold, the SMART log: told once.
+    assert_eq!(bench.take(heard).dw0, 0x0002_0201);
+    assert_eq!(warns(&mut bench), (1, 0));
+    assert_eq!(bench.subsystem.counters().space_errors, 3);
+    bench.now = bench.now + engine::Nanos::from_secs(61);
+    assert_eq!(warns(&mut bench), (0, 100));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 use engine::{Buffer, Pool};
 use nvme::media::{Completion, IoId, MediaError, Operation, Request};
 use rustix::fs::FallocateFlags;
+use tracing::warn;
 
 use kernel::{CALLS_MAX, Call, Kernel};
 use open::MEMORY_ALIGNMENT;
@@ -465,7 +466,13 @@ impl FileMedium {
                     false => MediaError::Read,
                 }
             }
-            (_, libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => MediaError::NoSpace,
+            (_, libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
+                let path = self.path.display();
+                warn!(
+                    "{path}: there is no space left for a write, which fails with Capacity Exceeded; make room"
+                );
+                MediaError::NoSpace
+            }
             (_, libc::EROFS | libc::EPERM | libc::EBADF) => MediaError::ReadOnly,
             _ => MediaError::Write,
         };

@@ -151,6 +151,8 @@ impl From<&CountersState> for Counters {
             power_on: Nanos::new(state.power_on),
             unsafe_shutdowns: state.unsafe_shutdowns,
             media_errors: state.media_errors,
+            // Counted anew with each start: there may be space by then.
+            space_errors: 0,
             error_entries: state.error_entries,
             warning_temperature: Nanos::new(state.warning_temperature),
             critical_temperature: Nanos::new(state.critical_temperature),
